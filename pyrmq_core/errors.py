@@ -1,0 +1,248 @@
+"""Every error pyrmq raises, in one tree; each class answers "what broke, and may I retry?".
+
+    RocketMQError
+    ├── LocalError                  you broke a rule: nothing left this process
+    │   ├── InvalidArgument         an argument, option or setting that RocketMQ does not accept
+    │   │   └── InvalidMessage      a message that breaks RocketMQ's rules (Validators.java)
+    │   ├── InvalidState            the client, producer or consumer is not running
+    │   ├── MissingLibrary          an optional library is needed and not installed
+    │   └── WindowFull              too much under way, and the caller asked not to wait
+    ├── RoutingError                nowhere to send to or read from
+    │   ├── NoNameServer            no NameServer is named, or none can be reached
+    │   ├── NoRoute                 no NameServer knows a route of the topic
+    │   └── BrokerNotFound          the route names no address for the broker
+    ├── PeerError                   the peer did something wrong or refused
+    │   ├── ResponseError           it answered with a code other than success
+    │   └── ProtocolError           it sent bytes that are not RocketMQ's
+    │       ├── FrameError          lengths or serialization type of a frame
+    │       ├── HeaderError         the header of a frame, or a field missing in it
+    │       ├── BodyError           a body: route, registration, batch, ...
+    │       └── RecordError         a stored message
+    ├── NetworkError                the wire failed; `request_left` says whether the peer may have the request
+    │   ├── ConnectFailed
+    │   ├── ConnectionClosed
+    │   └── CallTimeout
+    ├── DataLost                    messages asked for are no longer there
+    ├── StoreError                  the broker's own files cannot be read or written
+    └── SendFailed                  a send ended without success: `outcome` and `attempts` tell its story
+        └── BatchFailed             some parts of a divided batch failed: `parts` has each one's result or error
+
+Facts are attributes; the text is one line that ends with what to do. `condition` is a stable word to search for.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+class Outcome(enum.Enum):
+    """What a failed send left at the broker (the three-valued status of librdkafka's INTRODUCTION.md)."""
+
+    NOT_STORED = "not stored"
+    PERHAPS_STORED = "perhaps stored"
+    STORED = "stored"
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One try of a send: which broker, how long it took in seconds, what came of it and why."""
+
+    broker_name: str
+    address: str
+    seconds: float
+    outcome: Outcome
+    reason: str
+
+    def __str__(self) -> str:
+        where = f"{self.broker_name} ({self.address})" if self.address else self.broker_name
+        return f"{where} after {self.seconds:.2f} s: {self.reason} [{self.outcome.value}]"
+
+
+class RocketMQError(Exception):
+    """The root of all errors of this library."""
+
+    condition: ClassVar[str] = "RMQ_ERROR"
+    outcome: Outcome = Outcome.NOT_STORED
+    attempts: tuple[Attempt, ...] = ()
+
+
+class LocalError(RocketMQError):
+    """You broke a rule; nothing was sent."""
+
+    condition = "RMQ_LOCAL"
+
+
+class InvalidArgument(LocalError, ValueError):
+    """An argument, option or setting that RocketMQ does not accept."""
+
+    condition = "RMQ_INVALID_ARGUMENT"
+
+
+class InvalidMessage(InvalidArgument):
+    """A message that breaks RocketMQ's rules (client/Validators.java)."""
+
+    condition = "RMQ_INVALID_MESSAGE"
+
+
+class InvalidState(LocalError):
+    """The client, producer or consumer is not running."""
+
+    condition = "RMQ_INVALID_STATE"
+
+
+class MissingLibrary(LocalError, ImportError):
+    """An optional library is needed and not installed."""
+
+    condition = "RMQ_MISSING_LIBRARY"
+
+
+class WindowFull(LocalError):
+    """Too much is under way, and the caller asked not to wait."""
+
+    condition = "RMQ_WINDOW_FULL"
+
+
+class RoutingError(RocketMQError):
+    """Nowhere to send to or read from."""
+
+    condition = "RMQ_ROUTING"
+
+
+class NoNameServer(RoutingError):
+    """No NameServer is named, or none of those named can be reached."""
+
+    condition = "RMQ_NO_NAME_SERVER"
+
+
+class NoRoute(RoutingError):
+    """No NameServer knows a route of the topic."""
+
+    condition = "RMQ_TOPIC_NOT_FOUND"
+
+    def __init__(self, text: str, *, topic: str) -> None:
+        super().__init__(text)
+        self.topic = topic
+
+
+class BrokerNotFound(RoutingError):
+    """The route names no address for the broker."""
+
+    condition = "RMQ_BROKER_NOT_FOUND"
+
+    def __init__(self, text: str, *, broker_name: str) -> None:
+        super().__init__(text)
+        self.broker_name = broker_name
+
+
+class PeerError(RocketMQError):
+    """The peer did something wrong, or refused."""
+
+    condition = "RMQ_PEER"
+
+
+class ResponseError(PeerError):
+    """The peer answered with a code other than success."""
+
+    condition = "RMQ_REFUSED"
+
+    def __init__(self, text: str, *, code: int, remark: str = "", address: str = "") -> None:
+        super().__init__(text)
+        self.code = code
+        self.remark = remark
+        self.address = address
+
+
+class ProtocolError(PeerError):
+    """The peer sent bytes that are not RocketMQ's."""
+
+    condition = "RMQ_PROTOCOL"
+
+
+class FrameError(ProtocolError):
+    """A frame whose lengths or serialization type cannot be right."""
+
+
+class HeaderError(ProtocolError):
+    """A frame's header that cannot be read, or lacks a field that is needed."""
+
+
+class BodyError(ProtocolError):
+    """A body (route, registration, batch, ...) that cannot be read."""
+
+
+class RecordError(ProtocolError):
+    """A stored message that cannot be read."""
+
+    condition = "RMQ_BAD_RECORD"
+
+
+class NetworkError(RocketMQError):
+    """The wire failed; `request_left` is False only when no byte of the request can have reached the peer."""
+
+    condition = "RMQ_NETWORK"
+
+    def __init__(self, text: str, *, address: str, request_left: bool) -> None:
+        super().__init__(text)
+        self.address = address
+        self.request_left = request_left
+
+
+class ConnectFailed(NetworkError):
+    """Nobody accepted the connection in time."""
+
+    condition = "RMQ_CONNECT_FAILED"
+
+    def __init__(self, text: str, *, address: str) -> None:
+        super().__init__(text, address=address, request_left=False)
+
+
+class ConnectionClosed(NetworkError):
+    """The connection ended before the answer came."""
+
+    condition = "RMQ_CONNECTION_CLOSED"
+
+
+class CallTimeout(NetworkError):
+    """No answer came in time."""
+
+    condition = "RMQ_TIMEOUT"
+
+
+class DataLost(RocketMQError):
+    """Messages that were asked for are no longer there."""
+
+    condition = "RMQ_DATA_LOSS"
+
+
+class StoreError(RocketMQError):
+    """The broker's own files cannot be read or written."""
+
+    condition = "RMQ_STORE"
+
+
+class SendFailed(RocketMQError):
+    """A send ended without success; `outcome` and `attempts` tell its story."""
+
+    condition = "RMQ_SEND_FAILED"
+
+    def __init__(self, text: str, *, outcome: Outcome, attempts: Sequence[Attempt]) -> None:
+        super().__init__(text)
+        self.outcome = outcome
+        self.attempts = tuple(attempts)
+
+
+class BatchFailed(SendFailed):
+    """Some parts of a divided batch failed; `parts` has, in order, each part's results or its error."""
+
+    condition = "RMQ_BATCH_FAILED"
+
+    def __init__(
+        self, text: str, *, outcome: Outcome, attempts: Sequence[Attempt], parts: Sequence[object]
+    ) -> None:
+        super().__init__(text, outcome=outcome, attempts=attempts)
+        self.parts = tuple(parts)

@@ -1,0 +1,181 @@
+"""The values users and rooms exchange, in RocketMQ's words: messages, queues, results.
+
+All are frozen. Times of day are milliseconds since 1970 where a field ends in `_ms`, else UTC `datetime`.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from types import MappingProxyType
+
+NO_PROPERTIES: Mapping[str, str] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """What a producer sends (common/message/Message.java).
+
+    `keys` are words that an index finds (a string is split at spaces), `tags` is one word that brokers filter by,
+    `sharding_key` keeps messages of one key in one queue, in order. `delay_level` is 1 to 18 (1 s to 2 h);
+    `deliver_at` and `delay` need a broker of 5.0 or younger. `flag` is carried and never looked at.
+    """
+
+    topic: str
+    body: bytes
+    tags: str | None = None
+    keys: str | Sequence[str] | None = None
+    sharding_key: str | None = None
+    properties: Mapping[str, str] = NO_PROPERTIES
+    flag: int = 0
+    delay_level: int | None = None
+    deliver_at: datetime | None = None
+    delay: timedelta | None = None
+    wait_store_msg_ok: bool = True
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class MessageQueue:
+    """One queue of a topic on one broker (common/message/MessageQueue.java)."""
+
+    topic: str
+    broker_name: str
+    queue_id: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}/{self.broker_name}/{self.queue_id}"
+
+
+@dataclass(frozen=True, slots=True)
+class MessageExt:
+    """A message as a broker stored it (common/message/MessageExt.java).
+
+    `msg_id` is the producer's UNIQ_KEY, or `offset_msg_id` where there is none. `body` is decompressed; `sys_flag` is as
+    stored. Offsets of a batch topic's inner messages are their own, commit-log offset and times the record's.
+    """
+
+    topic: str
+    broker_name: str
+    queue_id: int
+    queue_offset: int
+    body: bytes
+    properties: Mapping[str, str]
+    flag: int
+    sys_flag: int
+    born_timestamp_ms: int
+    born_host: str
+    store_timestamp_ms: int
+    store_host: str
+    commit_log_offset: int
+    store_size: int
+    body_crc: int
+    reconsume_times: int
+    prepared_transaction_offset: int
+    msg_id: str
+    offset_msg_id: str
+
+    @property
+    def tags(self) -> str | None:
+        return self.properties.get("TAGS")
+
+    @property
+    def keys(self) -> str | None:
+        """The words of KEYS, separated by spaces as they were stored."""
+        return self.properties.get("KEYS")
+
+    @property
+    def sharding_key(self) -> str | None:
+        return self.properties.get("__SHARDINGKEY")
+
+    @property
+    def born_timestamp(self) -> datetime:
+        return datetime.fromtimestamp(self.born_timestamp_ms / 1000, UTC)
+
+    @property
+    def store_timestamp(self) -> datetime:
+        return datetime.fromtimestamp(self.store_timestamp_ms / 1000, UTC)
+
+
+class SendStatus(enum.Enum):
+    """How a stored message is kept (client/producer/SendStatus.java); the response code is the value."""
+
+    SEND_OK = 0
+    FLUSH_DISK_TIMEOUT = 10
+    SLAVE_NOT_AVAILABLE = 11
+    FLUSH_SLAVE_TIMEOUT = 12
+
+
+@dataclass(frozen=True, slots=True)
+class SendResult:
+    """The broker's acknowledgement of one message: it is stored (client/producer/SendResult.java)."""
+
+    status: SendStatus
+    msg_id: str
+    offset_msg_id: str
+    message_queue: MessageQueue
+    queue_offset: int
+    transaction_id: str | None = None
+    region_id: str | None = None
+    recall_handle: str | None = None
+
+
+class PullStatus(enum.Enum):
+    """What a pull met (client/consumer/PullStatus.java); the response code is the value."""
+
+    FOUND = 0
+    NO_NEW_MSG = 19
+    NO_MATCHED_MSG = 20
+    OFFSET_ILLEGAL = 21
+
+
+@dataclass(frozen=True, slots=True)
+class PullResult:
+    """The answer to one pull; the next pull starts at `next_offset`, also when `messages` is empty."""
+
+    status: PullStatus
+    messages: tuple[MessageExt, ...]
+    next_offset: int
+    min_offset: int
+    max_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetRange:
+    """Queue offsets from `start` up to, but without, `end`."""
+
+    start: int
+    end: int
+
+    def __contains__(self, offset: int) -> bool:
+        return self.start <= offset < self.end
+
+    def __len__(self) -> int:
+        return max(0, self.end - self.start)
+
+
+EVERYTHING = OffsetRange(0, 2**63 - 1)
+
+
+class Permission(enum.IntFlag):
+    """What a topic's queues may be used for (common/constant/PermName.java)."""
+
+    INHERIT = 1
+    WRITE = 2
+    READ = 4
+    PRIORITY = 8
+
+
+@dataclass(frozen=True, slots=True)
+class TopicConfig:
+    """A broker's settings of one topic (common/TopicConfig.java); `attributes` are 5.x's, such as `queue.type`."""
+
+    topic: str
+    read_queue_nums: int = 16
+    write_queue_nums: int = 16
+    perm: int = Permission.READ | Permission.WRITE
+    topic_filter_type: str = "SINGLE_TAG"
+    topic_sys_flag: int = 0
+    order: bool = False
+    attributes: Mapping[str, str] = field(default=NO_PROPERTIES)

@@ -1,0 +1,1 @@
+"""Tests, from plain values at the bottom to Apache RocketMQ itself at the top (`interop`)."""

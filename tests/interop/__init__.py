@@ -1,0 +1,1 @@
+"""Tests against Apache RocketMQ's own servers, clients and tools."""

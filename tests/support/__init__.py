@@ -1,0 +1,1 @@
+"""What tests and benchmarks share: the real servers, and fakes that record."""
