@@ -241,8 +241,6 @@ class BatchFailed(SendFailed):
 
     condition = "RMQ_BATCH_FAILED"
 
-    def __init__(
-        self, text: str, *, outcome: Outcome, attempts: Sequence[Attempt], parts: Sequence[object]
-    ) -> None:
+    def __init__(self, text: str, *, outcome: Outcome, attempts: Sequence[Attempt], parts: Sequence[object]) -> None:
         super().__init__(text, outcome=outcome, attempts=attempts)
         self.parts = tuple(parts)

@@ -52,8 +52,8 @@ class MessageQueue:
 class MessageExt:
     """A message as a broker stored it (common/message/MessageExt.java).
 
-    `msg_id` is the producer's UNIQ_KEY, or `offset_msg_id` where there is none. `body` is decompressed; `sys_flag` is as
-    stored. Offsets of a batch topic's inner messages are their own, commit-log offset and times the record's.
+    `msg_id` is the producer's UNIQ_KEY, or `offset_msg_id` where there is none. `body` is decompressed; `sys_flag` is
+    as stored. Offsets of a batch topic's inner messages are their own, commit-log offset and times the record's.
     """
 
     topic: str

@@ -124,11 +124,15 @@ class ResponseCode(enum.IntEnum):
     GO_AWAY = 1500
 
 
+REQUEST_NAMES = {code.value: code.name for code in RequestCode}
+RESPONSE_NAMES = {code.value: code.name for code in ResponseCode}
+
+
 def request_name(code: int) -> str:
     """`GET_ROUTEINFO_BY_TOPIC (105)`, or the bare number of a code this library has no name for."""
-    return f"{RequestCode(code).name} ({code})" if code in RequestCode else str(code)
+    return f"{REQUEST_NAMES[code]} ({code})" if code in REQUEST_NAMES else str(code)
 
 
 def response_name(code: int) -> str:
     """`TOPIC_NOT_EXIST (17)`, or the bare number of a code this library has no name for."""
-    return f"{ResponseCode(code).name} ({code})" if code in ResponseCode else str(code)
+    return f"{RESPONSE_NAMES[code]} ({code})" if code in RESPONSE_NAMES else str(code)

@@ -1,0 +1,68 @@
+"""What all conversations share: a request or response whose content is header fields alone, and what a refusal says.
+
+A conversation's file under `requests/` holds its request and its response as frozen dataclasses. Each turns into a
+`Command` (`to_command`) and is read from one (`from_command`), so client, server and tests use the same two lines.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar, Final, Self
+
+from pyrmq_core.errors import ResponseError
+from pyrmq_core.protocol.codes import RequestCode, ResponseCode, request_name, response_name
+from pyrmq_core.protocol.command import Command, success
+from pyrmq_core.protocol.fields import decode_fields, encode_fields
+
+
+class HeaderRequest:
+    """A request that is header fields only."""
+
+    __slots__ = ()
+    CODE: ClassVar[RequestCode]
+
+    def to_command(self) -> Command:
+        return Command(self.CODE, encode_fields(self))
+
+    @classmethod
+    def from_command(cls, command: Command) -> Self:
+        return decode_fields(cls, command.ext, request_name(command.code))
+
+
+class HeaderResponse:
+    """A successful response that is header fields only."""
+
+    __slots__ = ()
+
+    def to_command(self) -> Command:
+        return success(encode_fields(self))
+
+    @classmethod
+    def from_command(cls, command: Command) -> Self:
+        return decode_fields(cls, command.ext, cls.__name__)
+
+
+# What the user can do about a refusal; the texts end a ResponseError.
+REMEDIES: Final = {
+    ResponseCode.SYSTEM_BUSY: "the broker sheds load; send less at once or retry later",
+    ResponseCode.REQUEST_CODE_NOT_SUPPORTED: "the server is older than this request; see the docs for what needs 5.x",
+    ResponseCode.MESSAGE_ILLEGAL: "make the message smaller or correct it; the broker's maxMessageSize may be lower",
+    ResponseCode.SERVICE_NOT_AVAILABLE: "the broker cannot write (disk full, stopping, or a slave); look at its disk",
+    ResponseCode.NO_PERMISSION: "check the topic's permission and, with ACL on, the access key and its policies",
+    ResponseCode.TOPIC_NOT_EXIST: "create the topic, or switch on autoCreateTopicEnable at the broker",
+    ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST: "create the group, or switch on autoCreateSubscriptionGroup at the broker",
+    ResponseCode.INVALID_PARAMETER: "correct the named value",
+}
+
+
+def response_error(answer: Command, request_code: int, address: str, about: str = "") -> ResponseError:
+    """The error that an answer other than success stands for; `about` names the topic, group or queue."""
+    remark = (answer.remark or "").strip()
+    subject = f" for {about}" if about else ""
+    reason = f": {remark}" if remark else ""
+    remedy = f"; {REMEDIES[ResponseCode(answer.code)]}" if answer.code in REMEDIES else ""
+    return ResponseError(
+        f"{address} answered {request_name(request_code)}{subject} with {response_name(answer.code)}{reason}{remedy}",
+        code=answer.code,
+        remark=remark,
+        address=address,
+    )

@@ -1,0 +1,1 @@
+"""One file a conversation: its request, its response, and how both become commands."""

@@ -1,0 +1,84 @@
+"""PULL_MESSAGE (11) and LITE_PULL_MESSAGE (361): records of one queue from an offset on.
+
+Supported: every header field; 361 is the same conversation under a younger code, which 4.9 does not know.
+Sources: remoting/protocol/header/PullMessageRequestHeader.java, PullMessageResponseHeader.java,
+common/sysflag/PullSysFlag.java.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+from typing import ClassVar, Final, Self
+
+from pyrmq_core.protocol.codes import RequestCode, ResponseCode
+from pyrmq_core.protocol.command import Command
+from pyrmq_core.protocol.conversation import HeaderRequest
+from pyrmq_core.protocol.fields import decode_fields, encode_fields, wire
+
+
+class PullSysFlag(enum.IntFlag):
+    """What a pull asks for besides records."""
+
+    COMMIT_OFFSET = 1
+    SUSPEND = 2
+    SUBSCRIPTION = 4
+    CLASS_FILTER = 8
+    LITE_PULL = 16
+
+
+# The four answers that carry offsets; every other code is a refusal.
+PULL_ANSWERS: Final = frozenset(
+    (
+        ResponseCode.SUCCESS,
+        ResponseCode.PULL_NOT_FOUND,
+        ResponseCode.PULL_RETRY_IMMEDIATELY,
+        ResponseCode.PULL_OFFSET_MOVED,
+    )
+)
+
+
+@dataclass(frozen=True, slots=True)
+class PullMessage(HeaderRequest):
+    """Records from `queue_offset` on; with SUSPEND the broker holds the request while there is nothing new."""
+
+    CODE: ClassVar[RequestCode] = RequestCode.PULL_MESSAGE
+    consumer_group: str = wire("consumerGroup")
+    topic: str = wire("topic")
+    queue_id: int = wire("queueId")
+    queue_offset: int = wire("queueOffset")
+    max_msg_nums: int = wire("maxMsgNums")
+    sys_flag: int = wire("sysFlag", PullSysFlag.SUBSCRIPTION)
+    commit_offset: int = wire("commitOffset", 0)
+    suspend_timeout_ms: int = wire("suspendTimeoutMillis", 0)
+    subscription: str | None = wire("subscription", "*")
+    sub_version: int = wire("subVersion", 0)
+    expression_type: str | None = wire("expressionType", "TAG")
+    max_msg_bytes: int | None = wire("maxMsgBytes", None)
+    broker_name: str | None = wire("bname", None)
+
+
+@dataclass(frozen=True, slots=True)
+class PullAnswer:
+    """`records` is a plain concatenation of stored records; `code` one of `PULL_ANSWERS`."""
+
+    code: int = ResponseCode.SUCCESS
+    remark: str | None = None
+    next_begin_offset: int = wire("nextBeginOffset", 0)
+    min_offset: int = wire("minOffset", 0)
+    max_offset: int = wire("maxOffset", 0)
+    suggest_which_broker_id: int = wire("suggestWhichBrokerId", 0)
+    offset_delta: int | None = wire("offsetDelta", None)
+    topic_sys_flag: int | None = wire("topicSysFlag", 0)
+    group_sys_flag: int | None = wire("groupSysFlag", 0)
+    records: bytes | memoryview = b""
+
+    def to_command(self) -> Command:
+        return Command(self.code, encode_fields(self), self.records, remark=self.remark)
+
+    @classmethod
+    def from_command(cls, command: Command) -> Self:
+        answer = decode_fields(cls, command.ext, "PULL_MESSAGE answer")
+        for name, value in (("code", command.code), ("remark", command.remark), ("records", command.body)):
+            object.__setattr__(answer, name, value)  # freshly made and not shared yet
+        return answer

@@ -1,0 +1,116 @@
+"""A topic's route as JSON: its queues by broker, and the brokers' addresses.
+
+Sources: remoting/protocol/route/TopicRouteData.java, QueueData.java, BrokerData.java. 4.8 and older spell
+`topicSysFlag` as `topicSynFlag`; both are read, the younger one is written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, Self
+
+from pyrmq_core.errors import BodyError
+from pyrmq_core.protocol.java_json import dumps, load_object
+
+MASTER_ID: Final = 0
+
+
+@dataclass(frozen=True, slots=True)
+class QueueData:
+    """How many queues of a topic a broker has, and what they may be used for."""
+
+    broker_name: str
+    read_queue_nums: int
+    write_queue_nums: int
+    perm: int
+    topic_sys_flag: int = 0
+
+    def to_members(self) -> dict[str, Any]:
+        return {
+            "brokerName": self.broker_name,
+            "perm": self.perm,
+            "readQueueNums": self.read_queue_nums,
+            "topicSysFlag": self.topic_sys_flag,
+            "writeQueueNums": self.write_queue_nums,
+        }
+
+    @classmethod
+    def from_members(cls, members: Mapping[str, Any]) -> Self:
+        return cls(
+            broker_name=str(members["brokerName"]),
+            read_queue_nums=int(members["readQueueNums"]),
+            write_queue_nums=int(members["writeQueueNums"]),
+            perm=int(members["perm"]),
+            topic_sys_flag=int(members.get("topicSysFlag", members.get("topicSynFlag", 0))),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerData:
+    """The addresses of one broker name by broker id; 0 is the master."""
+
+    cluster: str
+    broker_name: str
+    broker_addrs: Mapping[int, str]
+    enable_acting_master: bool = False
+    zone_name: str | None = None
+
+    @property
+    def master(self) -> str | None:
+        return self.broker_addrs.get(MASTER_ID)
+
+    def to_members(self) -> dict[str, Any]:
+        members: dict[str, Any] = {
+            "brokerAddrs": {str(broker_id): address for broker_id, address in self.broker_addrs.items()},
+            "brokerName": self.broker_name,
+            "cluster": self.cluster,
+            "enableActingMaster": self.enable_acting_master,
+        }
+        return members if self.zone_name is None else {**members, "zoneName": self.zone_name}
+
+    @classmethod
+    def from_members(cls, members: Mapping[str, Any]) -> Self:
+        zone = members.get("zoneName")
+        return cls(
+            cluster=str(members.get("cluster", "")),
+            broker_name=str(members["brokerName"]),
+            broker_addrs={int(broker_id): str(addr) for broker_id, addr in members["brokerAddrs"].items()},
+            enable_acting_master=members.get("enableActingMaster") is True,
+            zone_name=None if zone is None else str(zone),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class TopicRouteData:
+    """What a NameServer answers about a topic."""
+
+    queue_datas: tuple[QueueData, ...] = ()
+    broker_datas: tuple[BrokerData, ...] = ()
+    order_topic_conf: str | None = None
+    filter_server_table: Mapping[str, list[str]] = field(default_factory=dict)
+
+    def to_json(self) -> bytes:
+        members: dict[str, Any] = {
+            "brokerDatas": [broker.to_members() for broker in self.broker_datas],
+            "filterServerTable": dict(self.filter_server_table),
+            "queueDatas": [queue.to_members() for queue in self.queue_datas],
+        }
+        if self.order_topic_conf is not None:
+            members["orderTopicConf"] = self.order_topic_conf
+        return dumps(members)
+
+    @classmethod
+    def from_json(cls, body: bytes | memoryview) -> Self:
+        """`BodyError` when the body is no route."""
+        members = load_object(body, "route")
+        try:
+            order = members.get("orderTopicConf")
+            return cls(
+                queue_datas=tuple(QueueData.from_members(queue) for queue in members.get("queueDatas") or ()),
+                broker_datas=tuple(BrokerData.from_members(broker) for broker in members.get("brokerDatas") or ()),
+                order_topic_conf=None if order is None else str(order),
+                filter_server_table=members.get("filterServerTable") or {},
+            )
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise BodyError(f"route: a member is missing or of the wrong type: {error!r}") from error
