@@ -1,0 +1,32 @@
+"""`python -m benchmarks [--quick] [NAME...]` runs the named benchmarks, or all of them, one after another."""
+
+import argparse
+import importlib
+import pkgutil
+import sys
+
+import benchmarks
+
+
+def main() -> int:
+    """Runs them in name order; 2 for a name that is none of them, 1 when there is nothing to run."""
+    known = sorted(module.name for module in pkgutil.iter_modules(benchmarks.__path__) if module.name != "__main__")
+    there_are = ", ".join(known) or "none yet"
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=f"Benchmarks: {there_are}.")
+    parser.add_argument("--quick", action="store_true", help="a small run of each, to see that it works")
+    parser.add_argument("names", nargs="*", metavar="NAME")
+    wanted = parser.parse_args()
+    for name in wanted.names:
+        if name not in known:
+            parser.error(f"no benchmark {name!r}; there are: {there_are}")
+    if not known:
+        print("There is no benchmark yet.", file=sys.stderr)
+        return 1
+    for name in wanted.names or known:
+        print(f"== {name}", flush=True)
+        importlib.import_module(f"benchmarks.{name}").main(quick=wanted.quick)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

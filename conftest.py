@@ -1,0 +1,20 @@
+"""What every test runs under: no setting of the machine, and no pass by being skipped."""
+
+import os
+from collections.abc import Generator
+
+import pytest
+
+os.environ.pop("NAMESRV_ADDR", None)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """With PYRMQ_REQUIRE_INTEROP=1 a skipped test that needs the real thing is a failed one."""
+    report = yield
+    needs_the_real_thing = item.get_closest_marker("interop") or item.get_closest_marker("spark")
+    if report.skipped and needs_the_real_thing and os.environ.get("PYRMQ_REQUIRE_INTEROP") == "1":
+        reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longreprtext
+        report.outcome = "failed"
+        report.longrepr = f"PYRMQ_REQUIRE_INTEROP=1, yet: {reason}"
+    return report

@@ -1,0 +1,6 @@
+"""Lets Spark find the source `rocketmq`: it looks for `DefaultSource` in top-level modules named `pyspark_*`."""
+
+import contextlib
+
+with contextlib.suppress(Exception):  # whatever raises here takes every other Python data source away from Spark
+    from pyrmq_spark import RocketMQDataSource as DefaultSource  # type: ignore[attr-defined]  # noqa: F401
