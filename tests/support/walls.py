@@ -1,0 +1,282 @@
+"""The walls of the house as plain functions over source texts: who may import whom, sizes, first sentences, roads.
+
+Each function takes `{path from the project's root: source text}` and returns one line per fault, so that a test can
+show on a wrong sample that it is able to fail.
+"""
+
+import ast
+import re
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+MAX_MODULE_LINES = 400
+MAX_FUNCTION_LINES = 60
+
+Sources = Mapping[str, str]
+
+# Room -> the rooms it may import (besides itself). A room is a module or package; the longest name that fits counts.
+GROUND = {"pyrmq_core.errors", "pyrmq_core.model"}
+BYTES = GROUND | {"pyrmq_core.protocol"}
+SHARED = BYTES | {"pyrmq_core.filtering", "pyrmq_core.network"}
+ROOMS: dict[str, set[str]] = {
+    "pyrmq_core.model": set(),
+    "pyrmq_core.errors": {"pyrmq_core.model"},
+    "pyrmq_core.protocol": GROUND,
+    "pyrmq_core.filtering": BYTES,
+    "pyrmq_core.columnar": BYTES | {"pyrmq_core.filtering"},
+    "pyrmq_core.network": BYTES,
+    "pyrmq_core.client": SHARED | {"pyrmq_core.columnar"},
+    "pyrmq_core.broker": SHARED,
+    "pyrmq_core.nameserver": SHARED - {"pyrmq_core.filtering"},
+    "pyrmq_core.embedded": SHARED | {"pyrmq_core.broker", "pyrmq_core.nameserver"},
+    "pyrmq_core.blocking": SHARED | {"pyrmq_core.client", "pyrmq_core.columnar", "pyrmq_core.embedded"},
+    "pyrmq_core.cli": {"pyrmq_core"},
+    "pyrmq_core": GROUND | {"pyrmq_core.client", "pyrmq_core.protocol"},
+    "pyrmq_spark": set(),
+    "pyspark_rocketmq": {"pyrmq_spark"},
+}
+# What Spark's side may name of the core, exactly: no module below these.
+PUBLIC_CORE = {"pyrmq_core", "pyrmq_core.blocking", "pyrmq_core.columnar", "pyrmq_core.embedded"}
+
+# Plain functions and values: they cannot wait, look at a clock, draw lots, open anything or log.
+PURE_ROOMS = (
+    "pyrmq_core.model",
+    "pyrmq_core.errors",
+    "pyrmq_core.protocol",
+    "pyrmq_core.filtering",
+    "pyrmq_core.columnar",
+    "pyrmq_core.client.routing",
+    "pyrmq_core.nameserver.tables",
+    "pyrmq_core.broker.store",
+)
+PURE_EXCEPTIONS = ("pyrmq_core.broker.store.files",)  # the one that touches the disk
+IMPURE_MODULES = {
+    "trio",
+    "socket",
+    "time",
+    "random",
+    "logging",
+    "asyncio",
+    "secrets",
+    "select",
+    "selectors",
+    "threading",
+}
+CLOCK_CALLS = {"now", "utcnow", "today"}
+
+# Sockets live in `network` alone.
+SOCKET_MODULES = {"socket", "socketserver", "selectors", "asyncio", "http", "urllib"}
+TRIO_SOCKET_NAMES = {
+    "socket",
+    "SocketListener",
+    "SocketStream",
+    "SSLListener",
+    "SSLStream",
+    "open_ssl_over_tcp_stream",
+    "open_tcp_listeners",
+    "open_tcp_stream",
+    "open_unix_socket",
+    "serve_listeners",
+    "serve_ssl_over_tcp",
+    "serve_tcp",
+}
+
+# Third party package -> the rooms that may import it.
+THIRD_PARTY: dict[str, tuple[str, ...]] = {
+    "trio": (
+        "pyrmq_core.network",
+        "pyrmq_core.client",
+        "pyrmq_core.broker",
+        "pyrmq_core.nameserver",
+        "pyrmq_core.embedded",
+        "pyrmq_core.blocking",
+        "pyrmq_core.cli",
+    ),
+    "lz4": ("pyrmq_core.protocol.compression",),
+    "zstandard": ("pyrmq_core.protocol.compression",),
+    "click": ("pyrmq_core.cli",),
+    "rich": ("pyrmq_core.cli",),
+    "pyarrow": ("pyrmq_core.columnar", "pyrmq_spark"),
+    "numpy": ("pyrmq_core.columnar", "pyrmq_spark"),
+    "pyspark": ("pyrmq_spark",),
+}
+
+# One send road, one read road: these names (and the conversations' modules) stand in one module of these rooms.
+ROAD_ROOMS = ("pyrmq_core.client", "pyrmq_core.columnar", "pyrmq_core.blocking", "pyrmq_core.cli", "pyrmq_spark")
+SEND_NAMES = {"SEND_MESSAGE", "SEND_MESSAGE_V2", "SEND_BATCH_MESSAGE", "SendMessage", "send_message"}
+PULL_NAMES = {"PULL_MESSAGE", "LITE_PULL_MESSAGE", "PullMessage", "pull_message"}
+ROADS = (
+    ("pyrmq_core.client.sending", SEND_NAMES, {10, 310, 320}),
+    ("pyrmq_core.client.pulling", PULL_NAMES, {11, 361}),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Import:
+    """One imported module, by its whole name, and where."""
+
+    module: str
+    importer: str
+    line: int
+
+
+def module_name(path: str) -> str:
+    """`pyrmq_core/client/__init__.py` is `pyrmq_core.client`."""
+    parts = Path(path).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def imports(path: str, source: str, known: set[str]) -> Iterator[Import]:
+    """All imports of a module, inside functions and under TYPE_CHECKING too; `from package import module` is the module."""
+    importer = module_name(path)
+    package = importer if path.endswith("__init__.py") else importer.rpartition(".")[0]
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield Import(alias.name, importer, node.lineno)
+        elif isinstance(node, ast.ImportFrom):
+            base = node.module or ""
+            if node.level:
+                above = package.split(".")[: len(package.split(".")) - node.level + 1]
+                base = ".".join([*above, base] if base else above)
+            for alias in node.names:
+                inner = f"{base}.{alias.name}"
+                yield Import(inner if inner in known or room_of(inner) == inner else base, importer, node.lineno)
+        elif isinstance(node, ast.Call) and _called_name(node) in ("import_module", "__import__") and node.args:
+            argument = node.args[0]
+            if isinstance(argument, ast.Constant) and isinstance(argument.value, str):
+                yield Import(argument.value, importer, node.lineno)
+
+
+def _called_name(node: ast.Call) -> str:
+    function = node.func
+    return function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
+
+
+def inside(module: str, rooms: tuple[str, ...]) -> bool:
+    return any(module == room or module.startswith(room + ".") for room in rooms)
+
+
+def room_of(module: str) -> str | None:
+    fitting = [room for room in ROOMS if inside(module, (room,))]
+    return max(fitting, key=len, default=None)
+
+
+def import_faults(sources: Sources) -> list[str]:
+    """What a module imports that its room may not, ours and other people's."""
+    known = {module_name(path) for path in sources}
+    return sorted(
+        f"{path}:{found.line}: {fault}"
+        for path, source in sources.items()
+        for found in imports(path, source, known)
+        if (fault := _import_fault(found))
+    )
+
+
+def _import_fault(found: Import) -> str | None:
+    top = found.module.partition(".")[0]
+    room = room_of(found.importer)
+    if room is None:
+        return f"{found.importer} stands in no room of the house (tests/support/walls.py)"
+    if _pure(found.importer) and top in IMPURE_MODULES:
+        return f"{room} is plain functions and values, and imports {found.module}"
+    if top in SOCKET_MODULES and found.module != "urllib.parse" and room != "pyrmq_core.network":
+        return f"{found.module} is imported outside network"
+    if top in sys.stdlib_module_names:
+        return None
+    target = room_of(found.module)
+    if target is None:
+        allowed = THIRD_PARTY.get(top, ())
+        return None if inside(found.importer, allowed) else f"{found.importer} imports {top}"
+    if room == "pyrmq_spark" and top == "pyrmq_core":
+        return (
+            None if found.module in PUBLIC_CORE else f"pyrmq_spark reaches below what pyrmq_core names: {found.module}"
+        )
+    if target == room or target in ROOMS[room] or (room == "pyrmq_core.cli" and top == "pyrmq_core"):
+        return None
+    return f"{room} imports {target}"
+
+
+def _pure(module: str) -> bool:
+    return inside(module, PURE_ROOMS) and not inside(module, PURE_EXCEPTIONS)
+
+
+def clock_and_socket_faults(sources: Sources) -> list[str]:
+    """A look at the clock in a pure room; one of trio's socket names outside network."""
+    faults = []
+    for path, source in sources.items():
+        module = module_name(path)
+        for node in ast.walk(ast.parse(source)):
+            if not isinstance(node, ast.Attribute) or not isinstance(node.value, ast.Name):
+                continue
+            owner, name = node.value.id, node.attr
+            if _pure(module) and owner in ("datetime", "date") and name in CLOCK_CALLS:
+                faults.append(f"{path}:{node.lineno}: {owner}.{name} in a room without a clock")
+            if owner == "trio" and name in TRIO_SOCKET_NAMES and room_of(module) != "pyrmq_core.network":
+                faults.append(f"{path}:{node.lineno}: trio.{name} outside network")
+    return sorted(faults)
+
+
+def size_faults(sources: Sources) -> list[str]:
+    """Modules and functions that cannot be read in one sitting."""
+    faults = []
+    for path, source in sources.items():
+        lines = source.count("\n")
+        if lines > MAX_MODULE_LINES:
+            faults.append(f"{path}: {lines} lines, {MAX_MODULE_LINES} at most")
+        for node in ast.walk(ast.parse(source)):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                length = (node.end_lineno or node.lineno) - node.lineno + 1
+                if length > MAX_FUNCTION_LINES:
+                    faults.append(f"{path}:{node.lineno}: {node.name} has {length} lines, {MAX_FUNCTION_LINES} at most")
+    return sorted(faults)
+
+
+def sentence_faults(sources: Sources) -> list[str]:
+    """Files that do not open with a sentence."""
+    faults = []
+    for path, source in sources.items():
+        opening = (ast.get_docstring(ast.parse(source)) or "").partition("\n\n")[0]
+        if not re.match(r"\S.*[.?!:)]", opening, re.DOTALL) or len(opening.split()) < 3:
+            faults.append(f"{path}: does not open with a sentence")
+    return sorted(faults)
+
+
+def road_faults(sources: Sources) -> list[str]:
+    """Sending or pulling requests named anywhere but on their one road."""
+    faults = []
+    for path, source in sources.items():
+        module = module_name(path)
+        if not inside(module, ROAD_ROOMS):
+            continue
+        for home, names, codes in ROADS:
+            if module == home:
+                continue
+            faults += [
+                f"{path}:{getattr(node, 'lineno', 0)}: {found.pop()} belongs to {home} alone"
+                for node in ast.walk(ast.parse(source))
+                if (found := _named(node) & names or _issued(node) & codes)
+            ]
+    return sorted(faults)
+
+
+def _named(node: ast.AST) -> set[str]:
+    match node:
+        case ast.Attribute(attr=name) | ast.Name(id=name):
+            return {name}
+        case ast.ImportFrom(module=module, names=aliases):
+            return {alias.name for alias in aliases} | {(module or "").rpartition(".")[2]}
+        case ast.Import(names=aliases):
+            return {alias.name.rpartition(".")[2] for alias in aliases}
+        case _:
+            return set()
+
+
+def _issued(node: ast.AST) -> set[int]:
+    """Codes written as bare numbers: `Command(310, ...)`, `RequestCode(310)`, `code=310`."""
+    if not isinstance(node, ast.Call) or _called_name(node) not in ("Command", "RequestCode"):
+        return set()
+    given = [*node.args[:1], *(keyword.value for keyword in node.keywords if keyword.arg == "code")]
+    return {value.value for value in given if isinstance(value, ast.Constant) and isinstance(value.value, int)}

@@ -1,0 +1,218 @@
+"""The walls of the house: imports run one way, rooms can be read in one sitting, each thing has one road."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support import walls
+
+ROOT = Path(__file__).parent.parent
+PACKAGES = ("pyrmq_core", "pyrmq_spark")
+BESIDE = ("tests", "examples", "benchmarks")
+
+
+def python_sources(*directories: str) -> dict[str, str]:
+    return {
+        str(path.relative_to(ROOT)): path.read_text(encoding="utf-8")
+        for directory in directories
+        for path in sorted((ROOT / directory).rglob("*.py"))
+    }
+
+
+@pytest.fixture(scope="module")
+def packages() -> dict[str, str]:
+    entry = {"pyspark_rocketmq.py": (ROOT / "pyspark_rocketmq.py").read_text(encoding="utf-8")}
+    return python_sources(*PACKAGES) | entry
+
+
+def test_imports_run_one_way(packages: dict[str, str]) -> None:
+    assert walls.import_faults(packages) == []
+
+
+def test_clock_and_sockets_stay_where_they_live(packages: dict[str, str]) -> None:
+    assert walls.clock_and_socket_faults(packages) == []
+
+
+def test_sending_and_pulling_have_one_road_each(packages: dict[str, str]) -> None:
+    assert walls.road_faults(packages) == []
+
+
+def test_every_room_can_be_read_in_one_sitting(packages: dict[str, str]) -> None:
+    assert walls.size_faults(packages | python_sources(*BESIDE)) == []
+
+
+def test_every_file_opens_with_a_sentence(packages: dict[str, str]) -> None:
+    assert walls.sentence_faults(packages | python_sources(*BESIDE)) == []
+
+
+def test_the_core_brings_in_nothing_heavy() -> None:
+    heavy = "import sys, pyrmq_core; print(sorted({'pyspark', 'pyarrow', 'numpy', 'click', 'lz4'} & set(sys.modules)))"
+    assert subprocess.check_output([sys.executable, "-c", heavy], text=True, timeout=30).strip() == "[]"
+
+
+def test_what_spark_looks_at_never_raises() -> None:
+    without_pyspark = "import sys; sys.modules['pyspark'] = None; import pyspark_rocketmq"
+    subprocess.run([sys.executable, "-c", without_pyspark], check=True, timeout=30)
+
+
+# --- The project's text speaks of the project alone.
+
+UNWANTED = {
+    "an issue number": r"(?i)\bissues?\s+#?\d+|(?<![\w&#/])#\d{1,4}\b(?!\w)",
+    "a machine's path": r"/wor[k]/|/roo[t]/|/farm/|/tmp/(setup|brief)",
+    "a package registry's address": (
+        r"https?://[a-z0-9.-]*(pythonhosted|pypi|repo1?\.maven|repo\.maven|npmjs|debian|golang|crates)"
+    ),
+}
+
+
+def text_faults(texts: dict[str, str]) -> list[str]:
+    return [
+        f"{path}:{number}: {what}: {line.strip()[:80]}"
+        for path, text in texts.items()
+        for number, line in enumerate(text.splitlines(), 1)
+        for what, pattern in UNWANTED.items()
+        if re.search(pattern, line)
+    ]
+
+
+def test_the_text_speaks_of_the_project_alone() -> None:
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, timeout=30)
+    if listed.returncode:
+        pytest.skip("not a git checkout")
+    texts = {}
+    for name in listed.stdout.decode().split("\0"):
+        path = ROOT / name
+        if name and path.is_file() and path != Path(__file__):
+            texts[name] = path.read_text(encoding="utf-8", errors="replace")
+    assert text_faults(texts) == []
+
+
+# --- The tests' tests: each wall, shown a breach, tells it.
+
+
+@pytest.mark.parametrize(
+    ("path", "source", "fault"),
+    [
+        ("pyrmq_core/model.py", "from pyrmq_core.errors import X", "pyrmq_core.model imports pyrmq_core.errors"),
+        ("pyrmq_core/protocol/frame.py", "import trio", "plain functions and values"),
+        ("pyrmq_core/protocol/frame.py", "def f():\n    import time", "plain functions and values"),
+        ("pyrmq_core/client/routing.py", "import random", "plain functions and values"),
+        ("pyrmq_core/client/routing/age.py", "from time import monotonic", "plain functions and values"),
+        ("pyrmq_core/broker/store/records.py", "import logging", "plain functions and values"),
+        ("pyrmq_core/client/producer.py", "import socket", "outside network"),
+        ("pyrmq_core/client/producer.py", "from pyrmq_core.broker import topics", "client imports pyrmq_core.broker"),
+        ("pyrmq_core/client/producer.py", "from pyrmq_core import broker", "client imports pyrmq_core.broker"),
+        ("pyrmq_core/client/producer.py", "from .. import broker", "client imports pyrmq_core.broker"),
+        ("pyrmq_core/client/producer.py", "from ..nameserver.tables import T", "client imports pyrmq_core.nameserver"),
+        ("pyrmq_core/client/producer.py", "from pyrmq_core import Message", "client imports pyrmq_core"),
+        (
+            "pyrmq_core/nameserver/server.py",
+            "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from pyrmq_core.client import Client",
+            "nameserver imports pyrmq_core.client",
+        ),
+        ("pyrmq_core/embedded.py", "import importlib\nimportlib.import_module('pyrmq_core.cli')", "embedded imports"),
+        ("pyrmq_core/client/producer.py", "import numpy", "client.producer imports numpy"),
+        ("pyrmq_core/client/producer.py", "import pyspark.sql", "client.producer imports pyspark"),
+        ("pyrmq_core/columnar/encode.py", "import pyspark", "imports pyspark"),
+        ("pyrmq_core/protocol/body.py", "import lz4.frame", "imports lz4"),
+        ("pyrmq_core/broker/main.py", "import click", "imports click"),
+        ("pyrmq_core/elsewhere.py", "import pyrmq_core.cli", "imports pyrmq_core.cli"),
+        ("pyrmq_spark/sink.py", "from pyrmq_core.protocol import payload", "reaches below"),
+        ("pyrmq_spark/sink.py", "from pyrmq_core.columnar.encode import x", "reaches below"),
+        ("pyrmq_spark/sink.py", "import trio", "imports trio"),
+        ("pyspark_rocketmq.py", "import pyspark", "imports pyspark"),
+        ("elsewhere.py", "import os", "stands in no room"),
+    ],
+)
+def test_a_forbidden_import_is_told(path: str, source: str, fault: str) -> None:
+    known = {"pyrmq_core/broker/__init__.py": '"""."""', "pyrmq_core/protocol/payload.py": '"""."""'}
+    assert [told for told in walls.import_faults(known | {path: source}) if fault in told]
+
+
+@pytest.mark.parametrize(
+    ("path", "source"),
+    [
+        ("pyrmq_core/protocol/compression.py", "def f():\n    import lz4.frame, zstandard"),
+        ("pyrmq_core/columnar/encode.py", "import numpy, pyarrow\nfrom pyrmq_core.protocol.payload import Payload"),
+        ("pyrmq_core/network/connection.py", "import socket, time, trio"),
+        ("pyrmq_core/broker/store/files.py", "import time"),
+        ("pyrmq_core/cli/main.py", "import click, rich\nfrom pyrmq_core.embedded import EmbeddedCluster"),
+        ("pyrmq_spark/sink.py", "import pyspark, pyarrow\nfrom pyrmq_core import Message\nimport pyrmq_core.blocking"),
+        ("pyrmq_core/__init__.py", "from pyrmq_core.client.producer import Producer"),
+    ],
+)
+def test_an_allowed_import_is_not_told(path: str, source: str) -> None:
+    assert walls.import_faults({path: source}) == []
+
+
+def test_a_clock_in_a_pure_room_is_told() -> None:
+    sample = {"pyrmq_core/model.py": "from datetime import datetime\ndatetime.now()"}
+    assert walls.clock_and_socket_faults(sample) == ["pyrmq_core/model.py:2: datetime.now in a room without a clock"]
+
+
+def test_a_socket_outside_network_is_told() -> None:
+    source = "import trio\nasync def f():\n    await trio.open_tcp_stream('h', 1)"
+    assert walls.clock_and_socket_faults({"pyrmq_core/client/pool.py": source})
+    assert walls.clock_and_socket_faults({"pyrmq_core/network/pool.py": source}) == []
+
+
+@pytest.mark.parametrize("lines", [walls.MAX_MODULE_LINES, walls.MAX_MODULE_LINES + 1])
+def test_a_long_module_is_told(lines: int) -> None:
+    assert bool(walls.size_faults({"m.py": "x = 1\n" * lines})) == (lines > walls.MAX_MODULE_LINES)
+
+
+@pytest.mark.parametrize("lines", [walls.MAX_FUNCTION_LINES, walls.MAX_FUNCTION_LINES + 1])
+def test_a_long_function_is_told(lines: int) -> None:
+    source = "class C:\n    async def f(self):\n" + "        x = 1\n" * (lines - 1)
+    assert bool(walls.size_faults({"m.py": source})) == (lines > walls.MAX_FUNCTION_LINES)
+
+
+@pytest.mark.parametrize("source", ["", "import os", '"""Values"""', "# A comment is not a docstring."])
+def test_a_file_without_a_sentence_is_told(source: str) -> None:
+    assert walls.sentence_faults({"m.py": source})
+
+
+@pytest.mark.parametrize(
+    ("path", "source"),
+    [
+        ("pyrmq_core/client/producer.py", "RequestCode.SEND_MESSAGE_V2"),
+        ("pyrmq_core/client/producer.py", "from pyrmq_core.protocol.requests.send_message import SendMessage"),
+        ("pyrmq_core/client/producer.py", "from pyrmq_core.protocol.requests import pull_message as p"),
+        ("pyrmq_core/client/pulling.py", "RequestCode.SEND_BATCH_MESSAGE"),
+        ("pyrmq_core/client/sending.py", "RequestCode.PULL_MESSAGE"),
+        ("pyrmq_core/client/consumer.py", "Command(361, {})"),
+        ("pyrmq_core/client/consumer.py", "Command(code=10)"),
+        ("pyrmq_spark/worker.py", "RequestCode(320)"),
+    ],
+)
+def test_leaving_the_road_is_told(path: str, source: str) -> None:
+    assert walls.road_faults({path: source})
+
+
+@pytest.mark.parametrize(
+    ("path", "source"),
+    [
+        ("pyrmq_core/client/sending.py", "RequestCode.SEND_MESSAGE_V2, SendMessage, Command(310)"),
+        ("pyrmq_core/client/pulling.py", "PullMessage, RequestCode.LITE_PULL_MESSAGE"),
+        ("pyrmq_core/broker/handlers.py", "RequestCode.SEND_MESSAGE"),
+        ("pyrmq_core/client/consumer.py", "Command(34), 10, range(11)"),
+    ],
+)
+def test_keeping_the_road_is_not_told(path: str, source: str) -> None:
+    assert walls.road_faults({path: source}) == []
+
+
+@pytest.mark.parametrize(
+    "line", ["see issue 12", "fixes #12", "open /wor" + "k/main", "https://files.python" + "hosted.org/x"]
+)
+def test_unwanted_text_is_told(line: str) -> None:
+    assert text_faults({"a.md": line})
+
+
+@pytest.mark.parametrize("line", ["#!/bin/sh", "color #ff0000", "http://maven.apache.org/POM/4.0.0", "the issue 's' #"])
+def test_plain_text_is_not_told(line: str) -> None:
+    assert text_faults({"a.md": line}) == []
