@@ -28,7 +28,7 @@ class Message:
     tags: str | None = None
     keys: str | Sequence[str] | None = None
     sharding_key: str | None = None
-    properties: Mapping[str, str] = NO_PROPERTIES
+    properties: Mapping[str, str] = field(default_factory=lambda: NO_PROPERTIES)
     flag: int = 0
     delay_level: int | None = None
     deliver_at: datetime | None = None
@@ -178,4 +178,4 @@ class TopicConfig:
     topic_filter_type: str = "SINGLE_TAG"
     topic_sys_flag: int = 0
     order: bool = False
-    attributes: Mapping[str, str] = field(default=NO_PROPERTIES)
+    attributes: Mapping[str, str] = field(default_factory=lambda: NO_PROPERTIES)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Final
 
@@ -36,7 +36,7 @@ class Command:
     """
 
     code: int
-    ext: Mapping[str, str] = NO_FIELDS
+    ext: Mapping[str, str] = field(default_factory=lambda: NO_FIELDS)
     body: bytes | memoryview = b""
     opaque: int = 0
     flag: int = 0
