@@ -129,7 +129,7 @@ def module_name(path: str) -> str:
 
 
 def imports(path: str, source: str, known: set[str]) -> Iterator[Import]:
-    """All imports of a module, inside functions and under TYPE_CHECKING too; `from package import module` is the module."""
+    """All imports of a module, in functions and under TYPE_CHECKING too; `from package import module` is the module."""
     importer = module_name(path)
     package = importer if path.endswith("__init__.py") else importer.rpartition(".")[0]
     for node in ast.walk(ast.parse(source)):

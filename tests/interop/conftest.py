@@ -1,0 +1,49 @@
+"""Apache RocketMQ's releases as fixtures: one cluster each with two brokers, booted when first asked for."""
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+
+import pytest
+
+from tests.support.apache import VERSIONS, ApacheCluster, boot_cluster
+from tests.support.maven import ApacheUnavailable
+
+BROKERS = ("broker-a", "broker-b")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Whatever lies here needs the real thing."""
+    for item in items:
+        if "interop" in item.path.parts:
+            item.add_marker(pytest.mark.interop)
+
+
+@contextmanager
+def cluster_or_skip(version: str) -> Iterator[ApacheCluster]:
+    with ExitStack() as stack:
+        try:
+            cluster = stack.enter_context(boot_cluster(version, BROKERS))
+        except ApacheUnavailable as reason:
+            pytest.skip(f"Apache RocketMQ {version}: {reason}")
+        yield cluster
+
+
+@pytest.fixture(scope="session")
+def apache_5() -> Iterator[ApacheCluster]:
+    """Apache RocketMQ 5.4.0."""
+    with cluster_or_skip("5.4.0") as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="session")
+def apache_4() -> Iterator[ApacheCluster]:
+    """Apache RocketMQ 4.9.7."""
+    with cluster_or_skip("4.9.7") as cluster:
+        yield cluster
+
+
+@pytest.fixture(params=VERSIONS)
+def apache(request: pytest.FixtureRequest) -> ApacheCluster:
+    """Each release in turn."""
+    cluster: ApacheCluster = request.getfixturevalue(f"apache_{request.param[0]}")
+    return cluster

@@ -1,0 +1,397 @@
+"""Boots Apache RocketMQ itself, NameServer and brokers of a given release, on free loopback ports.
+
+    with boot_cluster("5.4.0", brokers=("broker-a", "broker-b")) as cluster:
+        cluster.nameserver.address                   # "127.0.0.1:23456"
+        cluster.brokers["broker-a"].kill()           # terminate, kill, pause, resume, restart
+        cluster.mqadmin("clusterList")               # what Java's tool prints
+        cluster.run_java(Path("Send.java"), "topic") # a small main against the Java client
+
+`boot_broker` and `mqadmin` also work alone, with any NameServer's address. Everything blocks: in trio, call what waits
+(boot, restart, terminate, mqadmin, run_java) by `trio.to_thread.run_sync`. All files lie in one temporary directory,
+memory-backed where there is one.
+"""
+
+import os
+import random
+import shutil
+import socket
+import ssl
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+
+from pyrmq_core.errors import RocketMQError
+from pyrmq_core.protocol.codes import RequestCode, ResponseCode
+from pyrmq_core.protocol.command import Command
+from pyrmq_core.protocol.frame import FrameDecoder, encode_frame
+from pyrmq_core.protocol.java_json import load_object
+from tests.support.jvm import POLL_SECONDS, JavaFailed, JavaProcess
+from tests.support.maven import jars, java
+
+VERSIONS = ("5.4.0", "4.9.7")
+BOOT_SECONDS = 60.0
+PORTS = range(20000, 30000)  # below the ports that systems give to outgoing connections
+# A broker binds its port - 2 for the fast channel and + 1 for its slaves.
+BROKER_PORTS = (-2, 0, 1)
+
+BROKER_SETTINGS: Mapping[str, str] = {
+    "brokerClusterName": "DefaultCluster",
+    "brokerId": "0",
+    "brokerRole": "ASYNC_MASTER",
+    "bindAddress": "127.0.0.1",
+    "brokerIP1": "127.0.0.1",
+    "brokerIP2": "127.0.0.1",
+    "mappedFileSizeCommitLog": str(64 << 20),
+    "mappedFileSizeConsumeQueue": "600000",
+    "maxHashSlotNum": "50000",
+    "maxIndexNum": "200000",
+    "enablePropertyFilter": "true",
+    # A machine with few cores otherwise answers SYSTEM_BUSY at random (200 and 1000 by default).
+    "waitTimeMillsInSendQueue": "2000",
+    "osPageCacheBusyTimeOutMills": "5000",
+    "sendMessageThreadPoolNums": "2",
+    "pullMessageThreadPoolNums": "4",
+    "adminBrokerThreadPoolNums": "4",
+    "enableCompaction": "false",
+    "transactionCheckInterval": "3000",
+    "transactionTimeOut": "4000",
+}
+NAMESERVER_MEMORY = ("-Xms64m", "-Xmx256m")
+BROKER_MEMORY = ("-Xms256m", "-Xmx1g", "-XX:MaxDirectMemorySize=1g")
+# 4.9.7 deletes topics wholly only with this (java.nio buffers are unmapped by reflection).
+OPENED = ("--add-opens", "java.base/java.nio=ALL-UNNAMED")
+
+Settings = Mapping[str, str]
+
+
+def ask(address: str, command: Command, *, timeout: float = 5.0, tls: ssl.SSLContext | None = None) -> Command:
+    """One request over a connection of its own; `OSError` or `RocketMQError` when no answer comes in `timeout` s."""
+    deadline = time.monotonic() + timeout
+    host, _, port = address.rpartition(":")
+    with ExitStack() as stack:
+        plain = stack.enter_context(socket.create_connection((host, int(port)), timeout))
+        peer = stack.enter_context(tls.wrap_socket(plain, server_hostname=host)) if tls else plain
+        peer.sendall(encode_frame(command))
+        decoder = FrameDecoder()
+        while (answer := decoder.next_command()) is None:
+            peer.settimeout(max(deadline - time.monotonic(), 0.001))
+            data = peer.recv(65536)
+            if not data:
+                raise ConnectionResetError(f"{address} closed the connection instead of answering {command.code}")
+            decoder.feed(data)
+        return answer
+
+
+def registered_brokers(nameserver: str, *, tls: ssl.SSLContext | None = None) -> dict[str, set[str]]:
+    """Broker name to the addresses that a NameServer knows of it (GET_BROKER_CLUSTER_INFO)."""
+    answer = ask(nameserver, Command(RequestCode.GET_BROKER_CLUSTER_INFO), tls=tls)
+    table = load_object(answer.body, "cluster information").get("brokerAddrTable") or {}
+    return {name: set(data["brokerAddrs"].values()) for name, data in table.items()}
+
+
+class ApacheServer:
+    """One server process, its settings and its files; `start` returns when it answers."""
+
+    def __init__(self, name: str, version: str, main: str, home: Path, settings: Settings, options: Sequence[str]):
+        self.name = name
+        self.version = version
+        self.home = home
+        self.settings = dict(settings)
+        self.tls: ssl.SSLContext | None = None
+        prepare_home(home)
+        self._conf = home / "server.conf"
+        command = java_command(version, home, *options, main, "-c", str(self._conf))
+        self.process = JavaProcess(f"{name} ({version})", command, home / "output.log", java_environment())
+
+    @property
+    def port(self) -> int:
+        return int(self.settings["listenPort"])
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    @property
+    def ports(self) -> tuple[int, ...]:
+        return (self.port,)
+
+    def start(self) -> None:
+        """Boots it, on the files it left if it ran before; `JavaFailed` with its last lines if it does not come up."""
+        self.launch()
+        self.wait_until_ready()
+
+    def launch(self) -> None:
+        """As `start`, without waiting."""
+        self._conf.write_text("".join(f"{key}={value}\n" for key, value in self.settings.items()))
+        self.process.start()
+
+    def wait_until_ready(self) -> None:
+        self.process.wait_until(partial(_quietly, self.is_ready), BOOT_SECONDS)
+
+    def is_ready(self) -> bool:
+        raise NotImplementedError
+
+    def terminate(self) -> None:
+        """SIGTERM: it says good-bye to its NameServers and flushes; up to 10 s for a broker."""
+        self.process.terminate()
+
+    def kill(self) -> None:
+        """SIGKILL: as if the power were cut for this process."""
+        self.process.kill()
+
+    def pause(self) -> None:
+        """SIGSTOP: it accepts connections and never answers, until `resume`."""
+        self.process.pause()
+
+    def resume(self) -> None:
+        self.process.resume()
+
+    def restart(self, **settings: str) -> None:
+        """Boots it again on the same port and files, after `terminate` if it runs; `settings` change."""
+        self.terminate()
+        self.settings.update(settings)
+        deadline = time.monotonic() + BOOT_SECONDS
+        while not all(map(_can_bind, self.ports)):  # a port takes a second or two to come free
+            if time.monotonic() > deadline:
+                raise JavaFailed(f"{self.name}: its ports {self.ports} did not come free within {BOOT_SECONDS:g} s")
+            time.sleep(POLL_SECONDS)
+        self.start()
+
+
+class ApacheNameServer(ApacheServer):
+    """NamesrvStartup of a release."""
+
+    def __init__(self, version: str, home: Path, settings: Settings, options: Sequence[str]) -> None:
+        first = {"listenPort": str(free_port((0,))), "bindAddress": "127.0.0.1", "kvConfigPath": str(home / "kv.json")}
+        logs = "-Drmq.logback.configurationFile=rmq.namesrv.logback.xml"
+        main = "org.apache.rocketmq.namesrv.NamesrvStartup"
+        super().__init__("NameServer", version, main, home, {**first, **settings}, (*NAMESERVER_MEMORY, logs, *options))
+
+    def is_ready(self) -> bool:
+        return ask(self.address, Command(RequestCode.GET_BROKER_CLUSTER_INFO), tls=self.tls).code == 0
+
+
+class ApacheBroker(ApacheServer):
+    """BrokerStartup of a release, registered with `nameserver` (of any make) before it counts as started."""
+
+    def __init__(
+        self, name: str, version: str, nameserver: str, home: Path, settings: Settings, options: Sequence[str]
+    ) -> None:
+        self.nameserver = nameserver
+        store = home / "store"
+        first = {
+            "brokerName": name,
+            "listenPort": str(free_port(BROKER_PORTS)),
+            "namesrvAddr": nameserver,
+            "storePathRootDir": str(store),
+            "storePathCommitLog": str(store / "commitlog"),
+        }
+        logs = "-Drmq.logback.configurationFile=rmq.broker.logback.xml"
+        main = "org.apache.rocketmq.broker.BrokerStartup"
+        options = (*BROKER_MEMORY, *OPENED, logs, *options)
+        super().__init__(name, version, main, home, {**BROKER_SETTINGS, **first, **settings}, options)
+
+    @property
+    def store(self) -> Path:
+        return Path(self.settings["storePathRootDir"])
+
+    @property
+    def ports(self) -> tuple[int, ...]:
+        return tuple(self.port + offset for offset in BROKER_PORTS)
+
+    def is_ready(self) -> bool:
+        """Listed by each NameServer, and not inactive by its own word.
+
+        4.9 does not tell whether it is active, and a broker with authentication on refuses to.
+        """
+        answer = ask(self.address, Command(RequestCode.GET_BROKER_RUNTIME_INFO), tls=self.tls)
+        if answer.code == ResponseCode.SUCCESS:
+            if load_object(answer.body, "runtime information")["table"].get("brokerActive") == "false":
+                return False
+        elif answer.code != ResponseCode.NO_PERMISSION:
+            return False
+        broker_name = self.settings["brokerName"]
+        return all(
+            self.address in registered_brokers(nameserver, tls=self.tls).get(broker_name, ())
+            for nameserver in self.nameserver.split(";")
+        )
+
+
+@dataclass(slots=True)
+class ApacheCluster:
+    """A NameServer and its brokers by name."""
+
+    version: str
+    home: Path
+    nameserver: ApacheNameServer
+    brokers: dict[str, ApacheBroker] = field(default_factory=dict)
+
+    def mqadmin(self, *arguments: str, timeout: float = 60.0) -> str:
+        """What `mqadmin ARGUMENTS -n <this NameServer>` prints."""
+        return mqadmin(self.version, *arguments, nameserver=self.nameserver.address, timeout=timeout)
+
+    def run_java(self, source: Path, *arguments: str, timeout: float = 60.0) -> str:
+        """As the function `run_java`, with this release's client."""
+        return run_java(self.version, source, *arguments, timeout=timeout)
+
+
+@contextmanager
+def boot_cluster(
+    version: str,
+    brokers: Sequence[str] = ("broker-a",),
+    *,
+    broker_settings: Settings | None = None,
+    nameserver_settings: Settings | None = None,
+    java_options: Sequence[str] = (),
+    tls: ssl.SSLContext | None = None,
+) -> Iterator[ApacheCluster]:
+    """A NameServer and brokers, up and registered; all ended and their files removed on leaving.
+
+    Settings are RocketMQ's own names and win over `BROKER_SETTINGS`; `java_options` (`-Dtls.server.mode=enforcing`)
+    go to every process. With `tls` the probes that wait for readiness use it.
+    """
+    with ExitStack() as stack:
+        home = stack.enter_context(temporary_directory(version))
+        nameserver = ApacheNameServer(version, home / "namesrv", nameserver_settings or {}, java_options)
+        nameserver.tls = tls
+        stack.callback(nameserver.kill)
+        nameserver.start()
+        cluster = ApacheCluster(version, home, nameserver)
+        for name in brokers:
+            broker = ApacheBroker(name, version, nameserver.address, home / name, broker_settings or {}, java_options)
+            broker.tls = tls
+            stack.callback(broker.kill)
+            broker.launch()
+            cluster.brokers[name] = broker
+        for broker in cluster.brokers.values():
+            broker.wait_until_ready()
+        yield cluster
+
+
+@contextmanager
+def boot_broker(
+    version: str,
+    nameserver: str,
+    name: str = "broker-a",
+    *,
+    settings: Settings | None = None,
+    java_options: Sequence[str] = (),
+) -> Iterator[ApacheBroker]:
+    """One broker alone, registered with NameServers of any make (`host:port;host:port`)."""
+    with ExitStack() as stack:
+        home = stack.enter_context(temporary_directory(version))
+        broker = ApacheBroker(name, version, nameserver, home / name, settings or {}, java_options)
+        stack.callback(broker.kill)
+        broker.start()
+        yield broker
+
+
+def mqadmin(version: str, *arguments: str, nameserver: str, timeout: float = 60.0) -> str:
+    """What Java's administration tool prints, errors included: it exits with 0 whatever happened."""
+    main = "org.apache.rocketmq.tools.command.MQAdminStartup"
+    with temporary_directory(version) as home:
+        logs = "-Drmq.logback.configurationFile=rmq.tools.logback.xml"
+        return _run(java_command(version, home, *OPENED, logs, main, *arguments, "-n", nameserver), timeout)
+
+
+def run_java(version: str, source: Path, *arguments: str, timeout: float = 60.0) -> str:
+    """Compiles and runs one Java file against a release's client; what it prints. `JavaFailed` when it fails."""
+    with temporary_directory(version) as home:
+        return _run(java_command(version, home, str(source), *arguments), timeout)
+
+
+@contextmanager
+def start_java(version: str, source: Path, *arguments: str) -> Iterator[JavaProcess]:
+    """As `run_java`, left running; its output is in `log`. Killed on leaving."""
+    with temporary_directory(version) as home:
+        command = java_command(version, home, str(source), *arguments)
+        process = JavaProcess(source.name, command, home / "output.log", java_environment())
+        process.start()
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def _run(command: Sequence[str], timeout: float) -> str:
+    try:
+        done = subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            timeout=timeout,
+            env=java_environment(),
+        )
+    except subprocess.TimeoutExpired as late:
+        text = (late.stdout or b"")[-3000:].decode(errors="replace")  # bytes, in spite of text=True
+        raise JavaFailed(f"{' '.join(command[-4:])} did not end within {timeout:g} s\n{text}") from None
+    if done.returncode:
+        raise JavaFailed(f"{' '.join(command[-4:])} ended with {done.returncode}\n{done.stdout[-3000:]}")
+    return done.stdout
+
+
+def java_command(version: str, home: Path, *rest: str) -> list[str]:
+    """`java` with a release's jars, and all it would write under the user's home in `home` instead."""
+    properties = [f"-Drocketmq.home.dir={home}", f"-Duser.home={home}"]
+    return [java(), *properties, "-cp", f"{jars(version)}/*", *rest]
+
+
+def java_environment() -> dict[str, str]:
+    """Ours, without what would change where Java looks or what it prints."""
+    unwanted = {"NAMESRV_ADDR", "ROCKETMQ_HOME", "JAVA_TOOL_OPTIONS", "CLASSPATH", "JAVA_OPT"}
+    return {name: value for name, value in os.environ.items() if name not in unwanted}
+
+
+def prepare_home(home: Path) -> None:
+    """4.9.7 wants a logging configuration in its home; 5.x brings its own."""
+    (home / "conf").mkdir(parents=True, exist_ok=True)
+    for server in ("namesrv", "broker", "tools"):
+        (home / "conf" / f"logback_{server}.xml").write_text("<configuration/>\n")
+
+
+@contextmanager
+def temporary_directory(version: str) -> Iterator[Path]:
+    """A new home, memory-backed where that exists; removed on leaving."""
+    memory = Path("/dev/shm")
+    within = memory if memory.is_dir() and os.access(memory, os.W_OK) else None
+    home = Path(tempfile.mkdtemp(prefix=f"pyrmq-rocketmq-{version}-", dir=within))
+    prepare_home(home)
+    try:
+        yield home
+    finally:
+        shutil.rmtree(home, ignore_errors=True)
+
+
+def free_port(offsets: Sequence[int]) -> int:
+    """A port that is free, and so are those at `offsets` from it."""
+    for port in random.sample(PORTS, 200):
+        if all(_can_bind(port + offset) for offset in offsets):
+            return port
+    raise OSError(f"no free ports {tuple(offsets)} around any of 200 between {PORTS.start} and {PORTS.stop}")
+
+
+def _can_bind(port: int) -> bool:
+    """On every address: a broker's slave port takes the wildcard, whatever bindAddress says."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as Java does
+        try:
+            probe.bind(("", port))
+        except OSError:
+            return False
+        return True
+
+
+def _quietly(ready: Callable[[], bool]) -> bool:
+    """What fails while a server comes up is only not yet ready."""
+    try:
+        return ready()
+    except (OSError, RocketMQError, KeyError):
+        return False

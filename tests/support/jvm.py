@@ -1,0 +1,112 @@
+"""One Java process of ours: started, waited for, stopped, killed, paused; it never outlives the one who started it."""
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+POLL_SECONDS = 0.05
+
+
+class JavaFailed(Exception):
+    """A Java process ended or did not get ready; the text ends with the last lines it wrote."""
+
+
+class JavaProcess:
+    """A Java program with its output in a log file. Nothing runs until `start`."""
+
+    def __init__(self, name: str, command: Sequence[str], log: Path, env: Mapping[str, str] | None = None) -> None:
+        self.name = name
+        self.log = log
+        self._command = list(command)
+        self._env = env
+        self._process: subprocess.Popen[bytes] | None = None
+        self._guard: subprocess.Popen[bytes] | None = None
+
+    @property
+    def pid(self) -> int | None:
+        """Of the running process; None before `start` and after the end."""
+        return self._process.pid if self._process and self._process.poll() is None else None
+
+    def start(self) -> None:
+        with self.log.open("ab") as output:
+            self._process = subprocess.Popen(
+                self._command,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                env=self._env,
+                start_new_session=True,
+            )
+        # Its input ends when we are gone, however we went.
+        self._guard = subprocess.Popen(
+            ["/bin/sh", "-c", 'cat >/dev/null; kill -9 "$0" 2>/dev/null', str(self._process.pid)],
+            stdin=subprocess.PIPE,
+            start_new_session=True,
+        )
+
+    def wait_until(self, ready: Callable[[], bool], timeout: float) -> None:
+        """Returns when `ready()` is true; `JavaFailed` when the process ends before, or after `timeout` seconds."""
+        deadline = time.monotonic() + timeout
+        while not ready():
+            if self.pid is None:
+                raise JavaFailed(f"{self.name} ended with {self._exit_code()} before it was ready{self.log_tail()}")
+            if time.monotonic() > deadline:
+                raise JavaFailed(f"{self.name} was not ready within {timeout:g} s{self.log_tail()}")
+            time.sleep(POLL_SECONDS)
+
+    def wait_for_exit(self, timeout: float) -> int:
+        """The exit code; `JavaFailed` after `timeout` seconds."""
+        if self._process is None:
+            raise JavaFailed(f"{self.name} was never started")
+        try:
+            code = self._process.wait(timeout)
+        except subprocess.TimeoutExpired:
+            raise JavaFailed(f"{self.name} did not end within {timeout:g} s{self.log_tail()}") from None
+        self._release_guard()
+        return code
+
+    def terminate(self, timeout: float = 30.0) -> None:
+        """SIGTERM, then SIGKILL if that does not end it in time. Nothing happens to an ended process."""
+        self._signal(signal.SIGTERM)
+        try:
+            if self._process:
+                self.wait_for_exit(timeout)
+        except JavaFailed:
+            self.kill()
+
+    def kill(self) -> None:
+        """SIGKILL, and waits until it is gone."""
+        self._signal(signal.SIGKILL)
+        if self._process:
+            self.wait_for_exit(10.0)
+
+    def pause(self) -> None:
+        """SIGSTOP: its connections stay open, and nothing answers."""
+        self._signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """SIGCONT."""
+        self._signal(signal.SIGCONT)
+
+    def log_tail(self, lines: int = 15) -> str:
+        """The last lines it wrote, each indented, with a line break in front; empty when there are none."""
+        text = self.log.read_text(errors="replace") if self.log.exists() else ""
+        return "".join(f"\n    {line}" for line in text.splitlines()[-lines:])
+
+    def _signal(self, number: signal.Signals) -> None:
+        pid = self.pid
+        if pid is not None:
+            os.kill(pid, number)
+
+    def _exit_code(self) -> int | None:
+        return self._process.poll() if self._process else None
+
+    def _release_guard(self) -> None:
+        """The guard must not fire later, when the number may belong to someone else."""
+        if self._guard is not None:
+            self._guard.kill()
+            self._guard.communicate()
+            self._guard = None

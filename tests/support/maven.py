@@ -1,0 +1,65 @@
+"""Apache RocketMQ's jars, fetched once by Maven into a cache directory: `$PYRMQ_CACHE`, or `~/.cache/pyrmq`."""
+
+import fcntl
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+POM = Path(__file__).with_name("pom.xml")
+DOWNLOAD_SECONDS = 900
+
+
+class ApacheUnavailable(Exception):
+    """Apache RocketMQ cannot run here, and in one line: why, and what to do."""
+
+
+def java() -> str:
+    """The `java` of JAVA_HOME, or of the path."""
+    home = os.environ.get("JAVA_HOME")
+    found = shutil.which("java", path=f"{home}/bin" if home else None)
+    if found is None:
+        raise ApacheUnavailable("a JDK is missing: install JDK 17, or name one in JAVA_HOME")
+    return found
+
+
+def jars(version: str) -> Path:
+    """The directory of a release's jars; downloads them the first time (28 MB for 4.9.7, 88 MB for 5.4.0).
+
+    Two processes at once are safe: one downloads, the other waits for it. `ApacheUnavailable` without Maven or network.
+    """
+    cache = Path(os.environ.get("PYRMQ_CACHE") or Path.home() / ".cache" / "pyrmq")
+    directory = cache / f"rocketmq-{version}"
+    if not directory.is_dir():
+        cache.mkdir(parents=True, exist_ok=True)
+        with _alone(cache / f"rocketmq-{version}.lock"):
+            if not directory.is_dir():
+                _download(version, directory)
+    return directory
+
+
+@contextmanager
+def _alone(path: Path) -> Iterator[None]:
+    with path.open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _download(version: str, directory: Path) -> None:
+    maven = shutil.which("mvn")
+    if maven is None:
+        raise ApacheUnavailable("Maven is missing: install it (for example: apt-get install maven)")
+    unfinished = directory.with_suffix(".part")  # what a killed process left may be half a file: begun anew
+    shutil.rmtree(unfinished, ignore_errors=True)
+    command = [maven, "-B", "-q", "-f", str(POM), "dependency:copy-dependencies"]
+    command += [f"-Drocketmq.version={version}", "-DincludeScope=runtime", f"-DoutputDirectory={unfinished}"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=DOWNLOAD_SECONDS)
+    except subprocess.TimeoutExpired:
+        raise ApacheUnavailable(f"the jars of {version} did not come within {DOWNLOAD_SECONDS} s; try again") from None
+    if done.returncode:
+        errors = [line for line in (done.stdout + done.stderr).splitlines() if "ERROR" in line]
+        raise ApacheUnavailable(f"Maven could not fetch {version}: {(errors or ['no reason given'])[0][:300]}")
+    unfinished.rename(directory)
