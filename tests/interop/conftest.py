@@ -2,20 +2,23 @@
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
 
 import pytest
 
 from tests.support.apache import VERSIONS, ApacheCluster, boot_cluster
 from tests.support.maven import ApacheUnavailable
 
+HERE = Path(__file__).parent
 BROKERS = ("broker-a", "broker-b")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Whatever lies here needs the real thing."""
+    """Whatever lies here needs the real thing, and runs when the quick tests have."""
     for item in items:
-        if "interop" in item.path.parts:
+        if item.path.is_relative_to(HERE):
             item.add_marker(pytest.mark.interop)
+    items.sort(key=lambda item: item.get_closest_marker("interop") is not None)
 
 
 @contextmanager
