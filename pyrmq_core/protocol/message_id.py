@@ -1,0 +1,126 @@
+"""Message ids: the UNIQ_KEY a producer gives, and the offset message id that says where a broker keeps a message.
+
+    UNIQ_KEY             bytes        offset message id      bytes
+    ip                   4 or 16      store host's ip        4 or 16
+    process id           2            its port               4
+    discriminator        4            commit-log offset      8
+    ms since the month   4
+    counter              2
+
+Both are written in upper-case hex: 32 digits, or 56 with an IPv6 address.
+Sources: common/message/MessageClientIDSetter.java, MessageDecoder.java (createMessageId).
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta, tzinfo
+from typing import Final, NamedTuple
+
+from pyrmq_core.errors import InvalidArgument
+
+EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+IP_BYTES: Final = {32: 4, 56: 16}
+UNIQUE_TAIL: Final = struct.Struct(
+    ">"
+    "H"  # process id, low 16 bits
+    "I"  # discriminator
+    "I"  # milliseconds since the month began in the producer's time zone
+    "H"  # counter, low 16 bits
+)
+OFFSET_TAIL: Final = struct.Struct(
+    ">"
+    "i"  # port
+    "q"  # commit-log offset
+)
+# A clock that went back over the month's start by less counts as standing at it, as in Java.
+MAX_DRIFT_MS: Final = 1_000_000
+
+
+class UniqueId(NamedTuple):
+    """What a UNIQ_KEY tells."""
+
+    ip: bytes
+    pid: int
+    discriminator: int
+    month_ms: int
+    counter: int
+
+
+class OffsetId(NamedTuple):
+    """What an offset message id tells."""
+
+    ip: bytes
+    port: int
+    offset: int
+
+
+def month_start_ms(now_ms: int, zone: tzinfo) -> int:
+    """When the month that `now_ms` falls into began in `zone`, in ms since 1970: a UNIQ_KEY's time counts from it."""
+    now = (EPOCH + timedelta(milliseconds=now_ms)).astimezone(zone)
+    start = now.replace(day=1, hour=0, minute=0, second=0, microsecond=0)
+    return (start.astimezone(UTC) - EPOCH) // timedelta(milliseconds=1)
+
+
+@dataclass(frozen=True, slots=True)
+class UniqueIdMaker:
+    """Makes a process's UNIQ_KEYs; time and counter are handed in.
+
+    `discriminator` is a random number drawn once a process (Java takes a class loader's hash).
+    """
+
+    ip: bytes
+    pid: int
+    discriminator: int
+    _prefix: str = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        if len(self.ip) not in IP_BYTES.values():
+            raise InvalidArgument(f"an ip address has 4 or 16 bytes, not {len(self.ip)}")
+        prefix = f"{self.ip.hex().upper()}{self.pid & 0xFFFF:04X}{self.discriminator & 0xFFFFFFFF:08X}"
+        object.__setattr__(self, "_prefix", prefix)
+
+    def make(self, now_ms: int, month_ms: int, counter: int) -> str:
+        """One id; `month_ms` is the month's start (`month_start_ms`)."""
+        return f"{self._prefix}{_since(now_ms, month_ms):08X}{counter & 0xFFFF:04X}"
+
+    def make_many(self, now_ms: int, month_ms: int, counter: int, count: int) -> tuple[str, ...]:
+        """Ids of consecutive counters. More than 65,536 of one millisecond would repeat."""
+        if count > 0x10000:
+            raise InvalidArgument(f"{count} ids of one millisecond; a UNIQ_KEY's counter tells 65,536 apart")
+        prefix = f"{self._prefix}{_since(now_ms, month_ms):08X}"
+        return tuple([f"{prefix}{number & 0xFFFF:04X}" for number in range(counter, counter + count)])
+
+
+def decode_unique_id(text: str) -> UniqueId:
+    """`InvalidArgument` when the text is no UNIQ_KEY of a RocketMQ client."""
+    ip, rest = _split(text, "UNIQ_KEY")
+    return UniqueId(ip, *UNIQUE_TAIL.unpack(rest))
+
+
+def offset_msg_id(host_ip: bytes, port: int, offset: int) -> str:
+    """The id under which VIEW_MESSAGE_BY_ID finds the message."""
+    return (host_ip + OFFSET_TAIL.pack(port, offset)).hex().upper()
+
+
+def decode_offset_msg_id(text: str) -> OffsetId:
+    """`InvalidArgument` when the text is no offset message id."""
+    ip, rest = _split(text, "offset message id")
+    return OffsetId(ip, *OFFSET_TAIL.unpack(rest))
+
+
+def _since(now_ms: int, month_ms: int) -> int:
+    since = now_ms - month_ms
+    return 0 if -MAX_DRIFT_MS < since < 0 else since & 0xFFFFFFFF
+
+
+def _split(text: str, what: str) -> tuple[bytes, bytes]:
+    ip_bytes = IP_BYTES.get(len(text))
+    try:
+        raw = bytes.fromhex(text)
+    except ValueError:
+        raw = b""
+    if ip_bytes is None or 2 * len(raw) != len(text):
+        raise InvalidArgument(f"{text[:80]!r} is no {what}: 32 or 56 hexadecimal digits are")
+    return raw[:ip_bytes], raw[ip_bytes:]

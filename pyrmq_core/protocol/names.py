@@ -1,0 +1,101 @@
+"""Names of topics and groups, and the rules a message must keep before it is sent.
+
+Sources: client/Validators.java, common/topic/TopicValidator.java, common/MixAll.java (5.4.0).
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from pyrmq_core.errors import InvalidArgument, InvalidMessage
+from pyrmq_core.model import Message
+
+MAX_TOPIC_CHARS: Final = 127
+MAX_GROUP_CHARS: Final = 255
+# `maxMessageSize` of brokers and producers, by default.
+MAX_MESSAGE_BYTES: Final = 4 * 1024 * 1024
+
+RETRY_PREFIX: Final = "%RETRY%"
+DLQ_PREFIX: Final = "%DLQ%"
+SYSTEM_PREFIX: Final = "rmq_sys_"
+# The topic whose settings a broker copies when it creates a topic by itself.
+AUTO_CREATE_TOPIC: Final = "TBW102"
+SCHEDULE_TOPIC: Final = "SCHEDULE_TOPIC_XXXX"
+
+# A broker answers 16 to a message for one of these.
+FORBIDDEN_TOPICS: Final = frozenset(
+    (
+        SCHEDULE_TOPIC,
+        "RMQ_SYS_TRANS_HALF_TOPIC",
+        "RMQ_SYS_TRANS_OP_HALF_TOPIC",
+        "TRANS_CHECK_MAX_TIME_TOPIC",
+        "SELF_TEST_TOPIC",
+        "OFFSET_MOVED_EVENT",
+    )
+)
+SYSTEM_TOPICS: Final = FORBIDDEN_TOPICS | {
+    AUTO_CREATE_TOPIC,
+    "BenchmarkTest",
+    "RMQ_SYS_TRACE_TOPIC",
+    "CHECKPOINT_TOPIC",
+    "RMQ_SYS_ROCKSDB_TRANS_HALF_TOPIC",
+    "RMQ_SYS_ROCKSDB_TRANS_OP_HALF_TOPIC",
+}
+# Java's placeholders for "no group was named".
+PLACEHOLDER_GROUPS: Final = frozenset(("DEFAULT_PRODUCER", "DEFAULT_CONSUMER"))
+
+_NAME: Final = re.compile(r"[%|a-zA-Z0-9_-]+")
+_NAME_RULE: Final = "letters, digits and % | _ - are allowed"
+
+
+def is_system_topic(topic: str) -> bool:
+    """Whether RocketMQ made the topic for itself; each cluster also has topics named for its cluster and brokers."""
+    return topic in SYSTEM_TOPICS or topic.startswith(SYSTEM_PREFIX)
+
+
+def is_retry_topic(topic: str) -> bool:
+    return topic.startswith(RETRY_PREFIX)
+
+
+def is_dead_letter_topic(topic: str) -> bool:
+    return topic.startswith(DLQ_PREFIX)
+
+
+def check_topic(topic: str) -> None:
+    """Raises `InvalidArgument` unless a topic may have this name."""
+    _check_name("topic", topic, MAX_TOPIC_CHARS, InvalidArgument)
+
+
+def check_group(group: str) -> None:
+    """Raises `InvalidArgument` unless a producer or consumer group may have this name."""
+    _check_name("group", group, MAX_GROUP_CHARS, InvalidArgument)
+    if group in PLACEHOLDER_GROUPS:
+        raise InvalidArgument(f"group {group} stands for a missing name in RocketMQ; choose another one")
+
+
+def check_message(message: Message, max_message_bytes: int = MAX_MESSAGE_BYTES) -> None:
+    """Raises `InvalidMessage` for a topic or body that RocketMQ does not take; properties are checked when encoded."""
+    topic = message.topic
+    _check_name("topic", topic, MAX_TOPIC_CHARS, InvalidMessage)
+    if topic in FORBIDDEN_TOPICS:
+        raise InvalidMessage(f"topic {topic} is RocketMQ's own; nothing may be sent to it")
+    body = message.body
+    if not isinstance(body, bytes | bytearray | memoryview):
+        raise InvalidMessage(f"topic {topic}: the body is a {type(body).__name__}; it has to be bytes")
+    if not body:
+        raise InvalidMessage(f"topic {topic}: the body is empty; brokers refuse empty bodies")
+    if len(body) > max_message_bytes:
+        raise InvalidMessage(
+            f"topic {topic}: the body has {len(body)} bytes; {max_message_bytes} at most (max_message_bytes, and the "
+            "broker's maxMessageSize)"
+        )
+
+
+def _check_name(kind: str, name: object, max_chars: int, error: type[InvalidArgument]) -> None:
+    if not isinstance(name, str) or not name.strip():
+        raise error(f"the {kind} is {name!r}; a {kind} needs a name")
+    if len(name) > max_chars:
+        raise error(f"{kind} {name[:32]}... has {len(name)} characters; {max_chars} at most")
+    if not _NAME.fullmatch(name):
+        raise error(f"{kind} {name!r} holds characters that RocketMQ does not take; {_NAME_RULE}")

@@ -1,0 +1,248 @@
+"""What is sent and what is pulled: messages to the content of a request, a pull's records to messages.
+
+`Payload` is one request's content for `Sender`; `RawPull` is one answer of `Puller`. Compressed and plain bodies never
+share a request: a request has one sysFlag, and a broker gives it to every message in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from pyrmq_core.errors import BodyError, InvalidArgument, InvalidMessage, RecordError
+from pyrmq_core.model import EVERYTHING, Message, MessageExt, MessageQueue, OffsetRange, PullStatus
+from pyrmq_core.protocol.batch import BatchItem, encode_batch_body, iterate_batch_body
+from pyrmq_core.protocol.compression import CompressionType, compress, decompress
+from pyrmq_core.protocol.names import MAX_MESSAGE_BYTES, check_message, is_retry_topic
+from pyrmq_core.protocol.properties import (
+    UNIQ_KEY,
+    WAIT,
+    decode_properties,
+    encode_properties,
+    java_text,
+    message_properties_string,
+)
+from pyrmq_core.protocol.record import RawRecord, unpack_host, unpack_record
+from pyrmq_core.protocol.sysflag import BATCH_RECORD, COMPRESSED
+
+# `compressMsgBodyOverHowmuch` of Java's producer.
+COMPRESS_OVER_BYTES: Final = 4096
+# A decompressed body may take this much: an answer has 16 MiB at most, and brokers take 4 MiB a message by default.
+MAX_BODY_BYTES: Final = 64 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Payload:
+    """The content of one send request.
+
+    `count` messages of one topic; `properties` is the request's own properties string (header field `i`), `unique_ids`
+    name the messages in their order, or are None where ids were made in columns.
+    """
+
+    topic: str
+    body: bytes | memoryview
+    count: int
+    properties: str
+    sys_flag: int = 0
+    flag: int = 0
+    batch: bool = False
+    unique_ids: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RawPull:
+    """One pull's answer, its records not decoded: stored records of `queue` from about `start` on."""
+
+    queue: MessageQueue
+    start: int
+    next_offset: int
+    min_offset: int
+    max_offset: int
+    status: PullStatus
+    records: bytes | memoryview = b""
+
+
+def encode_one(
+    message: Message,
+    unique_id: str,
+    *,
+    compress_over_bytes: int = COMPRESS_OVER_BYTES,
+    compression: CompressionType | None = CompressionType.ZLIB,
+    max_message_bytes: int = MAX_MESSAGE_BYTES,
+) -> Payload:
+    """A message checked and encoded; bodies of `compress_over_bytes` and more are compressed, None switches it off.
+
+    `InvalidMessage` names the rule that the message breaks. The limit counts the plain body, as in Java.
+    """
+    check_message(message, max_message_bytes)
+    properties = message_properties_string(message, unique_id)
+    body, sys_flag = message.body, 0
+    if compression is not None and len(body) >= compress_over_bytes:
+        body, sys_flag = compress(body, compression), compression.sys_flag
+    return Payload(message.topic, body, 1, properties, sys_flag, message.flag, False, (unique_id,))
+
+
+def encode_batch(
+    messages: Sequence[Message],
+    unique_ids: Sequence[str],
+    *,
+    compression: CompressionType | None = None,
+    max_message_bytes: int = MAX_MESSAGE_BYTES,
+) -> Payload:
+    """Messages of one topic as one request, which a broker takes or refuses as a whole.
+
+    `InvalidMessage` for what a batch cannot hold (MessageBatch.java): different topics or wait flags, delays, retry
+    topics, more than `max_message_bytes` together. With `compression` every body is compressed, none without.
+    The request carries no UNIQ_KEY of its own: brokers before 5.4 would show it in place of every message's.
+    """
+    payloads = list(split_batch(messages, unique_ids, compression=compression, max_message_bytes=max_message_bytes))
+    if len(payloads) != 1:
+        size = sum(len(payload.body) for payload in payloads)
+        raise InvalidMessage(
+            f"topic {messages[0].topic}: a batch of {len(messages)} messages takes {size} bytes; {max_message_bytes} "
+            "at most (max_message_bytes); send it in parts"
+        )
+    return payloads[0]
+
+
+def split_batch(
+    messages: Sequence[Message],
+    unique_ids: Sequence[str],
+    *,
+    compression: CompressionType | None = None,
+    max_message_bytes: int = MAX_MESSAGE_BYTES,
+) -> Iterator[Payload]:
+    """As `encode_batch`, in as few requests as hold `max_message_bytes` each, in order."""
+    if len(messages) != len(unique_ids):
+        raise InvalidArgument(f"{len(messages)} messages and {len(unique_ids)} ids; each message has one")
+    if not messages:
+        raise InvalidMessage("a batch holds at least one message")
+    _check_batch(messages)
+    items: list[BatchItem] = []
+    first = size = 0
+    for index, (message, unique_id) in enumerate(zip(messages, unique_ids, strict=True)):
+        item = _batch_item(message, unique_id, compression, max_message_bytes)
+        if items and size + item.size_bytes > max_message_bytes:
+            yield _batch_payload(messages[0], items, unique_ids[first:index], compression)
+            items, first, size = [], index, 0
+        items.append(item)
+        size += item.size_bytes
+    yield _batch_payload(messages[0], items, unique_ids[first:], compression)
+
+
+def _check_batch(messages: Sequence[Message]) -> None:
+    head = messages[0]
+    if is_retry_topic(head.topic):
+        raise InvalidMessage(f"topic {head.topic}: retry topics take no batches; send one message at a time")
+    for index, message in enumerate(messages):
+        if message.topic != head.topic:
+            raise InvalidMessage(
+                f"a batch has one topic; message {index} is for {message.topic}, the first for {head.topic}"
+            )
+        if message.wait_store_msg_ok != head.wait_store_msg_ok:
+            raise InvalidMessage(f"a batch has one wait_store_msg_ok; message {index} of {head.topic} differs")
+        if message.delay_level is not None or message.deliver_at is not None or message.delay is not None:
+            raise InvalidMessage(f"a batch cannot be delayed; message {index} of {head.topic} is: send it alone")
+
+
+def _batch_item(
+    message: Message, unique_id: str, compression: CompressionType | None, max_message_bytes: int
+) -> BatchItem:
+    check_message(message, max_message_bytes)
+    body = message.body if compression is None else compress(message.body, compression)
+    item = BatchItem(message.flag, body, message_properties_string(message, unique_id).encode())
+    if item.size_bytes > max_message_bytes:
+        raise InvalidMessage(
+            f"topic {message.topic}: a message of {item.size_bytes} bytes does not fit into a batch; "
+            f"{max_message_bytes} at most (max_message_bytes); send it alone"
+        )
+    return item
+
+
+def _batch_payload(
+    head: Message, items: Sequence[BatchItem], unique_ids: Sequence[str], compression: CompressionType | None
+) -> Payload:
+    return Payload(
+        topic=head.topic,
+        body=encode_batch_body(items),
+        count=len(items),
+        properties="" if head.wait_store_msg_ok else encode_properties({WAIT: "false"}),
+        sys_flag=0 if compression is None else compression.sys_flag,
+        batch=True,
+        unique_ids=tuple(unique_ids),
+    )
+
+
+def decode(pull: RawPull, within: OffsetRange = EVERYTHING, *, keep_undecodable: bool = False) -> list[MessageExt]:
+    """The messages of a pull whose offsets lie within `within`, in offset order.
+
+    Bodies are decompressed; a record of a batch topic becomes its messages. `RecordError` names queue and offset of
+    what cannot be read. With `keep_undecodable` a body whose compression cannot be undone is given as it is stored.
+    """
+    messages: list[MessageExt] = []
+    records, position, end = pull.records, 0, len(pull.records)
+    start, stop = within.start, within.end
+    while position < end:
+        try:
+            raw = unpack_record(records, position)
+            position += raw.store_size
+            if raw.sys_flag & BATCH_RECORD == BATCH_RECORD:
+                messages += _unwrap(pull.queue, raw, within)
+            elif start <= raw.queue_offset < stop:
+                body = _plain_body(raw, keep_undecodable)
+                messages.append(_message(pull.queue, raw, raw.queue_offset, body, raw.properties, raw.flag))
+        except RecordError as error:
+            raise RecordError(f"{pull.queue}, pulled from offset {pull.start}: {error}") from error
+    return messages
+
+
+def _plain_body(raw: RawRecord, keep_undecodable: bool) -> bytes:
+    if not raw.sys_flag & COMPRESSED:
+        return bytes(raw.body)
+    try:
+        return decompress(raw.body, raw.sys_flag, max_bytes=MAX_BODY_BYTES)
+    except RecordError as error:
+        if keep_undecodable:
+            return bytes(raw.body)
+        raise RecordError(f"message at offset {raw.queue_offset}: {error}") from error
+
+
+def _unwrap(queue: MessageQueue, raw: RawRecord, within: OffsetRange) -> Iterator[MessageExt]:
+    """The messages of a batch record that lie within; the record's own properties are not theirs."""
+    body = decompress(raw.body, raw.sys_flag, max_bytes=MAX_BODY_BYTES)
+    start, stop, base = within.start, within.end, raw.queue_offset
+    try:
+        for offset, item in enumerate(iterate_batch_body(body), base):
+            if start <= offset < stop:
+                yield _message(queue, raw, offset, bytes(item.body), item.properties, item.flag)
+    except BodyError as error:
+        raise RecordError(f"batch record at offset {base}: {error}") from error
+
+
+def _message(
+    queue: MessageQueue, raw: RawRecord, offset: int, body: bytes, properties_bytes: bytes, flag: int
+) -> MessageExt:
+    properties = decode_properties(java_text(properties_bytes))
+    offset_id = (raw.store_host + raw.commit_log_offset.to_bytes(8, "big", signed=True)).hex().upper()
+    return MessageExt(
+        topic=java_text(raw.topic),
+        broker_name=queue.broker_name,
+        queue_id=queue.queue_id,
+        queue_offset=offset,
+        body=body,
+        properties=properties,
+        flag=flag,
+        sys_flag=raw.sys_flag,
+        born_timestamp_ms=raw.born_timestamp_ms,
+        born_host=unpack_host(raw.born_host),
+        store_timestamp_ms=raw.store_timestamp_ms,
+        store_host=unpack_host(raw.store_host),
+        commit_log_offset=raw.commit_log_offset,
+        store_size=raw.store_size,
+        body_crc=raw.body_crc,
+        reconsume_times=raw.reconsume_times,
+        prepared_transaction_offset=raw.prepared_transaction_offset,
+        msg_id=properties.get(UNIQ_KEY, offset_id),
+        offset_msg_id=offset_id,
+    )

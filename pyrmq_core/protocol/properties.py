@@ -1,0 +1,250 @@
+"""Message properties: the one string they travel and rest in, the names RocketMQ keeps for itself, and a message's own.
+
+    name 0x01 value 0x02        repeated, nothing escaped
+
+The last 0x02 may be missing: 4.9 leaves it out.
+Sources: common/message/MessageDecoder.java, MessageConst.java (5.4.0).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from pyrmq_core.errors import InvalidMessage
+from pyrmq_core.model import Message
+
+KEYS: Final = "KEYS"
+TAGS: Final = "TAGS"
+WAIT: Final = "WAIT"
+DELAY: Final = "DELAY"
+TIMER_DELAY_SEC: Final = "TIMER_DELAY_SEC"
+TIMER_DELAY_MS: Final = "TIMER_DELAY_MS"
+TIMER_DELIVER_MS: Final = "TIMER_DELIVER_MS"
+UNIQ_KEY: Final = "UNIQ_KEY"
+SHARDING_KEY: Final = "__SHARDINGKEY"
+CLUSTER: Final = "CLUSTER"
+MSG_REGION: Final = "MSG_REGION"
+TRACE_ON: Final = "TRACE_ON"
+REAL_TOPIC: Final = "REAL_TOPIC"
+REAL_QID: Final = "REAL_QID"
+RETRY_TOPIC: Final = "RETRY_TOPIC"
+ORIGIN_MESSAGE_ID: Final = "ORIGIN_MESSAGE_ID"
+INNER_BASE: Final = "INNER_BASE"
+INNER_NUM: Final = "INNER_NUM"
+POP_CK: Final = "POP_CK"
+
+# MessageConst.STRING_HASH_SET: Java refuses these as names of user properties.
+RESERVED_NAMES: Final = frozenset(
+    (
+        "TRACE_ON",
+        "MSG_REGION",
+        "KEYS",
+        "TAGS",
+        "WAIT",
+        "DELAY",
+        "RETRY_TOPIC",
+        "REAL_TOPIC",
+        "REAL_QID",
+        "TRAN_MSG",
+        "PGROUP",
+        "MIN_OFFSET",
+        "MAX_OFFSET",
+        "BUYER_ID",
+        "ORIGIN_MESSAGE_ID",
+        "TRANSFER_FLAG",
+        "CORRECTION_FLAG",
+        "MQ2_FLAG",
+        "RECONSUME_TIME",
+        "UNIQ_KEY",
+        "MAX_RECONSUME_TIMES",
+        "CONSUME_START_TIME",
+        "POP_CK",
+        "POP_CK_OFFSET",
+        "1ST_POP_TIME",
+        "TRAN_PREPARED_QUEUE_OFFSET",
+        "DUP_INFO",
+        "EXTEND_UNIQ_INFO",
+        "INSTANCE_ID",
+        "CORRELATION_ID",
+        "REPLY_TO_CLIENT",
+        "TTL",
+        "ARRIVE_TIME",
+        "PUSH_REPLY_TIME",
+        "CLUSTER",
+        "MSG_TYPE",
+        "INNER_MULTI_QUEUE_OFFSET",
+        "TIMER_DELAY_MS",
+        "TIMER_DELAY_SEC",
+        "TIMER_DELIVER_MS",
+        "TIMER_ENQUEUE_MS",
+        "TIMER_DEQUEUE_MS",
+        "TIMER_ROLL_TIMES",
+        "TIMER_OUT_MS",
+        "TIMER_DEL_UNIQKEY",
+        "TIMER_DELAY_LEVEL",
+        "__BORNHOST",
+        "BORN_TIMESTAMP",
+        "DLQ_ORIGIN_TOPIC",
+        "DLQ_ORIGIN_MESSAGE_ID",
+        "__CRC32#",
+    )
+)
+# A broker refuses a single message that carries these (code 13); Java's client lets them through.
+BATCH_RECORD_NAMES: Final = frozenset((INNER_BASE, INNER_NUM))
+
+# The length of a stored properties string is a signed short, and counts what the broker adds: 62 bytes on 5.4.0
+# (MSG_REGION, CLUSTER, TRACE_ON), more with a longer cluster name.
+MAX_STORED_PROPERTIES_BYTES: Final = 32_767
+MAX_PROPERTIES_BYTES: Final = 32_600
+
+MAX_DELAY_LEVEL: Final = 18
+# `timerMaxDelaySec` of a 5.x broker, by default.
+MAX_TIMER_DELAY: Final = timedelta(days=3)
+EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+# Java reads an encoded surrogate, cut short or not, as one U+FFFD, where Python's "replace" writes one a byte.
+_ENCODED_SURROGATE: Final = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")
+
+
+def encode_properties(properties: Mapping[str, str]) -> str:
+    """The properties string, with its last separator as 5.2 and younger write it."""
+    return "".join([f"{name}\x01{value}\x02" for name, value in properties.items()])
+
+
+def decode_properties(text: str) -> dict[str, str]:
+    """As Java reads it: split at the first 0x01, pairs with an empty name or value dropped, the last duplicate wins."""
+    properties: dict[str, str] = {}
+    for pair in text.split("\x02"):
+        name, _, value = pair.partition("\x01")
+        if name and value:
+            properties[name] = value
+    return properties
+
+
+def java_text(raw: bytes) -> str:
+    """Text as `new String(raw, UTF_8)` makes it: what is not UTF-8 becomes U+FFFD, nothing raises."""
+    try:
+        return raw.decode()
+    except UnicodeDecodeError:
+        return _ENCODED_SURROGATE.sub("\ufffd".encode(), raw).decode("utf-8", "replace")
+
+
+def message_properties(message: Message, unique_id: str | None) -> dict[str, str]:
+    """All properties a message is sent with; `InvalidMessage` names the one that breaks a rule.
+
+    A blank name or value is sent (Java's client refuses it, its parser keeps it); an empty one would vanish on the way.
+    """
+    properties: dict[str, str] = {}
+    if message.keys is not None and (keys := _joined_keys(message.keys)):
+        properties[KEYS] = keys
+    if unique_id is not None:
+        properties[UNIQ_KEY] = unique_id
+    properties[WAIT] = "true" if message.wait_store_msg_ok else "false"
+    if message.tags is not None:
+        properties[TAGS] = message.tags
+    if message.sharding_key is not None:
+        properties[SHARDING_KEY] = message.sharding_key
+    if message.delay_level is not None or message.deliver_at is not None or message.delay is not None:
+        name, value = _delivery(message)
+        properties[name] = value
+    if message.properties:
+        _check_names(message)
+        properties.update(message.properties)
+    return properties
+
+
+def message_properties_string(message: Message, unique_id: str | None) -> str:
+    """`message_properties` as the string that is sent, checked for separators, emptiness and length."""
+    properties = message_properties(message, unique_id)
+    text = encode_properties(properties)
+    if (
+        text.count("\x01") != len(properties)
+        or text.count("\x02") != len(properties)
+        or not all(properties.values())
+        or "" in properties
+    ):
+        raise InvalidMessage(f"topic {message.topic}: {next(_faults(properties))}")
+    if (size := _encoded_bytes(message, text)) > MAX_PROPERTIES_BYTES:
+        raise InvalidMessage(
+            f"topic {message.topic}: the properties take {size} bytes; {MAX_PROPERTIES_BYTES} at most are sent, since "
+            f"a broker keeps {MAX_STORED_PROPERTIES_BYTES} with what it adds itself; move large values into the body"
+        )
+    return text
+
+
+def _joined_keys(keys: str | Sequence[str]) -> str:
+    if isinstance(keys, str):
+        if not keys.strip(" "):
+            raise InvalidMessage("keys holds no word; leave it out (None) instead")
+        return keys
+    for key in keys:
+        if not _is_text(key) or not key or " " in key:
+            raise InvalidMessage(
+                f"keys: {key!r} is no key; each one is a text without spaces, because a space separates keys in KEYS"
+            )
+    return " ".join(keys)
+
+
+def _delivery(message: Message) -> tuple[str, str]:
+    """The one property that delays the message."""
+    if (message.delay_level, message.deliver_at, message.delay).count(None) != 2:
+        raise InvalidMessage(
+            f"topic {message.topic}: delay_level, deliver_at and delay exclude one another; give one of them"
+        )
+    if message.delay_level is not None:
+        if not 1 <= message.delay_level <= MAX_DELAY_LEVEL:
+            raise InvalidMessage(
+                f"topic {message.topic}: delay_level is {message.delay_level}; levels are 1 (1 s) to 18 (2 h)"
+            )
+        return DELAY, str(int(message.delay_level))
+    if message.deliver_at is not None:
+        if message.deliver_at.utcoffset() is None:
+            raise InvalidMessage(
+                f"topic {message.topic}: deliver_at has no time zone; use datetime.now(UTC) + timedelta(...)"
+            )
+        return TIMER_DELIVER_MS, str((message.deliver_at - EPOCH) // timedelta(milliseconds=1))
+    delay = message.delay
+    if delay is None or not timedelta(0) < delay <= MAX_TIMER_DELAY:
+        raise InvalidMessage(
+            f"topic {message.topic}: delay is {delay}; it is more than nothing and at most 3 days (timerMaxDelaySec)"
+        )
+    return TIMER_DELAY_MS, str(max(1, delay // timedelta(milliseconds=1)))
+
+
+def _check_names(message: Message) -> None:
+    for name, value in message.properties.items():
+        if not _is_text(name) or not _is_text(value):
+            raise InvalidMessage(f"topic {message.topic}: property {name!r} is {value!r}; names and values are text")
+        if name in RESERVED_NAMES or name in BATCH_RECORD_NAMES:
+            raise InvalidMessage(
+                f"topic {message.topic}: {name} is a name RocketMQ keeps for itself; set it by the message's own "
+                "field (keys, tags, delay_level, ...) or choose another name"
+            )
+        if name == SHARDING_KEY and message.sharding_key is not None and value != message.sharding_key:
+            raise InvalidMessage(f"topic {message.topic}: {SHARDING_KEY} and sharding_key differ; give one of them")
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str)
+
+
+def _faults(properties: Mapping[str, str]) -> Iterator[str]:
+    """What is wrong with names and values, in order."""
+    for name, value in properties.items():
+        for what, text in (("name", name), ("value", value)):
+            if not text:
+                yield f"property {name!r} has an empty {what}, which is lost on the way; leave it out"
+            if "\x01" in text or "\x02" in text:
+                yield (
+                    f"the {what} of property {name!r} holds U+0001 or U+0002, which separate properties; remove them"
+                )
+
+
+def _encoded_bytes(message: Message, text: str) -> int:
+    try:
+        return len(text.encode())
+    except UnicodeEncodeError as error:
+        raise InvalidMessage(f"topic {message.topic}: a property is no valid Unicode text: {error.reason}") from error
