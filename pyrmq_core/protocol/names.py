@@ -81,8 +81,8 @@ def check_message(message: Message, max_message_bytes: int = MAX_MESSAGE_BYTES) 
     if topic in FORBIDDEN_TOPICS:
         raise InvalidMessage(f"topic {topic} is RocketMQ's own; nothing may be sent to it")
     body = message.body
-    if not isinstance(body, bytes | bytearray | memoryview):
-        raise InvalidMessage(f"topic {topic}: the body is a {type(body).__name__}; it has to be bytes")
+    if not _is_bytes(body):
+        raise InvalidMessage(f"topic {topic}: the body is {type(body).__name__}; it has to be bytes (text.encode())")
     if not body:
         raise InvalidMessage(f"topic {topic}: the body is empty; brokers refuse empty bodies")
     if len(body) > max_message_bytes:
@@ -90,6 +90,10 @@ def check_message(message: Message, max_message_bytes: int = MAX_MESSAGE_BYTES) 
             f"topic {topic}: the body has {len(body)} bytes; {max_message_bytes} at most (max_message_bytes, and the "
             "broker's maxMessageSize)"
         )
+
+
+def _is_bytes(body: object) -> bool:
+    return isinstance(body, bytes)
 
 
 def _check_name(kind: str, name: object, max_chars: int, error: type[InvalidArgument]) -> None:

@@ -73,7 +73,7 @@ MIN_RECORD_BYTES: Final = FIXED_V4.size + BYTE.size + SHORT.size
 
 
 class RawRecord(NamedTuple):
-    """A record's fields as they lie in the buffer; hosts are packed, body, topic and properties are slices of it."""
+    """A record's fields as they lie in the buffer: hosts packed, texts as bytes, the body as stored."""
 
     store_size: int
     magic: int
@@ -90,7 +90,7 @@ class RawRecord(NamedTuple):
     reconsume_times: int
     prepared_transaction_offset: int
     body_bytes: int
-    body: bytes | memoryview
+    body: bytes
     topic: bytes
     properties: bytes
 
@@ -220,7 +220,7 @@ def decode_record(buffer: bytes | memoryview, position: int = 0, *, check_crc: b
         store_host=unpack_host(raw.store_host),
         reconsume_times=raw.reconsume_times,
         prepared_transaction_offset=raw.prepared_transaction_offset,
-        body=bytes(raw.body),
+        body=raw.body,
         properties=java_text(raw.properties),
         body_crc=raw.body_crc,
         store_size=raw.store_size,
@@ -272,5 +272,5 @@ def unpack_record(buffer: bytes | memoryview, position: int) -> RawRecord:
             f"the record at byte {position} declares {size} bytes, {properties_bytes} of properties: its fields end "
             f"at byte {properties_start + properties_bytes}"
         )
-    topic, properties = bytes(buffer[topic_start:topic_end]), bytes(buffer[properties_start:end])
-    return RawRecord._make((*fields, buffer[body_start:body_end], topic, properties))
+    body, topic = bytes(buffer[body_start:body_end]), bytes(buffer[topic_start:topic_end])
+    return RawRecord._make((*fields, body, topic, bytes(buffer[properties_start:end])))

@@ -1,0 +1,72 @@
+"""Configuration files in Java's `key=value` form, as RocketMQ's NameServer and broker read them.
+
+Supported: all of java.util.Properties.load: comments by `#` and `!`, `=`, `:` or blanks after the key, lines continued
+by a backslash, `\\t \\n \\r \\f` and `\\uXXXX`. Java reads files as ISO-8859-1; the encoding is the caller's matter.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+from pyrmq_core.errors import InvalidArgument
+
+BLANKS: Final = " \t\f"
+ESCAPES: Final = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+
+_LINE_END: Final = re.compile(r"\r\n|\r|\n")
+# A key ends at the first separator or blank that no backslash stands before.
+_KEY: Final = re.compile(r"(?:[^\\=: \t\f]|\\.)*", re.DOTALL)
+_SEPARATOR: Final = re.compile(r"[ \t\f]*[=:]?[ \t\f]*")
+_ESCAPE: Final = re.compile(r"\\(u([0-9a-fA-F]{4})|.)", re.DOTALL)
+
+
+def parse_java_properties(text: str) -> dict[str, str]:
+    """Keys and values; the last of equal keys wins. `InvalidArgument` for a broken `\\u` escape."""
+    properties: dict[str, str] = {}
+    for line in _logical_lines(text):
+        key_end = _end(_KEY, line, 0)
+        value_start = _end(_SEPARATOR, line, key_end)
+        properties[_unescape(line[:key_end], line)] = _unescape(line[value_start:], line)
+    return properties
+
+
+def _logical_lines(text: str) -> Iterator[str]:
+    """Lines without comments and empty ones; a line that ends with an odd number of backslashes goes on in the next."""
+    pending: str | None = None
+    for natural in _LINE_END.split(text):
+        line = natural.lstrip(BLANKS)
+        if pending is None:
+            if not line or line[0] in "#!":
+                continue
+            pending = ""
+        backslashes = len(line) - len(line.rstrip("\\"))
+        if backslashes % 2:
+            pending += line[:-1]
+            continue
+        yield pending + line
+        pending = None
+    if pending is not None:
+        yield pending
+
+
+def _end(pattern: re.Pattern[str], line: str, start: int) -> int:
+    match = pattern.match(line, start)
+    return start if match is None else match.end()
+
+
+def _unescape(text: str, line: str) -> str:
+    if "\\" not in text:
+        return text
+
+    def plain(match: re.Match[str]) -> str:
+        escape, digits = match.groups()
+        if digits is not None:
+            return chr(int(digits, 16))
+        if escape == "u":
+            raise InvalidArgument(f"the configuration line {line[:80]!r} has a \\u that four hex digits do not follow")
+        return ESCAPES.get(escape, escape)
+
+    # Two \u escapes may spell one character outside the basic plane.
+    return _ESCAPE.sub(plain, text).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
