@@ -1,7 +1,8 @@
 """JSON bodies as Java's fastjson writes them: bare integer keys, which strict JSON has not.
 
 `{0:"127.0.0.1:10911"}` stands in routes, cluster information and offset tables (fastjson 1.2.83, seen on released
-servers). Reading accepts strict JSON too; writing is strict, which every fastjson reads.
+servers). Reading accepts strict JSON too. `dumps` is strict, which every fastjson reads; `dumps_bare` is for those who
+know no better.
 """
 
 from __future__ import annotations
@@ -39,6 +40,19 @@ def load_object(body: bytes | memoryview, what: str) -> dict[str, Any]:
 def dumps(value: Any) -> bytes:
     """Compact strict JSON in UTF-8."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def dumps_bare(value: Any) -> bytes:
+    """As `dumps`, with the bare names of fastjson for integer keys."""
+    return _bare(value).encode()
+
+
+def _bare(value: Any) -> str:
+    if isinstance(value, dict):
+        return "{" + ",".join(f"{_bare(name)}:{_bare(member)}" for name, member in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ",".join(map(_bare, value)) + "]"
+    return json.dumps(value, ensure_ascii=False)
 
 
 def _quote(match: re.Match[str]) -> str:

@@ -7,7 +7,7 @@ by a backslash, `\\t \\n \\r \\f` and `\\uXXXX`. Java reads files as ISO-8859-1;
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 from pyrmq_core.errors import InvalidArgument
@@ -30,6 +30,11 @@ def parse_java_properties(text: str) -> dict[str, str]:
         value_start = _end(_SEPARATOR, line, key_end)
         properties[_unescape(line[:key_end], line)] = _unescape(line[value_start:], line)
     return properties
+
+
+def format_java_properties(properties: Mapping[str, str]) -> str:
+    """One line a key, sorted, so written that reading gives the same."""
+    return "".join(f"{_escape_key(key)}={_escape(value)}\n" for key, value in sorted(properties.items()))
 
 
 def _logical_lines(text: str) -> Iterator[str]:
@@ -70,3 +75,19 @@ def _unescape(text: str, line: str) -> str:
 
     # Two \u escapes may spell one character outside the basic plane.
     return _ESCAPE.sub(plain, text).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def _escape_key(key: str) -> str:
+    return re.sub(r"([=: #!])", r"\\\1", _escape_characters(key))
+
+
+def _escape(value: str) -> str:
+    escaped = _escape_characters(value)
+    return "\\" + escaped if escaped.startswith(" ") else escaped
+
+
+def _escape_characters(text: str) -> str:
+    escaped = text.replace("\\", "\\\\")
+    for letter, character in ESCAPES.items():
+        escaped = escaped.replace(character, "\\" + letter)
+    return escaped

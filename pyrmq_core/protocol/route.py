@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Self
 
 from pyrmq_core.errors import BodyError
-from pyrmq_core.protocol.java_json import dumps, load_object
+from pyrmq_core.protocol.java_json import dumps, dumps_bare, load_object
 
 MASTER_ID: Final = 0
 
@@ -62,7 +62,7 @@ class BrokerData:
 
     def to_members(self) -> dict[str, Any]:
         members: dict[str, Any] = {
-            "brokerAddrs": {str(broker_id): address for broker_id, address in self.broker_addrs.items()},
+            "brokerAddrs": dict(self.broker_addrs),
             "brokerName": self.broker_name,
             "cluster": self.cluster,
             "enableActingMaster": self.enable_acting_master,
@@ -83,14 +83,19 @@ class BrokerData:
 
 @dataclass(frozen=True, slots=True)
 class TopicRouteData:
-    """What a NameServer answers about a topic."""
+    """What a NameServer answers about a topic.
+
+    `topic_queue_mapping_by_broker` belongs to static topics (5.x) and is carried as the JSON it is.
+    """
 
     queue_datas: tuple[QueueData, ...] = ()
     broker_datas: tuple[BrokerData, ...] = ()
     order_topic_conf: str | None = None
     filter_server_table: Mapping[str, list[str]] = field(default_factory=dict)
+    topic_queue_mapping_by_broker: Mapping[str, Any] | None = None
 
-    def to_json(self) -> bytes:
+    def to_json(self, *, bare_ids: bool = False) -> bytes:
+        """Strict JSON, or with broker ids as the bare names that peers older than 4.9.4 are used to."""
         members: dict[str, Any] = {
             "brokerDatas": [broker.to_members() for broker in self.broker_datas],
             "filterServerTable": dict(self.filter_server_table),
@@ -98,7 +103,9 @@ class TopicRouteData:
         }
         if self.order_topic_conf is not None:
             members["orderTopicConf"] = self.order_topic_conf
-        return dumps(members)
+        if self.topic_queue_mapping_by_broker is not None:
+            members["topicQueueMappingByBroker"] = dict(self.topic_queue_mapping_by_broker)
+        return dumps_bare(members) if bare_ids else dumps(members)
 
     @classmethod
     def from_json(cls, body: bytes | memoryview) -> Self:
@@ -111,6 +118,7 @@ class TopicRouteData:
                 broker_datas=tuple(BrokerData.from_members(broker) for broker in members.get("brokerDatas") or ()),
                 order_topic_conf=None if order is None else str(order),
                 filter_server_table=members.get("filterServerTable") or {},
+                topic_queue_mapping_by_broker=members.get("topicQueueMappingByBroker"),
             )
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise BodyError(f"route: a member is missing or of the wrong type: {error!r}") from error
