@@ -3,9 +3,14 @@
 import os
 from collections.abc import Generator
 
+import hypothesis
 import pytest
 
 os.environ.pop("NAMESRV_ADDR", None)
+
+# No example is failed for being slow: machines are shared, and the test as a whole has its time-out.
+hypothesis.settings.register_profile("untimed", deadline=None)
+hypothesis.settings.load_profile("untimed")
 
 
 @pytest.hookimpl(wrapper=True)

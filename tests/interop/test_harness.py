@@ -72,6 +72,15 @@ def test_a_broker_is_killed_restarted_and_paused() -> None:
     assert not home.exists()
 
 
+def test_a_slave_stands_beside_its_master() -> None:
+    slave_settings = {"brokerId": "1", "brokerRole": "SLAVE"}
+    with boot_cluster("5.4.0") as cluster:
+        nameserver = cluster.nameserver.address
+        with boot_broker("5.4.0", nameserver, "broker-a", settings=slave_settings) as slave:
+            both = {cluster.brokers["broker-a"].address, slave.address}
+            assert registered_brokers(nameserver) == {"broker-a": both}
+
+
 def test_a_broker_that_cannot_boot_says_why(apache_5: ApacheCluster) -> None:
     taken = {"listenPort": str(apache_5.brokers["broker-a"].port)}
     with (
@@ -85,10 +94,10 @@ def test_a_server_never_outlives_who_started_it(apache_5: ApacheCluster) -> None
     starts_and_hangs = (
         "import pathlib, sys, tempfile, time\n"
         "from tests.support.jvm import JavaProcess\n"
-        "process = JavaProcess('sleeper', ['sleep', '600'], pathlib.Path(tempfile.mkdtemp()) / 'log')\n"
+        "process = JavaProcess('sleeper', ['sleep', '60'], pathlib.Path(tempfile.mkdtemp()) / 'log')\n"
         "process.start()\n"
         "print(process.pid, flush=True)\n"
-        "time.sleep(600)\n"
+        "time.sleep(60)\n"
     )
     with subprocess.Popen([sys.executable, "-c", starts_and_hangs], stdout=subprocess.PIPE, text=True) as starter:
         assert starter.stdout is not None

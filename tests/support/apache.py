@@ -6,18 +6,14 @@
         cluster.mqadmin("clusterList")               # what Java's tool prints
         cluster.run_java(Path("Send.java"), "topic") # a small main against the Java client
 
-`boot_broker` and `mqadmin` also work alone, with any NameServer's address. Everything blocks: in trio, call what waits
-(boot, restart, terminate, mqadmin, run_java) by `trio.to_thread.run_sync`. All files lie in one temporary directory,
-memory-backed where there is one.
+`boot_broker` also works alone, with any NameServer's address; so do the tools, in `java_programs`. Everything blocks:
+in trio, call what waits (boot, restart, terminate, mqadmin, run_java) by `trio.to_thread.run_sync`. All files lie in
+one temporary directory, memory-backed where there is one.
 """
 
-import os
 import random
-import shutil
 import socket
 import ssl
-import subprocess
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -30,8 +26,16 @@ from pyrmq_core.protocol.codes import RequestCode, ResponseCode
 from pyrmq_core.protocol.command import Command
 from pyrmq_core.protocol.frame import FrameDecoder, encode_frame
 from pyrmq_core.protocol.java_json import load_object
+from tests.support.java_programs import (
+    OPENED,
+    java_command,
+    java_environment,
+    mqadmin,
+    prepare_home,
+    run_java,
+    temporary_directory,
+)
 from tests.support.jvm import POLL_SECONDS, JavaFailed, JavaProcess
-from tests.support.maven import jars, java
 
 VERSIONS = ("5.4.0", "4.9.7")
 BOOT_SECONDS = 60.0
@@ -63,8 +67,6 @@ BROKER_SETTINGS: Mapping[str, str] = {
 }
 NAMESERVER_MEMORY = ("-Xms64m", "-Xmx256m")
 BROKER_MEMORY = ("-Xms256m", "-Xmx1g", "-XX:MaxDirectMemorySize=1g")
-# 4.9.7 deletes topics wholly only with this (java.nio buffers are unmapped by reflection).
-OPENED = ("--add-opens", "java.base/java.nio=ALL-UNNAMED")
 
 Settings = Mapping[str, str]
 
@@ -207,11 +209,12 @@ class ApacheBroker(ApacheServer):
     def is_ready(self) -> bool:
         """Listed by each NameServer, and not inactive by its own word.
 
-        4.9 does not tell whether it is active, and a broker with authentication on refuses to.
+        4.9 does not tell whether it is active, a broker with authentication on refuses to, and a slave never is.
         """
         answer = ask(self.address, Command(RequestCode.GET_BROKER_RUNTIME_INFO), tls=self.tls)
         if answer.code == ResponseCode.SUCCESS:
-            if load_object(answer.body, "runtime information")["table"].get("brokerActive") == "false":
+            active = load_object(answer.body, "runtime information")["table"].get("brokerActive")
+            if active == "false" and self.settings["brokerRole"] != "SLAVE":
                 return False
         elif answer.code != ResponseCode.NO_PERMISSION:
             return False
@@ -289,85 +292,6 @@ def boot_broker(
         stack.callback(broker.kill)
         broker.start()
         yield broker
-
-
-def mqadmin(version: str, *arguments: str, nameserver: str, timeout: float = 60.0) -> str:
-    """What Java's administration tool prints, errors included: it exits with 0 whatever happened."""
-    main = "org.apache.rocketmq.tools.command.MQAdminStartup"
-    with temporary_directory(version) as home:
-        logs = "-Drmq.logback.configurationFile=rmq.tools.logback.xml"
-        return _run(java_command(version, home, *OPENED, logs, main, *arguments, "-n", nameserver), timeout)
-
-
-def run_java(version: str, source: Path, *arguments: str, timeout: float = 60.0) -> str:
-    """Compiles and runs one Java file against a release's client; what it prints. `JavaFailed` when it fails."""
-    with temporary_directory(version) as home:
-        return _run(java_command(version, home, str(source), *arguments), timeout)
-
-
-@contextmanager
-def start_java(version: str, source: Path, *arguments: str) -> Iterator[JavaProcess]:
-    """As `run_java`, left running; its output is in `log`. Killed on leaving."""
-    with temporary_directory(version) as home:
-        command = java_command(version, home, str(source), *arguments)
-        process = JavaProcess(source.name, command, home / "output.log", java_environment())
-        process.start()
-        try:
-            yield process
-        finally:
-            process.kill()
-
-
-def _run(command: Sequence[str], timeout: float) -> str:
-    try:
-        done = subprocess.run(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            errors="replace",
-            timeout=timeout,
-            env=java_environment(),
-        )
-    except subprocess.TimeoutExpired as late:
-        text = (late.stdout or b"")[-3000:].decode(errors="replace")  # bytes, in spite of text=True
-        raise JavaFailed(f"{' '.join(command[-4:])} did not end within {timeout:g} s\n{text}") from None
-    if done.returncode:
-        raise JavaFailed(f"{' '.join(command[-4:])} ended with {done.returncode}\n{done.stdout[-3000:]}")
-    return done.stdout
-
-
-def java_command(version: str, home: Path, *rest: str) -> list[str]:
-    """`java` with a release's jars, and all it would write under the user's home in `home` instead."""
-    properties = [f"-Drocketmq.home.dir={home}", f"-Duser.home={home}"]
-    return [java(), *properties, "-cp", f"{jars(version)}/*", *rest]
-
-
-def java_environment() -> dict[str, str]:
-    """Ours, without what would change where Java looks or what it prints."""
-    unwanted = {"NAMESRV_ADDR", "ROCKETMQ_HOME", "JAVA_TOOL_OPTIONS", "CLASSPATH", "JAVA_OPT"}
-    return {name: value for name, value in os.environ.items() if name not in unwanted}
-
-
-def prepare_home(home: Path) -> None:
-    """4.9.7 wants a logging configuration in its home; 5.x brings its own."""
-    (home / "conf").mkdir(parents=True, exist_ok=True)
-    for server in ("namesrv", "broker", "tools"):
-        (home / "conf" / f"logback_{server}.xml").write_text("<configuration/>\n")
-
-
-@contextmanager
-def temporary_directory(version: str) -> Iterator[Path]:
-    """A new home, memory-backed where that exists; removed on leaving."""
-    memory = Path("/dev/shm")
-    within = memory if memory.is_dir() and os.access(memory, os.W_OK) else None
-    home = Path(tempfile.mkdtemp(prefix=f"pyrmq-rocketmq-{version}-", dir=within))
-    prepare_home(home)
-    try:
-        yield home
-    finally:
-        shutil.rmtree(home, ignore_errors=True)
 
 
 def free_port(offsets: Sequence[int]) -> int:

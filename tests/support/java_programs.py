@@ -1,0 +1,94 @@
+"""Java programs against a release's jars: `mqadmin`, and small mains of our own, run in a home that is thrown away."""
+
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from tests.support.jvm import JavaFailed, JavaProcess
+from tests.support.maven import jars, java
+
+# 4.9.7 deletes topics wholly only with this (java.nio buffers are unmapped by reflection).
+OPENED = ("--add-opens", "java.base/java.nio=ALL-UNNAMED")
+
+
+def mqadmin(version: str, *arguments: str, nameserver: str, timeout: float = 60.0) -> str:
+    """What Java's administration tool prints, errors included: it exits with 0 whatever happened."""
+    main = "org.apache.rocketmq.tools.command.MQAdminStartup"
+    with temporary_directory(version) as home:
+        logs = "-Drmq.logback.configurationFile=rmq.tools.logback.xml"
+        return _run(java_command(version, home, *OPENED, logs, main, *arguments, "-n", nameserver), timeout)
+
+
+def run_java(version: str, source: Path, *arguments: str, timeout: float = 60.0) -> str:
+    """Compiles and runs one Java file against a release's client; what it prints. `JavaFailed` when it fails."""
+    with temporary_directory(version) as home:
+        return _run(java_command(version, home, str(source), *arguments), timeout)
+
+
+@contextmanager
+def start_java(version: str, source: Path, *arguments: str) -> Iterator[JavaProcess]:
+    """As `run_java`, left running; its output is in `log`. Killed on leaving."""
+    with temporary_directory(version) as home:
+        command = java_command(version, home, str(source), *arguments)
+        process = JavaProcess(source.name, command, home / "output.log", java_environment())
+        process.start()
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def _run(command: Sequence[str], timeout: float) -> str:
+    try:
+        done = subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            timeout=timeout,
+            env=java_environment(),
+        )
+    except subprocess.TimeoutExpired as late:
+        text = (late.stdout or b"")[-3000:].decode(errors="replace")  # bytes, in spite of text=True
+        raise JavaFailed(f"{' '.join(command[-4:])} did not end within {timeout:g} s\n{text}") from None
+    if done.returncode:
+        raise JavaFailed(f"{' '.join(command[-4:])} ended with {done.returncode}\n{done.stdout[-3000:]}")
+    return done.stdout
+
+
+def java_command(version: str, home: Path, *rest: str) -> list[str]:
+    """`java` with a release's jars, and all it would write under the user's home in `home` instead."""
+    properties = [f"-Drocketmq.home.dir={home}", f"-Duser.home={home}"]
+    return [java(), *properties, "-cp", f"{jars(version)}/*", *rest]
+
+
+def java_environment() -> dict[str, str]:
+    """Ours, without what would change where Java looks or what it prints."""
+    unwanted = {"NAMESRV_ADDR", "ROCKETMQ_HOME", "JAVA_TOOL_OPTIONS", "CLASSPATH", "JAVA_OPT"}
+    return {name: value for name, value in os.environ.items() if name not in unwanted}
+
+
+def prepare_home(home: Path) -> None:
+    """4.9.7 wants a logging configuration in its home; 5.x brings its own."""
+    (home / "conf").mkdir(parents=True, exist_ok=True)
+    for server in ("namesrv", "broker", "tools"):
+        (home / "conf" / f"logback_{server}.xml").write_text("<configuration/>\n")
+
+
+@contextmanager
+def temporary_directory(version: str) -> Iterator[Path]:
+    """A new home, memory-backed where that exists; removed on leaving."""
+    memory = Path("/dev/shm")
+    within = memory if memory.is_dir() and os.access(memory, os.W_OK) else None
+    home = Path(tempfile.mkdtemp(prefix=f"pyrmq-rocketmq-{version}-", dir=within))
+    prepare_home(home)
+    try:
+        yield home
+    finally:
+        shutil.rmtree(home, ignore_errors=True)
