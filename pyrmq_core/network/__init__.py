@@ -1,0 +1,26 @@
+"""Connections between RocketMQ's programs: each end may call and be called, many calls at once, matched by opaque.
+
+`ConnectionPool` for those that ask, `serve` for those that answer; both are made of `Connection`s. This room is the
+only home of sockets.
+"""
+
+from pyrmq_core.network.addresses import format_address, local_ip, parse_address
+from pyrmq_core.network.connection import Connection
+from pyrmq_core.network.handling import CutConnection, Handler, Peer, ask
+from pyrmq_core.network.pool import ConnectionPool
+from pyrmq_core.network.serving import Listening, TlsMode, serve
+
+__all__ = [
+    "Connection",
+    "ConnectionPool",
+    "CutConnection",
+    "Handler",
+    "Listening",
+    "Peer",
+    "TlsMode",
+    "ask",
+    "format_address",
+    "local_ip",
+    "parse_address",
+    "serve",
+]

@@ -1,0 +1,40 @@
+"""Addresses as RocketMQ writes them: `host:port` in one text, IPv6 hosts in brackets."""
+
+from __future__ import annotations
+
+import socket
+
+from pyrmq_core.errors import InvalidArgument
+
+
+def format_address(host: str, port: int) -> str:
+    """`host:port`; an IPv6 host stands in brackets."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def parse_address(text: str) -> tuple[str, int]:
+    """The host (without brackets) and the port of `host:port`; `InvalidArgument` for anything else."""
+    host, colon, port_text = text.strip().rpartition(":")
+    bracketed = host.startswith("[") and host.endswith("]")
+    if bracketed:
+        host = host[1:-1]
+    if not colon or not host or (":" in host and not bracketed):
+        raise InvalidArgument(f"{text!r} is not an address; write host:port, and [host]:port for IPv6")
+    if not (port_text.isascii() and port_text.isdigit()) or not 0 <= int(port_text) <= 65_535:
+        raise InvalidArgument(f"{text!r} has no port from 0 to 65535 after its last colon; write host:port")
+    return host, int(port_text)
+
+
+def local_ip() -> str:
+    """This machine's address as others are likely to see it; 127.0.0.1 without a network.
+
+    Asks the kernel which address a packet to the outside would carry; nothing is sent.
+    """
+    for family, outside in ((socket.AF_INET, "192.0.2.1"), (socket.AF_INET6, "2001:db8::1")):
+        try:
+            with socket.socket(family, socket.SOCK_DGRAM) as probe:
+                probe.connect((outside, 9))
+                return str(probe.getsockname()[0])
+        except OSError:
+            continue
+    return "127.0.0.1"
