@@ -1,5 +1,10 @@
 """RocketMQ for Python on trio: the client core, and a NameServer and broker to go with it."""
 
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any, Final
+
 from pyrmq_core.errors import (
     BatchFailed,
     BrokerNotFound,
@@ -33,16 +38,32 @@ from pyrmq_core.model import (
     SendStatus,
 )
 
+if TYPE_CHECKING:
+    from pyrmq_core.client.client import Client
+    from pyrmq_core.client.ids import unique_ids
+    from pyrmq_core.client.pending import PendingSend
+    from pyrmq_core.client.producer import Producer
+    from pyrmq_core.client.pull_consumer import PullConsumer
+    from pyrmq_core.client.pulling import ReadWindow
+    from pyrmq_core.client.routing import TopicPublishInfo
+    from pyrmq_core.client.targets import AnyQueue, KeyedQueue, ThisQueue
+    from pyrmq_core.client.window import SendWindow, WriteSummary
+    from pyrmq_core.filtering.tags import TagFilter
+    from pyrmq_core.protocol.payload import Payload, RawPull, decode, encode_batch, encode_one, split_batch
+
 __all__ = [
+    "AnyQueue",
     "BatchFailed",
     "BrokerNotFound",
     "CallTimeout",
+    "Client",
     "ConnectFailed",
     "ConnectionClosed",
     "DataLost",
     "InvalidArgument",
     "InvalidMessage",
     "InvalidState",
+    "KeyedQueue",
     "Message",
     "MessageExt",
     "MessageQueue",
@@ -52,14 +73,66 @@ __all__ = [
     "NoRoute",
     "OffsetRange",
     "Outcome",
+    "Payload",
     "PeerError",
+    "PendingSend",
+    "Producer",
     "ProtocolError",
+    "PullConsumer",
     "PullResult",
     "PullStatus",
+    "RawPull",
+    "ReadWindow",
     "ResponseError",
     "RocketMQError",
     "RoutingError",
     "SendFailed",
     "SendResult",
     "SendStatus",
+    "SendWindow",
+    "TagFilter",
+    "ThisQueue",
+    "TopicPublishInfo",
+    "WriteSummary",
+    "decode",
+    "encode_batch",
+    "encode_one",
+    "split_batch",
+    "unique_ids",
 ]
+
+# Loaded when first named: a process that only reads options or errors need not start with trio.
+_LAZY: Final = {
+    "AnyQueue": "pyrmq_core.client.targets",
+    "Client": "pyrmq_core.client.client",
+    "KeyedQueue": "pyrmq_core.client.targets",
+    "Payload": "pyrmq_core.protocol.payload",
+    "PendingSend": "pyrmq_core.client.pending",
+    "Producer": "pyrmq_core.client.producer",
+    "PullConsumer": "pyrmq_core.client.pull_consumer",
+    "RawPull": "pyrmq_core.protocol.payload",
+    "ReadWindow": "pyrmq_core.client.pulling",
+    "SendWindow": "pyrmq_core.client.window",
+    "TagFilter": "pyrmq_core.filtering.tags",
+    "ThisQueue": "pyrmq_core.client.targets",
+    "TopicPublishInfo": "pyrmq_core.client.routing",
+    "WriteSummary": "pyrmq_core.client.window",
+    "decode": "pyrmq_core.protocol.payload",
+    "encode_batch": "pyrmq_core.protocol.payload",
+    "encode_one": "pyrmq_core.protocol.payload",
+    "split_batch": "pyrmq_core.protocol.payload",
+    "unique_ids": "pyrmq_core.client.ids",
+}
+
+
+def __getattr__(name: str) -> Any:
+    module = _LAZY.get(name)
+    if module is None:
+        raise AttributeError(f"pyrmq_core has no public name {name!r}")
+    value = getattr(importlib.import_module(module), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -39,6 +39,8 @@ from typing import TYPE_CHECKING, ClassVar
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from pyrmq_core.model import MessageQueue
+
 
 class Outcome(enum.Enum):
     """What a failed send left at the broker (the three-valued status of librdkafka's INTRODUCTION.md)."""
@@ -214,9 +216,20 @@ class CallTimeout(NetworkError):
 
 
 class DataLost(RocketMQError):
-    """Messages that were asked for are no longer there."""
+    """Messages that were asked for are no longer there: offsets `start` to `end`, of which `min_offset` to
+    `max_offset` are kept."""
 
     condition = "RMQ_DATA_LOSS"
+
+    def __init__(
+        self, text: str, *, queue: MessageQueue, start: int, end: int, min_offset: int, max_offset: int
+    ) -> None:
+        super().__init__(text)
+        self.queue = queue
+        self.start = start
+        self.end = end
+        self.min_offset = min_offset
+        self.max_offset = max_offset
 
 
 class StoreError(RocketMQError):

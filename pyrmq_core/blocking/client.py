@@ -1,0 +1,50 @@
+"""The blocking `Client`: connections, routes and heartbeats, shared by the producers and consumers given it."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Sequence
+from functools import partial
+
+from pyrmq_core.blocking.opening import Opening
+from pyrmq_core.client.client import Client as AsyncClient
+
+
+class Client(Opening[AsyncClient]):
+    """As `pyrmq_core.Client`. Nothing touches the network before `open`, `with`, or the first use."""
+
+    def __init__(
+        self,
+        *,
+        nameserver: str | Sequence[str] | None = None,
+        poll_nameserver_interval: float = 30.0,
+        heartbeat_broker_interval: float = 30.0,
+        access_key: str | None = None,
+        secret_key: str | None = None,
+        security_token: str | None = None,
+        tls: ssl.SSLContext | None = None,
+        instance_name: str | None = None,
+    ) -> None:
+        super().__init__()
+        self._make_client = partial(
+            AsyncClient,
+            nameserver=nameserver,
+            poll_nameserver_interval=poll_nameserver_interval,
+            heartbeat_broker_interval=heartbeat_broker_interval,
+            access_key=access_key,
+            secret_key=secret_key,
+            security_token=security_token,
+            tls=tls,
+            instance_name=instance_name,
+        )
+        self._named = repr(self._make_client())
+
+    def __repr__(self) -> str:
+        return f"<blocking {self._named}>"
+
+    def _make(self) -> AsyncClient:
+        return self._make_client()
+
+    def async_client(self) -> AsyncClient:
+        """The open async client, for other faces of this package."""
+        return self._async()

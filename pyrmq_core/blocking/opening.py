@@ -1,0 +1,73 @@
+"""What all blocking faces share: opened and closed by `with`, or by hand, once a process."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
+from types import TracebackType
+from typing import Generic, Self, TypeVar
+
+from pyrmq_core.blocking.portal import Opened, portal
+from pyrmq_core.errors import InvalidState
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+class Opening(Generic[T]):
+    """A face over an async object that `_make` makes; opened on `open`, `with`, or the first call."""
+
+    def __init__(self) -> None:
+        self._opened: Opened[T] | None = None
+        self._pid = 0
+        self._closed = False
+
+    def _make(self) -> AbstractAsyncContextManager[T]:
+        raise NotImplementedError
+
+    def open(self) -> Self:
+        """Open now; without it, `with` or the first call does."""
+        self._async()
+        return self
+
+    def close(self) -> None:
+        """Close; what is under way is waited for as the async face does. A second call does nothing."""
+        opened, self._opened, self._closed = self._opened, None, True
+        if opened is not None and self._pid == os.getpid():
+            opened.close()
+
+    def __enter__(self) -> Self:
+        return self.open()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if kind is not None and self._opened is not None and self._pid == os.getpid():
+            self._opened.abandon()
+        self.close()
+
+    def _async(self) -> T:
+        """The open async object; a child after `fork` opens one of its own."""
+        if self._closed:
+            raise InvalidState(f"{self!r} is closed; make a new one")
+        if self._opened is None or self._pid != os.getpid():
+            with _lock:
+                if self._opened is None or self._pid != os.getpid():
+                    self._opened, self._pid = Opened(portal(), self._make()), os.getpid()
+        return self._opened.value
+
+    def _run(self, call: Callable[[T], Awaitable[R]]) -> R:
+        """What the call makes of the async object, waited for."""
+        return portal().run(call, self._async())
+
+
+def _new_lock() -> None:
+    """A child after `fork` must not wait for a lock that a thread of its parent held."""
+    global _lock
+    _lock = threading.RLock()
+
+
+_lock = threading.RLock()
+os.register_at_fork(after_in_child=_new_lock)

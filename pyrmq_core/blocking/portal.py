@@ -1,0 +1,175 @@
+"""The one trio loop behind all blocking calls: in one daemon thread a process, started when first needed.
+
+A child after `fork` forgets it, unclosed, and starts its own on first use. At interpreter exit it is stopped.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import threading
+from collections.abc import Awaitable, Callable
+from concurrent.futures import CancelledError, Future
+from contextlib import AbstractAsyncContextManager, suppress
+from typing import Any, Final, Generic, TypeVar
+
+import trio
+
+from pyrmq_core.errors import InvalidState
+
+T = TypeVar("T")
+STOP_SECONDS: Final = 3.0
+
+
+class Portal:
+    """Runs async calls on its loop for callers in any other thread."""
+
+    def __init__(self) -> None:
+        self._ready = threading.Event()
+        self._nursery: trio.Nursery | None = None
+        self._token: trio.lowlevel.TrioToken | None = None
+        self._thread = threading.Thread(target=self._run, name="pyrmq-loop", daemon=True)
+        self._thread.start()
+        self._ready.wait()
+
+    def submit(self, call: Callable[..., Awaitable[T]], *args: Any) -> Future[T]:
+        """The call, started on the loop; cancelling the future cancels it, as far as it has not ended."""
+        future: Future[T] = Future()
+        self._soon(self._start, call, args, future)
+        return future
+
+    def run(self, call: Callable[..., Awaitable[T]], *args: Any) -> T:
+        """The call's result. When the waiting thread is interrupted (Ctrl-C), the call is cancelled."""
+        if threading.current_thread() is self._thread:
+            raise InvalidState(
+                "a blocking call inside the library's own loop would wait for itself; use the async face"
+            )
+        future = self.submit(call, *args)
+        try:
+            return future.result()
+        except BaseException:
+            future.cancel()
+            raise
+
+    def stop(self) -> None:
+        """Cancels everything and waits a bounded time for it to end."""
+        if self._thread.is_alive() and self._nursery is not None:
+            with suppress(trio.RunFinishedError):
+                self._soon(self._nursery.cancel_scope.cancel)
+        self._thread.join(STOP_SECONDS)
+
+    def _run(self) -> None:
+        trio.run(self._main, restrict_keyboard_interrupt_to_checkpoints=True)
+
+    async def _main(self) -> None:
+        async with trio.open_nursery() as nursery:
+            self._nursery = nursery
+            self._token = trio.lowlevel.current_trio_token()
+            self._ready.set()
+            await trio.sleep_forever()
+
+    def _soon(self, function: Callable[..., object], *args: object) -> None:
+        assert self._token is not None
+        try:
+            self._token.run_sync_soon(function, *args)
+        except trio.RunFinishedError:
+            raise InvalidState("the interpreter is stopping, and the library's loop has ended") from None
+
+    def _start(self, call: Callable[..., Awaitable[T]], args: tuple[Any, ...], future: Future[T]) -> None:
+        assert self._nursery is not None
+        self._nursery.start_soon(self._fulfil, call, args, future)
+
+    async def _fulfil(self, call: Callable[..., Awaitable[T]], args: tuple[Any, ...], future: Future[T]) -> None:
+        token = trio.lowlevel.current_trio_token()
+        with trio.CancelScope() as scope:
+            future.add_done_callback(lambda done: _cancel_soon(token, scope) if done.cancelled() else None)
+            try:
+                result = await call(*args)
+            except trio.Cancelled:
+                _settle(future, error=CancelledError())
+                raise
+            except BaseException as error:
+                _settle(future, error=error)
+            else:
+                _settle(future, result=result)
+
+
+class Opened(Generic[T]):
+    """An async context manager held open on the loop by a task of its own, until `close`."""
+
+    def __init__(self, portal: Portal, manager: AbstractAsyncContextManager[T]) -> None:
+        self._portal = portal
+        self._ended: Future[None] = Future()
+        self._close: trio.Event | None = None
+        opened: Future[T] = Future()
+        self._task = portal.submit(self._hold, manager, opened)
+        self._task.add_done_callback(lambda task: _settle(opened, error=_error_of(task)))
+        self.value = opened.result()
+
+    async def _hold(self, manager: AbstractAsyncContextManager[T], opened: Future[T]) -> None:
+        self._close = trio.Event()
+        async with manager as value:
+            _settle(opened, result=value)
+            await self._close.wait()
+
+    def close(self) -> None:
+        """Leaves the context and waits until it is left; raises what leaving raised. A second call does nothing."""
+        if not self._task.done():
+            assert self._close is not None
+            with suppress(InvalidState):
+                self._portal._soon(self._close.set)
+        with suppress(CancelledError):
+            self._task.result(STOP_SECONDS * 10)
+
+    def abandon(self) -> None:
+        """Cancels what goes on inside; does not wait."""
+        self._task.cancel()
+
+
+_portal: Portal | None = None
+_lock = threading.Lock()
+
+
+def portal() -> Portal:
+    """This process's loop."""
+    global _portal
+    with _lock:
+        if _portal is None:
+            _portal = Portal()
+        return _portal
+
+
+def _settle(future: Future[Any], *, result: object = None, error: BaseException | None = None) -> None:
+    """Set once; a future that was cancelled meanwhile stays so."""
+    with suppress(Exception):
+        if not future.done():
+            if error is not None:
+                future.set_exception(error)
+            else:
+                future.set_result(result)
+
+
+def _error_of(task: Future[Any]) -> BaseException:
+    if task.cancelled():
+        return CancelledError()
+    return task.exception() or InvalidState("closed while it was being opened")
+
+
+def _cancel_soon(token: trio.lowlevel.TrioToken, scope: trio.CancelScope) -> None:
+    with suppress(trio.RunFinishedError):
+        token.run_sync_soon(scope.cancel)
+
+
+def _stop_at_exit() -> None:
+    if _portal is not None:
+        _portal.stop()
+
+
+def _forget_in_child() -> None:
+    """The loop's thread and sockets belong to the parent: the child neither uses nor closes them."""
+    global _portal, _lock
+    _portal, _lock = None, threading.Lock()
+
+
+atexit.register(_stop_at_exit)
+os.register_at_fork(after_in_child=_forget_in_child)

@@ -1,0 +1,173 @@
+"""The blocking `Producer` and `SendWindow`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import Future
+from functools import partial
+from types import TracebackType
+from typing import Self
+
+from pyrmq_core.blocking.client import Client
+from pyrmq_core.blocking.opening import Opening
+from pyrmq_core.blocking.portal import Opened, portal
+from pyrmq_core.client.pending import PendingSend
+from pyrmq_core.client.producer import Producer as AsyncProducer
+from pyrmq_core.client.producer import Select
+from pyrmq_core.client.routing import TopicPublishInfo
+from pyrmq_core.client.targets import Target
+from pyrmq_core.client.window import SendWindow as AsyncSendWindow
+from pyrmq_core.client.window import WriteSummary
+from pyrmq_core.model import Message, MessageQueue, SendResult
+from pyrmq_core.protocol.payload import Payload
+
+
+class Producer(Opening[AsyncProducer]):
+    """As `pyrmq_core.Producer`; `client` is a blocking one. Safe to use from many threads."""
+
+    def __init__(
+        self,
+        group: str,
+        *,
+        client: Client | None = None,
+        nameserver: str | Sequence[str] | None = None,
+        instance_name: str | None = None,
+        send_timeout: float = 3.0,
+        timeout_per_attempt: float | None = None,
+        retry_times_when_send_failed: int = 2,
+        retry_another_broker_when_not_store_ok: bool = False,
+        compress_body_over_bytes: int = 4096,
+        compression: str = "zlib",
+        max_message_bytes: int = 4 * 1024 * 1024,
+        default_topic_queue_nums: int = 4,
+        create_topic_key: str = "TBW102",
+        max_in_flight: int = 10_000,
+        max_in_flight_bytes: int = 100 * 1024 * 1024,
+    ) -> None:
+        super().__init__()
+        self.group = group
+        self._client = client
+        self._make_producer = partial(
+            AsyncProducer,
+            group,
+            nameserver=nameserver,
+            instance_name=instance_name,
+            send_timeout=send_timeout,
+            timeout_per_attempt=timeout_per_attempt,
+            retry_times_when_send_failed=retry_times_when_send_failed,
+            retry_another_broker_when_not_store_ok=retry_another_broker_when_not_store_ok,
+            compress_body_over_bytes=compress_body_over_bytes,
+            compression=compression,
+            max_message_bytes=max_message_bytes,
+            default_topic_queue_nums=default_topic_queue_nums,
+            create_topic_key=create_topic_key,
+            max_in_flight=max_in_flight,
+            max_in_flight_bytes=max_in_flight_bytes,
+        )
+        if client is None:
+            self._make()  # wrong arguments are told now, not at the first send
+
+    def _make(self) -> AsyncProducer:
+        return self._make_producer(client=None if self._client is None else self._client.async_client())
+
+    def __repr__(self) -> str:
+        return f"<blocking Producer {self.group}>"
+
+    def send(
+        self,
+        message: Message,
+        *,
+        timeout: float | None = None,
+        queue: MessageQueue | None = None,
+        select: Select | None = None,
+    ) -> SendResult:
+        """Returns when the message is stored; raises as the async face does."""
+        return self._run(lambda producer: producer.send(message, timeout=timeout, queue=queue, select=select))
+
+    def send_oneway(
+        self,
+        message: Message,
+        *,
+        timeout: float | None = None,
+        queue: MessageQueue | None = None,
+        select: Select | None = None,
+    ) -> None:
+        """Returns when the message is written to the connection; whether it is stored nobody tells."""
+        self._run(lambda producer: producer.send_oneway(message, timeout=timeout, queue=queue, select=select))
+
+    def send_soon(self, message: Message, *, timeout: float | None = None) -> Future[SendResult]:
+        """Waits only for room; the future has the result. In asyncio: `await asyncio.wrap_future(future)`."""
+        future: Future[SendResult] = Future()
+
+        def settle(pending: PendingSend) -> None:
+            if not future.set_running_or_notify_cancel():
+                return
+            if pending.error is not None:
+                future.set_exception(pending.error)
+            else:
+                future.set_result(pending.result)
+
+        async def start(producer: AsyncProducer) -> None:
+            (await producer.send_soon(message, timeout=timeout)).add_done_callback(settle)
+
+        self._run(start)
+        return future
+
+    send_async = send_soon
+
+    def send_batch(
+        self, messages: Sequence[Message], *, timeout: float | None = None, queue: MessageQueue | None = None
+    ) -> list[SendResult]:
+        """Messages of one topic, in one queue and in their order."""
+        return self._run(lambda producer: producer.send_batch(messages, timeout=timeout, queue=queue))
+
+    def open_window(
+        self, *, max_requests: int = 4, max_bytes: int = 16 * 1024 * 1024, timeout: float | None = None
+    ) -> SendWindow:
+        """For bulk writers who encode payloads themselves: `with producer.open_window() as window:`."""
+        opened = Opened(
+            portal(),
+            self._async().open_window(max_requests=max_requests, max_bytes=max_bytes, timeout=timeout),
+        )
+        return SendWindow(opened)
+
+    def publish_info(self, topic: str, *, timeout: float | None = None) -> TopicPublishInfo:
+        """The queues the topic may be written to now, and the counter that walks them."""
+        return self._run(lambda producer: producer.publish_info(topic, timeout=timeout))
+
+    def message_queues(self, topic: str) -> tuple[MessageQueue, ...]:
+        """The queues the topic may be written to now."""
+        return self._run(lambda producer: producer.message_queues(topic))
+
+
+class SendWindow:
+    """As the async one: one hop to the loop for each payload, never one for each message."""
+
+    def __init__(self, opened: Opened[AsyncSendWindow]) -> None:
+        self._opened = opened
+
+    @property
+    def summary(self) -> WriteSummary:
+        """What is acknowledged so far."""
+        return self._opened.value.summary
+
+    def put(self, payload: Payload, to: Target) -> None:
+        """Waits for room only; raises the first failure of any earlier payload."""
+        portal().run(self._opened.value.put, payload, to)
+
+    def drain(self) -> WriteSummary:
+        """Waits until every payload is acknowledged; raises the first failure."""
+        return portal().run(self._opened.value.drain)
+
+    def close(self) -> None:
+        """Abandons what is under way."""
+        self._opened.abandon()
+        self._opened.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()

@@ -1,0 +1,150 @@
+"""The blocking `PullConsumer`, and its reader of whole ranges."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
+from types import TracebackType
+from typing import Final, Self
+
+from pyrmq_core.blocking.client import Client
+from pyrmq_core.blocking.opening import Opening
+from pyrmq_core.blocking.portal import Opened, portal
+from pyrmq_core.client.client import CALL_TIMEOUT_SECONDS
+from pyrmq_core.client.pull_consumer import PullConsumer as AsyncPullConsumer
+from pyrmq_core.client.pulling import ReadWindow
+from pyrmq_core.model import MessageQueue, OffsetRange, PullResult
+from pyrmq_core.protocol.payload import RawPull
+
+# Decoding by columns pays from about a thousand messages on; larger than 2 MiB gains nothing.
+JOIN_BYTES: Final = 2 * 1024 * 1024
+JOIN_MESSAGES: Final = 4096
+
+
+class PullConsumer(Opening[AsyncPullConsumer]):
+    """As `pyrmq_core.PullConsumer`; `client` is a blocking one. Safe to use from many threads."""
+
+    def __init__(
+        self,
+        group: str,
+        *,
+        client: Client | None = None,
+        nameserver: str | Sequence[str] | None = None,
+        instance_name: str | None = None,
+        timeout: float = CALL_TIMEOUT_SECONDS,
+    ) -> None:
+        super().__init__()
+        self.group = group
+        self._client = client
+        self._nameserver = nameserver
+        self._instance_name = instance_name
+        self._timeout = timeout
+        if client is None:
+            self._make()  # wrong arguments are told now, not at the first call
+
+    def __repr__(self) -> str:
+        return f"<blocking PullConsumer {self.group}>"
+
+    def _make(self) -> AsyncPullConsumer:
+        return AsyncPullConsumer(
+            self.group,
+            client=None if self._client is None else self._client.async_client(),
+            nameserver=self._nameserver,
+            instance_name=self._instance_name,
+            timeout=self._timeout,
+        )
+
+    def topics(self) -> tuple[str, ...]:
+        """Every topic the NameServer knows, RocketMQ's own too."""
+        return self._run(lambda consumer: consumer.topics())
+
+    def message_queues(self, topic: str) -> tuple[MessageQueue, ...]:
+        """The queues the topic may be read from; `NoRoute` when no NameServer knows it."""
+        return self._run(lambda consumer: consumer.message_queues(topic))
+
+    def pull(
+        self, queue: MessageQueue, offset: int, *, max_messages: int = 32, tags: str = "*", wait: float = 0.0
+    ) -> PullResult:
+        """One pull; go on at its `next_offset`."""
+        return self._run(lambda consumer: consumer.pull(queue, offset, max_messages=max_messages, tags=tags, wait=wait))
+
+    def read(
+        self,
+        queue: MessageQueue,
+        start: int,
+        end: int,
+        *,
+        tags: str = "*",
+        window: ReadWindow = ReadWindow(),  # noqa: B008 - a frozen value
+    ) -> RangeReader:
+        """A whole range, with many pulls under way: `with consumer.read(q, 0, n) as reader: for pulls in reader`."""
+        return RangeReader(Opened(portal(), self._async().read(queue, start, end, tags=tags, window=window)))
+
+    def min_offset(self, queue: MessageQueue) -> int:
+        """The offset of the oldest message that is kept."""
+        return self._run(lambda consumer: consumer.min_offset(queue))
+
+    def max_offset(self, queue: MessageQueue) -> int:
+        """The offset that the next readable message will have."""
+        return self._run(lambda consumer: consumer.max_offset(queue))
+
+    def offset_bounds(self, queues: Iterable[MessageQueue]) -> dict[MessageQueue, OffsetRange]:
+        """Minimum and maximum of many queues, asked for together."""
+        return self._run(lambda consumer: consumer.offset_bounds(queues))
+
+    def offset_at(self, queue: MessageQueue, when: datetime) -> int:
+        """The offset of the first message stored at or after `when` (with a time zone), else the maximum."""
+        return self._run(lambda consumer: consumer.offset_at(queue, when))
+
+    def offsets_at(self, when_ms: Mapping[MessageQueue, int]) -> dict[MessageQueue, int]:
+        """`offset_at` of many queues together, each with its own time in milliseconds since 1970."""
+        return self._run(lambda consumer: consumer.offsets_at(when_ms))
+
+    def committed(self, queue: MessageQueue) -> int | None:
+        """What the group committed for the queue; None when it never did."""
+        return self._run(lambda consumer: consumer.committed(queue))
+
+    def committed_offsets(self, queues: Iterable[MessageQueue]) -> dict[MessageQueue, int | None]:
+        """`committed` of many queues together."""
+        return self._run(lambda consumer: consumer.committed_offsets(queues))
+
+    def commit(self, queue: MessageQueue, offset: int) -> None:
+        """The group goes on at `offset`."""
+        self._run(lambda consumer: consumer.commit(queue, offset))
+
+
+class RangeReader:
+    """Lists of pulls in offset order, each list worth one decoding; one hop to the loop a list."""
+
+    def __init__(self, opened: Opened[AsyncIterator[RawPull]]) -> None:
+        self._opened = opened
+
+    def __iter__(self) -> Iterator[list[RawPull]]:
+        while pulls := portal().run(_next_pulls, self._opened.value):
+            yield pulls
+
+    def close(self) -> None:
+        """Abandons what is under way."""
+        self._opened.abandon()
+        self._opened.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+async def _next_pulls(source: AsyncIterator[RawPull]) -> list[RawPull]:
+    """Pulls that belong into one decoding; none at the end."""
+    pulls: list[RawPull] = []
+    messages = size = 0
+    async for pull in source:
+        pulls.append(pull)
+        messages += pull.next_offset - pull.start
+        size += len(pull.records)
+        if size >= JOIN_BYTES or messages >= JOIN_MESSAGES:
+            break
+    return pulls

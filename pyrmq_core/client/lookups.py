@@ -1,0 +1,151 @@
+"""Looks up queues and their offsets, many at once: what a pull consumer or a read's plan needs to know."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Final, TypeVar
+
+import trio
+
+from pyrmq_core.client.client import Client
+from pyrmq_core.client.ownership import open_owned_nursery
+from pyrmq_core.client.pulling import Puller
+from pyrmq_core.client.routing import subscribe_queues
+from pyrmq_core.errors import ResponseError
+from pyrmq_core.model import MessageQueue, OffsetRange, PullStatus
+from pyrmq_core.protocol.codes import RequestCode, ResponseCode
+from pyrmq_core.protocol.command import Command
+from pyrmq_core.protocol.conversation import HeaderRequest, response_error
+from pyrmq_core.protocol.payload import decode
+from pyrmq_core.protocol.requests.consumer_offsets import QueryConsumerOffset, UpdateConsumerOffset
+from pyrmq_core.protocol.requests.group_config import GetSubscriptionGroupConfig
+from pyrmq_core.protocol.requests.offsets import GetMaxOffset, GetMinOffset, OffsetFound, SearchOffset
+from pyrmq_core.protocol.requests.topic_lists import GetAllTopicList, TopicList
+
+# V5_0_0 of common/MQVersion.java: brokers from there on honour `boundaryType`.
+FIRST_VERSION_WITH_BOUNDARIES: Final = 413
+QUESTIONS_AT_ONCE: Final = 256
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class Lookups:
+    """Questions about queues for one consumer group; `timeout` is each question's own, in seconds."""
+
+    def __init__(self, client: Client, consumer_group: str, *, timeout: float) -> None:
+        self._client = client
+        self._group = consumer_group
+        self._timeout = timeout
+        self._puller = Puller(client, consumer_group)
+
+    async def topics(self) -> tuple[str, ...]:
+        """Every topic the NameServer knows, system topics too."""
+        answer = await self._client.nameservers.ask(GetAllTopicList().to_command(), timeout=self._timeout)
+        if answer.code != ResponseCode.SUCCESS:
+            raise response_error(answer, RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER, "the NameServer")
+        return TopicList.from_command(answer).topics
+
+    async def message_queues(self, topic: str) -> tuple[MessageQueue, ...]:
+        """The queues the topic may be read from; `NoRoute` when no NameServer knows it."""
+        return subscribe_queues(topic, await self._client.routes.route(topic, timeout=self._timeout))
+
+    async def min_offset(self, queue: MessageQueue) -> int:
+        return await self._offset(queue, GetMinOffset(queue.topic, queue.queue_id, queue.broker_name))
+
+    async def max_offset(self, queue: MessageQueue) -> int:
+        return await self._offset(queue, GetMaxOffset(queue.topic, queue.queue_id, broker_name=queue.broker_name))
+
+    async def offset_at(self, queue: MessageQueue, when_ms: int) -> int:
+        """The offset of the first message stored at or after `when_ms`, else the maximum."""
+        answer = await self._ask(queue, _search(queue, when_ms))
+        if answer.version >= FIRST_VERSION_WITH_BOUNDARIES:
+            return OffsetFound.from_command(answer).offset
+        # 4.9 answers an earlier neighbour, or any message of an equal time: from before the time on, messages are read.
+        return await self._first_at_or_after(queue, await self._offset(queue, _search(queue, when_ms - 1)), when_ms)
+
+    async def committed(self, queue: MessageQueue) -> int | None:
+        """What the group committed; None when it never did."""
+        request = QueryConsumerOffset(
+            self._group, queue.topic, queue.queue_id, set_zero_if_not_found=False, broker_name=queue.broker_name
+        )
+        try:
+            return await self._offset(queue, request)
+        except ResponseError as error:
+            if error.code == ResponseCode.QUERY_NOT_FOUND:
+                return None
+            raise
+
+    async def commit(self, queue: MessageQueue, offset: int) -> None:
+        """Returns when the broker has it in memory. A group that it does not know is created, where it permits that."""
+        request = UpdateConsumerOffset(self._group, queue.topic, queue.queue_id, offset, queue.broker_name)
+        try:
+            await self._ask(queue, request)
+        except ResponseError as error:
+            if error.code != ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST:
+                raise
+            await self._ask(queue, GetSubscriptionGroupConfig(self._group))
+            await self._ask(queue, request)
+
+    async def offset_bounds(self, queues: Iterable[MessageQueue]) -> dict[MessageQueue, OffsetRange]:
+        """What each queue keeps: from its minimum up to, without, its maximum."""
+
+        async def bounds(queue: MessageQueue) -> OffsetRange:
+            return OffsetRange(await self.min_offset(queue), await self.max_offset(queue))
+
+        return await _many(queues, bounds)
+
+    async def offsets_at(self, when_ms: Mapping[MessageQueue, int]) -> dict[MessageQueue, int]:
+        """`offset_at` of many queues, each with a time of its own."""
+        return await _many(when_ms, lambda queue: self.offset_at(queue, when_ms[queue]))
+
+    async def committed_offsets(self, queues: Iterable[MessageQueue]) -> dict[MessageQueue, int | None]:
+        return await _many(queues, self.committed)
+
+    async def _first_at_or_after(self, queue: MessageQueue, offset: int, when_ms: int) -> int:
+        while True:
+            pulled = await self._puller.pull(queue, offset, timeout=self._timeout)
+            for message in decode(pulled):
+                if message.store_timestamp_ms >= when_ms:
+                    return message.queue_offset
+            if pulled.status is PullStatus.NO_NEW_MSG:
+                return pulled.max_offset
+            offset = pulled.next_offset
+
+    async def _offset(self, queue: MessageQueue, request: HeaderRequest) -> int:
+        return OffsetFound.from_command(await self._ask(queue, request)).offset
+
+    async def _ask(self, queue: MessageQueue, request: HeaderRequest) -> Command:
+        return await self._client.ask_broker(queue, request.to_command(), timeout=self._timeout)
+
+
+async def _many(keys: Iterable[K], ask: Callable[[K], Awaitable[V]]) -> dict[K, V]:
+    """All answers, under way together; the first failure ends the rest and is raised as it is."""
+    limit = trio.CapacityLimiter(QUESTIONS_AT_ONCE)
+    answers: dict[K, V] = {}
+    failures: list[Exception] = []
+
+    async def one(key: K) -> None:
+        async with limit:
+            try:
+                answers[key] = await ask(key)
+            except Exception as error:
+                failures.append(error)
+                ended.set()
+            if len(answers) == len(wanted):
+                ended.set()
+
+    wanted = list(dict.fromkeys(keys))
+    ended = trio.Event()
+    async with open_owned_nursery() as nursery:
+        for key in wanted:
+            nursery.start_soon(one, key)
+        if wanted:
+            await ended.wait()
+    if failures:
+        raise failures[0]
+    return {key: answers[key] for key in wanted}
+
+
+def _search(queue: MessageQueue, when_ms: int) -> SearchOffset:
+    return SearchOffset(queue.topic, queue.queue_id, when_ms, broker_name=queue.broker_name)

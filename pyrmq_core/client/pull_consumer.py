@@ -1,0 +1,156 @@
+"""`PullConsumer`: reads queues at offsets of the caller's choice (client/consumer/DefaultMQPullConsumer.java)."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from datetime import datetime
+from types import TracebackType
+from typing import Final, Self
+
+from pyrmq_core.client.client import CALL_TIMEOUT_SECONDS, Client
+from pyrmq_core.client.lookups import Lookups
+from pyrmq_core.client.pulling import Puller, ReadWindow
+from pyrmq_core.errors import InvalidArgument, InvalidState
+from pyrmq_core.filtering.tags import TagFilter
+from pyrmq_core.model import MessageQueue, OffsetRange, PullResult
+from pyrmq_core.protocol.names import check_group
+from pyrmq_core.protocol.payload import RawPull, decode
+
+LONGEST_WAIT_SECONDS: Final = 600.0
+
+
+class PullConsumer:
+    """Reads queues; it takes no part in its group's rebalancing and sends no heartbeats.
+
+    `async with PullConsumer("audit", nameserver="127.0.0.1:9876") as consumer:` opens a client of its own; with
+    `client=` it shares one. `timeout` is for one question to a broker, in seconds.
+    """
+
+    def __init__(
+        self,
+        group: str,
+        *,
+        client: Client | None = None,
+        nameserver: str | Sequence[str] | None = None,
+        instance_name: str | None = None,
+        timeout: float = CALL_TIMEOUT_SECONDS,
+    ) -> None:
+        check_group(group)
+        if client is not None and (nameserver is not None or instance_name is not None):
+            raise InvalidArgument("a shared client has its own nameserver and instance_name; give either it or them")
+        self.group = group
+        self._shared = client
+        self._own = Client(nameserver=nameserver, instance_name=instance_name) if client is None else None
+        self._timeout = timeout
+        self._stack = AsyncExitStack()
+        self._puller: Puller | None = None
+        self._lookups: Lookups | None = None
+
+    async def __aenter__(self) -> Self:
+        if self._puller is not None:
+            raise InvalidState(f"consumer {self.group} was opened before; make a new one")
+        client = self._shared
+        if client is None:
+            assert self._own is not None
+            client = await self._stack.enter_async_context(self._own)
+        self._puller = Puller(client, self.group)
+        self._lookups = Lookups(client, self.group, timeout=self._timeout)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self._stack.__aexit__(kind, error, traceback)
+
+    async def topics(self) -> tuple[str, ...]:
+        """Every topic the NameServer knows, RocketMQ's own too."""
+        return await self._asking().topics()
+
+    async def message_queues(self, topic: str) -> tuple[MessageQueue, ...]:
+        """The queues the topic may be read from; `NoRoute` when no NameServer knows it."""
+        return await self._asking().message_queues(topic)
+
+    async def pull(
+        self, queue: MessageQueue, offset: int, *, max_messages: int = 32, tags: str = "*", wait: float = 0.0
+    ) -> PullResult:
+        """One pull. The broker may answer fewer than `max_messages` (32 at most by default).
+
+        It waits up to `wait` seconds for a first message. Go on at `next_offset`, also when no message came: what other
+        tags hold is skipped, and an illegal offset is corrected.
+        """
+        if not 0 <= wait <= LONGEST_WAIT_SECONDS:
+            raise InvalidArgument(f"wait={wait:g}: between 0 and {LONGEST_WAIT_SECONDS:g} seconds are possible")
+        if max_messages < 1:
+            raise InvalidArgument(f"max_messages={max_messages}: 1 is the least")
+        tag_filter = TagFilter.parse(tags)
+        pulled = await self._pulling().pull(queue, offset, max_messages=max_messages, tags=tag_filter, wait=wait)
+        messages = tuple(message for message in decode(pulled) if tag_filter.matches(message.tags))
+        return PullResult(pulled.status, messages, pulled.next_offset, pulled.min_offset, pulled.max_offset)
+
+    def read(
+        self,
+        queue: MessageQueue,
+        start: int,
+        end: int,
+        *,
+        tags: str = "*",
+        window: ReadWindow = ReadWindow(),  # noqa: B008 - a frozen value
+    ) -> AbstractAsyncContextManager[AsyncIterator[RawPull]]:
+        """A whole range, many pulls under way: `async with consumer.read(q, 0, n) as pulls: async for pull in pulls`.
+
+        Decode each with `decode(pull, OffsetRange(pull.start, pull.next_offset))`. Raises `DataLost` for offsets gone.
+        """
+        return self._pulling().read(queue, start, end, tags=TagFilter.parse(tags), window=window)
+
+    async def min_offset(self, queue: MessageQueue) -> int:
+        """The offset of the oldest message that is kept."""
+        return await self._asking().min_offset(queue)
+
+    async def max_offset(self, queue: MessageQueue) -> int:
+        """The offset that the next readable message will have; an acknowledged one may take a moment to be readable."""
+        return await self._asking().max_offset(queue)
+
+    async def offset_bounds(self, queues: Iterable[MessageQueue]) -> dict[MessageQueue, OffsetRange]:
+        """Minimum and maximum of many queues, asked for together."""
+        return await self._asking().offset_bounds(queues)
+
+    async def offset_at(self, queue: MessageQueue, when: datetime) -> int:
+        """The offset of the first message stored at or after `when` (with a time zone), else the maximum."""
+        if when.tzinfo is None:
+            raise InvalidArgument(f"{when!r} has no time zone; write datetime(..., tzinfo=UTC)")
+        return await self._asking().offset_at(queue, -(-int(when.timestamp() * 1_000_000) // 1000))
+
+    async def offsets_at(self, when_ms: Mapping[MessageQueue, int]) -> dict[MessageQueue, int]:
+        """`offset_at` of many queues together, each with its own time in milliseconds since 1970."""
+        return await self._asking().offsets_at(when_ms)
+
+    async def committed(self, queue: MessageQueue) -> int | None:
+        """What the group committed for the queue; None when it never did (4.9 brokers answer 0 then)."""
+        return await self._asking().committed(queue)
+
+    async def committed_offsets(self, queues: Iterable[MessageQueue]) -> dict[MessageQueue, int | None]:
+        """`committed` of many queues together."""
+        return await self._asking().committed_offsets(queues)
+
+    async def commit(self, queue: MessageQueue, offset: int) -> None:
+        """The group goes on at `offset`. Returns when the broker has it in memory; it writes it to disk every 5 s.
+
+        A group that the broker does not know yet is created, where it permits that.
+        """
+        if offset < 0:
+            raise InvalidArgument(f"offset {offset} of {queue} cannot be committed: it is negative")
+        await self._asking().commit(queue, offset)
+
+    def _pulling(self) -> Puller:
+        if self._puller is None:
+            raise self._not_open()
+        return self._puller
+
+    def _asking(self) -> Lookups:
+        if self._lookups is None:
+            raise self._not_open()
+        return self._lookups
+
+    def _not_open(self) -> InvalidState:
+        return InvalidState(f"consumer {self.group} is not open: use it inside `async with`")

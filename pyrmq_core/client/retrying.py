@@ -1,0 +1,103 @@
+"""Decides what a failed try of a send means: what the broker has, and whether to try again. Pure.
+
+Sources: client/impl/producer/DefaultMQProducerImpl.java (sendDefaultImpl), client/producer/DefaultMQProducer.java
+(retryResponseCodes), 5.3.3.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pyrmq_core.client.targets import AnyQueue, KeyedQueue, Target, ThisQueue
+from pyrmq_core.errors import (
+    Attempt,
+    BrokerNotFound,
+    NetworkError,
+    Outcome,
+    PeerError,
+    ResponseError,
+    RocketMQError,
+    SendFailed,
+)
+from pyrmq_core.protocol.codes import ResponseCode
+
+RETRY_RESPONSE_CODES: Final = frozenset(
+    (
+        ResponseCode.TOPIC_NOT_EXIST,
+        ResponseCode.SERVICE_NOT_AVAILABLE,
+        ResponseCode.SYSTEM_ERROR,
+        ResponseCode.SYSTEM_BUSY,
+        ResponseCode.NO_PERMISSION,
+        ResponseCode.NO_BUYER_ID,
+        ResponseCode.NOT_IN_CURRENT_UNIT,
+        ResponseCode.GO_AWAY,
+    )
+)
+
+# A broker refuses these before it stores; SYSTEM_ERROR stands for any exception in it, before or after.
+REFUSED_BEFORE_STORING: Final = frozenset(ResponseCode) - {ResponseCode.SYSTEM_ERROR}
+
+MIN_ATTEMPT_SECONDS: Final = 0.05
+
+
+def outcome_of(error: RocketMQError) -> Outcome:
+    """What the broker has after this error."""
+    if isinstance(error, NetworkError):
+        return Outcome.PERHAPS_STORED if error.request_left else Outcome.NOT_STORED
+    if isinstance(error, ResponseError):
+        return Outcome.NOT_STORED if error.code in REFUSED_BEFORE_STORING else Outcome.PERHAPS_STORED
+    if isinstance(error, PeerError):
+        return Outcome.PERHAPS_STORED
+    return Outcome.NOT_STORED
+
+
+def worst(attempts: list[Attempt]) -> Outcome:
+    """The outcome of a send that failed as a whole."""
+    perhaps = any(attempt.outcome is not Outcome.NOT_STORED for attempt in attempts)
+    return Outcome.PERHAPS_STORED if perhaps else Outcome.NOT_STORED
+
+
+def is_retried(error: RocketMQError, target: Target, attempts_made: int, attempts_allowed: int) -> bool:
+    """Whether another try may follow, if time is left.
+
+    A key's queue is waited for as long as its broker only cannot be reached or is unavailable; repeats may follow.
+    """
+    if isinstance(error, ResponseError) and error.code not in RETRY_RESPONSE_CODES:
+        return False
+    if not isinstance(error, NetworkError | PeerError | BrokerNotFound):
+        return False
+    match target:
+        case KeyedQueue():
+            return True
+        case ThisQueue():
+            return False
+        case AnyQueue():
+            return attempts_made < attempts_allowed
+
+
+def attempt_seconds(time_left: float, per_attempt: float | None, attempts_left: int) -> float:
+    """How long the next try may wait, so that a silent broker cannot eat the whole time.
+
+    `per_attempt` caps it; without one, the time left is shared equally among the tries that are left.
+    """
+    share = per_attempt if per_attempt is not None else time_left / max(1, attempts_left)
+    return max(MIN_ATTEMPT_SECONDS, min(time_left, share))
+
+
+def send_failed(topic: str, attempts: list[Attempt], seconds: float, count: int) -> SendFailed:
+    """One line: how often, how long, where, why, what is stored, what to do."""
+    outcome = worst(attempts)
+    what = f"{count} messages" if count > 1 else "the message"
+    advice = {
+        Outcome.NOT_STORED: "it is safe to send again",
+        Outcome.PERHAPS_STORED: "sending again may store a second copy",
+        Outcome.STORED: "do not send again",
+    }[outcome]
+    story = "; ".join(f"[{number}] {attempt}" for number, attempt in enumerate(attempts, 1))
+    return SendFailed(
+        f"Send [{len(attempts)}] times, still failed, cost [{seconds * 1000:.0f}]ms, Topic: {topic}, "
+        f"BrokersSent: [{', '.join(attempt.broker_name for attempt in attempts)}]: "
+        f"{what} {outcome.value}, {advice}. {story}",
+        outcome=outcome,
+        attempts=attempts,
+    )

@@ -1,0 +1,174 @@
+"""Decides where to send and whom to ask: from a route to queues, from NameServers to one. Pure.
+
+Sources: client/impl/factory/MQClientInstance.java (topicRouteData2TopicPublishInfo),
+client/common/ThreadLocalIndex.java, client/impl/producer/TopicPublishInfo.java, remoting/netty/NettyRemotingClient.java (choice of NameServer), 5.3.3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from pyrmq_core.errors import BodyError, InvalidArgument, NoRoute
+from pyrmq_core.model import MessageQueue, Permission
+from pyrmq_core.protocol.java_hash import string_hash_code
+from pyrmq_core.protocol.route import BrokerData, TopicRouteData
+
+# Java's counter is 32 bits wide and read without its sign.
+COUNTER_MASK: Final = 0x7FFFFFFF
+
+
+class TopicPublishInfo:
+    """The queues a producer may write to, and the counter that walks them.
+
+    `counter_start` is any number (a random one in a client, so that many clients do not begin at the same queue).
+    `borrowed` tells that the queues come from the topic that auto-creates (TBW102), because no NameServer knows this
+    one yet.
+    """
+
+    __slots__ = ("_counter", "borrowed", "order_topic", "queues", "topic")
+
+    def __init__(
+        self,
+        topic: str,
+        queues: Sequence[MessageQueue],
+        *,
+        counter_start: int,
+        order_topic: bool = False,
+        borrowed: bool = False,
+    ) -> None:
+        self.topic = topic
+        self.queues = tuple(queues)
+        self.order_topic = order_topic
+        self.borrowed = borrowed
+        self._counter = counter_start
+
+    def select_one_message_queue(self, last_broker_name: str | None = None) -> MessageQueue:
+        """The next queue; after a failure the first one of another broker within one cycle, else the next.
+
+        `NoRoute` when there is no queue to write to.
+        """
+        if not self.queues:
+            raise NoRoute(
+                f"topic {self.topic} has no queue to write to: its brokers have no master, or it is read-only",
+                topic=self.topic,
+            )
+        if last_broker_name is not None:
+            for _ in self.queues:
+                queue = self._next()
+                if queue.broker_name != last_broker_name:
+                    return queue
+        return self._next()
+
+    def queue_of_key(self, sharding_key: str) -> MessageQueue:
+        """As Java's SelectMessageQueueByHash: `abs(hashCode % n)` with the remainder's sign as Java keeps it."""
+        if not self.queues:
+            return self.select_one_message_queue()
+        return self.queues[abs(string_hash_code(sharding_key)) % len(self.queues)]
+
+    def at(self, counter: int) -> TopicPublishInfo:
+        """The same queues with a counter of one's own."""
+        return TopicPublishInfo(
+            self.topic, self.queues, counter_start=counter, order_topic=self.order_topic, borrowed=self.borrowed
+        )
+
+    def _next(self) -> MessageQueue:
+        self._counter = (self._counter + 1) & COUNTER_MASK
+        return self.queues[self._counter % len(self.queues)]
+
+
+def publish_queues(topic: str, route: TopicRouteData) -> tuple[MessageQueue, ...]:
+    """The queues a producer may write to, in RocketMQ's order: by the order configuration, else by broker name.
+
+    A broker counts only with write permission and a master.
+    """
+    if route.order_topic_conf:
+        return tuple(_order_queues(topic, route.order_topic_conf))
+    masters = {broker.broker_name for broker in route.broker_datas if broker.master is not None}
+    return tuple(
+        MessageQueue(topic, data.broker_name, queue_id)
+        for data in sorted(route.queue_datas, key=lambda data: data.broker_name)
+        if data.perm & Permission.WRITE and data.broker_name in masters
+        for queue_id in range(data.write_queue_nums)
+    )
+
+
+def subscribe_queues(topic: str, route: TopicRouteData) -> tuple[MessageQueue, ...]:
+    """The queues a consumer may read from; a slave suffices."""
+    return tuple(
+        MessageQueue(topic, data.broker_name, queue_id)
+        for data in sorted(route.queue_datas, key=lambda data: data.broker_name)
+        if data.perm & Permission.READ
+        for queue_id in range(data.read_queue_nums)
+    )
+
+
+def borrowed_route(route: TopicRouteData, default_topic_queue_nums: int) -> TopicRouteData:
+    """TBW102's route as a new topic will get it: at most `default_topic_queue_nums` queues a broker."""
+    queue_datas = tuple(
+        replace(
+            data,
+            read_queue_nums=min(default_topic_queue_nums, data.read_queue_nums),
+            write_queue_nums=min(default_topic_queue_nums, data.read_queue_nums),
+        )
+        for data in route.queue_datas
+    )
+    return replace(route, queue_datas=queue_datas)
+
+
+def broker_addresses(routes: Sequence[TopicRouteData]) -> dict[str, BrokerData]:
+    """Broker name to its addresses, over all known routes; a later route wins."""
+    return {broker.broker_name: broker for route in routes for broker in route.broker_datas}
+
+
+def reading_address(broker: BrokerData) -> str | None:
+    """Where to pull from: the master, else the slave with the lowest id."""
+    if broker.master is not None:
+        return broker.master
+    return broker.broker_addrs[min(broker.broker_addrs)] if broker.broker_addrs else None
+
+
+def parse_nameservers(nameserver: str | Sequence[str]) -> tuple[str, ...]:
+    """The addresses of `host:port;host:port` or of a list; blanks around them do not count.
+
+    The form `http://host:port` (an endpoint, common/utils/NameServerAddressUtils.java) names one address.
+    """
+    parts = nameserver.split(";") if isinstance(nameserver, str) else list(nameserver)
+    addresses = tuple(dict.fromkeys(part.strip().rpartition("//")[2].rstrip("/") for part in parts if part.strip()))
+    for address in addresses:
+        host, _, port = address.rpartition(":")
+        if not host or not port.isdecimal() or not 0 < int(port) < 65536:
+            raise InvalidArgument(f"the NameServer address {address!r} is not host:port (several are joined by ;)")
+    return addresses
+
+
+@dataclass(frozen=True, slots=True)
+class NameServerChoice:
+    """The NameServers and the chosen one; it is kept while it answers."""
+
+    addresses: tuple[str, ...]
+    chosen: int
+
+    @classmethod
+    def starting_at(cls, addresses: Sequence[str], start: int) -> NameServerChoice:
+        return cls(tuple(addresses), start % len(addresses) if addresses else 0)
+
+    @property
+    def address(self) -> str:
+        return self.addresses[self.chosen]
+
+    def next(self) -> NameServerChoice:
+        """The one after the chosen one, in turn."""
+        return replace(self, chosen=(self.chosen + 1) % len(self.addresses))
+
+
+def _order_queues(topic: str, order_topic_conf: str) -> list[MessageQueue]:
+    """`broker-a:4;broker-b:4`, in this order, whatever the permissions."""
+    queues = []
+    for part in filter(None, order_topic_conf.split(";")):
+        broker_name, _, count = part.partition(":")
+        if not count.isdecimal():
+            raise BodyError(f"the order configuration of {topic} has {part!r} where broker:count belongs")
+        queues += [MessageQueue(topic, broker_name, queue_id) for queue_id in range(int(count))]
+    return queues

@@ -1,0 +1,1 @@
+"""Filter expressions, parsed and evaluated; pure, for client and broker alike."""

@@ -1,0 +1,37 @@
+"""Tag expressions: `*`, or tags joined by `||` (remoting/protocol/filter/FilterAPI.java)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, Self
+
+from pyrmq_core.errors import InvalidArgument
+
+ALL_TAGS: Final = "*"
+
+
+@dataclass(frozen=True, slots=True)
+class TagFilter:
+    """Which tags pass; an empty set lets every message through, tagged or not.
+
+    A broker compares hashes only, so whoever reads compares the text again.
+    """
+
+    tags: frozenset[str] = frozenset()
+
+    @classmethod
+    def parse(cls, expression: str | None) -> Self:
+        """`InvalidArgument` for an expression that names no tag."""
+        if expression is None or expression.strip() in ("", ALL_TAGS):
+            return cls()
+        tags = frozenset(tag for part in expression.split("||") if (tag := part.strip()))
+        if not tags:
+            raise InvalidArgument(f'the tag expression {expression!r} names no tag; write "TagA || TagB", or "*"')
+        return cls(tags)
+
+    @property
+    def expression(self) -> str:
+        return " || ".join(sorted(self.tags)) if self.tags else ALL_TAGS
+
+    def matches(self, tag: str | None) -> bool:
+        return not self.tags or tag in self.tags

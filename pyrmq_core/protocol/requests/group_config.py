@@ -1,0 +1,22 @@
+"""GET_SUBSCRIPTIONGROUP_CONFIG (352): a consumer group's settings; a 5.x broker creates a group it does not know by this question.
+
+4.9 does not know the request (code 3), and needs none: it stores offsets of any group.
+Source: remoting/protocol/header/GetSubscriptionGroupConfigRequestHeader.java.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from pyrmq_core.protocol.codes import RequestCode
+from pyrmq_core.protocol.conversation import HeaderRequest
+from pyrmq_core.protocol.fields import wire
+
+
+@dataclass(frozen=True, slots=True)
+class GetSubscriptionGroupConfig(HeaderRequest):
+    """The group's settings, please."""
+
+    CODE: ClassVar[RequestCode] = RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG
+    group: str = wire("group")
