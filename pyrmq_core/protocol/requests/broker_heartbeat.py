@@ -29,7 +29,7 @@ class BrokerHeartbeat(HeaderRequest):
 
 @dataclass(frozen=True, slots=True)
 class NotifyMinBrokerIdChange(HeaderRequest):
-    """This broker of your group has the smallest id now; one went (`offline_broker_addr`) or came (`ha_broker_addr`)."""
+    """This broker of your group has the smallest id now; one went (`offline_broker_addr`) or came."""
 
     CODE: ClassVar[RequestCode] = RequestCode.NOTIFY_MIN_BROKER_ID_CHANGE
     min_broker_id: int = wire("minBrokerId")
