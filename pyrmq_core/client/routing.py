@@ -1,7 +1,8 @@
 """Decides where to send and whom to ask: from a route to queues, from NameServers to one. Pure.
 
 Sources: client/impl/factory/MQClientInstance.java (topicRouteData2TopicPublishInfo),
-client/common/ThreadLocalIndex.java, client/impl/producer/TopicPublishInfo.java, remoting/netty/NettyRemotingClient.java (choice of NameServer), 5.3.3.
+client/common/ThreadLocalIndex.java, client/impl/producer/TopicPublishInfo.java,
+remoting/netty/NettyRemotingClient.java (choice of NameServer), 5.3.3.
 """
 
 from __future__ import annotations
