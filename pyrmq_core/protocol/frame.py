@@ -22,6 +22,7 @@ from pyrmq_core.protocol.headers import decode_header, encode_header
 # `com.rocketmq.remoting.frameMaxLength`: the whole frame, its length field included.
 MAX_FRAME_BYTES: Final = 16 * 1024 * 1024
 FIRST_BUFFER_BYTES: Final = 16 * 1024
+KEPT_BUFFER_BYTES: Final = 4 * 1024 * 1024
 PREFIX: Final = struct.Struct(">II")
 LENGTH: Final = struct.Struct(">I")
 
@@ -43,8 +44,8 @@ class FrameDecoder:
     """Finds commands in received bytes.
 
     Either `feed(data)`, or receive into `room()` and tell `received(count)`; then `next_command()` until it gives None.
-    The buffer grows with the bytes that really came, never with a declared length alone, and to `max_frame_bytes` at
-    most.
+    The buffer grows with the bytes that really came, never with a declared length alone: to twice `max_frame_bytes`
+    at most while commands are taken out as they come whole. One that has grown large is given back between frames.
     """
 
     def __init__(self, *, max_frame_bytes: int = MAX_FRAME_BYTES) -> None:
@@ -71,6 +72,8 @@ class FrameDecoder:
         """Where the next bytes belong; never empty."""
         if self._start == self._end:
             self._start = self._end = 0
+            if len(self._buffer) > KEPT_BUFFER_BYTES:
+                self._buffer = bytearray(FIRST_BUFFER_BYTES)
         elif self._end == len(self._buffer):
             self._make_room()
         return memoryview(self._buffer)[self._end :]
@@ -116,7 +119,7 @@ class FrameDecoder:
             self._buffer[: len(rest)] = rest
             self._start, self._end = 0, len(rest)
             return
-        grown = bytearray(min(2 * len(self._buffer), 2 * self._max_frame_bytes))
+        grown = bytearray(2 * len(self._buffer))
         count = self.buffered_bytes
         grown[:count] = self._buffer[self._start : self._end]
         self._buffer, self._start, self._end = grown, 0, count

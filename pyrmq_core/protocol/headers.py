@@ -91,7 +91,7 @@ def decode_header(serialization: Serialization, header: bytes, body: bytes | mem
 
 
 def encode_json(command: Command) -> bytes:
-    """Keys in Java's order, absent members left out, no spaces."""
+    """Keys in Java's order, absent members left out, no spaces; half a surrogate becomes `?`, as in Java."""
     members: dict[str, object] = {"code": int(command.code)}
     if command.ext:
         members["extFields"] = dict(command.ext)
@@ -104,7 +104,7 @@ def encode_json(command: Command) -> bytes:
         members["remark"] = command.remark
     members["serializeTypeCurrentRPC"] = "JSON"
     members["version"] = command.version
-    return json.dumps(members, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass")
+    return json.dumps(members, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
 
 
 def decode_json(header: bytes, body: bytes | memoryview = b"") -> Command:
@@ -112,8 +112,8 @@ def decode_json(header: bytes, body: bytes | memoryview = b"") -> Command:
         return lazy
     members = _load_object(header)
     language = members.get("language", "JAVA")
-    if isinstance(language, int):
-        language = _language_name(language)
+    if not isinstance(language, str):
+        language = _language_name(language) if isinstance(language, int) else "OTHER"
     return Command(
         code=_int_member(members, "code", 0),
         ext=_text_fields(members.get("extFields")),
@@ -121,7 +121,7 @@ def decode_json(header: bytes, body: bytes | memoryview = b"") -> Command:
         opaque=_int_member(members, "opaque", 0),
         flag=_int_member(members, "flag", 0),
         remark=_text_or_none(members.get("remark")),
-        language=str(language),
+        language=language,
         version=_int_member(members, "version", 0),
     )
 
@@ -137,8 +137,11 @@ def encode_binary(command: Command) -> bytes:
             command.flag,
         )
     except struct.error as error:
-        raise HeaderError(f"the ROCKETMQ header encoding cannot hold code {command.code}: {error}; use JSON") from error
-    remark = (command.remark or "").encode()
+        raise HeaderError(
+            f"the ROCKETMQ header encoding cannot hold code {command.code}, version {command.version}, opaque "
+            f"{command.opaque} or flag {command.flag}: {error}; use JSON"
+        ) from error
+    remark = (command.remark or "").encode("utf-8", "replace")
     fields = b"".join(_binary_field(name, value) for name, value in command.ext.items())
     return b"".join((start, INT.pack(len(remark)), remark, INT.pack(len(fields)), fields))
 
@@ -221,7 +224,7 @@ def _language_name(number: int) -> str:
 
 
 def _binary_field(name: str, value: str) -> bytes:
-    name_bytes, value_bytes = name.encode(), value.encode()
+    name_bytes, value_bytes = name.encode("utf-8", "replace"), value.encode("utf-8", "replace")
     if len(name_bytes) > 32_767:
         raise HeaderError(f"a header field's name has {len(name_bytes)} bytes; the ROCKETMQ encoding holds 32,767")
     return b"".join((SHORT.pack(len(name_bytes)), name_bytes, INT.pack(len(value_bytes)), value_bytes))

@@ -39,20 +39,18 @@ def format_java_properties(properties: Mapping[str, str]) -> str:
 
 def _logical_lines(text: str) -> Iterator[str]:
     """Lines without comments and empty ones; a line that ends with an odd number of backslashes goes on in the next."""
-    pending: str | None = None
+    pending = ""
     for natural in _LINE_END.split(text):
         line = natural.lstrip(BLANKS)
-        if pending is None:
-            if not line or line[0] in "#!":
-                continue
-            pending = ""
+        if not pending and (not line or line[0] in "#!"):
+            continue
         backslashes = len(line) - len(line.rstrip("\\"))
         if backslashes % 2:
             pending += line[:-1]
             continue
         yield pending + line
-        pending = None
-    if pending is not None:
+        pending = ""
+    if pending:
         yield pending
 
 

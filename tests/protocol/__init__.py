@@ -1,0 +1,1 @@
+"""Tests of bytes and values: no loop, no socket."""

@@ -1,0 +1,8 @@
+"""How long property tests look: the whole room in less than a minute on two busy cores."""
+
+from hypothesis import HealthCheck, settings
+
+settings.register_profile(
+    "protocol", max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True
+)
+settings.load_profile("protocol")

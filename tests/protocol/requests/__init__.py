@@ -1,0 +1,1 @@
+"""Tests of conversations, one file each as in the protocol room."""

@@ -1,0 +1,83 @@
+"""Header fields of dataclasses: text both ways, what is required, what is no number."""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass, replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pyrmq_core.errors import HeaderError
+from pyrmq_core.protocol.fields import decode_fields, encode_fields, parse_bool, wire
+from tests.protocol.strategies import TEXT
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One field of each kind, and one that stays at home."""
+
+    name: str = wire("theName")
+    number: int = wire("theNumber")
+    maybe: int | None = wire("maybe", None)
+    switch: bool | None = wire("switch", True)
+    share: float | None = wire("share", None)
+    body: bytes = b""
+
+
+@given(
+    st.builds(
+        Sample,
+        TEXT,
+        st.integers(),
+        st.none() | st.integers(),
+        st.none() | st.booleans(),
+        st.none() | st.floats(allow_nan=False),
+    )
+)
+def test_fields_survive(sample: Sample) -> None:
+    fields = encode_fields(sample)
+    assert all(isinstance(text, str) for text in fields.values())
+    if sample.switch is None:  # None is not sent, so the default comes back
+        sample = replace(sample, switch=True)
+    assert decode_fields(Sample, fields) == sample
+
+
+def test_texts_are_javas() -> None:
+    assert encode_fields(Sample("n", -5, switch=False)) == {"theName": "n", "theNumber": "-5", "switch": "false"}
+
+
+@pytest.mark.parametrize("text", ["true", "TRUE", "True"])
+def test_true_in_any_case(text: str) -> None:
+    assert parse_bool(text)
+
+
+@pytest.mark.parametrize("text", ["false", "1", "", "yes", " true"])
+def test_everything_else_is_false(text: str) -> None:
+    assert not parse_bool(text)
+
+
+def test_a_missing_field_is_named() -> None:
+    with pytest.raises(HeaderError, match=r"^PULL: field theNumber is missing$"):
+        decode_fields(Sample, {"theName": "x"}, "PULL")
+
+
+def test_no_number_is_named() -> None:
+    with pytest.raises(HeaderError, match=r"Sample: field theNumber is 'zz'"):
+        decode_fields(Sample, {"theName": "x", "theNumber": "zz"})
+
+
+def test_an_endless_number_is_refused() -> None:
+    with pytest.raises(HeaderError):
+        decode_fields(Sample, {"theName": "x", "theNumber": "9" * 10_000})
+
+
+def test_unknown_fields_are_left_alone() -> None:
+    assert decode_fields(Sample, {"theName": "x", "theNumber": "1", "lo": "false"}) == Sample("x", 1)
+
+
+@given(TEXT, TEXT, TEXT)
+def test_garbage_gives_header_errors_only(number: str, maybe: str, share: str) -> None:
+    with contextlib.suppress(HeaderError):
+        decode_fields(Sample, {"theName": "x", "theNumber": number, "maybe": maybe, "share": share})

@@ -1,0 +1,222 @@
+"""Both header encodings: what Java's decoders take, refuse and coerce, and headers that are read only when asked."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import struct
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pyrmq_core.errors import HeaderError
+from pyrmq_core.protocol.command import RESPONSE_BIT, Command, Serialization
+from pyrmq_core.protocol.headers import (
+    LAZY_OVER_BYTES,
+    LazyFields,
+    decode_binary,
+    decode_json,
+    encode_binary,
+    encode_header,
+    encode_json,
+)
+from tests.protocol.strategies import EXT, commands
+from tests.support import golden
+
+
+def java_batch_answer(count: int, opaque: int = 5) -> bytes:
+    """The header of an answer to a batch, members in Java's order."""
+    ids = ",".join(f"7F00000100002A9F{offset:016X}" for offset in range(count))
+    ext = {"queueId": "1", "TRACE_ON": "true", "MSG_REGION": "DefaultRegion", "msgId": ids, "queueOffset": "77"}
+    members = {
+        "code": 0,
+        "extFields": ext,
+        "flag": 1,
+        "language": "JAVA",
+        "opaque": opaque,
+        "serializeTypeCurrentRPC": "JSON",
+        "version": 493,
+    }
+    return json.dumps(members, separators=(",", ":")).encode()
+
+
+def test_a_language_is_a_name_or_a_number() -> None:
+    assert decode_json(b'{"code":105,"language":"PYTHON","opaque":1}').language == "PYTHON"
+    assert decode_json(b'{"code":105,"language":3,"opaque":1}').language == "PYTHON"
+    assert decode_json(b'{"code":105,"language":99}').language == "OTHER"
+    assert decode_json(b'{"code":105,"language":null}').language == "OTHER"
+    assert decode_json(b'{"code":105,"language":"KLINGON","foo":{"x":1}}').language == "KLINGON"
+    assert decode_json(b'{"code":105}').language == "JAVA"
+
+
+def test_fields_become_text_as_fastjson_makes_them() -> None:
+    assert decode_json(b'{"code":1,"extFields":{"n":1,"b":true,"s":null,"f":1.5}}').ext == {
+        "n": "1",
+        "b": "true",
+        "f": "1.5",
+    }
+    assert decode_json(b'{"code":1,"extFields":null}').ext == {}
+    assert decode_json(b'{"code":1,"remark":7}').remark == "7"
+
+
+def test_texts_of_java_are_read() -> None:
+    raw = bytes.fromhex(golden.vectors()["remark hex"])
+    command = decode_json(raw[8:])
+    assert command.remark == '错误 "q" \\ / <b> \u2028 \u0001 tab\t'
+    assert command.ext == {"k中": "v中"}
+    assert decode_json(encode_json(command)) == command
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        b"",
+        b"null",
+        b"[]",
+        b"7",
+        b"{",
+        b'{"code":"x"}',
+        b'{"code":true}',
+        b'{"code":1.5}',
+        b'{"code":1,"opaque":null}',
+        b'{"code":1,"flag":[]}',
+        b'{"code":1,"extFields":[]}',
+        b'{"code":1,"extFields":"x"}',
+        b'{"code":1,"remark":"\xff\xfe"}',
+        b'{"code":' + b"9" * 5000 + b"}",
+        b'{"extFields":' + b"[" * 100_000,
+        b'{"extFields":{"a":' + b'{"a":' * 50_000,
+    ],
+    ids=range(16),
+)
+def test_a_json_header_that_is_none_is_refused(header: bytes) -> None:
+    with pytest.raises(HeaderError):
+        decode_json(header)
+
+
+def test_success_without_fields_still_says_that_there_are_none() -> None:
+    assert json.loads(encode_json(Command(0, flag=RESPONSE_BIT)))["extFields"] == {}
+    assert "extFields" not in json.loads(encode_json(Command(1, flag=RESPONSE_BIT)))
+    assert "extFields" not in json.loads(encode_json(Command(0)))
+
+
+def test_half_a_surrogate_is_written_as_java_writes_it() -> None:
+    command = Command(1, {"a": "x\ud800y"}, remark="\udfff")
+    assert decode_json(encode_json(command)).ext == {"a": "x?y"}
+    assert decode_binary(encode_binary(command)).remark == "?"
+
+
+def test_a_json_escaped_half_surrogate_can_be_answered_in_both_encodings() -> None:
+    command = decode_json(b'{"code":1,"extFields":{"a":"\\ud800"},"remark":"\\udc00"}')
+    assert decode_json(encode_json(command)).ext == {"a": "?"}
+    assert decode_binary(encode_binary(command)).ext == {"a": "?"}
+
+
+def test_numbers_beyond_the_binary_encoding_are_refused() -> None:
+    with pytest.raises(HeaderError, match=r"cannot hold code 200050.*use JSON"):
+        encode_binary(Command(200050))
+    with pytest.raises(HeaderError, match="opaque"):
+        encode_binary(Command(1, opaque=2**31))
+    assert decode_json(encode_json(Command(200050))).code == 200050
+
+
+def test_a_name_longer_than_its_length_field_is_refused() -> None:
+    with pytest.raises(HeaderError, match=r"32768 bytes"):
+        encode_binary(Command(1, {"x" * 32_768: "1"}))
+
+
+def test_an_unknown_language_travels_as_other() -> None:
+    assert decode_binary(encode_binary(Command(1, language="KLINGON"))).language == "OTHER"
+    header = bytearray(encode_binary(Command(1)))
+    header[2] = 200
+    assert decode_binary(bytes(header)).language == "OTHER"
+
+
+BINARY = encode_binary(Command(17, {"topic": "T", "k": "v"}, remark="why"))
+
+
+@pytest.mark.parametrize("cut", range(len(BINARY)))
+def test_a_binary_header_that_ends_too_early_is_refused(cut: int) -> None:
+    with pytest.raises(HeaderError):
+        decode_binary(BINARY[:cut])
+
+
+@pytest.mark.parametrize("position", [13, 20, 24])
+@pytest.mark.parametrize("length", [-1, -(2**31), 2**31 - 1, 1000])
+def test_a_binary_length_that_lies_is_refused(position: int, length: int) -> None:
+    """13 is the remark's length, 20 the fields', 24 covers the first name's and more."""
+    header = bytearray(BINARY)
+    struct.pack_into(">i", header, position, length)
+    with pytest.raises(HeaderError):
+        decode_binary(bytes(header))
+
+
+@given(commands(Serialization.JSON))
+def test_json_headers_survive(command: Command) -> None:
+    assert decode_json(encode_header(command), command.body) == command
+
+
+@given(commands(Serialization.ROCKETMQ))
+def test_binary_headers_survive_but_for_empty_texts(command: Command) -> None:
+    decoded = decode_binary(encode_header(command), command.body)
+    assert dict(decoded.ext) == {name: text for name, text in command.ext.items() if text}
+    assert (decoded.code, decoded.opaque, decoded.flag, decoded.remark) == (
+        command.code,
+        command.opaque,
+        command.flag,
+        command.remark,
+    )
+    assert (decoded.language, decoded.version, decoded.body) == (command.language, command.version, command.body)
+
+
+@given(st.binary(max_size=100))
+def test_garbage_gives_header_errors_only(garbage: bytes) -> None:
+    for decode in (decode_json, decode_binary):
+        with contextlib.suppress(HeaderError):
+            decode(garbage)
+
+
+def test_the_answer_to_a_large_batch_is_not_parsed_until_asked() -> None:
+    header = java_batch_answer(1000)
+    assert len(header) > 33_000
+    command = decode_json(header)
+    assert isinstance(command.ext, LazyFields)
+    assert (command.code, command.opaque, command.flag, command.version) == (0, 5, RESPONSE_BIT, 493)
+    assert command.ext._parsed is None
+    assert command.ext["queueOffset"] == "77"
+    assert len(command.ext["msgId"].split(",")) == 1000
+    assert command.ext.get("nothing") is None
+    assert dict(command.ext) == json.loads(header)["extFields"]
+    assert set(command.ext) == {"queueId", "TRACE_ON", "MSG_REGION", "msgId", "queueOffset"}
+    assert len(command.ext) == 5
+
+
+def test_a_small_answer_is_parsed_at_once() -> None:
+    assert not isinstance(decode_json(java_batch_answer(2)).ext, LazyFields)
+
+
+@given(
+    EXT,
+    st.integers(-(2**31), 2**31 - 1),
+    st.sampled_from(["", '},"flag":1,"language":"JAVA","opaque":7,"serializeTypeCurrentRPC":"JSON","version":1}']),
+)
+def test_lazy_and_plain_reading_agree(ext: dict[str, str], opaque: int, filler: str) -> None:
+    padded = {**ext, "pad": "x" * LAZY_OVER_BYTES + filler}
+    command = Command(0, padded, opaque=opaque, flag=RESPONSE_BIT)
+    decoded = decode_json(encode_json(command))
+    assert decoded == command
+    assert decoded.ext == padded
+    assert encode_json(decoded) == encode_json(command)
+
+
+def test_a_long_header_with_a_remark_is_parsed_at_once() -> None:
+    command = Command(1, {"pad": "x" * LAZY_OVER_BYTES}, flag=RESPONSE_BIT, remark="why")
+    assert decode_json(encode_json(command)) == command
+
+
+def test_broken_lazy_fields_are_told_when_asked() -> None:
+    header = java_batch_answer(100).replace(b'"queueOffset"', b"queueOffset")
+    command = decode_json(header)
+    with pytest.raises(HeaderError, match="not JSON"):
+        command.ext.get("queueOffset")
