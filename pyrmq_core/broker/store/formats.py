@@ -1,0 +1,106 @@
+"""The store's files but for the records: names, the blank at a segment's end, queue entries, the checkpoint.
+
+    consume queue entry        bytes
+    commit-log offset          8
+    record size                4
+    tags code                  8      Java hash of TAGS, 0 without; the delivery time in SCHEDULE_TOPIC_XXXX
+
+    checkpoint                 bytes  all times are store times in ms
+    log flushed to             8
+    queues flushed to          8
+    index flushed to           8
+    slave flushed offset       8
+    confirmed offset           8
+    mark                       8      ours: `PYRMQ\\0\\0\\1`, then
+    safe offset                8      log and queues are on the medium up to here
+    zeros                      to 4096
+
+Sources: store/MappedFileQueue.java, CommitLog.java, ConsumeQueue.java, StoreCheckpoint.java (5.4.0).
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from typing import Final, NamedTuple, Self
+
+from pyrmq_core.protocol.record import BLANK_MAGIC, HEAD
+
+NAME_DIGITS: Final = 20
+ENTRY: Final = struct.Struct(">qiq")
+# Stands before the first entry of a queue whose older messages were gone when it was built.
+FILLER: Final = ENTRY.pack(0, 0x7FFFFFFF, 0)
+CHECKPOINT: Final = struct.Struct(">qqqqq8sq")
+CHECKPOINT_BYTES: Final = 4096
+CHECKPOINT_MARK: Final = b"PYRMQ\0\0\1"
+# What the queues' and the log's flush times may differ by (StoreCheckpoint.getMinTimestamp).
+CHECKPOINT_MARGIN_MS: Final = 3000
+
+
+class Entry(NamedTuple):
+    """One entry of a consume queue."""
+
+    physical_offset: int
+    size: int
+    tags_code: int
+
+    @property
+    def is_valid(self) -> bool:
+        return self.size > 0 and self.physical_offset >= 0
+
+    @property
+    def is_filler(self) -> bool:
+        return self.size == 0x7FFFFFFF and self.physical_offset == 0
+
+
+def file_name(offset: int) -> str:
+    """A file is named for the offset of its first byte."""
+    return f"{offset:0{NAME_DIGITS}d}"
+
+
+def file_offset(name: str) -> int | None:
+    """The offset a name stands for; None for a file that is none of ours."""
+    return int(name) if len(name) == NAME_DIGITS and name.isascii() and name.isdigit() else None
+
+
+def blank_record(left: int) -> bytes:
+    """Closes a segment that has `left` bytes, more than the next record leaves room for."""
+    return HEAD.pack(left, BLANK_MAGIC)
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """What is known to be on the medium; `safe_offset` is ours alone and None in a checkpoint of another broker."""
+
+    log_time_ms: int = 0
+    queue_time_ms: int = 0
+    index_time_ms: int = 0
+    slave_offset: int = 0
+    confirmed_offset: int = 0
+    safe_offset: int | None = None
+
+    @property
+    def safe_time_ms(self) -> int:
+        """Everything stored before is in log and queues."""
+        return max(0, min(self.log_time_ms, self.queue_time_ms) - CHECKPOINT_MARGIN_MS)
+
+    def encode(self) -> bytes:
+        mark = b"" if self.safe_offset is None else CHECKPOINT_MARK
+        fields = CHECKPOINT.pack(
+            self.log_time_ms,
+            self.queue_time_ms,
+            self.index_time_ms,
+            self.slave_offset,
+            self.confirmed_offset,
+            mark,
+            self.safe_offset or 0,
+        )
+        return fields.ljust(CHECKPOINT_BYTES, b"\0")
+
+    @classmethod
+    def decode(cls, data: bytes | None) -> Self:
+        """A missing or short one knows nothing, and the log is read from its start."""
+        if data is None or len(data) < CHECKPOINT.size:
+            return cls()
+        log_ms, queue_ms, index_ms, slave, confirmed, mark, safe = CHECKPOINT.unpack_from(data)
+        return cls(log_ms, queue_ms, index_ms, slave, confirmed, safe if mark == CHECKPOINT_MARK else None)

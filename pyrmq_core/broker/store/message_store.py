@@ -1,0 +1,246 @@
+"""`MessageStore`: the broker's messages, appended to one log and found again by topic, queue and offset.
+
+Everything here blocks and is called by one thread; only the calls that `unsynced` hands out may run in another. The
+time is handed in. A message is stored when it is in the log and readable when its queue entry is written: at once, or,
+with `readable_when_flushed` (SYNC_FLUSH), when it is on the medium.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Container
+from dataclasses import dataclass, replace
+from typing import Final, NamedTuple
+
+from pyrmq_core.broker.store.appending import Append, appended_bytes, build, properties_tags_code
+from pyrmq_core.broker.store.commit_log import CommitLog
+from pyrmq_core.broker.store.consume_queue import ConsumeQueue
+from pyrmq_core.broker.store.files import Files
+from pyrmq_core.broker.store.formats import CHECKPOINT_BYTES, ENTRY, Checkpoint
+from pyrmq_core.broker.store.reading import Found, Limits, read_messages
+from pyrmq_core.broker.store.recovery import EntryOf, QueueKey, Recovery, record_at, recover
+from pyrmq_core.errors import StoreError
+from pyrmq_core.protocol.record import HEAD, SYS_FLAG_POSITION, RawRecord
+from pyrmq_core.protocol.sysflag import BORN_HOST_V6
+
+LOG_FOLDER: Final = "commitlog"
+QUEUES_FOLDER: Final = "consumequeue"
+CHECKPOINT_NAME: Final = "checkpoint"
+ABORT_NAME: Final = "abort"
+
+
+@dataclass(frozen=True, slots=True)
+class StoreSettings:
+    """RocketMQ's mappedFileSizeCommitLog and mappedFileSizeConsumeQueue, as they were when the store was made."""
+
+    segment_bytes: int = 1 << 30
+    queue_file_bytes: int = 6_000_000
+    readable_when_flushed: bool = False
+
+
+class Stored(NamedTuple):
+    """Where an append went; `end` is the log's end behind it."""
+
+    positions: list[int]
+    queue_offset: int
+    end: int
+
+
+class _Waiting(NamedTuple):
+    """Entries of stored messages that are not readable yet."""
+
+    key: QueueKey
+    queue: ConsumeQueue
+    queue_offset: int
+    entries: bytes
+    end: int
+
+
+class MessageStore:
+    """Opened by `open`, which recovers what a crash left; `on_readable` is told of every queue that got messages."""
+
+    def __init__(self, files: Files, settings: StoreSettings, entry_of: EntryOf | None = None) -> None:
+        self.files = files
+        self.settings = settings
+        self.on_readable: Callable[[QueueKey, bytes], None] = lambda key, entries: None
+        self._entry_of = entry_of or entry_of_record
+        self._log = CommitLog(files, LOG_FOLDER, settings.segment_bytes)
+        self._queues: dict[QueueKey, ConsumeQueue] = {}
+        self._waiting: deque[_Waiting] = deque()
+        self._checkpoint = Checkpoint()
+        self._last_store_ms = 0
+
+    def open(self, process_id: int) -> Recovery:
+        """Locks the directory, recovers, and marks the store as in use; `StoreError` when that cannot be."""
+        files = self.files
+        files.lock()
+        clean = files.size(ABORT_NAME) is None
+        self._checkpoint = Checkpoint.decode(files.load(CHECKPOINT_NAME))
+        self._log.open()
+        for topic in files.folders(QUEUES_FOLDER):
+            for number in files.folders(f"{QUEUES_FOLDER}/{topic}"):
+                if number.isdigit():
+                    self._queue_of((topic, int(number))).open()
+        recovery = recover(self._log, self._queues, self._queue_of, self._entry_of, self._checkpoint, clean=clean)
+        files.save(ABORT_NAME, str(process_id).encode(), keep_previous=False)
+        self._last_store_ms = self._checkpoint.log_time_ms
+        self.flush()
+        return recovery
+
+    @property
+    def end(self) -> int:
+        """The physical offset at which the next record begins."""
+        return self._log.end
+
+    @property
+    def start(self) -> int:
+        """The physical offset of the oldest byte that is kept."""
+        return self._log.start
+
+    @property
+    def flushed(self) -> int:
+        """Everything before this physical offset is on the medium."""
+        return self._log.flushed
+
+    def fits(self, append: Append) -> bool:
+        """Whether the messages fit into one segment, as those of a batch have to."""
+        return self._log.fits(appended_bytes(append))
+
+    def put(self, append: Append, now_ms: int) -> Stored:
+        """Stores messages that `fits` says fit. `StoreError`: nothing is stored (the disk is full)."""
+        if self._waiting and not self.settings.readable_when_flushed:
+            self.dispatch(self._log.end)
+            if self._waiting:
+                raise StoreError("the consume queues cannot be written; is the disk full?")
+        key = (append.topic, append.queue_id)
+        queue = self._queue_of(key)
+        built = build(append, self._log.place(appended_bytes(append)), queue.next_offset, now_ms)
+        index, end = queue.next_offset, self._log.append(built.records)
+        queue.next_offset = index + len(built.positions)
+        self._last_store_ms = now_ms
+        self._waiting.append(_Waiting(key, queue, index, built.entries, end))
+        if not self.settings.readable_when_flushed:
+            self.dispatch(end)
+        return Stored(built.positions, index, end)
+
+    def dispatch(self, end: int) -> None:
+        """Makes readable what was stored before `end`; what a full disk refuses is tried again the next time."""
+        waiting = self._waiting
+        while waiting and waiting[0].end <= end:
+            stored = waiting[0]
+            try:
+                stored.queue.append(stored.queue_offset, stored.entries)
+            except StoreError:
+                return
+            waiting.popleft()
+            self.on_readable(stored.key, stored.entries)
+
+    def get(self, key: QueueKey, offset: int, limits: Limits, tags_codes: Container[int] | None = None) -> Found:
+        """What a pull at `offset` is answered."""
+        return read_messages(self._log, self._queues.get(key), offset, limits, tags_codes)
+
+    def bounds(self, key: QueueKey) -> tuple[int, int]:
+        """The lowest offset that is kept and the one after the last readable; zeros for an unknown queue."""
+        queue = self._queues.get(key)
+        return (0, 0) if queue is None else (queue.start, queue.end)
+
+    def queues_of(self, topic: str) -> list[int]:
+        """The queue ids of a topic that hold or held messages."""
+        return sorted(queue_id for name, queue_id in self._queues if name == topic)
+
+    def store_time(self, key: QueueKey, offset: int) -> int | None:
+        """When the message at a queue offset was stored, in ms; None when there is none."""
+        queue = self._queues.get(key)
+        if queue is None or not queue.start <= offset < queue.end:
+            return None
+        entry = queue.entry(offset)
+        if entry.is_filler or entry.physical_offset < self._log.start:
+            return None
+        head = self._log.read(entry.physical_offset, min(76, entry.size))
+        at = 68 if int.from_bytes(head[SYS_FLAG_POSITION : SYS_FLAG_POSITION + 4]) & BORN_HOST_V6 else 56
+        return int.from_bytes(head[at : at + 8], signed=True)
+
+    def search(self, key: QueueKey, timestamp_ms: int, *, upper: bool) -> int:
+        """The offset of the first message stored at or after a time, or (`upper`) of the last one at or before it."""
+        low, high = start, end = self.bounds(key)
+        while low < high:
+            middle = (low + high) // 2
+            stored = self.store_time(key, middle)
+            if stored is None or stored < timestamp_ms or (upper and stored == timestamp_ms):
+                low = middle + 1
+            else:
+                high = middle
+        return max(start, min(low - 1, end)) if upper else low
+
+    def record(self, offset: int) -> bytes | None:
+        """The record at a physical offset; None when none begins there."""
+        try:
+            (size, _) = HEAD.unpack(self._log.read(offset, HEAD.size))
+            found = record_at(self._log, offset, size) if offset < self._log.end and size > 0 else None
+            return None if found is None else self._log.read(offset, size)
+        except StoreError:
+            return None
+
+    def delete_topic(self, topic: str) -> None:
+        """Forgets a topic's queues; a new topic of that name begins at 0."""
+        self.dispatch(self._log.end)
+        for key in [key for key in self._queues if key[0] == topic]:
+            self._queues.pop(key).remove()
+        self.files.remove(f"{QUEUES_FOLDER}/{topic}")
+
+    def unsynced(self) -> tuple[int, list[Callable[[], None]]]:
+        """The log's end, and what to call in another thread so that everything before it is on the medium."""
+        return self._log.unsynced()
+
+    def synced(self, end: int) -> None:
+        """The calls of `unsynced` have returned."""
+        self._log.flushed = max(self._log.flushed, end)
+        if self.settings.readable_when_flushed:
+            self.dispatch(end)
+
+    def unsynced_queues(self) -> list[Callable[[], None]]:
+        """What to call in another thread so that all entries written so far are on the medium."""
+        return [sync for queue in self._queues.values() for sync in queue.unsynced()]
+
+    def mark_safe(self, end: int) -> None:
+        """Log and queues are on the medium up to `end`: recovery may begin there."""
+        if self._waiting and self._waiting[0].end <= end:
+            return
+        safe = Checkpoint(self._last_store_ms, self._last_store_ms, confirmed_offset=end, safe_offset=end)
+        safe = replace(safe, index_time_ms=self._checkpoint.index_time_ms, slave_offset=self._checkpoint.slave_offset)
+        if safe != self._checkpoint:
+            self._checkpoint = safe
+            self.files.open(CHECKPOINT_NAME, CHECKPOINT_BYTES).write(0, safe.encode())
+
+    def flush(self) -> None:
+        """Everything to the medium, in this thread: at start and stop."""
+        end, syncs = self._log.unsynced()
+        for sync in syncs:
+            sync()
+        self.synced(end)
+        for sync in self.unsynced_queues():
+            sync()
+        self.mark_safe(end)
+
+    def close(self) -> None:
+        """A clean stop: after it, opening reads nothing again."""
+        self.flush()
+        if not self._waiting:
+            self.files.remove(ABORT_NAME)
+        self.files.close()
+
+    def abandon(self) -> None:
+        """As a killed process leaves it: nothing is flushed, the next opening recovers."""
+        self.files.close()
+
+    def _queue_of(self, key: QueueKey) -> ConsumeQueue:
+        queue = self._queues.get(key)
+        if queue is None:
+            folder = f"{QUEUES_FOLDER}/{key[0]}/{key[1]}"
+            queue = self._queues[key] = ConsumeQueue(self.files, folder, self.settings.queue_file_bytes)
+        return queue
+
+
+def entry_of_record(record: RawRecord) -> bytes:
+    """The queue entry that a record gets when it is read again."""
+    return ENTRY.pack(record.commit_log_offset, record.store_size, properties_tags_code(record.properties))

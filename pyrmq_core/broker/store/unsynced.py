@@ -1,0 +1,109 @@
+"""`ForgetfulFiles`: files that remember what is not on the medium yet, so that a power cut can take it away.
+
+A page's last synced content is kept from its first write until its file is synced. Names are taken as durable at once:
+the store makes, replaces and removes files in steps that are synced themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from pyrmq_core.broker.store.files import Files, StoredFile
+
+PAGE_BYTES: Final = 4096
+# A page that a power cut may have kept or lost: the file's path and the page's number.
+Page = tuple[str, int]
+
+
+class ForgetfulFiles:
+    """`Files` over other files."""
+
+    def __init__(self, files: Files) -> None:
+        self._files = files
+        self._synced: dict[Page, bytes] = {}  # what the medium holds of the pages that differ
+
+    def folders(self, folder: str) -> list[str]:
+        return self._files.folders(folder)
+
+    def names(self, folder: str) -> list[str]:
+        return self._files.names(folder)
+
+    def size(self, path: str) -> int | None:
+        return self._files.size(path)
+
+    def open(self, path: str, size: int) -> StoredFile:
+        return _ForgetfulFile(self, path, self._files.open(path, size))
+
+    def remove(self, path: str) -> None:
+        self._files.remove(path)
+        for page in [page for page in self._synced if page[0] == path or page[0].startswith(f"{path}/")]:
+            del self._synced[page]
+
+    def load(self, path: str) -> bytes | None:
+        return self._files.load(path)
+
+    def save(self, path: str, data: bytes, *, keep_previous: bool = True) -> None:
+        self._files.save(path, data, keep_previous=keep_previous)
+
+    def lock(self) -> None:
+        self._files.lock()
+
+    def close(self) -> None:
+        self._files.close()
+
+    @property
+    def unsynced_pages(self) -> int:
+        return len(self._synced)
+
+    def power_cut(self, survives: Callable[[Page], bool] = lambda page: False) -> None:
+        """Takes away every page that is not synced, but for those that `survives` says reached the medium in time."""
+        for (path, number), content in list(self._synced.items()):
+            if not survives((path, number)):
+                file = self._files.open(path, self._files.size(path) or 0)
+                file.write(number * PAGE_BYTES, content)
+        self._synced.clear()
+
+    def about_to_write(self, path: str, file: StoredFile, position: int, count: int) -> None:
+        for number in range(position // PAGE_BYTES, (position + count - 1) // PAGE_BYTES + 1 if count else 0):
+            if (path, number) not in self._synced:
+                start = number * PAGE_BYTES
+                self._synced[path, number] = file.read(start, min(PAGE_BYTES, file.size - start))
+
+    def pages_of(self, path: str) -> list[Page]:
+        return [page for page in list(self._synced) if page[0] == path]
+
+    def forget_history(self, pages: list[Page]) -> None:
+        for page in pages:
+            self._synced.pop(page, None)
+
+
+class _ForgetfulFile:
+    __slots__ = ("_file", "_files", "_path", "size")
+
+    def __init__(self, files: ForgetfulFiles, path: str, file: StoredFile) -> None:
+        self._files = files
+        self._path = path
+        self._file = file
+        self.size = file.size
+
+    def read(self, position: int, count: int) -> bytes:
+        return self._file.read(position, count)
+
+    def write(self, position: int, data: bytes) -> None:
+        self._files.about_to_write(self._path, self._file, position, len(data))
+        self._file.write(position, data)
+
+    def zero_from(self, position: int) -> None:
+        """By pages that are not zero, so that a sparse file stays cheap to remember."""
+        while position < self.size:
+            count = min(PAGE_BYTES - position % PAGE_BYTES, self.size - position)
+            if any(self._file.read(position, count)):
+                self.write(position, bytes(count))
+            position += count
+
+    def sync(self) -> None:
+        """What is written meanwhile, by the store's thread, is not counted as synced."""
+        pages = self._files.pages_of(self._path)
+        self._file.sync()
+        self._files.forget_history(pages)

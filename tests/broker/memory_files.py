@@ -1,0 +1,81 @@
+"""The store's files in memory, and a disk that fills up."""
+
+from dataclasses import dataclass, field
+
+from pyrmq_core.errors import StoreError
+
+
+@dataclass
+class MemoryFiles:
+    """`Files` without a disk; every position that was written is told by `writes`."""
+
+    contents: dict[str, bytearray] = field(default_factory=dict)
+    room: int | None = None
+    syncs: list[str] = field(default_factory=list)
+
+    def folders(self, folder: str) -> list[str]:
+        return sorted({rest.split("/")[0] for rest in self._below(folder) if "/" in rest})
+
+    def names(self, folder: str) -> list[str]:
+        return sorted(rest for rest in self._below(folder) if "/" not in rest)
+
+    def size(self, path: str) -> int | None:
+        return len(self.contents[path]) if path in self.contents else None
+
+    def open(self, path: str, size: int) -> "MemoryFile":
+        if path not in self.contents:
+            self.contents[path] = bytearray(size)
+        return MemoryFile(self, path)
+
+    def remove(self, path: str) -> None:
+        for name in [name for name in self.contents if name == path or name.startswith(f"{path}/")]:
+            del self.contents[name]
+
+    def load(self, path: str) -> bytes | None:
+        return bytes(self.contents[path]) if path in self.contents else None
+
+    def save(self, path: str, data: bytes, *, keep_previous: bool = True) -> None:
+        if keep_previous and path in self.contents:
+            self.contents[path + ".bak"] = self.contents[path]
+        self.contents[path] = bytearray(data)
+
+    def lock(self) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+    def _below(self, folder: str) -> list[str]:
+        start = f"{folder}/"
+        return [path.removeprefix(start) for path in self.contents if path.startswith(start)]
+
+
+@dataclass
+class MemoryFile:
+    """A file of `MemoryFiles`."""
+
+    files: MemoryFiles
+    path: str
+
+    @property
+    def size(self) -> int:
+        return len(self.files.contents[self.path])
+
+    def read(self, position: int, count: int) -> bytes:
+        assert 0 <= position <= position + count <= self.size, "read outside the file"
+        return bytes(self.files.contents[self.path][position : position + count])
+
+    def write(self, position: int, data: bytes) -> None:
+        assert 0 <= position <= position + len(data) <= self.size, "written outside the file"
+        fitting = data if self.files.room is None else data[: self.files.room]
+        self.files.contents[self.path][position : position + len(fitting)] = fitting
+        if self.files.room is not None:
+            self.files.room -= len(fitting)
+        if len(fitting) < len(data):
+            raise StoreError(f"cannot write {self.path}: no space left on device")
+
+    def zero_from(self, position: int) -> None:
+        self.files.contents[self.path][position:] = bytes(self.size - position)
+
+    def sync(self) -> None:
+        self.files.syncs.append(self.path)
