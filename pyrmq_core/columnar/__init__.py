@@ -1,0 +1,18 @@
+"""Messages as Arrow columns, both ways: rows to the payloads of requests, pulls to record batches (extra `arrow`).
+
+What comes out is what `protocol/payload.py` makes of the same messages one by one.
+"""
+
+from pyrmq_core.columnar.decode import DEFAULT_COLUMNS, SOURCE_COLUMNS, decode_records
+from pyrmq_core.columnar.encode import BatchLimit, encode_batches
+from pyrmq_core.columnar.faults import Fault, first_fault
+
+__all__ = [
+    "DEFAULT_COLUMNS",
+    "SOURCE_COLUMNS",
+    "BatchLimit",
+    "Fault",
+    "decode_records",
+    "encode_batches",
+    "first_fault",
+]

@@ -1,0 +1,192 @@
+"""Turns positions into offsets: which one each queue starts at and ends before. Pure; brokers' answers are handed in.
+
+The checks are those of Spark's Kafka source (KafkaOffsetReaderAdmin.scala): complete sets, start before end, each
+looked at before and after resolution with a text of its own.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from pyrmq_core import DataLost, MessageQueue, OffsetRange
+from pyrmq_spark.conditions import InvalidOffsets
+from pyrmq_spark.positions import LATEST_OFFSET, AtTime, PerQueue, Point, Position, Word, shown
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """A queue's lowest offset that is still kept, and the one its next message will get."""
+
+    min_offset: int
+    max_offset: int
+
+
+class NoneAsYoung(enum.Enum):
+    """What to do when a queue has no message as young as the time asked for."""
+
+    ERROR = "error"
+    LATEST = "latest"
+
+
+def points_of(position: Position, queues: Sequence[MessageQueue], option: str) -> dict[MessageQueue, Point]:
+    """The point of every queue of `queues`. A JSON text has to name each of them, no more and no fewer."""
+    if not isinstance(position, PerQueue):
+        return dict.fromkeys(queues, position)
+    topics = {queue.topic for queue in queues}
+    named = set(position.queues) | {queue for queue in queues if queue.topic in position.topics}
+    strangers = [str(queue) for queue in sorted(named - set(queues))] + sorted(set(position.topics) - topics)
+    missing = [str(queue) for queue in sorted(set(queues) - named)]
+    if strangers or missing:
+        faults = [f"it leaves out {', '.join(missing)}"] * bool(missing)
+        faults += [f"it names {', '.join(strangers)}, which this read does not have"] * bool(strangers)
+        raise InvalidOffsets(
+            f"option {option} has to name every queue that is read, once: {'; '.join(faults)} "
+            f"(specified: {', '.join(map(str, sorted(named))) or 'none'}; read: {', '.join(map(str, sorted(queues)))})"
+        )
+    return {queue: position.queues.get(queue, position.topics.get(queue.topic, Word.LATEST)) for queue in queues}
+
+
+def check_batch_start(points: Mapping[MessageQueue, Point], option: str) -> None:
+    """A batch that started at `latest` would be empty for ever."""
+    for queue, point in sorted(points.items(), key=lambda item: item[0]):
+        if point is Word.LATEST:
+            raise InvalidOffsets(
+                f"option {option}: a batch read cannot start at latest ({LATEST_OFFSET}) as {queue} does; name an "
+                "offset or a time, or read it as a stream"
+            )
+
+
+def check_order(start: Mapping[MessageQueue, Point], end: Mapping[MessageQueue, Point]) -> None:
+    """What is written in the options already: no broker is asked for it."""
+    for queue in sorted(start):
+        first, last = start[queue], end[queue]
+        ordered = type(first) is not type(last) or (
+            first <= last
+            if isinstance(first, int) and isinstance(last, int)
+            else not (isinstance(first, AtTime) and isinstance(last, AtTime)) or first.ms <= last.ms
+        )
+        if not ordered:
+            raise InvalidOffsets(
+                f"{queue} is to be read from {shown(first)} to {shown(last)}: the end is before the start"
+            )
+
+
+def times_of(points: Mapping[MessageQueue, Point]) -> dict[MessageQueue, int]:
+    """Which queues are to be asked for the offset of which time, in ms."""
+    return {queue: point.ms for queue, point in points.items() if isinstance(point, AtTime)}
+
+
+def committed_of(points: Mapping[MessageQueue, Point]) -> list[MessageQueue]:
+    """Which queues are to be asked for what the consumer group has committed."""
+    return [queue for queue, point in points.items() if point is Word.COMMITTED]
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What brokers answered: bounds of every queue, offsets of times (max_offset: none as young), committed ones."""
+
+    bounds: Mapping[MessageQueue, Bounds]
+    at_time: Mapping[MessageQueue, int] = field(default_factory=dict)
+    committed: Mapping[MessageQueue, int | None] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Resolved:
+    """An offset for every queue; `skipped` has a line for each range that failOnDataLoss=false passes over."""
+
+    offsets: Mapping[MessageQueue, int]
+    skipped: tuple[str, ...] = ()
+
+
+def resolve_start(
+    points: Mapping[MessageQueue, Point],
+    asked: Asked,
+    *,
+    none_as_young: NoneAsYoung = NoneAsYoung.ERROR,
+    fail_on_data_loss: bool = True,
+) -> Resolved:
+    """The offset each queue starts at. Raises `InvalidOffsets`, and `DataLost` for offsets that have expired."""
+    offsets: dict[MessageQueue, int] = {}
+    skipped: list[str] = []
+    for queue, point in points.items():
+        bounds = asked.bounds[queue]
+        if isinstance(point, AtTime):
+            offsets[queue] = _start_at_time(queue, point, asked.at_time[queue], bounds, none_as_young)
+            continue
+        offset = _offset(point, bounds, asked.committed.get(queue))
+        offsets[queue] = min(max(offset, bounds.min_offset), bounds.max_offset)
+        if offset != offsets[queue]:
+            lost = _out_of_bounds(queue, "start", offset, bounds)
+            if fail_on_data_loss:
+                raise lost
+            skipped.append(str(lost))
+    return Resolved(offsets, tuple(skipped))
+
+
+def resolve_end(points: Mapping[MessageQueue, Point], asked: Asked, *, fail_on_data_loss: bool = True) -> Resolved:
+    """The offset each queue ends before; a time that no message has reached yet is the queue's end."""
+    offsets: dict[MessageQueue, int] = {}
+    skipped: list[str] = []
+    for queue, point in points.items():
+        bounds = asked.bounds[queue]
+        offset = asked.at_time[queue] if isinstance(point, AtTime) else _offset(point, bounds, None)
+        offsets[queue] = min(max(offset, bounds.min_offset), bounds.max_offset)
+        if isinstance(point, int) and offset > bounds.max_offset:
+            lost = _out_of_bounds(queue, "end", offset, bounds)
+            if fail_on_data_loss:
+                raise lost
+            skipped.append(str(lost))
+    return Resolved(offsets, tuple(skipped))
+
+
+def ranges_between(start: Resolved, end: Resolved) -> dict[MessageQueue, OffsetRange]:
+    """What is read of each queue; `InvalidOffsets` where an end came to lie before its start."""
+    ranges = {}
+    for queue, first in start.offsets.items():
+        last = end.offsets[queue]
+        if last < first:
+            raise InvalidOffsets(
+                f"{queue} came to be read from offset {first} to {last}, so the end is before the start: is the ending "
+                "time earlier than the starting one, or was the topic made anew since the offsets were noted?"
+            )
+        ranges[queue] = OffsetRange(first, last)
+    return ranges
+
+
+def _start_at_time(queue: MessageQueue, point: AtTime, found: int, bounds: Bounds, none_as_young: NoneAsYoung) -> int:
+    """Brokers may answer a time before the oldest message with an offset below the lowest (ConsumeQueue.java)."""
+    has_messages = bounds.max_offset > bounds.min_offset
+    if found >= bounds.max_offset and has_messages and none_as_young is NoneAsYoung.ERROR:
+        raise InvalidOffsets(
+            f"{queue} has no message stored at or after {shown(point)}; set startingOffsetsByTimestampStrategy=latest "
+            "to start such queues at their end"
+        )
+    return min(max(found, bounds.min_offset), bounds.max_offset)
+
+
+def _offset(point: Point, bounds: Bounds, committed: int | None) -> int:
+    match point:
+        case Word.EARLIEST:
+            return bounds.min_offset
+        case Word.LATEST:
+            return bounds.max_offset
+        case Word.COMMITTED:
+            return bounds.min_offset if committed is None else committed
+        case int():
+            return point
+        case _:
+            raise AssertionError(f"{point} is resolved elsewhere")
+
+
+def _out_of_bounds(queue: MessageQueue, what: str, offset: int, bounds: Bounds) -> DataLost:
+    return DataLost(
+        f"the {what} of {queue} is offset {offset}, but its broker keeps {bounds.min_offset} to {bounds.max_offset}: "
+        "messages expired, or the topic was deleted and made again; set failOnDataLoss=false to read what is left",
+        queue=queue,
+        start=min(offset, bounds.min_offset),
+        end=max(offset, bounds.max_offset),
+        min_offset=bounds.min_offset,
+        max_offset=bounds.max_offset,
+    )

@@ -1,0 +1,317 @@
+"""Every option of the source `rocketmq`: name, type and default, one line each; read without regard to case.
+
+Three frozen values come of them: `Connection` (both directions), `SourceOptions` and `SinkOptions`. They are resolved,
+NAMESRV_ADDR too, so that they can be sent to where there is no such environment. No secret is in a repr or an error.
+"""
+
+# ruff: noqa: RUF009 - `option` is `dataclasses.field`
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import Field, dataclass, field, fields
+from typing import Any, ClassVar, Final, NoReturn, Protocol, TypeVar
+
+from pyrmq_core import MessageQueue
+from pyrmq_spark.conditions import InvalidOption, NotBuilt, UnknownOption
+from pyrmq_spark.offsets import NoneAsYoung
+from pyrmq_spark.positions import Position, Word, parse_assign, parse_end, parse_start, parse_time, parse_times
+
+MIB: Final = 1024 * 1024
+# A broker refuses a batch body above 4 MiB (`maxMessageSize`), and stores nothing of it.
+MAX_BATCH_BYTES: Final = 4 * MIB
+MAX_INT: Final = 2**31 - 1
+
+ALIASES: Final = {"subscribe": "topic", "subscribepattern": "topicpattern", "subexpression": "tags"}
+# What Spark itself puts among the options of a source or sink.
+OPTIONS_OF_SPARK: Final = (
+    "asyncProgressTrackingCheckpointIntervalMs",
+    "asyncProgressTrackingEnabled",
+    "checkpointLocation",
+    "outputMode",
+    "queryName",
+)
+PATHS: Final = ("path", "paths")
+
+
+# --- Types of options: from an option's text and its name (for the error) to its value.
+
+
+def text(given: str, name: str) -> str:
+    if not given.strip():
+        raise InvalidOption(f"option {name} is empty")
+    return given.strip()
+
+
+def secret(given: str, name: str) -> str:
+    """As it is given; never shown."""
+    if not given:
+        raise InvalidOption(f"option {name} is empty")
+    return given
+
+
+def yes_or_no(given: str, name: str) -> bool:
+    return one_of("true", "false")(given, name) == "true"
+
+
+def topics(given: str, name: str) -> tuple[str, ...]:
+    """Names separated by commas, each once."""
+    names = tuple(dict.fromkeys(part.strip() for part in given.split(",") if part.strip()))
+    if not names:
+        raise InvalidOption(f"option {name} is {given!r} and names no topic")
+    return names
+
+
+def pattern(given: str, name: str) -> str:
+    try:
+        re.compile(text(given, name))
+    except re.error as error:
+        raise InvalidOption(f"option {name} is {given!r}, which is no regular expression: {error}") from None
+    return given
+
+
+def at_least(minimum: int, maximum: int = MAX_INT) -> Callable[[str, str], int]:
+    def whole_number(given: str, name: str) -> int:
+        if not re.fullmatch(r"\s*[0-9]{1,19}\s*", given) or not minimum <= int(given) <= maximum:
+            raise InvalidOption(f"option {name} is {given!r}; it is a whole number from {minimum} to {maximum}")
+        return int(given)
+
+    return whole_number
+
+
+def milliseconds(minimum: int) -> Callable[[str, str], float]:
+    """Given in ms, kept in seconds."""
+    number = at_least(minimum)
+    return lambda given, name: number(given, name) / 1000
+
+
+def one_of(*words: str) -> Callable[[str, str], str]:
+    def word(given: str, name: str) -> str:
+        for known in words:
+            if given.strip().lower() == known.lower():
+                return known
+        raise InvalidOption(f"option {name} is {given!r}; it is one of {', '.join(words)}")
+
+    return word
+
+
+def strategy(given: str, name: str) -> NoneAsYoung:
+    return NoneAsYoung(one_of(*(word.value for word in NoneAsYoung))(given, name))
+
+
+# --- The table.
+
+
+def option(name: str, parse: Callable[[str, str], Any], default: Any = None, *, built: bool = True) -> Any:
+    """One line of it. With `built=False` no value but the default is taken, and the refusal names the option."""
+    metadata = {"name": name, "parse": parse, "built": built}
+    return field(default=default, repr=parse is not secret, metadata=metadata)
+
+
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """Where the cluster is and who asks; equal ones share a client. Times are seconds."""
+
+    name_server: str = option("nameServer", text, "")
+    namespace: str | None = option("namespace", text, built=False)
+    access_key: str | None = option("accessKey", secret)
+    secret_key: str | None = option("secretKey", secret)
+    security_token: str | None = option("securityToken", secret)
+    use_tls: bool = option("useTls", yes_or_no, False)
+    tls_ca_file: str | None = option("tlsCaFile", text)
+    tls_cert_file: str | None = option("tlsCertFile", text)
+    tls_key_file: str | None = option("tlsKeyFile", text)
+    tls_verify: bool = option("tlsVerify", yes_or_no, True)
+    poll_name_server_interval: float = option("pollNameServerIntervalMs", milliseconds(1000), 30.0)
+
+
+@dataclass(frozen=True, slots=True)
+class SourceOptions:
+    """What is read. Times are seconds."""
+
+    topics: tuple[str, ...] | None = option("topic", topics)
+    topic_pattern: str | None = option("topicPattern", pattern)
+    assign: tuple[MessageQueue, ...] | None = option("assign", parse_assign)
+    starting_offsets: Position | None = option("startingOffsets", parse_start)
+    starting_timestamp: Position | None = option("startingTimestamp", parse_time)
+    starting_offsets_by_timestamp: Position | None = option("startingOffsetsByTimestamp", parse_times)
+    starting_strategy: NoneAsYoung = option("startingOffsetsByTimestampStrategy", strategy, NoneAsYoung.ERROR)
+    ending_offsets: Position | None = option("endingOffsets", parse_end)
+    ending_timestamp: Position | None = option("endingTimestamp", parse_time)
+    ending_offsets_by_timestamp: Position | None = option("endingOffsetsByTimestamp", parse_times)
+    tags: str = option("tags", text, "*")
+    sql: str | None = option("sql", text, built=False)
+    min_partitions: int | None = option("minPartitions", at_least(1))
+    max_records_per_partition: int | None = option("maxRecordsPerPartition", at_least(1, 2**63 - 1))
+    max_offsets_per_trigger: int | None = option("maxOffsetsPerTrigger", at_least(1, 2**63 - 1))
+    min_offsets_per_trigger: int | None = option("minOffsetsPerTrigger", at_least(1, 2**63 - 1))
+    max_trigger_delay: str | None = option("maxTriggerDelay", text)
+    max_bytes_per_trigger: int | None = option("maxBytesPerTrigger", at_least(1, 2**63 - 1))
+    fail_on_data_loss: bool = option("failOnDataLoss", yes_or_no, True)
+    consumer_group: str | None = option("consumerGroup", text)
+    pull_timeout: float = option("pullTimeoutMs", milliseconds(1), 20.0)
+    pull_batch_size: int = option("pullBatchSize", at_least(1), 1024)
+    on_undecodable_body: str = option("onUndecodableBody", one_of("fail", "keep"), "fail")
+
+    SELECTIONS: ClassVar = ("topic", "topicPattern", "assign")
+
+    def start(self, default: Word) -> tuple[Position, str]:
+        """Where to start, and the option that says so; of several the most specific time wins, as in Kafka's source."""
+        for position, name in (
+            (self.starting_timestamp, "startingTimestamp"),
+            (self.starting_offsets_by_timestamp, "startingOffsetsByTimestamp"),
+            (self.starting_offsets, "startingOffsets"),
+        ):
+            if position is not None:
+                return position, name
+        return default, "startingOffsets"
+
+    def end(self) -> tuple[Position, str]:
+        """Where a batch ends, and the option that says so."""
+        for position, name in (
+            (self.ending_timestamp, "endingTimestamp"),
+            (self.ending_offsets_by_timestamp, "endingOffsetsByTimestamp"),
+            (self.ending_offsets, "endingOffsets"),
+        ):
+            if position is not None:
+                return position, name
+        return Word.LATEST, "endingOffsets"
+
+    @property
+    def streaming_only(self) -> tuple[str, ...]:
+        """The options given that a batch read has no use for."""
+        given = {
+            "maxOffsetsPerTrigger": self.max_offsets_per_trigger,
+            "minOffsetsPerTrigger": self.min_offsets_per_trigger,
+            "maxTriggerDelay": self.max_trigger_delay,
+            "maxBytesPerTrigger": self.max_bytes_per_trigger,
+        }
+        return tuple(name for name, value in given.items() if value is not None)
+
+
+@dataclass(frozen=True, slots=True)
+class SinkOptions:
+    """How rows are sent. Times are seconds, sizes bytes."""
+
+    topic: str | None = option("topic", text)
+    producer_group: str = option("producerGroup", text, "pyrmq-spark")
+    send_timeout: float = option("sendTimeoutMs", milliseconds(1), 30.0)
+    request_timeout: float = option("requestTimeoutMs", milliseconds(1), 3.0)
+    retry_times_when_send_failed: int = option("retryTimesWhenSendFailed", at_least(0, 1000), 2)
+    retry_another_broker_when_not_store_ok: bool = option("retryAnotherBrokerWhenNotStoreOK", yes_or_no, False)
+    send_latency_fault_enable: bool = option("sendLatencyFaultEnable", yes_or_no, False, built=False)
+    queue_selection: str = option("queueSelection", one_of("partition", "request"), "partition")
+    compression: str = option("compression", one_of("none", "zlib", "lz4", "zstd"), "none")
+    compress_body_over_bytes: int = option("compressBodyOverBytes", at_least(0), 4096)
+    max_batch_bytes: int = option("maxBatchBytes", at_least(1, MAX_BATCH_BYTES), MIB)
+    requests_in_flight: int = option("requestsInFlight", at_least(1, 1024), 4)
+    default_topic_queue_nums: int = option("defaultTopicQueueNums", at_least(1, 1024), 4)
+    create_topic: str = option("createTopic", one_of("auto", "normal", "batch"), "auto", built=False)
+    topic_queue_nums: int | None = option("topicQueueNums", at_least(1), built=False)
+    on_rejected: str = option("onRejected", one_of("fail", "deadLetter"), "fail", built=False)
+    dead_letter_topic: str | None = option("deadLetterTopic", text, built=False)
+    message_ids: str = option("messageIds", one_of("unique", "content"), "unique", built=False)
+
+
+class Table(Protocol):
+    """One of the three values above."""
+
+    __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
+
+
+TABLES: Final = (Connection, SourceOptions, SinkOptions)
+NAMES: Final = tuple(dict.fromkeys(line.metadata["name"] for table in TABLES for line in fields(table)))
+KNOWN: Final = {name.lower(): name for name in (*NAMES, *OPTIONS_OF_SPARK)} | {alias: alias for alias in ALIASES}
+
+Options = Mapping[str, str]
+T = TypeVar("T", bound=Table)
+
+
+# --- Reading it.
+
+
+def check_names(given: Options) -> None:
+    """Raises `UnknownOption`, which names the nearest; options of either direction and Spark's own pass."""
+    for name in given:
+        if name.lower() in PATHS:
+            raise InvalidOption(
+                f'{name} is no option of rocketmq: a topic is no path. Name it with option("topic", ...) and call '
+                "save() or load() without an argument"
+            )
+        if name.lower() not in KNOWN:
+            near = difflib.get_close_matches(name.lower(), KNOWN, n=1, cutoff=0.6)
+            hint = f"did you mean {KNOWN[near[0]]}?" if near else f"there are {', '.join(NAMES)}"
+            raise UnknownOption(f"rocketmq has no option {name}; {hint}")
+
+
+def read_connection(given: Options, environment: Mapping[str, str]) -> Connection:
+    """NAMESRV_ADDR of `environment` stands in for `nameServer`."""
+    fallback = environment.get("NAMESRV_ADDR", "").strip()
+    named = any(name.lower() == "nameserver" for name in given)
+    connection = _read(Connection, given if named or not fallback else {**given, "nameServer": fallback})
+    if not connection.name_server:
+        raise InvalidOption(
+            'no NameServer is named: set option("nameServer", "host:9876"), or NAMESRV_ADDR where the driver starts'
+        )
+    if (connection.access_key is None) != (connection.secret_key is None):
+        raise InvalidOption("accessKey and secretKey belong together; set both or neither")
+    if not connection.use_tls and any(
+        (connection.tls_ca_file, connection.tls_cert_file, connection.tls_key_file, not connection.tls_verify)
+    ):
+        raise InvalidOption("tlsCaFile, tlsCertFile, tlsKeyFile and tlsVerify need useTls=true")
+    return connection
+
+
+def read_source(given: Options) -> SourceOptions:
+    options = _read(SourceOptions, given)
+    chosen = [
+        name
+        for name, value in zip(
+            SourceOptions.SELECTIONS, (options.topics, options.topic_pattern, options.assign), strict=True
+        )
+        if value is not None
+    ]
+    if len(chosen) != 1:
+        what = f"only one of them may be set, not {' and '.join(chosen)}" if chosen else "one of them has to be set"
+        raise InvalidOption(f"what to read is named by topic, topicPattern or assign: {what}")
+    start, _ = options.start(Word.EARLIEST)
+    if start is Word.COMMITTED and options.consumer_group is None:
+        raise InvalidOption("startingOffsets=committed needs consumerGroup: the group whose offsets are meant")
+    return options
+
+
+def read_sink(given: Options) -> SinkOptions:
+    return _read(SinkOptions, given)
+
+
+def _read(table: type[T], given: Options) -> T:
+    by_name = _by_name(given)
+    values = {}
+    for line in fields(table):
+        name, parse = line.metadata["name"], line.metadata["parse"]
+        if name.lower() not in by_name:
+            continue
+        value = parse(by_name[name.lower()], name)
+        if not line.metadata["built"] and value != line.default:
+            _refuse_not_built(name, value, line)
+        values[line.name] = value
+    return table(**values)
+
+
+def _by_name(given: Options) -> dict[str, str]:
+    """Lower-case names, aliases replaced."""
+    by_name: dict[str, str] = {}
+    for name, value in given.items():
+        meant = ALIASES.get(name.lower(), name.lower())
+        if meant in by_name:
+            raise InvalidOption(f"{name} is another name of {KNOWN[meant]}; set one of them")
+        by_name[meant] = value
+    return by_name
+
+
+def _refuse_not_built(name: str, value: object, line: Field[Any]) -> NoReturn:
+    instead = f"only {name}={line.default} is" if line.default is not None else "leave it out"
+    shown = f"={value}" if line.default is not None else ""
+    raise NotBuilt(f"option {name}{shown} is not supported by this version; {instead}")

@@ -1,0 +1,78 @@
+"""Cuts what is to be read into the ranges of tasks; no offset is dropped or read twice. Pure.
+
+The arithmetic is that of Spark's Kafka source (KafkaOffsetRangeCalculator.scala, 4.0): a range is at most
+`max_records` long, and when there are still fewer ranges than `min_partitions`, the large ones are cut in proportion.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from pyrmq_core import MessageQueue, OffsetRange
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class QueueRange:
+    """Offsets `start` up to, but without, `end` of one queue: one task reads them."""
+
+    queue: MessageQueue
+    start: int
+    end: int
+
+    @property
+    def size(self) -> int:
+        return self.end - self.start
+
+    @property
+    def offsets(self) -> OffsetRange:
+        return OffsetRange(self.start, self.end)
+
+
+def plan(
+    ranges: Mapping[MessageQueue, OffsetRange],
+    *,
+    min_partitions: int | None = None,
+    max_records: int | None = None,
+) -> list[QueueRange]:
+    """The ranges of the tasks, by queue and offset; a queue with nothing to read has none. Bounds are 1 or more."""
+    whole = [QueueRange(queue, wanted.start, wanted.end) for queue, wanted in sorted(ranges.items(), key=_queue)]
+    pieces = [piece for piece in whole if piece.size > 0]
+    if max_records is not None:
+        pieces = [part for piece in pieces for part in cut(piece, -(-piece.size // max_records))]
+    if min_partitions is not None and min_partitions > len(pieces):
+        pieces = _cut_large_ones(pieces, min_partitions)
+    return pieces
+
+
+def cut(piece: QueueRange, parts: int) -> list[QueueRange]:
+    """`parts` ranges one after another; each takes an equal share, rounded down, of what is left."""
+    ranges, start = [], piece.start
+    for left in range(parts, 0, -1):
+        end = start + (piece.end - start) // left
+        if end > start:
+            ranges.append(QueueRange(piece.queue, start, end))
+        start = end
+    return ranges
+
+
+def _cut_large_ones(pieces: Sequence[QueueRange], min_partitions: int) -> list[QueueRange]:
+    """A range whose share of the partitions comes to one stays whole; the others share what is left."""
+    total = sum(piece.size for piece in pieces)
+    small = {piece for piece in pieces if _share(piece.size, total, min_partitions) == 1}
+    budget = min_partitions - len(small)
+    large_total = sum(piece.size for piece in pieces if piece not in small)
+    return [
+        part
+        for piece in pieces
+        for part in ([piece] if piece in small else cut(piece, _share(piece.size, large_total, budget)))
+    ]
+
+
+def _share(size: int, total: int, partitions: int) -> int:
+    """Rounded to the nearest, half up (`Math.round`), and at least one."""
+    return max(1, (2 * size * partitions + total) // (2 * total))
+
+
+def _queue(item: tuple[MessageQueue, OffsetRange]) -> MessageQueue:
+    return item[0]

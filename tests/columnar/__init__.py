@@ -1,0 +1,1 @@
+"""Whole columns to payloads and back."""

@@ -1,0 +1,114 @@
+"""Which row cannot be sent, and why: a column at a time, against the rules for single messages."""
+
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pyrmq_core import InvalidMessage, Message
+from pyrmq_core.columnar import Fault, first_fault
+from pyrmq_core.protocol.names import check_message
+from pyrmq_core.protocol.properties import message_properties_string
+
+STRING_MAP = pa.map_(pa.string(), pa.string())
+
+
+def rows(**columns: Any) -> pa.RecordBatch:
+    count = max(len(values) for values in columns.values())
+    types = {"properties": STRING_MAP, "tags": pa.string(), "flag": pa.int32(), "body": pa.binary()}
+    columns.setdefault("body", [b"x"] * count)
+    return pa.record_batch({name: pa.array(values, types.get(name)) for name, values in columns.items()})
+
+
+@pytest.mark.parametrize(
+    ("columns", "row", "column", "reason"),
+    [
+        ({"body": [b"x", None, b""]}, 1, "body", "it is null"),
+        ({"body": [b"x", b""]}, 1, "body", "it is empty"),
+        ({"body": [b"x", b"12345"]}, 1, "body", "larger than 4 bytes"),
+        ({"tags": ["a", None, ""]}, 2, "tags", "it is empty"),
+        ({"tags": ["a\x01"]}, 0, "tags", "U+0001 or U+0002"),
+        ({"keys": ["a b", None, "  "]}, 2, "keys", "holds no word"),
+        ({"keys": ["a", "\x02"]}, 1, "keys", "U+0001 or U+0002"),
+        ({"keys": [["a"], [], None, ["b", "c d"]]}, 3, "keys", "holds a space"),
+        ({"keys": [["a"], ["b", None]]}, 1, "keys", "one of its elements is null"),
+        ({"keys": [["a"], ["b", ""]]}, 1, "keys", "it is empty"),
+        ({"properties": [None, {}, {"a": "b", "KEYS": "c"}]}, 2, "properties", "it sets KEYS, a name RocketMQ keeps"),
+        ({"properties": [{"a": "b"}, {"": "c"}]}, 1, "properties", "it is empty"),
+        ({"properties": [{"a": "b"}, {"c": None}]}, 1, "properties", "one of its values is null"),
+        ({"properties": [{"a": "b"}, {"c": "\x01"}]}, 1, "properties", "U+0001 or U+0002"),
+        ({"tags": ["a", "b", ""], "body": [b"1", b"", b"3"]}, 1, "body", "it is empty"),
+    ],
+)
+def test_the_lowest_row_that_cannot_be_sent(columns: dict[str, Any], row: int, column: str, reason: str) -> None:
+    if isinstance(columns.get("properties"), list):
+        columns = columns | {"properties": [None if p is None else list(p.items()) for p in columns["properties"]]}
+    fault = first_fault(rows(**columns), max_body_bytes=4)
+    assert fault is not None
+    assert (fault.row, fault.column) == (row, column)
+    assert reason in fault.reason
+
+
+def test_rows_that_can_be_sent_have_no_fault() -> None:
+    batch = rows(
+        body=[b"x", b"y"], tags=["a", None], keys=[["a", "b"], None], flag=[1, None], properties=[[("a", "b")], None]
+    )
+    assert first_fault(batch) is None
+    assert first_fault(batch.slice(2)) is None
+
+
+def test_large_types_are_looked_at_too() -> None:
+    batch = pa.record_batch(
+        {
+            "body": pa.array(["x", "y"], pa.large_string()),
+            "tags": pa.array(["a", "b\x02"], pa.large_string()),
+            "keys": pa.array([["a"], ["b"]], pa.large_list(pa.large_string())),
+            "properties": pa.array([[], [("UNIQ_KEY", "1")]], pa.map_(pa.large_string(), pa.large_string())),
+        }
+    )
+    assert first_fault(batch) == Fault(1, "tags", "it holds U+0001 or U+0002, which separate properties; remove them")
+
+
+words = st.text("ab \x01\x02é", max_size=4)
+some_rows = st.lists(
+    st.fixed_dictionaries(
+        {
+            "body": st.none() | st.binary(max_size=6),
+            "tags": st.none() | words,
+            "keys": st.none() | st.lists(words, max_size=3),
+            "properties": st.none()
+            | st.dictionaries(words | st.sampled_from(["KEYS", "INNER_BASE", "x"]), words, max_size=2),
+        }
+    ),
+    min_size=1,
+    max_size=8,
+)
+
+
+def can_be_sent(row: dict[str, Any]) -> bool:
+    """By the rules for one message."""
+    if row["body"] is None:
+        return False
+    try:
+        message = Message("t", row["body"], row["tags"], row["keys"] or None, properties=row["properties"] or {})
+        check_message(message, 5)
+        message_properties_string(message, "ID")
+    except InvalidMessage:
+        return False
+    return True
+
+
+@given(some_rows, st.integers(0, 3))
+def test_columns_and_single_messages_agree(given_rows: list[dict[str, Any]], skipped: int) -> None:
+    batch = rows(
+        body=[row["body"] for row in given_rows],
+        tags=[row["tags"] for row in given_rows],
+        properties=[None if row["properties"] is None else list(row["properties"].items()) for row in given_rows],
+    ).append_column("keys", pa.array([row["keys"] for row in given_rows], pa.list_(pa.string())))
+    left = given_rows[skipped:]
+    fault = first_fault(batch.slice(skipped), max_body_bytes=5)
+    assert (None if fault is None else fault.row) == next(
+        (number for number, row in enumerate(left) if not can_be_sent(row)), None
+    )

@@ -1,0 +1,1 @@
+"""Spark's side: its pure parts, and jobs in a session."""

@@ -1,0 +1,192 @@
+"""Columns both ways: types as Spark wants them, pruning, and every refusal by name, row and column."""
+
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    IntegerType,
+    LongType,
+    MapType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+from pyrmq_core.columnar import DEFAULT_COLUMNS, SOURCE_COLUMNS
+from pyrmq_spark.columns import (
+    SINK_TYPES,
+    SOURCE_TYPES,
+    by_topic,
+    check_rows,
+    default_schema,
+    sink_schema,
+    source_schema,
+)
+from pyrmq_spark.conditions import InvalidColumn, InvalidRow, NotBuilt
+
+STRING, BINARY, INT, LONG = StringType(), BinaryType(), IntegerType(), LongType()
+MAP = MapType(STRING, STRING)
+SPARK = {
+    "string": STRING,
+    "binary": BINARY,
+    "int": INT,
+    "bigint": LONG,
+    "timestamp": TimestampType(),
+    "map<string,string>": MAP,
+    "array<string>": ArrayType(STRING),
+}
+
+
+def frame(**columns: Any) -> StructType:
+    return StructType([StructField(name, kind) for name, kind in columns.items()])
+
+
+# --- What a read gives
+
+
+def test_the_default_columns_are_the_documented_ones() -> None:
+    assert default_schema() == (
+        "topic string, brokerName string, queueId int, queueOffset bigint, msgId string, tags string, keys string, "
+        "body binary, properties map<string,string>, bornTimestamp timestamp, storeTimestamp timestamp, "
+        "reconsumeTimes int"
+    )
+
+
+def test_every_column_has_the_arrow_type_that_spark_expects_of_its_spark_type() -> None:
+    for name, column in SOURCE_COLUMNS.items():
+        wanted = to_arrow_schema(frame(**{name: SPARK[SOURCE_TYPES[name][0]]}), timezone="UTC")
+        assert wanted == pa.schema([(name, column.type)]), name
+
+
+def test_a_schema_prunes_reorders_and_keeps_the_users_spelling() -> None:
+    schema = source_schema(frame(QUEUEOFFSET=LONG, body=STRING, bodyCrc=INT))
+    assert schema.columns.names == ["queueOffset", "body", "bodyCrc"]
+    assert schema.given.names == ["QUEUEOFFSET", "body", "bodyCrc"]
+    batch = pa.RecordBatch.from_arrays(
+        [pa.array([1], pa.int64()), pa.array(["x"]), pa.array([2], pa.int32())], schema=schema.columns
+    )
+    assert schema.as_given(batch).schema == schema.given
+
+
+def test_not_null_is_taken_where_nothing_is_null() -> None:
+    wanted = StructType([StructField("body", BINARY, nullable=False)])
+    assert not source_schema(wanted).given.field("body").nullable
+    with pytest.raises(InvalidColumn, match="cannot be NOT NULL"):
+        source_schema(StructType([StructField("tags", STRING, nullable=False)]))
+
+
+@pytest.mark.parametrize(
+    ("schema", "fault"),
+    [
+        (frame(offset=LONG), "there is no column offset; possible are topic string, "),
+        (frame(queueId=LONG), "column queueId is int, not bigint"),
+        (frame(body=INT), "column body is binary or string, not int"),
+        (frame(body=BINARY, BODY=STRING), "column BODY stands in it twice"),
+        (frame(), "it has no column"),
+        (frame(properties=MapType(STRING, INT)), r"column properties is map<string,string>, not map<string,int>"),
+    ],
+)
+def test_a_schema_that_does_not_fit_lists_what_there_is(schema: StructType, fault: str) -> None:
+    with pytest.raises(InvalidColumn, match=fault):
+        source_schema(schema)
+
+
+def test_only_the_default_columns_come_unasked() -> None:
+    assert set(SOURCE_COLUMNS) - set(DEFAULT_COLUMNS) == {
+        "offsetMsgId",
+        "bornHost",
+        "storeHost",
+        "sysFlag",
+        "flag",
+        "bodyCrc",
+        "storeSize",
+        "commitLogOffset",
+        "preparedTransactionOffset",
+        "shardingKey",
+    }
+
+
+# --- What a write takes
+
+
+@pytest.mark.parametrize("kind", [BINARY, STRING])
+@pytest.mark.parametrize("name", ["body", "value", "BODY", "Value"])
+def test_a_body_goes_by_two_names(name: str, kind: Any) -> None:
+    assert sink_schema(frame(**{name: kind}), "orders").columns == {"body": 0}
+
+
+def test_columns_come_in_any_order() -> None:
+    schema = sink_schema(frame(Tags=STRING, topic=STRING, KEYS=ArrayType(STRING), body=BINARY, properties=MAP), None)
+    assert schema.columns == {"tags": 0, "topic": 1, "keys": 2, "body": 3, "properties": 4}
+
+
+def test_the_topic_option_wins_over_the_column() -> None:
+    schema = sink_schema(frame(topic=STRING, body=STRING), "orders")
+    assert (schema.topic, schema.columns) == ("orders", {"body": 1})
+
+
+@pytest.mark.parametrize(
+    ("schema", "topic", "fault"),
+    [
+        (frame(tags=STRING), "a", "there is no body. Columns are body binary or string, topic string, "),
+        (frame(body=STRING), None, "neither a column topic nor the option topic"),
+        (frame(body=INT), "a", "body is binary or string, not int"),
+        (frame(body=STRING, tags=INT), "a", "tags is string, not int"),
+        (frame(body=STRING, keys=ArrayType(INT)), "a", "keys is string or array<string>, not array<int>"),
+        (frame(body=STRING, properties=MapType(STRING, BINARY)), "a", "not map<string,binary>"),
+        (frame(body=STRING, value=STRING), "a", "body and value are both body"),
+        (frame(body=STRING, carrier=STRING), "a", "there is no column carrier"),
+        (frame(body=STRING, key=STRING), "a", r"Kafka's key is shardingKey \(order\) or keys \(index\)"),
+        (frame(body=STRING, queueOffset=LONG), "a", "queueOffset is written by RocketMQ, not by a sender"),
+    ],
+)
+def test_a_frame_that_does_not_fit_is_refused_listing_what_does(
+    schema: StructType, topic: str | None, fault: str
+) -> None:
+    with pytest.raises(InvalidColumn, match=fault):
+        sink_schema(schema, topic)
+
+
+@pytest.mark.parametrize("name", ["shardingKey", "brokerName", "queueId", "delayLevel", "deliverAt"])
+def test_columns_that_are_not_built_are_refused_by_name(name: str) -> None:
+    with pytest.raises(NotBuilt, match=f"column {name} is not supported by this version"):
+        sink_schema(frame(body=STRING, **{name.upper(): STRING}), "a")
+
+
+def test_every_sink_type_is_a_spark_type() -> None:
+    for name, types in SINK_TYPES.items():
+        for kind in types:
+            assert (
+                name
+                in sink_schema(
+                    frame(**{"body": STRING} | {name: SPARK[kind]}), None if name == "topic" else "a"
+                ).columns
+            )
+
+
+# --- Rows
+
+
+def test_a_wrong_row_is_named_by_partition_row_and_column() -> None:
+    rows = pa.record_batch({"body": [b"x", b"y", b""], "tags": ["a", "b", "c"]})
+    with pytest.raises(InvalidRow) as error:
+        check_rows(rows, partition=3, first_row=1000)
+    assert str(error.value) == "partition 3, row 1002, column body: it is empty; brokers refuse empty bodies"
+
+
+def test_a_null_topic_is_named_with_the_option_that_helps() -> None:
+    rows = pa.record_batch({"body": [b"x", b"y", b""], "topic": ["a", None, "c"]})
+    with pytest.raises(InvalidRow, match=r"partition 0, row 1, column topic: it is null; .* the option topic"):
+        check_rows(rows, partition=0, first_row=0)
+
+
+def test_rows_are_divided_by_topic_in_their_order() -> None:
+    rows = pa.record_batch({"body": [b"1", b"2", b"3", b"4"], "topic": ["b", "a", "b", "a"]})
+    divided = [(topic, part.column("body").to_pylist()) for topic, part in by_topic(rows, None)]
+    assert divided == [("b", [b"1", b"3"]), ("a", [b"2", b"4"])]
+    assert [topic for topic, _ in by_topic(rows.drop_columns(["topic"]), "all")] == ["all"]

@@ -1,0 +1,137 @@
+"""From positions to offsets: complete sets, start before end, expired ranges, times no message is as young as."""
+
+import pytest
+
+from pyrmq_core import DataLost, MessageQueue, OffsetRange
+from pyrmq_spark.conditions import InvalidOffsets
+from pyrmq_spark.offsets import (
+    Asked,
+    Bounds,
+    NoneAsYoung,
+    Resolved,
+    check_batch_start,
+    check_order,
+    committed_of,
+    points_of,
+    ranges_between,
+    resolve_end,
+    resolve_start,
+    times_of,
+)
+from pyrmq_spark.positions import AtTime, PerQueue, Point, Word
+
+A0, A1 = MessageQueue("a", "broker-a", 0), MessageQueue("a", "broker-a", 1)
+B0 = MessageQueue("b", "broker-a", 0)
+BOUNDS = {A0: Bounds(10, 100), A1: Bounds(0, 0)}
+
+
+def test_a_word_is_every_queues_point() -> None:
+    assert points_of(Word.EARLIEST, [A0, A1], "o") == {A0: Word.EARLIEST, A1: Word.EARLIEST}
+
+
+def test_a_topics_word_is_all_its_queues_point() -> None:
+    position = PerQueue({B0: 7}, {"a": Word.LATEST})
+    assert points_of(position, [A0, A1, B0], "o") == {A0: Word.LATEST, A1: Word.LATEST, B0: 7}
+
+
+def test_an_incomplete_or_surplus_text_lists_both_sets() -> None:
+    with pytest.raises(InvalidOffsets) as error:
+        points_of(PerQueue({A0: 1, B0: 2}, {"c": Word.EARLIEST}), [A0, A1], "startingOffsets")
+    assert str(error.value) == (
+        "option startingOffsets has to name every queue that is read, once: it leaves out a/broker-a/1; it names "
+        "b/broker-a/0, c, which this read does not have (specified: a/broker-a/0, b/broker-a/0; read: a/broker-a/0, "
+        "a/broker-a/1)"
+    )
+
+
+def test_a_batch_does_not_start_at_latest() -> None:
+    check_batch_start({A0: Word.EARLIEST, A1: 5}, "startingOffsets")
+    with pytest.raises(
+        InvalidOffsets, match=r"startingOffsets: a batch read cannot start at latest \(-1\) as a/broker-a/1"
+    ):
+        check_batch_start({A0: Word.EARLIEST, A1: Word.LATEST}, "startingOffsets")
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "ordered"),
+    [
+        (5, 5, True),
+        (6, 5, False),
+        (AtTime(5), AtTime(5), True),
+        (AtTime(6), AtTime(5), False),
+        (Word.EARLIEST, 5, True),
+        (6, Word.LATEST, True),
+        (6, AtTime(5), True),
+    ],
+)
+def test_what_is_written_is_checked_before_anything_is_asked(start: Point, end: Point, ordered: bool) -> None:
+    if ordered:
+        check_order({A0: start}, {A0: end})
+    else:
+        with pytest.raises(InvalidOffsets, match=r"a/broker-a/0 is to be read from .* the end is before the start"):
+            check_order({A0: start}, {A0: end})
+
+
+def test_what_came_out_is_checked_too() -> None:
+    assert ranges_between(Resolved({A0: 3}), Resolved({A0: 9})) == {A0: OffsetRange(3, 9)}
+    with pytest.raises(InvalidOffsets, match="came to be read from offset 10 to 9"):
+        ranges_between(Resolved({A0: 10}), Resolved({A0: 9}))
+
+
+def test_words_come_to_bounds() -> None:
+    asked = Asked(BOUNDS, committed={A0: 42, A1: None})
+    for point, offsets in (
+        (Word.EARLIEST, {A0: 10, A1: 0}),
+        (Word.LATEST, {A0: 100, A1: 0}),
+        (Word.COMMITTED, {A0: 42, A1: 0}),
+    ):
+        assert resolve_start(dict.fromkeys(BOUNDS, point), asked).offsets == offsets
+    assert resolve_end(dict.fromkeys(BOUNDS, Word.LATEST), asked).offsets == {A0: 100, A1: 0}
+
+
+def test_only_what_is_needed_is_asked() -> None:
+    points: dict[MessageQueue, Point] = {A0: AtTime(7), A1: Word.COMMITTED, B0: 3}
+    assert times_of(points) == {A0: 7}
+    assert committed_of(points) == [A1]
+
+
+@pytest.mark.parametrize(("found", "offset"), [(3, 10), (10, 10), (55, 55), (99, 99)])
+def test_a_time_starts_at_what_was_found_within_bounds(found: int, offset: int) -> None:
+    assert resolve_start({A0: AtTime(7)}, Asked(BOUNDS, {A0: found})).offsets == {A0: offset}
+
+
+def test_no_message_as_young_fails_or_starts_at_the_end() -> None:
+    asked = Asked(BOUNDS, {A0: 100})
+    with pytest.raises(
+        InvalidOffsets, match=r"a/broker-a/0 has no message stored at or after 1970-01-01T00:00:00.007000"
+    ):
+        resolve_start({A0: AtTime(7)}, asked)
+    assert resolve_start({A0: AtTime(7)}, asked, none_as_young=NoneAsYoung.LATEST).offsets == {A0: 100}
+    assert resolve_end({A0: AtTime(7)}, asked).offsets == {A0: 100}
+
+
+def test_a_queue_without_messages_has_none_to_miss() -> None:
+    assert resolve_start({A1: AtTime(7)}, Asked(BOUNDS, {A1: 0})).offsets == {A1: 0}
+
+
+@pytest.mark.parametrize(("offset", "left"), [(9, 10), (101, 100)])
+def test_a_start_that_is_gone_fails_or_is_told(offset: int, left: int) -> None:
+    with pytest.raises(DataLost, match="set failOnDataLoss=false") as error:
+        resolve_start({A0: offset}, Asked(BOUNDS))
+    assert (error.value.queue, error.value.min_offset, error.value.max_offset) == (A0, 10, 100)
+    resolved = resolve_start({A0: offset}, Asked(BOUNDS), fail_on_data_loss=False)
+    assert resolved.offsets == {A0: left}
+    assert f"the start of a/broker-a/0 is offset {offset}" in resolved.skipped[0]
+
+
+def test_an_end_that_is_not_there_fails_or_is_told() -> None:
+    assert resolve_end({A0: 100}, Asked(BOUNDS)) == Resolved({A0: 100})
+    with pytest.raises(DataLost, match="the end of a/broker-a/0 is offset 101"):
+        resolve_end({A0: 101}, Asked(BOUNDS))
+    resolved = resolve_end({A0: 101}, Asked(BOUNDS), fail_on_data_loss=False)
+    assert (resolved.offsets, len(resolved.skipped)) == ({A0: 100}, 1)
+
+
+def test_a_time_too_large_to_show_is_shown_as_it_is() -> None:
+    with pytest.raises(InvalidOffsets, match="9223372036854775807 ms"):
+        resolve_start({A0: AtTime(2**63 - 1)}, Asked(BOUNDS, {A0: 100}))

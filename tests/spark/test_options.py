@@ -1,0 +1,262 @@
+"""The table of options: names, types, defaults, and what is said about what is not in it."""
+
+import pickle
+from contextlib import suppress
+from dataclasses import fields
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pyrmq_core import MessageQueue, RocketMQError
+from pyrmq_spark.conditions import told_line
+from pyrmq_spark.offsets import NoneAsYoung
+from pyrmq_spark.options import (
+    KNOWN,
+    NAMES,
+    TABLES,
+    Connection,
+    SourceOptions,
+    check_names,
+    read_connection,
+    read_sink,
+    read_source,
+)
+from pyrmq_spark.positions import AtTime, Word
+
+NAME_SERVER = {"nameServer": "127.0.0.1:9876"}
+
+
+def told(error: pytest.ExceptionInfo[BaseException]) -> str:
+    assert isinstance(error.value, RocketMQError)
+    return told_line(error.value)
+
+
+def read_all(texts: dict[str, str]) -> None:
+    check_names(texts)
+    read_connection({**NAME_SERVER, **texts}, {})
+    read_sink(texts)
+    read_source(texts)
+
+
+def test_names_are_read_without_regard_to_case() -> None:
+    options = read_source({"TOPIC": "orders", "minpartitions": "4", "STARTINGoffsets": "Earliest"})
+    assert (options.topics, options.min_partitions, options.starting_offsets) == (("orders",), 4, Word.EARLIEST)
+
+
+def test_what_is_not_set_has_rocketmqs_default() -> None:
+    source = read_source({"topic": "orders"})
+    sink = read_sink({})
+    assert (source.tags, source.pull_batch_size, source.pull_timeout, source.fail_on_data_loss) == (
+        "*",
+        1024,
+        20.0,
+        True,
+    )
+    assert (sink.producer_group, sink.send_timeout, sink.request_timeout) == ("pyrmq-spark", 30.0, 3.0)
+    assert (sink.retry_times_when_send_failed, sink.requests_in_flight, sink.queue_selection) == (2, 4, "partition")
+    assert sink.compression == "none"
+
+
+@pytest.mark.parametrize(
+    ("alias", "field", "value"),
+    [
+        ({"subscribe": "a, b,a"}, "topics", ("a", "b")),
+        ({"subscribePattern": "a.*"}, "topic_pattern", "a.*"),
+        ({"topic": "a", "subExpression": "x || y"}, "tags", "x || y"),
+    ],
+)
+def test_names_of_other_connectors_are_taken(alias: dict[str, str], field: str, value: object) -> None:
+    check_names(alias)
+    assert getattr(read_source(alias), field) == value
+
+
+def test_an_alias_beside_its_name_is_refused() -> None:
+    with pytest.raises(RocketMQError) as error:
+        read_source({"topic": "a", "subscribe": "b"})
+    assert told(error) == "[RMQ_INVALID_OPTION] subscribe is another name of topic; set one of them"
+
+
+@pytest.mark.parametrize(
+    ("name", "nearest"),
+    [("topc", "topic"), ("nameServers", "nameServer"), ("startOffsets", "startingOffsets"), ("groupId", "")],
+)
+def test_an_unknown_option_names_the_nearest(name: str, nearest: str) -> None:
+    with pytest.raises(RocketMQError) as error:
+        check_names({name: "x"})
+    hint = f"did you mean {nearest}?" if nearest else "there are nameServer, "
+    assert told(error).startswith(f"[RMQ_UNKNOWN_OPTION] rocketmq has no option {name}; {hint}")
+
+
+def test_options_of_both_directions_and_of_spark_pass() -> None:
+    check_names(dict.fromkeys((*NAMES, "CheckpointLocation", "queryName"), "x"))
+
+
+@pytest.mark.parametrize("name", ["path", "paths"])
+def test_a_path_is_refused(name: str) -> None:
+    with pytest.raises(RocketMQError, match="a topic is no path"):
+        check_names({name: "/tmp/x"})
+
+
+# --- NameServer and credentials
+
+
+def test_the_environment_stands_in_for_the_name_server() -> None:
+    assert read_connection({}, {"NAMESRV_ADDR": "a:1;b:2"}).name_server == "a:1;b:2"
+    assert read_connection(NAME_SERVER, {"NAMESRV_ADDR": "a:1"}).name_server == "127.0.0.1:9876"
+
+
+@pytest.mark.parametrize("environment", [{}, {"NAMESRV_ADDR": " "}])
+def test_without_a_name_server_it_says_where_to_name_one(environment: dict[str, str]) -> None:
+    with pytest.raises(RocketMQError) as error:
+        read_connection({}, environment)
+    assert told(error).startswith("[RMQ_INVALID_OPTION] no NameServer is named: set option")
+
+
+def test_secrets_are_in_no_repr_and_in_no_error() -> None:
+    given_options = {**NAME_SERVER, "accessKey": "AK-secret", "secretKey": "SK-secret", "securityToken": "ST-secret"}
+    connection = read_connection(given_options, {})
+    assert (connection.access_key, connection.secret_key) == ("AK-secret", "SK-secret")
+    assert "secret" not in repr(connection).replace("secret_key", "")
+    assert pickle.loads(pickle.dumps(connection)) == connection
+    with pytest.raises(RocketMQError) as error:
+        read_connection({**NAME_SERVER, "secretKey": "SK-secret"}, {})
+    assert "SK-secret" not in told(error)
+
+
+def test_equal_settings_are_one_key() -> None:
+    assert hash(read_connection(NAME_SERVER, {})) == hash(Connection(name_server="127.0.0.1:9876"))
+
+
+def test_tls_files_need_tls() -> None:
+    with pytest.raises(RocketMQError, match="need useTls=true"):
+        read_connection({**NAME_SERVER, "tlsCaFile": "ca.pem"}, {})
+    assert read_connection({**NAME_SERVER, "tlsCaFile": "ca.pem", "useTls": "true"}, {}).tls_ca_file == "ca.pem"
+
+
+# --- What to read
+
+
+@pytest.mark.parametrize(
+    ("chosen", "text"),
+    [
+        ({}, "one of them has to be set"),
+        ({"topic": "a", "assign": '{"a":{"b":[0]}}'}, "only one of them may be set, not topic and assign"),
+        ({"topic": " , "}, "names no topic"),
+        ({"topicPattern": "("}, "is no regular expression"),
+        ({"assign": "{}"}, "at least one topic"),
+    ],
+)
+def test_exactly_one_choice_of_topics(chosen: dict[str, str], text: str) -> None:
+    with pytest.raises(RocketMQError, match=text):
+        read_source(chosen)
+
+
+def test_queues_are_assigned_by_json() -> None:
+    options = read_source({"assign": '{"a":{"broker-b":[1,0],"broker-a":[2]}}'})
+    assert options.assign == (
+        MessageQueue("a", "broker-a", 2),
+        MessageQueue("a", "broker-b", 0),
+        MessageQueue("a", "broker-b", 1),
+    )
+
+
+def test_of_several_positions_the_time_wins() -> None:
+    texts = {
+        "startingTimestamp": "5",
+        "startingOffsetsByTimestamp": '{"a": 6}',
+        "startingOffsets": "earliest",
+    }
+    named = []
+    while texts:
+        named.append(read_source({"topic": "a", **texts}).start(Word.LATEST)[1])
+        texts.pop(named[-1])
+    assert named == ["startingTimestamp", "startingOffsetsByTimestamp", "startingOffsets"]
+    assert read_source({"topic": "a"}).start(Word.EARLIEST) == (Word.EARLIEST, "startingOffsets")
+    assert read_source({"topic": "a", "endingTimestamp": "7"}).end() == (AtTime(7), "endingTimestamp")
+    assert read_source({"topic": "a"}).end()[0] is Word.LATEST
+
+
+def test_committed_needs_a_group() -> None:
+    with pytest.raises(RocketMQError, match="needs consumerGroup"):
+        read_source({"topic": "a", "startingOffsets": "committed"})
+    assert read_source({"topic": "a", "startingOffsets": "committed", "consumerGroup": "g"}).consumer_group == "g"
+
+
+def test_options_of_streams_are_told_to_a_batch() -> None:
+    options = read_source({"topic": "a", "maxOffsetsPerTrigger": "10", "maxTriggerDelay": "1m"})
+    assert options.streaming_only == ("maxOffsetsPerTrigger", "maxTriggerDelay")
+
+
+# --- Values
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "text"),
+    [
+        ("minPartitions", "a", "'a'; it is a whole number from 1 to"),
+        ("minPartitions", "1.0", "whole number"),
+        ("minPartitions", "0", "whole number"),
+        ("minPartitions", "-1", "whole number"),
+        ("pullBatchSize", "99999999999", "whole number"),
+        ("failOnDataLoss", "yes", "one of true, false"),
+        ("startingOffsetsByTimestampStrategy", "none", "one of error, latest"),
+        ("tags", " ", "option tags is empty"),
+        ("startingOffsets", "first", "write earliest, latest, committed"),
+    ],
+)
+def test_a_wrong_value_is_told_with_its_option(name: str, value: str, text: str) -> None:
+    with pytest.raises(RocketMQError) as error:
+        read_source({"topic": "a", name: value})
+    assert name in told(error)
+    assert text in told(error)
+
+
+@pytest.mark.parametrize(
+    ("given_options", "text"),
+    [
+        ({"sql": "a = 1", "topic": "a"}, "option sql is not supported by this version; leave it out"),
+        ({"namespace": "x", "topic": "a"}, "option namespace is not supported by this version; leave it out"),
+        (
+            {"messageIds": "content"},
+            "option messageIds=content is not supported by this version; only messageIds=unique",
+        ),
+        ({"onRejected": "deadletter"}, "option onRejected=deadLetter is not supported"),
+        ({"createTopic": "batch"}, "option createTopic=batch is not supported"),
+        ({"topicQueueNums": "8"}, "option topicQueueNums is not supported"),
+        ({"sendLatencyFaultEnable": "true"}, "option sendLatencyFaultEnable=True is not supported"),
+    ],
+)
+def test_what_is_not_built_is_refused_by_name(given_options: dict[str, str], text: str) -> None:
+    with pytest.raises(RocketMQError) as error:
+        read_all(given_options)
+    assert told(error).startswith(f"[RMQ_NOT_BUILT] {text}")
+
+
+def test_the_default_of_what_is_not_built_may_be_said() -> None:
+    assert read_sink({"messageIds": "unique", "createTopic": "AUTO", "onRejected": "fail"}) == read_sink({})
+
+
+@given(st.dictionaries(st.sampled_from(sorted(KNOWN)), st.text(max_size=20), max_size=6))
+def test_any_text_is_read_or_refused_by_a_named_error(texts: dict[str, str]) -> None:
+    for read in (check_names, read_source, read_sink, lambda texts: read_connection(texts, {})):
+        with suppress(RocketMQError):
+            read(texts)
+
+
+def test_a_text_of_several_lines_is_told_in_one() -> None:
+    with pytest.raises(RocketMQError) as error:
+        read_source({"topic": "a", "assign": "{\n\n"})
+    assert "\n" not in told(error)
+
+
+def test_every_line_of_the_table_reads_its_default_back() -> None:
+    for table in TABLES:
+        for line in fields(table):
+            if isinstance(line.default, str) and line.default:
+                assert line.metadata["parse"](line.default, line.metadata["name"]) == line.default
+
+
+def test_strategies_are_words() -> None:
+    options = read_source({"topic": "a", "startingOffsetsByTimestampStrategy": "LATEST"})
+    assert options == SourceOptions(topics=("a",), starting_strategy=NoneAsYoung.LATEST)
