@@ -16,13 +16,15 @@ import struct
 from typing import Final
 
 from pyrmq_core.errors import FrameError, HeaderError
-from pyrmq_core.protocol.command import Command, Serialization
-from pyrmq_core.protocol.headers import decode_header, encode_header
+from pyrmq_core.protocol.command import RESPONSE_BIT, Command, Serialization
+from pyrmq_core.protocol.headers import decode_binary, decode_json, encode_binary, encode_header, encode_json
 
 # `com.rocketmq.remoting.frameMaxLength`: the whole frame, its length field included.
 MAX_FRAME_BYTES: Final = 16 * 1024 * 1024
 FIRST_BUFFER_BYTES: Final = 16 * 1024
+READ_AHEAD_BYTES: Final = 256 * 1024  # how far the buffer grows for small frames that come in great numbers
 KEPT_BUFFER_BYTES: Final = 4 * 1024 * 1024
+MAX_HEADER_BYTES: Final = (1 << 24) - 1
 PREFIX: Final = struct.Struct(">II")
 LENGTH: Final = struct.Struct(">I")
 
@@ -34,10 +36,26 @@ def encode_frame(command: Command) -> bytes:
 
 def encode_frame_head(command: Command) -> bytes:
     """The frame without its body, for a writer that gathers."""
-    header = encode_header(command)
-    if len(header) >= 1 << 24:
-        raise HeaderError(f"a header of {len(header)} bytes does not fit into a frame; shorten properties or fields")
-    return PREFIX.pack(4 + len(header) + len(command.body), command.serialization << 24 | len(header)) + header
+    return _frame_head(encode_header(command), len(command.body), command.serialization)
+
+
+def encode_request_head(command: Command, opaque: int) -> bytes:
+    """`encode_frame_head` of the request under this number, without making a second command of it."""
+    return _frame_head(encode_header(command, opaque), len(command.body), command.serialization)
+
+
+def encode_answer_head(request: Command, answer: Command) -> bytes:
+    """`encode_frame_head(request.answered(answer))` without making a second command of it."""
+    serialization = request.serialization
+    encode = encode_json if serialization is Serialization.JSON else encode_binary
+    return _frame_head(encode(answer, request.opaque, RESPONSE_BIT), len(answer.body), serialization)
+
+
+def _frame_head(header: bytes, body_bytes: int, serialization: Serialization) -> bytes:
+    header_bytes = len(header)
+    if header_bytes > MAX_HEADER_BYTES:
+        raise HeaderError(f"a header of {header_bytes} bytes does not fit into a frame; shorten properties or fields")
+    return PREFIX.pack(4 + header_bytes + body_bytes, serialization << 24 | header_bytes) + header
 
 
 class FrameDecoder:
@@ -45,14 +63,16 @@ class FrameDecoder:
 
     Either `feed(data)`, or receive into `room()` and tell `received(count)`; then `next_command()` until it gives None.
     The buffer grows with the bytes that really came, never with a declared length alone: to twice `max_frame_bytes`
-    at most while commands are taken out as they come whole. One that has grown large is given back between frames.
+    at most while commands are taken out as they come whole. One that has grown large is given back between frames, and
+    `give_back` frees it whole (a server's idle connections hold none).
     """
 
     def __init__(self, *, max_frame_bytes: int = MAX_FRAME_BYTES) -> None:
         self._max_frame_bytes = max_frame_bytes
-        self._buffer = bytearray(FIRST_BUFFER_BYTES)
         self._start = 0
         self._end = 0
+        self._filled = False
+        self._use(bytearray())
 
     @property
     def buffered_bytes(self) -> int:
@@ -70,56 +90,68 @@ class FrameDecoder:
 
     def room(self) -> memoryview:
         """Where the next bytes belong; never empty."""
+        size = len(self._buffer)
         if self._start == self._end:
             self._start = self._end = 0
-            if len(self._buffer) > KEPT_BUFFER_BYTES:
-                self._buffer = bytearray(FIRST_BUFFER_BYTES)
-        elif self._end == len(self._buffer):
+            if not 0 < size <= KEPT_BUFFER_BYTES:
+                self._use(bytearray(FIRST_BUFFER_BYTES))
+            elif self._filled and size < READ_AHEAD_BYTES:
+                self._use(bytearray(2 * size))
+        elif self._end == size:
             self._make_room()
-        return memoryview(self._buffer)[self._end :]
+        return self._view[self._end :]
 
     def received(self, count: int) -> None:
         self._end += count
+        self._filled = self._end == len(self._buffer)
+
+    def give_back(self) -> None:
+        """Frees the buffer unless a frame is under way in it."""
+        if self._start == self._end:
+            self._start = self._end = 0
+            self._use(bytearray())
 
     def next_command(self) -> Command | None:
         """The next whole command, or None while it has not come whole; `FrameError` or `HeaderError` end the stream."""
-        if self.buffered_bytes < LENGTH.size:
+        start = self._start
+        available = self._end - start
+        if available < PREFIX.size:
+            if available >= LENGTH.size:
+                self._check_length(LENGTH.unpack_from(self._buffer, start)[0])
             return None
-        (length,) = LENGTH.unpack_from(self._buffer, self._start)
+        length, word = PREFIX.unpack_from(self._buffer, start)
+        self._check_length(length)
+        kind, header_bytes = word >> 24, word & MAX_HEADER_BYTES
+        if kind not in (0, 1):
+            raise FrameError(f"a frame names header encoding {kind}; RocketMQ has 0 (JSON) and 1 (ROCKETMQ)")
+        if header_bytes > length - 4:
+            raise FrameError(f"a frame of {length} bytes declares a header of {header_bytes} bytes")
+        if available < LENGTH.size + length:
+            return None
+        header_start = start + PREFIX.size
+        body_start, self._start = header_start + header_bytes, start + LENGTH.size + length
+        header = bytes(self._view[header_start:body_start])
+        body = bytes(self._view[body_start : self._start])
+        return decode_json(header, body) if kind == 0 else decode_binary(header, body)
+
+    def _check_length(self, length: int) -> None:
         if not 4 <= length <= self._max_frame_bytes - LENGTH.size:
             raise FrameError(
                 f"a frame declares {length} bytes; between 4 and {self._max_frame_bytes - LENGTH.size} are possible. "
                 "Is the peer a RocketMQ port, and plain where TLS is off?"
             )
-        if self.buffered_bytes < PREFIX.size:
-            return None
-        _, word = PREFIX.unpack_from(self._buffer, self._start)
-        serialization, header_bytes = self._check_word(word, length)
-        if self.buffered_bytes < LENGTH.size + length:
-            return None
-        start = self._start + PREFIX.size
-        body_start, end = start + header_bytes, self._start + LENGTH.size + length
-        with memoryview(self._buffer) as view:
-            header, body = bytes(view[start:body_start]), bytes(view[body_start:end])
-        self._start = end
-        return decode_header(serialization, header, body)
-
-    def _check_word(self, word: int, length: int) -> tuple[Serialization, int]:
-        kind, header_bytes = word >> 24, word & 0xFFFFFF
-        if kind not in (Serialization.JSON, Serialization.ROCKETMQ):
-            raise FrameError(f"a frame names header encoding {kind}; RocketMQ has 0 (JSON) and 1 (ROCKETMQ)")
-        if header_bytes > length - 4:
-            raise FrameError(f"a frame of {length} bytes declares a header of {header_bytes} bytes")
-        return Serialization(kind), header_bytes
 
     def _make_room(self) -> None:
-        """Move what is left to the front, or double the buffer when the frame under way fills it."""
-        if self._start > len(self._buffer) // 2:
-            rest = self._buffer[self._start : self._end]
-            self._buffer[: len(rest)] = rest
-            self._start, self._end = 0, len(rest)
-            return
-        grown = bytearray(2 * len(self._buffer))
-        count = self.buffered_bytes
-        grown[:count] = self._buffer[self._start : self._end]
-        self._buffer, self._start, self._end = grown, 0, count
+        """Move what is left to the front, or double the buffer: for the frame under way, or to read further ahead."""
+        size, rest = len(self._buffer), self._view[self._start : self._end]
+        if self._start > size // 2 and size >= READ_AHEAD_BYTES:
+            self._view[: len(rest)] = bytes(rest)
+        else:
+            grown = bytearray(2 * size)
+            grown[: len(rest)] = rest
+            self._use(grown)
+        self._start, self._end = 0, len(rest)
+
+    def _use(self, buffer: bytearray) -> None:
+        self._buffer = buffer
+        self._view = memoryview(buffer)

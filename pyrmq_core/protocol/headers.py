@@ -10,11 +10,12 @@ from __future__ import annotations
 import json
 import re
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from json.encoder import encode_basestring
 from typing import Any, Final
 
 from pyrmq_core.errors import HeaderError
-from pyrmq_core.protocol.command import NO_FIELDS, Command, Serialization
+from pyrmq_core.protocol.command import NO_FIELDS, RESPONSE_BIT, Command, Serialization
 
 LAZY_OVER_BYTES: Final = 2048
 
@@ -61,7 +62,7 @@ class LazyFields(Mapping[str, str]):
 
     __slots__ = ("_parsed", "raw")
 
-    def __init__(self, raw: bytes) -> None:
+    def __init__(self, raw: bytes | str) -> None:
         self.raw = raw
         self._parsed: dict[str, str] | None = None
 
@@ -80,9 +81,42 @@ class LazyFields(Mapping[str, str]):
         return len(self._fields())
 
 
-def encode_header(command: Command) -> bytes:
-    """The header's bytes in the command's own serialization."""
-    return encode_json(command) if command.serialization is Serialization.JSON else encode_binary(command)
+class WrittenFields(LazyFields):
+    """Custom header fields whose JSON is written already; `FieldsTemplate.filled` makes them."""
+
+    __slots__ = ("text",)
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self.text = text
+
+
+class FieldsTemplate:
+    """The header fields of many requests that differ in a few of them: the JSON of the others is written once.
+
+    What `filled` gives serves as a `Command`'s `ext`; it takes the texts of the `varying` fields in their order.
+    """
+
+    __slots__ = ("_parts",)
+
+    def __init__(self, fixed: Mapping[str, str], varying: Sequence[str]) -> None:
+        head = _json_fields({name: text for name, text in fixed.items() if name not in varying})[:-1]
+        parts = []
+        for name in varying:
+            comma = "," if len(head) != 1 else ""
+            parts.append(f"{head}{comma}{encode_basestring(name)}:")
+            head = ""
+        self._parts = tuple(parts)
+
+    def filled(self, *texts: str) -> WrittenFields:
+        pieces = [part + encode_basestring(text) for part, text in zip(self._parts, texts, strict=True)]
+        return WrittenFields("".join(pieces) + "}")
+
+
+def encode_header(command: Command, opaque: int | None = None, flag: int | None = None) -> bytes:
+    """The header's bytes in the command's own serialization; `opaque` and `flag` stand in for the command's."""
+    encode = encode_json if command.serialization is Serialization.JSON else encode_binary
+    return encode(command, opaque, flag)
 
 
 def decode_header(serialization: Serialization, header: bytes, body: bytes | memoryview) -> Command:
@@ -90,21 +124,24 @@ def decode_header(serialization: Serialization, header: bytes, body: bytes | mem
     return decode_json(header, body) if serialization is Serialization.JSON else decode_binary(header, body)
 
 
-def encode_json(command: Command) -> bytes:
+def encode_json(command: Command, opaque: int | None = None, flag: int | None = None) -> bytes:
     """Keys in Java's order, absent members left out, no spaces; half a surrogate becomes `?`, as in Java."""
-    members: dict[str, object] = {"code": int(command.code)}
-    if command.ext:
-        members["extFields"] = dict(command.ext)
-    elif command.is_response and command.code == 0:
-        members["extFields"] = {}  # Java clients dereference it in every success answer that has a header class
-    members["flag"] = command.flag
-    members["language"] = command.language
-    members["opaque"] = command.opaque
-    if command.remark is not None:
-        members["remark"] = command.remark
-    members["serializeTypeCurrentRPC"] = "JSON"
-    members["version"] = command.version
-    return json.dumps(members, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
+    flag = command.flag if flag is None else flag
+    opaque = command.opaque if opaque is None else opaque
+    ext = command.ext
+    if isinstance(ext, WrittenFields):
+        fields = f',"extFields":{ext.text}'
+    elif ext:
+        fields = f',"extFields":{_json_fields(ext)}'
+    elif flag & RESPONSE_BIT and command.code == 0:
+        fields = ',"extFields":{}'  # Java clients dereference it in every success answer that has a header class
+    else:
+        fields = ""
+    remark = "" if command.remark is None else f',"remark":{encode_basestring(command.remark)}'
+    return (
+        f'{{"code":{int(command.code)}{fields},"flag":{flag},"language":{encode_basestring(command.language)},'
+        f'"opaque":{opaque}{remark},"serializeTypeCurrentRPC":"JSON","version":{command.version}}}'
+    ).encode("utf-8", "replace")
 
 
 def decode_json(header: bytes, body: bytes | memoryview = b"") -> Command:
@@ -112,34 +149,32 @@ def decode_json(header: bytes, body: bytes | memoryview = b"") -> Command:
         return lazy
     members = _load_object(header)
     language = members.get("language", "JAVA")
-    if not isinstance(language, str):
+    if type(language) is not str:
         language = _language_name(language) if isinstance(language, int) else "OTHER"
-    return Command(
-        code=_int_member(members, "code", 0),
-        ext=_text_fields(members.get("extFields")),
-        body=body,
-        opaque=_int_member(members, "opaque", 0),
-        flag=_int_member(members, "flag", 0),
-        remark=_text_or_none(members.get("remark")),
-        language=language,
-        version=_int_member(members, "version", 0),
-    )
+    code, opaque = members.get("code", 0), members.get("opaque", 0)
+    flag, version = members.get("flag", 0), members.get("version", 0)
+    if not (type(code) is type(opaque) is type(flag) is type(version) is int):
+        _check_numbers(code=code, opaque=opaque, flag=flag, version=version)
+    ext, remark = _text_fields(members.get("extFields")), members.get("remark")
+    return Command(code, ext, body, opaque, flag, None if remark is None else _scalar_text(remark), language, version)
 
 
-def encode_binary(command: Command) -> bytes:
+def encode_binary(command: Command, opaque: int | None = None, flag: int | None = None) -> bytes:
     """Raises `HeaderError` for a code above 32,767: those travel in JSON headers only."""
+    flag = command.flag if flag is None else flag
+    opaque = command.opaque if opaque is None else opaque
     try:
         start = BINARY_START.pack(
             command.code,
             LANGUAGE_NUMBERS.get(command.language, LANGUAGE_NUMBERS["OTHER"]),
             command.version,
-            command.opaque,
-            command.flag,
+            opaque,
+            flag,
         )
     except struct.error as error:
         raise HeaderError(
             f"the ROCKETMQ header encoding cannot hold code {command.code}, version {command.version}, opaque "
-            f"{command.opaque} or flag {command.flag}: {error}; use JSON"
+            f"{opaque} or flag {flag}: {error}; use JSON"
         ) from error
     remark = (command.remark or "").encode("utf-8", "replace")
     fields = b"".join(_binary_field(name, value) for name, value in command.ext.items())
@@ -181,9 +216,13 @@ def _decode_lazily(header: bytes, body: bytes | memoryview) -> Command | None:
     )
 
 
-def _load_object(text: bytes) -> dict[str, Any]:
+def _json_fields(fields: Mapping[str, str]) -> str:
+    return "{" + ",".join([f"{encode_basestring(name)}:{encode_basestring(fields[name])}" for name in fields]) + "}"
+
+
+def _load_object(text: bytes | str) -> dict[str, Any]:
     try:
-        members = json.loads(text)
+        members = json.loads(text.decode("utf-8", "surrogatepass") if isinstance(text, bytes) else text)
     except (ValueError, RecursionError) as error:
         raise HeaderError(f"a JSON header is not JSON: {error}") from error
     if not isinstance(members, dict):
@@ -191,11 +230,10 @@ def _load_object(text: bytes) -> dict[str, Any]:
     return members
 
 
-def _int_member(members: Mapping[str, object], name: str, default: int) -> int:
-    value = members.get(name, default)
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise HeaderError(f"a header's {name} is {value!r}, not a whole number")
-    return value
+def _check_numbers(**members: object) -> None:
+    for name, value in members.items():
+        if type(value) is not int:
+            raise HeaderError(f"a header's {name} is {value!r}, not a whole number")
 
 
 def _text_fields(fields: object) -> dict[str, str]:
@@ -204,7 +242,7 @@ def _text_fields(fields: object) -> dict[str, str]:
         return {}
     if not isinstance(fields, dict):
         raise HeaderError("a JSON header's extFields is not an object")
-    if all(type(value) is str for value in fields.values()):
+    if {str}.issuperset(map(type, fields.values())):
         return fields
     return {name: _scalar_text(value) for name, value in fields.items() if value is not None}
 

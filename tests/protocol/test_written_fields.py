@@ -1,0 +1,103 @@
+"""Header fields written once for many requests, and heads written for another number: the same bytes mean the same."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pyrmq_core.protocol.command import Command, Serialization
+from pyrmq_core.protocol.frame import (
+    FIRST_BUFFER_BYTES,
+    READ_AHEAD_BYTES,
+    FrameDecoder,
+    encode_answer_head,
+    encode_frame_head,
+    encode_request_head,
+)
+from pyrmq_core.protocol.headers import FieldsTemplate, decode_json, encode_binary, encode_json
+from tests.protocol.strategies import EXT, commands
+
+ANY = st.sampled_from(Serialization).flatmap(commands)
+OPAQUES = st.integers(-(2**31), 2**31 - 1)
+
+
+@given(EXT, EXT)
+def test_a_template_means_what_its_fields_mean(fixed: dict[str, str], varying: dict[str, str]) -> None:
+    whole = {**fixed, **varying}
+    filled = FieldsTemplate(fixed, tuple(varying)).filled(*varying.values()) if varying else None
+    if filled is None:
+        return
+    assert filled == whole
+    command = Command(310, filled, b"body", opaque=3)
+    assert decode_json(encode_json(command), b"body").ext == whole
+    assert encode_binary(command) != b""
+
+
+def test_a_template_is_used_again() -> None:
+    template = FieldsTemplate({"b": "T", "i": "?"}, ("g", "i"))
+    assert [dict(template.filled(*texts)) for texts in (("1", "x"), ("2", 'y"\n\x01'))] == [
+        {"b": "T", "g": "1", "i": "x"},
+        {"b": "T", "g": "2", "i": 'y"\n\x01'},
+    ]
+
+
+def test_a_template_wants_every_varying_field() -> None:
+    template = FieldsTemplate({}, ("g", "i"))
+    assert dict(template.filled("1", "2")) == {"g": "1", "i": "2"}
+    with pytest.raises(ValueError, match="shorter"):
+        template.filled("1")
+
+
+@given(ANY, OPAQUES)
+def test_a_request_head_under_another_number(command: Command, opaque: int) -> None:
+    assert encode_request_head(command, opaque) == encode_frame_head(replace(command, opaque=opaque))
+
+
+@given(st.sampled_from(Serialization).flatmap(lambda kind: st.tuples(commands(kind), commands(kind))))
+def test_an_answer_head_completes_the_answer(pair: tuple[Command, Command]) -> None:
+    request, answer = pair
+    assert encode_answer_head(request, answer) == encode_frame_head(request.answered(answer))
+
+
+def test_a_decoder_gives_its_buffer_back_between_frames_only() -> None:
+    decoder = FrameDecoder()
+    raw = encode_frame_head(Command(1))
+    decoder.feed(raw + raw[:-1])
+    assert decoder.next_command() is not None
+    decoder.give_back()
+    assert decoder.buffered_bytes == len(raw) - 1
+    decoder.feed(raw[-1:])
+    assert decoder.next_command() is not None
+    decoder.give_back()
+    decoder.feed(raw)
+    assert decoder.next_command() == decode_json(raw[8:])
+
+
+def test_a_decoder_reads_further_ahead_where_much_comes() -> None:
+    decoder = FrameDecoder()
+    raw, stream, found, rooms = encode_frame_head(Command(1)), b"", 0, []
+    for _ in range(40):
+        room = decoder.room()
+        rooms.append(len(room))
+        while len(stream) < len(room):
+            stream += raw
+        room[:] = stream[: len(room)]
+        stream = stream[len(room) :]
+        decoder.received(len(room))
+        while decoder.next_command() is not None:
+            found += 1
+    assert (found + 1) * len(raw) == sum(rooms) + len(raw) - decoder.buffered_bytes
+    assert rooms[0] == FIRST_BUFFER_BYTES
+    assert FIRST_BUFFER_BYTES < max(rooms) <= READ_AHEAD_BYTES
+
+
+def test_a_decoder_stays_small_where_little_comes() -> None:
+    decoder = FrameDecoder()
+    raw = encode_frame_head(Command(1))
+    for _ in range(1000):
+        assert len(decoder.room()) == FIRST_BUFFER_BYTES
+        decoder.feed(raw)
+        assert decoder.next_command() is not None
