@@ -39,6 +39,7 @@ from pyrmq_core.model import (
 )
 
 if TYPE_CHECKING:
+    from pyrmq_core.client.admin import Admin
     from pyrmq_core.client.client import Client
     from pyrmq_core.client.ids import unique_ids
     from pyrmq_core.client.pending import PendingSend
@@ -49,9 +50,11 @@ if TYPE_CHECKING:
     from pyrmq_core.client.targets import AnyQueue, KeyedQueue, ThisQueue
     from pyrmq_core.client.window import SendWindow, WriteSummary
     from pyrmq_core.filtering.tags import TagFilter
+    from pyrmq_core.protocol.names import check_topic
     from pyrmq_core.protocol.payload import Payload, RawPull, decode, encode_batch, encode_one, split_batch
 
 __all__ = [
+    "Admin",
     "AnyQueue",
     "BatchFailed",
     "BrokerNotFound",
@@ -94,6 +97,7 @@ __all__ = [
     "ThisQueue",
     "TopicPublishInfo",
     "WriteSummary",
+    "check_topic",
     "decode",
     "encode_batch",
     "encode_one",
@@ -103,6 +107,7 @@ __all__ = [
 
 # Loaded when first named: a process that only reads options or errors need not start with trio.
 _LAZY: Final = {
+    "Admin": "pyrmq_core.client.admin",
     "AnyQueue": "pyrmq_core.client.targets",
     "Client": "pyrmq_core.client.client",
     "KeyedQueue": "pyrmq_core.client.targets",
@@ -117,6 +122,7 @@ _LAZY: Final = {
     "ThisQueue": "pyrmq_core.client.targets",
     "TopicPublishInfo": "pyrmq_core.client.routing",
     "WriteSummary": "pyrmq_core.client.window",
+    "check_topic": "pyrmq_core.protocol.names",
     "decode": "pyrmq_core.protocol.payload",
     "encode_batch": "pyrmq_core.protocol.payload",
     "encode_one": "pyrmq_core.protocol.payload",

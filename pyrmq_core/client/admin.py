@@ -74,7 +74,7 @@ class Admin:
         perm: int = Permission.READ | Permission.WRITE,
         attributes: Mapping[str, str] | None = None,
     ) -> None:
-        """Make the topic with `queues` queues on every master of the cluster (of all clusters without one), or change it.
+        """Make the topic with `queues` queues on every master of the cluster (without one: of all), or change it.
 
         `batch` makes a batch topic of 5.x: a whole batch is one record, several times cheaper for the broker. A 4.9
         broker makes a plain topic of it without a word; that is told as an error.
@@ -90,7 +90,7 @@ class Admin:
             await self._ask(name, address, UpdateTopic.of(config).to_command(), topic)
             if settings and not await self._keeps(address, config):
                 raise InvalidArgument(
-                    f"{name} ({address}) made topic {topic} without the attributes {settings}: brokers before 5.0 have none"
+                    f"{name} ({address}) made topic {topic} without attributes {settings}: brokers before 5.0 have none"
                 )
 
     async def topic_config(self, topic: str) -> dict[str, TopicConfig]:

@@ -58,8 +58,8 @@ class GetBrokerMemberGroup(HeaderRequest):
     """The addresses under one broker name; a name that is not known has none."""
 
     CODE: ClassVar[RequestCode] = RequestCode.GET_BROKER_MEMBER_GROUP
-    cluster_name: str = wire("clusterName", "")
     broker_name: str = wire("brokerName")
+    cluster_name: str = wire("clusterName")
 
 
 @dataclass(frozen=True, slots=True)
