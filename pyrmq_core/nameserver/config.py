@@ -1,0 +1,161 @@
+"""A NameServer's settings under RocketMQ's names: a table, a properties file, changes while it runs.
+
+Sources: common/namesrv/NamesrvConfig.java, remoting/netty/NettyServerConfig.java, 5.4.0. Unlike Apache's, ours listens
+on 127.0.0.1 unless told otherwise, looks for silent brokers every 10 s as 4.x does, refuses values it cannot read, and
+keeps its files apart by port.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Final, Self
+
+from pyrmq_core.errors import HeaderError, InvalidArgument
+from pyrmq_core.nameserver.tables import TableRules
+from pyrmq_core.protocol.fields import decode_fields, encode_fields, wire
+from pyrmq_core.protocol.java_properties import parse_java_properties
+
+# Settings of Apache's NameServer that size its threads and buffers. They are accepted, shown, and have no effect:
+# requests run in one loop, which a connection enters only as far as its own answers have left.
+WITHOUT_EFFECT: Final[Mapping[str, str]] = {
+    "clientRequestThreadPoolNums": "8",
+    "clientRequestThreadPoolQueueCapacity": "50000",
+    "defaultThreadPoolNums": "16",
+    "defaultThreadPoolQueueCapacity": "10000",
+    "enableShutdownGracefully": "false",
+    "productEnvName": "center",
+    "rocketmqHome": "",
+    "serverAsyncSemaphoreValue": "64",
+    "serverCallbackExecutorThreads": "0",
+    "serverNettyWorkerGroupEnable": "true",
+    "serverOnewaySemaphoreValue": "256",
+    "serverPooledByteBufAllocatorEnable": "true",
+    "serverSelectorThreads": "3",
+    "serverSocketBacklog": "1024",
+    "serverSocketRcvBufSize": "0",
+    "serverSocketSndBufSize": "0",
+    "serverWorkerThreads": "8",
+    "shutdownWaitTimeSeconds": "30",
+    "unRegisterBrokerQueueCapacity": "3000",
+    "useEpollNativeSelector": "false",
+    "writeBufferHighWaterMark": "0",
+    "writeBufferLowWaterMark": "0",
+}
+# What is not built here, by the setting that would switch it on.
+NOT_BUILT: Final[Mapping[str, str]] = {
+    "clusterTest": "asking another environment's NameServer for routes",
+    "enableControllerInNamesrv": "a controller inside the NameServer",
+}
+ALWAYS_BLACK: Final = frozenset({"configBlackList", "configStorePath", "kvConfigPath", "rocketmqHome"})
+
+
+@dataclass(frozen=True, slots=True)
+class NameServerConfig:
+    """All settings. `others` holds those without effect that were set; empty paths stand for the default ones."""
+
+    bind_address: str = wire("bindAddress", "127.0.0.1")
+    listen_port: int = wire("listenPort", 9876)
+    kv_config_path: str = wire("kvConfigPath", "")
+    config_store_path: str = wire("configStorePath", "")
+    config_black_list: str = wire("configBlackList", "configBlackList;configStorePath;kvConfigPath")
+    order_message_enable: bool = wire("orderMessageEnable", False)
+    return_order_topic_config_to_broker: bool = wire("returnOrderTopicConfigToBroker", True)
+    enable_all_topic_list: bool = wire("enableAllTopicList", True)
+    enable_topic_list: bool = wire("enableTopicList", True)
+    scan_not_active_broker_interval_ms: int = wire("scanNotActiveBrokerInterval", 10_000)
+    support_acting_master: bool = wire("supportActingMaster", False)
+    notify_min_broker_id_changed: bool = wire("notifyMinBrokerIdChanged", False)
+    delete_topic_with_broker_registration: bool = wire("deleteTopicWithBrokerRegistration", False)
+    accept_first_registration_of_one_topic: bool = wire("acceptFirstRegistrationOfOneTopic", True)
+    need_wait_for_service: bool = wire("needWaitForService", False)
+    wait_seconds_for_service: int = wire("waitSecondsForService", 45)
+    server_channel_max_idle_time_seconds: int = wire("serverChannelMaxIdleTimeSeconds", 120)
+    others: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def rules(self) -> TableRules:
+        return TableRules(
+            delete_topic_with_broker_registration=self.delete_topic_with_broker_registration,
+            support_acting_master=self.support_acting_master,
+            accept_first_registration_of_one_topic=self.accept_first_registration_of_one_topic,
+        )
+
+    @property
+    def kv_config_file(self) -> Path | None:
+        """None keeps KV configuration in memory: the default for a port that changes with each start (0)."""
+        return self._file(self.kv_config_path, f"kvConfig-{self.listen_port}.json")
+
+    @property
+    def config_store_file(self) -> Path | None:
+        return self._file(self.config_store_path, f"namesrv-{self.listen_port}.properties")
+
+    @property
+    def black_list(self) -> frozenset[str]:
+        """Settings that nobody changes over the network."""
+        return ALWAYS_BLACK | {name for name in self.config_black_list.split(";") if name}
+
+    def to_settings(self) -> dict[str, str]:
+        """Every setting with its effective value, by RocketMQ's name."""
+        settings = {**WITHOUT_EFFECT, **dict.fromkeys(NOT_BUILT, "false"), **self.others, **encode_fields(self)}
+        settings["kvConfigPath"] = str(self.kv_config_file or "")
+        settings["configStorePath"] = str(self.config_store_file or "")
+        return dict(sorted(settings.items()))
+
+    def with_settings(self, settings: Mapping[str, str]) -> Self:
+        """These values over the present ones; `InvalidArgument` for a value that is none.
+
+        Names that nobody knows are left out (`unknown_settings` tells them), as Java does.
+        """
+        for name, what in NOT_BUILT.items():
+            if settings.get(name, "false").strip().lower() != "false":
+                raise InvalidArgument(f"{name}={settings[name]}: {what} is not supported; leave it false")
+        known = {name: value.strip() for name, value in settings.items() if name in _TYPES}
+        for name, value in known.items():
+            if _TYPES[name] == "bool" and value.lower() not in ("true", "false"):
+                raise InvalidArgument(f"{name}={value}: true or false is wanted")
+        try:
+            changed = decode_fields(type(self), {**encode_fields(self), **known}, "settings")
+        except HeaderError as error:
+            raise InvalidArgument(f"{error}; correct the setting") from error
+        others = {name: value for name, value in settings.items() if name in WITHOUT_EFFECT}
+        return replace(changed, others={**self.others, **others})._checked()
+
+    def _checked(self) -> Self:
+        if not 0 <= self.listen_port <= 65_535:
+            raise InvalidArgument(f"listenPort={self.listen_port}: a port is 0 to 65535")
+        for name in ("scan_not_active_broker_interval_ms", "server_channel_max_idle_time_seconds"):
+            if getattr(self, name) <= 0:
+                raise InvalidArgument(f"{_WIRE_NAMES[name]}={getattr(self, name)}: a time above 0 is wanted")
+        return self
+
+    def _file(self, path: str, default: str) -> Path | None:
+        if path:
+            return Path(path).expanduser()
+        return Path.home() / "namesrv" / default if self.listen_port else None
+
+
+def unknown_settings(settings: Mapping[str, str]) -> dict[str, str]:
+    """Names that no NameServer has, each with the nearest one that there is, or an empty text."""
+    names = [*_TYPES, *WITHOUT_EFFECT, *NOT_BUILT]
+    return {name: next(iter(difflib.get_close_matches(name, names, 1)), "") for name in settings if name not in names}
+
+
+def load_settings(path: Path) -> dict[str, str]:
+    """The settings of a properties file, which then is where settings are stored; `InvalidArgument` if unreadable."""
+    try:
+        settings = parse_java_properties(path.read_text("utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidArgument(f"cannot read the settings in {path}: {error}") from error
+    return {**settings, "configStorePath": str(path)}
+
+
+_WIRE_NAMES: Final = {
+    row.name: str(row.metadata["wire"]) for row in dataclasses.fields(NameServerConfig) if "wire" in row.metadata
+}
+_TYPES: Final = {
+    str(row.metadata["wire"]): str(row.type) for row in dataclasses.fields(NameServerConfig) if "wire" in row.metadata
+}

@@ -1,0 +1,270 @@
+"""What a NameServer answers, one short function a request code, and the table of them all.
+
+Sources: namesrv/processor/DefaultRequestProcessor.java, ClientRequestProcessor.java, 5.3.3. Left out: other
+environments' routes (`clusterTest`) and the controller's requests; they are refused as not supported. Where 4.9's
+NameServer says nothing at all to a code it does not know, ours answers REQUEST_CODE_NOT_SUPPORTED, as 5.x does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Final, NamedTuple
+
+from pyrmq_core.errors import BodyError, InvalidArgument, StoreError
+from pyrmq_core.nameserver.answers import encode_route
+from pyrmq_core.nameserver.service import NameServer, now_ms
+from pyrmq_core.nameserver.tables import BrokerAddrInfo, lookups, outside, registration
+from pyrmq_core.network import Peer
+from pyrmq_core.protocol.codes import REQUEST_NAMES, RequestCode, ResponseCode
+from pyrmq_core.protocol.command import Command, refusal, success
+from pyrmq_core.protocol.fields import parse_bool
+from pyrmq_core.protocol.requests.broker_heartbeat import BrokerHeartbeat
+from pyrmq_core.protocol.requests.cluster_info import GetBrokerMemberGroup
+from pyrmq_core.protocol.requests.kv_config import (
+    DeleteKvConfig,
+    GetKvConfig,
+    GetKvList,
+    KvConfig,
+    KvTable,
+    PutKvConfig,
+)
+from pyrmq_core.protocol.requests.namesrv_config import NamesrvConfigText, UpdateNamesrvConfig
+from pyrmq_core.protocol.requests.register_broker import (
+    KnownDataVersion,
+    QueryDataVersion,
+    RegisterBroker,
+    UnregisterBroker,
+)
+from pyrmq_core.protocol.requests.topic_in_namesrv import DeleteTopicInNamesrv, RegisterTopicInNamesrv
+from pyrmq_core.protocol.requests.topic_lists import GetTopicsByCluster, TopicList
+from pyrmq_core.protocol.requests.write_perm import AddedWritePerm, AddWritePerm, WipedWritePerm, WipeWritePerm
+
+# V4_9_4 of common/MQVersion.java: peers from there on read strict JSON.
+STANDARD_JSON_VERSION: Final = 401
+# common/help/FAQUrl.java: the text that RocketMQ's users search for.
+HELP: Final = "\nSee https://rocketmq.apache.org/docs/bestPractice/06FAQ for further details."
+KEY_MISSING: Final = "namespace or key is null"
+DISABLED: Final = "disable"
+
+Answer = Command | Awaitable[Command]
+Handle = Callable[[NameServer, Command, Peer], Answer]
+
+
+class Served(NamedTuple):
+    """A request code that is answered; `about` is its line in the documentation."""
+
+    handle: Handle
+    about: str
+
+
+def handle(server: NameServer, request: Command, peer: Peer) -> Answer:
+    """The answer to any request; what a handler raises is the network's to answer."""
+    served = HANDLERS.get(request.code)
+    return refuse_unknown(request) if served is None else served.handle(server, request, peer)
+
+
+def refuse_unknown(request: Command) -> Command:
+    name = REQUEST_NAMES.get(request.code)
+    about = "" if name is None else f": {name} is no question for a NameServer"
+    return refusal(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, f" request type {request.code} not supported{about}")
+
+
+def get_route_info(server: NameServer, request: Command, _: Peer) -> Command:
+    """The most frequent question by far: its fields are read as they are."""
+    if not server.is_ready:
+        return refusal(ResponseCode.SYSTEM_ERROR, "name server not ready")
+    topic = request.ext.get("topic")
+    route = None if topic is None else lookups.route(server.tables, topic)
+    if topic is None or route is None:
+        named = "null" if topic is None else topic
+        remark = f"No topic route info in name server for the topic: {named}{HELP}"
+        return refusal(ResponseCode.TOPIC_NOT_EXIST, remark)
+    server.found_a_route = True
+    order = server.order_topic_conf(topic)
+    standard = request.version >= STANDARD_JSON_VERSION or parse_bool(request.ext.get("acceptStandardJsonOnly", ""))
+    zone = request.ext.get("__ZONE_NAME", "").strip()
+    if zone and parse_bool(request.ext.get("__ZONE_MODE", "")):
+        return success(body=encode_route(lookups.route_in_zone(route, zone), order, bare_ids=not standard))
+    return success(body=server.answers.body(topic, route, order, bare_ids=not standard))
+
+
+def register_broker(server: NameServer, request: Command, peer: Peer) -> Answer:
+    asked = RegisterBroker.from_command(request)
+    try:
+        asked.check_crc()
+    except BodyError as error:
+        return refusal(ResponseCode.SYSTEM_ERROR, str(error))
+    return server.intake.take(asked, peer)
+
+
+def unregister_broker(server: NameServer, request: Command, _: Peer) -> Command:
+    server.unregister(UnregisterBroker.from_command(request))
+    return success()
+
+
+def query_data_version(server: NameServer, request: Command, _: Peer) -> Command:
+    asked = QueryDataVersion.from_command(request)
+    key = BrokerAddrInfo(asked.cluster_name, asked.broker_addr)
+    live = server.tables.broker_live_table.get(key)
+    registration.heartbeat(server.tables, key, now_ms())
+    known = None if live is None else live.data_version
+    return KnownDataVersion(known != asked.data_version, known).to_command()
+
+
+def broker_heartbeat(server: NameServer, request: Command, _: Peer) -> Command:
+    asked = BrokerHeartbeat.from_command(request)
+    registration.heartbeat(server.tables, BrokerAddrInfo(asked.cluster_name, asked.broker_addr), now_ms())
+    return success()
+
+
+def get_cluster_info(server: NameServer, _request: Command, _: Peer) -> Command:
+    return lookups.cluster_info(server.tables).to_command()
+
+
+def get_broker_member_group(server: NameServer, request: Command, _: Peer) -> Command:
+    asked = GetBrokerMemberGroup.from_command(request)
+    return lookups.broker_member_group(server.tables, asked.cluster_name, asked.broker_name).to_command()
+
+
+def get_all_topics(server: NameServer, _request: Command, _: Peer) -> Command:
+    if not server.config.enable_all_topic_list:
+        return refusal(ResponseCode.SYSTEM_ERROR, DISABLED)
+    return lookups.all_topics(server.tables).to_command()
+
+
+def get_system_topics(server: NameServer, _request: Command, _: Peer) -> Command:
+    return lookups.system_topics(server.tables).to_command()
+
+
+def get_topics_by_cluster(server: NameServer, request: Command, _: Peer) -> Command:
+    cluster = GetTopicsByCluster.from_command(request).cluster
+    return _topic_list(server, lambda: lookups.topics_of_cluster(server.tables, cluster))
+
+
+def get_unit_topics(server: NameServer, _request: Command, _: Peer) -> Command:
+    return _topic_list(server, lambda: lookups.unit_topics(server.tables))
+
+
+def get_unit_sub_topics(server: NameServer, _request: Command, _: Peer) -> Command:
+    return _topic_list(server, lambda: lookups.unit_sub_topics(server.tables))
+
+
+def get_unit_sub_ununit_topics(server: NameServer, _request: Command, _: Peer) -> Command:
+    return _topic_list(server, lambda: lookups.unit_sub_ununit_topics(server.tables))
+
+
+def _topic_list(server: NameServer, topics: Callable[[], TopicList]) -> Command:
+    return topics().to_command() if server.config.enable_topic_list else refusal(ResponseCode.SYSTEM_ERROR, DISABLED)
+
+
+def wipe_write_perm(server: NameServer, request: Command, _: Peer) -> Command:
+    switched = outside.wipe_write_perm(server.tables, WipeWritePerm.from_command(request).broker_name)
+    server.tell([switched])
+    return WipedWritePerm(switched.topics).to_command()
+
+
+def add_write_perm(server: NameServer, request: Command, _: Peer) -> Command:
+    switched = outside.add_write_perm(server.tables, AddWritePerm.from_command(request).broker_name)
+    server.tell([switched])
+    return AddedWritePerm(switched.topics).to_command()
+
+
+def delete_topic(server: NameServer, request: Command, _: Peer) -> Command:
+    asked = DeleteTopicInNamesrv.from_command(request)
+    server.tell(outside.delete_topic(server.tables, asked.topic, asked.cluster_name))
+    return success()
+
+
+def register_topic(server: NameServer, request: Command, _: Peer) -> Command:
+    asked = RegisterTopicInNamesrv.from_command(request)
+    change = outside.set_topic(server.tables, asked.topic, asked.queue_datas)
+    server.tell([] if change is None else [change])
+    return success()
+
+
+def put_kv_config(server: NameServer, request: Command, _: Peer) -> Answer:
+    asked = PutKvConfig.from_command(request)
+    if asked.namespace is None or asked.key is None:
+        return refusal(ResponseCode.SYSTEM_ERROR, KEY_MISSING)
+    server.kv.put(asked.namespace, asked.key, asked.value)
+    return _saved(server)
+
+
+def delete_kv_config(server: NameServer, request: Command, _: Peer) -> Answer:
+    asked = DeleteKvConfig.from_command(request)
+    if asked.namespace is None or asked.key is None:
+        return refusal(ResponseCode.SYSTEM_ERROR, KEY_MISSING)
+    server.kv.delete(asked.namespace, asked.key)
+    return _saved(server)
+
+
+async def _saved(server: NameServer) -> Command:
+    """Unlike Java's, the answer tells when the change is not on disk."""
+    try:
+        await server.kv.save()
+    except StoreError as error:
+        return refusal(ResponseCode.SYSTEM_ERROR, f"changed in memory only: {error}")
+    return success()
+
+
+def get_kv_config(server: NameServer, request: Command, _: Peer) -> Command:
+    asked = GetKvConfig.from_command(request)
+    value = server.kv.get(asked.namespace, asked.key)
+    if value is None:
+        where = f"Namespace: {_java_text(asked.namespace)} Key: {_java_text(asked.key)}"
+        return refusal(ResponseCode.QUERY_NOT_FOUND, f"No config item, {where}")
+    return KvConfig(value).to_command()
+
+
+def get_kv_list(server: NameServer, request: Command, _: Peer) -> Command:
+    asked = GetKvList.from_command(request)
+    values = server.kv.namespace(asked.namespace)
+    if values is None:
+        return refusal(ResponseCode.QUERY_NOT_FOUND, f"No config item, Namespace: {_java_text(asked.namespace)}")
+    return KvTable(values).to_command()
+
+
+def _java_text(text: str | None) -> str:
+    return "null" if text is None else text
+
+
+def get_namesrv_config(server: NameServer, _request: Command, _: Peer) -> Command:
+    return NamesrvConfigText(server.config.to_settings()).to_command()
+
+
+async def update_namesrv_config(server: NameServer, request: Command, _: Peer) -> Command:
+    asked = UpdateNamesrvConfig.from_command(request)
+    if server.config.black_list.intersection(asked.settings):
+        return refusal(ResponseCode.NO_PERMISSION, "Can not update config in black list.")
+    try:
+        await server.update_config(asked.settings)
+    except (InvalidArgument, StoreError) as error:
+        return refusal(ResponseCode.SYSTEM_ERROR, str(error))
+    return success()
+
+
+HANDLERS: Final[Mapping[int, Served]] = {
+    RequestCode.PUT_KV_CONFIG: Served(put_kv_config, "keeps a value under a namespace and a key, and writes the file"),
+    RequestCode.GET_KV_CONFIG: Served(get_kv_config, "one value, or 22"),
+    RequestCode.DELETE_KV_CONFIG: Served(delete_kv_config, "forgets a key, and writes the file"),
+    RequestCode.REGISTER_BROKER: Served(register_broker, "takes a broker's address and topics; its sign of life"),
+    RequestCode.UNREGISTER_BROKER: Served(unregister_broker, "removes a broker's address at once"),
+    RequestCode.GET_ROUTEINFO_BY_TOPIC: Served(get_route_info, "a topic's route, or 17"),
+    RequestCode.GET_BROKER_CLUSTER_INFO: Served(get_cluster_info, "all clusters and brokers"),
+    RequestCode.WIPE_WRITE_PERM_OF_BROKER: Served(wipe_write_perm, "takes write permission from a broker's topics"),
+    RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER: Served(get_all_topics, "all topics"),
+    RequestCode.DELETE_TOPIC_IN_NAMESRV: Served(delete_topic, "forgets a topic, of one cluster or of all"),
+    RequestCode.REGISTER_TOPIC_IN_NAMESRV: Served(register_topic, "sets a topic's queues"),
+    RequestCode.GET_KVLIST_BY_NAMESPACE: Served(get_kv_list, "all values of a namespace, or 22"),
+    RequestCode.GET_TOPICS_BY_CLUSTER: Served(get_topics_by_cluster, "the topics of a cluster"),
+    RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS: Served(get_system_topics, "the names of clusters and brokers"),
+    RequestCode.GET_UNIT_TOPIC_LIST: Served(get_unit_topics, "unit topics"),
+    RequestCode.GET_HAS_UNIT_SUB_TOPIC_LIST: Served(get_unit_sub_topics, "topics that units subscribe to"),
+    RequestCode.GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST: Served(get_unit_sub_ununit_topics, "those that are no unit topics"),
+    RequestCode.UPDATE_NAMESRV_CONFIG: Served(update_namesrv_config, "changes settings, and writes their file"),
+    RequestCode.GET_NAMESRV_CONFIG: Served(get_namesrv_config, "all settings, `name=value` a line"),
+    RequestCode.QUERY_DATA_VERSION: Served(query_data_version, "whether a broker's topics changed; a sign of life"),
+    RequestCode.ADD_WRITE_PERM_OF_BROKER: Served(add_write_perm, "gives write permission to a broker's topics"),
+    RequestCode.GET_BROKER_MEMBER_GROUP: Served(get_broker_member_group, "the addresses of a broker name"),
+    RequestCode.BROKER_HEARTBEAT: Served(broker_heartbeat, "a sign of life"),
+}

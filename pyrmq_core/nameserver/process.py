@@ -1,0 +1,102 @@
+"""A NameServer as a process: its arguments, its settings, its signals (namesrv/NamesrvStartup.java)."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import signal
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import trio
+
+from pyrmq_core.errors import RocketMQError
+from pyrmq_core.nameserver.config import NOT_BUILT, WITHOUT_EFFECT, NameServerConfig, load_settings, unknown_settings
+from pyrmq_core.nameserver.running import run_nameserver
+
+log = logging.getLogger(__name__)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The exit status: 0, 1 with one line of what failed; wrong use ends with 2 (argparse)."""
+    options = _parser().parse_args(arguments)
+    try:
+        config = configure(options.config_file, port=options.port, host=options.host)
+        if options.print_config_item:
+            sys.stdout.write("".join(f"{name}={value}\n" for name, value in config.to_settings().items()))
+            return 0
+        if options.config_file is not None:
+            _say(f"load config properties file OK, {options.config_file}")
+        run_process(config)
+    except RocketMQError as error:
+        sys.stderr.write(f"nameserver: {error}\n")
+        return 1
+    return 0
+
+
+def configure(config_file: Path | None = None, *, port: int | None = None, host: str | None = None) -> NameServerConfig:
+    """The settings of a file with the command line's over them; `InvalidArgument` for what is none."""
+    settings = {} if config_file is None else load_settings(config_file)
+    for name, nearest in unknown_settings(settings).items():
+        sys.stderr.write(f"{config_file}: {name} is no setting{f'; is {nearest} meant?' if nearest else ''}\n")
+    if port is not None:
+        settings["listenPort"] = str(port)
+    if host is not None:
+        settings["bindAddress"] = host
+    return NameServerConfig().with_settings(settings)
+
+
+def run_process(config: NameServerConfig) -> None:
+    """Serves until SIGTERM or SIGINT; the log goes to standard error. Raises `RocketMQError` when it cannot start."""
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
+    try:
+        trio.run(_serve_until_stopped, config)
+    except BaseExceptionGroup as failures:
+        failure = _alone(failures)
+        if isinstance(failure, RocketMQError):
+            raise failure from None
+        raise
+
+
+async def _serve_until_stopped(config: NameServerConfig) -> None:
+    with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+        async with trio.open_nursery() as nursery:
+            running = await nursery.start(run_nameserver, config)
+            _say(f"The Name Server boot success. serializeType=JSON, address {running.address}")
+            without_effect = sorted(config.others)
+            if without_effect:
+                log.info("settings without effect here: %s", ", ".join(without_effect))
+            async for number in signals:
+                log.info("%s: closing the port and all connections", signal.Signals(number).name)
+                nursery.cancel_scope.cancel()
+                break
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m pyrmq_core.nameserver",
+        description="A RocketMQ NameServer: brokers register with it, clients ask it for routes. "
+        "Listens on 127.0.0.1:9876 unless told otherwise.",
+        epilog=f"Accepted without effect: {', '.join(sorted(WITHOUT_EFFECT))}. "
+        f"Refused when true: {', '.join(sorted(NOT_BUILT))}.",
+    )
+    add = parser.add_argument
+    add("-c", "--configFile", dest="config_file", type=Path, metavar="FILE", help="settings, RocketMQ's name=value")
+    add("-p", "--printConfigItem", dest="print_config_item", action="store_true", help="print all settings and exit")
+    add("-n", "--namesrvAddr", dest="namesrv_addr", metavar="ADDR", help="accepted and without effect, as in RocketMQ")
+    add("--port", type=int, help="listenPort, 9876 by default; 0 takes a free one")
+    add("--host", help="bindAddress, 127.0.0.1 by default")
+    return parser
+
+
+def _alone(failure: BaseException) -> BaseException:
+    """The failure inside nurseries' groups of one."""
+    while isinstance(failure, BaseExceptionGroup) and len(failure.exceptions) == 1:
+        failure = failure.exceptions[0]
+    return failure
+
+
+def _say(line: str) -> None:
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()

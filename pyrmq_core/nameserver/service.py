@@ -1,0 +1,150 @@
+"""`NameServer`: the tables, the KV configuration and the settings of one NameServer, and what is done with them.
+
+It listens to nobody itself: `handlers` answer requests with it, `running` calls `connection_closed` and `scan`.
+Whatever the tables say has changed becomes a line of the log.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Final
+
+import trio
+
+from pyrmq_core.errors import StoreError
+from pyrmq_core.nameserver.answers import RouteAnswers
+from pyrmq_core.nameserver.config import NameServerConfig, unknown_settings
+from pyrmq_core.nameserver.files import write_atomically
+from pyrmq_core.nameserver.intake import RegistrationIntake
+from pyrmq_core.nameserver.kvconfig import KvConfig
+from pyrmq_core.nameserver.tables import BrokerAddrInfo, RouteTables, registration, removal
+from pyrmq_core.nameserver.tables.changes import Change, MinBrokerIdChange, Removal, TopicRemoved
+from pyrmq_core.network import Peer
+from pyrmq_core.protocol.codes import ResponseCode
+from pyrmq_core.protocol.command import Command, refusal
+from pyrmq_core.protocol.java_properties import format_java_properties
+from pyrmq_core.protocol.registration import RegistrationBody
+from pyrmq_core.protocol.requests.kv_config import ORDER_TOPIC_CONFIG
+from pyrmq_core.protocol.requests.register_broker import (
+    RegisterBroker,
+    RegisteredBroker,
+    RegistrationHeader,
+    UnregisterBroker,
+)
+
+log = logging.getLogger(__name__)
+
+# Of the topics that leave with a broker so many have a line each; the rest is counted, and told at DEBUG.
+TOPIC_LINES: Final = 20
+
+
+class NameServer:
+    """See the module. `notify` is told of smallest broker ids that changed, where the settings ask for it."""
+
+    def __init__(self, config: NameServerConfig, *, notify: Callable[[MinBrokerIdChange], None] | None = None) -> None:
+        self.config = config
+        self.tables = RouteTables(config.rules)
+        self.kv = KvConfig(config.kv_config_file)
+        self.answers = RouteAnswers()
+        self.intake = RegistrationIntake(self._apply, self._knows)
+        self.found_a_route = False
+        self._notify = notify
+        self._started_ms = now_ms()
+        self._store_file: Path | None = config.config_store_file
+        self._store_turn = trio.Lock()
+
+    def load(self) -> None:
+        """Reads the KV configuration; a file that cannot be read is told and left, as Java does."""
+        try:
+            self.kv.load()
+        except StoreError as error:
+            log.error("%s; starting without it, and its content goes to a .bak file at the next change", error)
+
+    @property
+    def is_ready(self) -> bool:
+        """With `needWaitForService`: whether routes are answered, which begins with the first one that is found."""
+        waited_ms = now_ms() - self._started_ms
+        waits = self.config.need_wait_for_service and waited_ms < self.config.wait_seconds_for_service * 1000
+        return self.found_a_route or not waits
+
+    def order_topic_conf(self, topic: str) -> str | None:
+        """What order topics have of queues where, when the settings say that routes carry it."""
+        return self.kv.get(ORDER_TOPIC_CONFIG, topic) if self.config.order_message_enable else None
+
+    def connection_closed(self, peer: Peer) -> None:
+        self._tell_removal(removal.connection_closed(self.tables, peer))
+
+    def unregister(self, broker: UnregisterBroker) -> None:
+        key = BrokerAddrInfo(broker.cluster_name, broker.broker_addr)
+        self._tell_removal(removal.unregister(self.tables, key, broker.broker_name, broker.broker_id))
+
+    def scan(self) -> None:
+        """Removes brokers that were silent for too long, and closes their connections."""
+        expired = removal.scan(self.tables, now_ms())
+        self._tell_removal(expired)
+        for peer in expired.connections:
+            if isinstance(peer, Peer):
+                peer.connection.close("its broker was silent for too long")
+
+    def tell(self, changes: Iterable[Change]) -> None:
+        """One line a change."""
+        topics = 0
+        for change in changes:
+            if isinstance(change, TopicRemoved):
+                topics += 1
+            log.log(logging.INFO if topics <= TOPIC_LINES else logging.DEBUG, "%s", change)
+        if topics > TOPIC_LINES:
+            log.info("removed topics: %d in all, each told at DEBUG", topics)
+
+    def tell_kv(self) -> None:
+        """The KV configuration, a line a value."""
+        for namespace, values in self.kv.namespaces.items():
+            for key, value in values.items():
+                log.info("KV configuration %s: %s = %s", namespace, key, value)
+
+    async def update_config(self, settings: Mapping[str, str]) -> None:
+        """Takes settings over and stores all of them; `InvalidArgument` and `StoreError` as they say.
+
+        Port and addresses count from the next start on.
+        """
+        for name, nearest in unknown_settings(settings).items():
+            log.warning("setting %s is not known%s", name, f"; is {nearest} meant?" if nearest else "")
+        self.config = self.config.with_settings(settings)
+        self.tables.rules = self.config.rules
+        async with self._store_turn:
+            if self._store_file is None:
+                return
+            stored = format_java_properties(self.config.to_settings()).encode()
+            try:
+                await trio.to_thread.run_sync(write_atomically, self._store_file, stored)
+            except OSError as error:
+                raise StoreError(f"the settings are in force and not written to {self._store_file}: {error}") from error
+
+    def _knows(self, header: RegistrationHeader, digest: bytes) -> bool:
+        return registration.knows(self.tables, header, digest)
+
+    def _apply(self, asked: RegisterBroker, body: RegistrationBody | None, digest: bytes | None, peer: Peer) -> Command:
+        done = registration.register(self.tables, asked.header, body, connection=peer, now_ms=now_ms(), digest=digest)
+        self.tell(done.changes)
+        if done.notice is not None:
+            self._send_notice(done.notice)
+        if not done.accepted:
+            return refusal(ResponseCode.SYSTEM_ERROR, "register broker failed")
+        order_table = self.kv.namespace(ORDER_TOPIC_CONFIG) if self.config.return_order_topic_config_to_broker else None
+        return RegisteredBroker(done.ha_server_addr, done.master_addr, order_table).to_command()
+
+    def _tell_removal(self, removed: Removal) -> None:
+        self.tell(removed.changes)
+        for notice in removed.notices:
+            self._send_notice(notice)
+
+    def _send_notice(self, notice: MinBrokerIdChange) -> None:
+        if self.config.notify_min_broker_id_changed and self._notify is not None:
+            self._notify(notice)
+
+
+def now_ms() -> int:
+    """The loop's clock, which no change of the system's time moves."""
+    return int(trio.current_time() * 1000)

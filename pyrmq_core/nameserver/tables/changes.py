@@ -1,0 +1,226 @@
+"""What a decision of the route tables changed, as values: the caller writes each as one line of the log."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+
+class RemovalReason(enum.Enum):
+    """Why a broker's address left the tables."""
+
+    UNREGISTERED = "it unregistered"
+    CONNECTION_CLOSED = "its connection closed"
+    SILENT = "it was silent for too long"
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerJoined:
+    """An address that was not alive before."""
+
+    broker_name: str
+    broker_id: int
+    address: str
+    cluster: str
+    ha_server_addr: str | None
+
+    def __str__(self) -> str:
+        return (
+            f"new broker {self.broker_name}, id {self.broker_id}, {self.address}, cluster {self.cluster}, "
+            f"HA {self.ha_server_addr}"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class AddressMoved:
+    """An address that was known under another id of the same broker name, as when a slave becomes master."""
+
+    broker_name: str
+    address: str
+    old_id: int
+    new_id: int
+
+    def __str__(self) -> str:
+        return f"{self.address} of broker {self.broker_name} moved from id {self.old_id} to {self.new_id}"
+
+
+@dataclass(frozen=True, slots=True)
+class RegistrationIgnored:
+    """Another address holds the id with a younger state."""
+
+    broker_name: str
+    broker_id: int
+    address: str
+    holder: str
+
+    def __str__(self) -> str:
+        return (
+            f"registration of {self.address} as {self.broker_name}, id {self.broker_id}, ignored: {self.holder} "
+            "holds this id with a younger state"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class RegistrationRefused:
+    """A first registration with one topic, where the settings want a full one first."""
+
+    broker_name: str
+    broker_id: int
+    address: str
+
+    def __str__(self) -> str:
+        return (
+            f"registration of {self.address} as {self.broker_name}, id {self.broker_id}, refused: its first one has a "
+            "single topic; a broker registers all its topics first"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class TopicsTaken:
+    """How many topics a registration brought or changed."""
+
+    broker_name: str
+    new: int
+    changed: int
+
+    def __str__(self) -> str:
+        return f"broker {self.broker_name}: {self.new} topics new, {self.changed} changed"
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerRemoved:
+    """One address left."""
+
+    broker_name: str | None
+    broker_id: int | None
+    address: str
+    cluster: str
+    reason: RemovalReason
+
+    def __str__(self) -> str:
+        who = "an address of no broker" if self.broker_name is None else f"{self.broker_name}, id {self.broker_id}"
+        return f"removed broker {who}, {self.address}, cluster {self.cluster}: {self.reason.value}"
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerNameRemoved:
+    """A broker name lost its last address."""
+
+    broker_name: str
+
+    def __str__(self) -> str:
+        return f"removed broker name {self.broker_name}: no address is left"
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterRemoved:
+    """A cluster lost its last broker name."""
+
+    cluster: str
+
+    def __str__(self) -> str:
+        return f"removed cluster {self.cluster}: no broker is left"
+
+
+@dataclass(frozen=True, slots=True)
+class TopicRemoved:
+    """A topic lost its last queues."""
+
+    topic: str
+
+    def __str__(self) -> str:
+        return f"removed topic {self.topic}: no broker has it any more"
+
+
+@dataclass(frozen=True, slots=True)
+class QueuesRemoved:
+    """A topic lost one broker's queues."""
+
+    topic: str
+    broker_name: str
+
+    def __str__(self) -> str:
+        return f"removed the queues of topic {self.topic} at broker {self.broker_name}"
+
+
+@dataclass(frozen=True, slots=True)
+class WriteSwitched:
+    """The write permission of a broker's topics was taken away or given back."""
+
+    broker_name: str
+    writable: bool
+    topics: int
+    reason: str
+
+    def __str__(self) -> str:
+        switch = "on" if self.writable else "off"
+        return f"write permission of {self.topics} topics of broker {self.broker_name} switched {switch}: {self.reason}"
+
+
+@dataclass(frozen=True, slots=True)
+class TopicSet:
+    """A topic's queues were set from outside (217), or not, because a broker is unknown."""
+
+    topic: str
+    brokers: tuple[str, ...]
+    unknown: str | None
+
+    def __str__(self) -> str:
+        rest = "" if self.unknown is None else f"; ended at broker {self.unknown}, which is unknown"
+        return f"queues of topic {self.topic} set for brokers {', '.join(self.brokers) or 'none'}{rest}"
+
+
+Change: TypeAlias = (
+    BrokerJoined
+    | AddressMoved
+    | RegistrationIgnored
+    | RegistrationRefused
+    | TopicsTaken
+    | BrokerRemoved
+    | BrokerNameRemoved
+    | ClusterRemoved
+    | TopicRemoved
+    | QueuesRemoved
+    | WriteSwitched
+    | TopicSet
+)
+
+
+@dataclass(frozen=True, slots=True)
+class MinBrokerIdChange:
+    """The smallest id of a broker name is another one: `targets` are the addresses to tell when the settings ask it.
+
+    `offline_address` went, or the broker at `ha_server_addr`'s side came.
+    """
+
+    broker_name: str
+    min_broker_id: int
+    min_broker_addr: str
+    targets: tuple[str, ...]
+    offline_address: str | None = None
+    ha_server_addr: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Registration:
+    """What became of a registration; `accepted` False is answered with an error, everything else with success.
+
+    `master_addr` and `ha_server_addr` are the master's, told to slaves.
+    """
+
+    accepted: bool
+    changes: tuple[Change, ...]
+    master_addr: str | None = None
+    ha_server_addr: str | None = None
+    notice: MinBrokerIdChange | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Removal:
+    """What left with one or more addresses; `connections` are theirs, to be closed where they are still open."""
+
+    changes: tuple[Change, ...] = ()
+    notices: tuple[MinBrokerIdChange, ...] = ()
+    connections: Sequence[object] = ()

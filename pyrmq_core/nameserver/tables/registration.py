@@ -1,0 +1,249 @@
+"""What a broker's registration and its signs of life do to the route tables.
+
+Source: RouteInfoManager.registerBroker and its neighbours, 5.3.3. 4.x knows no acting master, no state version and no
+time-out of the broker's own: what it does not send has these defaults.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from pyrmq_core.model import Permission, TopicConfig
+from pyrmq_core.nameserver.tables.changes import (
+    AddressMoved,
+    BrokerJoined,
+    Change,
+    MinBrokerIdChange,
+    Registration,
+    RegistrationIgnored,
+    RegistrationRefused,
+    TopicsTaken,
+)
+from pyrmq_core.nameserver.tables.state import HEARTBEAT_TIMEOUT_MS, BrokerAddrInfo, BrokerLiveInfo, RouteTables
+from pyrmq_core.protocol.registration import RegistrationBody
+from pyrmq_core.protocol.requests.register_broker import RegistrationHeader
+from pyrmq_core.protocol.route import MASTER_ID, BrokerData, QueueData
+from pyrmq_core.protocol.topic_config import NO_VERSION, DataVersion
+
+
+def knows(tables: RouteTables, header: RegistrationHeader, digest: bytes) -> bool:
+    """Whether reading a body of this digest could change nothing."""
+    live = tables.broker_live_table.get(_key(header))
+    broker = tables.broker_addr_table.get(header.broker_name)
+    if live is None or broker is None or live.digest != digest:
+        return False
+    ids = [broker_id for broker_id, address in broker.broker_addrs.items() if address == header.broker_addr]
+    return ids == [header.broker_id] and live.contributed == _contributes(header, broker.broker_addrs)
+
+
+def register(
+    tables: RouteTables,
+    header: RegistrationHeader,
+    body: RegistrationBody | None,
+    *,
+    connection: object,
+    now_ms: int,
+    digest: bytes | None = None,
+) -> Registration:
+    """A broker's topics and sign of life; `body` None stands for one that `knows` said yes to."""
+    known = tables.broker_addr_table.get(header.broker_name)
+    addrs = {} if known is None else dict(known.broker_addrs)
+    smallest_before = min(addrs, default=MASTER_ID)
+    live = tables.broker_live_table.get(_key(header))
+    version = body.data_version if body is not None else live.data_version if live is not None else NO_VERSION
+    changes: list[Change] = _drop_other_ids(header, addrs)
+    holder = addrs.get(header.broker_id)
+    tables.cluster_addr_table.setdefault(header.cluster_name, {})[header.broker_name] = None
+    refusal = _refusal(tables, header, holder, version, body)
+    if refusal is None:
+        addrs[header.broker_id] = header.broker_addr
+    broker = _broker_data(header, known, addrs)
+    tables.put_broker(broker)
+    if isinstance(refusal, RegistrationIgnored):
+        tables.broker_live_table.pop(_key(header), None)
+        return Registration(True, (*changes, refusal))
+    if refusal is not None:
+        return Registration(False, (*changes, refusal))
+    if body is not None:
+        if _contributes(header, addrs):
+            changes += _take(tables, header, broker, body, news=holder is None or _differs(live, version))
+        if body.filter_servers is not None:
+            tables.put_filter_servers(_key(header), body.filter_servers)
+    kept_digest = live.digest if body is None and live is not None else digest
+    changes += _put_live(tables, header, addrs, version, connection, now_ms, kept_digest)
+    notice = min_id_change(broker, ha_server_addr=header.ha_server_addr) if header.broker_id < smallest_before else None
+    return _answer(tables, header, broker, tuple(changes), notice)
+
+
+def heartbeat(tables: RouteTables, key: BrokerAddrInfo, now_ms: int) -> bool:
+    """A sign of life without topics; False for an address that is not known."""
+    live = tables.broker_live_table.get(key)
+    if live is None:
+        return False
+    tables.broker_live_table[key] = replace(live, last_update_ms=now_ms)
+    return True
+
+
+def min_id_change(
+    broker: BrokerData, *, offline_address: str | None = None, ha_server_addr: str | None = None
+) -> MinBrokerIdChange:
+    """Whom to tell of a new smallest id: all when one left or one is alone, else all but the new one."""
+    addrs = broker.broker_addrs
+    smallest = min(addrs)
+    all_are_told = offline_address is not None or len(addrs) == 1
+    return MinBrokerIdChange(
+        broker_name=broker.broker_name,
+        min_broker_id=smallest,
+        min_broker_addr=addrs[smallest],
+        targets=tuple(address for broker_id, address in addrs.items() if all_are_told or broker_id != smallest),
+        offline_address=offline_address,
+        ha_server_addr=ha_server_addr,
+    )
+
+
+def _key(header: RegistrationHeader) -> BrokerAddrInfo:
+    return BrokerAddrInfo(header.cluster_name, header.broker_addr)
+
+
+def _contributes(header: RegistrationHeader, addrs: Mapping[int, str]) -> bool:
+    """Topics are taken from the master, and from the slave with the smallest id if it knows of acting masters."""
+    if header.broker_id == MASTER_ID:
+        return True
+    return header.enable_acting_master is not None and header.broker_id == min(addrs)
+
+
+def _differs(live: BrokerLiveInfo | None, version: DataVersion) -> bool:
+    return live is None or live.data_version != version
+
+
+def _drop_other_ids(header: RegistrationHeader, addrs: dict[int, str]) -> list[Change]:
+    """An address stands under one id: a slave that became master leaves its old one first."""
+    others = [
+        broker_id
+        for broker_id, address in addrs.items()
+        if address == header.broker_addr and broker_id != header.broker_id
+    ]
+    for broker_id in others:
+        del addrs[broker_id]
+    return [AddressMoved(header.broker_name, header.broker_addr, old, header.broker_id) for old in others]
+
+
+def _refusal(
+    tables: RouteTables,
+    header: RegistrationHeader,
+    holder: str | None,
+    version: DataVersion,
+    body: RegistrationBody | None,
+) -> RegistrationIgnored | RegistrationRefused | None:
+    """`holder` is the address that has the id now. An older state does not displace a younger one that lives."""
+    if holder is None:
+        single = body is not None and len(body.topic_configs) == 1
+        if not single or tables.rules.accept_first_registration_of_one_topic:
+            return None
+        return RegistrationRefused(header.broker_name, header.broker_id, header.broker_addr)
+    if holder == header.broker_addr:
+        return None
+    rival = tables.broker_live_table.get(BrokerAddrInfo(header.cluster_name, holder))
+    if rival is None or rival.data_version.state_version <= version.state_version:
+        return None
+    return RegistrationIgnored(header.broker_name, header.broker_id, header.broker_addr, holder)
+
+
+def _broker_data(header: RegistrationHeader, known: BrokerData | None, addrs: Mapping[int, str]) -> BrokerData:
+    """The cluster of a broker name stays the one it first came with."""
+    return BrokerData(
+        cluster=header.cluster_name if known is None else known.cluster,
+        broker_name=header.broker_name,
+        broker_addrs=addrs,
+        enable_acting_master=header.enable_acting_master is True,
+        zone_name=header.zone_name,
+    )
+
+
+def _take(
+    tables: RouteTables, header: RegistrationHeader, broker: BrokerData, body: RegistrationBody, *, news: bool
+) -> list[Change]:
+    """Takes over topics; without `news`, that is with a version known already, only those that are missing."""
+    changes: list[Change] = []
+    name = broker.broker_name
+    if tables.rules.delete_topic_with_broker_registration and not body.topic_queue_mapping_infos:
+        kept = {config.topic for config in body.topic_configs}
+        gone = [topic for topic, queues in tables.topic_queue_table.items() if name in queues and topic not in kept]
+        for topic in gone:
+            changes += tables.drop_queues(topic, (name,))
+        if gone:
+            tables.forget_digests((name,))
+    # A slave that acts for its master is read from, never written to.
+    clears_write = header.broker_id != MASTER_ID and broker.enable_acting_master
+    changes += _take_topics(tables, name, body.topic_configs, news=news, clears_write=clears_write)
+    if news:
+        tables.put_mappings(name, body.topic_queue_mapping_infos)
+    return changes
+
+
+def _take_topics(
+    tables: RouteTables, broker_name: str, configs: Sequence[TopicConfig], *, news: bool, clears_write: bool
+) -> list[Change]:
+    table = tables.topic_queue_table
+    made: dict[tuple[int, int, int, int], QueueData] = {}  # most topics of a broker look alike: one value for all
+    bits = ~int(Permission.WRITE) if clears_write else ~0
+    new = changed = 0
+    for config in configs:
+        queues = table.get(config.topic)
+        old = None if queues is None else queues.get(broker_name)
+        if old is not None and not news:
+            continue
+        numbers = (config.read_queue_nums, config.write_queue_nums, config.perm & bits, config.topic_sys_flag)
+        queue_data = made.get(numbers)
+        if queue_data is None:
+            queue_data = made[numbers] = QueueData(broker_name, *numbers)
+        if old is None:
+            new += 1
+        elif old != queue_data:
+            changed += 1
+        else:
+            continue
+        tables.put_queue_data(config.topic, queue_data)
+    return [TopicsTaken(broker_name, new, changed)] if new or changed else []
+
+
+def _put_live(
+    tables: RouteTables,
+    header: RegistrationHeader,
+    addrs: Mapping[int, str],
+    version: DataVersion,
+    connection: object,
+    now_ms: int,
+    digest: bytes | None,
+) -> list[Change]:
+    key = _key(header)
+    joined = key not in tables.broker_live_table
+    timeout_ms = header.heartbeat_timeout_ms
+    tables.broker_live_table[key] = BrokerLiveInfo(
+        last_update_ms=now_ms,
+        heartbeat_timeout_ms=HEARTBEAT_TIMEOUT_MS if timeout_ms is None else timeout_ms,
+        data_version=version,
+        connection=connection,
+        ha_server_addr=header.ha_server_addr,
+        digest=digest,
+        contributed=_contributes(header, addrs),
+    )
+    if not joined:
+        return []
+    return [BrokerJoined(header.broker_name, header.broker_id, key.address, key.cluster, header.ha_server_addr)]
+
+
+def _answer(
+    tables: RouteTables,
+    header: RegistrationHeader,
+    broker: BrokerData,
+    changes: tuple[Change, ...],
+    notice: MinBrokerIdChange | None,
+) -> Registration:
+    """A slave is told its master, if that one lives."""
+    master = None if header.broker_id == MASTER_ID else broker.master
+    live = None if master is None else tables.broker_live_table.get(BrokerAddrInfo(header.cluster_name, master))
+    if live is None:
+        return Registration(True, changes, notice=notice)
+    return Registration(True, changes, master, live.ha_server_addr, notice)
