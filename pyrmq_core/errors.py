@@ -6,6 +6,7 @@
     │   │   └── InvalidMessage      a message that breaks RocketMQ's rules (Validators.java)
     │   ├── InvalidState            the client, producer or consumer is not running
     │   ├── MissingLibrary          an optional library is needed and not installed
+    │   ├── SendForbidden           a check-forbidden hook of yours refused the message
     │   └── WindowFull              too much under way, and the caller asked not to wait
     ├── RoutingError                nowhere to send to or read from
     │   ├── NoNameServer            no NameServer is named, or none can be reached
@@ -22,6 +23,7 @@
     │   ├── ConnectFailed
     │   ├── ConnectionClosed
     │   └── CallTimeout
+    ├── RequestTimeout              a request is stored, and nobody replied to it in time
     ├── DataLost                    messages asked for are no longer there
     ├── StoreError                  the broker's own files cannot be read or written
     └── SendFailed                  a send ended without success: `outcome` and `attempts` tell its story
@@ -101,6 +103,12 @@ class MissingLibrary(LocalError, ImportError):
     """An optional library is needed and not installed."""
 
     condition = "RMQ_MISSING_LIBRARY"
+
+
+class SendForbidden(LocalError):
+    """A check-forbidden hook refused the message; nothing was sent."""
+
+    condition = "RMQ_SEND_FORBIDDEN"
 
 
 class WindowFull(LocalError):
@@ -213,6 +221,13 @@ class CallTimeout(NetworkError):
     """No answer came in time."""
 
     condition = "RMQ_TIMEOUT"
+
+
+class RequestTimeout(RocketMQError):
+    """A request is stored, and no reply came in time (RequestTimeoutException.java, code 10006)."""
+
+    condition = "RMQ_REQUEST_TIMEOUT"
+    outcome = Outcome.STORED
 
 
 class DataLost(RocketMQError):
