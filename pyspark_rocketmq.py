@@ -3,4 +3,4 @@
 import contextlib
 
 with contextlib.suppress(Exception):  # whatever raises here takes every other Python data source away from Spark
-    from pyrmq_spark import RocketMQDataSource as DefaultSource  # type: ignore[attr-defined]  # noqa: F401
+    from pyrmq_spark import RocketMQDataSource as DefaultSource  # noqa: F401

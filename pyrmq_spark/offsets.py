@@ -15,14 +15,6 @@ from pyrmq_spark.conditions import InvalidOffsets
 from pyrmq_spark.positions import LATEST_OFFSET, AtTime, PerQueue, Point, Position, Word, shown
 
 
-@dataclass(frozen=True, slots=True)
-class Bounds:
-    """A queue's lowest offset that is still kept, and the one its next message will get."""
-
-    min_offset: int
-    max_offset: int
-
-
 class NoneAsYoung(enum.Enum):
     """What to do when a queue has no message as young as the time asked for."""
 
@@ -85,9 +77,13 @@ def committed_of(points: Mapping[MessageQueue, Point]) -> list[MessageQueue]:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What brokers answered: bounds of every queue, offsets of times (max_offset: none as young), committed ones."""
+    """What brokers answered.
 
-    bounds: Mapping[MessageQueue, Bounds]
+    `bounds` are each queue's lowest offset that is kept and the one its next message will get, `at_time` the offset of
+    the first message as young as asked (the upper bound: none is), `committed` what the group has, if it has any.
+    """
+
+    bounds: Mapping[MessageQueue, OffsetRange]
     at_time: Mapping[MessageQueue, int] = field(default_factory=dict)
     committed: Mapping[MessageQueue, int | None] = field(default_factory=dict)
 
@@ -116,7 +112,7 @@ def resolve_start(
             offsets[queue] = _start_at_time(queue, point, asked.at_time[queue], bounds, none_as_young)
             continue
         offset = _offset(point, bounds, asked.committed.get(queue))
-        offsets[queue] = min(max(offset, bounds.min_offset), bounds.max_offset)
+        offsets[queue] = min(max(offset, bounds.start), bounds.end)
         if offset != offsets[queue]:
             lost = _out_of_bounds(queue, "start", offset, bounds)
             if fail_on_data_loss:
@@ -132,8 +128,8 @@ def resolve_end(points: Mapping[MessageQueue, Point], asked: Asked, *, fail_on_d
     for queue, point in points.items():
         bounds = asked.bounds[queue]
         offset = asked.at_time[queue] if isinstance(point, AtTime) else _offset(point, bounds, None)
-        offsets[queue] = min(max(offset, bounds.min_offset), bounds.max_offset)
-        if isinstance(point, int) and offset > bounds.max_offset:
+        offsets[queue] = min(max(offset, bounds.start), bounds.end)
+        if isinstance(point, int) and offset > bounds.end:
             lost = _out_of_bounds(queue, "end", offset, bounds)
             if fail_on_data_loss:
                 raise lost
@@ -155,38 +151,40 @@ def ranges_between(start: Resolved, end: Resolved) -> dict[MessageQueue, OffsetR
     return ranges
 
 
-def _start_at_time(queue: MessageQueue, point: AtTime, found: int, bounds: Bounds, none_as_young: NoneAsYoung) -> int:
+def _start_at_time(
+    queue: MessageQueue, point: AtTime, found: int, bounds: OffsetRange, none_as_young: NoneAsYoung
+) -> int:
     """Brokers may answer a time before the oldest message with an offset below the lowest (ConsumeQueue.java)."""
-    has_messages = bounds.max_offset > bounds.min_offset
-    if found >= bounds.max_offset and has_messages and none_as_young is NoneAsYoung.ERROR:
+    has_messages = bounds.end > bounds.start
+    if found >= bounds.end and has_messages and none_as_young is NoneAsYoung.ERROR:
         raise InvalidOffsets(
             f"{queue} has no message stored at or after {shown(point)}; set startingOffsetsByTimestampStrategy=latest "
             "to start such queues at their end"
         )
-    return min(max(found, bounds.min_offset), bounds.max_offset)
+    return min(max(found, bounds.start), bounds.end)
 
 
-def _offset(point: Point, bounds: Bounds, committed: int | None) -> int:
+def _offset(point: Point, bounds: OffsetRange, committed: int | None) -> int:
     match point:
         case Word.EARLIEST:
-            return bounds.min_offset
+            return bounds.start
         case Word.LATEST:
-            return bounds.max_offset
+            return bounds.end
         case Word.COMMITTED:
-            return bounds.min_offset if committed is None else committed
+            return bounds.start if committed is None else committed
         case int():
             return point
         case _:
             raise AssertionError(f"{point} is resolved elsewhere")
 
 
-def _out_of_bounds(queue: MessageQueue, what: str, offset: int, bounds: Bounds) -> DataLost:
+def _out_of_bounds(queue: MessageQueue, what: str, offset: int, bounds: OffsetRange) -> DataLost:
     return DataLost(
-        f"the {what} of {queue} is offset {offset}, but its broker keeps {bounds.min_offset} to {bounds.max_offset}: "
+        f"the {what} of {queue} is offset {offset}, but its broker keeps {bounds.start} to {bounds.end}: "
         "messages expired, or the topic was deleted and made again; set failOnDataLoss=false to read what is left",
         queue=queue,
-        start=min(offset, bounds.min_offset),
-        end=max(offset, bounds.max_offset),
-        min_offset=bounds.min_offset,
-        max_offset=bounds.max_offset,
+        start=min(offset, bounds.start),
+        end=max(offset, bounds.end),
+        min_offset=bounds.start,
+        max_offset=bounds.end,
     )

@@ -6,11 +6,13 @@ What comes out is what `protocol/payload.py` makes of the same messages one by o
 from pyrmq_core.columnar.decode import DEFAULT_COLUMNS, SOURCE_COLUMNS, decode_records
 from pyrmq_core.columnar.encode import BatchLimit, encode_batches
 from pyrmq_core.columnar.faults import Fault, first_fault
+from pyrmq_core.protocol.compression import CompressionType
 
 __all__ = [
     "DEFAULT_COLUMNS",
     "SOURCE_COLUMNS",
     "BatchLimit",
+    "CompressionType",
     "Fault",
     "decode_records",
     "encode_batches",

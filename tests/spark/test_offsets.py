@@ -6,7 +6,6 @@ from pyrmq_core import DataLost, MessageQueue, OffsetRange
 from pyrmq_spark.conditions import InvalidOffsets
 from pyrmq_spark.offsets import (
     Asked,
-    Bounds,
     NoneAsYoung,
     Resolved,
     check_batch_start,
@@ -22,7 +21,7 @@ from pyrmq_spark.positions import AtTime, PerQueue, Point, Word
 
 A0, A1 = MessageQueue("a", "broker-a", 0), MessageQueue("a", "broker-a", 1)
 B0 = MessageQueue("b", "broker-a", 0)
-BOUNDS = {A0: Bounds(10, 100), A1: Bounds(0, 0)}
+BOUNDS = {A0: OffsetRange(10, 100), A1: OffsetRange(0, 0)}
 
 
 def test_a_word_is_every_queues_point() -> None:
