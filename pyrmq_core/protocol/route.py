@@ -117,8 +117,21 @@ class TopicRouteData:
                 queue_datas=tuple(QueueData.from_members(queue) for queue in members.get("queueDatas") or ()),
                 broker_datas=tuple(BrokerData.from_members(broker) for broker in members.get("brokerDatas") or ()),
                 order_topic_conf=None if order is None else str(order),
-                filter_server_table=members.get("filterServerTable") or {},
-                topic_queue_mapping_by_broker=members.get("topicQueueMappingByBroker"),
+                filter_server_table=_filter_servers(members.get("filterServerTable") or {}),
+                topic_queue_mapping_by_broker=_optional_object(members.get("topicQueueMappingByBroker")),
             )
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise BodyError(f"route: a member is missing or of the wrong type: {error!r}") from error
+
+
+def _filter_servers(table: Mapping[str, Any]) -> dict[str, list[str]]:
+    for addresses in table.values():
+        if not isinstance(addresses, list):
+            raise TypeError("filterServerTable holds something else than lists of addresses")
+    return {broker_addr: [str(address) for address in addresses] for broker_addr, addresses in table.items()}
+
+
+def _optional_object(value: object) -> dict[str, Any] | None:
+    if value is None or isinstance(value, dict):
+        return value
+    raise TypeError("topicQueueMappingByBroker is no object")

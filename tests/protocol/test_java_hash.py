@@ -1,0 +1,48 @@
+"""Java's string hashes."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pyrmq_core.protocol.java_hash import string_hash_code, tags_code
+from tests.support import golden
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("TagA", 2598919),
+        ("TagB", 2598920),
+        ("标签", 857175),
+        ("\U0001f600", 1772899),
+        ("", 0),
+        ("polygenelubricants", -(2**31)),
+    ],
+)
+def test_hash_codes(text: str, expected: int) -> None:
+    assert string_hash_code(text) == expected
+
+
+@pytest.mark.parametrize("text", ["order-1", "order-2", "1001", ""])
+def test_what_java_printed(text: str) -> None:
+    code, modulo = golden.vectors()[f"String.hashCode {text}".strip()].split(" mod8=")
+    assert string_hash_code(text) == int(code)
+    # Java's remainder keeps the sign: abs() after it, as SelectMessageQueueByHash does.
+    assert abs(string_hash_code(text)) % 8 == int(modulo)
+
+
+def test_no_tags_are_code_0() -> None:
+    assert tags_code(None) == tags_code("") == 0
+    assert tags_code("TagA") == 2598919
+
+
+@given(st.text())
+def test_it_is_a_polynomial_over_utf_16(text: str) -> None:
+    units = text.encode("utf-16-be", "surrogatepass")
+    code = 0
+    for high, low in zip(units[::2], units[1::2], strict=True):
+        code = 31 * code + (high << 8) + low
+    assert (string_hash_code(text) - code) % 2**32 == 0
+    assert -(2**31) <= string_hash_code(text) < 2**31
