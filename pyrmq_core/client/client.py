@@ -66,7 +66,7 @@ class Client:
         self._tls = tls
         self.client_id = f"{local_ip()}@{instance_name or f'{os.getpid()}#{random.getrandbits(48)}'}"
         self._producer_groups: set[str] = set()
-        self._stack = AsyncExitStack()
+        self._stack: AsyncExitStack | None = None
         self._pool: ConnectionPool | None = None
         self._routes: Routes | None = None
         self._nameservers: NameServers | None = None
@@ -75,9 +75,11 @@ class Client:
         return f"<Client {self.client_id} of {';'.join(self._addresses) or 'no NameServer'}>"
 
     async def __aenter__(self) -> Self:
-        if self._pool is not None:
+        if self._stack is not None:
             raise InvalidState(f"{self!r} was opened before; make a new one")
+        self._stack = AsyncExitStack()
         nursery = await self._stack.enter_async_context(open_owned_nursery())
+        self._stack.push_async_callback(self._leave)
         self._pool = ConnectionPool(nursery, tls=self._tls)
         self._nameservers = NameServers(self._pool, self._addresses, random_start=random.getrandbits(31))
         self._routes = Routes(self._nameservers, random_start=lambda: random.getrandbits(31))
@@ -88,10 +90,8 @@ class Client:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        with trio.move_on_after(CLOSE_SECONDS, shield=True):
-            for group in sorted(self._producer_groups):
-                await self.unregister_producer(group)
-        await self._stack.__aexit__(kind, error, traceback)
+        if self._stack is not None:
+            await self._stack.__aexit__(kind, error, traceback)
 
     @property
     def routes(self) -> Routes:
@@ -154,6 +154,15 @@ class Client:
     def close_connection(self, address: str) -> None:
         """Drop the connection to a server that does not answer; the next call opens a new one."""
         self._open_pool().close(address)
+
+    async def _leave(self) -> None:
+        """Says good-bye to the brokers, also when cancelled; a silent one is not waited for."""
+        try:
+            with trio.move_on_after(CLOSE_SECONDS, shield=True):
+                for group in sorted(self._producer_groups):
+                    await self.unregister_producer(group)
+        finally:
+            self._pool = self._routes = self._nameservers = None
 
     async def _poll_routes(self, routes: Routes) -> None:
         while True:

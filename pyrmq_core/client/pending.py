@@ -8,7 +8,7 @@ import trio
 
 from pyrmq_core.client.sending import Sender
 from pyrmq_core.client.targets import Target
-from pyrmq_core.errors import InvalidArgument, RocketMQError
+from pyrmq_core.errors import InvalidArgument, Outcome, RocketMQError, SendFailed
 from pyrmq_core.model import SendResult
 from pyrmq_core.protocol.payload import Payload
 
@@ -67,12 +67,17 @@ class PendingSend:
             callback(self)
 
 
+def check_bounds(max_count: int, max_bytes: int) -> tuple[int, int]:
+    """The two bounds of `InFlight`; `InvalidArgument` for one that lets nothing in."""
+    if max_count < 1 or max_bytes < 1:
+        raise InvalidArgument(f"max_in_flight={max_count}, max_in_flight_bytes={max_bytes}: 1 is the least of both")
+    return max_count, max_bytes
+
+
 class InFlight:
     """Bounds sends under way by count and by bytes; who comes first is let in first."""
 
     def __init__(self, nursery: trio.Nursery, max_count: int, max_bytes: int) -> None:
-        if max_count < 1 or max_bytes < 1:
-            raise InvalidArgument(f"max_in_flight={max_count}, max_in_flight_bytes={max_bytes}: 1 is the least of both")
         self._nursery = nursery
         self._max_count = max_count
         self._max_bytes = max_bytes
@@ -105,6 +110,8 @@ class InFlight:
         except RocketMQError as error:
             pending.set_error(error)
         finally:
+            if not pending.is_done:
+                pending.set_error(_given_up(payload.topic))
             self._count -= 1
             self._bytes -= len(payload.body)
             ended, self._ended = self._ended, trio.Event()
@@ -113,3 +120,11 @@ class InFlight:
     def _has_room(self, size: int) -> bool:
         """A payload larger than the bound goes when it is alone."""
         return self._count == 0 or (self._count < self._max_count and self._bytes + size <= self._max_bytes)
+
+
+def _given_up(topic: str) -> SendFailed:
+    return SendFailed(
+        f"the producer was closed while a message for {topic} was under way; sending it again may store a second copy",
+        outcome=Outcome.PERHAPS_STORED,
+        attempts=(),
+    )

@@ -7,10 +7,12 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from types import TracebackType
 from typing import Final, Self
 
+import trio
+
 from pyrmq_core.client.client import Client
 from pyrmq_core.client.ids import unique_ids
 from pyrmq_core.client.ownership import open_owned_nursery
-from pyrmq_core.client.pending import InFlight, PendingSend
+from pyrmq_core.client.pending import InFlight, PendingSend, check_bounds
 from pyrmq_core.client.routing import TopicPublishInfo
 from pyrmq_core.client.sending import Sender, SendSettings
 from pyrmq_core.client.targets import AnyQueue, KeyedQueue, Target, ThisQueue
@@ -60,11 +62,11 @@ class Producer:
         self.group = group
         self._shared = client
         self._own = Client(nameserver=nameserver, instance_name=instance_name) if client is None else None
-        self._send_timeout = send_timeout
+        self._send_timeout = _positive("send_timeout", send_timeout)
         self._compress_over_bytes = compress_body_over_bytes
         self._compression = _compression(compression)
         self._max_message_bytes = max_message_bytes
-        self._in_flight_bounds = (max_in_flight, max_in_flight_bytes)
+        self._in_flight_bounds = check_bounds(max_in_flight, max_in_flight_bytes)
         self._settings = SendSettings(
             producer_group=group,
             retry_times_when_send_failed=retry_times_when_send_failed,
@@ -73,33 +75,32 @@ class Producer:
             create_topic_key=create_topic_key,
             default_topic_queue_nums=default_topic_queue_nums,
         )
-        self._stack = AsyncExitStack()
+        self._stack: AsyncExitStack | None = None
         self._sender: Sender | None = None
         self._in_flight: InFlight | None = None
 
     async def __aenter__(self) -> Self:
-        if self._sender is not None:
+        if self._stack is not None:
             raise InvalidState(f"producer {self.group} was opened before; make a new one")
-        client = self._shared
-        if client is None:
-            assert self._own is not None
-            client = await self._stack.enter_async_context(self._own)
-        client.register_producer(self.group)
-        nursery = await self._stack.enter_async_context(open_owned_nursery())
-        self._client = client
-        self._sender = Sender(client, self._settings)
-        self._in_flight = InFlight(nursery, *self._in_flight_bounds)
+        async with AsyncExitStack() as stack:
+            client = self._shared
+            if client is None:
+                assert self._own is not None
+                client = await stack.enter_async_context(self._own)
+            client.register_producer(self.group)
+            nursery = await stack.enter_async_context(open_owned_nursery())
+            self._sender = Sender(client, self._settings)
+            self._in_flight = InFlight(nursery, *self._in_flight_bounds)
+            stack.push_async_exit(self._leave)
+            self._stack = stack.pop_all()
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         """Waits for what `send_soon` has under way, unless the block ended with an error."""
-        if kind is None and self._in_flight is not None:
-            await self._in_flight.drain()
-        if self._shared is not None:
-            await self._shared.unregister_producer(self.group)
-        await self._stack.__aexit__(kind, error, traceback)
+        if self._stack is not None:
+            await self._stack.__aexit__(kind, error, traceback)
 
     async def send(
         self,
@@ -116,9 +117,10 @@ class Producer:
         else `SendFailed`.
         """
         sender, seconds = self._running(), self._seconds(timeout)
+        deadline = trio.current_time() + seconds
         payload = self._payload(message)
         to = await self._target(message, queue, select, seconds)
-        receipt = await sender.send(payload, to, timeout=seconds)
+        receipt = await sender.send(payload, to, timeout=deadline - trio.current_time())
         return receipt.results()[0]
 
     async def send_oneway(
@@ -131,9 +133,10 @@ class Producer:
     ) -> None:
         """Returns when the message is written to the connection; whether it is stored nobody tells."""
         sender, seconds = self._running(), self._seconds(timeout)
+        deadline = trio.current_time() + seconds
         payload = self._payload(message)
         to = await self._target(message, queue, select, seconds)
-        await sender.send_oneway(payload, to, timeout=seconds)
+        await sender.send_oneway(payload, to, timeout=deadline - trio.current_time())
 
     async def send_soon(self, message: Message, *, timeout: float | None = None) -> PendingSend:
         """Waits only for room (`max_in_flight`, `max_in_flight_bytes`); the result comes by `await pending.wait()`."""
@@ -210,12 +213,27 @@ class Producer:
         return KeyedQueue(message.sharding_key) if message.sharding_key is not None else AnyQueue()
 
     def _seconds(self, timeout: float | None) -> float:
-        return self._send_timeout if timeout is None else timeout
+        return self._send_timeout if timeout is None else _positive("timeout", timeout)
 
     def _running(self) -> Sender:
         if self._sender is None:
             raise InvalidState(f"producer {self.group} is not running: use it inside `async with`")
         return self._sender
+
+    async def _leave(self, kind: type[BaseException] | None, *_: object) -> None:
+        try:
+            if kind is None and self._in_flight is not None:
+                await self._in_flight.drain()
+        finally:
+            self._sender = None
+            if self._shared is not None:
+                await self._shared.unregister_producer(self.group)
+
+
+def _positive(name: str, seconds: float) -> float:
+    if not seconds > 0:
+        raise InvalidArgument(f"{name}={seconds:g}: it is a time in seconds, and has to be more than 0")
+    return seconds
 
 
 def _compression(name: str) -> CompressionType | None:

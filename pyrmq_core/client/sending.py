@@ -21,7 +21,15 @@ from pyrmq_core.client.retrying import (
 )
 from pyrmq_core.client.routing import TopicPublishInfo
 from pyrmq_core.client.targets import AnyQueue, KeyedQueue, Target, ThisQueue
-from pyrmq_core.errors import Attempt, BrokerNotFound, InvalidArgument, Outcome, ProtocolError, RocketMQError
+from pyrmq_core.errors import (
+    Attempt,
+    BrokerNotFound,
+    InvalidArgument,
+    Outcome,
+    ProtocolError,
+    RocketMQError,
+    SendFailed,
+)
 from pyrmq_core.model import MessageQueue, SendResult, SendStatus
 from pyrmq_core.protocol.command import Command
 from pyrmq_core.protocol.conversation import response_error
@@ -87,7 +95,15 @@ class Receipt:
         ]
 
     def _stored(self) -> MessageStored:
-        return MessageStored.from_command(self.answer)
+        try:
+            return MessageStored.from_command(self.answer)
+        except ProtocolError as error:
+            raise SendFailed(
+                f"{self.queue.broker_name} acknowledged a send to {self.queue}, but not where it is stored: {error}; "
+                "sending again may store a second copy",
+                outcome=Outcome.PERHAPS_STORED,
+                attempts=self.attempts,
+            ) from error
 
 
 class Sender:
@@ -124,11 +140,17 @@ class Sender:
             await self._before_next_try(story)
 
     async def send_oneway(self, payload: Payload, to: Target, *, timeout: float) -> None:
-        """Returns when the request is written; whether a broker stored it nobody tells."""
+        """Returns when the request is written; whether a broker stored it nobody tells. One try; raises as `send`."""
         story = _Story(payload, to, started=trio.current_time(), timeout=timeout)
         queue = await self._choose(story)
-        address = self._master(queue)
-        await self._client.send_oneway(address, self._request(payload, queue), timeout=story.seconds_left())
+        began = trio.current_time()
+        address = ""
+        try:
+            address = self._master(queue)
+            await self._client.send_oneway(address, self._request(payload, queue), timeout=story.seconds_left())
+        except RocketMQError as error:
+            story.note(queue, address, trio.current_time() - began, outcome_of(error), str(error))
+            self._end(error, story)
 
     async def _choose(self, story: _Story) -> MessageQueue:
         topic = story.payload.topic
@@ -152,9 +174,8 @@ class Sender:
     async def _try(self, queue: MessageQueue, story: _Story) -> Receipt | None:
         """One call; None when another try has to follow."""
         began = trio.current_time()
-        seconds = attempt_seconds(
-            story.seconds_left(), self.settings.timeout_per_attempt, self._tries_allowed - len(story.attempts)
-        )
+        tries_left = 1 if isinstance(story.to, ThisQueue) else self._tries_allowed - len(story.attempts)
+        seconds = attempt_seconds(story.seconds_left(), self.settings.timeout_per_attempt, tries_left)
         address = ""
         try:
             address = self._master(queue)
@@ -261,7 +282,7 @@ class _Story:
         return self.attempts[-1].broker_name if self.attempts else None
 
     def seconds_left(self) -> float:
-        return self.started + self.timeout - trio.current_time()
+        return max(0.0, self.started + self.timeout - trio.current_time())
 
     def note(self, queue: MessageQueue, address: str, seconds: float, outcome: Outcome, reason: str) -> None:
         self.attempts.append(Attempt(queue.broker_name, address, seconds, outcome, reason))
