@@ -39,9 +39,9 @@ class DataVersion:
         """`BodyError` for members that are no numbers."""
         try:
             return cls(
-                timestamp_ms=int(members.get("timestamp") or 0),
-                counter=int(members.get("counter") or 0),
-                state_version=int(members.get("stateVersion") or 0),
+                timestamp_ms=int(members.get("timestamp", 0)),
+                counter=int(members.get("counter", 0)),
+                state_version=int(members.get("stateVersion", 0)),
             )
         except (TypeError, ValueError, AttributeError, OverflowError) as error:
             raise BodyError(f"data version: a member is no number: {error}") from error

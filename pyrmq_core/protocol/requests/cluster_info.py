@@ -59,7 +59,7 @@ class GetBrokerMemberGroup(HeaderRequest):
 
     CODE: ClassVar[RequestCode] = RequestCode.GET_BROKER_MEMBER_GROUP
     broker_name: str = wire("brokerName")
-    cluster_name: str = wire("clusterName")
+    cluster_name: str = wire("clusterName", "")
 
 
 @dataclass(frozen=True, slots=True)

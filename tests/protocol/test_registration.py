@@ -1,0 +1,191 @@
+"""Registration bodies: Java's bytes, both forms both ways, steps, bombs and lies."""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pyrmq_core.errors import BodyError, ProtocolError
+from pyrmq_core.model import TopicConfig
+from pyrmq_core.protocol.registration import (
+    MAX_INFLATED_BYTES,
+    RegistrationBody,
+    decode_registration,
+    finished,
+    lasting_parts,
+    registration_crc,
+    registration_steps,
+)
+from pyrmq_core.protocol.topic_config import DataVersion, TopicConfigTable
+from tests.protocol.strategies import TEXT
+
+GOLDEN = Path(__file__).parent.parent / "golden" / "vectors_java.txt"
+LINES = GOLDEN.read_text().splitlines()
+PLAIN = LINES[next(i for i, line in enumerate(LINES) if line.startswith("## regbody plain")) + 1].encode()
+COMPRESSED = bytes.fromhex(
+    LINES[next(i for i, line in enumerate(LINES) if line.startswith("## regbody compressed")) + 1]
+)
+INFLATED = bytes.fromhex(LINES[next(i for i, line in enumerate(LINES) if line.startswith("## regbody inflated")) + 1])
+JAVAS = RegistrationBody(DataVersion(1_700_000_000_000, 3, 0), (TopicConfig("TopicTest", 4, 4, 6),))
+
+NUMBERS = st.integers(0, 2**31 - 1)
+NAMES = st.text("abcXYZ019_-%|", min_size=1, max_size=40)
+CONFIGS = st.builds(
+    TopicConfig,
+    NAMES,
+    NUMBERS,
+    NUMBERS,
+    st.integers(0, 15),
+    st.sampled_from(["SINGLE_TAG", "MULTI_TAG"]),
+    NUMBERS,
+    st.booleans(),
+    st.dictionaries(TEXT, TEXT, max_size=2),
+)
+INFOS = st.dictionaries(NAMES, st.fixed_dictionaries({"bname": NAMES, "epoch": NUMBERS}), max_size=2)
+BODIES = st.builds(
+    RegistrationBody,
+    st.builds(DataVersion, NUMBERS, NUMBERS, NUMBERS),
+    st.lists(CONFIGS, max_size=5, unique_by=lambda config: config.topic).map(tuple),
+    st.lists(TEXT, max_size=2).map(tuple),
+    INFOS.map(lambda infos: {topic: {**info, "topic": topic} for topic, info in infos.items()}),
+)
+
+
+def test_javas_plain_body() -> None:
+    assert registration_crc(PLAIN) == 1308328594
+    assert decode_registration(PLAIN, version=479, compressed=False) == JAVAS
+    ours = JAVAS.to_json().replace(b'"mappingDataVersion":{"counter":0,"stateVersion":0,"timestamp":0}', b"")
+    assert ours == b"".join(lasting_parts(PLAIN)).replace(b'},"topicConfigTable"', b'},,"topicConfigTable"')
+
+
+def test_javas_compressed_body() -> None:
+    assert registration_crc(COMPRESSED) == 2117459578
+    assert zlib.decompress(COMPRESSED) == INFLATED
+    assert decode_registration(COMPRESSED, version=479, compressed=True) == JAVAS
+
+
+@given(BODIES)
+def test_plain_body_survives(body: RegistrationBody) -> None:
+    assert decode_registration(body.to_json(), version=479, compressed=False) == body
+
+
+@given(BODIES, st.sampled_from([407, 479]))
+def test_compressed_body_loses_system_flag_and_order_only(body: RegistrationBody, version: int) -> None:
+    got = decode_registration(body.to_compressed(version), version=version, compressed=True)
+    kept = tuple(
+        TopicConfig(
+            topic=config.topic,
+            read_queue_nums=config.read_queue_nums,
+            write_queue_nums=config.write_queue_nums,
+            perm=config.perm,
+            topic_filter_type=config.topic_filter_type,
+            attributes=config.attributes,
+        )
+        for config in body.topic_configs
+    )
+    infos = body.topic_queue_mapping_infos if version >= 413 else {}
+    assert got == RegistrationBody(body.data_version, kept, body.filter_servers, infos)
+
+
+def test_topics_without_attributes_have_the_five_parts_that_4_9_wants() -> None:
+    inflated = zlib.decompress(JAVAS.to_compressed(407))
+    assert b"TopicTest 4 4 6 SINGLE_TAG" in inflated
+    assert b"SINGLE_TAG {}" not in inflated
+
+
+def test_5_x_without_mapping_count_is_refused_and_what_follows_the_end_is_ignored() -> None:
+    with pytest.raises(BodyError, match="where a length belongs"):
+        decode_registration(zlib.compress(INFLATED[:-4]), version=479, compressed=True)
+    old = RegistrationBody(JAVAS.data_version, JAVAS.topic_configs)
+    assert decode_registration(zlib.compress(INFLATED[:-4]), version=401, compressed=True) == old
+    assert decode_registration(zlib.compress(INFLATED + b"rest"), version=479, compressed=True) == JAVAS
+
+
+def test_brokers_before_3_0_11_send_the_topics_alone() -> None:
+    wrapper = TopicConfigTable.of(JAVAS.data_version, JAVAS.topic_configs).to_json()
+    got = decode_registration(wrapper, version=36, compressed=False)
+    assert (got.topic_configs, got.data_version, got.filter_servers) == (JAVAS.topic_configs, JAVAS.data_version, None)
+
+
+def test_4_x_without_state_version_attributes_and_mappings() -> None:
+    body = b"""{"filterServerList":[],"topicConfigSerializeWrapper":{"dataVersion":{"counter":1,"timestamp":5},
+        "topicConfigTable":{"T":{"order":false,"perm":6,"readQueueNums":2,"topicFilterType":"SINGLE_TAG",
+        "topicName":"T","topicSysFlag":0,"writeQueueNums":2}}}}"""
+    got = decode_registration(body, version=407, compressed=False)
+    assert got == RegistrationBody(DataVersion(5, 1, 0), (TopicConfig("T", 2, 2, 6),))
+
+
+def test_an_absent_body_has_no_topics() -> None:
+    assert decode_registration(b"", version=479, compressed=False) == RegistrationBody()
+
+
+def test_steps_are_short_and_make_the_same() -> None:
+    body = RegistrationBody(topic_configs=tuple(TopicConfig(f"topic-{i}") for i in range(1_000)))
+    for raw, compressed in ((body.to_json(), False), (body.to_compressed(479), True)):
+        assert len(list(registration_steps(raw, version=479, compressed=compressed))) >= 5
+        assert finished(registration_steps(raw, version=479, compressed=compressed)) == body
+
+
+def test_a_bomb_is_bounded() -> None:
+    bomb = zlib.compress(struct.pack(">i", MAX_INFLATED_BYTES * 2) + bytes(MAX_INFLATED_BYTES * 2), 9)
+    assert len(bomb) < MAX_INFLATED_BYTES // 100
+    with pytest.raises(BodyError, match="swell"):
+        decode_registration(bomb, version=479, compressed=True)
+
+
+@pytest.mark.parametrize("count", [-1, 2**31 - 1])
+def test_declared_counts_are_bounded(count: int) -> None:
+    version = DataVersion().to_json()
+    lie = struct.pack(">i", len(version)) + version + struct.pack(">i", count)
+    with pytest.raises(BodyError, match="declare"):
+        decode_registration(zlib.compress(lie), version=479, compressed=True)
+
+
+@pytest.mark.parametrize("cut", range(len(INFLATED)))
+def test_a_cut_inflated_body_is_named(cut: int) -> None:
+    with pytest.raises(ProtocolError):
+        decode_registration(zlib.compress(INFLATED[:cut]), version=479, compressed=True)
+
+
+@pytest.mark.parametrize("cut", range(1, len(PLAIN), 7))
+def test_a_cut_plain_body_is_named(cut: int) -> None:
+    with pytest.raises(BodyError):
+        decode_registration(PLAIN[:cut], version=479, compressed=False)
+
+
+@given(st.binary(min_size=1, max_size=200), st.booleans(), st.sampled_from([36, 407, 479]))
+def test_garbage_is_named(body: bytes, compressed: bool, version: int) -> None:
+    with pytest.raises(BodyError):
+        decode_registration(body, version=version, compressed=compressed)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"topicConfigSerializeWrapper":{"topicConfigTable":{"T":{"topicName":"T","perm":"x"}}}}',
+        b'{"topicConfigSerializeWrapper":{"topicConfigTable":{"T":{}}}}',
+        b'{"topicConfigSerializeWrapper":{"topicConfigTable":{"T":7}}}',
+        b'{"topicConfigSerializeWrapper":{"topicConfigTable":[1]}}',
+        b'{"topicConfigSerializeWrapper":{"dataVersion":7}}',
+        b'{"topicConfigSerializeWrapper":{"topicQueueMappingInfoMap":{"T":7}}}',
+        b'{"filterServerList":7}',
+        b'{"filterServerList":[7]}',
+    ],
+)
+def test_members_of_a_wrong_type_are_named(body: bytes) -> None:
+    with pytest.raises(BodyError):
+        decode_registration(body, version=479, compressed=False)
+
+
+def test_lasting_parts_leave_out_what_is_stamped_anew_each_time() -> None:
+    later = PLAIN.replace(b"1700000000001", b"1700000009999")
+    assert later != PLAIN
+    assert b"".join(lasting_parts(later)) == b"".join(lasting_parts(PLAIN))
+    changed = PLAIN.replace(b'"counter":3', b'"counter":4')
+    assert b"".join(lasting_parts(changed)) != b"".join(lasting_parts(PLAIN))
+    assert b"".join(lasting_parts(b"no stamp")) == b"no stamp"
