@@ -18,45 +18,46 @@ MAX_OPAQUE: Final = 0x7FFF_FFFF
 class Call(Outgoing):
     """A request under way and the task that waits for its answer (a one-way request's: until it is written)."""
 
-    __slots__ = ("answer", "calls", "code", "deadline", "error", "oneway", "opaque", "task", "timeout")
+    __slots__ = ("_calls", "_task", "code", "deadline", "oneway", "opaque", "result", "timeout")
 
     def __init__(self, calls: Calls, command: Command, opaque: int, timeout: float, deadline: float) -> None:
         super().__init__()
-        self.calls = calls
+        self._calls = calls
+        self._task: trio.lowlevel.Task | None = None
         self.code = command.code
         self.oneway = command.is_oneway
         self.opaque = opaque
         self.timeout = timeout
         self.deadline = deadline
-        self.task: trio.lowlevel.Task | None = None
-        self.answer: Command | None = None
-        self.error: NetworkError | None = None
+        self.result: Command | NetworkError | None = None
 
     async def wait(self) -> None:
-        """Returns when woken; raises the error the call ended with. Cancelled, the call is as if never made."""
-        if self.error is None:
-            self.task = trio.lowlevel.current_task()
+        """Returns when woken, or at once when the call is over. Cancelled, it is as if never made."""
+        if self.result is None and not (self.oneway and self.started and self.chunks is None):
+            self._task = trio.lowlevel.current_task()
             await trio.lowlevel.wait_task_rescheduled(self._abort)
-        if self.error is not None:
-            raise self.error
+        if isinstance(self.result, NetworkError):
+            raise self.result
 
-    def wake(self) -> None:
-        if self.task is not None:
-            task, self.task = self.task, None
-            trio.lowlevel.reschedule(task)
-
-    def fail(self, error: NetworkError) -> None:
-        self.error = error
+    def end(self, result: Command | NetworkError) -> None:
+        self.result = result
         self.wake()
+
+    def wake(self) -> bool:
+        if self._task is None:
+            return False
+        task, self._task = self._task, None
+        trio.lowlevel.reschedule(task)
+        return True
 
     def written(self) -> None:
         if self.oneway:
-            self.calls.forget(self)
+            self._calls.forget(self)
             self.wake()
 
     def _abort(self, _: object) -> trio.lowlevel.Abort:
-        self.task = None
-        self.calls.forget(self)
+        self._task = None
+        self._calls.forget(self)
         return trio.lowlevel.Abort.SUCCEEDED
 
 
@@ -75,21 +76,21 @@ class Calls:
     def __len__(self) -> int:
         return len(self._table)
 
-    def open(self, command: Command, timeout: float, now: float) -> Call:
+    def open(self, command: Command, timeout: float, deadline: float) -> Call:
+        """A new call under a number that no other call has."""
         opaque = self._opaque = (self._opaque + 1) & MAX_OPAQUE
         while opaque in self._table:
             opaque = self._opaque = (self._opaque + 1) & MAX_OPAQUE
-        call = self._table[opaque] = Call(self, command, opaque, timeout, now + timeout)
+        call = self._table[opaque] = Call(self, command, opaque, timeout, deadline)
         return call
 
     def answered(self, answer: Command) -> bool:
         """Hands the answer to its caller; False when nobody waits for it (too late, or never asked)."""
         call = self._table.get(answer.opaque)
-        if call is None or call.oneway:
+        if call is None or call.oneway or not call.started:
             return False
         del self._table[answer.opaque]
-        call.answer = answer
-        call.wake()
+        call.end(answer)
         return True
 
     def forget(self, call: Call) -> None:
@@ -108,23 +109,25 @@ class Calls:
                 earliest = call.deadline
         for call in overdue:
             self.forget(call)
-            call.fail(timed_out(call, self._address))
+            call.end(self.timed_out(call))
         return earliest
 
     def fail_all(self, reason: str) -> None:
+        """Ends all calls, because the connection has ended."""
         calls, self._table = self._table, {}
         for call in calls.values():
-            left = "the request had left" if call.started else "the request had not left"
-            text = f"the connection to {self._address} ended before {request_name(call.code)} was answered: {reason}"
-            call.fail(ConnectionClosed(f"{text} ({left})", address=self._address, request_left=call.started))
+            call.end(self.closed(call.code, reason, left=call.started))
 
+    def timed_out(self, call: Call) -> CallTimeout:
+        what = request_name(call.code)
+        if call.started:
+            text = f"{self._address} did not answer {what} within {call.timeout:g} s"
+        else:
+            text = f"{what} could not be written to {self._address} within {call.timeout:g} s, it reads too slowly"
+        remedy = "look whether that server is alive and not overloaded, or allow more time"
+        return CallTimeout(f"{text}; {remedy}", address=self._address, request_left=call.started)
 
-def timed_out(call: Call, address: str) -> CallTimeout:
-    what = request_name(call.code)
-    if call.started:
-        text = f"{address} did not answer {what} within {call.timeout:g} s"
-    else:
-        text = f"{what} could not be written to {address} within {call.timeout:g} s: it does not read"
-    return CallTimeout(
-        f"{text}; look whether that server is alive, or allow more time", address=address, request_left=call.started
-    )
+    def closed(self, code: int, reason: str, *, left: bool) -> ConnectionClosed:
+        state = "had left" if left else "had not left"
+        text = f"connection to {self._address} ended: {reason}; {request_name(code)} {state} and is not answered"
+        return ConnectionClosed(f"{text}, retry or look at that server", address=self._address, request_left=left)

@@ -8,29 +8,24 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
 from typing import Final
 
 import trio
 
-from pyrmq_core.errors import ConnectionClosed, ProtocolError
-from pyrmq_core.network.calls import Call, Calls, timed_out
+from pyrmq_core.errors import ProtocolError
+from pyrmq_core.network.calls import Call, Calls
 from pyrmq_core.network.handling import CutConnection, Handler, Peer, failure_answer, refuse_unsupported
 from pyrmq_core.network.outbox import Answer, Outbox, Outgoing
 from pyrmq_core.network.sweeping import Sweeper
+from pyrmq_core.network.watch import Limits, Signs, Watch
 from pyrmq_core.network.wire import WIRE_ERRORS, Chunk, Wire
-from pyrmq_core.protocol.codes import request_name
 from pyrmq_core.protocol.command import Command
-from pyrmq_core.protocol.frame import FrameDecoder, encode_frame, encode_frame_head
+from pyrmq_core.protocol.frame import FrameDecoder, encode_answer_head, encode_request_head
 
 log = logging.getLogger(__name__)
 
 # Bodies from this size on are not joined with their header: copying costs more than a second buffer in one write.
 APART_FROM_BYTES: Final = 32 * 1024
-# While more than this waits to be written, requests are not read and new calls wait.
-OUTBOX_BYTES: Final = 16 * 1024 * 1024
-FRAME_TIMEOUT_SECONDS: Final = 30.0
-STALL_SECONDS: Final = 60.0
 MAX_REQUESTS: Final = 10_000
 
 
@@ -39,6 +34,7 @@ class Connection:
 
     Works while `run` does. `call`, `send_oneway` and `answer` may be used from any task. Whoever runs it closes it
     (`aclose`, or `close` from plain functions); then every call under way fails at once with `ConnectionClosed`.
+    `address` is what the wire was opened to; `opening`, if given, makes the wire that is used from the one given.
     """
 
     def __init__(
@@ -46,30 +42,37 @@ class Connection:
         wire: Wire,
         *,
         sweeper: Sweeper,
+        address: str = "",
         handler: Handler | None = None,
+        limits: Limits | None = None,
         max_requests: int = MAX_REQUESTS,
-        idle_timeout: float | None = None,
-        frame_timeout: float = FRAME_TIMEOUT_SECONDS,
+        opening: Callable[[], Awaitable[Wire]] | None = None,
         on_close: Callable[[Connection], None] | None = None,
     ) -> None:
-        self.address = wire.address
+        self.address = address or wire.address
         self.peer = Peer(self, wire.address, wire.local_address)
         self._wire = wire
+        self._opening = opening
         self._sweeper = sweeper
         self._handler = handler or refuse_unsupported
         self._max_requests = max_requests
         self._on_close = on_close
+        self._watch = Watch(limits or Limits())
         self._decoder = FrameDecoder()
         self._outbox = Outbox(wire, self._start_writer)
-        self._calls = Calls(wire.address, self._outbox)
+        self._calls = Calls(self.address, self._outbox)
+        self._received = 0
+        self._commands = 0
         self._requests = 0
-        self._request_done = trio.Event()
+        self._reading = True
+        self._request_done: trio.Event | None = None
         self._nursery: trio.Nursery | None = None
         self._close_reason = ""
         self._closed = trio.Event()
 
     def __repr__(self) -> str:
-        return f"<Connection {self.peer.local_address} to {self.address}{', closed' if self.is_closed else ''}>"
+        state = f"closed: {self._close_reason}" if self._close_reason else f"{len(self._calls)} calls under way"
+        return f"<Connection {self.peer.local_address} to {self.address}, {state}>"
 
     @property
     def is_closed(self) -> bool:
@@ -86,17 +89,32 @@ class Connection:
         have reached the peer. The request of a cancelled caller is withdrawn, or goes out whole. The body must not
         change before the answer.
         """
-        call = await self._post(command, timeout)
+        return await self.call_until(command, trio.current_time() + timeout, timeout)
+
+    async def call_until(self, command: Command, deadline: float, timeout: float) -> Command:
+        """`call` for one whose time runs already: `deadline` is on trio's clock, `timeout` is for the error's text."""
+        await trio.lowlevel.checkpoint_if_cancelled()
+        call = self._open_call(command, deadline, timeout)
+        if self._outbox.is_full:
+            await self._wait_for_room(call)
+        self._post(call, command)
         await call.wait()
-        if call.answer is None:
-            raise AssertionError("a call ended without an answer or an error")
-        return call.answer
+        if not isinstance(call.result, Command):
+            raise AssertionError("a call ended without an answer")
+        return call.result
 
     async def send_oneway(self, command: Command, *, timeout: float) -> None:
         """Returns when the request is handed to the system whole; no answer is expected. Raises as `call` does."""
-        call = await self._post(command.oneway(), timeout)
-        if call.chunks is not None or call.error is not None:
-            await call.wait()
+        await self.send_oneway_until(command, trio.current_time() + timeout, timeout)
+
+    async def send_oneway_until(self, command: Command, deadline: float, timeout: float) -> None:
+        await trio.lowlevel.checkpoint_if_cancelled()
+        request = command if command.is_oneway else command.oneway()
+        call = self._open_call(request, deadline, timeout)
+        if self._outbox.is_full:
+            await self._wait_for_room(call)
+        self._post(call, request)
+        await call.wait()
 
     def answer(self, request: Command, answer: Command) -> None:
         """Sends the answer to a request, now or later; nothing for a one-way request or on a closed connection."""
@@ -104,10 +122,11 @@ class Connection:
             return
         frame = Answer()
         try:
-            frame.load(_frame_chunks(request.answered(answer)))
+            frame.load(_chunks(encode_answer_head(request, answer), answer.body))
         except ProtocolError as error:
-            frame.load(_frame_chunks(request.answered(failure_answer(request, self.peer, error))))
-        self._send(frame)
+            failure = failure_answer(request, self.peer, error)
+            frame.load(_chunks(encode_answer_head(request, failure), failure.body))
+        self._send(frame, alone=False)
 
     def close(self, reason: str = "closed by this end") -> None:
         """Ends the connection without waiting; calls under way fail at once. Again: without effect."""
@@ -118,20 +137,26 @@ class Connection:
         if self._nursery is not None:
             self._nursery.cancel_scope.cancel()
 
+    async def wait_closed(self) -> None:
+        """Returns when the connection has ended, its tasks and its socket are gone."""
+        await self._closed.wait()
+
     async def aclose(self) -> None:
         """Ends the connection; returns when its tasks and its socket are gone."""
         self.close()
         await self._closed.wait()
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Reads, answers and writes until either end closes; never raises for what the peer did."""
+        """Reads, answers and writes until either end closes; raises nothing for what the peer did."""
         try:
             async with trio.open_nursery() as nursery:
                 self._nursery = nursery
                 self._sweeper.add(self)
+                if self._outbox.queued_bytes:
+                    self._start_writer()
                 task_status.started()
                 if not self._close_reason:
-                    await self._read(nursery)
+                    await self._work(nursery)
                 nursery.cancel_scope.cancel()
         finally:
             self.close("this end stopped")
@@ -143,41 +168,59 @@ class Connection:
                 self._on_close(self)
 
     def expire_calls(self, now: float) -> float:
+        """The sweeper's: ends calls whose time is up and tells the earliest deadline left."""
         return self._calls.expire(now)
 
     def check_health(self, now: float) -> None:
-        pass
+        """The sweeper's: closes the connection if it idles, stalls or is stuck in a frame; frees unused memory."""
+        signs = Signs(
+            received=self._received,
+            commands=self._commands,
+            written_bytes=self._outbox.written_bytes,
+            frame_bytes=self._decoder.buffered_bytes,
+            queued_bytes=self._outbox.queued_bytes,
+            busy=bool(self._requests or self._calls),
+            reading=self._reading,
+        )
+        if reason := self._watch.look(signs, now):
+            log.info("closing the connection with %s: %s", self.address, reason)
+            self.close(reason)
+        elif self._watch.is_quiet(now):
+            self._decoder.give_back()
 
-    async def _post(self, command: Command, timeout: float) -> Call:
-        """The call, its frame written or queued; a closed connection and lack of time raise."""
-        await trio.lowlevel.checkpoint_if_cancelled()
+    def _open_call(self, command: Command, deadline: float, timeout: float) -> Call:
         if self._close_reason:
-            text = f"the connection to {self.address} is closed: {self._close_reason}"
-            raise ConnectionClosed(
-                f"{text}; {request_name(command.code)} had not left", address=self.address, request_left=False
-            )
-        call = self._calls.open(command, timeout, trio.current_time())
-        if timeout <= 0:
-            self._calls.forget(call)
-            raise timed_out(call, self.address)
-        self._sweeper.look_at(call.deadline)
-        try:
-            call.load(_frame_chunks(replace(command, opaque=call.opaque)))
-        except BaseException:
-            self._calls.forget(call)
-            raise
-        self._send(call)
+            raise self._calls.closed(command.code, self._close_reason, left=False)
+        call = self._calls.open(command, timeout, deadline)
+        self._sweeper.look_at(deadline)
         return call
 
-    def _send(self, frame: Outgoing) -> None:
+    async def _wait_for_room(self, call: Call) -> None:
+        while self._outbox.is_full:
+            self._outbox.await_room(call)
+            await call.wait()
+
+    def _post(self, call: Call, command: Command) -> None:
         try:
-            self._outbox.send(frame)
+            call.load(_chunks(encode_request_head(command, call.opaque), command.body))
+        except BaseException:
+            self._calls.forget(call)
+            self._outbox.tell_room()
+            raise
+        self._send(call, alone=len(self._calls) == 1)
+
+    def _send(self, frame: Outgoing, *, alone: bool) -> None:
+        try:
+            self._outbox.send(frame, alone=alone)
         except WIRE_ERRORS as error:
             self._broken(error)
 
-    async def _read(self, nursery: trio.Nursery) -> None:
+    async def _work(self, nursery: trio.Nursery) -> None:
         try:
+            if self._opening is not None:
+                self._wire = self._outbox.wire = await self._opening()
             while await self._wire.receive(self._decoder):
+                self._received += 1
                 await self._take_commands(nursery)
             self.close("the other end closed it")
         except ProtocolError as error:
@@ -187,24 +230,30 @@ class Connection:
             self._broken(error)
 
     async def _take_commands(self, nursery: trio.Nursery) -> None:
-        """All commands that have come whole; their answers are written together."""
-        answered = 0
+        """All commands that have come whole; what they are answered at once is written together."""
         self._outbox.hold()
         try:
-            while (command := self._decoder.next_command()) is not None:
+            while (command := self._decoder.next_command()) is not None and not self._close_reason:
+                self._commands += 1
                 if not command.is_response:
                     self._take_request(command, nursery)
-                elif self._calls.answered(command):
-                    answered += 1
-                else:
-                    log.debug("%s answered %d, which nobody waits for", self.address, command.opaque)
+                    if self._requests >= self._max_requests or self._outbox.is_full:
+                        await self._pause()
+                elif not self._calls.answered(command):
+                    log.debug("%s answered number %d, which nobody waits for", self.address, command.opaque)
         finally:
-            self._outbox.expect_many = answered > 1
             self._outbox.release()
+
+    async def _pause(self) -> None:
+        """Reads no further while too much is under way: who asks faster than is answered waits."""
+        self._reading = False
+        self._outbox.release()
         while self._requests >= self._max_requests:
             self._request_done = trio.Event()
             await self._request_done.wait()
-        await self._outbox.wait_answers_below(OUTBOX_BYTES)
+        await self._outbox.wait_answers_drained()
+        self._outbox.hold()
+        self._reading = True
 
     def _take_request(self, request: Command, nursery: trio.Nursery) -> None:
         try:
@@ -230,14 +279,14 @@ class Connection:
             answer = failure_answer(request, self.peer, error)
         finally:
             self._requests -= 1
-            self._request_done.set()
+            if self._request_done is not None:
+                self._request_done.set()
         if answer is not None:
             self.answer(request, answer)
 
     def _start_writer(self) -> None:
-        if self._nursery is None:
-            raise AssertionError("a connection is used before it runs")
-        self._nursery.start_soon(self._write)
+        if self._nursery is not None:  # before `run` nothing is sent
+            self._nursery.start_soon(self._write)
 
     async def _write(self) -> None:
         try:
@@ -246,10 +295,10 @@ class Connection:
             self._broken(error)
 
     def _broken(self, error: BaseException) -> None:
-        self.close(str(error) or type(error).__name__)
+        self.close(getattr(error, "strerror", None) or str(error) or type(error).__name__)
 
 
-def _frame_chunks(command: Command) -> tuple[Chunk, ...]:
-    if len(command.body) < APART_FROM_BYTES:
-        return (encode_frame(command),)
-    return (encode_frame_head(command), command.body)
+def _chunks(head: bytes, body: bytes | memoryview) -> tuple[Chunk, ...]:
+    if len(body) < APART_FROM_BYTES:
+        return (b"".join((head, body)),)
+    return (head, body)

@@ -1,4 +1,4 @@
-"""`Outbox`: what a connection has to write, in order; joins what is queued, and writes at once what is alone.
+"""`Outbox`: what a connection has to write, in order; writes at once what comes alone, joins what comes together.
 
 A frame is either not begun, and can still be withdrawn without a trace, or begun, and then goes out whole.
 """
@@ -13,15 +13,19 @@ import trio
 
 from pyrmq_core.network.wire import Chunk, Wire
 
-# What one system call is given at most: enough to spare calls, too little to hold frames that could still be withdrawn.
+# What one write takes at most: enough to spare system calls, not so much that copying it together costs.
 JOIN_BYTES: Final = 256 * 1024
-JOIN_FRAMES: Final = 512
+JOIN_CHUNKS: Final = 512
+# While more than this is queued, new calls wait and requests are not read.
+FULL_BYTES: Final = 16 * 1024 * 1024
+WOKEN_AT_ONCE: Final = 64
 
 
 class Outgoing:
     """A frame on its way out.
 
-    `started` once a byte of it may have reached the peer; `chunks` None when it is out whole or was withdrawn.
+    `started` once a byte of it may have reached the peer; `chunks` None before it is loaded, and when it is out whole
+    or was withdrawn.
     """
 
     __slots__ = ("chunks", "size_bytes", "started")
@@ -36,7 +40,11 @@ class Outgoing:
         self.size_bytes = sum(map(len, chunks))
 
     def written(self) -> None:
-        """The frame is out whole."""
+        """Called when the frame is out whole."""
+
+    def wake(self) -> bool:
+        """Called when the outbox has room; False when nobody waits for that any more."""
+        return False
 
 
 class Answer(Outgoing):
@@ -48,31 +56,37 @@ class Answer(Outgoing):
 class Outbox:
     """The frames of one connection that are not written yet.
 
-    `send` writes at once when nothing waits; everything else is `run`'s, the connection's only writer task, started by
-    `start_writer` when it is first needed (an idle connection has none).
+    A frame that finds nothing queued is written at once. The rest is for `run`, the connection's only writer task,
+    started by `start_writer` when it is first needed (an idle connection has none). It also runs after a frame that was
+    not `alone`, so that all that is sent before its turn comes is joined in one write.
     """
 
     def __init__(self, wire: Wire, start_writer: Callable[[], None]) -> None:
+        self.wire = wire
         self.queued_bytes = 0
-        self.progress = 0  # grows with each write, so that a stalled peer can be told from a slow one
-        self.expect_many = False  # several callers were just woken: what they send next is better joined
-        self._wire = wire
-        self._held = False
+        self.written_bytes = 0
         self._queue: deque[Outgoing] = deque()
+        self._waiting: deque[Outgoing] = deque()
         self._start_writer = start_writer
         self._writer: trio.lowlevel.Task | None = None
-        self._writer_asked = False
-        self._writer_parked = False
-        self._room = trio.Event()
+        self._writer_runs = False
+        self._held = False
+        self._drained = trio.Event()
 
-    def send(self, frame: Outgoing) -> None:
-        """Writes at once when nothing is queued, as far as the wire takes it; raises one of `WIRE_ERRORS`."""
-        if not self._queue and not self.expect_many and not self._held and frame.chunks:
-            count = self._wire.send_nowait(frame.chunks)
+    @property
+    def is_full(self) -> bool:
+        return self.queued_bytes >= FULL_BYTES
+
+    def send(self, frame: Outgoing, *, alone: bool) -> None:
+        """Writes the frame, as far as the wire takes it, or queues it; raises one of `WIRE_ERRORS`."""
+        if not self._queue and not self._writer_runs and not self._held and frame.chunks:
+            count = self.wire.send_nowait(frame.chunks)
+            self.written_bytes += count
             if count == frame.size_bytes:
-                self.progress += 1
                 frame.started, frame.chunks = True, None
                 frame.written()
+                if not alone:
+                    self._wake_writer()
                 return
             if count:
                 _shorten(frame, count)
@@ -88,8 +102,8 @@ class Outbox:
     def release(self) -> None:
         """Writes what was held, joined, as far as the wire takes it; the rest is the writer's."""
         self._held = False
-        if self._queue and (chunks := self._next_chunks()):
-            self._sent(self._wire.send_nowait(chunks))
+        if self._queue and not self._writer_runs and (chunks := self._next_chunks()):
+            self._sent(self.wire.send_nowait(chunks))
         if self._queue:
             self._wake_writer()
 
@@ -99,44 +113,46 @@ class Outbox:
             frame.chunks = None
             self.queued_bytes -= frame.size_bytes
 
-    async def wait_answers_below(self, limit_bytes: int) -> None:
-        """Returns when fewer bytes of answers wait."""
-        while self.queued_bytes >= limit_bytes and self._answer_bytes() >= limit_bytes:
-            if self._room.is_set():
-                self._room = trio.Event()
-            await self._room.wait()
+    def await_room(self, frame: Outgoing) -> None:
+        """Has the frame's sender woken when there is room."""
+        self._waiting.append(frame)
+
+    def tell_room(self) -> None:
+        """Wakes some of those who wait for room; each of them writes, and tells more."""
+        self._drained.set()
+        woken = 0
+        while self._waiting and woken < WOKEN_AT_ONCE and not self.is_full:
+            woken += self._waiting.popleft().wake()
+
+    async def wait_answers_drained(self) -> None:
+        """Returns when the outbox is not full of answers."""
+        while self.is_full and self._answer_bytes() >= FULL_BYTES:
+            self._drained = trio.Event()
+            await self._drained.wait()
 
     async def run(self) -> None:
         """Writes what is queued, for the life of the connection; raises one of `WIRE_ERRORS`."""
         self._writer = trio.lowlevel.current_task()
         while True:
-            self.expect_many = False
-            if not self._queue:
-                self._writer_parked = True
-                await trio.lowlevel.wait_task_rescheduled(self._abort_park)
-            elif chunks := self._next_chunks():
-                if count := self._wire.send_nowait(chunks):
+            if chunks := self._next_chunks():
+                if count := self.wire.send_nowait(chunks):
                     self._sent(count)
-                elif not await self._wire.wait_sendable():
+                elif not await self.wire.wait_sendable():
                     await self._send_whole()
+            else:
+                self._writer_runs = False
+                await trio.lowlevel.wait_task_rescheduled(_abort)
 
     def _wake_writer(self) -> None:
-        if self._writer_parked and self._writer is not None:
-            self._writer_parked = False
-            trio.lowlevel.reschedule(self._writer)
-        elif not self._writer_asked:
-            self._writer_asked = True
-            self._start_writer()
-
-    def _answer_bytes(self) -> int:
-        return sum(frame.size_bytes for frame in self._queue if isinstance(frame, Answer))
-
-    def _abort_park(self, _: object) -> trio.lowlevel.Abort:
-        self._writer_parked = False
-        return trio.lowlevel.Abort.SUCCEEDED
+        if not self._writer_runs:
+            self._writer_runs = True
+            if self._writer is None:
+                self._start_writer()
+            else:
+                trio.lowlevel.reschedule(self._writer)
 
     def _next_chunks(self) -> list[Chunk]:
-        """What the next write takes: one frame at least, small ones joined; empty when all were withdrawn."""
+        """What the next write takes: one frame at least, small ones joined; empty when nothing is queued."""
         queue = self._queue
         while queue and queue[0].chunks is None:
             queue.popleft()
@@ -145,7 +161,7 @@ class Outbox:
         for frame in queue:
             if frame.chunks is None:
                 continue
-            if chunks and (size + frame.size_bytes > JOIN_BYTES or len(chunks) >= JOIN_FRAMES):
+            if chunks and (size + frame.size_bytes > JOIN_BYTES or len(chunks) >= JOIN_CHUNKS):
                 break
             chunks += frame.chunks
             size += frame.size_bytes
@@ -154,7 +170,7 @@ class Outbox:
     def _sent(self, count: int) -> None:
         """The first `count` bytes of the queue are out."""
         queue = self._queue
-        self.progress += count
+        self.written_bytes += count
         self.queued_bytes -= count
         while count:
             frame = queue[0]
@@ -166,7 +182,7 @@ class Outbox:
                 count -= frame.size_bytes
                 frame.started, frame.chunks = True, None
                 frame.written()
-        self._room.set()
+        self.tell_room()
 
     async def _send_whole(self) -> None:
         """For a wire that takes all or tells nothing: what it is given counts as begun before it is."""
@@ -179,12 +195,19 @@ class Outbox:
                 frame.started, frame.chunks = True, None
                 size += frame.size_bytes
                 given.append(frame)
-        await self._wire.send_all(data)
-        self.progress += size
+        await self.wire.send_all(data)
+        self.written_bytes += size
         self.queued_bytes -= size
         for frame in given:
             frame.written()
-        self._room.set()
+        self.tell_room()
+
+    def _answer_bytes(self) -> int:
+        return sum(frame.size_bytes for frame in self._queue if isinstance(frame, Answer) and frame.chunks)
+
+
+def _abort(_: object) -> trio.lowlevel.Abort:
+    return trio.lowlevel.Abort.SUCCEEDED
 
 
 def _shorten(frame: Outgoing, count: int) -> None:

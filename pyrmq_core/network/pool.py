@@ -3,37 +3,42 @@
 from __future__ import annotations
 
 import ssl
+from collections.abc import Callable
 from typing import Final
 
 import trio
 
 from pyrmq_core.errors import CallTimeout, ConnectFailed
+from pyrmq_core.network.addresses import parse_address
 from pyrmq_core.network.connecting import open_wire
 from pyrmq_core.network.connection import Connection
 from pyrmq_core.network.handling import Handler
 from pyrmq_core.network.sweeping import Sweeper
-from pyrmq_core.protocol.codes import request_name
+from pyrmq_core.protocol.codes import ResponseCode, request_name
 from pyrmq_core.protocol.command import Command
 
 # NettySystemConfig.CLIENT_ASYNC_SEMAPHORE_VALUE; one-way requests have as many of their own.
 MAX_CALLS: Final = 65_535
 CONNECT_TIMEOUT_SECONDS: Final = 3.0
+RETIRED_SECONDS: Final = 5.0
 
 
 class _Opening:
     """A connection being made, which all callers of its address wait for."""
 
-    def __init__(self) -> None:
+    def __init__(self, address: str) -> None:
         self.done = trio.Event()
+        self.scope = trio.CancelScope()
         self.connection: Connection | None = None
-        self.failure = ""
+        self.failure = f"no connection to {address}: the pool was closed meanwhile"
 
 
 class ConnectionPool:
     """Connections by address, alive as long as `nursery`.
 
     `handler` answers what servers ask. `max_calls` bounds the calls under way, and apart from them the one-way
-    requests; further callers wait, at the cost of their own timeouts. `aclose` ends all connections.
+    requests; further callers wait, at the cost of their own timeouts. `on_open` and `on_close` are told the address of
+    each connection that opens or ends. `aclose` ends all connections.
     """
 
     def __init__(
@@ -44,6 +49,8 @@ class ConnectionPool:
         tls: ssl.SSLContext | None = None,
         connect_timeout: float = CONNECT_TIMEOUT_SECONDS,
         max_calls: int = MAX_CALLS,
+        on_open: Callable[[str], None] | None = None,
+        on_close: Callable[[str], None] | None = None,
     ) -> None:
         self._nursery = nursery
         self._handler = handler
@@ -52,10 +59,14 @@ class ConnectionPool:
         self._permits = trio.Semaphore(max_calls)
         self._oneway_permits = trio.Semaphore(max_calls)
         self._max_calls = max_calls
+        self._on_open = on_open
+        self._on_close = on_close
         self._connections: dict[str, Connection] = {}
+        self._alive: dict[Connection, None] = {}
         self._openings: dict[str, _Opening] = {}
         self._sweeper = Sweeper()
         self._sweeper_scope: trio.CancelScope | None = None
+        self._sweeper_done = trio.Event()
         self._is_closed = False
 
     @property
@@ -66,65 +77,85 @@ class ConnectionPool:
     async def call(self, address: str, command: Command, *, timeout: float) -> Command:
         """The answer of the server at `address`; connecting and waiting in line count in `timeout` (seconds).
 
-        Raises `ConnectFailed`, and what `Connection.call` raises.
+        Raises `ConnectFailed`, and what `Connection.call` raises. A server that says GO_AWAY is asked once more over a
+        new connection (NettyRemotingClient.invokeImpl, 5.x).
         """
         deadline = trio.current_time() + timeout
-        await self._take_permit(self._permits, address, command, timeout)
+        await self._take_permit(self._permits, address, command, deadline, timeout)
         try:
-            connection = await self._connection(address, timeout)
-            return await connection.call(command, timeout=deadline - trio.current_time())
+            connection = self._connections.get(address)
+            if connection is None or connection.is_closed:
+                connection = await self._connect(address, deadline, timeout)
+            answer = await connection.call_until(command, deadline, timeout)
+            if answer.code != ResponseCode.GO_AWAY:
+                return answer
+            self._retire(address, connection)
+            connection = await self._connect(address, deadline, timeout)
+            return await connection.call_until(command, deadline, timeout)
         finally:
             self._permits.release()
 
     async def send_oneway(self, address: str, command: Command, *, timeout: float) -> None:
         """Returns when the request is handed to the system whole. Raises as `call` does."""
         deadline = trio.current_time() + timeout
-        await self._take_permit(self._oneway_permits, address, command, timeout)
+        await self._take_permit(self._oneway_permits, address, command, deadline, timeout)
         try:
-            connection = await self._connection(address, timeout)
-            await connection.send_oneway(command, timeout=deadline - trio.current_time())
+            connection = await self._connect(address, deadline, timeout)
+            await connection.send_oneway_until(command, deadline, timeout)
         finally:
             self._oneway_permits.release()
 
     def close(self, address: str) -> None:
         """Drops the connection to an address; the next call opens a new one."""
-        if (connection := self._connections.pop(address, None)) is not None:
+        if (connection := self._connections.get(address)) is not None:
+            self._forget(connection)
             connection.close()
 
     async def aclose(self) -> None:
         """Ends all connections and the pool; calls under way fail. Nothing of it runs when this returns."""
         self._is_closed = True
-        connections = list(self._connections.values())
-        for connection in connections:
+        for opening in list(self._openings.values()):
+            opening.scope.cancel()
+            await opening.done.wait()
+        for connection in list(self._alive):
             connection.close("its pool was closed")
-        for connection in connections:
+        for connection in list(self._alive):
             await connection.aclose()
         if self._sweeper_scope is not None:
             self._sweeper_scope.cancel()
+            await self._sweeper_done.wait()
 
-    async def _take_permit(self, permits: trio.Semaphore, address: str, command: Command, timeout: float) -> None:
+    async def _take_permit(
+        self, permits: trio.Semaphore, address: str, command: Command, deadline: float, timeout: float
+    ) -> None:
         try:
             permits.acquire_nowait()
         except trio.WouldBlock:
-            with trio.move_on_after(timeout):
+            with trio.move_on_at(deadline):
                 await permits.acquire()
                 return
-            text = (
-                f"{request_name(command.code)} to {address} found {self._max_calls} calls under way for {timeout:g} s"
-            )
-            raise CallTimeout(f"{text}; call less at once", address=address, request_left=False) from None
+            text = f"{request_name(command.code)} waited {timeout:g} s while {self._max_calls} calls were under way"
+            raise CallTimeout(
+                f"{text} and never left for {address}; call less at once", address=address, request_left=False
+            ) from None
 
-    async def _connection(self, address: str, timeout: float) -> Connection:
+    async def _connect(self, address: str, deadline: float, timeout: float) -> Connection:
+        """The connection to the address, made now if there is none; all who ask meanwhile wait for the same one."""
         connection = self._connections.get(address)
         if connection is not None and not connection.is_closed:
             return connection
+        parse_address(address)
         if self._is_closed:
             raise ConnectFailed(f"no connection to {address}: the pool is closed", address=address)
         opening = self._openings.get(address)
         if opening is None:
-            opening = self._openings[address] = _Opening()
-            self._nursery.start_soon(self._open, address, opening)
-        with trio.move_on_after(timeout):
+            opening = _Opening(address)
+            try:
+                self._nursery.start_soon(self._open, address, opening)
+            except RuntimeError:  # the nursery has ended
+                raise ConnectFailed(opening.failure, address=address) from None
+            self._openings[address] = opening
+        with trio.move_on_at(deadline):
             await opening.done.wait()
             if opening.connection is None:
                 raise ConnectFailed(opening.failure, address=address)
@@ -132,27 +163,43 @@ class ConnectionPool:
         raise ConnectFailed(f"no connection to {address} within {timeout:g} s; is that server alive?", address=address)
 
     async def _open(self, address: str, opening: _Opening) -> None:
-        opening.failure = f"no connection to {address}: the pool was closed meanwhile"
         try:
-            wire = await open_wire(address, tls=self._tls, timeout=self._connect_timeout)
-            if self._sweeper_scope is None:
-                self._nursery.start_soon(self._sweep)
-            connection = Connection(wire, sweeper=self._sweeper, handler=self._handler, on_close=self._forget)
-            await self._nursery.start(connection.run)
-            opening.connection = self._connections[address] = connection
-            if self._is_closed:
-                connection.close()
-        except Exception as error:
+            with opening.scope:
+                wire = await open_wire(address, tls=self._tls, timeout=self._connect_timeout)
+                connection = Connection(
+                    wire, sweeper=self._sweeper, address=address, handler=self._handler, on_close=self._forget
+                )
+                if self._sweeper_scope is None:
+                    self._sweeper_scope = trio.CancelScope()
+                    self._nursery.start_soon(self._sweep, self._sweeper_scope)
+                self._alive[connection] = None
+                await self._nursery.start(connection.run)
+                opening.connection = self._connections[address] = connection
+        except ConnectFailed as error:
             opening.failure = str(error)
         finally:
             del self._openings[address]
             opening.done.set()
 
-    async def _sweep(self) -> None:
-        with trio.CancelScope() as self._sweeper_scope:
-            await self._sweeper.run()
+    async def _sweep(self, scope: trio.CancelScope) -> None:
+        try:
+            with scope:
+                await self._sweeper.run()
+        finally:
+            self._sweeper_done.set()
+
+    def _retire(self, address: str, connection: Connection) -> None:
+        """New calls take a new connection; those under way may still be answered on the old one."""
+        if self._connections.get(address) is connection:
+            del self._connections[address]
+            self._nursery.start_soon(self._close_later, connection)
+
+    async def _close_later(self, connection: Connection) -> None:
+        with trio.move_on_after(RETIRED_SECONDS):
+            await connection.wait_closed()
+        connection.close("its server asked to go away")
 
     def _forget(self, connection: Connection) -> None:
-        for address, known in list(self._connections.items()):
-            if known is connection:
-                del self._connections[address]
+        del self._alive[connection]
+        if self._connections.get(connection.address) is connection:
+            del self._connections[connection.address]

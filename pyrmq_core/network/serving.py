@@ -7,28 +7,31 @@ import logging
 import socket
 import ssl
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 import trio
 
-from pyrmq_core.errors import NetworkError
+from pyrmq_core.errors import InvalidArgument
 from pyrmq_core.network.addresses import format_address
-from pyrmq_core.network.connection import FRAME_TIMEOUT_SECONDS, MAX_REQUESTS, Connection
+from pyrmq_core.network.connecting import accept_tls
+from pyrmq_core.network.connection import MAX_REQUESTS, Connection
 from pyrmq_core.network.handling import Handler, Peer
-from pyrmq_core.network.sweeping import Sweeper
-from pyrmq_core.network.wire import SocketWire
+from pyrmq_core.network.listening import accept, open_listener
+from pyrmq_core.network.sweeping import HEALTH_SECONDS, Sweeper
+from pyrmq_core.network.watch import FRAME_TIMEOUT_SECONDS, Limits
+from pyrmq_core.network.wire import SocketWire, Wire
 
 log = logging.getLogger(__name__)
 
-# NettyServerConfig: serverSocketBacklog, serverChannelMaxIdleTimeSeconds.
-BACKLOG: Final = 1024
-IDLE_TIMEOUT_SECONDS: Final = 120.0
+IDLE_TIMEOUT_SECONDS: Final = 120.0  # NettyServerConfig.serverChannelMaxIdleTimeSeconds
 MAX_CONNECTIONS: Final = 65_535
-ACCEPT_PAUSE_SECONDS: Final = 0.1
+# The first byte of a TLS ClientHello; a frame begins with 0, its length being less than 16 MiB.
+TLS_FIRST_BYTE: Final = b"\x16"
 
 
 class TlsMode(enum.Enum):
-    """Whether a server with an SSLContext takes TLS, plain, or both (remoting/common/TlsMode.java)."""
+    """Whether a server that has an SSLContext takes TLS, plain, or both (remoting/common/TlsMode.java)."""
 
     DISABLED = "disabled"
     PERMISSIVE = "permissive"
@@ -74,65 +77,81 @@ async def serve(
     max_requests_per_connection: int = MAX_REQUESTS,
     task_status: trio.TaskStatus[Listening] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Serves until cancelled or `Listening.aclose`; start it in a nursery, which gives back the `Listening`."""
-    listener = await _listen(host, port)
-    name = listener.getsockname()
-    sweeper = Sweeper()
+    """Serves until cancelled or `Listening.aclose`; started in a nursery it gives back the `Listening`.
+
+    Times are seconds. A connection that idles for `idle_timeout`, or does not complete a frame within `frame_timeout`,
+    is closed; one beyond `max_connections` at once. With `max_requests_per_connection` unanswered, a connection is not
+    read. `on_close` is called once for each connection that ended. Raises `NetworkError` when the port is taken, and
+    `InvalidArgument` for what cannot be listened on.
+    """
+    if tls is None and tls_mode is TlsMode.ENFORCING:
+        raise InvalidArgument("TLS is enforced and no SSLContext is given; give the server a certificate")
+    listener = await open_listener(host, port)
+    limits = Limits(idle_timeout, frame_timeout)
+    sweeper = Sweeper(min(limits.look_seconds, HEALTH_SECONDS))
+    listening: Listening | None = None
     try:
         async with trio.open_nursery() as nursery:
-            listening = Listening(name[0], name[1], nursery.cancel_scope)
+            bound = listener.getsockname()
+            listening = Listening(bound[0], bound[1], nursery.cancel_scope)
+            nursery.start_soon(sweeper.run)
+            task_status.started(listening)
 
             def forget(connection: Connection) -> None:
-                listening._open.pop(connection, None)
+                del listening._open[connection]
                 if on_close is not None:
                     on_close(connection.peer)
 
-            nursery.start_soon(sweeper.run)
-            task_status.started(listening)
-            while True:
-                accepted = await _accept(listener)
+            def connect(wire: SocketWire) -> None:
                 connection = Connection(
-                    SocketWire(accepted),
+                    wire,
                     sweeper=sweeper,
                     handler=handler,
+                    limits=limits,
                     max_requests=max_requests_per_connection,
-                    idle_timeout=idle_timeout,
-                    frame_timeout=frame_timeout,
+                    opening=None if tls is None else partial(_open, wire, tls, tls_mode, frame_timeout),
                     on_close=forget,
                 )
                 listening._open[connection] = None
                 nursery.start_soon(connection.run)
+
+            await _accept_all(listener, listening, connect, max_connections)
     finally:
         listener.close()
-        listening._closed.set()
+        if listening is not None:
+            listening._closed.set()
 
 
-async def _listen(host: str, port: int) -> socket.socket:
-    found = await trio.socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-    family, kind, protocol, _, name = min(found, key=lambda info: info[0] != socket.AF_INET)
-    listener = socket.socket(family, kind, protocol)
-    try:
-        listener.setblocking(False)
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind(name)
-        listener.listen(BACKLOG)
-    except OSError as error:
-        listener.close()
-        raise NetworkError(
-            f"cannot listen on {format_address(host, port)}: {error.strerror}; choose another port or address",
-            address=format_address(host, port),
-            request_left=False,
-        ) from error
-    return listener
-
-
-async def _accept(listener: socket.socket) -> socket.socket:
+async def _accept_all(
+    listener: socket.socket, listening: Listening, connect: Callable[[SocketWire], None], max_connections: int
+) -> None:
+    full = False
     while True:
+        accepted = await accept(listener)
+        if len(listening._open) >= max_connections:
+            if not full:
+                log.warning("%s has %d connections, its limit; more are refused", listening.address, max_connections)
+            full = True
+            accepted.close()
+            continue
+        full = False
         try:
-            accepted, _ = listener.accept()
-        except BlockingIOError:
-            await trio.lowlevel.wait_readable(listener)
+            wire = SocketWire(accepted)
+        except OSError:  # gone already: it has no other end to name
+            accepted.close()
         else:
-            accepted.setblocking(False)
-            accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            return accepted
+            connect(wire)
+
+
+async def _open(wire: SocketWire, tls: ssl.SSLContext, mode: TlsMode, handshake_timeout: float) -> Wire:
+    """The wire itself or TLS over it, by what its first byte is."""
+    if mode is TlsMode.DISABLED:
+        return wire
+    await trio.lowlevel.wait_readable(wire.socket)
+    first = wire.socket.recv(1, socket.MSG_PEEK)
+    if first == TLS_FIRST_BYTE:
+        return await accept_tls(wire, tls, handshake_timeout)
+    if first and mode is TlsMode.ENFORCING:
+        log.warning("closing the connection with %s, which spoke plain: this port takes TLS only", wire.address)
+        raise ConnectionAbortedError("it spoke plain, and this port takes TLS only")
+    return wire

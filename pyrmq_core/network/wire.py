@@ -98,8 +98,9 @@ class SocketWire:
                 return count
 
     async def aclose(self) -> None:
-        trio.lowlevel.notify_closing(self.socket)
-        self.socket.close()
+        if self.socket.fileno() >= 0:
+            trio.lowlevel.notify_closing(self.socket)
+            self.socket.close()
 
 
 class StreamWire:
