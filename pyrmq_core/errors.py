@@ -74,6 +74,16 @@ class RocketMQError(Exception):
     outcome: Outcome = Outcome.NOT_STORED
     attempts: tuple[Attempt, ...] = ()
 
+    def __reduce__(self) -> tuple[object, ...]:
+        """Copied and pickled with their facts: constructors want these as keywords, which Exception's own way drops."""
+        return _remade, (type(self), self.args, self.__dict__)
+
+
+def _remade(kind: type[RocketMQError], args: tuple[object, ...], facts: dict[str, object]) -> RocketMQError:
+    error = kind.__new__(kind, *args)
+    error.__dict__.update(facts)
+    return error
+
 
 class LocalError(RocketMQError):
     """You broke a rule; nothing was sent."""

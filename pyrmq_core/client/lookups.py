@@ -9,14 +9,15 @@ import trio
 
 from pyrmq_core.client.client import Client
 from pyrmq_core.client.ownership import open_owned_nursery
-from pyrmq_core.client.pulling import Puller
+from pyrmq_core.client.pulling import Puller, no_progress
 from pyrmq_core.client.routing import subscribe_queues
 from pyrmq_core.errors import ResponseError
 from pyrmq_core.model import MessageQueue, OffsetRange, PullStatus
 from pyrmq_core.protocol.codes import RequestCode, ResponseCode
 from pyrmq_core.protocol.command import Command
 from pyrmq_core.protocol.conversation import HeaderRequest, response_error
-from pyrmq_core.protocol.payload import decode
+from pyrmq_core.protocol.names import check_topic
+from pyrmq_core.protocol.record import iterate_records
 from pyrmq_core.protocol.requests.consumer_offsets import QueryConsumerOffset, UpdateConsumerOffset
 from pyrmq_core.protocol.requests.group_config import GetSubscriptionGroupConfig
 from pyrmq_core.protocol.requests.offsets import GetMaxOffset, GetMinOffset, OffsetFound, SearchOffset
@@ -41,13 +42,12 @@ class Lookups:
 
     async def topics(self) -> tuple[str, ...]:
         """Every topic the NameServer knows, system topics too."""
-        answer = await self._client.nameservers.ask(GetAllTopicList().to_command(), timeout=self._timeout)
-        if answer.code != ResponseCode.SUCCESS:
-            raise response_error(answer, RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER, "the NameServer")
-        return TopicList.from_command(answer).topics
+        question = GetAllTopicList().to_command()
+        return await self._client.nameservers.ask_for(question, _topics_of, timeout=self._timeout)
 
     async def message_queues(self, topic: str) -> tuple[MessageQueue, ...]:
         """The queues the topic may be read from; `NoRoute` when no NameServer knows it."""
+        check_topic(topic)
         return subscribe_queues(topic, await self._client.routes.route(topic, timeout=self._timeout))
 
     async def min_offset(self, queue: MessageQueue) -> int:
@@ -105,11 +105,13 @@ class Lookups:
     async def _first_at_or_after(self, queue: MessageQueue, offset: int, when_ms: int) -> int:
         while True:
             pulled = await self._puller.pull(queue, offset, timeout=self._timeout)
-            for message in decode(pulled):
-                if message.store_timestamp_ms >= when_ms:
-                    return message.queue_offset
-            if pulled.status is PullStatus.NO_NEW_MSG:
+            for record in iterate_records(pulled.records):
+                if record.store_timestamp_ms >= when_ms:
+                    return record.queue_offset
+            if pulled.status is PullStatus.NO_NEW_MSG or pulled.next_offset >= pulled.max_offset:
                 return pulled.max_offset
+            if pulled.next_offset <= offset:
+                raise no_progress(pulled)
             offset = pulled.next_offset
 
     async def _offset(self, queue: MessageQueue, request: HeaderRequest) -> int:
@@ -145,6 +147,12 @@ async def _many(keys: Iterable[K], ask: Callable[[K], Awaitable[V]]) -> dict[K, 
     if failures:
         raise failures[0]
     return {key: answers[key] for key in wanted}
+
+
+def _topics_of(answer: Command, address: str) -> tuple[str, ...]:
+    if answer.code != ResponseCode.SUCCESS:
+        raise response_error(answer, RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER, f"NameServer {address}")
+    return TopicList.from_command(answer).topics
 
 
 def _search(queue: MessageQueue, when_ms: int) -> SearchOffset:

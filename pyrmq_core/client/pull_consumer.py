@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from types import TracebackType
 from typing import Final, Self
 
@@ -18,6 +18,7 @@ from pyrmq_core.protocol.names import check_group
 from pyrmq_core.protocol.payload import RawPull, decode
 
 LONGEST_WAIT_SECONDS: Final = 600.0
+EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class PullConsumer:
@@ -43,13 +44,14 @@ class PullConsumer:
         self._shared = client
         self._own = Client(nameserver=nameserver, instance_name=instance_name) if client is None else None
         self._timeout = timeout
-        self._stack = AsyncExitStack()
+        self._stack: AsyncExitStack | None = None
         self._puller: Puller | None = None
         self._lookups: Lookups | None = None
 
     async def __aenter__(self) -> Self:
-        if self._puller is not None:
+        if self._stack is not None:
             raise InvalidState(f"consumer {self.group} was opened before; make a new one")
+        self._stack = AsyncExitStack()
         client = self._shared
         if client is None:
             assert self._own is not None
@@ -61,7 +63,9 @@ class PullConsumer:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        await self._stack.__aexit__(kind, error, traceback)
+        self._puller = self._lookups = None
+        if self._stack is not None:
+            await self._stack.__aexit__(kind, error, traceback)
 
     async def topics(self) -> tuple[str, ...]:
         """Every topic the NameServer knows, RocketMQ's own too."""
@@ -119,7 +123,7 @@ class PullConsumer:
         """The offset of the first message stored at or after `when` (with a time zone), else the maximum."""
         if when.tzinfo is None:
             raise InvalidArgument(f"{when!r} has no time zone; write datetime(..., tzinfo=UTC)")
-        return await self._asking().offset_at(queue, -(-int(when.timestamp() * 1_000_000) // 1000))
+        return await self._asking().offset_at(queue, -((EPOCH - when) // timedelta(milliseconds=1)))
 
     async def offsets_at(self, when_ms: Mapping[MessageQueue, int]) -> dict[MessageQueue, int]:
         """`offset_at` of many queues together, each with its own time in milliseconds since 1970."""

@@ -20,9 +20,18 @@ import trio
 from pyrmq_core.client.client import Client
 from pyrmq_core.client.ownership import open_owned_nursery
 from pyrmq_core.client.routing import reading_address
-from pyrmq_core.errors import BrokerNotFound, DataLost, NetworkError, RecordError, RocketMQError
+from pyrmq_core.errors import (
+    BrokerNotFound,
+    DataLost,
+    NetworkError,
+    RecordError,
+    ResponseError,
+    RocketMQError,
+    RoutingError,
+)
 from pyrmq_core.filtering.tags import TagFilter
 from pyrmq_core.model import MessageQueue, PullStatus
+from pyrmq_core.protocol.codes import ResponseCode
 from pyrmq_core.protocol.conversation import response_error
 from pyrmq_core.protocol.payload import RawPull
 from pyrmq_core.protocol.requests.pull_message import PULL_ANSWERS, PullAnswer, PullMessage, PullSysFlag
@@ -32,6 +41,7 @@ HOLD_SWEEP_SECONDS: Final = 5.0
 PULL_TIMEOUT_SECONDS: Final = 10.0
 RETRY_PAUSE_SECONDS: Final = 0.2
 ALL_TAGS: Final = TagFilter()
+PASSING_CODES: Final = frozenset((ResponseCode.SYSTEM_BUSY, ResponseCode.SERVICE_NOT_AVAILABLE, ResponseCode.GO_AWAY))
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +162,7 @@ class _RangeReader:
         """The first stretch is asked alone: its answer tells how much the broker gives at once."""
         if start >= end:
             return
-        first = await self._pull(start, end, self._window.max_messages_a_pull)
+        first = await self._pull(start, end)
         yield first
         size, depth = self._plan(first)
         position = first.next_offset
@@ -193,25 +203,26 @@ class _RangeReader:
             try:
                 position = stretch.start
                 while position < stretch.end:
-                    pull = await self._pull(position, stretch.end, stretch.end - position)
+                    pull = await self._pull(position, stretch.end)
                     stretch.pulls.append(pull)
                     position = pull.next_offset
             except RocketMQError as error:
                 stretch.error = error
             stretch.covered.set()
 
-    async def _pull(self, start: int, end: int, max_messages: int) -> RawPull:
+    async def _pull(self, start: int, end: int) -> RawPull:
         """One answer that moves forward, clipped to the range; the network's failures are waited out."""
         deadline = trio.current_time() + self._window.patience
+        wanted = min(end - start, self._window.max_messages_a_pull)
         while True:
             try:
-                pull = await self._puller.pull(self._queue, start, max_messages=max_messages, tags=self._tags)
-                if pull.status is not PullStatus.NO_NEW_MSG:
+                pull = await self._puller.pull(self._queue, start, max_messages=wanted, tags=self._tags)
+                if not _nothing_yet(pull):
                     return self._checked(pull, start, end)
                 if trio.current_time() >= deadline:
                     raise self._lost(start, end, pull)
-            except (NetworkError, BrokerNotFound):
-                if trio.current_time() >= deadline:
+            except (NetworkError, RoutingError, ResponseError) as error:
+                if not _passes(error) or trio.current_time() >= deadline:
                     raise
                 await self._refresh_route(deadline)
             await trio.sleep(RETRY_PAUSE_SECONDS)
@@ -227,10 +238,9 @@ class _RangeReader:
         if pull.status is PullStatus.OFFSET_ILLEGAL:
             raise self._lost(start, end, pull)
         if pull.next_offset <= start:
-            raise RecordError(
-                f"{self._queue.broker_name} answered a pull of {self._queue} at {start} with next offset "
-                f"{pull.next_offset}, which goes backwards; the broker's queue is damaged"
-            )
+            raise no_progress(pull)
+        if pull.status is PullStatus.NO_MATCHED_MSG and not self._tags.tags:
+            raise self._lost(start, min(pull.next_offset, end), pull)  # MESSAGE_WAS_REMOVING: the file is deleted
         return replace(pull, next_offset=min(pull.next_offset, end))
 
     def _lost(self, start: int, end: int, pull: RawPull) -> DataLost:
@@ -243,6 +253,25 @@ class _RangeReader:
             min_offset=pull.min_offset,
             max_offset=pull.max_offset,
         )
+
+
+def _nothing_yet(pull: RawPull) -> bool:
+    """A slave that lags behind says 20 where its master would say 19 or 21, and leaves the offset as it is."""
+    lags = pull.status is PullStatus.NO_MATCHED_MSG and pull.next_offset == pull.start
+    return lags or pull.status is PullStatus.NO_NEW_MSG
+
+
+def _passes(error: RocketMQError) -> bool:
+    """Whether the same question may be answered later: a refusal only of a broker that is busy, starting or ending."""
+    return not isinstance(error, ResponseError) or error.code in PASSING_CODES
+
+
+def no_progress(pull: RawPull) -> RecordError:
+    """For an answer that would be asked for again and again."""
+    return RecordError(
+        f"{pull.queue.broker_name} answered a pull of {pull.queue} at {pull.start} with next offset "
+        f"{pull.next_offset}, which does not go forward; the broker's queue is damaged"
+    )
 
 
 def _raw_pull(queue: MessageQueue, offset: int, answer: PullAnswer) -> RawPull:

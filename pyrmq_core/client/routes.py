@@ -5,13 +5,16 @@ from __future__ import annotations
 import logging
 from collections import defaultdict
 from collections.abc import Callable
+from copy import copy
+from functools import partial
 
 import trio
 
 from pyrmq_core.client.nameservers import NameServers
 from pyrmq_core.client.routing import TopicPublishInfo, borrowed_route, broker_addresses, publish_queues
-from pyrmq_core.errors import BrokerNotFound, NoRoute, RocketMQError
+from pyrmq_core.errors import BrokerNotFound, NoNameServer, NoRoute, RocketMQError
 from pyrmq_core.protocol.codes import RequestCode, ResponseCode
+from pyrmq_core.protocol.command import Command
 from pyrmq_core.protocol.conversation import response_error
 from pyrmq_core.protocol.requests.get_route_info import GetRouteInfo, RouteInfo
 from pyrmq_core.protocol.route import BrokerData, TopicRouteData
@@ -23,6 +26,22 @@ ROUTE_TIMEOUT_SECONDS = 3.0
 REFRESHES_AT_ONCE = 16
 
 
+class _Question:
+    """The question for one topic's route: who holds the lock asks, or takes the answer that came while it waited."""
+
+    __slots__ = ("count", "error", "lock", "route", "timeout")
+
+    def __init__(self) -> None:
+        self.lock = trio.Lock()
+        self.count = 0
+        self.timeout = 0.0
+        self.route: TopicRouteData | None = None
+        self.error: RocketMQError | None = None
+
+    def is_mine(self) -> bool:
+        return self.lock.statistics().owner is trio.lowlevel.current_task()
+
+
 class Routes:
     """Routes by topic and what follows from them: publish infos and broker addresses."""
 
@@ -32,8 +51,7 @@ class Routes:
         self._routes: dict[str, TopicRouteData] = {}
         self._publish_infos: dict[str, TopicPublishInfo] = {}
         self._brokers: dict[str, BrokerData] = {}
-        self._locks: defaultdict[str, trio.Lock] = defaultdict(trio.Lock)
-        self._asked_at: dict[str, float] = {}
+        self._questions: defaultdict[str, _Question] = defaultdict(_Question)
         self.brokers_changed = trio.Event()
 
     @property
@@ -67,32 +85,34 @@ class Routes:
     ) -> TopicPublishInfo:
         """Where to write the topic; one that nobody knows yet borrows the queues of the topic that auto-creates.
 
-        The counter of the result is shared by all who ask, so that they take turns.
+        The counter of the result is shared by all who ask, so that they take turns. Borrowed queues are asked about
+        again each time, and used on while no NameServer answers.
         """
         known = self._publish_infos.get(topic)
         if known is not None and known.queues and not known.borrowed:
             return known
-        with trio.move_on_after(timeout):
+        deadline = trio.current_time() + timeout
+        try:
             await self.refresh(topic, timeout=timeout)
             if topic not in self._routes:
-                await self._borrow(topic, create_topic_key, default_topic_queue_nums, timeout)
+                await self._borrow(topic, create_topic_key, default_topic_queue_nums, deadline - trio.current_time())
+        except RocketMQError:
+            if known is None or not known.queues:
+                raise
         info = self._publish_infos.get(topic)
         if info is None:
             raise no_route(topic, self._nameservers.addresses)
         return info
 
-    async def refresh(self, topic: str, *, timeout: float = ROUTE_TIMEOUT_SECONDS) -> bool:
-        """Ask again; True when the route changed. Whoever asks while the question is under way shares its answer.
+    async def refresh(self, topic: str, *, timeout: float = ROUTE_TIMEOUT_SECONDS) -> None:
+        """Ask again. Whoever asks while the question is under way shares its answer.
 
-        A topic that stopped existing keeps its last route, as in Java's client.
+        A topic that stopped existing keeps its last route, as in Java's client. Raises `NoNameServer` when none
+        answers what can be read, and `ResponseError` for a refusal.
         """
-        wanted_at = trio.current_time()
-        async with self._locks[topic]:
-            if self._asked_at.get(topic, -1.0) >= wanted_at:
-                return True
-            route = await self._ask(topic, timeout)
-            self._asked_at[topic] = trio.current_time()
-            return route is not None and self._learn(topic, route)
+        route = await self._ask(topic, timeout)
+        if route is not None:
+            self._learn(topic, route)
 
     async def refresh_all(self) -> None:
         """One round over all known topics; a topic that fails is logged and does not hold up the others."""
@@ -109,42 +129,61 @@ class Routes:
                 log.warning("the route of %s could not be refreshed: %s", topic, error)
 
     async def _ask(self, topic: str, timeout: float) -> TopicRouteData | None:
-        answer = await self._nameservers.ask(
-            GetRouteInfo(topic, accept_standard_json_only=True).to_command(), timeout=timeout
-        )
-        if answer.code == ResponseCode.TOPIC_NOT_EXIST:
-            return None
-        if answer.code != ResponseCode.SUCCESS:
-            raise response_error(answer, RequestCode.GET_ROUTEINFO_BY_TOPIC, "the NameServer", f"topic {topic}")
-        return RouteInfo.from_command(answer).route
+        """One question a topic at a time; a failure is shared by those who had no more time for it."""
+        deadline = trio.current_time() + timeout
+        question = self._questions[topic]
+        asked = question.count
+        with trio.move_on_after(max(0.0, timeout)):
+            await question.lock.acquire()
+        if not question.is_mine():
+            raise NoNameServer(
+                f"the question for the route of {topic} was still under way after {timeout:.3g} s; "
+                f"look whether NameServer {';'.join(self._nameservers.addresses)} is alive, or allow more time"
+            )
+        try:
+            time_left = deadline - trio.current_time()
+            if question.count == asked or (question.error is not None and question.timeout < time_left):
+                await self._put(question, topic, time_left)
+            if question.error is not None:
+                raise copy(question.error)
+            return question.route
+        finally:
+            question.lock.release()
+
+    async def _put(self, question: _Question, topic: str, timeout: float) -> None:
+        question.route, question.error, question.timeout = None, None, timeout
+        command = GetRouteInfo(topic, accept_standard_json_only=True).to_command()
+        try:
+            question.route = await self._nameservers.ask_for(command, partial(_route_of, topic), timeout=timeout)
+        except RocketMQError as error:
+            question.error = error
+        question.count += 1
 
     async def _borrow(self, topic: str, create_topic_key: str, queue_nums: int, timeout: float) -> None:
         template = await self._ask(create_topic_key, timeout)
-        if template is None:
+        if template is None or topic in self._routes:
             return
         self._learn_brokers(template)
-        route = borrowed_route(template, queue_nums)
+        queues = publish_queues(topic, borrowed_route(template, queue_nums))
         known = self._publish_infos.get(topic)
-        queues = publish_queues(topic, route)
         if known is None or known.queues != queues:
             self._publish_infos[topic] = TopicPublishInfo(
                 topic, queues, counter_start=self._random_start(), borrowed=True
             )
 
-    def _learn(self, topic: str, route: TopicRouteData) -> bool:
+    def _learn(self, topic: str, route: TopicRouteData) -> None:
         """Nothing changes when the route says what is known already (topicRouteDataIsChange)."""
         if _same(self._routes.get(topic), route):
-            return False
-        self._routes[topic] = route
+            return
         self._publish_infos[topic] = TopicPublishInfo(
             topic,
             publish_queues(topic, route),
             counter_start=self._random_start(),
             order_topic=bool(route.order_topic_conf),
         )
+        self._routes[topic] = route
         self._learn_brokers(route)
         log.info("the route of %s changed: brokers %s", topic, ", ".join(_broker_names(route)))
-        return True
 
     def _learn_brokers(self, route: TopicRouteData) -> None:
         before = dict(self._brokers)
@@ -154,14 +193,12 @@ class Routes:
             changed.set()
 
     def forget_offline_brokers(self) -> None:
-        """Addresses that no known route names any more (MQClientInstance.cleanOfflineBroker)."""
-        named = broker_addresses(list(self._routes.values()))
-        borrowed = {
+        """Brokers that no known route names any more (MQClientInstance.cleanOfflineBroker)."""
+        named = set(broker_addresses(list(self._routes.values())))
+        named.update(
             queue.broker_name for info in self._publish_infos.values() if info.borrowed for queue in info.queues
-        }
-        self._brokers = {
-            name: named.get(name, broker) for name, broker in self._brokers.items() if name in named or name in borrowed
-        }
+        )
+        self._brokers = {name: broker for name, broker in self._brokers.items() if name in named}
 
 
 def no_route(topic: str, addresses: tuple[str, ...]) -> NoRoute:
@@ -171,6 +208,17 @@ def no_route(topic: str, addresses: tuple[str, ...]) -> NoRoute:
         "creates it; create the topic (mqadmin updateTopic), or switch on autoCreateTopicEnable at the brokers",
         topic=topic,
     )
+
+
+def _route_of(topic: str, answer: Command, address: str) -> TopicRouteData | None:
+    """None when the NameServer does not know the topic."""
+    if answer.code == ResponseCode.TOPIC_NOT_EXIST:
+        return None
+    if answer.code != ResponseCode.SUCCESS:
+        raise response_error(answer, RequestCode.GET_ROUTEINFO_BY_TOPIC, f"NameServer {address}", f"topic {topic}")
+    route = RouteInfo.from_command(answer).route
+    publish_queues(topic, route)  # an order configuration that cannot be read is told now
+    return route
 
 
 def _same(known: TopicRouteData | None, route: TopicRouteData) -> bool:
