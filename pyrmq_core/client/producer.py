@@ -9,12 +9,13 @@ from typing import Final, Self
 
 import trio
 
-from pyrmq_core.client.client import Client
+from pyrmq_core.client.client import CLOSE_SECONDS, Client
 from pyrmq_core.client.ids import unique_ids
 from pyrmq_core.client.ownership import open_owned_nursery
 from pyrmq_core.client.pending import InFlight, PendingSend, check_bounds
 from pyrmq_core.client.routing import TopicPublishInfo
 from pyrmq_core.client.sending import Sender, SendSettings
+from pyrmq_core.client.service_state import Life, ServiceState
 from pyrmq_core.client.targets import AnyQueue, KeyedQueue, Target, ThisQueue
 from pyrmq_core.client.window import SendWindow, open_send_window
 from pyrmq_core.errors import BatchFailed, InvalidArgument, InvalidState, Outcome, RocketMQError, SendFailed
@@ -75,32 +76,40 @@ class Producer:
             create_topic_key=create_topic_key,
             default_topic_queue_nums=default_topic_queue_nums,
         )
-        self._stack: AsyncExitStack | None = None
+        self._life = Life("producer", group)
+        self._stack = AsyncExitStack()
         self._sender: Sender | None = None
         self._in_flight: InFlight | None = None
 
+    @property
+    def state(self) -> ServiceState:
+        return self._life.state
+
     async def __aenter__(self) -> Self:
-        if self._stack is not None:
-            raise InvalidState(f"producer {self.group} was opened before; make a new one")
+        self._life.starting()
         async with AsyncExitStack() as stack:
             client = self._shared
             if client is None:
                 assert self._own is not None
                 client = await stack.enter_async_context(self._own)
-            client.register_producer(self.group)
+            try:
+                client.register_producer(self.group)
+            except InvalidState:
+                self._life.not_begun()
+                raise
             nursery = await stack.enter_async_context(open_owned_nursery())
             self._sender = Sender(client, self._settings)
             self._in_flight = InFlight(nursery, *self._in_flight_bounds)
             stack.push_async_exit(self._leave)
             self._stack = stack.pop_all()
+        self._life.started()
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         """Waits for what `send_soon` has under way, unless the block ended with an error."""
-        if self._stack is not None:
-            await self._stack.__aexit__(kind, error, traceback)
+        await self._stack.__aexit__(kind, error, traceback)
 
     async def send(
         self,
@@ -216,8 +225,8 @@ class Producer:
         return self._send_timeout if timeout is None else _positive("timeout", timeout)
 
     def _running(self) -> Sender:
-        if self._sender is None:
-            raise InvalidState(f"producer {self.group} is not running: use it inside `async with`")
+        if self._sender is None or self._life.state is not ServiceState.RUNNING:
+            raise self._life.not_running()
         return self._sender
 
     async def _leave(self, kind: type[BaseException] | None, *_: object) -> None:
@@ -225,9 +234,10 @@ class Producer:
             if kind is None and self._in_flight is not None:
                 await self._in_flight.drain()
         finally:
-            self._sender = None
+            self._life.ended()
             if self._shared is not None:
-                await self._shared.unregister_producer(self.group)
+                with trio.move_on_after(CLOSE_SECONDS, shield=True):
+                    await self._shared.unregister_producer(self.group)
 
 
 def _positive(name: str, seconds: float) -> float:

@@ -1,0 +1,50 @@
+"""Who a client is to brokers and NameServers: its id, and the keys it signs with."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from pyrmq_core.errors import InvalidArgument
+
+
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """What requests are signed with; neither the secret nor the token is ever shown."""
+
+    access_key: str
+    secret_key: str = field(repr=False)
+    security_token: str | None = field(default=None, repr=False)
+
+
+def credentials_of(
+    access_key: str | None, secret_key: str | None, security_token: str | None = None
+) -> Credentials | None:
+    """None without keys; `InvalidArgument` for half a pair, and for a token without one."""
+    if not access_key and not secret_key:
+        if security_token:
+            raise InvalidArgument("a security_token belongs to an access_key and a secret_key; give all three")
+        return None
+    if not access_key or not secret_key:
+        raise InvalidArgument("access_key and secret_key belong together; give both or neither")
+    return Credentials(access_key, secret_key, security_token)
+
+
+def client_id(
+    ip: str,
+    pid: int,
+    instance_name: str | None,
+    nameservers: Sequence[str],
+    access_key: str | None,
+    *,
+    draw: int,
+) -> str:
+    """`ip@instance#...`: differs between processes, clusters, credentials and clients; `draw` is a random number.
+
+    Brokers keep one channel a client id, and give a group's queues out by it: two clients of one id take each other's.
+    """
+    where = f"[{ip}]" if ":" in ip else ip
+    kin = hashlib.sha256("\n".join([*sorted(nameservers), access_key or ""]).encode()).hexdigest()[:8]
+    name = f"{instance_name}#{pid}" if instance_name else str(pid)
+    return f"{where}@{name}#{kin}{draw & 0xFFFFFFFFFFFF:012x}"

@@ -1,0 +1,59 @@
+"""The life of a client or a producer: just created, running, shut down, or start failed (common/ServiceState.java)."""
+
+from __future__ import annotations
+
+import enum
+
+from pyrmq_core.errors import InvalidState
+
+
+class ServiceState(enum.Enum):
+    """Where in its life a client or a producer is."""
+
+    CREATE_JUST = "CREATE_JUST"
+    RUNNING = "RUNNING"
+    SHUTDOWN_ALREADY = "SHUTDOWN_ALREADY"
+    START_FAILED = "START_FAILED"
+
+
+class Life:
+    """Keeps the state, and refuses what it does not allow in the words Java's client uses.
+
+    `kind` is `producer` or `client`, `name` says which. A start that fails leaves START_FAILED, because that is set
+    before the work begins (DefaultMQProducerImpl.java, start).
+    """
+
+    def __init__(self, kind: str, name: str) -> None:
+        self.state = ServiceState.CREATE_JUST
+        self._kind = kind
+        self._name = name
+
+    def starting(self) -> None:
+        """The start begins; `InvalidState` unless this is the first one."""
+        if self.state is not ServiceState.CREATE_JUST:
+            raise InvalidState(
+                f"The {self._kind} service state not OK, maybe started once, {self.state.value}: {self._kind} "
+                f"{self._name} starts once; make a new one"
+            )
+        self.state = ServiceState.START_FAILED
+
+    def started(self) -> None:
+        self.state = ServiceState.RUNNING
+
+    def not_begun(self) -> None:
+        """What was refused at the start may be tried again."""
+        self.state = ServiceState.CREATE_JUST
+
+    def ended(self) -> None:
+        self.state = ServiceState.SHUTDOWN_ALREADY
+
+    def check_running(self) -> None:
+        """`InvalidState` unless it runs."""
+        if self.state is not ServiceState.RUNNING:
+            raise self.not_running()
+
+    def not_running(self) -> InvalidState:
+        return InvalidState(
+            f"The {self._kind} service state not OK, {self.state.value}: {self._kind} {self._name} is used inside its "
+            "`async with` block"
+        )

@@ -1,0 +1,54 @@
+"""What kind of message a properties string makes of a message: normal, delayed, half of a transaction, a reply.
+
+Sources: client/impl/producer/DefaultMQProducerImpl.java (sendKernelImpl), common/message/MessageType.java,
+client/impl/MQClientAPIImpl.java (the code of a reply).
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import Final
+
+
+class MessageType(enum.Enum):
+    """The value is Java's ordinal, which stands in trace records."""
+
+    NORMAL = 0
+    TRANSACTION_HALF = 1
+    TRANSACTION_COMMIT = 2
+    DELAY = 3
+    ORDER = 4
+
+
+HALF: Final = "TRAN_MSG\x01true\x02"
+REPLY: Final = "MSG_TYPE\x01reply\x02"
+DELAY_LEVEL: Final = "DELAY\x01"
+# Honoured by brokers since 5.0; older ones deliver at once.
+TIMERS: Final = ("TIMER_DELIVER_MS\x01", "TIMER_DELAY_MS\x01", "TIMER_DELAY_SEC\x01")
+
+
+def message_type(properties: str) -> MessageType:
+    """By the properties string of a request."""
+    if has_property(properties, HALF):
+        return MessageType.TRANSACTION_HALF
+    if has_property(properties, DELAY_LEVEL) or has_timer(properties):
+        return MessageType.DELAY
+    return MessageType.NORMAL
+
+
+def has_timer(properties: str) -> bool:
+    """Whether the message asks to be delivered at a time of its own."""
+    return "TIMER_D" in properties and any(has_property(properties, start) for start in TIMERS)
+
+
+def is_reply(properties: str) -> bool:
+    """Whether the message answers a request: brokers push it to one client and store nothing."""
+    return has_property(properties, REPLY)
+
+
+def has_property(properties: str, start: str) -> bool:
+    """Whether a pair of the string begins so; a name that only ends so does not count."""
+    found = properties.find(start)
+    while found > 0 and properties[found - 1] != "\x02":
+        found = properties.find(start, found + 1)
+    return found >= 0
