@@ -52,11 +52,15 @@ class Opening(Generic[T]):
         """The open async object; a child after `fork` opens one of its own."""
         if self._closed:
             raise InvalidState(f"{self!r} is closed; make a new one")
-        if self._opened is None or self._pid != os.getpid():
+        opened = self._opened
+        if opened is None or self._pid != os.getpid():
+            portal().check_outside()
             with _lock:
-                if self._opened is None or self._pid != os.getpid():
-                    self._opened, self._pid = Opened(portal(), self._make()), os.getpid()
-        return self._opened.value
+                opened = self._opened
+                if opened is None or self._pid != os.getpid():
+                    opened = Opened(portal(), self._make())
+                    self._opened, self._pid = opened, os.getpid()
+        return opened.value
 
     def _run(self, call: Callable[[T], Awaitable[R]]) -> R:
         """What the call makes of the async object, waited for."""

@@ -35,15 +35,12 @@ class Portal:
     def submit(self, call: Callable[..., Awaitable[T]], *args: Any) -> Future[T]:
         """The call, started on the loop; cancelling the future cancels it, as far as it has not ended."""
         future: Future[T] = Future()
-        self._soon(self._start, call, args, future)
+        self.soon(self._start, call, args, future)
         return future
 
     def run(self, call: Callable[..., Awaitable[T]], *args: Any) -> T:
         """The call's result. When the waiting thread is interrupted (Ctrl-C), the call is cancelled."""
-        if threading.current_thread() is self._thread:
-            raise InvalidState(
-                "a blocking call inside the library's own loop would wait for itself; use the async face"
-            )
+        self.check_outside()
         future = self.submit(call, *args)
         try:
             return future.result()
@@ -51,11 +48,26 @@ class Portal:
             future.cancel()
             raise
 
+    def check_outside(self) -> None:
+        """`InvalidState` in the loop's own thread, where callbacks of futures run: waiting there never ends."""
+        if threading.current_thread() is self._thread:
+            raise InvalidState(
+                "a blocking call in the library's own thread (a future's callback) would wait for itself"
+            )
+
+    def soon(self, function: Callable[..., object], *args: object) -> None:
+        """Called on the loop, from any thread."""
+        assert self._token is not None
+        try:
+            self._token.run_sync_soon(function, *args)
+        except trio.RunFinishedError:
+            raise _ended() from None
+
     def stop(self) -> None:
         """Cancels everything and waits a bounded time for it to end."""
         if self._thread.is_alive() and self._nursery is not None:
-            with suppress(trio.RunFinishedError):
-                self._soon(self._nursery.cancel_scope.cancel)
+            with suppress(InvalidState):
+                self.soon(self._nursery.cancel_scope.cancel)
         self._thread.join(STOP_SECONDS)
 
     def _run(self) -> None:
@@ -68,16 +80,12 @@ class Portal:
             self._ready.set()
             await trio.sleep_forever()
 
-    def _soon(self, function: Callable[..., object], *args: object) -> None:
-        assert self._token is not None
-        try:
-            self._token.run_sync_soon(function, *args)
-        except trio.RunFinishedError:
-            raise InvalidState("the interpreter is stopping, and the library's loop has ended") from None
-
     def _start(self, call: Callable[..., Awaitable[T]], args: tuple[Any, ...], future: Future[T]) -> None:
         assert self._nursery is not None
-        self._nursery.start_soon(self._fulfil, call, args, future)
+        try:
+            self._nursery.start_soon(self._fulfil, call, args, future)
+        except RuntimeError:  # the nursery is closed: `stop` came first
+            _settle(future, error=_ended())
 
     async def _fulfil(self, call: Callable[..., Awaitable[T]], args: tuple[Any, ...], future: Future[T]) -> None:
         token = trio.lowlevel.current_trio_token()
@@ -95,35 +103,50 @@ class Portal:
 
 
 class Opened(Generic[T]):
-    """An async context manager held open on the loop by a task of its own, until `close`."""
+    """An async context manager held open on the loop by a task of its own, until `close`; of this process alone."""
 
     def __init__(self, portal: Portal, manager: AbstractAsyncContextManager[T]) -> None:
         self._portal = portal
-        self._ended: Future[None] = Future()
-        self._close: trio.Event | None = None
+        self._pid = os.getpid()
+        self._scope = trio.CancelScope()
+        self._close = trio.Event()
         opened: Future[T] = Future()
         self._task = portal.submit(self._hold, manager, opened)
         self._task.add_done_callback(lambda task: _settle(opened, error=_error_of(task)))
-        self.value = opened.result()
+        try:
+            self._value = opened.result()
+        except BaseException:
+            self.abandon()
+            raise
 
-    async def _hold(self, manager: AbstractAsyncContextManager[T], opened: Future[T]) -> None:
-        self._close = trio.Event()
-        async with manager as value:
-            _settle(opened, result=value)
-            await self._close.wait()
+    @property
+    def value(self) -> T:
+        """What the manager gave; `InvalidState` in a child after `fork`, whose loop is another one."""
+        if self._pid != os.getpid():
+            raise InvalidState(f"opened in process {self._pid}; a child after fork opens its own")
+        return self._value
 
     def close(self) -> None:
         """Leaves the context and waits until it is left; raises what leaving raised. A second call does nothing."""
-        if not self._task.done():
-            assert self._close is not None
-            with suppress(InvalidState):
-                self._portal._soon(self._close.set)
+        if self._pid != os.getpid():
+            return
+        self._portal.check_outside()
+        with suppress(InvalidState):
+            self._portal.soon(self._close.set)
         with suppress(CancelledError):
-            self._task.result(STOP_SECONDS * 10)
+            self._task.result()
 
     def abandon(self) -> None:
         """Cancels what goes on inside; does not wait."""
-        self._task.cancel()
+        if self._pid == os.getpid():
+            with suppress(InvalidState):
+                self._portal.soon(self._scope.cancel)
+
+    async def _hold(self, manager: AbstractAsyncContextManager[T], opened: Future[T]) -> None:
+        with self._scope:
+            async with manager as value:
+                _settle(opened, result=value)
+                await self._close.wait()
 
 
 _portal: Portal | None = None
@@ -153,6 +176,10 @@ def _error_of(task: Future[Any]) -> BaseException:
     if task.cancelled():
         return CancelledError()
     return task.exception() or InvalidState("closed while it was being opened")
+
+
+def _ended() -> InvalidState:
+    return InvalidState("the interpreter is stopping, and the library's loop has ended")
 
 
 def _cancel_soon(token: trio.lowlevel.TrioToken, scope: trio.CancelScope) -> None:
