@@ -166,7 +166,7 @@ def _simple_type(given: DataType) -> str:
     return given.simpleString()
 
 
-def check_rows(rows: pa.RecordBatch, partition: int, first_row: int) -> None:
+def check_rows(rows: pa.RecordBatch, first_row: int) -> None:
     """Raises `InvalidRow`, which names the lowest row that cannot be sent; rows count from 0 in their partition."""
     fault = first_fault(rows)
     if "topic" in rows.schema.names:
@@ -174,7 +174,7 @@ def check_rows(rows: pa.RecordBatch, partition: int, first_row: int) -> None:
         if missing >= 0 and (fault is None or missing <= fault.row):
             fault = Fault(missing, "topic", "it is null; name the topic, or set the option topic for all rows")
     if fault is not None:
-        raise InvalidRow(f"partition {partition}, row {first_row + fault.row}, column {fault.column}: {fault.reason}")
+        raise InvalidRow(f"row {first_row + fault.row}, column {fault.column}: {fault.reason}")
 
 
 def by_topic(rows: pa.RecordBatch, topic: str | None) -> Iterator[tuple[str, pa.RecordBatch]]:

@@ -172,17 +172,17 @@ def test_every_sink_type_is_a_spark_type() -> None:
 # --- Rows
 
 
-def test_a_wrong_row_is_named_by_partition_row_and_column() -> None:
+def test_a_wrong_row_is_named_by_its_number_in_the_partition_and_column() -> None:
     rows = pa.record_batch({"body": [b"x", b"y", b""], "tags": ["a", "b", "c"]})
     with pytest.raises(InvalidRow) as error:
-        check_rows(rows, partition=3, first_row=1000)
-    assert str(error.value) == "partition 3, row 1002, column body: it is empty; brokers refuse empty bodies"
+        check_rows(rows, first_row=1000)
+    assert str(error.value) == "row 1002, column body: it is empty; brokers refuse empty bodies"
 
 
 def test_a_null_topic_is_named_with_the_option_that_helps() -> None:
     rows = pa.record_batch({"body": [b"x", b"y", b""], "topic": ["a", None, "c"]})
-    with pytest.raises(InvalidRow, match=r"partition 0, row 1, column topic: it is null; .* the option topic"):
-        check_rows(rows, partition=0, first_row=0)
+    with pytest.raises(InvalidRow, match=r"row 1, column topic: it is null; .* the option topic"):
+        check_rows(rows, first_row=0)
 
 
 def test_rows_are_divided_by_topic_in_their_order() -> None:

@@ -1,0 +1,119 @@
+"""One task's write: every row it takes is acknowledged by a broker, or the task fails and says so.
+
+Rows are counted where Arrow batches arrive, acknowledgements where answers are read (`WriteSummary`): the two have to
+agree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import chain
+
+import pyarrow as pa
+
+from pyrmq_core import AnyQueue, RocketMQError, TopicPublishInfo, WriteSummary, check_topic, unique_ids
+from pyrmq_core.blocking import Producer, SendWindow
+from pyrmq_core.columnar import BatchLimit, CompressionType, encode_batches
+from pyrmq_spark import worker
+from pyrmq_spark.columns import SinkSchema, by_topic, check_rows
+from pyrmq_spark.conditions import RocketMQSparkError, RowsUnaccounted, told_line
+from pyrmq_spark.options import Connection, SinkOptions
+from pyrmq_spark.sink import PartitionWritten
+
+
+class PartitionWrite:
+    """One task's write."""
+
+    def __init__(
+        self, connection: Connection, options: SinkOptions, schema: SinkSchema, partition: int, base: int
+    ) -> None:
+        self._connection = connection
+        self._options = options
+        self._schema = schema
+        self._partition = partition
+        self._counter = base + partition
+        self._limit = BatchLimit(
+            bytes=options.max_batch_bytes,
+            compression=None if options.compression == "none" else CompressionType[options.compression.upper()],
+            compress_over_bytes=options.compress_body_over_bytes,
+        )
+        self._taken = 0
+        self._summary = WriteSummary()
+
+    def run(self, batches: Iterator[pa.RecordBatch]) -> PartitionWritten:
+        """Raises `RocketMQSparkError`, which also says how many rows of the partition are stored already."""
+        filled = (batch for batch in batches if batch.num_rows)
+        first = next(filled, None)
+        if first is None:  # nothing to write is no reason to connect
+            return PartitionWritten(self._partition, 0)
+        try:
+            self._send(chain((first,), filled))
+            if self._summary.messages != self._taken:
+                raise RowsUnaccounted(
+                    f"{self._taken} rows were taken, but {self._summary.messages} acknowledged; write them again, "
+                    "which may repeat some"
+                )
+        except RocketMQError as error:
+            stored = f"{self._summary.messages} rows of this partition were acknowledged before"
+            raise RocketMQSparkError(f"{told_line(error, f'partition {self._partition}')} ({stored})") from None
+        worker.settle()
+        return self._written()
+
+    def _send(self, batches: Iterator[pa.RecordBatch]) -> None:
+        producer = worker.producer(self._connection, self._options)
+        queues = _QueueChoice(producer, self._counter, self._options)
+        with producer.open_window(
+            max_requests=self._options.requests_in_flight, timeout=self._options.send_timeout
+        ) as window:
+            self._summary = window.summary
+            for batch in batches:
+                self._put(batch, window, queues)
+            self._summary = window.drain()
+
+    def _put(self, batch: pa.RecordBatch, window: SendWindow, queues: _QueueChoice) -> None:
+        first_row, self._taken = self._taken, self._taken + batch.num_rows
+        rows = self._schema.rows(batch)
+        check_rows(rows, first_row)
+        for topic, part in by_topic(rows, self._schema.topic):
+            for payload in encode_batches(part, topic, unique_ids, self._limit):
+                window.put(payload, queues.next(topic))
+
+    def _written(self) -> PartitionWritten:
+        summary = self._summary
+        return PartitionWritten(
+            partition=self._partition,
+            rows=self._taken,
+            bytes=summary.bytes,
+            requests=summary.requests,
+            retries=summary.retries,
+            perhaps_repeated=summary.perhaps_repeated,
+            rows_by_queue={str(queue): rows for queue, rows in summary.messages_by_queue.items()},
+            rows_by_status={status.name: rows for status, rows in summary.messages_by_status.items()},
+        )
+
+
+class _QueueChoice:
+    """Where the partition's requests go: by `select_one_message_queue` with the partition's own counter, a topic each.
+
+    `queueSelection=partition` keeps the first queue, with one request under way; `request` takes the next each time.
+    """
+
+    def __init__(self, producer: Producer, counter: int, options: SinkOptions) -> None:
+        self._producer = producer
+        self._counter = counter
+        self._timeout = options.send_timeout
+        self._keep = options.queue_selection == "partition"
+        self._walks: dict[str, TopicPublishInfo] = {}
+        self._kept: dict[str, AnyQueue] = {}
+
+    def next(self, topic: str) -> AnyQueue:
+        """`NoRoute` when no NameServer knows the topic and brokers do not create it."""
+        if topic not in self._walks:
+            check_topic(topic)
+            self._walks[topic] = self._producer.publish_info(topic, timeout=self._timeout).at(self._counter)
+        if topic in self._kept:
+            return self._kept[topic]
+        target = AnyQueue(self._walks[topic].select_one_message_queue(), keep=self._keep)
+        if self._keep:
+            self._kept[topic] = target
+        return target

@@ -1,0 +1,72 @@
+"""One Spark session for all tests: two cores, a small heap, no page, this Python in its workers."""
+
+import os
+import shutil
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from pyrmq_core import RocketMQError
+from pyrmq_core.blocking import PullConsumer
+
+ROOT = Path(__file__).parent.parent.parent
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    """`local[2]`; the source `rocketmq` is found by its name, nothing is registered."""
+    if shutil.which("java") is None and "JAVA_HOME" not in os.environ:
+        pytest.skip("no Java here; install a JDK 17 or 21")
+    environment = {
+        "PYSPARK_PYTHON": sys.executable,
+        "PYSPARK_DRIVER_PYTHON": sys.executable,
+        "PYTHONPATH": os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH", "")))),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+    }
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in environment.items():
+            patch.setenv(name, value)
+        session = (
+            SparkSession.builder.master("local[2]")
+            .appName("pyrmq tests")
+            .config("spark.driver.memory", "1g")
+            .config("spark.ui.enabled", "false")
+            .config("spark.ui.showConsoleProgress", "false")
+            .config("spark.sql.shuffle.partitions", "2")
+            .config("spark.driver.bindAddress", "127.0.0.1")
+            .config("spark.driver.host", "127.0.0.1")
+            .config("spark.sql.session.timeZone", "UTC")
+            .getOrCreate()
+        )
+        session.sparkContext.setLogLevel("OFF")
+        yield session
+        session.stop()
+
+
+def write(frame: DataFrame, nameserver: str, **options: Any) -> None:
+    writer = frame.write.format("rocketmq").option("nameServer", nameserver)
+    writer.options(**options).mode("append").save()
+
+
+def read(spark: SparkSession, nameserver: str, schema: str | None = None, **options: Any) -> DataFrame:
+    reader = spark.read.format("rocketmq").option("nameServer", nameserver).options(**options)
+    return (reader if schema is None else reader.schema(schema)).load()
+
+
+def wait_readable(nameserver: str, topic: str, messages: int, *, seconds: float = 30.0) -> None:
+    """Until a topic holds so many: an acknowledged message is readable when the broker has indexed it."""
+    deadline = time.monotonic() + seconds
+    held = -1
+    with PullConsumer("pyrmq-tests", nameserver=nameserver) as consumer:
+        while held < messages:
+            assert time.monotonic() < deadline, f"{topic} has {held} of {messages} messages after {seconds} s"
+            try:
+                bounds = consumer.offset_bounds(consumer.message_queues(topic))
+                held = sum(found.end - found.start for found in bounds.values())
+            except RocketMQError:
+                held = -1
