@@ -36,7 +36,7 @@ SEPARATOR: Final = b"\x02"
 class Append:
     """Messages for one queue, which get consecutive offsets: one, or a batch. Hosts are packed (record.pack_host).
 
-    `tags_code` stands in the queue entries instead of the tags' hash.
+    With `delay_ms` the queue entries hold the store time plus the delay instead of the tags' hash.
     """
 
     topic: str
@@ -48,7 +48,7 @@ class Append:
     sys_flag: int = 0
     reconsume_times: int = 0
     prepared_transaction_offset: int = 0
-    tags_code: int | None = None
+    delay_ms: int | None = None
 
 
 class Built(NamedTuple):
@@ -78,6 +78,7 @@ def build(append: Append, physical_offset: int, queue_offset: int, store_timesta
     tail = (append.reconsume_times, append.prepared_transaction_offset)
     born, store, queue_id = append.born_host, append.store_host, append.queue_id
     born_ms, crc32, pack_short = append.born_timestamp_ms, zlib.crc32, SHORT.pack
+    due_ms = None if append.delay_ms is None else store_timestamp_ms + append.delay_ms
     records: list[bytes | memoryview] = []
     entries: list[bytes] = []
     positions: list[int] = []
@@ -93,7 +94,7 @@ def build(append: Append, physical_offset: int, queue_offset: int, store_timesta
             pack_short(len(properties)),
             properties,
         )
-        code = properties_tags_code(properties) if append.tags_code is None else append.tags_code
+        code = properties_tags_code(properties) if due_ms is None else due_ms
         entries.append(ENTRY.pack(physical_offset, size, code))
         positions.append(physical_offset)
         queue_offset += 1

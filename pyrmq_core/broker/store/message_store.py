@@ -16,9 +16,9 @@ from pyrmq_core.broker.store.appending import Append, appended_bytes, build, pro
 from pyrmq_core.broker.store.commit_log import CommitLog
 from pyrmq_core.broker.store.consume_queue import ConsumeQueue
 from pyrmq_core.broker.store.files import Files
-from pyrmq_core.broker.store.formats import CHECKPOINT_BYTES, ENTRY, Checkpoint
+from pyrmq_core.broker.store.formats import CHECKPOINT_BYTES, ENTRY, Checkpoint, Entry
 from pyrmq_core.broker.store.reading import Found, Limits, read_messages
-from pyrmq_core.broker.store.recovery import EntryOf, QueueKey, Recovery, record_at, recover
+from pyrmq_core.broker.store.recovery import EntryOf, QueueKey, Recovery, record_at, recover, scan
 from pyrmq_core.errors import StoreError
 from pyrmq_core.protocol.record import HEAD, SYS_FLAG_POSITION, RawRecord
 from pyrmq_core.protocol.sysflag import BORN_HOST_V6
@@ -36,6 +36,7 @@ class StoreSettings:
     segment_bytes: int = 1 << 30
     queue_file_bytes: int = 6_000_000
     readable_when_flushed: bool = False
+    log_folder: str = LOG_FOLDER
 
 
 class Stored(NamedTuple):
@@ -64,7 +65,7 @@ class MessageStore:
         self.settings = settings
         self.on_readable: Callable[[QueueKey, bytes], None] = lambda key, entries: None
         self._entry_of = entry_of or entry_of_record
-        self._log = CommitLog(files, LOG_FOLDER, settings.segment_bytes)
+        self._log = CommitLog(files, settings.log_folder, settings.segment_bytes)
         self._queues: dict[QueueKey, ConsumeQueue] = {}
         self._waiting: deque[_Waiting] = deque()
         self._checkpoint = Checkpoint()
@@ -160,6 +161,13 @@ class MessageStore:
         at = 68 if int.from_bytes(head[SYS_FLAG_POSITION : SYS_FLAG_POSITION + 4]) & BORN_HOST_V6 else 56
         return int.from_bytes(head[at : at + 8], signed=True)
 
+    def entry(self, key: QueueKey, offset: int) -> Entry:
+        """The queue entry at a readable offset; `StoreError` when there is none."""
+        queue = self._queues.get(key)
+        if queue is None or not queue.start <= offset < queue.end:
+            raise StoreError(f"queue {key[1]} of {key[0]} has no entry {offset}")
+        return queue.entry(offset)
+
     def search(self, key: QueueKey, timestamp_ms: int, *, upper: bool) -> int:
         """The offset of the first message stored at or after a time, or (`upper`) of the last one at or before it."""
         low, high = start, end = self.bounds(key)
@@ -171,6 +179,11 @@ class MessageStore:
             else:
                 high = middle
         return max(start, min(low - 1, end)) if upper else low
+
+    def earliest_ms(self) -> int:
+        """When the oldest message that is kept was stored; -1 when there is none."""
+        first = next(scan(self._log, self._log.start))
+        return first.store_timestamp_ms if isinstance(first, RawRecord) else -1
 
     def record(self, offset: int) -> bytes | None:
         """The record at a physical offset; None when none begins there."""

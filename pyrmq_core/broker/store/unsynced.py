@@ -22,6 +22,7 @@ class ForgetfulFiles:
     def __init__(self, files: Files) -> None:
         self._files = files
         self._synced: dict[Page, bytes] = {}  # what the medium holds of the pages that differ
+        self._syncing: dict[str, dict[Page, bytes]] = {}  # of files being synced: pages as a write met them meanwhile
 
     def folders(self, folder: str) -> list[str]:
         return self._files.folders(folder)
@@ -65,17 +66,25 @@ class ForgetfulFiles:
         self._synced.clear()
 
     def about_to_write(self, path: str, file: StoredFile, position: int, count: int) -> None:
+        meanwhile = self._syncing.get(path, self._synced)
         for number in range(position // PAGE_BYTES, (position + count - 1) // PAGE_BYTES + 1 if count else 0):
-            if (path, number) not in self._synced:
-                start = number * PAGE_BYTES
-                self._synced[path, number] = file.read(start, min(PAGE_BYTES, file.size - start))
+            page, start = (path, number), number * PAGE_BYTES
+            if page not in self._synced or page not in meanwhile:
+                content = file.read(start, min(PAGE_BYTES, file.size - start))
+                self._synced.setdefault(page, content)
+                meanwhile.setdefault(page, content)
 
-    def pages_of(self, path: str) -> list[Page]:
-        return [page for page in list(self._synced) if page[0] == path]
-
-    def forget_history(self, pages: list[Page]) -> None:
+    def sync(self, path: str, file: StoredFile) -> None:
+        """What is written meanwhile, by the store's thread, does not count as synced."""
+        pages = [page for page in list(self._synced) if page[0] == path]
+        self._syncing[path] = {}
+        file.sync()
+        meanwhile = self._syncing.pop(path)
         for page in pages:
-            self._synced.pop(page, None)
+            if page in meanwhile:
+                self._synced[page] = meanwhile[page]
+            else:
+                self._synced.pop(page, None)
 
 
 class _ForgetfulFile:
@@ -103,7 +112,4 @@ class _ForgetfulFile:
             position += count
 
     def sync(self) -> None:
-        """What is written meanwhile, by the store's thread, is not counted as synced."""
-        pages = self._files.pages_of(self._path)
-        self._file.sync()
-        self._files.forget_history(pages)
+        self._files.sync(self._path, self._file)

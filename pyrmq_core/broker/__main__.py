@@ -1,0 +1,99 @@
+"""`python -m pyrmq_core.broker`: a broker as a process, with RocketMQ's flags (broker/BrokerStartup.java)."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import signal
+import sys
+from collections.abc import Sequence
+
+import trio
+
+from pyrmq_core.broker.running import alone, run_broker
+from pyrmq_core.broker.settings import BrokerConfig, read_config_file, unknown_names
+from pyrmq_core.errors import RocketMQError
+
+log = logging.getLogger("pyrmq_core.broker")
+
+
+def main(arguments: Sequence[str] | None = None, *, prog: str = "python -m pyrmq_core.broker") -> int:
+    """The exit status: 0, 1 with one line of what failed; wrong use ends with 2 (argparse)."""
+    options = _parser(prog).parse_args(arguments)
+    try:
+        config = _configured(options)
+        if options.print_config_item:
+            _say("\n".join(f"{name}={value}" for name, value in config.to_properties().items()))
+            return 0
+        _run(config)
+    except RocketMQError as error:
+        sys.stderr.write(f"broker: {error}\n")
+        return 1
+    return 0
+
+
+def _run(config: BrokerConfig) -> None:
+    """Serves until SIGTERM or SIGINT; the log goes to standard error."""
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
+    try:
+        trio.run(_serve_until_stopped, config)
+    except BaseExceptionGroup as failures:
+        raise alone(failures) from None
+
+
+async def _serve_until_stopped(config: BrokerConfig) -> None:
+    with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(_announce, config, nursery)
+            async for number in signals:
+                log.info("%s: unregistering, flushing, closing", signal.Signals(number).name)
+                nursery.cancel_scope.cancel()
+                break
+
+
+async def _announce(config: BrokerConfig, nursery: trio.Nursery) -> None:
+    running = await nursery.start(run_broker, config)
+    named = f" and name server is {config.namesrv_addr}" if config.namesrv_addr else ""
+    _say(f"The broker[{running.name}, {running.address}] boot success. serializeType=JSON{named}")
+
+
+def _configured(options: argparse.Namespace) -> BrokerConfig:
+    """The file's settings with the command line's over them."""
+    settings = {} if options.config_file is None else read_config_file(options.config_file)
+    if options.config_file is not None and not options.print_config_item:
+        _say(f"load config properties file OK, {options.config_file}")
+    if unknown := unknown_names(settings):
+        sys.stderr.write(f"{options.config_file}: without effect here: {', '.join(unknown)}\n")
+    config = BrokerConfig().with_settings(settings)
+    nameservers = options.namesrv_addr or config.namesrv_addr or os.environ.get("NAMESRV_ADDR", "")
+    given = {"namesrvAddr": nameservers}
+    if options.port is not None:
+        given["listenPort"] = str(options.port)
+    if options.host is not None:
+        given |= {"bindAddress": options.host, "brokerIP1": options.host}
+    return config.with_settings(given)
+
+
+def _parser(prog: str) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog=prog,
+        description="A RocketMQ broker: stores messages and answers pulls. Listens on 127.0.0.1:10911 unless told "
+        "otherwise, and keeps its files in ~/store (storePathRootDir).",
+    )
+    add = parser.add_argument
+    add("-c", "--configFile", dest="config_file", metavar="FILE", help="settings, RocketMQ's name=value")
+    add("-p", "--printConfigItem", dest="print_config_item", action="store_true", help="print all settings and exit")
+    add("-n", "--namesrvAddr", dest="namesrv_addr", metavar="ADDR", help="host:port[;host:port...]; or NAMESRV_ADDR")
+    add("--port", type=int, help="listenPort, 10911 by default; 0 takes a free one")
+    add("--host", metavar="IP", help="bindAddress and brokerIP1, 127.0.0.1 by default")
+    return parser
+
+
+def _say(line: str) -> None:
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,155 @@
+"""PULL_MESSAGE (11) and LITE_PULL_MESSAGE (361): checks, filters, slices of the log, and pulls that wait.
+
+Source: broker/processor/PullMessageProcessor.java (5.4.0), in its order and with its codes. SQL92 is refused as by a
+broker that has enablePropertyFilter off.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, TypeAlias
+
+from pyrmq_core.broker.clients import BROADCASTING
+from pyrmq_core.broker.state import HELP, Answer, Broker
+from pyrmq_core.broker.store.reading import Found, GetStatus, Limits
+from pyrmq_core.errors import InvalidArgument
+from pyrmq_core.filtering.tags import TagFilter
+from pyrmq_core.model import Permission
+from pyrmq_core.network import Peer
+from pyrmq_core.protocol.codes import RequestCode, ResponseCode
+from pyrmq_core.protocol.command import Command, refusal
+from pyrmq_core.protocol.java_hash import string_hash_code
+from pyrmq_core.protocol.requests.pull_message import PullAnswer, PullMessage, PullSysFlag
+
+TagsCodes: TypeAlias = "frozenset[int] | None"
+
+COMMIT_OFFSET: Final = int(PullSysFlag.COMMIT_OFFSET)
+SUSPEND: Final = int(PullSysFlag.SUSPEND)
+SUBSCRIPTION: Final = int(PullSysFlag.SUBSCRIPTION)
+TAG_TYPES: Final = ("", "TAG")
+SQL_OFF: Final = "The broker does not support consumer to filter message by "
+
+CODES: Final[Mapping[GetStatus, ResponseCode]] = {
+    GetStatus.FOUND: ResponseCode.SUCCESS,
+    GetStatus.NO_MATCHED_MESSAGE: ResponseCode.PULL_RETRY_IMMEDIATELY,
+    GetStatus.MESSAGE_WAS_REMOVING: ResponseCode.PULL_RETRY_IMMEDIATELY,
+    GetStatus.OFFSET_FOUND_NULL: ResponseCode.PULL_NOT_FOUND,
+    GetStatus.OFFSET_OVERFLOW_ONE: ResponseCode.PULL_NOT_FOUND,
+    GetStatus.OFFSET_OVERFLOW_BADLY: ResponseCode.PULL_OFFSET_MOVED,
+    GetStatus.OFFSET_TOO_SMALL: ResponseCode.PULL_OFFSET_MOVED,
+    GetStatus.NO_MATCHED_LOGIC_QUEUE: ResponseCode.PULL_OFFSET_MOVED,
+    GetStatus.NO_MESSAGE_IN_QUEUE: ResponseCode.PULL_OFFSET_MOVED,
+}
+EMPTY: Final = (GetStatus.NO_MESSAGE_IN_QUEUE, GetStatus.NO_MATCHED_LOGIC_QUEUE)
+
+
+def pull(broker: Broker, request: Command, peer: Peer) -> Answer:
+    """Answers at once, or later when nothing is there and the request may wait."""
+    wanted = PullMessage.from_command(request)
+    refused = _refuse(broker, wanted, request, peer)
+    if refused is not None:
+        return refused
+    tags_codes = _tags_codes(broker, wanted)
+    if isinstance(tags_codes, Command):
+        return tags_codes
+    if wanted.sys_flag & COMMIT_OFFSET:
+        broker.offsets.commit(wanted.consumer_group, wanted.topic, wanted.queue_id, wanted.commit_offset)
+    answer = _look(broker, wanted, tags_codes)
+    if answer.code == ResponseCode.PULL_NOT_FOUND and wanted.sys_flag & SUSPEND and not broker.held.is_full:
+        return _wait(broker, wanted, tags_codes)
+    return answer
+
+
+async def _wait(broker: Broker, wanted: PullMessage, tags_codes: TagsCodes) -> Command:
+    """Once: what is there when the wait ends is the answer."""
+    config = broker.config
+    timeout_ms = wanted.suspend_timeout_ms if config.long_polling_enable else config.short_polling_time_mills
+    await broker.held.wait((wanted.topic, wanted.queue_id), tags_codes, timeout_ms)
+    return _look(broker, wanted, tags_codes)
+
+
+def _look(broker: Broker, wanted: PullMessage, tags_codes: TagsCodes) -> Command:
+    limits = broker.config.pull_limits
+    most = Limits(min(wanted.max_msg_nums, limits.max_messages), limits.max_bytes)
+    found = broker.store.get((wanted.topic, wanted.queue_id), wanted.queue_offset, most, tags_codes)
+    broker.offsets.note_pull(wanted.consumer_group, wanted.topic, wanted.queue_id, found.next_offset)
+    return PullAnswer(
+        code=_code(found, wanted.queue_offset),
+        remark=found.status.name,
+        next_begin_offset=found.next_offset,
+        min_offset=found.min_offset,
+        max_offset=found.max_offset,
+        records=found.records,
+    ).to_command()
+
+
+def _code(found: Found, offset: int) -> ResponseCode:
+    """A queue that never held a message is not found at 0 and moved elsewhere."""
+    if found.status in EMPTY and offset == 0:
+        return ResponseCode.PULL_NOT_FOUND
+    return CODES[found.status]
+
+
+def _refuse(broker: Broker, wanted: PullMessage, request: Command, peer: Peer) -> Command | None:
+    config = broker.config
+    if not config.broker_permission & Permission.READ:
+        return _forbidden(f"the broker[{config.advertised_ip}] pulling message is forbidden", 1)
+    if request.code == RequestCode.LITE_PULL_MESSAGE and not config.lite_pull_message_enable:
+        return _forbidden(f"the broker[{config.advertised_ip}] for lite pull consumer is forbidden", 1)
+    group = broker.groups.find(wanted.consumer_group, broker.now_ms())
+    if group is None:
+        return refusal(
+            ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
+            f"subscription group [{wanted.consumer_group}] does not exist, {HELP}",
+        )
+    if not group["consumeEnable"]:
+        return _forbidden(f"subscription group no permission, {wanted.consumer_group}", 2)
+    topic = broker.topics.get(wanted.topic)
+    if topic is None:
+        return refusal(ResponseCode.TOPIC_NOT_EXIST, f"topic[{wanted.topic}] not exist, apply first please! \n{HELP}")
+    if not topic.perm & Permission.READ:
+        return _forbidden(f"the topic[{wanted.topic}] pulling message is forbidden", 3)
+    if not 0 <= wanted.queue_id < topic.read_queue_nums:
+        return refusal(
+            ResponseCode.INVALID_PARAMETER,
+            f"queueId[{wanted.queue_id}] is illegal, topic:[{wanted.topic}] "
+            f"topicConfig.readQueueNums:[{topic.read_queue_nums}] consumer:[/{peer.address}]",
+        )
+    return None
+
+
+def _tags_codes(broker: Broker, wanted: PullMessage) -> TagsCodes | Command:
+    """The tags codes that pass (None: all), by the request's own expression or by the group's heartbeat."""
+    if wanted.sys_flag & SUBSCRIPTION:
+        return codes_of_expression(wanted.subscription, wanted.expression_type)
+    group = broker.clients.consumers.get(wanted.consumer_group)
+    if group is None:
+        return refusal(ResponseCode.SUBSCRIPTION_NOT_EXIST, f"the consumer's group info not exist\n{HELP}")
+    settings = broker.groups.find(wanted.consumer_group, broker.now_ms()) or {}
+    if group.message_model == BROADCASTING and not settings.get("consumeBroadcastEnable", True):
+        return _forbidden(f"the consumer group[{wanted.consumer_group}] can not consume by broadcast way", 4)
+    subscription = group.subscriptions.get(wanted.topic)
+    if subscription is None:
+        return refusal(ResponseCode.SUBSCRIPTION_NOT_EXIST, f"the consumer's subscription not exist\n{HELP}")
+    if subscription.sub_version < wanted.sub_version:
+        return refusal(ResponseCode.SUBSCRIPTION_NOT_LATEST, "the consumer's subscription not latest")
+    if subscription.expression_type not in TAG_TYPES:
+        return refusal(ResponseCode.SYSTEM_ERROR, SQL_OFF + subscription.expression_type)
+    return frozenset(subscription.code_set) or None
+
+
+def codes_of_expression(expression: str | None, expression_type: str | None) -> TagsCodes | Command:
+    """The tags codes of a request's own expression; a refusal for what cannot be read or is no tag expression."""
+    if (expression_type or "") not in TAG_TYPES:
+        if not expression:
+            return refusal(ResponseCode.SUBSCRIPTION_PARSE_FAILED, "parse the consumer's subscription failed")
+        return refusal(ResponseCode.SYSTEM_ERROR, f"{SQL_OFF}{expression_type}")
+    try:
+        tags = TagFilter.parse(expression).tags
+    except InvalidArgument:
+        return refusal(ResponseCode.SUBSCRIPTION_PARSE_FAILED, "parse the consumer's subscription failed")
+    return frozenset([string_hash_code(tag) for tag in tags]) or None
+
+
+def _forbidden(remark: str, forbidden_type: int) -> Command:
+    return refusal(ResponseCode.NO_PERMISSION, remark, {"forbiddenType": str(forbidden_type)})

@@ -1,0 +1,162 @@
+"""Tells every NameServer what this broker has: at the start, every 30 s, and at once when a topic changes.
+
+Each NameServer has its own task and its own connection, so that one that is slow or gone holds up nobody, and because a
+NameServer forgets one broker per closed connection. Source: broker/out/BrokerOuterAPI.java, BrokerController.java
+(5.4.0).
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Sequence
+from typing import Final
+
+import trio
+
+from pyrmq_core.broker.settings import BrokerConfig
+from pyrmq_core.broker.topics import TopicTable
+from pyrmq_core.errors import RocketMQError
+from pyrmq_core.model import TopicConfig
+from pyrmq_core.network import ConnectionPool
+from pyrmq_core.protocol.codes import RequestCode, ResponseCode
+from pyrmq_core.protocol.command import Command
+from pyrmq_core.protocol.conversation import response_error
+from pyrmq_core.protocol.registration import RegistrationBody
+from pyrmq_core.protocol.requests.register_broker import (
+    RegisterBroker,
+    RegisteredBroker,
+    RegistrationHeader,
+    UnregisterBroker,
+)
+
+log = logging.getLogger(__name__)
+
+# The period is kept within these (BrokerController.start).
+PERIOD_SECONDS: Final = (10.0, 60.0)
+FIRST_REPEAT_SECONDS: Final = 10.0
+RETRY_SECONDS: Final = 1.0
+# How long a send waits for the NameServers to learn of the topic it created.
+ANNOUNCE_SECONDS: Final = 3.0
+UNREGISTER_SECONDS: Final = 3.0
+
+
+class Registration:
+    """`run` keeps all NameServers informed until cancelled; `announce` and `unregister` are asked for.
+
+    Its connections live in `nursery`, so that a broker whose rounds have ended can still unregister.
+    """
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        header: RegistrationHeader,
+        topics: TopicTable,
+        nursery: trio.Nursery,
+    ) -> None:
+        self._header = header
+        self._topics = topics
+        low, high = PERIOD_SECONDS
+        self._period_seconds = min(max(config.register_name_server_period / 1000, low), high)
+        self._timeout_seconds = config.register_broker_timeout_mills / 1000
+        self._servers = [_NameServer(address) for address in dict.fromkeys(config.nameservers)]
+        self._pool = ConnectionPool(nursery)
+        self._succeeded = trio.Event()
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Started when every first attempt has ended and one of them, or a later one, has succeeded."""
+        async with trio.open_nursery() as nursery:
+            for server in self._servers:
+                nursery.start_soon(self._keep_registered, server)
+            for server in self._servers:
+                await server.tried.wait()
+            if self._servers:
+                await self._succeeded.wait()
+            task_status.started()
+            await trio.sleep_forever()
+
+    async def announce(self, topics: Sequence[TopicConfig]) -> None:
+        """All registered NameServers learn of these topics alone, or a time-out passes; a failure is only logged."""
+        with trio.move_on_after(ANNOUNCE_SECONDS):
+            async with trio.open_nursery() as nursery:
+                for server in self._servers:
+                    # A server that does not know this broker would refuse a single topic; it gets all of them soon.
+                    if server.is_registered:
+                        nursery.start_soon(self._register, server, topics)
+
+    async def unregister(self) -> None:
+        """Leaves all NameServers; a failure is only logged, their own time-outs make up for it."""
+        header = self._header
+        request = UnregisterBroker(header.cluster_name, header.broker_addr, header.broker_name, header.broker_id)
+
+        async def leave(server: _NameServer) -> None:
+            try:
+                await self._call(server, request.to_command(), UNREGISTER_SECONDS)
+            except RocketMQError as error:
+                log.warning("not unregistered: %s", error)
+
+        with trio.move_on_after(UNREGISTER_SECONDS):
+            async with trio.open_nursery() as nursery:
+                for server in self._servers:
+                    if server.is_registered:
+                        nursery.start_soon(leave, server)
+
+    async def _keep_registered(self, server: _NameServer) -> None:
+        pause = FIRST_REPEAT_SECONDS
+        while True:
+            server.again = trio.Event()
+            was_registered, sent = server.is_registered, self._topics.data_version
+            succeeded = await self._register(server, None)
+            server.tried.set()
+            if succeeded and not was_registered and sent != self._topics.data_version:
+                continue  # a topic came meanwhile, and was not announced
+            with trio.move_on_after(pause if succeeded else RETRY_SECONDS):
+                await server.again.wait()
+                await trio.sleep(RETRY_SECONDS)
+            pause = self._period_seconds if succeeded else pause
+
+    async def _register(self, server: _NameServer, topics: Sequence[TopicConfig] | None) -> bool:
+        """These topics, or all; whether the NameServer took them."""
+        table = self._topics.table()
+        body = RegistrationBody(table.data_version, tuple(topics or table.topic_configs.values()))
+        request = RegisterBroker.of(self._header, body).to_command()
+        try:
+            answer = await self._call(server, request, self._timeout_seconds)
+            registered = RegisteredBroker.from_command(answer)
+        except RocketMQError as error:
+            server.failed(error)
+            return False
+        server.succeeded(self._header.broker_name)
+        self._succeeded.set()
+        if registered.order_topic_table:
+            self._topics.mark_ordered(registered.order_topic_table, time.time_ns() // 1_000_000)
+        return True
+
+    async def _call(self, server: _NameServer, request: Command, timeout: float) -> Command:
+        answer = await self._pool.call(server.address, request, timeout=timeout)
+        if answer.code != ResponseCode.SUCCESS:
+            raise response_error(answer, RequestCode(request.code), server.address)
+        return answer
+
+
+class _NameServer:
+    """What is known of one NameServer."""
+
+    def __init__(self, address: str) -> None:
+        self.address = address
+        self.is_registered = False
+        self.tried = trio.Event()
+        self.again = trio.Event()  # set when a single topic was refused: all topics are sent soon
+        self._is_told = False
+
+    def succeeded(self, broker_name: str) -> None:
+        if not self.is_registered:
+            log.info("%s is registered with NameServer %s", broker_name, self.address)
+        self.is_registered, self._is_told = True, False
+
+    def failed(self, error: RocketMQError) -> None:
+        """Told once, until it succeeds again."""
+        if not self._is_told:
+            log.warning("not registered with NameServer %s: %s", self.address, error)
+        self.is_registered, self._is_told = False, True
+        self.again.set()

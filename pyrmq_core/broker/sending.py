@@ -1,0 +1,301 @@
+"""SEND_MESSAGE (10, 310) and SEND_BATCH_MESSAGE (320): checks, topics made on the way, and storing.
+
+Source: broker/processor/SendMessageProcessor.java, AbstractSendMessageProcessor.java (5.4.0), in its order and with its
+codes. Transactions and timer messages are refused as by a broker that has them switched off.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from pyrmq_core.broker.state import HELP, Answer, Broker
+from pyrmq_core.broker.store.appending import Append
+from pyrmq_core.broker.store.message_store import Stored
+from pyrmq_core.errors import BodyError, StoreError
+from pyrmq_core.model import Permission, TopicConfig
+from pyrmq_core.network import Peer
+from pyrmq_core.protocol.batch import BatchItem, iterate_batch_body
+from pyrmq_core.protocol.codes import ResponseCode
+from pyrmq_core.protocol.command import Command, refusal
+from pyrmq_core.protocol.message_id import offset_msg_id
+from pyrmq_core.protocol.names import FORBIDDEN_TOPICS, MAX_TOPIC_CHARS, SCHEDULE_TOPIC, is_retry_topic
+from pyrmq_core.protocol.properties import (
+    CLUSTER,
+    DELAY,
+    MAX_STORED_PROPERTIES_BYTES,
+    MSG_REGION,
+    POP_CK,
+    TIMER_DELAY_MS,
+    TIMER_DELAY_SEC,
+    TIMER_DELIVER_MS,
+    TRACE_ON,
+    UNIQ_KEY,
+    WAIT,
+    decode_properties,
+    encode_properties,
+)
+from pyrmq_core.protocol.record import INT, pack_host
+from pyrmq_core.protocol.requests.send_message import MessageStored, SendMessage
+from pyrmq_core.protocol.sysflag import TRANSACTION_MASK, SysFlag
+
+TRAN_MSG: Final = "TRAN_MSG"
+TIMER_NAMES: Final = (TIMER_DELAY_SEC, TIMER_DELAY_MS, TIMER_DELIVER_MS)
+MULTI_TAGS: Final = int(SysFlag.MULTI_TAGS)
+PREPARED: Final = int(SysFlag.TRANSACTION_PREPARED)
+TOPIC_NAME: Final = re.compile(r"[%|a-zA-Z0-9_-]+")
+
+
+class Refused(Exception):
+    """The message is not taken; `code` and the text are the answer."""
+
+    def __init__(self, code: ResponseCode, remark: str) -> None:
+        super().__init__(remark)
+        self.code = code
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """What is going to be stored, and what the answer needs to know of it."""
+
+    append: Append
+    queue_id: int
+    unique_id: str | None
+    waits_for_flush: bool
+
+
+def send(broker: Broker, request: Command, peer: Peer) -> Answer:
+    """Answers at once, unless a topic has to be announced or a flush waited for."""
+    message = SendMessage.from_command(request)
+    try:
+        check_topic(broker, message.topic)
+        topic = broker.topics.get(message.topic)
+        if topic is None:
+            return _create_and_store(broker, message, peer)
+        return _store(broker, message, topic, peer)
+    except Refused as refused:
+        return _refusal(broker, refused)
+
+
+def check_topic(broker: Broker, topic: str) -> None:
+    """The rules a topic's name keeps, and those that nobody may send to."""
+    if fault := topic_fault(topic):
+        raise Refused(ResponseCode.INVALID_PARAMETER, fault)
+    if topic in FORBIDDEN_TOPICS:
+        raise Refused(ResponseCode.NO_PERMISSION, f"Sending message to topic[{topic}] is forbidden.")
+    known = broker.topics.get(topic)
+    if known is not None and known.order and not broker.config.broker_permission & Permission.WRITE:
+        raise Refused(
+            ResponseCode.NO_PERMISSION, f"the broker[{broker.config.advertised_ip}] sending message is forbidden"
+        )
+
+
+def topic_fault(topic: str) -> str:
+    """What is wrong with a topic's name (TopicValidator.validateTopic); empty when nothing is."""
+    if not topic.strip():
+        return "The specified topic is blank."
+    if not TOPIC_NAME.fullmatch(topic):
+        return f"The specified topic: {topic}, contains illegal characters, allowing only ^[%|a-zA-Z0-9_-]+$"
+    if len(topic) > MAX_TOPIC_CHARS:
+        return f"The specified topic: {topic}, is longer than topic max length."
+    return ""
+
+
+async def _create_and_store(broker: Broker, message: SendMessage, peer: Peer) -> Command | None:
+    """The NameServers learn of the topic before the sender does: its next look finds the route."""
+    topic = broker.topics.for_send(message.topic, message.default_topic, message.default_topic_queue_nums)
+    if topic is None:
+        remark = f"topic[{message.topic}] not exist, apply first please!\n{HELP}"
+        return _refusal(broker, Refused(ResponseCode.TOPIC_NOT_EXIST, remark))
+    broker.topics.put(topic, broker.now_ms())
+    await broker.registration.announce([topic])
+    try:
+        answer = _store(broker, message, topic, peer)
+    except Refused as refused:
+        return _refusal(broker, refused)
+    return answer if answer is None or isinstance(answer, Command) else await answer
+
+
+def _store(broker: Broker, message: SendMessage, topic: TopicConfig, peer: Peer) -> Answer:
+    queue_id = _queue_id(message, topic, peer)
+    if not message.body:
+        raise Refused(ResponseCode.SYSTEM_ERROR, "the body is empty, and an empty message cannot be stored")
+    sys_flag = message.sys_flag | (MULTI_TAGS if topic.topic_filter_type == "MULTI_TAG" else 0)
+    prepare = _prepare_batch if message.batch else _prepare_one
+    prepared = prepare(broker, message, queue_id, sys_flag, peer)
+    stored = put(broker, prepared.append)
+    if not broker.flusher.is_sync:
+        return _stored(broker, prepared, stored, ResponseCode.SUCCESS)
+    if not prepared.waits_for_flush:
+        broker.flusher.want()
+        return _stored(broker, prepared, stored, ResponseCode.SUCCESS)
+    return _answer_when_flushed(broker, prepared, stored)
+
+
+def put(broker: Broker, append: Append) -> Stored:
+    """Stores messages; `Refused` when the disk does not take them or they are too large."""
+    if broker.flusher.failure:
+        raise Refused(ResponseCode.SERVICE_NOT_AVAILABLE, f"service not available now: {broker.flusher.failure}")
+    if not broker.store.fits(append):
+        raise illegal(broker, "it does not fit into one segment of the commit log (mappedFileSizeCommitLog)")
+    try:
+        return broker.store.put(append, broker.now_ms())
+    except StoreError as error:
+        raise Refused(ResponseCode.SERVICE_NOT_AVAILABLE, f"service not available now: {error}") from error
+
+
+def illegal(broker: Broker, reason: str = "") -> Refused:
+    """RocketMQ's one answer to everything that is too long, with ours behind it."""
+    limit = broker.config.max_message_size
+    remark = (
+        "the message is illegal, maybe msg body or properties length not matched. "
+        f"msg body length limit {limit}B, msg properties length limit 32KB."
+    )
+    return Refused(ResponseCode.MESSAGE_ILLEGAL, f"{remark} {reason}" if reason else remark)
+
+
+async def _answer_when_flushed(broker: Broker, prepared: Prepared, stored: Stored) -> Command:
+    flushed = await broker.flusher.wait_flushed(stored.end)
+    return _stored(broker, prepared, stored, ResponseCode.SUCCESS if flushed else ResponseCode.FLUSH_DISK_TIMEOUT)
+
+
+def _queue_id(message: SendMessage, topic: TopicConfig, peer: Peer) -> int:
+    if message.queue_id < 0:
+        return random.randrange(topic.write_queue_nums) if topic.write_queue_nums > 0 else 0
+    if message.queue_id >= max(topic.write_queue_nums, topic.read_queue_nums):
+        raise Refused(
+            ResponseCode.INVALID_PARAMETER,
+            f"request queueId[{message.queue_id}] is illegal, {topic_text(topic)} Producer: /{peer.address}",
+        )
+    return message.queue_id
+
+
+def topic_text(topic: TopicConfig) -> str:
+    """As TopicConfig.toString writes it."""
+    perm = "".join(
+        letter if topic.perm & bit else "-"
+        for letter, bit in (("R", Permission.READ), ("W", Permission.WRITE), ("X", Permission.INHERIT))
+    )
+    return (
+        f"TopicConfig [topicName={topic.topic}, readQueueNums={topic.read_queue_nums}, "
+        f"writeQueueNums={topic.write_queue_nums}, perm={perm}, topicFilterType={topic.topic_filter_type}, "
+        f"topicSysFlag={topic.topic_sys_flag}, order={str(topic.order).lower()}, attributes={dict(topic.attributes)}]"
+    )
+
+
+def _prepare_one(broker: Broker, message: SendMessage, queue_id: int, sys_flag: int, peer: Peer) -> Prepared:
+    """One message with the properties a broker adds; `i` is read as Java reads it, so duplicates and order are lost."""
+    properties = decode_properties(message.properties or "")
+    refuse_unkept(broker, properties, sys_flag)
+    properties.pop(POP_CK, None)
+    unique_id = properties.get(UNIQ_KEY) or broker.unique_id(broker.now_ms())
+    properties[UNIQ_KEY] = unique_id
+    properties[MSG_REGION] = broker.config.region_id
+    properties[TRACE_ON] = _trace_on(broker)
+    properties[CLUSTER] = broker.config.broker_cluster_name
+    level = delay_level(properties, sys_flag)
+    target, delay_ms = (message.topic, queue_id), None
+    if level > 0:
+        level_queue, delay_ms = broker.delays.place(message.topic, queue_id, level, properties)
+        target = (SCHEDULE_TOPIC, level_queue)
+    encoded = encode_properties(properties).encode("utf-8", "replace")
+    if len(message.body) > broker.config.max_message_size or len(encoded) > MAX_STORED_PROPERTIES_BYTES:
+        raise illegal(broker)
+    append = Append(
+        topic=target[0],
+        queue_id=target[1],
+        items=[BatchItem(message.flag, message.body, encoded)],
+        born_timestamp_ms=message.born_timestamp_ms,
+        born_host=pack_host(peer.address),
+        store_host=broker.store_host,
+        sys_flag=sys_flag,
+        reconsume_times=message.reconsume_times or 0,
+        delay_ms=delay_ms,
+    )
+    return Prepared(append, queue_id, unique_id, properties.get(WAIT) != "false")
+
+
+def _prepare_batch(broker: Broker, message: SendMessage, queue_id: int, sys_flag: int, peer: Peer) -> Prepared:
+    """Each message of the batch as it stands, with nothing added; the header's properties concern the batch alone."""
+    properties = decode_properties(message.properties or "")
+    if is_retry_topic(message.topic):
+        raise Refused(ResponseCode.MESSAGE_ILLEGAL, f"batch request does not support retry group {message.topic}")
+    if sys_flag & TRANSACTION_MASK or delay_level(properties, sys_flag) > 0:
+        raise illegal(broker)
+    refuse_unkept(broker, properties, sys_flag)
+    if len(message.body) > broker.config.max_message_size:
+        raise Refused(ResponseCode.SYSTEM_ERROR, "message body size exceeded")
+    try:
+        items = list(iterate_batch_body(message.body))
+    except BodyError as error:
+        raise Refused(ResponseCode.MESSAGE_ILLEGAL, str(error)) from error
+    _refuse_delays_inside(broker, message.body, items)
+    append = Append(
+        topic=message.topic,
+        queue_id=queue_id,
+        items=items,
+        born_timestamp_ms=message.born_timestamp_ms,
+        born_host=pack_host(peer.address),
+        store_host=broker.store_host,
+        sys_flag=sys_flag,
+        reconsume_times=message.reconsume_times or 0,
+    )
+    return Prepared(append, queue_id, properties.get(UNIQ_KEY), properties.get(WAIT) != "false")
+
+
+def refuse_unkept(broker: Broker, properties: dict[str, str], sys_flag: int) -> None:
+    """Transactions and timer messages: RocketMQ's answers when they are switched off."""
+    transaction = sys_flag & TRANSACTION_MASK
+    if properties.get(TRAN_MSG) == "true" or transaction not in (0, int(SysFlag.TRANSACTION_COMMIT)):
+        ip = broker.config.advertised_ip
+        raise Refused(ResponseCode.NO_PERMISSION, f"the broker[{ip}] sending transaction message is forbidden")
+    if any(name in properties for name in TIMER_NAMES) and delay_level(properties, sys_flag) <= 0:
+        raise Refused(ResponseCode.SYSTEM_ERROR, "accurate timer message is not enabled, timerWheelEnable is false")
+
+
+def delay_level(properties: dict[str, str], sys_flag: int) -> int:
+    """The level of DELAY; 0 without. A text that is no number is an error, as in Java."""
+    text = properties.get(DELAY)
+    if text is None or sys_flag & TRANSACTION_MASK not in (0, int(SysFlag.TRANSACTION_COMMIT)):
+        return 0
+    try:
+        return int(text)
+    except ValueError:
+        remark = f'java.lang.NumberFormatException: For input string: "{text}"'
+        raise Refused(ResponseCode.SYSTEM_ERROR, f"{remark}; DELAY is a level, a whole number") from None
+
+
+def _refuse_delays_inside(broker: Broker, body: bytes | memoryview, items: Sequence[BatchItem]) -> None:
+    """RocketMQ stores such messages at once, as if no delay were asked for; here they are refused."""
+    names = (DELAY, *TIMER_NAMES)
+    if not any(f"{name}\x01".encode() in bytes(body) for name in names):
+        return
+    for item in items:
+        properties = decode_properties(item.properties.decode("utf-8", "replace"))
+        if any(name in properties for name in names):
+            raise illegal(broker, "A message of a batch cannot be delayed; send it by itself.")
+
+
+def _trace_on(broker: Broker) -> str:
+    return "true" if broker.config.trace_on else "false"
+
+
+def _stored(broker: Broker, prepared: Prepared, stored: Stored, code: ResponseCode) -> Command:
+    ip, port = broker.store_host[:-4], INT.unpack(broker.store_host[-4:])[0]
+    answer = MessageStored(
+        msg_ids=",".join([offset_msg_id(ip, port, position) for position in stored.positions]),
+        queue_id=prepared.queue_id,
+        queue_offset=stored.queue_offset,
+        transaction_id=prepared.unique_id,
+        region_id=broker.config.region_id,
+        trace_on=_trace_on(broker),
+    ).to_command()
+    return answer if code == ResponseCode.SUCCESS else Command(code, answer.ext)
+
+
+def _refusal(broker: Broker, refused: Refused) -> Command:
+    ext = {MSG_REGION: broker.config.region_id, TRACE_ON: _trace_on(broker)}
+    return refusal(refused.code, str(refused), {} if refused.code == ResponseCode.SYSTEM_ERROR else ext)

@@ -1,0 +1,182 @@
+"""`BrokerConfig`: the broker's settings under RocketMQ's names, from a properties file, command line, or Python.
+
+Defaults are RocketMQ's (common/BrokerConfig.java, store/config/MessageStoreConfig.java, 5.4.0) but for three: the
+broker listens on 127.0.0.1, its name is broker-a as in RocketMQ's own example, and timer messages are off.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from pyrmq_core.broker.store.message_store import LOG_FOLDER, StoreSettings
+from pyrmq_core.broker.store.reading import Limits
+from pyrmq_core.errors import InvalidArgument
+from pyrmq_core.model import Permission
+from pyrmq_core.protocol.java_properties import parse_java_properties
+
+DELAY_LEVELS: Final = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
+UNIT_MS: Final = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+ASYNC_FLUSH: Final = "ASYNC_FLUSH"
+SYNC_FLUSH: Final = "SYNC_FLUSH"
+ROLES: Final = ("ASYNC_MASTER", "SYNC_MASTER", "SLAVE")
+
+
+def named(name: str, default: Any) -> Any:
+    """A setting under RocketMQ's name."""
+    return dataclasses.field(default=default, metadata={"name": name})
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerConfig:
+    """All settings that have an effect; times are in milliseconds, as in RocketMQ's files."""
+
+    broker_cluster_name: str = named("brokerClusterName", "DefaultCluster")
+    broker_name: str = named("brokerName", "broker-a")
+    broker_id: int = named("brokerId", 0)
+    broker_role: str = named("brokerRole", "ASYNC_MASTER")
+    broker_ip1: str = named("brokerIP1", "")
+    broker_permission: int = named("brokerPermission", int(Permission.READ | Permission.WRITE))
+    bind_address: str = named("bindAddress", "127.0.0.1")
+    listen_port: int = named("listenPort", 10911)
+    namesrv_addr: str = named("namesrvAddr", "")
+    region_id: str = named("regionId", "DefaultRegion")
+    trace_on: bool = named("traceOn", True)
+
+    store_path_root_dir: str = named("storePathRootDir", "")
+    store_path_commit_log: str = named("storePathCommitLog", "")
+    mapped_file_size_commit_log: int = named("mappedFileSizeCommitLog", 1 << 30)
+    mapped_file_size_consume_queue: int = named("mappedFileSizeConsumeQueue", 6_000_000)
+    max_message_size: int = named("maxMessageSize", 4 * 1024 * 1024)
+    flush_disk_type: str = named("flushDiskType", ASYNC_FLUSH)
+    flush_interval_commit_log: int = named("flushIntervalCommitLog", 500)
+    flush_interval_consume_queue: int = named("flushIntervalConsumeQueue", 1000)
+    sync_flush_timeout: int = named("syncFlushTimeout", 5000)
+    in_sync_replicas: int = named("inSyncReplicas", 1)
+    message_delay_level: str = named("messageDelayLevel", DELAY_LEVELS)
+    timer_wheel_enable: bool = named("timerWheelEnable", False)
+
+    auto_create_topic_enable: bool = named("autoCreateTopicEnable", True)
+    default_topic_queue_nums: int = named("defaultTopicQueueNums", 8)
+    cluster_topic_enable: bool = named("clusterTopicEnable", True)
+    broker_topic_enable: bool = named("brokerTopicEnable", True)
+    trace_topic_enable: bool = named("traceTopicEnable", False)
+    auto_create_subscription_group: bool = named("autoCreateSubscriptionGroup", True)
+
+    enable_property_filter: bool = named("enablePropertyFilter", False)
+    lite_pull_message_enable: bool = named("litePullMessageEnable", True)
+    long_polling_enable: bool = named("longPollingEnable", True)
+    short_polling_time_mills: int = named("shortPollingTimeMills", 1000)
+    max_held_pulls: int = named("maxHeldPulls", 100_000)  # ours; RocketMQ holds any number
+    max_transfer_count_on_message_in_memory: int = named("maxTransferCountOnMessageInMemory", 32)
+    max_transfer_bytes_on_message_in_memory: int = named("maxTransferBytesOnMessageInMemory", 262_144)
+    flush_consumer_offset_interval: int = named("flushConsumerOffsetInterval", 5000)
+    channel_expired_timeout: int = named("channelExpiredTimeout", 120_000)
+
+    register_name_server_period: int = named("registerNameServerPeriod", 30_000)
+    register_broker_timeout_mills: int = named("registerBrokerTimeoutMills", 24_000)
+
+    def __post_init__(self) -> None:
+        if self.broker_role not in ROLES:
+            raise InvalidArgument(f"brokerRole is {self.broker_role!r}; {', '.join(ROLES)} exist")
+        if self.broker_role == "SLAVE" or self.broker_id != 0:
+            raise InvalidArgument("this broker is always a master: set brokerRole=ASYNC_MASTER and brokerId=0")
+        if self.in_sync_replicas > 1:
+            raise InvalidArgument("inSyncReplicas is above 1, and this broker has no slaves that could be waited for")
+        if self.timer_wheel_enable:
+            raise InvalidArgument("timerWheelEnable=true asks for timer messages, which this broker does not keep")
+        if self.flush_disk_type not in (ASYNC_FLUSH, SYNC_FLUSH):
+            raise InvalidArgument(f"flushDiskType is {self.flush_disk_type!r}; {ASYNC_FLUSH} and {SYNC_FLUSH} exist")
+        if not self.broker_name or not self.broker_cluster_name:
+            raise InvalidArgument("brokerName and brokerClusterName need a value")
+        for field in dataclasses.fields(self):
+            if isinstance(value := getattr(self, field.name), int) and value < 0:
+                raise InvalidArgument(f"{field.metadata['name']} is {value}; it cannot be negative")
+        if self.mapped_file_size_commit_log < 1024 or self.mapped_file_size_consume_queue < 20:
+            raise InvalidArgument("mappedFileSizeCommitLog is at least 1024 bytes, mappedFileSizeConsumeQueue 20")
+        self.delays_ms()
+
+    @property
+    def advertised_ip(self) -> str:
+        """The address that clients are told: brokerIP1, else the one that is listened on."""
+        return self.broker_ip1 or self.bind_address
+
+    @property
+    def store_root(self) -> Path:
+        return Path(self.store_path_root_dir) if self.store_path_root_dir else Path.home() / "store"
+
+    @property
+    def store_settings(self) -> StoreSettings:
+        return StoreSettings(
+            segment_bytes=self.mapped_file_size_commit_log,
+            queue_file_bytes=self.mapped_file_size_consume_queue,
+            readable_when_flushed=self.flush_disk_type == SYNC_FLUSH,
+            log_folder=self.store_path_commit_log or LOG_FOLDER,
+        )
+
+    @property
+    def pull_limits(self) -> Limits:
+        return Limits(self.max_transfer_count_on_message_in_memory, self.max_transfer_bytes_on_message_in_memory)
+
+    @property
+    def nameservers(self) -> list[str]:
+        return [address.strip() for address in self.namesrv_addr.split(";") if address.strip()]
+
+    def delays_ms(self) -> list[int]:
+        """The delay of level 1, 2, ... of messageDelayLevel."""
+        try:
+            return [int(text[:-1]) * UNIT_MS[text[-1]] for text in self.message_delay_level.split()]
+        except (ValueError, KeyError, IndexError) as error:
+            raise InvalidArgument(
+                f"messageDelayLevel is {self.message_delay_level!r}; write numbers with s, m, h or d: 1s 5s 1m"
+            ) from error
+
+    def to_properties(self) -> dict[str, str]:
+        """Every setting by RocketMQ's name, sorted."""
+        names = {field.metadata["name"]: getattr(self, field.name) for field in dataclasses.fields(self)}
+        return {name: _text(names[name]) for name in sorted(names)}
+
+    def with_settings(self, properties: Mapping[str, str]) -> BrokerConfig:
+        """With these settings; names that have no effect here are passed over (`unknown_names` tells them)."""
+        fields = {field.metadata["name"]: field for field in dataclasses.fields(self)}
+        values: dict[str, Any] = {
+            fields[name].name: _parse(name, text, type(fields[name].default))
+            for name, text in properties.items()
+            if name in fields
+        }
+        return dataclasses.replace(self, **values)
+
+
+def unknown_names(properties: Mapping[str, str]) -> list[str]:
+    """The names among these settings that have no effect on this broker."""
+    known = {field.metadata["name"] for field in dataclasses.fields(BrokerConfig)}
+    return sorted(set(properties) - known)
+
+
+def read_config_file(path: str) -> dict[str, str]:
+    """The settings in a file of Java properties; `InvalidArgument` when it cannot be read."""
+    try:
+        return parse_java_properties(Path(path).read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidArgument(f"the configuration file {path} cannot be read: {error}") from error
+
+
+def _text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _parse(name: str, text: str, kind: type) -> object:
+    text = text.strip()
+    if kind is bool:
+        if text.lower() not in ("true", "false"):
+            raise InvalidArgument(f"{name} is {text!r}; true or false are possible")
+        return text.lower() == "true"
+    if kind is int:
+        try:
+            return int(text)
+        except ValueError as error:
+            raise InvalidArgument(f"{name} is {text!r}; it is a whole number") from error
+    return text
