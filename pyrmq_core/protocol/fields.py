@@ -60,9 +60,17 @@ def _write_bool(value: bool) -> str:
     return "true" if value else "false"
 
 
+def _read_long(text: str) -> int:
+    """No field is wider than Java's long: a larger number would only fail later, in a store or a header."""
+    value = int(text)
+    if not -(2**63) <= value < 2**63:
+        raise ValueError("it is beyond 64 bits")
+    return value
+
+
 _CODECS: Final[dict[type, tuple[Writer, Reader]]] = {
     str: (str, str),
-    int: (lambda value: str(int(value)), int),
+    int: (lambda value: str(int(value)), _read_long),
     bool: (_write_bool, parse_bool),
     float: (repr, float),
 }

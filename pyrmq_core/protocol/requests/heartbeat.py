@@ -48,8 +48,8 @@ class SubscriptionData:
         return cls(
             topic=str(members["topic"]),
             sub_string=str(members.get("subString", "*")),
-            tags_set=tuple(members.get("tagsSet") or ()),
-            code_set=tuple(members.get("codeSet") or ()),
+            tags_set=tuple(str(tag) for tag in members.get("tagsSet") or ()),
+            code_set=tuple(int(code) for code in members.get("codeSet") or ()),
             sub_version=int(members.get("subVersion", 0)),
             expression_type=str(members.get("expressionType") or "TAG"),
             class_filter_mode=bool(members.get("classFilterMode", False)),

@@ -40,7 +40,10 @@ PULL_ANSWERS: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class PullMessage(HeaderRequest):
-    """Records from `queue_offset` on; with SUSPEND the broker holds the request while there is nothing new."""
+    """Records from `queue_offset` on; with SUSPEND the broker holds the request while there is nothing new.
+
+    `subscription` counts with SUBSCRIPTION only; consumers whose heartbeat told it send none.
+    """
 
     CODE: ClassVar[RequestCode] = RequestCode.PULL_MESSAGE
     consumer_group: str = wire("consumerGroup")
@@ -51,7 +54,7 @@ class PullMessage(HeaderRequest):
     sys_flag: int = wire("sysFlag", PullSysFlag.SUBSCRIPTION)
     commit_offset: int = wire("commitOffset", 0)
     suspend_timeout_ms: int = wire("suspendTimeoutMillis", 0)
-    subscription: str | None = wire("subscription", "*")
+    subscription: str | None = wire("subscription", None)
     sub_version: int = wire("subVersion", 0)
     expression_type: str | None = wire("expressionType", "TAG")
     max_msg_bytes: int | None = wire("maxMsgBytes", None)

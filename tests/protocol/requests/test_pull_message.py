@@ -1,0 +1,64 @@
+"""Pulling: the request, and the four answers that carry offsets."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pyrmq_core.protocol.command import Serialization
+from pyrmq_core.protocol.requests.pull_message import PULL_ANSWERS, PullAnswer, PullMessage
+from tests.protocol.conversations import SERIALIZATIONS, assert_garbage_is_named, assert_survives
+from tests.protocol.strategies import INT32, INT64, SOME_TEXT
+
+PULLS = st.builds(
+    PullMessage,
+    consumer_group=SOME_TEXT,
+    topic=SOME_TEXT,
+    queue_id=INT32,
+    queue_offset=INT64,
+    max_msg_nums=INT32,
+    sys_flag=INT32,
+    commit_offset=INT64,
+    suspend_timeout_ms=INT64,
+    subscription=st.none() | SOME_TEXT,
+    sub_version=INT64,
+    expression_type=SOME_TEXT,
+    max_msg_bytes=st.none() | INT32,
+    broker_name=st.none() | SOME_TEXT,
+)
+ANSWERS = st.builds(
+    PullAnswer,
+    code=st.sampled_from(sorted(PULL_ANSWERS)).map(int),
+    remark=st.none() | SOME_TEXT,
+    next_begin_offset=INT64,
+    min_offset=INT64,
+    max_offset=INT64,
+    suggest_which_broker_id=INT64,
+    offset_delta=st.none() | INT64,
+    topic_sys_flag=INT32,
+    group_sys_flag=INT32,
+    records=st.binary(max_size=30),
+)
+
+
+@given(PULLS, SERIALIZATIONS)
+def test_requests_survive(pull: PullMessage, serialization: Serialization) -> None:
+    assert_survives(pull, serialization)
+
+
+@given(ANSWERS, SERIALIZATIONS)
+def test_answers_survive(answer: PullAnswer, serialization: Serialization) -> None:
+    assert_survives(answer, serialization)
+
+
+@given(st.data(), PULLS, ANSWERS)
+def test_garbage_is_named(data: st.DataObject, pull: PullMessage, answer: PullAnswer) -> None:
+    assert_garbage_is_named(PullMessage, pull, data)
+    assert_garbage_is_named(PullAnswer, answer, data)
+
+
+def test_an_absent_subscription_is_none() -> None:
+    """Consumers whose heartbeat told it send none; to a broker it is not the same as `*`."""
+    pull = PullMessage("g", "T", 0, 0, 32)
+    assert "subscription" not in pull.to_command().ext
+    assert PullMessage.from_command(pull.to_command()).subscription is None
