@@ -11,15 +11,16 @@ import trio
 
 from pyrmq_core.client.client import CLOSE_SECONDS, Client
 from pyrmq_core.client.ids import unique_ids
-from pyrmq_core.client.ownership import open_owned_nursery
 from pyrmq_core.client.pending import InFlight, PendingSend, check_bounds
 from pyrmq_core.client.routing import TopicPublishInfo
-from pyrmq_core.client.sending import Sender, SendSettings
+from pyrmq_core.client.send_settings import SendSettings
+from pyrmq_core.client.sending import Sender
 from pyrmq_core.client.service_state import Life, ServiceState
 from pyrmq_core.client.targets import AnyQueue, KeyedQueue, Target, ThisQueue
 from pyrmq_core.client.window import SendWindow, open_send_window
 from pyrmq_core.errors import BatchFailed, InvalidArgument, InvalidState, Outcome, RocketMQError, SendFailed
 from pyrmq_core.model import Message, MessageQueue, SendResult
+from pyrmq_core.network import open_owned_nursery
 from pyrmq_core.protocol.compression import CompressionType
 from pyrmq_core.protocol.names import check_group
 from pyrmq_core.protocol.payload import Payload, encode_one, split_batch

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from pyrmq_core.client.communication_mode import CommunicationMode
 from pyrmq_core.client.targets import AnyQueue, KeyedQueue, Target, ThisQueue
 from pyrmq_core.errors import (
     Attempt,
@@ -57,22 +58,30 @@ def worst(attempts: list[Attempt]) -> Outcome:
     return Outcome.PERHAPS_STORED if perhaps else Outcome.NOT_STORED
 
 
-def is_retried(error: RocketMQError, target: Target, attempts_made: int, attempts_allowed: int) -> bool:
+def is_retried(
+    error: RocketMQError,
+    target: Target,
+    attempts_made: int,
+    attempts_allowed: int,
+    mode: CommunicationMode = CommunicationMode.SYNC,
+) -> bool:
     """Whether another try may follow, if time is left.
 
-    A key's queue is waited for as long as its broker only cannot be reached or is unavailable; repeats may follow.
+    A key's queue is waited for as long as its broker only cannot be reached or is unavailable; repeats may follow. In
+    mode ASYNC what a broker answered is final, and a given queue is tried again after a failure of the wire.
     """
     if isinstance(error, ResponseError) and error.code not in RETRY_RESPONSE_CODES:
         return False
     if not isinstance(error, NetworkError | PeerError | BrokerNotFound):
         return False
+    asynchronous = mode is CommunicationMode.ASYNC
     match target:
         case KeyedQueue():
             return True
         case ThisQueue():
-            return False
+            return asynchronous and isinstance(error, NetworkError) and attempts_made < attempts_allowed
         case AnyQueue():
-            return attempts_made < attempts_allowed
+            return attempts_made < attempts_allowed and not (asynchronous and isinstance(error, ResponseError))
 
 
 def attempt_seconds(time_left: float, per_attempt: float | None, attempts_left: int) -> float:

@@ -7,7 +7,7 @@ remoting/netty/NettyRemotingClient.java (choice of NameServer), 5.3.3.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -62,6 +62,14 @@ class TopicPublishInfo:
                     return queue
         return self._next()
 
+    def select(self, accept: Callable[[MessageQueue], bool]) -> MessageQueue | None:
+        """The next queue that is accepted, within one cycle; None when none is."""
+        for _ in self.queues:
+            queue = self._next()
+            if accept(queue):
+                return queue
+        return None
+
     def queue_of_key(self, sharding_key: str) -> MessageQueue:
         """As Java's SelectMessageQueueByHash: `abs(hashCode % n)` with the remainder's sign as Java keeps it."""
         if not self.queues:
@@ -74,9 +82,17 @@ class TopicPublishInfo:
             self.topic, self.queues, counter_start=counter, order_topic=self.order_topic, borrowed=self.borrowed
         )
 
-    def _next(self) -> MessageQueue:
+    def restart(self, counter: int) -> None:
+        """Go on from another place."""
+        self._counter = counter
+
+    def next_number(self) -> int:
+        """The counter, moved on; 2,147,483,647 is followed by 0."""
         self._counter = (self._counter + 1) & COUNTER_MASK
-        return self.queues[self._counter % len(self.queues)]
+        return self._counter
+
+    def _next(self) -> MessageQueue:
+        return self.queues[self.next_number() % len(self.queues)]
 
 
 def publish_queues(topic: str, route: TopicRouteData) -> tuple[MessageQueue, ...]:

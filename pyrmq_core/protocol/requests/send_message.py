@@ -1,5 +1,5 @@
 """SEND_MESSAGE (10), SEND_MESSAGE_V2 (310), SEND_BATCH_MESSAGE (320): store one message, or a batch of one topic, in
-one queue.
+one queue; SEND_REPLY_MESSAGE (324), SEND_REPLY_MESSAGE_V2 (325): push one to the client that asked for a reply.
 
 Supported: both spellings of the header; whether the body is a batch is told by `batch`, not by the code.
 Sources: remoting/protocol/header/SendMessageRequestHeader.java, SendMessageRequestHeaderV2.java,
@@ -57,11 +57,16 @@ class SendMessage:
     body: bytes | memoryview = b""
 
     CODES: ClassVar = (RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE)
+    V1_CODES: ClassVar = (RequestCode.SEND_MESSAGE, RequestCode.SEND_REPLY_MESSAGE)
 
     def to_command(self) -> Command:
         """As Java's client sends by default: V2, with a code of its own for batches."""
         code = RequestCode.SEND_BATCH_MESSAGE if self.batch else RequestCode.SEND_MESSAGE_V2
         return Command(code, encode_fields(self), self.body)
+
+    def to_reply_command(self) -> Command:
+        """A reply, which nobody stores: brokers push it to the client that its properties name."""
+        return Command(RequestCode.SEND_REPLY_MESSAGE_V2, encode_fields(self), self.body)
 
     def to_v1_command(self) -> Command:
         fields = {V1_NAMES[letter]: text for letter, text in encode_fields(self).items()}
@@ -70,7 +75,7 @@ class SendMessage:
     @classmethod
     def from_command(cls, command: Command) -> Self:
         ext = command.ext
-        if command.code == RequestCode.SEND_MESSAGE:
+        if command.code in cls.V1_CODES:
             ext = {V2_LETTERS.get(name, name): text for name, text in ext.items()}
         request = decode_fields(cls, ext, "SEND_MESSAGE")
         object.__setattr__(
