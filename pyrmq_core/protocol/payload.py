@@ -8,14 +8,23 @@ from __future__ import annotations
 
 import dataclasses
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, cast
 
 from pyrmq_core.errors import BodyError, InvalidArgument, InvalidMessage, RecordError
-from pyrmq_core.model import EVERYTHING, Message, MessageExt, MessageQueue, OffsetRange, PullStatus
+from pyrmq_core.model import (
+    EVERYTHING,
+    NO_PROPERTIES,
+    Message,
+    MessageExt,
+    MessageQueue,
+    OffsetRange,
+    PullStatus,
+)
 from pyrmq_core.protocol.batch import BatchItem, encode_batch_body, iterate_batch_body
 from pyrmq_core.protocol.compression import CompressionType, compress, decompress
+from pyrmq_core.protocol.message_type import has_property
 from pyrmq_core.protocol.names import MAX_MESSAGE_BYTES, check_message, is_retry_topic
 from pyrmq_core.protocol.properties import (
     UNIQ_KEY,
@@ -33,6 +42,7 @@ COMPRESS_OVER_BYTES: Final = 4096
 # A decompressed body may take this much: an answer has 16 MiB at most, and brokers take 4 MiB a message by default.
 MAX_BODY_BYTES: Final = 64 * 1024 * 1024
 COMMIT_LOG_OFFSET: Final = struct.Struct(">q")
+WAITS_NOT: Final = encode_properties({WAIT: "false"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,13 +83,15 @@ def encode_one(
     compress_over_bytes: int = COMPRESS_OVER_BYTES,
     compression: CompressionType | None = CompressionType.ZLIB,
     max_message_bytes: int = MAX_MESSAGE_BYTES,
+    system_properties: Mapping[str, str] = NO_PROPERTIES,
 ) -> Payload:
     """A message checked and encoded; bodies of `compress_over_bytes` and more are compressed, None switches it off.
 
     `InvalidMessage` names the rule that the message breaks. The limit counts the plain body, as in Java.
+    `system_properties` are the producer's own, under names that users may not set.
     """
     check_message(message, max_message_bytes)
-    properties = message_properties_string(message, unique_id)
+    properties = message_properties_string(message, unique_id, system_properties)
     body, sys_flag = message.body, 0
     if compression is not None and len(body) >= compress_over_bytes:
         body, sys_flag = compress(body, compression), compression.sys_flag
@@ -139,6 +151,25 @@ def split_batch(
     yield _batch_payload(messages[0], items, unique_ids[first:], compression)
 
 
+def join_payloads(payloads: Sequence[Payload]) -> Payload:
+    """Single messages of one topic and one wait flag, none of them compressed or delayed, as one request.
+
+    One alone stays as it is.
+    """
+    head = payloads[0]
+    if len(payloads) == 1:
+        return head
+    items = [BatchItem(payload.flag, payload.body, payload.properties.encode()) for payload in payloads]
+    return Payload(
+        topic=head.topic,
+        body=encode_batch_body(items),
+        count=len(items),
+        properties=WAITS_NOT if has_property(head.properties, WAITS_NOT) else "",
+        batch=True,
+        unique_ids=tuple(unique_id for payload in payloads for unique_id in payload.unique_ids or ()),
+    )
+
+
 def _check_batch(messages: Sequence[Message]) -> None:
     head = messages[0]
     if is_retry_topic(head.topic):
@@ -175,7 +206,7 @@ def _batch_payload(
         topic=head.topic,
         body=encode_batch_body(items),
         count=len(items),
-        properties="" if head.wait_store_msg_ok else encode_properties({WAIT: "false"}),
+        properties="" if head.wait_store_msg_ok else WAITS_NOT,
         sys_flag=0 if compression is None else compression.sys_flag,
         batch=True,
         unique_ids=tuple(unique_ids),

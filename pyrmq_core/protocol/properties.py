@@ -14,7 +14,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from pyrmq_core.errors import InvalidMessage
-from pyrmq_core.model import Message
+from pyrmq_core.model import NO_PROPERTIES, Message
 
 KEYS: Final = "KEYS"
 TAGS: Final = "TAGS"
@@ -144,10 +144,13 @@ def java_text(raw: bytes) -> str:
         return _ENCODED_SURROGATE.sub("\ufffd".encode(), raw).decode("utf-8", "replace")
 
 
-def message_properties(message: Message, unique_id: str | None) -> dict[str, str]:
+def message_properties(
+    message: Message, unique_id: str | None, system_properties: Mapping[str, str] = NO_PROPERTIES
+) -> dict[str, str]:
     """All properties a message is sent with; `InvalidMessage` names the one that breaks a rule.
 
-    A blank name or value is sent (Java's client refuses it, its parser keeps it); an empty one would vanish on the way.
+    `system_properties` are the producer's own (transaction, request, namespace), under RocketMQ's names. A blank name
+    or value is sent (Java's client refuses it, its parser keeps it); an empty one would vanish on the way.
     """
     properties: dict[str, str] = {}
     if message.keys is not None and (keys := _joined_keys(message.keys)):
@@ -165,12 +168,16 @@ def message_properties(message: Message, unique_id: str | None) -> dict[str, str
     if message.properties:
         _check_names(message)
         properties.update(message.properties)
+    if system_properties:
+        properties.update(system_properties)
     return properties
 
 
-def message_properties_string(message: Message, unique_id: str | None) -> str:
+def message_properties_string(
+    message: Message, unique_id: str | None, system_properties: Mapping[str, str] = NO_PROPERTIES
+) -> str:
     """`message_properties` as the string that is sent, checked for separators, emptiness and length."""
-    properties = message_properties(message, unique_id)
+    properties = message_properties(message, unique_id, system_properties)
     text = encode_properties(properties)
     if (
         text.count("\x01") != len(properties)
