@@ -10,7 +10,7 @@ import trio
 from pyrmq_core.errors import CallTimeout, ConnectionClosed, NetworkError
 from pyrmq_core.network.outbox import Outbox, Outgoing
 from pyrmq_core.protocol.codes import request_name
-from pyrmq_core.protocol.command import Command
+from pyrmq_core.protocol.command import ONEWAY_BIT, Command
 
 MAX_OPAQUE: Final = 0x7FFF_FFFF
 
@@ -21,11 +21,13 @@ class Call(Outgoing):
     __slots__ = ("_calls", "_task", "code", "deadline", "oneway", "opaque", "result", "timeout")
 
     def __init__(self, calls: Calls, command: Command, opaque: int, timeout: float, deadline: float) -> None:
-        super().__init__()
+        self.chunks = None
+        self.size_bytes = 0
+        self.started = False
         self._calls = calls
         self._task: trio.lowlevel.Task | None = None
         self.code = command.code
-        self.oneway = command.is_oneway
+        self.oneway = bool(command.flag & ONEWAY_BIT)
         self.opaque = opaque
         self.timeout = timeout
         self.deadline = deadline

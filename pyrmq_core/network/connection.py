@@ -18,14 +18,12 @@ from pyrmq_core.network.handling import CutConnection, Handler, Peer, failure_an
 from pyrmq_core.network.outbox import Answer, Outbox, Outgoing
 from pyrmq_core.network.sweeping import Sweeper
 from pyrmq_core.network.watch import Limits, Signs, Watch
-from pyrmq_core.network.wire import WIRE_ERRORS, Chunk, Wire
+from pyrmq_core.network.wire import WIRE_ERRORS, Wire
 from pyrmq_core.protocol.command import Command
 from pyrmq_core.protocol.frame import FrameDecoder, encode_answer_head, encode_request_head
 
 log = logging.getLogger(__name__)
 
-# Bodies from this size on are not joined with their header: copying costs more than a second buffer in one write.
-APART_FROM_BYTES: Final = 32 * 1024
 MAX_REQUESTS: Final = 10_000
 
 
@@ -122,10 +120,10 @@ class Connection:
             return
         frame = Answer()
         try:
-            frame.load(_chunks(encode_answer_head(request, answer), answer.body))
+            frame.load(encode_answer_head(request, answer), answer.body)
         except ProtocolError as error:
             failure = failure_answer(request, self.peer, error)
-            frame.load(_chunks(encode_answer_head(request, failure), failure.body))
+            frame.load(encode_answer_head(request, failure), failure.body)
         self._send(frame, alone=False)
 
     def close(self, reason: str = "closed by this end") -> None:
@@ -202,7 +200,7 @@ class Connection:
 
     def _post(self, call: Call, command: Command) -> None:
         try:
-            call.load(_chunks(encode_request_head(command, call.opaque), command.body))
+            call.load(encode_request_head(command, call.opaque), command.body)
         except BaseException:
             self._calls.forget(call)
             self._outbox.tell_room()
@@ -296,9 +294,3 @@ class Connection:
 
     def _broken(self, error: BaseException) -> None:
         self.close(getattr(error, "strerror", None) or str(error) or type(error).__name__)
-
-
-def _chunks(head: bytes, body: bytes | memoryview) -> tuple[Chunk, ...]:
-    if len(body) < APART_FROM_BYTES:
-        return (b"".join((head, body)),)
-    return (head, body)

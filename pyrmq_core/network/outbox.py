@@ -13,6 +13,8 @@ import trio
 
 from pyrmq_core.network.wire import Chunk, Wire
 
+# Bodies from this size on are not joined with their header: copying costs more than a second buffer in one write.
+APART_FROM_BYTES: Final = 32 * 1024
 # What one write takes at most: enough to spare system calls, not so much that copying it together costs.
 JOIN_BYTES: Final = 256 * 1024
 JOIN_CHUNKS: Final = 512
@@ -35,9 +37,10 @@ class Outgoing:
         self.size_bytes = 0
         self.started = False
 
-    def load(self, chunks: tuple[Chunk, ...]) -> None:
-        self.chunks = chunks
-        self.size_bytes = sum(map(len, chunks))
+    def load(self, head: bytes, body: Chunk) -> None:
+        body_bytes = len(body)
+        self.size_bytes = len(head) + body_bytes
+        self.chunks = (head + body,) if body_bytes < APART_FROM_BYTES else (head, body)
 
     def written(self) -> None:
         """Called when the frame is out whole."""

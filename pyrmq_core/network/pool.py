@@ -81,7 +81,10 @@ class ConnectionPool:
         new connection (NettyRemotingClient.invokeImpl, 5.x).
         """
         deadline = trio.current_time() + timeout
-        await self._take_permit(self._permits, address, command, deadline, timeout)
+        try:
+            self._permits.acquire_nowait()
+        except trio.WouldBlock:
+            await self._wait_for_permit(self._permits, address, command, deadline, timeout)
         try:
             connection = self._connections.get(address)
             if connection is None or connection.is_closed:
@@ -98,7 +101,10 @@ class ConnectionPool:
     async def send_oneway(self, address: str, command: Command, *, timeout: float) -> None:
         """Returns when the request is handed to the system whole. Raises as `call` does."""
         deadline = trio.current_time() + timeout
-        await self._take_permit(self._oneway_permits, address, command, deadline, timeout)
+        try:
+            self._oneway_permits.acquire_nowait()
+        except trio.WouldBlock:
+            await self._wait_for_permit(self._oneway_permits, address, command, deadline, timeout)
         try:
             connection = await self._connect(address, deadline, timeout)
             await connection.send_oneway_until(command, deadline, timeout)
@@ -125,19 +131,14 @@ class ConnectionPool:
             self._sweeper_scope.cancel()
             await self._sweeper_done.wait()
 
-    async def _take_permit(
+    async def _wait_for_permit(
         self, permits: trio.Semaphore, address: str, command: Command, deadline: float, timeout: float
     ) -> None:
-        try:
-            permits.acquire_nowait()
-        except trio.WouldBlock:
-            with trio.move_on_at(deadline):
-                await permits.acquire()
-                return
-            text = f"{request_name(command.code)} waited {timeout:g} s while {self._max_calls} calls were under way"
-            raise CallTimeout(
-                f"{text} and never left for {address}; call less at once", address=address, request_left=False
-            ) from None
+        with trio.move_on_at(deadline):
+            await permits.acquire()
+            return
+        text = f"{request_name(command.code)} waited {timeout:g} s while {self._max_calls} calls were under way"
+        raise CallTimeout(f"{text} and did not leave; call less at once", address=address, request_left=False)
 
     async def _connect(self, address: str, deadline: float, timeout: float) -> Connection:
         """The connection to the address, made now if there is none; all who ask meanwhile wait for the same one."""

@@ -41,7 +41,8 @@ def encode_frame_head(command: Command) -> bytes:
 
 def encode_request_head(command: Command, opaque: int) -> bytes:
     """`encode_frame_head` of the request under this number, without making a second command of it."""
-    return _frame_head(encode_header(command, opaque), len(command.body), command.serialization)
+    encode = encode_json if command.serialization is Serialization.JSON else encode_binary
+    return _frame_head(encode(command, opaque), len(command.body), command.serialization)
 
 
 def encode_answer_head(request: Command, answer: Command) -> bytes:

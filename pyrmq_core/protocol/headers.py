@@ -113,10 +113,9 @@ class FieldsTemplate:
         return WrittenFields("".join(pieces) + "}")
 
 
-def encode_header(command: Command, opaque: int | None = None, flag: int | None = None) -> bytes:
-    """The header's bytes in the command's own serialization; `opaque` and `flag` stand in for the command's."""
-    encode = encode_json if command.serialization is Serialization.JSON else encode_binary
-    return encode(command, opaque, flag)
+def encode_header(command: Command) -> bytes:
+    """The header's bytes in the command's own serialization."""
+    return encode_json(command) if command.serialization is Serialization.JSON else encode_binary(command)
 
 
 def decode_header(serialization: Serialization, header: bytes, body: bytes | memoryview) -> Command:
@@ -125,7 +124,10 @@ def decode_header(serialization: Serialization, header: bytes, body: bytes | mem
 
 
 def encode_json(command: Command, opaque: int | None = None, flag: int | None = None) -> bytes:
-    """Keys in Java's order, absent members left out, no spaces; half a surrogate becomes `?`, as in Java."""
+    """Keys in Java's order, absent members left out, no spaces; half a surrogate becomes `?`, as in Java.
+
+    `opaque` and `flag` stand in for the command's own (no second command is made for them).
+    """
     flag = command.flag if flag is None else flag
     opaque = command.opaque if opaque is None else opaque
     ext = command.ext
