@@ -121,6 +121,28 @@ class SendResult:
     recall_handle: str | None = None
 
 
+class LocalTransactionState(enum.IntEnum):
+    """What became of a local transaction (client/producer/LocalTransactionState.java); the wire's number is the value.
+
+    UNKNOW is spelled as RocketMQ spells it: the broker asks again later.
+    """
+
+    UNKNOW = 0
+    COMMIT_MESSAGE = 8
+    ROLLBACK_MESSAGE = 12
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionSendResult:
+    """How a message in a transaction was sent, and what was told to the broker about it.
+
+    `result` is of the half message: its offsets are not those under which a consumer reads the message.
+    """
+
+    result: SendResult
+    local_transaction_state: LocalTransactionState
+
+
 class PullStatus(enum.Enum):
     """What a pull met (client/consumer/PullStatus.java); the response code is the value."""
 

@@ -18,7 +18,9 @@ from pyrmq_core.protocol.java_json import loads
 from pyrmq_core.protocol.payload import MAX_BODY_BYTES
 from pyrmq_core.protocol.properties import decode_properties, encode_properties
 from pyrmq_core.protocol.record import iterate_records
+from pyrmq_core.protocol.requests.check_transaction_state import CheckTransactionState
 from pyrmq_core.protocol.requests.consumer_offsets import QueryConsumerOffset, UpdateConsumerOffset
+from pyrmq_core.protocol.requests.end_transaction import EndTransaction
 from pyrmq_core.protocol.requests.get_route_info import GetRouteInfo, RouteInfo
 from pyrmq_core.protocol.requests.heartbeat import HeartBeat, HeartBeatAnswer, UnregisterClient
 from pyrmq_core.protocol.requests.offsets import (
@@ -57,6 +59,8 @@ REQUESTS: dict[int, type[Said]] = {
     32: GetEarliestStoreTime,
     34: HeartBeat,
     35: UnregisterClient,
+    37: EndTransaction,
+    39: CheckTransactionState,
     105: GetRouteInfo,
 }
 ANSWERS: dict[int, type[Said]] = {
@@ -185,7 +189,7 @@ LACKING = re.compile(r"NullPointerException|NumberFormatException: For input str
 def test_a_question_is_read_where_the_real_server_could_read_it(row: dict[str, Any]) -> None:
     request, answer = command_from(row["request"]), row["5.4.0"]
     cls = REQUESTS[request.code]
-    if answer["code"] != 0 and LACKING.search(answer["remark"]):
+    if answer != "none" and answer["code"] != 0 and LACKING.search(answer["remark"]):
         with contextlib.suppress(HeaderError):
             assert_fields_kept(request, cls.from_command(request))
     else:
