@@ -63,7 +63,7 @@ class Sweeper:
                     connection.check_health(now)
                 health_at = now + self._health_seconds
             if self._connections:
-                self.look_at(health_at)
+                self._wakes_at = min(self._wakes_at, health_at)
             with trio.move_on_at(self._wakes_at):
                 await self._woken.wait()
             await trio.sleep_until(now + SWEEP_SECONDS + calls * SWEEP_SECONDS_PER_CALL)
