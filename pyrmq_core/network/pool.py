@@ -113,8 +113,7 @@ class ConnectionPool:
 
     def close(self, address: str) -> None:
         """Drops the connection to an address; the next call opens a new one."""
-        if (connection := self._connections.get(address)) is not None:
-            self._forget(connection)
+        if (connection := self._connections.pop(address, None)) is not None:
             connection.close()
 
     async def aclose(self) -> None:
