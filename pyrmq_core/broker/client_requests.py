@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from pyrmq_core.broker.pulling import codes_of_expression
 from pyrmq_core.broker.state import Answer, Broker
+from pyrmq_core.broker.storing import Refused, make_topic
 from pyrmq_core.broker.topics import READ_WRITE
 from pyrmq_core.errors import BodyError
 from pyrmq_core.model import TopicConfig
@@ -45,9 +46,10 @@ def heart_beat(broker: Broker, request: Command, peer: Peer) -> Answer:
 
 
 async def _after_topics(broker: Broker, topics: list[TopicConfig], answer: Command) -> Command:
-    for topic in topics:
-        broker.topics.put(topic, broker.now_ms())
-    await broker.registration.announce(topics)
+    try:
+        await make_topic(broker, *topics)
+    except Refused as refused:
+        return refusal(refused.code, str(refused))
     return answer
 
 

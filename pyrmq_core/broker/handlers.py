@@ -8,7 +8,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from pyrmq_core.broker import client_requests, offset_requests, pulling, sending, status_requests, topic_requests
+from pyrmq_core.broker import (
+    client_requests,
+    lock_requests,
+    offset_requests,
+    pulling,
+    retries,
+    sending,
+    status_requests,
+    topic_requests,
+)
 from pyrmq_core.broker.state import Answer, Broker
 from pyrmq_core.network import Peer
 from pyrmq_core.protocol.codes import REQUEST_NAMES, RequestCode, ResponseCode
@@ -18,6 +27,7 @@ HANDLERS: Final[Mapping[int, Callable[[Broker, Command, Peer], Answer]]] = {
     RequestCode.SEND_MESSAGE: sending.send,
     RequestCode.SEND_MESSAGE_V2: sending.send,
     RequestCode.SEND_BATCH_MESSAGE: sending.send,
+    RequestCode.CONSUMER_SEND_MSG_BACK: retries.send_back,
     RequestCode.PULL_MESSAGE: pulling.pull,
     RequestCode.LITE_PULL_MESSAGE: pulling.pull,
     RequestCode.GET_MAX_OFFSET: offset_requests.max_offset,
@@ -34,6 +44,8 @@ HANDLERS: Final[Mapping[int, Callable[[Broker, Command, Peer], Answer]]] = {
     RequestCode.GET_CONSUMER_CONNECTION_LIST: client_requests.consumer_connections,
     RequestCode.GET_PRODUCER_CONNECTION_LIST: client_requests.producer_connections,
     RequestCode.QUERY_TOPIC_CONSUME_BY_WHO: client_requests.groups_of_topic,
+    RequestCode.LOCK_BATCH_MQ: lock_requests.lock_queues,
+    RequestCode.UNLOCK_BATCH_MQ: lock_requests.unlock_queues,
     RequestCode.UPDATE_AND_CREATE_TOPIC: topic_requests.update_topic,
     RequestCode.GET_ALL_TOPIC_CONFIG: topic_requests.all_topics,
     RequestCode.DELETE_TOPIC_IN_BROKER: topic_requests.delete_topic,

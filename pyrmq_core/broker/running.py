@@ -249,4 +249,6 @@ async def _every(seconds: float, save: Callable[[], None]) -> None:
 async def _expire_clients(broker: Broker) -> None:
     while True:
         await trio.sleep(EXPIRY_SECONDS)
-        broker.notify_groups(broker.clients.expire(broker.now_ms() - broker.config.channel_expired_timeout))
+        now_ms = broker.now_ms()
+        broker.notify_groups(broker.clients.expire(now_ms - broker.config.channel_expired_timeout))
+        broker.locks.expire(now_ms)

@@ -9,13 +9,15 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
+from pyrmq_core.broker.retries import divert
 from pyrmq_core.broker.state import HELP, Answer, Broker
 from pyrmq_core.broker.store.appending import Append
 from pyrmq_core.broker.store.message_store import Stored
-from pyrmq_core.errors import BodyError, StoreError
+from pyrmq_core.broker.storing import Refused, illegal, make_topic, put
+from pyrmq_core.errors import BodyError
 from pyrmq_core.model import Permission, TopicConfig
 from pyrmq_core.network import Peer
 from pyrmq_core.protocol.batch import BatchItem, iterate_batch_body
@@ -49,14 +51,6 @@ PREPARED: Final = int(SysFlag.TRANSACTION_PREPARED)
 TOPIC_NAME: Final = re.compile(r"[%|a-zA-Z0-9_-]+")
 
 
-class Refused(Exception):
-    """The message is not taken; `code` and the text are the answer."""
-
-    def __init__(self, code: ResponseCode, remark: str) -> None:
-        super().__init__(remark)
-        self.code = code
-
-
 @dataclass(frozen=True, slots=True)
 class Prepared:
     """What is going to be stored, and what the answer needs to know of it."""
@@ -73,6 +67,8 @@ def send(broker: Broker, request: Command, peer: Peer) -> Answer:
     try:
         check_topic(broker, message.topic)
         topic = broker.topics.get(message.topic)
+        if is_retry_topic(message.topic) and not message.batch:
+            return _retry(broker, message, peer, request.version)
         if topic is None:
             return _create_and_store(broker, message, peer)
         return _store(broker, message, topic, peer)
@@ -104,15 +100,31 @@ def topic_fault(topic: str) -> str:
     return ""
 
 
+async def _retry(broker: Broker, message: SendMessage, peer: Peer, version: int) -> Command | None:
+    """A consumer's own retry, which goes to the dead letters when it was tried too often."""
+    properties = decode_properties(message.properties or "")
+    try:
+        dead_letters = divert(broker, message, version, properties)
+        if dead_letters is not None:
+            if dead_letters.topic not in broker.topics:
+                await make_topic(broker, dead_letters)
+            text = encode_properties(properties)
+            message = replace(message, topic=dead_letters.topic, queue_id=0, properties=text)
+    except Refused as refused:
+        return _refusal(broker, refused)
+    return await _create_and_store(broker, message, peer)
+
+
 async def _create_and_store(broker: Broker, message: SendMessage, peer: Peer) -> Command | None:
     """The NameServers learn of the topic before the sender does: its next look finds the route."""
-    topic = broker.topics.for_send(message.topic, message.default_topic, message.default_topic_queue_nums)
-    if topic is None:
-        remark = f"topic[{message.topic}] not exist, apply first please!\n{HELP}"
-        return _refusal(broker, Refused(ResponseCode.TOPIC_NOT_EXIST, remark))
-    broker.topics.put(topic, broker.now_ms())
-    await broker.registration.announce([topic])
     try:
+        topic = broker.topics.get(message.topic)
+        if topic is None:
+            topic = broker.topics.for_send(message.topic, message.default_topic, message.default_topic_queue_nums)
+            if topic is None:
+                remark = f"topic[{message.topic}] not exist, apply first please!\n{HELP}"
+                raise Refused(ResponseCode.TOPIC_NOT_EXIST, remark)
+            await make_topic(broker, topic)
         answer = _store(broker, message, topic, peer)
     except Refused as refused:
         return _refusal(broker, refused)
@@ -133,28 +145,6 @@ def _store(broker: Broker, message: SendMessage, topic: TopicConfig, peer: Peer)
         broker.flusher.want()
         return _stored(broker, prepared, stored, ResponseCode.SUCCESS)
     return _answer_when_flushed(broker, prepared, stored)
-
-
-def put(broker: Broker, append: Append) -> Stored:
-    """Stores messages; `Refused` when the disk does not take them or they are too large."""
-    if broker.flusher.failure:
-        raise Refused(ResponseCode.SERVICE_NOT_AVAILABLE, f"service not available now: {broker.flusher.failure}")
-    if not broker.store.fits(append):
-        raise illegal(broker, "it does not fit into one segment of the commit log (mappedFileSizeCommitLog)")
-    try:
-        return broker.store.put(append, broker.now_ms())
-    except StoreError as error:
-        raise Refused(ResponseCode.SERVICE_NOT_AVAILABLE, f"service not available now: {error}") from error
-
-
-def illegal(broker: Broker, reason: str = "") -> Refused:
-    """RocketMQ's one answer to everything that is too long, with ours behind it."""
-    limit = broker.config.max_message_size
-    remark = (
-        "the message is illegal, maybe msg body or properties length not matched. "
-        f"msg body length limit {limit}B, msg properties length limit 32KB."
-    )
-    return Refused(ResponseCode.MESSAGE_ILLEGAL, f"{remark} {reason}" if reason else remark)
 
 
 async def _answer_when_flushed(broker: Broker, prepared: Prepared, stored: Stored) -> Command:

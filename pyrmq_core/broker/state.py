@@ -19,6 +19,7 @@ from pyrmq_core.broker.flushing import Flusher
 from pyrmq_core.broker.group_offsets import GroupOffsets
 from pyrmq_core.broker.groups import GroupTable
 from pyrmq_core.broker.held_pulls import HeldPulls
+from pyrmq_core.broker.locks import QueueLocks
 from pyrmq_core.broker.registration import Registration
 from pyrmq_core.broker.settings import BrokerConfig
 from pyrmq_core.broker.store.message_store import MessageStore
@@ -54,6 +55,7 @@ class Broker:
     store_host: bytes
     ids: UniqueIdMaker
     clients: ClientTable = field(default_factory=ClientTable)
+    locks: QueueLocks = field(default_factory=QueueLocks)
     booted_ms: int = 0
     id_counter: Any = field(default_factory=lambda: itertools.count(random.randrange(1 << 16)))
 

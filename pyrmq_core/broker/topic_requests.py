@@ -9,6 +9,7 @@ from typing import Final
 
 from pyrmq_core.broker.sending import topic_fault
 from pyrmq_core.broker.state import Answer, Broker
+from pyrmq_core.broker.storing import Refused, make_topic
 from pyrmq_core.errors import HeaderError
 from pyrmq_core.model import TopicConfig
 from pyrmq_core.network import Peer
@@ -66,13 +67,14 @@ def update_topic(broker: Broker, request: Command, _: Peer) -> Answer:
         order=bool(wanted.order),
         attributes=attributes,
     )
-    if not broker.topics.put(topic, broker.now_ms()):
-        return success()
-    return _announced(broker, topic)
+    return success() if topic == known else _announced(broker, topic)
 
 
 async def _announced(broker: Broker, topic: TopicConfig) -> Command:
-    await broker.registration.announce([topic])
+    try:
+        await make_topic(broker, topic)
+    except Refused as refused:
+        return refusal(refused.code, str(refused))
     return success()
 
 
