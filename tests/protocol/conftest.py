@@ -3,6 +3,6 @@
 from hypothesis import HealthCheck, settings
 
 settings.register_profile(
-    "protocol", max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True
+    "protocol", max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True
 )
 settings.load_profile("protocol")

@@ -18,7 +18,16 @@ from pyrmq_core.model import Message, MessageExt, MessageQueue, OffsetRange, Pul
 from pyrmq_core.protocol.batch import BatchItem, encode_batch_body, iterate_batch_body
 from pyrmq_core.protocol.compression import CompressionType, compress, decompress
 from pyrmq_core.protocol.message_id import decode_offset_msg_id
-from pyrmq_core.protocol.payload import MAX_BODY_BYTES, Payload, RawPull, decode, encode_batch, encode_one, split_batch
+from pyrmq_core.protocol.payload import (
+    MAX_BODY_BYTES,
+    Payload,
+    RawPull,
+    decode,
+    encode_batch,
+    encode_one,
+    join_payloads,
+    split_batch,
+)
 from pyrmq_core.protocol.properties import decode_properties, encode_properties, message_properties
 from pyrmq_core.protocol.record import encode_record
 from pyrmq_core.protocol.sysflag import BATCH_RECORD
@@ -165,6 +174,29 @@ def test_a_batch_above_the_limit_is_refused_or_divided() -> None:
     assert [part.count for part in parts] == [9, 1]
     assert b"".join(bytes(part.body) for part in parts) == whole.body
     assert [one for part in parts for one in part.unique_ids or ()] == ids(10)
+
+
+def test_parts_may_be_smaller_than_the_limit() -> None:
+    messages = [Message("T", bytes(size)) for size in (100, 100, 900, 100)]
+    parts = list(split_batch(messages, ids(4), request_bytes=500))
+    assert [part.count for part in parts] == [2, 1, 1]
+    assert [one for part in parts for one in part.unique_ids or ()] == ids(4)
+    with pytest.raises(InvalidMessage, match="900 bytes; 600 at most"):
+        list(split_batch(messages, ids(4), request_bytes=500, max_message_bytes=600))
+
+
+@given(st.lists(MESSAGES, min_size=2, max_size=6), st.booleans())
+def test_single_payloads_join_into_the_batch_of_their_messages(messages: list[Message], wait: bool) -> None:
+    messages = [dataclasses.replace(message, topic="T", wait_store_msg_ok=wait) for message in messages]
+    single = [encode_one(message, one) for message, one in zip(messages, ids(len(messages)), strict=True)]
+    assert join_payloads(single) == encode_batch(messages, ids(len(messages)))
+    assert join_payloads(single[:1]) is single[0]
+
+
+def test_a_producers_own_properties_may_have_reserved_names() -> None:
+    own = {"TRAN_MSG": "true", "PGROUP": "g"}
+    properties = decode_properties(encode_one(Message("T", b"x"), ID, system_properties=own).properties)
+    assert properties == {"UNIQ_KEY": ID, "WAIT": "true", **own}
 
 
 def test_a_message_that_fits_no_batch_is_told() -> None:
