@@ -40,14 +40,17 @@ def points_of(position: Position, queues: Sequence[MessageQueue], option: str) -
     return {queue: position.queues.get(queue, position.topics.get(queue.topic, Word.LATEST)) for queue in queues}
 
 
-def check_batch_start(points: Mapping[MessageQueue, Point], option: str) -> None:
+def check_batch_start(position: Position, option: str) -> None:
     """A batch that started at `latest` would be empty for ever."""
-    for queue, point in sorted(points.items(), key=lambda item: item[0]):
-        if point is Word.LATEST:
-            raise InvalidOffsets(
-                f"option {option}: a batch read cannot start at latest ({LATEST_OFFSET}) as {queue} does; name an "
-                "offset or a time, or read it as a stream"
-            )
+    named: dict[str, Point] = {}
+    if isinstance(position, PerQueue):
+        named = {str(queue): point for queue, point in position.queues.items()} | dict(position.topics)
+    latest = sorted(name for name, point in named.items() if point is Word.LATEST)
+    if latest or position is Word.LATEST:
+        raise InvalidOffsets(
+            f"option {option}: a batch read cannot start at latest ({LATEST_OFFSET})"
+            f"{f' as {latest[0]} does' if latest else ''}; name an offset or a time, or read it as a stream"
+        )
 
 
 def check_order(start: Mapping[MessageQueue, Point], end: Mapping[MessageQueue, Point]) -> None:

@@ -72,7 +72,9 @@ class RocketMQDataSource(DataSource):
         from pyrmq_spark.columns import source_schema
 
         with told():
-            return RocketMQReader(self._connection, read_source(self.options), source_schema(schema))
+            options = read_source(self.options)
+            check_batch_start(*options.start(Word.EARLIEST))
+            return RocketMQReader(self._connection, options, source_schema(schema))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         from pyrmq_core import check_topic
@@ -176,7 +178,6 @@ def plan_batch(consumer: PullConsumer, options: SourceOptions) -> list[QueueRang
     queues = chosen_queues(consumer, options)
     (start, start_name), (end, end_name) = options.start(Word.EARLIEST), options.end()
     starts, ends = points_of(start, queues, start_name), points_of(end, queues, end_name)
-    check_batch_start(starts, start_name)
     check_order(starts, ends)
     bounds = consumer.offset_bounds(queues)
     first = resolve_start(

@@ -44,11 +44,16 @@ def test_an_incomplete_or_surplus_text_lists_both_sets() -> None:
 
 
 def test_a_batch_does_not_start_at_latest() -> None:
-    check_batch_start({A0: Word.EARLIEST, A1: 5}, "startingOffsets")
+    check_batch_start(PerQueue({A0: Word.EARLIEST, A1: 5}, {"b": Word.EARLIEST}), "startingOffsets")
+    check_batch_start(Word.COMMITTED, "startingOffsets")
+    with pytest.raises(InvalidOffsets, match=r"startingOffsets: a batch read cannot start at latest \(-1\); name"):
+        check_batch_start(Word.LATEST, "startingOffsets")
     with pytest.raises(
         InvalidOffsets, match=r"startingOffsets: a batch read cannot start at latest \(-1\) as a/broker-a/1"
     ):
-        check_batch_start({A0: Word.EARLIEST, A1: Word.LATEST}, "startingOffsets")
+        check_batch_start(PerQueue({A0: Word.EARLIEST, A1: Word.LATEST}, {}), "startingOffsets")
+    with pytest.raises(InvalidOffsets, match="as b does"):
+        check_batch_start(PerQueue({A0: 3}, {"b": Word.LATEST}), "startingOffsets")
 
 
 @pytest.mark.parametrize(

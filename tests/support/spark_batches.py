@@ -94,8 +94,8 @@ class BatchJobs:
         write(some_rows(spark, 3000, 3), nameserver, topic=topic)
         wait_readable(nameserver, topic, 3000)
         whole = read(spark, nameserver, topic=topic)
-        for options in ({"minPartitions": 11}, {"maxRecordsPerPartition": 170}):
-            cut = read(spark, nameserver, topic=topic, **options)
+        for option, value in (("minPartitions", 11), ("maxRecordsPerPartition", 170)):
+            cut = read(spark, nameserver, None, **{"topic": topic, option: value})
             assert cut.rdd.getNumPartitions() >= 11
             assert sorted(row.msgId for row in cut.collect()) == sorted(row.msgId for row in whole.collect())
 

@@ -1,0 +1,13 @@
+"""Spark writes to our own cluster and reads back."""
+
+import pytest
+
+from tests.support.spark_batches import BatchJobs, topic
+
+__all__ = ["topic"]
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(120)]
+
+
+class TestBatchJobs(BatchJobs):
+    """All of them, on two brokers of ours."""
