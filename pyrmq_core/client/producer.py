@@ -178,11 +178,11 @@ class Producer:
         for payload in payloads:
             try:
                 receipt = await sender.send(payload, to, timeout=seconds)
+                done.append(receipt.results())
             except RocketMQError as error:
                 if len(payloads) == 1:
                     raise
                 raise _batch_failed(error, done, len(payloads)) from error
-            done.append(receipt.results())
             to = to if isinstance(to, ThisQueue) else AnyQueue(receipt.queue)
         return [result for part in done if isinstance(part, list) for result in part]
 

@@ -92,10 +92,12 @@ class Routes:
         if known is not None and known.queues and not known.borrowed:
             return known
         deadline = trio.current_time() + timeout
+        asked_before = self._questions[create_topic_key].count
         try:
             await self.refresh(topic, timeout=timeout)
             if topic not in self._routes:
-                await self._borrow(topic, create_topic_key, default_topic_queue_nums, deadline - trio.current_time())
+                template = await self._ask(create_topic_key, deadline - trio.current_time(), asked_before)
+                self._borrow(topic, template, default_topic_queue_nums)
         except RocketMQError:
             if known is None or not known.queues:
                 raise
@@ -128,11 +130,12 @@ class Routes:
             except RocketMQError as error:
                 log.warning("the route of %s could not be refreshed: %s", topic, error)
 
-    async def _ask(self, topic: str, timeout: float) -> TopicRouteData | None:
-        """One question a topic at a time; a failure is shared by those who had no more time for it."""
+    async def _ask(self, topic: str, timeout: float, asked: int | None = None) -> TopicRouteData | None:
+        """One question a topic at a time; an answer since number `asked` (default: since now) is shared, a failure only
+        by those who had no more time for it."""
         deadline = trio.current_time() + timeout
         question = self._questions[topic]
-        asked = question.count
+        asked = question.count if asked is None else asked
         with trio.move_on_after(max(0.0, timeout)):
             await question.lock.acquire()
         if not question.is_mine():
@@ -159,8 +162,7 @@ class Routes:
             question.error = error
         question.count += 1
 
-    async def _borrow(self, topic: str, create_topic_key: str, queue_nums: int, timeout: float) -> None:
-        template = await self._ask(create_topic_key, timeout)
+    def _borrow(self, topic: str, template: TopicRouteData | None, queue_nums: int) -> None:
         if template is None or topic in self._routes:
             return
         self._learn_brokers(template)

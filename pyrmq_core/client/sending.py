@@ -175,11 +175,10 @@ class Sender:
                 wanted = replace(queue, topic=self._on_wire(topic))
                 await self._client.master_address(wanted, timeout=story.seconds_left())
                 return queue
-            case KeyedQueue(sharding_key, queues) if queues:
-                return TopicPublishInfo(topic, queues, counter_start=0).queue_of_key(sharding_key)
-            case KeyedQueue(sharding_key):
+            case KeyedQueue(sharding_key, queues):
                 info = await self.publish_info(topic, timeout=story.seconds_left())
-                return info.queue_of_key(sharding_key)
+                given = TopicPublishInfo(topic, queues, counter_start=0) if queues else info
+                return given.queue_of_key(sharding_key)
             case AnyQueue(first):
                 info = await self.publish_info(topic, timeout=story.seconds_left())
                 if first is not None and not story.attempts and first in info.queues:

@@ -1,0 +1,1 @@
+"""The client against its own rules, scripted servers and brokers in memory."""

@@ -1,0 +1,29 @@
+"""What client tests share: two scripted brokers with their NameServer, a client over them, and a clock that jumps."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+from trio.testing import MockClock
+
+from pyrmq_core import Client
+from tests.support.stage import Stage, staged
+
+
+@pytest.fixture
+def jumping_clock() -> MockClock:
+    """Jumps to the next deadline when nothing has happened for 20 ms of real time: loopback is faster than that."""
+    return MockClock(autojump_threshold=0.02)
+
+
+@pytest.fixture
+async def stage() -> AsyncIterator[Stage]:
+    """broker-a and broker-b; the topic "orders" with four queues on each."""
+    async with staged("broker-a", "broker-b") as stage:
+        stage.topic("orders")
+        yield stage
+
+
+@pytest.fixture
+async def client(stage: Stage) -> AsyncIterator[Client]:
+    async with Client(nameserver=stage.nameserver.address) as client:
+        yield client

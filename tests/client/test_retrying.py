@@ -1,0 +1,138 @@
+"""What a failed try means: outcome, whether to go on, how long the next one may take. A table and its rows."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pyrmq_core.client.retrying import attempt_seconds, is_retried, outcome_of, send_failed, worst
+from pyrmq_core.client.targets import AnyQueue, KeyedQueue, Target, ThisQueue
+from pyrmq_core.errors import (
+    Attempt,
+    BodyError,
+    BrokerNotFound,
+    CallTimeout,
+    ConnectFailed,
+    ConnectionClosed,
+    FrameError,
+    InvalidArgument,
+    InvalidState,
+    NoRoute,
+    Outcome,
+    ResponseError,
+    RocketMQError,
+)
+from pyrmq_core.model import MessageQueue
+from pyrmq_core.protocol.codes import ResponseCode
+
+ANY, KEYED, THIS = AnyQueue(), KeyedQueue("k"), ThisQueue(MessageQueue("T", "a", 0))
+NOT, PERHAPS = Outcome.NOT_STORED, Outcome.PERHAPS_STORED
+
+
+def refused(code: int) -> ResponseError:
+    return ResponseError("refused", code=code)
+
+
+ERRORS: list[tuple[RocketMQError, Outcome, bool]] = [
+    # error, what the broker has, whether another broker may be tried
+    (ConnectFailed("x", address="a:1"), NOT, True),
+    (ConnectionClosed("x", address="a:1", request_left=False), NOT, True),
+    (ConnectionClosed("x", address="a:1", request_left=True), PERHAPS, True),
+    (CallTimeout("x", address="a:1", request_left=False), NOT, True),
+    (CallTimeout("x", address="a:1", request_left=True), PERHAPS, True),
+    (BrokerNotFound("x", broker_name="a"), NOT, True),
+    (FrameError("x"), PERHAPS, True),
+    (BodyError("x"), PERHAPS, True),
+    # DefaultMQProducer.java, retryResponseCodes of 5.3.3
+    (refused(ResponseCode.SYSTEM_ERROR), PERHAPS, True),
+    (refused(ResponseCode.SYSTEM_BUSY), NOT, True),
+    (refused(ResponseCode.SERVICE_NOT_AVAILABLE), NOT, True),
+    (refused(ResponseCode.NO_PERMISSION), NOT, True),
+    (refused(ResponseCode.TOPIC_NOT_EXIST), NOT, True),
+    (refused(ResponseCode.NO_BUYER_ID), NOT, True),
+    (refused(ResponseCode.NOT_IN_CURRENT_UNIT), NOT, True),
+    (refused(ResponseCode.GO_AWAY), NOT, True),
+    (refused(ResponseCode.MESSAGE_ILLEGAL), NOT, False),
+    (refused(ResponseCode.INVALID_PARAMETER), NOT, False),
+    (refused(ResponseCode.VERSION_NOT_SUPPORTED), NOT, False),
+    (refused(ResponseCode.REQUEST_CODE_NOT_SUPPORTED), NOT, False),
+    (refused(4711), PERHAPS, False),  # nobody knows what it means
+    (InvalidArgument("x"), NOT, False),
+    (InvalidState("x"), NOT, False),
+    (NoRoute("x", topic="T"), NOT, False),
+]
+
+
+@pytest.mark.parametrize(("error", "outcome", "elsewhere"), ERRORS)
+def test_what_each_error_means(error: RocketMQError, outcome: Outcome, elsewhere: bool) -> None:
+    assert outcome_of(error) is outcome
+    assert is_retried(error, ANY, 1, 3) is elsewhere
+    assert is_retried(error, KEYED, 1, 3) is elsewhere
+    assert is_retried(error, THIS, 1, 3) is False
+
+
+@pytest.mark.parametrize(
+    ("target", "made", "expected"),
+    [(ANY, 1, True), (ANY, 2, True), (ANY, 3, False), (KEYED, 3, True), (KEYED, 50, True), (THIS, 0, False)],
+)
+def test_how_often_each_target_is_tried(target: Target, made: int, expected: bool) -> None:
+    """Three tries over any queues; a key's queue is waited for while there is time; a given queue has one try."""
+    assert is_retried(ConnectFailed("x", address="a:1"), target, made, 3) is expected
+
+
+def test_one_perhaps_makes_the_whole_send_perhaps() -> None:
+    def tried(outcome: Outcome) -> Attempt:
+        return Attempt("a", "a:1", 0.1, outcome, "why")
+
+    assert worst([tried(NOT), tried(NOT)]) is NOT
+    assert worst([tried(PERHAPS), tried(NOT)]) is PERHAPS
+    assert worst([tried(Outcome.STORED), tried(NOT)]) is PERHAPS
+
+
+@pytest.mark.parametrize(
+    ("left", "per_attempt", "tries", "expected"),
+    [
+        (3.0, None, 3, 1.0),  # shared among the tries that are left
+        (2.0, None, 2, 1.0),
+        (2.0, None, 1, 2.0),
+        (2.0, None, 0, 2.0),  # a key's queue has no number of tries
+        (3.0, 0.5, 3, 0.5),
+        (0.2, 0.5, 1, 0.2),
+        (0.0, None, 1, 0.05),  # the least that makes sense on a network
+    ],
+)
+def test_how_long_the_next_try_may_take(left: float, per_attempt: float | None, tries: int, expected: float) -> None:
+    assert attempt_seconds(left, per_attempt, tries) == pytest.approx(expected)
+
+
+@given(
+    st.floats(0, 1e6),
+    st.none() | st.floats(0.001, 1e6),
+    st.integers(-5, 100),
+)
+def test_no_try_takes_more_than_is_left(left: float, per_attempt: float | None, tries: int) -> None:
+    seconds = attempt_seconds(left, per_attempt, tries)
+    assert 0.05 <= seconds <= max(0.05, left)
+    if per_attempt is not None:
+        assert seconds <= max(0.05, per_attempt)
+
+
+def test_the_text_tells_the_whole_story_in_one_line() -> None:
+    attempts = [
+        Attempt("broker-a", "10.0.0.1:10911", 1.0, PERHAPS, "10.0.0.1:10911 did not answer SEND_MESSAGE_V2 (310)"),
+        Attempt("broker-b", "10.0.0.2:10911", 0.25, NOT, "answered with SYSTEM_BUSY (2)"),
+    ]
+    error = send_failed("orders", attempts, 1.25, 1)
+    assert error.outcome is PERHAPS
+    assert error.attempts == tuple(attempts)
+    assert str(error) == (
+        "Send [2] times, still failed, cost [1250]ms, Topic: orders, BrokersSent: [broker-a, broker-b]: "
+        "the message perhaps stored, sending again may store a second copy. "
+        "[1] broker-a (10.0.0.1:10911) after 1.00 s: 10.0.0.1:10911 did not answer SEND_MESSAGE_V2 (310) "
+        "[perhaps stored]; "
+        "[2] broker-b (10.0.0.2:10911) after 0.25 s: answered with SYSTEM_BUSY (2) [not stored]"
+    )
+
+
+def test_a_batch_says_how_many_and_that_it_is_safe() -> None:
+    error = send_failed("orders", [Attempt("a", "", 0.0, NOT, "why")], 0.1, 7)
+    assert "7 messages not stored, it is safe to send again. [1] a after 0.00 s: why [not stored]" in str(error)

@@ -1,0 +1,240 @@
+"""Scripted servers: real sockets on loopback, answers that a test writes, every request recorded.
+
+    async with scripted_server(handler) as server:
+        server.on(RequestCode.SEND_MESSAGE_V2, refuse(14), silence)     # the first two; then `handler` again
+        server.always(RequestCode.PULL_MESSAGE, cut)
+        ...
+        assert server.codes == [105, 310]
+
+A step is a handler like any other: `(request, peer)` to an answer, or to None for silence.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+
+import trio
+
+from pyrmq_core.model import Permission
+from pyrmq_core.network import CutConnection, Listening, Peer, ask, serve
+from pyrmq_core.protocol.codes import RequestCode
+from pyrmq_core.protocol.command import Command, refusal
+from pyrmq_core.protocol.requests.get_route_info import GetRouteInfo, RouteInfo
+from pyrmq_core.protocol.requests.topic_lists import TopicList
+from pyrmq_core.protocol.route import BrokerData, QueueData, TopicRouteData
+
+Step = Callable[[Command, Peer], Command | Awaitable[Command | None] | None]
+SEND = RequestCode.SEND_MESSAGE_V2
+BATCH = RequestCode.SEND_BATCH_MESSAGE
+PULL = RequestCode.PULL_MESSAGE
+ROUTE = RequestCode.GET_ROUTEINFO_BY_TOPIC
+WAIT_SECONDS = 10.0
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A request that came, when by trio's clock, and from whom."""
+
+    command: Command
+    at: float
+    peer: Peer
+
+
+class ScriptedServer:
+    """A server on a port of its own; without steps for a request it answers as `handler` does."""
+
+    def __init__(self, nursery: trio.Nursery, handler: Step) -> None:
+        self.seen: list[Seen] = []
+        self.listening: Listening | None = None
+        self._nursery = nursery
+        self._handler = handler
+        self._steps: dict[int, deque[Step]] = {}
+        self._always: dict[int, Step] = {}
+        self._port = 0
+        self._more = trio.Event()
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self._port}"
+
+    @property
+    def codes(self) -> list[int]:
+        return [seen.command.code for seen in self.seen]
+
+    def of(self, *codes: int) -> list[Command]:
+        """The requests with one of these codes, oldest first."""
+        return [seen.command for seen in self.seen if seen.command.code in codes]
+
+    def times_of(self, *codes: int) -> list[float]:
+        return [seen.at for seen in self.seen if seen.command.code in codes]
+
+    def on(self, code: int, *steps: Step) -> None:
+        """What the next requests with this code meet, one step each."""
+        self._steps.setdefault(code, deque()).extend(steps)
+
+    def always(self, code: int, step: Step | None) -> None:
+        """What every further request with this code meets, after the steps of `on`; None ends it."""
+        if step is None:
+            self._always.pop(code, None)
+        else:
+            self._always[code] = step
+
+    async def wait_seen(self, code: int, count: int = 1) -> None:
+        """Returns when so many requests with this code have come."""
+        with trio.fail_after(WAIT_SECONDS):
+            while len(self.of(code)) < count:
+                await self._more.wait()
+
+    async def start(self) -> None:
+        """Listens, again on the same port after `stop`."""
+        self.listening = await self._nursery.start(partial(serve, self._handle, "127.0.0.1", self._port))
+        self._port = self.listening.port
+
+    async def stop(self) -> None:
+        """Closes the port and every connection, as the end of a process does."""
+        if self.listening is not None:
+            await self.listening.aclose()
+            self.listening = None
+
+    def _handle(self, request: Command, peer: Peer) -> Command | Awaitable[Command | None] | None:
+        # The body may lie in a buffer that is used again.
+        kept = replace(request, body=bytes(request.body))
+        self.seen.append(Seen(kept, trio.current_time(), peer))
+        more, self._more = self._more, trio.Event()
+        more.set()
+        steps = self._steps.get(request.code)
+        step = steps.popleft() if steps else self._always.get(request.code, self._handler)
+        return step(kept, peer)
+
+
+@asynccontextmanager
+async def scripted_server(handler: Step) -> AsyncIterator[ScriptedServer]:
+    """Started; ended with the block."""
+    async with trio.open_nursery() as nursery:
+        server = ScriptedServer(nursery, handler)
+        await server.start()
+        yield server
+        await server.stop()
+        nursery.cancel_scope.cancel()
+
+
+# --- Steps
+
+
+def refuse(code: int, remark: str = "as the script says") -> Step:
+    return lambda request, peer: refusal(code, remark)
+
+
+def answer(command: Command) -> Step:
+    return lambda request, peer: command
+
+
+def silence(request: Command, peer: Peer) -> None:
+    """Read, and never answered."""
+
+
+def cut(request: Command, peer: Peer) -> None:
+    """The connection ends instead of an answer."""
+    raise CutConnection
+
+
+def another_opaque(inner: Step) -> Step:
+    """The right answer under a number that nobody asked with."""
+
+    async def step(request: Command, peer: Peer) -> None:
+        told = await ask(inner, request, peer)
+        if told is not None:
+            peer.connection.answer(replace(request, opaque=request.opaque + 1000), told)
+
+    return step
+
+
+def after(event: trio.Event, inner: Step) -> Step:
+    """Answered only when the event is set."""
+
+    async def step(request: Command, peer: Peer) -> Command | None:
+        await event.wait()
+        return await ask(inner, request, peer)
+
+    return step
+
+
+def later(seconds: float, inner: Step) -> Step:
+    """Answered after this time of trio's clock."""
+
+    async def step(request: Command, peer: Peer) -> Command | None:
+        await trio.sleep(seconds)
+        return await ask(inner, request, peer)
+
+    return step
+
+
+# --- A NameServer
+
+
+class Table:
+    """A NameServer's answers: routes by topic, which tests change as they like."""
+
+    def __init__(self) -> None:
+        self.routes: dict[str, TopicRouteData] = {}
+
+    def __call__(self, request: Command, peer: Peer) -> Command:
+        match request.code:
+            case RequestCode.GET_ROUTEINFO_BY_TOPIC:
+                topic = GetRouteInfo.from_command(request).topic
+                if topic not in self.routes:
+                    return refusal(17, f"No topic route info in name server for the topic: {topic}")
+                return RouteInfo(self.routes[topic]).to_command()
+            case RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER:
+                return TopicList(tuple(sorted(self.routes))).to_command()
+            case _:
+                return refusal(3, f" request type {request.code} not supported")
+
+
+def route_of(
+    addresses: dict[str, str], *, queues: int = 4, perm: int = Permission.READ | Permission.WRITE
+) -> TopicRouteData:
+    """A topic's route over masters given as name to address, with so many queues on each."""
+    return TopicRouteData(
+        queue_datas=tuple(QueueData(name, queues, queues, perm) for name in addresses),
+        broker_datas=tuple(BrokerData("DefaultCluster", name, {0: address}) for name, address in addresses.items()),
+    )
+
+
+def topics_asked(server: ScriptedServer) -> list[str]:
+    """The topics whose routes were asked for, oldest first."""
+    return [GetRouteInfo.from_command(command).topic for command in server.of(ROUTE)]
+
+
+# --- Bytes that are no RocketMQ
+
+
+@asynccontextmanager
+async def raw_server(handler: Callable[[trio.SocketStream], Awaitable[None]]) -> AsyncIterator[str]:
+    """The address of a server that gives each connection's stream to `handler`; it is closed when that returns."""
+
+    async def serve_one(stream: trio.SocketStream) -> None:
+        async with stream:
+            try:
+                await handler(stream)
+            except trio.BrokenResourceError:
+                return
+
+    async with trio.open_nursery() as nursery:
+        listeners = await nursery.start(partial(trio.serve_tcp, serve_one, 0, host="127.0.0.1"))
+        yield f"127.0.0.1:{listeners[0].socket.getsockname()[1]}"
+        nursery.cancel_scope.cancel()
+
+
+def says(data: bytes) -> Callable[[trio.SocketStream], Awaitable[None]]:
+    """Reads something, writes these bytes, closes."""
+
+    async def handler(stream: trio.SocketStream) -> None:
+        if await stream.receive_some(65536):
+            await stream.send_all(data)
+
+    return handler

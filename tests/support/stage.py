@@ -1,0 +1,90 @@
+"""A scripted NameServer and scripted brokers that know each other: what a client test plays on."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field, replace
+
+from pyrmq_core.model import Permission
+from pyrmq_core.protocol.requests.send_message import SendMessage
+from pyrmq_core.protocol.route import TopicRouteData
+from tests.support.memory_broker import MemoryBroker, Stored
+from tests.support.scripted import BATCH, SEND, ScriptedServer, Table, route_of, scripted_server
+
+AUTO_CREATE = "TBW102"
+
+
+@dataclass
+class Stage:
+    """The servers by name, their tables and stores."""
+
+    nameserver: ScriptedServer
+    table: Table
+    brokers: dict[str, ScriptedServer] = field(default_factory=dict)
+    stores: dict[str, MemoryBroker] = field(default_factory=dict)
+
+    @property
+    def addresses(self) -> dict[str, str]:
+        return {name: server.address for name, server in self.brokers.items()}
+
+    def topic(
+        self,
+        name: str,
+        *,
+        queues: int = 4,
+        perm: int = Permission.READ | Permission.WRITE,
+        brokers: Sequence[str] | None = None,
+    ) -> TopicRouteData:
+        """The NameServer knows the topic from now on, on these brokers (default: all)."""
+        chosen = {name: self.addresses[name] for name in (self.brokers if brokers is None else brokers)}
+        self.table.routes[name] = route = route_of(chosen, queues=queues, perm=perm)
+        return route
+
+    def auto_create(self, *, queues: int = 8) -> None:
+        """Brokers make unknown topics, and announce them at once."""
+        self.topic(AUTO_CREATE, queues=queues, perm=Permission.READ | Permission.WRITE | Permission.INHERIT)
+        for name, store in self.stores.items():
+            store.on_topic = lambda topic, nums, name=name: self._announce(name, topic, nums)
+
+    def sends(self) -> list[tuple[str, SendMessage]]:
+        """Every send in the order of arrival, with the broker it came to."""
+        found = [
+            (seen.at, name, SendMessage.from_command(seen.command))
+            for name, server in self.brokers.items()
+            for seen in server.seen
+            if seen.command.code in (SEND, BATCH)
+        ]
+        return [(name, sent) for _, name, sent in sorted(found, key=lambda one: one[0])]
+
+    def stored(self, topic: str) -> list[Stored]:
+        return [
+            message
+            for store in self.stores.values()
+            for (stored_topic, _), messages in store.queues.items()
+            if stored_topic == topic
+            for message in messages
+        ]
+
+    def _announce(self, broker: str, topic: str, nums: int) -> None:
+        known = self.table.routes.get(topic, TopicRouteData())
+        if broker not in {data.broker_name for data in known.queue_datas}:
+            added = route_of({broker: self.addresses[broker]}, queues=nums)
+            self.table.routes[topic] = replace(
+                known,
+                queue_datas=known.queue_datas + added.queue_datas,
+                broker_datas=known.broker_datas + added.broker_datas,
+            )
+
+
+@asynccontextmanager
+async def staged(*brokers: str, pull_cap: int = 32) -> AsyncIterator[Stage]:
+    """A NameServer and brokers of these names, without topics."""
+    async with AsyncExitStack() as stack:
+        table = Table()
+        stage = Stage(await stack.enter_async_context(scripted_server(table)), table)
+        for name in brokers:
+            store = MemoryBroker(name, pull_cap=pull_cap)
+            stage.stores[name] = store
+            stage.brokers[name] = await stack.enter_async_context(scripted_server(store))
+        yield stage
