@@ -92,6 +92,13 @@ def settle() -> None:
         gc.freeze()
 
 
+def close() -> None:
+    """Closes every client, for a process that goes on with other things; the next task opens new ones."""
+    with _lock:
+        while _kept:
+            _kept.popitem()[1].close()
+
+
 def _client(connection: Connection) -> _Kept:
     kept = _kept.get(connection)
     if kept is None:

@@ -38,7 +38,7 @@ class PartitionWrite:
             compress_over_bytes=options.compress_body_over_bytes,
         )
         self._taken = 0
-        self._summary = WriteSummary()
+        self.summary = WriteSummary()
 
     def run(self, batches: Iterator[pa.RecordBatch]) -> PartitionWritten:
         """Raises `RocketMQSparkError`, which also says how many rows of the partition are stored already."""
@@ -48,13 +48,13 @@ class PartitionWrite:
             return PartitionWritten(self._partition, 0)
         try:
             self._send(chain((first,), filled))
-            if self._summary.messages != self._taken:
+            if self.summary.messages != self._taken:
                 raise RowsUnaccounted(
-                    f"{self._taken} rows were taken, but {self._summary.messages} acknowledged; write them again, "
+                    f"{self._taken} rows were taken, but {self.summary.messages} acknowledged; write them again, "
                     "which may repeat some"
                 )
         except RocketMQError as error:
-            stored = f"{self._summary.messages} rows of this partition were acknowledged before"
+            stored = f"{self.summary.messages} rows of this partition were acknowledged before"
             raise RocketMQSparkError(f"{told_line(error, f'partition {self._partition}')} ({stored})") from None
         worker.settle()
         return self._written()
@@ -65,10 +65,10 @@ class PartitionWrite:
         with producer.open_window(
             max_requests=self._options.requests_in_flight, timeout=self._options.send_timeout
         ) as window:
-            self._summary = window.summary
+            self.summary = window.summary
             for batch in batches:
                 self._put(batch, window, queues)
-            self._summary = window.drain()
+            self.summary = window.drain()
 
     def _put(self, batch: pa.RecordBatch, window: SendWindow, queues: _QueueChoice) -> None:
         first_row, self._taken = self._taken, self._taken + batch.num_rows
@@ -79,7 +79,7 @@ class PartitionWrite:
                 window.put(payload, queues.next(topic))
 
     def _written(self) -> PartitionWritten:
-        summary = self._summary
+        summary = self.summary
         return PartitionWritten(
             partition=self._partition,
             rows=self._taken,

@@ -1,0 +1,241 @@
+"""One task's write, in this process, against our own brokers: where rows go, and that none is lost without a word."""
+
+import threading
+from collections.abc import Iterator
+from itertools import chain
+
+import pyarrow as pa
+import pytest
+import trio
+
+from pyrmq_core import MessageQueue, WriteSummary
+from pyrmq_core.blocking import Admin, EmbeddedCluster, Producer, PullConsumer
+from pyrmq_core.embedded import PASS
+from pyrmq_core.network import Peer
+from pyrmq_core.protocol.codes import RequestCode, ResponseCode
+from pyrmq_core.protocol.command import Command, refusal
+from pyrmq_spark import worker
+from pyrmq_spark.columns import SinkSchema
+from pyrmq_spark.conditions import RocketMQSparkError
+from pyrmq_spark.options import Connection, read_sink
+from pyrmq_spark.sink import PartitionWritten, summary_line
+from pyrmq_spark.writing import PartitionWrite
+from tests.support.spark import wait_readable
+
+BODY = SinkSchema({"body": 0}, "orders")
+BODY_AND_TOPIC = SinkSchema({"body": 0, "topic": 1}, None)
+SEND = RequestCode.SEND_BATCH_MESSAGE
+
+
+@pytest.fixture
+def cluster() -> Iterator[EmbeddedCluster]:
+    """Two brokers for one test, which may break them; each has four queues of the topic `orders`."""
+    with EmbeddedCluster(brokers=2) as cluster:
+        with Admin(nameserver=cluster.nameserver) as admin:
+            admin.create_topic("orders", queues=4)
+        yield cluster
+        worker.close()
+
+
+def bodies(first: int, count: int) -> pa.RecordBatch:
+    return pa.record_batch({"body": pa.array([f"row {first + number}".encode() for number in range(count)])})
+
+
+def task(
+    cluster: EmbeddedCluster, partition: int = 0, base: int = 0, schema: SinkSchema = BODY, **options: str
+) -> PartitionWrite:
+    return PartitionWrite(Connection(name_server=cluster.nameserver), read_sink(options), schema, partition, base)
+
+
+def stored(cluster: EmbeddedCluster, topic: str = "orders") -> dict[str, list[str]]:
+    """The bodies in each queue that has any, in their order."""
+    found: dict[str, list[str]] = {}
+    with PullConsumer("tests", nameserver=cluster.nameserver) as consumer:
+        for queue, bounds in consumer.offset_bounds(consumer.message_queues(topic)).items():
+            position = bounds.start
+            while position < bounds.end:
+                pulled = consumer.pull(queue, position)
+                found.setdefault(str(queue), []).extend(message.body.decode() for message in pulled.messages)
+                position = pulled.next_offset
+    return found
+
+
+def publish_queues(cluster: EmbeddedCluster) -> tuple[MessageQueue, ...]:
+    with Producer("tests", nameserver=cluster.nameserver) as producer:
+        return producer.message_queues("orders")
+
+
+# --- Where rows go
+
+
+def test_each_partition_has_the_queue_after_the_last_ones(cluster: EmbeddedCluster) -> None:
+    queues = publish_queues(cluster)
+    assert len(queues) == 8
+    written = [task(cluster, partition, base=5).run(iter([bodies(0, 10)])) for partition in range(9)]
+    used = [next(iter(part.rows_by_queue)) for part in written]
+    assert used == [str(queues[(5 + partition + 1) % 8]) for partition in range(9)]
+
+
+def test_a_partitions_rows_keep_their_order_over_many_requests(cluster: EmbeddedCluster) -> None:
+    written = task(cluster, maxBatchBytes="2000").run(iter([bodies(0, 700), bodies(700, 300)]))
+    assert written.requests > 30
+    assert (written.rows, written.retries, len(written.rows_by_queue)) == (1000, 0, 1)
+    wait_readable(cluster.nameserver, "orders", 1000)
+    assert stored(cluster) == {next(iter(written.rows_by_queue)): [f"row {number}" for number in range(1000)]}
+
+
+def test_requests_take_queue_after_queue(cluster: EmbeddedCluster) -> None:
+    written = task(cluster, queueSelection="request").run(bodies(first, 10) for first in range(0, 160, 10))
+    assert sorted(written.rows_by_queue.values()) == [20] * 8
+
+
+def test_each_topic_of_the_column_has_its_own_queue(cluster: EmbeddedCluster) -> None:
+    rows = bodies(0, 6).append_column("topic", pa.array(["a", "b", "a", "c", "b", "a"]))
+    written = task(cluster, schema=BODY_AND_TOPIC).run(iter([rows, rows]))
+    counts = {name.partition("/")[0]: rows for name, rows in written.rows_by_queue.items()}
+    assert counts == {"a": 6, "b": 4, "c": 2}
+
+
+def test_a_partition_without_rows_connects_to_nothing() -> None:
+    unreachable = PartitionWrite(Connection(name_server="127.0.0.1:1"), read_sink({}), BODY, 3, 0)
+    assert unreachable.run(iter([bodies(0, 0)])) == PartitionWritten(3, 0)
+
+
+# --- None is lost without a word
+
+
+def test_a_lost_acknowledgement_fails_the_write(cluster: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    add = WriteSummary.add
+    swallowed = iter([True])
+
+    def add_all_but_one(self: WriteSummary, *arguments: object) -> None:
+        if not next(swallowed, False):
+            add(self, *arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(WriteSummary, "add", add_all_but_one)
+    with pytest.raises(
+        RocketMQSparkError,
+        match=r"\[RMQ_ROWS_UNACCOUNTED\] partition 0: 2000 rows were taken, but 1000 acknowledged",
+    ):
+        task(cluster).run(iter([bodies(0, 2000)]))
+
+
+def test_a_refusal_fails_the_write_and_tells_what_was_stored_before(cluster: EmbeddedCluster) -> None:
+    answered: list[int] = []
+
+    async def refuse_the_third(request: Command, peer: Peer) -> Command | object:
+        answered.append(request.code)
+        return refusal(ResponseCode.MESSAGE_ILLEGAL, "not this one") if len(answered) == 3 else PASS
+
+    cluster.control(SEND, refuse_the_third)  # type: ignore[arg-type]
+    with pytest.raises(RocketMQSparkError) as error:
+        task(cluster).run(iter([bodies(0, 5000)]))
+    assert str(error.value).startswith("[RMQ_SEND_FAILED] partition 0: ")
+    assert "not this one" in str(error.value)
+    assert "(2000 rows of this partition were acknowledged before)" in str(error.value)
+
+
+def test_a_wrong_row_fails_the_write_by_its_number_in_the_partition(cluster: EmbeddedCluster) -> None:
+    wrong = pa.record_batch({"body": pa.array([b"x", b""])})
+    with pytest.raises(RocketMQSparkError, match="partition 4: row 1001, column body: it is empty"):
+        task(cluster, partition=4).run(iter([bodies(0, 1000), wrong]))
+
+
+def test_a_killed_broker_is_replaced_and_no_row_is_lost(cluster: EmbeddedCluster) -> None:
+    """The kill falls between the first and the last acknowledgement."""
+    work = task(cluster, maxBatchBytes="5000", requestTimeoutMs="1000")
+    killed = threading.Event()
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        yield bodies(0, 1000)
+        first = next(iter(work.summary.messages_by_queue))
+        cluster.kill(first.broker_name)
+        killed.set()
+        yield bodies(1000, 9000)
+
+    written = work.run(batches())
+    assert killed.is_set()
+    assert (written.rows, written.retries >= 1, len(written.rows_by_queue)) == (10_000, True, 2)
+    dead = next(name for name in ("broker-a", "broker-b") if name not in cluster.brokers)
+    cluster.start(dead)
+    wait_readable(cluster.nameserver, "orders", 10_000)
+    by_queue = stored(cluster)
+    assert set(chain(*by_queue.values())) == {f"row {number}" for number in range(10_000)}
+    extra = sum(map(len, by_queue.values())) - 10_000
+    assert 0 <= extra <= written.perhaps_repeated
+    for bodies_of_queue in by_queue.values():
+        numbers = [int(body.removeprefix("row ")) for body in bodies_of_queue]
+        assert numbers == sorted(numbers)
+
+
+def test_a_broker_that_never_answers_costs_one_attempt(cluster: EmbeddedCluster) -> None:
+    async def never(request: Command, peer: Peer) -> Command | None:
+        await trio.sleep_forever()
+
+    first = publish_queues(cluster)[1]
+    cluster.control(SEND, never, server=first.broker_name)
+    written = task(cluster, requestTimeoutMs="300").run(iter([bodies(0, 100)]))
+    (used,) = written.rows_by_queue
+    assert first.broker_name not in used
+    assert (written.rows, written.retries, written.perhaps_repeated) == (100, 1, 100)
+
+
+def test_without_another_broker_the_write_fails_naming_the_dead_one(cluster: EmbeddedCluster) -> None:
+    work = task(cluster, maxBatchBytes="5000", requestTimeoutMs="300", sendTimeoutMs="1500")
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        yield bodies(0, 3000)
+        for name in list(cluster.brokers):
+            cluster.kill(name)
+        yield bodies(3000, 3000)
+
+    with pytest.raises(RocketMQSparkError) as error:
+        work.run(batches())
+    assert str(error.value).startswith("[RMQ_SEND_FAILED] partition 0: ")
+    assert f"({work.summary.messages} rows of this partition were acknowledged before)" in str(error.value)
+    assert 0 < work.summary.messages < 6000
+    assert "broker-" in str(error.value)
+
+
+# --- The worker's clients, and the line at the end
+
+
+def test_a_worker_keeps_its_clients_between_tasks(cluster: EmbeddedCluster) -> None:
+    connection = Connection(name_server=cluster.nameserver)
+    first = worker.producer(connection, read_sink({"sendTimeoutMs": "1000"}))
+    assert worker.producer(connection, read_sink({"sendTimeoutMs": "1000"})) is first
+    assert worker.consumer(connection, "g") is worker.consumer(connection, "g")
+    second = worker.producer(connection, read_sink({"sendTimeoutMs": "2000"}))
+    assert second is not first
+    assert len(second.message_queues("orders")) == 8
+
+
+def test_a_worker_keeps_few_clients(cluster: EmbeddedCluster) -> None:
+    first = worker.consumer(Connection(name_server=cluster.nameserver), "g")
+    assert first.message_queues("orders")
+    for number in range(worker.MAX_CLIENTS):
+        worker.consumer(Connection(name_server=cluster.nameserver, poll_name_server_interval=60.0 + number), "g")
+    again = worker.consumer(Connection(name_server=cluster.nameserver), "g")
+    assert again is not first
+    assert again.message_queues("orders")
+
+
+def test_the_line_at_the_end_tells_rows_queues_and_what_was_not_plain() -> None:
+    written = [
+        PartitionWritten(0, 30, 300, 3, rows_by_queue={"t/a/0": 30}, rows_by_status={"SEND_OK": 30}),
+        PartitionWritten(
+            1,
+            20,
+            200,
+            2,
+            retries=1,
+            perhaps_repeated=10,
+            rows_by_queue={"t/a/0": 5, "t/b/1": 15},
+            rows_by_status={"SEND_OK": 10, "FLUSH_DISK_TIMEOUT": 10},
+        ),
+        PartitionWritten(2, 0),
+    ]
+    assert summary_line(written) == (
+        "50 rows (500 bytes) acknowledged in 5 requests of 3 tasks; rows per queue: t/a/0: 35, t/b/1: 15; 1 retries; "
+        "stored, but FLUSH_DISK_TIMEOUT: 10; 10 rows perhaps stored twice"
+    )
