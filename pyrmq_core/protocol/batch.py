@@ -70,8 +70,8 @@ def iterate_batch_body(body: bytes | memoryview) -> Iterator[BatchItem]:
         body_start = position + HEAD.size
         body_end = body_start + body_bytes
         next_position = position + size
-        # A size of 0 would never get on: seen to keep a thread of a 5.4.0 broker busy for ever.
-        if size < OVERHEAD_BYTES or next_position > end or body_bytes < 0 or body_end + SHORT.size > next_position:
+        # No size below the overhead passes: one of 0, seen to keep a thread of a 5.4.0 broker busy, never gets on.
+        if next_position > end or body_bytes < 0 or body_end + SHORT.size > next_position:
             raise BodyError(
                 f"a batch of {end} bytes: the message at byte {position} declares {size} bytes, {body_bytes} of body"
             )

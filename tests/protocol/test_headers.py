@@ -152,6 +152,30 @@ def test_a_binary_length_that_lies_is_refused(position: int, length: int) -> Non
         decode_binary(bytes(header))
 
 
+@pytest.mark.parametrize(
+    "fields",
+    [
+        b"\0\1a" + struct.pack(">i", -7),  # back to its own name: read so, it would never end
+        b"\0\1a" + struct.pack(">i", 1),  # one byte more than there is
+        b"\0\5abc",
+        b"\0",
+        struct.pack(">h", -2) + b"ab",
+    ],
+)
+def test_fields_that_do_not_fill_their_length_are_refused(fields: bytes) -> None:
+    start = encode_binary(Command(1))[:-4]
+    with pytest.raises(HeaderError):
+        decode_binary(start + struct.pack(">i", len(fields)) + fields)
+
+
+def test_a_field_that_reaches_beyond_the_fields_is_refused() -> None:
+    start = encode_binary(Command(1))[:-4]
+    entry = b"\0\1a" + struct.pack(">i", 1) + b"v"
+    assert decode_binary(start + struct.pack(">i", len(entry)) + entry).ext == {"a": "v"}
+    with pytest.raises(HeaderError, match="do not end where it says they end"):
+        decode_binary(start + struct.pack(">i", len(entry) - 1) + entry)
+
+
 @given(commands(Serialization.JSON))
 def test_json_headers_survive(command: Command) -> None:
     assert decode_json(encode_header(command), command.body) == command
