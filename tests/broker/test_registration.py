@@ -1,0 +1,144 @@
+"""How a broker makes itself known to NameServers: all of them, on time, again and again, and how it leaves."""
+
+import time
+from itertools import pairwise
+from pathlib import Path
+
+import trio
+from trio.testing import MockClock
+
+from pyrmq_core.model import TopicConfig
+from pyrmq_core.protocol.codes import RequestCode
+from pyrmq_core.protocol.registration import registration_crc
+from tests.broker.nameservers import RecordingNameServer, nameservers
+from tests.broker.serving import serving, until
+
+SYSTEM_TOPICS = {
+    "SELF_TEST_TOPIC",
+    "TBW102",
+    "BenchmarkTest",
+    "DefaultCluster",
+    "broker-a",
+    "OFFSET_MOVED_EVENT",
+    "SCHEDULE_TOPIC_XXXX",
+    "DefaultCluster_REPLY_TOPIC",
+}
+
+
+async def test_all_nameservers_are_told_of_all_topics_over_connections_of_their_own(tmp_path: Path) -> None:
+    async with nameservers(3) as servers:
+        addresses = ";".join(server.address for server in servers)
+        async with serving(tmp_path, namesrvAddr=addresses) as served:
+            for server in servers:
+                ((_, registration),) = server.registrations()
+                header = registration.header
+                assert (header.cluster_name, header.broker_name, header.broker_id) == ("DefaultCluster", "broker-a", 0)
+                assert header.broker_addr == served.running.address
+                assert header.body_crc32 == registration_crc(registration.raw_body)
+                host, _, port = served.running.address.rpartition(":")
+                assert header.ha_server_addr == f"{host}:{int(port) + 1}"
+                (topics,) = server.topics()
+                assert topics == SYSTEM_TOPICS
+            perms = {topic.topic: topic.perm for topic in registration.body().topic_configs}
+            assert (perms["TBW102"], perms["BenchmarkTest"]) == (7, 6)
+        for server in servers:
+            assert server.told[-1][1].code == RequestCode.UNREGISTER_BROKER
+            await until(lambda server=server: server.closed == 1)  # type: ignore[misc]
+
+
+async def test_a_killed_broker_unregisters_nowhere(tmp_path: Path) -> None:
+    async with nameservers() as (server,), serving(tmp_path, namesrvAddr=server.address) as served:
+        served.running.kill()
+        await served.ended.wait()
+        await until(lambda: server.closed == 1)
+        assert [request.code for _, request in server.told] == [RequestCode.REGISTER_BROKER]
+
+
+async def test_a_new_topic_is_told_alone_before_the_sender_is_answered(tmp_path: Path) -> None:
+    async with nameservers(2) as servers:
+        addresses = ";".join(server.address for server in servers)
+        async with serving(tmp_path, namesrvAddr=addresses) as served:
+            await served.send("New")
+            for server in servers:
+                assert server.topics()[1:] == [{"New"}]
+                _, registration = server.registrations()[-1]
+                (topic,) = registration.body().topic_configs
+                assert topic == TopicConfig("New", 4, 4, 6)
+                counters = [one.body().data_version.counter for _, one in server.registrations()]
+                assert counters[1] == counters[0] + 1
+            await served.send("New")
+            assert all(len(server.topics()) == 2 for server in servers)
+
+
+async def test_one_that_refuses_a_single_topic_gets_all(tmp_path: Path) -> None:
+    async with nameservers() as (server,), serving(tmp_path, namesrvAddr=server.address) as served:
+        server.refuses_single = True
+        assert (await served.send("New")).code == 0
+        await until(lambda: len(server.topics()) == 3)
+        assert server.topics()[1:] == [{"New"}, SYSTEM_TOPICS | {"New"}]
+
+
+async def test_a_dead_nameserver_holds_up_nobody_and_is_tried_again(tmp_path: Path) -> None:
+    async with nameservers() as (gone,):
+        port = int(gone.address.rpartition(":")[2])
+    async with nameservers() as (server,), trio.open_nursery() as nursery:
+        async with serving(tmp_path, namesrvAddr=f"{server.address};127.0.0.1:{port}") as served:
+            assert len(server.registrations()) == 1
+            assert (await served.send("New")).code == 0
+            assert len(server.registrations()) == 2
+            later = RecordingNameServer()
+            await nursery.start(later.run, port)
+            await until(lambda: later.topics() == [SYSTEM_TOPICS | {"New"}])
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_broker_waits_for_its_first_nameserver(tmp_path: Path) -> None:
+    async with nameservers() as (server,):
+        port = int(server.address.rpartition(":")[2])
+    server = RecordingNameServer()
+    up = trio.Event()
+
+    async with trio.open_nursery() as nursery:
+
+        async def serve_later() -> None:
+            await trio.sleep(0.3)
+            up.set()
+            await server.run(port)
+
+        nursery.start_soon(serve_later)
+        async with serving(tmp_path, namesrvAddr=f"127.0.0.1:{port}"):
+            assert up.is_set()
+            assert len(server.registrations()) == 1
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_silent_nameserver_is_waited_for_no_longer_than_its_timeout(tmp_path: Path) -> None:
+    async with nameservers(2) as (server, silent):
+        silent.answers = False
+        addresses = f"{server.address};{silent.address}"
+        started = time.monotonic()
+        async with serving(tmp_path, namesrvAddr=addresses, registerBrokerTimeoutMills="300") as served:
+            assert 0.3 <= time.monotonic() - started < 3
+            assert len(server.registrations()) == 1
+            assert (await served.send("New")).code == 0
+
+
+async def test_order_configuration_marks_topics(tmp_path: Path) -> None:
+    async with nameservers() as (server,), serving(tmp_path, namesrvAddr=server.address) as served:
+        server.ordered = {"Ordered": "broker-a:4", "Unknown": "broker-a:4"}
+        await served.send("Ordered")
+        topic = served.running.broker.topics.get("Ordered")
+        assert topic is not None
+        assert topic.order
+
+
+async def test_all_topics_go_out_again_after_10_s_and_then_every_30(tmp_path: Path, mock_clock: MockClock) -> None:
+    mock_clock.rate = 200
+    async with nameservers() as (server,), serving(tmp_path, namesrvAddr=server.address):
+        with trio.fail_after(300):
+            while len(server.registrations()) < 4:  # noqa: ASYNC110
+                await trio.sleep(1)
+        times = [at for at, _ in server.registrations()]
+        gaps = [later - earlier for earlier, later in pairwise(times)]
+        assert [round(gap / 10) for gap in gaps[:3]] == [1, 3, 3]
+        assert all(topics == SYSTEM_TOPICS for topics in server.topics())

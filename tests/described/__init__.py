@@ -1,0 +1,1 @@
+"""The described system, line by line: each test is named for the line it holds true."""
