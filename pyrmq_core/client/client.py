@@ -23,13 +23,12 @@ from pyrmq_core.client.heartbeats import Heartbeats
 from pyrmq_core.client.hooks import RpcHook, RpcHooks
 from pyrmq_core.client.identity import client_id, credentials_of
 from pyrmq_core.client.nameservers import NameServers
-from pyrmq_core.client.ownership import open_owned_nursery
 from pyrmq_core.client.routes import Routes
 from pyrmq_core.client.routing import parse_nameservers, reading_address
 from pyrmq_core.client.service_state import Life, ServiceState
 from pyrmq_core.errors import BrokerNotFound, InvalidArgument, InvalidState, RocketMQError
 from pyrmq_core.model import MessageQueue
-from pyrmq_core.network import ConnectionPool, Handler, Peer, local_ip
+from pyrmq_core.network import ConnectionPool, Handler, Peer, local_ip, open_owned_nursery
 from pyrmq_core.network.handling import refuse_unsupported
 from pyrmq_core.protocol.codes import RequestCode, ResponseCode
 from pyrmq_core.protocol.command import Command

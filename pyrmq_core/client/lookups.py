@@ -8,11 +8,11 @@ from typing import Final, TypeVar
 import trio
 
 from pyrmq_core.client.client import Client
-from pyrmq_core.client.ownership import open_owned_nursery
 from pyrmq_core.client.pulling import Puller, no_progress
 from pyrmq_core.client.routing import subscribe_queues
 from pyrmq_core.errors import ResponseError
 from pyrmq_core.model import MessageQueue, OffsetRange, PullStatus
+from pyrmq_core.network import open_owned_nursery
 from pyrmq_core.protocol.codes import RequestCode, ResponseCode
 from pyrmq_core.protocol.command import Command
 from pyrmq_core.protocol.conversation import HeaderRequest, response_error

@@ -18,7 +18,6 @@ from typing import Final
 import trio
 
 from pyrmq_core.client.client import Client
-from pyrmq_core.client.ownership import open_owned_nursery
 from pyrmq_core.client.routing import reading_address
 from pyrmq_core.errors import (
     BrokerNotFound,
@@ -31,6 +30,7 @@ from pyrmq_core.errors import (
 )
 from pyrmq_core.filtering.tags import TagFilter
 from pyrmq_core.model import MessageQueue, PullStatus
+from pyrmq_core.network import open_owned_nursery
 from pyrmq_core.protocol.codes import ResponseCode
 from pyrmq_core.protocol.conversation import response_error
 from pyrmq_core.protocol.payload import RawPull
@@ -156,7 +156,7 @@ class _RangeReader:
         self._nursery = nursery
         self._stretches: deque[_Stretch] = deque()
         self._unasked: deque[_Stretch] = deque()
-        self._wanted = trio.Event()
+        self._idle = trio.lowlevel.ParkingLot()
 
     async def pulls(self, start: int, end: int) -> AsyncIterator[RawPull]:
         """The first stretch is asked alone: its answer tells how much the broker gives at once."""
@@ -190,14 +190,13 @@ class _RangeReader:
         stretch = _Stretch(start, end)
         self._stretches.append(stretch)
         self._unasked.append(stretch)
-        wanted, self._wanted = self._wanted, trio.Event()
-        wanted.set()
+        self._idle.unpark()  # one: waking all of them for each stretch costs more than the pull
         return end
 
     async def _work(self) -> None:
         while True:
             if not self._unasked:
-                await self._wanted.wait()
+                await self._idle.park()
                 continue
             stretch = self._unasked.popleft()
             try:

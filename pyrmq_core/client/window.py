@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 
 import trio
 
-from pyrmq_core.client.ownership import open_owned_nursery
 from pyrmq_core.client.sending import Receipt, Sender
 from pyrmq_core.client.targets import AnyQueue, Target
 from pyrmq_core.errors import InvalidArgument, RocketMQError
 from pyrmq_core.model import MessageQueue, SendStatus
+from pyrmq_core.network import open_owned_nursery
 from pyrmq_core.protocol.payload import Payload
 
 

@@ -18,9 +18,9 @@ from pyrmq_core.nameserver.running import run_nameserver
 log = logging.getLogger(__name__)
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+def main(arguments: Sequence[str] | None = None, *, prog: str = "python -m pyrmq_core.nameserver") -> int:
     """The exit status: 0, 1 with one line of what failed; wrong use ends with 2 (argparse)."""
-    options = _parser().parse_args(arguments)
+    options = _parser(prog).parse_args(arguments)
     try:
         config = configure(options.config_file, port=options.port, host=options.host)
         if options.print_config_item:
@@ -73,9 +73,9 @@ async def _serve_until_stopped(config: NameServerConfig) -> None:
                 break
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser(prog: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="python -m pyrmq_core.nameserver",
+        prog=prog,
         description="A RocketMQ NameServer: brokers register with it, clients ask it for routes. "
         "Listens on 127.0.0.1:9876 unless told otherwise.",
         epilog=f"Accepted without effect: {', '.join(sorted(WITHOUT_EFFECT))}. "

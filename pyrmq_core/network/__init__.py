@@ -7,6 +7,7 @@ only home of sockets.
 from pyrmq_core.network.addresses import format_address, local_ip, parse_address
 from pyrmq_core.network.connection import Connection
 from pyrmq_core.network.handling import CutConnection, Handler, Peer, ask
+from pyrmq_core.network.ownership import open_owned_nursery
 from pyrmq_core.network.pool import ConnectionPool
 from pyrmq_core.network.serving import Listening, TlsMode, serve
 
@@ -21,6 +22,7 @@ __all__ = [
     "ask",
     "format_address",
     "local_ip",
+    "open_owned_nursery",
     "parse_address",
     "serve",
 ]

@@ -1,0 +1,72 @@
+"""The blocking `Admin`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from pyrmq_core.blocking.client import Client
+from pyrmq_core.blocking.opening import Opening
+from pyrmq_core.client.admin import TIMEOUT_SECONDS
+from pyrmq_core.client.admin import Admin as AsyncAdmin
+from pyrmq_core.model import Permission, TopicConfig
+from pyrmq_core.protocol.requests.cluster_info import ClusterInfo
+from pyrmq_core.protocol.route import TopicRouteData
+
+
+class Admin(Opening[AsyncAdmin]):
+    """As `pyrmq_core.Admin`; `client` is a blocking one."""
+
+    def __init__(
+        self,
+        *,
+        client: Client | None = None,
+        nameserver: str | Sequence[str] | None = None,
+        timeout: float = TIMEOUT_SECONDS,
+    ) -> None:
+        super().__init__()
+        self._client = client
+        self._nameserver = nameserver
+        self._timeout = timeout
+        if client is None:
+            self._make()  # wrong arguments are told now, not at the first call
+
+    def __repr__(self) -> str:
+        return "<blocking Admin>"
+
+    def _make(self) -> AsyncAdmin:
+        shared = None if self._client is None else self._client.async_client()
+        return AsyncAdmin(client=shared, nameserver=self._nameserver, timeout=self._timeout)
+
+    def cluster_info(self) -> ClusterInfo:
+        """Every broker with its addresses, and the brokers of each cluster."""
+        return self._run(lambda admin: admin.cluster_info())
+
+    def route(self, topic: str) -> TopicRouteData:
+        """Where the topic is; `NoRoute` when no NameServer knows it."""
+        return self._run(lambda admin: admin.route(topic))
+
+    def create_topic(
+        self,
+        topic: str,
+        *,
+        queues: int = 8,
+        cluster: str | None = None,
+        batch: bool = False,
+        order: bool = False,
+        perm: int = Permission.READ | Permission.WRITE,
+        attributes: Mapping[str, str] | None = None,
+    ) -> None:
+        """Make the topic with `queues` queues on every master, or change it."""
+        self._run(
+            lambda admin: admin.create_topic(
+                topic, queues=queues, cluster=cluster, batch=batch, order=order, perm=perm, attributes=attributes
+            )
+        )
+
+    def topic_config(self, topic: str) -> dict[str, TopicConfig]:
+        """The topic's settings by broker name."""
+        return self._run(lambda admin: admin.topic_config(topic))
+
+    def delete_topic(self, topic: str, *, cluster: str | None = None) -> None:
+        """Delete it with its messages on every master, then from every NameServer."""
+        self._run(lambda admin: admin.delete_topic(topic, cluster=cluster))

@@ -1,0 +1,87 @@
+"""The blocking `EmbeddedCluster`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from types import TracebackType
+
+from pyrmq_core.blocking.opening import Opening
+from pyrmq_core.embedded import Control, ControlFunction
+from pyrmq_core.embedded import EmbeddedCluster as AsyncEmbeddedCluster
+
+
+class EmbeddedCluster(Opening[AsyncEmbeddedCluster]):
+    """As `pyrmq_core.embedded.EmbeddedCluster`: `with EmbeddedCluster(brokers=2) as cluster: cluster.nameserver`."""
+
+    def __init__(
+        self,
+        brokers: int | Sequence[str] = 1,
+        *,
+        settings: Mapping[str, str] | None = None,
+        nameserver_settings: Mapping[str, str] | None = None,
+        port: int = 0,
+        forgetful: bool = False,
+        directory: str | os.PathLike[str] | None = None,
+    ) -> None:
+        super().__init__()
+        self._make_cluster = partial(
+            AsyncEmbeddedCluster,
+            brokers,
+            settings=settings,
+            nameserver_settings=nameserver_settings,
+            port=port,
+            forgetful=forgetful,
+            directory=directory,
+        )
+        self._make()  # wrong arguments are told now
+
+    def __repr__(self) -> str:
+        return "<blocking EmbeddedCluster>"
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()  # in order after a failure too: brokers first, while the NameServer still hears them
+
+    def _make(self) -> AsyncEmbeddedCluster:
+        return self._make_cluster()
+
+    @property
+    def nameserver(self) -> str:
+        """`host:port` of the NameServer."""
+        return self._async().nameserver
+
+    @property
+    def brokers(self) -> dict[str, str]:
+        """`host:port` of each broker by its name; those that were ended are not listed."""
+        return self._async().brokers
+
+    @property
+    def directory(self) -> Path:
+        """Where the stores lie."""
+        return self._async().directory
+
+    def control(
+        self, code: int, function: ControlFunction, *, server: str | None = None, times: int | None = None
+    ) -> Control:
+        """Requests with this code go to `function` first; it is async and runs on the library's own loop."""
+        return self._async().control(code, function, server=server, times=times)
+
+    def kill(self, name: str) -> None:
+        """End a broker as SIGKILL does."""
+        self._run(lambda cluster: cluster.kill(name))
+
+    def power_cut(self, name: str) -> None:
+        """End a broker as a power failure does (needs `forgetful=True`)."""
+        self._run(lambda cluster: cluster.power_cut(name))
+
+    def stop(self, name: str) -> None:
+        """End a broker in order, as SIGTERM does."""
+        self._run(lambda cluster: cluster.stop(name))
+
+    def start(self, name: str) -> None:
+        """Start a broker that was ended, on its old port and store."""
+        self._run(lambda cluster: cluster.start(name))

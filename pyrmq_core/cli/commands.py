@@ -1,0 +1,137 @@
+"""The commands: servers to try things on, and sending and reading from a terminal."""
+
+from __future__ import annotations
+
+import functools
+import json
+import sys
+from collections.abc import Awaitable, Callable, Iterable
+from datetime import UTC, datetime
+from typing import Any
+
+import click
+import trio
+
+from pyrmq_core import Message, Producer, PullConsumer, RocketMQError
+from pyrmq_core.broker.__main__ import main as broker_main
+from pyrmq_core.cli.dev import serve_dev
+from pyrmq_core.cli.tailing import tail_topic
+from pyrmq_core.nameserver.process import main as nameserver_main
+
+GROUP = "pyrmq-cli"
+
+nameserver_option = click.option(
+    "-n", "--namesrv-addr", "nameserver", envvar="NAMESRV_ADDR", help="NameServers, host:port;host:port  [NAMESRV_ADDR]"
+)
+# Options of these two are RocketMQ's own and parsed by the servers, which run without click as well.
+passed_on = {"ignore_unknown_options": True, "help_option_names": []}
+
+
+def run(call: Callable[..., Awaitable[None]], *args: Any) -> None:
+    """Run to the end; a failure is one line and exit status 1, Ctrl-C is quiet."""
+    try:
+        trio.run(functools.partial(call, *args))
+    except RocketMQError as error:
+        raise click.ClickException(str(error)) from None
+    except KeyboardInterrupt:
+        raise SystemExit(130) from None
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="pyrmq-spark")
+def pyrmq() -> None:
+    """RocketMQ from a terminal: servers to try things on, sending, reading."""
+
+
+@pyrmq.command()
+@click.option("--brokers", default=2, show_default=True, type=click.IntRange(1, 26), help="How many brokers.")
+@click.option("--port", default=9876, show_default=True, help="The NameServer's port.")
+@click.option("--dir", "directory", type=click.Path(file_okay=False), help="Keep the stores here, and open them again.")
+def dev(brokers: int, port: int, directory: str | None) -> None:
+    """A NameServer and brokers in this process, until Ctrl-C."""
+    run(serve_dev, brokers, port, directory)
+
+
+@pyrmq.command(context_settings=passed_on)
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+def nameserver(arguments: tuple[str, ...]) -> None:
+    """A NameServer, as `python -m pyrmq_core.nameserver`."""
+    raise SystemExit(nameserver_main(list(arguments), prog="pyrmq nameserver"))
+
+
+@pyrmq.command(context_settings=passed_on)
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+def broker(arguments: tuple[str, ...]) -> None:
+    """A broker, as `python -m pyrmq_core.broker`."""
+    raise SystemExit(broker_main(list(arguments), prog="pyrmq broker"))
+
+
+@pyrmq.command()
+@click.argument("topic")
+@click.argument("body", required=False)
+@nameserver_option
+@click.option("--tags", help="One word that consumers filter by.")
+@click.option("--keys", help="Words that an index finds, separated by spaces.")
+@click.option("--property", "properties", multiple=True, metavar="NAME=VALUE", help="May be given several times.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a message.")
+def send(
+    topic: str,
+    body: str | None,
+    nameserver: str | None,
+    tags: str | None,
+    keys: str | None,
+    properties: tuple[str, ...],
+    as_json: bool,
+) -> None:
+    """Send BODY, or one message for each line of standard input."""
+    named = dict(_name_and_value(text) for text in properties)
+    bodies: Iterable[bytes] = (line.rstrip(b"\r\n") for line in sys.stdin.buffer) if body is None else (body.encode(),)
+
+    async def send_all() -> None:
+        async with Producer(GROUP, nameserver=nameserver) as producer:
+            for content in bodies:
+                result = await producer.send(Message(topic, content, tags=tags, keys=keys, properties=named))
+                where = result.message_queue
+                if as_json:
+                    members = {"msgId": result.msg_id, "status": result.status.name, "brokerName": where.broker_name}
+                    click.echo(json.dumps({**members, "queueId": where.queue_id, "queueOffset": result.queue_offset}))
+                else:
+                    click.echo(f"{result.msg_id} {result.status.name} {where} offset {result.queue_offset}")
+
+    run(send_all)
+
+
+@pyrmq.command()
+@click.argument("topic")
+@nameserver_option
+@click.option("--from", "start", default="latest", show_default=True, help="earliest, latest, or an ISO-8601 time.")
+@click.option("--tags", default="*", show_default=True, help='As "TagA || TagB".')
+@click.option("--max", "limit", type=click.IntRange(1), help="Stop after so many messages.")
+@click.option("-f", "--follow", is_flag=True, help="Wait for more, until Ctrl-C.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a message.")
+def tail(
+    topic: str, nameserver: str | None, start: str, tags: str, limit: int | None, follow: bool, as_json: bool
+) -> None:
+    """Print what a topic holds, or gets."""
+    position = start if start in ("earliest", "latest") else _time(start)
+
+    async def print_all() -> None:
+        async with PullConsumer(GROUP, nameserver=nameserver) as consumer:
+            await tail_topic(consumer, topic, position, tags=tags, limit=limit, follow=follow, as_json=as_json)
+
+    run(print_all)
+
+
+def _name_and_value(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals or not name or not value:
+        raise click.BadParameter(f"{text!r} is not NAME=VALUE", param_hint="--property")
+    return name, value
+
+
+def _time(text: str) -> datetime:
+    try:
+        when = datetime.fromisoformat(text)
+    except ValueError:
+        raise click.BadParameter(f"{text!r}: earliest, latest or an ISO-8601 time are", param_hint="--from") from None
+    return when if when.tzinfo else when.astimezone(UTC)
