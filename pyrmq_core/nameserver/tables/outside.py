@@ -35,6 +35,7 @@ def set_topic(tables: RouteTables, topic: str, queue_datas: Sequence[QueueData])
     for queue_data in set_queues:
         tables.put_queue_data(topic, queue_data)
     names = tuple(queue_data.broker_name for queue_data in set_queues)
+    tables.forget_digests(names)
     return TopicSet(topic, names, None if unknown is None else queue_datas[unknown].broker_name)
 
 

@@ -103,7 +103,6 @@ def _without(broker: BrokerData, address: str) -> BrokerData:
 
 def _remove_name(tables: RouteTables, broker_name: str, cluster: str) -> list[Change]:
     del tables.broker_addr_table[broker_name]
-    tables.routes.clear()
     changes: list[Change] = [BrokerNameRemoved(broker_name)]
     names = tables.cluster_addr_table.get(cluster)
     if names is not None:

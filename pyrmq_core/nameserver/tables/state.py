@@ -85,6 +85,7 @@ class RouteTables:
     def rules(self, rules: TableRules) -> None:
         self._rules = rules
         self.routes.clear()
+        self.forget_digests(self.broker_addr_table)
 
     def put_broker(self, broker: BrokerData) -> None:
         if self.broker_addr_table.get(broker.broker_name) != broker:
@@ -140,7 +141,7 @@ class RouteTables:
         return topics, changed
 
     def forget_digests(self, broker_names: Iterable[str]) -> None:
-        """The next registration of these brokers is read again: the tables no longer hold all the last one said."""
+        """The next registration of these brokers is read again: the tables are not what the last one made them."""
         brokers = [self.broker_addr_table[name] for name in broker_names if name in self.broker_addr_table]
         addresses = {address for broker in brokers for address in broker.broker_addrs.values()}
         for key, live in self.broker_live_table.items():
