@@ -246,7 +246,7 @@ async def test_the_probe_of_5_3_3() -> None:
     await asked.same("zone", route("TopicTest", __ZONE_MODE="true", __ZONE_NAME="z"))
     brief = registration(topics=["HbT", "HbU"], heartbeat_timeout_ms=3000)
     await asked.same("reg hb3000", brief.to_command(), master)
-    assert set(asked.theirs) - asked.compared == {"HbT gone"}  # the clock's: test_tables has it
+    assert set(asked.theirs) - asked.compared == {"HbT gone"}  # the clock's: test_tables_removal has it
 
 
 async def probe_routes_and_kv(asked: Probe) -> None:
