@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from pyrmq_core.client.targets import AnyQueue, KeyedQueue, ThisQueue
     from pyrmq_core.client.window import SendWindow, WriteSummary
     from pyrmq_core.filtering.tags import TagFilter
-    from pyrmq_core.protocol.names import check_topic
+    from pyrmq_core.protocol.names import check_topic, is_dead_letter_topic, is_retry_topic, is_system_topic
     from pyrmq_core.protocol.payload import Payload, RawPull, decode, encode_batch, encode_one, split_batch
 
 __all__ = [
@@ -107,6 +107,9 @@ __all__ = [
     "decode",
     "encode_batch",
     "encode_one",
+    "is_dead_letter_topic",
+    "is_retry_topic",
+    "is_system_topic",
     "split_batch",
     "unique_ids",
 ]
@@ -132,6 +135,9 @@ _LAZY: Final = {
     "decode": "pyrmq_core.protocol.payload",
     "encode_batch": "pyrmq_core.protocol.payload",
     "encode_one": "pyrmq_core.protocol.payload",
+    "is_dead_letter_topic": "pyrmq_core.protocol.names",
+    "is_retry_topic": "pyrmq_core.protocol.names",
+    "is_system_topic": "pyrmq_core.protocol.names",
     "split_batch": "pyrmq_core.protocol.payload",
     "unique_ids": "pyrmq_core.client.ids",
 }

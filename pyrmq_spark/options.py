@@ -132,7 +132,7 @@ class SourceOptions:
     """What is read. Times are seconds."""
 
     topics: tuple[str, ...] | None = option("topic", topics)
-    topic_pattern: str | None = option("topicPattern", pattern, built=False)
+    topic_pattern: str | None = option("topicPattern", pattern)
     assign: tuple[MessageQueue, ...] | None = option("assign", parse_assign)
     starting_offsets: Position | None = option("startingOffsets", parse_start)
     starting_timestamp: Position | None = option("startingTimestamp", parse_time)

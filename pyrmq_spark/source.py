@@ -12,21 +12,11 @@ from typing import TYPE_CHECKING, Final
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
-from pyrmq_core import DataLost, MessageQueue, TagFilter
-from pyrmq_spark.conditions import InvalidOption, NotBuilt, UnsupportedMode, told
-from pyrmq_spark.offsets import (
-    Asked,
-    check_batch_start,
-    check_order,
-    committed_of,
-    points_of,
-    ranges_between,
-    resolve_end,
-    resolve_start,
-    times_of,
-)
+from pyrmq_core import DataLost, TagFilter
+from pyrmq_spark.conditions import NotBuilt, UnsupportedMode, told
+from pyrmq_spark.offsets import check_batch_start
 from pyrmq_spark.options import Connection, SourceOptions, check_names, read_connection, read_sink, read_source
-from pyrmq_spark.planning import QueueRange, plan
+from pyrmq_spark.planning import QueueRange
 from pyrmq_spark.positions import Word
 
 if TYPE_CHECKING:
@@ -119,11 +109,14 @@ class RocketMQReader(DataSourceReader):
         self._tags = TagFilter.parse(options.tags)
 
     def partitions(self) -> Sequence[InputPartition]:
+        from pyrmq_spark import worker
+        from pyrmq_spark.choosing import plan_batch
+
         with told():
             options = self._options
             if options.streaming_only:
                 log.warning("a batch read has no use for %s", ", ".join(options.streaming_only))
-            ranges = plan_batch(self._consumer(), options)
+            ranges = plan_batch(self._consumer(), worker.admin(self._connection), options)
             return [RangePartition(wanted) for wanted in ranges]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -171,42 +164,3 @@ class RocketMQReader(DataSourceReader):
         from pyrmq_spark import worker
 
         return worker.consumer(self._connection, self._options.consumer_group or DEFAULT_CONSUMER_GROUP)
-
-
-def plan_batch(consumer: PullConsumer, options: SourceOptions) -> list[QueueRange]:
-    """The tasks of a batch read; asks all queues together."""
-    queues = chosen_queues(consumer, options)
-    (start, start_name), (end, end_name) = options.start(Word.EARLIEST), options.end()
-    starts, ends = points_of(start, queues, start_name), points_of(end, queues, end_name)
-    check_order(starts, ends)
-    bounds = consumer.offset_bounds(queues)
-    first = resolve_start(
-        starts,
-        Asked(bounds, consumer.offsets_at(times_of(starts)), consumer.committed_offsets(committed_of(starts))),
-        none_as_young=options.starting_strategy,
-        fail_on_data_loss=options.fail_on_data_loss,
-    )
-    last = resolve_end(
-        ends, Asked(bounds, consumer.offsets_at(times_of(ends))), fail_on_data_loss=options.fail_on_data_loss
-    )
-    for line in (*first.skipped, *last.skipped):
-        log.warning("%s", line)
-    return plan(
-        ranges_between(first, last),
-        min_partitions=options.min_partitions,
-        max_records=options.max_records_per_partition,
-    )
-
-
-def chosen_queues(consumer: PullConsumer, options: SourceOptions) -> list[MessageQueue]:
-    """The queues of the topics that the options choose, in order."""
-    if options.assign is None:
-        return sorted(queue for topic in options.topics or () for queue in consumer.message_queues(topic))
-    known = {queue for topic in {queue.topic for queue in options.assign} for queue in consumer.message_queues(topic)}
-    unknown = sorted(set(options.assign) - known)
-    if unknown:
-        raise InvalidOption(
-            f"option assign names {', '.join(map(str, unknown))}, which no broker has; there are "
-            f"{', '.join(map(str, sorted(known)))}"
-        )
-    return list(options.assign)

@@ -13,7 +13,7 @@ from collections import OrderedDict
 from dataclasses import dataclass, field
 from typing import Final
 
-from pyrmq_core.blocking import Client, Producer, PullConsumer
+from pyrmq_core.blocking import Admin, Client, Producer, PullConsumer
 from pyrmq_spark.conditions import InvalidOption
 from pyrmq_spark.options import Connection, SinkOptions
 
@@ -28,12 +28,15 @@ class _Kept:
     client: Client
     producers: dict[str, tuple[tuple[object, ...], Producer]] = field(default_factory=dict)
     consumers: dict[str, PullConsumer] = field(default_factory=dict)
+    admin: Admin | None = None
 
     def close(self) -> None:
         for _, producer in self.producers.values():
             producer.close()
         for consumer in self.consumers.values():
             consumer.close()
+        if self.admin is not None:
+            self.admin.close()
         self.client.close()
 
 
@@ -78,6 +81,14 @@ def consumer(connection: Connection, group: str) -> PullConsumer:
         if group not in kept.consumers:
             kept.consumers[group] = PullConsumer(group, client=kept.client)
         return kept.consumers[group]
+
+
+def admin(connection: Connection) -> Admin:
+    """The worker's view of the cluster."""
+    with _lock:
+        kept = _client(connection)
+        kept.admin = kept.admin or Admin(client=kept.client)
+        return kept.admin
 
 
 def settle() -> None:

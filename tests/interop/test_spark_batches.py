@@ -18,3 +18,5 @@ def nameserver(apache: ApacheCluster) -> str:
 
 class TestBatchJobs(BatchJobs):
     """All of them, on each release."""
+
+    ROWS = 100_000

@@ -62,6 +62,7 @@ def test_what_is_not_set_has_rocketmqs_default() -> None:
     ("alias", "field", "value"),
     [
         ({"subscribe": "a, b,a"}, "topics", ("a", "b")),
+        ({"subscribePattern": "a.*"}, "topic_pattern", "a.*"),
         ({"topic": "a", "subExpression": "x || y"}, "tags", "x || y"),
     ],
 )
@@ -214,7 +215,6 @@ def test_a_wrong_value_is_told_with_its_option(name: str, value: str, text: str)
 @pytest.mark.parametrize(
     ("given_options", "text"),
     [
-        ({"subscribePattern": "a.*"}, "option topicPattern is not supported by this version; leave it out"),
         ({"sql": "a = 1", "topic": "a"}, "option sql is not supported by this version; leave it out"),
         ({"namespace": "x", "topic": "a"}, "option namespace is not supported by this version; leave it out"),
         (

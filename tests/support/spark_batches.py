@@ -9,8 +9,6 @@ from pyspark.sql import DataFrame, SparkSession
 
 from tests.support.spark import read, wait_readable, write
 
-ROWS = 10_000
-
 
 @pytest.fixture
 def topic() -> str:
@@ -31,13 +29,15 @@ def some_rows(spark: SparkSession, rows: int, partitions: int) -> DataFrame:
 class BatchJobs:
     """Each test writes to a topic of its own."""
 
-    def test_ten_thousand_rows_come_back_as_they_went(self, spark: SparkSession, nameserver: str, topic: str) -> None:
-        write(some_rows(spark, ROWS, 4), nameserver, topic=topic)
-        wait_readable(nameserver, topic, ROWS)
+    ROWS = 10_000
+
+    def test_rows_come_back_as_they_went(self, spark: SparkSession, nameserver: str, topic: str) -> None:
+        write(some_rows(spark, self.ROWS, 4), nameserver, topic=topic)
+        wait_readable(nameserver, topic, self.ROWS)
         rows = read(spark, nameserver, topic=topic).collect()
-        assert len(rows) == ROWS
+        assert len(rows) == self.ROWS
         by_number = {int(row.properties["number"]): row for row in rows}
-        assert sorted(by_number) == list(range(ROWS))
+        assert sorted(by_number) == list(range(self.ROWS))
         for number, row in by_number.items():
             assert bytes(row.body).decode() == f"row {number}"
             assert row.topic == topic
@@ -46,8 +46,8 @@ class BatchJobs:
             assert row.properties["é"] == "ü"
             assert row.msgId == row.properties["UNIQ_KEY"]
             assert row.bornTimestamp <= row.storeTimestamp
-        assert len({row.msgId for row in rows}) == ROWS
-        assert len({(row.brokerName, row.queueId, row.queueOffset) for row in rows}) == ROWS
+        assert len({row.msgId for row in rows}) == self.ROWS
+        assert len({(row.brokerName, row.queueId, row.queueOffset) for row in rows}) == self.ROWS
 
     def test_a_partition_keeps_one_queue_and_its_order(self, spark: SparkSession, nameserver: str, topic: str) -> None:
         write(some_rows(spark, 12_000, 3), nameserver, topic=topic, maxBatchBytes=20_000)

@@ -1,0 +1,89 @@
+"""What a batch read covers: which queues its options choose, and from which offset to which; brokers are asked here.
+
+All queues are asked together; what their answers come to is decided in `offsets` and `planning`.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Iterable
+
+from pyrmq_core import MessageQueue, is_dead_letter_topic, is_retry_topic, is_system_topic
+from pyrmq_core.blocking import Admin, PullConsumer
+from pyrmq_spark.conditions import InvalidOption
+from pyrmq_spark.offsets import (
+    Asked,
+    check_order,
+    committed_of,
+    points_of,
+    ranges_between,
+    resolve_end,
+    resolve_start,
+    times_of,
+)
+from pyrmq_spark.options import SourceOptions
+from pyrmq_spark.planning import QueueRange, plan
+from pyrmq_spark.positions import Word
+
+log = logging.getLogger(__name__)
+
+
+def plan_batch(consumer: PullConsumer, admin: Admin, options: SourceOptions) -> list[QueueRange]:
+    """The tasks of a batch read; asks all queues together."""
+    queues = chosen_queues(consumer, admin, options)
+    (start, start_name), (end, end_name) = options.start(Word.EARLIEST), options.end()
+    starts, ends = points_of(start, queues, start_name), points_of(end, queues, end_name)
+    check_order(starts, ends)
+    bounds = consumer.offset_bounds(queues)
+    first = resolve_start(
+        starts,
+        Asked(bounds, consumer.offsets_at(times_of(starts)), consumer.committed_offsets(committed_of(starts))),
+        none_as_young=options.starting_strategy,
+        fail_on_data_loss=options.fail_on_data_loss,
+    )
+    last = resolve_end(
+        ends, Asked(bounds, consumer.offsets_at(times_of(ends))), fail_on_data_loss=options.fail_on_data_loss
+    )
+    for line in (*first.skipped, *last.skipped):
+        log.warning("%s", line)
+    return plan(
+        ranges_between(first, last),
+        min_partitions=options.min_partitions,
+        max_records=options.max_records_per_partition,
+    )
+
+
+def chosen_queues(consumer: PullConsumer, admin: Admin, options: SourceOptions) -> list[MessageQueue]:
+    """The readable queues that the options choose, in order; a pattern may match no topic."""
+    if options.assign is not None:
+        return _assigned(consumer, options.assign)
+    topics: Iterable[str] = options.topics or ()
+    if options.topic_pattern is not None:
+        clusters = admin.cluster_info().cluster_addr_table
+        own = {name for cluster, brokers in clusters.items() for name in (cluster, f"{cluster}_REPLY_TOPIC", *brokers)}
+        topics = matching(options.topic_pattern, (topic for topic in consumer.topics() if topic not in own))
+    return sorted(queue for topic in topics for queue in consumer.message_queues(topic))
+
+
+def matching(pattern: str, topics: Iterable[str]) -> list[str]:
+    """The topics that the whole pattern matches; RocketMQ's own, retry and dead-letter topics never do."""
+    wanted = re.compile(pattern)
+    return sorted(
+        topic
+        for topic in topics
+        if wanted.fullmatch(topic)
+        and not (is_system_topic(topic) or is_retry_topic(topic) or is_dead_letter_topic(topic))
+    )
+
+
+def _assigned(consumer: PullConsumer, assign: tuple[MessageQueue, ...]) -> list[MessageQueue]:
+    topics = sorted({queue.topic for queue in assign})
+    known = {queue for topic in topics for queue in consumer.message_queues(topic)}
+    unknown = sorted(set(assign) - known)
+    if unknown:
+        raise InvalidOption(
+            f"option assign names {', '.join(map(str, unknown))}, which no broker has; there are "
+            f"{', '.join(map(str, sorted(known)))}"
+        )
+    return list(assign)

@@ -1,0 +1,208 @@
+"""What a batch read covers and gives, in this process, against our own brokers."""
+
+import json
+import pickle
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType
+
+from pyrmq_core import Message, MessageQueue, OffsetRange
+from pyrmq_core.blocking import Admin, EmbeddedCluster, Producer, PullConsumer
+from pyrmq_core.errors import DataLost
+from pyrmq_core.network import Peer
+from pyrmq_core.protocol.codes import RequestCode, ResponseCode
+from pyrmq_core.protocol.command import Command
+from pyrmq_core.protocol.requests.pull_message import PullAnswer
+from pyrmq_spark import worker
+from pyrmq_spark.choosing import chosen_queues, matching, plan_batch
+from pyrmq_spark.columns import source_schema
+from pyrmq_spark.conditions import InvalidOption, RocketMQSparkError
+from pyrmq_spark.options import Connection, read_source
+from pyrmq_spark.planning import QueueRange
+from pyrmq_spark.source import RangePartition, RocketMQDataSource, RocketMQReader
+from tests.support.spark import wait_readable
+
+OFFSETS_AND_BODIES = StructType([StructField("queueOffset", LongType()), StructField("body", StringType())])
+A0, B0 = MessageQueue("orders", "broker-a", 0), MessageQueue("orders", "broker-b", 0)
+MESSAGES = 500
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[EmbeddedCluster]:
+    """Two brokers with one queue of `orders` each, 500 messages in broker-a's; a topic `audit` without messages."""
+    with EmbeddedCluster(brokers=2) as cluster:
+        with Admin(nameserver=cluster.nameserver) as admin:
+            admin.create_topic("orders", queues=1)
+            admin.create_topic("audit", queues=1)
+        with Producer("setup", nameserver=cluster.nameserver) as producer:
+            numbers = range(MESSAGES)
+            producer.send_batch([Message("orders", f"row {n}".encode(), tags=f"t{n % 2}") for n in numbers], queue=A0)
+        wait_readable(cluster.nameserver, "orders", MESSAGES)
+        yield cluster
+        worker.close()
+
+
+def planned(cluster: EmbeddedCluster, **options: Any) -> list[QueueRange]:
+    texts = {"topic": "orders"} | {name: str(value) for name, value in options.items() if value is not None}
+    if options.get("topic", "") is None:
+        del texts["topic"]
+    connection = Connection(name_server=cluster.nameserver)
+    read = read_source(texts)
+    return plan_batch(worker.consumer(connection, read.consumer_group or "g"), worker.admin(connection), read)
+
+
+def reader(cluster: EmbeddedCluster, **options: str) -> RocketMQReader:
+    return RocketMQReader(
+        Connection(name_server=cluster.nameserver),
+        read_source({"topic": "orders"} | options),
+        source_schema(OFFSETS_AND_BODIES),
+    )
+
+
+def rows(batches: Iterator[pa.RecordBatch]) -> list[tuple[int, str]]:
+    return [(row["queueOffset"], row["body"]) for batch in batches for row in batch.to_pylist()]
+
+
+# --- What is covered
+
+
+def test_a_read_covers_what_there_is(cluster: EmbeddedCluster) -> None:
+    assert planned(cluster) == [QueueRange(A0, 0, MESSAGES)]
+
+
+def test_several_topics_and_none_without_messages(cluster: EmbeddedCluster) -> None:
+    assert planned(cluster, topic="audit, orders") == [QueueRange(A0, 0, MESSAGES)]
+    assert planned(cluster, topic="audit") == []
+
+
+def test_a_pattern_matches_whole_names_of_users_topics(cluster: EmbeddedCluster) -> None:
+    assert planned(cluster, topic=None, topicPattern="ord.*") == [QueueRange(A0, 0, MESSAGES)]
+    assert planned(cluster, topic=None, topicPattern="ord") == []
+    connection = Connection(name_server=cluster.nameserver)
+    everything = chosen_queues(
+        worker.consumer(connection, "g"), worker.admin(connection), read_source({"topicPattern": ".*"})
+    )
+    assert {queue.topic for queue in everything} == {"orders", "audit"}
+
+
+def test_rocketmqs_own_topics_never_match() -> None:
+    own = ["TBW102", "rmq_sys_x", "%RETRY%g", "%DLQ%g", "SCHEDULE_TOPIC_XXXX"]
+    assert matching(".*", [*own, "b", "a"]) == ["a", "b"]
+
+
+def test_assigned_queues_alone_are_read(cluster: EmbeddedCluster) -> None:
+    assert planned(cluster, topic=None, assign='{"orders":{"broker-b":[0]}}') == []
+    assert planned(cluster, topic=None, assign='{"orders":{"broker-a":[0]}}') == [QueueRange(A0, 0, MESSAGES)]
+    with pytest.raises(InvalidOption, match="orders/broker-c/1, which no broker has; there are orders/broker-a/0"):
+        planned(cluster, topic=None, assign='{"orders":{"broker-c":[1]}}')
+
+
+def test_offsets_of_both_ends(cluster: EmbeddedCluster) -> None:
+    start, end = {"broker-a": {"0": 7}, "broker-b": {"0": -2}}, {"broker-a": {"0": 9}, "broker-b": {"0": -1}}
+    assert planned(
+        cluster, startingOffsets=json.dumps({"orders": start}), endingOffsets=json.dumps({"orders": end})
+    ) == [QueueRange(A0, 7, 9)]
+
+
+def test_what_the_group_has_committed(cluster: EmbeddedCluster) -> None:
+    with PullConsumer("readers", nameserver=cluster.nameserver) as consumer:
+        consumer.pull(A0, 0)
+        consumer.commit(A0, 33)
+    assert planned(cluster, startingOffsets="committed", consumerGroup="readers") == [QueueRange(A0, 33, MESSAGES)]
+
+
+def test_times_of_both_ends(cluster: EmbeddedCluster) -> None:
+    assert planned(cluster, startingTimestamp=0) == [QueueRange(A0, 0, MESSAGES)]
+    assert planned(cluster, endingTimestamp=0) == []
+    assert planned(cluster, endingTimestamp="2999-01-01T00:00:00Z") == [QueueRange(A0, 0, MESSAGES)]
+    assert planned(cluster, startingTimestamp="2999-01-01T00:00Z", startingOffsetsByTimestampStrategy="latest") == []
+
+
+def test_expired_offsets_fail_or_are_passed_over(cluster: EmbeddedCluster, caplog: pytest.LogCaptureFixture) -> None:
+    start = json.dumps({"orders": {"broker-a": {"0": MESSAGES + 50}, "broker-b": {"0": 0}}})
+    with pytest.raises(DataLost, match="the start of orders/broker-a/0 is offset 550, but its broker keeps 0 to 500"):
+        planned(cluster, startingOffsets=start)
+    assert planned(cluster, startingOffsets=start, failOnDataLoss="false") == []
+    assert "offset 550" in caplog.text
+
+
+# --- What is given
+
+
+def test_a_range_gives_its_rows_in_order(cluster: EmbeddedCluster) -> None:
+    given = rows(reader(cluster).read(RangePartition(QueueRange(A0, 10, 200))))
+    assert given == [(number, f"row {number}") for number in range(10, 200)]
+
+
+def test_a_reader_travels_with_nothing_but_its_settings(cluster: EmbeddedCluster) -> None:
+    sent = pickle.loads(pickle.dumps((reader(cluster), RangePartition(QueueRange(A0, 0, 3)))))
+    assert len(rows(sent[0].read(sent[1]))) == 3
+
+
+def test_a_source_travels_with_its_connection(cluster: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """NAMESRV_ADDR is looked at once, where the driver is."""
+    monkeypatch.setenv("NAMESRV_ADDR", cluster.nameserver)
+    source = RocketMQDataSource({"topic": "orders"})
+    monkeypatch.delenv("NAMESRV_ADDR")
+    travelled = pickle.loads(pickle.dumps(source)).reader(OFFSETS_AND_BODIES)
+    (partition,) = travelled.partitions()
+    assert len(rows(travelled.read(partition))) == MESSAGES
+
+
+def test_only_rows_with_the_tags_are_given(cluster: EmbeddedCluster) -> None:
+    given = rows(reader(cluster, tags="t1").read(RangePartition(QueueRange(A0, 0, 100))))
+    assert [offset for offset, _ in given] == list(range(1, 100, 2))
+
+
+def test_a_range_whose_rows_are_all_filtered_ends(cluster: EmbeddedCluster) -> None:
+    assert rows(reader(cluster, tags="nobody").read(RangePartition(QueueRange(A0, 0, MESSAGES)))) == []
+
+
+def test_a_task_that_is_cut_short_leaves_no_pull_behind(cluster: EmbeddedCluster) -> None:
+    batches = reader(cluster, pullBatchSize="1").read(RangePartition(QueueRange(A0, 0, MESSAGES)))
+    next(batches)
+    batches.close()  # type: ignore[attr-defined]
+    assert len(rows(reader(cluster).read(RangePartition(QueueRange(A0, 0, MESSAGES))))) == MESSAGES
+
+
+def test_messages_that_expire_while_they_are_read(cluster: EmbeddedCluster, caplog: pytest.LogCaptureFixture) -> None:
+    async def expired(request: Command, peer: Peer) -> Command:
+        return PullAnswer(
+            ResponseCode.PULL_OFFSET_MOVED, next_begin_offset=300, min_offset=300, max_offset=MESSAGES
+        ).to_command()
+
+    wanted = RangePartition(QueueRange(A0, 100, 400))
+    cluster.control(RequestCode.PULL_MESSAGE, expired, times=1)
+    with pytest.raises(RocketMQSparkError, match=r"\[RMQ_DATA_LOSS\] orders/broker-a/0: offsets 100 to 400 .* 300 to"):
+        rows(reader(cluster).read(wanted))
+    cluster.control(RequestCode.PULL_MESSAGE, expired, times=1)
+    given = rows(reader(cluster, failOnDataLoss="false").read(wanted))
+    assert [offset for offset, _ in given] == list(range(300, 400))
+    assert "orders/broker-a/0: offsets 100 to 300 are skipped" in caplog.text
+
+
+def test_a_topic_made_anew_has_nothing_of_the_range(cluster: EmbeddedCluster) -> None:
+    async def shorter(request: Command, peer: Peer) -> Command:
+        return PullAnswer(ResponseCode.PULL_OFFSET_MOVED, next_begin_offset=5, min_offset=0, max_offset=5).to_command()
+
+    control = cluster.control(RequestCode.PULL_MESSAGE, shorter)
+    try:
+        read = reader(cluster, failOnDataLoss="false").read(RangePartition(QueueRange(A0, 100, 400)))
+        assert rows(read) == []
+    finally:
+        control.remove()
+
+
+def test_bodies_may_be_asked_for_as_they_are(cluster: EmbeddedCluster) -> None:
+    binary = source_schema(StructType([StructField("BODY", BinaryType())]))
+    raw = RocketMQReader(Connection(name_server=cluster.nameserver), read_source({"topic": "orders"}), binary)
+    (batch,) = raw.read(RangePartition(QueueRange(A0, 0, 1)))
+    assert batch.to_pydict() == {"BODY": [b"row 0"]}
+    assert batch.schema == binary.given
+
+
+def test_a_range_is_as_long_as_it_says() -> None:
+    assert QueueRange(A0, 3, 9).offsets == OffsetRange(3, 9)
