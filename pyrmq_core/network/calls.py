@@ -122,7 +122,9 @@ class Calls:
 
     def timed_out(self, call: Call) -> CallTimeout:
         what = request_name(call.code)
-        if call.started:
+        if call.timeout <= 0:
+            text = f"no time was left to ask {self._address} for {what}"
+        elif call.started:
             text = f"{self._address} did not answer {what} within {call.timeout:g} s"
         else:
             text = f"{what} could not be written to {self._address} within {call.timeout:g} s, it reads too slowly"

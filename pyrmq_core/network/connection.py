@@ -190,6 +190,9 @@ class Connection:
         if self._close_reason:
             raise self._calls.closed(command.code, self._close_reason, left=False)
         call = self._calls.open(command, timeout, deadline)
+        if timeout <= 0:
+            self._calls.forget(call)
+            raise self._calls.timed_out(call)
         self._sweeper.look_at(deadline)
         return call
 

@@ -51,11 +51,14 @@ class Watch:
     def look(self, signs: Signs, now: float) -> str | None:
         """Why the connection must be closed, or None."""
         last, self._signs = self._signs, signs
-        if last is None or signs.received != last.received or signs.written_bytes != last.written_bytes or signs.busy:
+        if last is None:
+            self._quiet_since = self._frame_since = self._stalled_since = now
+            return None
+        if signs.received != last.received or signs.written_bytes != last.written_bytes or signs.busy:
             self._quiet_since = now
-        if last is None or not signs.frame_bytes or not signs.reading or signs.commands != last.commands:
+        if not (signs.frame_bytes and last.frame_bytes and signs.reading) or signs.commands != last.commands:
             self._frame_since = now
-        if last is None or not signs.queued_bytes or signs.written_bytes != last.written_bytes:
+        if not (signs.queued_bytes and last.queued_bytes) or signs.written_bytes != last.written_bytes:
             self._stalled_since = now
         limits = self._limits
         if limits.idle is not None and now - self._quiet_since >= limits.idle:

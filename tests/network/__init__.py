@@ -1,0 +1,1 @@
+"""Tests of connections: two ends joined in memory, then real sockets on loopback."""

@@ -1,0 +1,183 @@
+"""A connection against a peer that is only a socket: strange answers, garbage, half frames, impossible lengths."""
+
+from __future__ import annotations
+
+import logging
+from functools import partial
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from pyrmq_core.errors import ConnectionClosed
+from pyrmq_core.network.watch import Limits
+from pyrmq_core.protocol.command import NO_FIELDS, Command, success
+from pyrmq_core.protocol.frame import KEPT_BUFFER_BYTES, encode_frame
+from tests.network.ends import Recorder, against_socket, echo, until
+
+
+async def test_an_answer_of_a_number_nobody_asked_is_ignored(caplog: pytest.LogCaptureFixture) -> None:
+    answers: list[Command] = []
+    async with against_socket() as (connection, peer), trio.open_nursery() as nursery:
+
+        async def call() -> None:
+            answers.append(await connection.call(Command(105), timeout=5))
+
+        nursery.start_soon(call)
+        request = await peer.receive()
+        assert request is not None
+        with caplog.at_level(logging.DEBUG, "pyrmq_core.network"):
+            stray = Command(0, NO_FIELDS, opaque=request.opaque + 1, flag=1)
+            await peer.send(stray, request.answered(success(body=b"right")), request.answered(success(body=b"again")))
+            await until(lambda: caplog.text.count("which nobody waits for") == 2 and bool(answers))
+        assert [answer.body for answer in answers] == [b"right"]
+        assert not connection.is_closed
+
+
+async def test_an_answer_to_a_one_way_request_is_ignored() -> None:
+    async with against_socket() as (connection, peer):
+        await connection.send_oneway(Command(15), timeout=5)
+        request = await peer.receive()
+        assert request is not None
+        await peer.send(request.answered(success()))
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(partial(connection.call, Command(11), timeout=5))
+            second = await peer.receive()
+            assert second is not None
+            await peer.send(second.answered(success()))
+
+
+GARBAGE = {
+    "http": b"GET / HTTP/1.1\r\nHost: x\r\n\r\n",
+    "two gigabytes": (0x7FFFFFFF).to_bytes(4, "big"),
+    "sixteen megabytes and one": (16 * 1024 * 1024 - 3).to_bytes(4, "big"),
+    "zero length": bytes(12),
+    "header longer than frame": bytes.fromhex("0000000e0000000b"),
+    "unknown encoding": bytes.fromhex("000000060200000000000000"),
+    "not JSON": bytes.fromhex("00000006000000027b7b"),
+    "TLS": bytes.fromhex("160301020001000001fc0303"),
+}
+
+
+@pytest.mark.parametrize("name", GARBAGE)
+async def test_garbage_ends_the_connection_with_one_line_in_the_log(
+    name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with against_socket(echo) as (connection, peer), trio.open_nursery() as nursery:
+
+        async def call() -> None:
+            with pytest.raises(ConnectionClosed, match="what is not RocketMQ's") as caught:
+                await connection.call(Command(105), timeout=50)
+            assert caught.value.request_left
+
+        nursery.start_soon(call)
+        assert await peer.receive() is not None
+        with caplog.at_level(logging.INFO):
+            await peer.send_bytes(GARBAGE[name])
+            await connection.wait_closed()
+    assert len(caplog.records) == 1
+    assert connection.address in caplog.text
+
+
+async def test_what_came_whole_before_garbage_is_answered() -> None:
+    async with against_socket(echo) as (_, peer):
+        await peer.send_bytes(encode_frame(Command(1, opaque=5)) + GARBAGE["http"])
+        answer = await peer.receive()
+        assert answer is not None
+        assert answer.opaque == 5
+        assert await peer.receive() is None
+
+
+async def test_half_a_frame_for_ever_ends_its_connection(autojump_clock: MockClock) -> None:
+    frame = encode_frame(Command(1, body=bytes(1000)))
+    async with against_socket(echo, limits=Limits(frame=30)) as (connection, peer):
+        await peer.send_bytes(frame + frame[:-1])
+        started = trio.current_time()
+        await connection.wait_closed()
+        assert 30 <= trio.current_time() - started <= 40
+        assert "did not complete a frame within 30 s" in repr(connection)
+
+
+async def test_a_frame_may_take_its_time(autojump_clock: MockClock) -> None:
+    frame = encode_frame(Command(1, opaque=9))
+    async with against_socket(echo, limits=Limits(frame=30)) as (connection, peer):
+        for position in range(0, len(frame), 10):
+            await trio.sleep(2)
+            await peer.send_bytes(frame[position : position + 10])
+        answer = await peer.receive()
+        assert answer is not None
+        assert answer.opaque == 9
+        assert not connection.is_closed
+
+
+async def test_a_peer_that_does_not_read_its_answers_is_not_read(autojump_clock: MockClock) -> None:
+    recorder = Recorder(lambda request, _: success(body=bytes(4 * 1024 * 1024)))
+    async with against_socket(recorder.at_once, limits=Limits(stall=60)) as (connection, peer):
+
+        async def flood() -> None:
+            with pytest.raises((BrokenPipeError, ConnectionResetError)):
+                await peer.send(*(Command(11, body=bytes(60_000)) for _ in range(1000)))
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(flood)
+            await connection.wait_closed()
+        assert "read nothing for 60 s" in repr(connection)
+        assert len(recorder.requests) < 20
+
+
+async def test_a_peer_that_reads_again_gets_all_answers() -> None:
+    async with against_socket(Recorder(lambda *_: success(body=bytes(4 * 1024 * 1024))).at_once) as (_, peer):
+
+        async def flood() -> None:
+            for opaque in range(30):
+                await peer.send(Command(11, opaque=opaque))
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(flood)
+            for opaque in range(30):
+                answer = await peer.receive()
+                assert answer is not None
+                assert (answer.opaque, len(answer.body)) == (opaque, 4 * 1024 * 1024)
+
+
+async def test_requests_under_way_are_bounded_by_not_reading() -> None:
+    recorder = Recorder()
+    async with against_socket(recorder.held, max_requests=7) as (connection, peer), trio.open_nursery() as nursery:
+        await peer.send(*(Command(11, opaque=opaque) for opaque in range(100)))
+        await until(lambda: recorder.running == 7)
+        await trio.testing.wait_all_tasks_blocked()
+        assert len(recorder.requests) == 7
+        nursery.start_soon(partial(connection.send_oneway, Command(40), timeout=5))
+        notice = await peer.receive()
+        assert notice is not None
+        assert notice.code == 40
+        recorder.gate.set()
+        answered = [await peer.receive() for _ in range(100)]
+        assert sorted(answer.opaque for answer in answered if answer) == list(range(100))
+        assert recorder.most_running == 7
+
+
+async def test_an_idle_connection_gives_its_buffer_back(autojump_clock: MockClock) -> None:
+    async with against_socket(echo) as (connection, peer):
+        await peer.send(Command(1, body=bytes(KEPT_BUFFER_BYTES // 4)))
+        assert await peer.receive() is not None
+        assert len(connection._decoder._buffer) > 1_000_000
+        await trio.sleep(5)
+        assert len(connection._decoder._buffer) == 0
+        await peer.send(Command(1, opaque=3))
+        answer = await peer.receive()
+        assert answer is not None
+        assert answer.opaque == 3
+
+
+async def test_a_peer_that_resets_is_told_from_one_that_closes() -> None:
+    async with against_socket(echo) as (connection, peer), trio.open_nursery() as nursery:
+
+        async def call() -> None:
+            with pytest.raises(ConnectionClosed, match="the other end closed it"):
+                await connection.call(Command(105), timeout=50)
+
+        nursery.start_soon(call)
+        assert await peer.receive() is not None
+        peer.end.shutdown(trio.socket.SHUT_WR)
+        await connection.wait_closed()
