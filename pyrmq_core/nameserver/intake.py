@@ -6,7 +6,7 @@ A broker with 10,000 topics sends 2 MB every 30 s, mostly the same as before: th
 from __future__ import annotations
 
 import hashlib
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Awaitable, Callable
 from typing import Final
 
@@ -29,18 +29,21 @@ Apply = Callable[[RegisterBroker, RegistrationBody | None, bytes | None, Peer], 
 
 
 class RegistrationIntake:
-    """Registrations of one broker name are applied in the order in which they came."""
+    """Registrations of one broker name are applied in the order in which they came.
+
+    Places in line are given when a request comes, not when its task first runs: the loop starts tasks in any order.
+    """
 
     def __init__(self, apply: Apply, knows: Callable[[RegistrationHeader, bytes], bool]) -> None:
         self._apply = apply
         self._knows = knows
-        self._turn = trio.Lock()
+        self._line: deque[trio.Event] = deque()  # the first one is set: it is its turn
         self._names: Counter[str] = Counter()
         self._peers: Counter[Peer] = Counter()
         self._bytes = 0
 
     def take(self, asked: RegisterBroker, peer: Peer) -> Command | Awaitable[Command]:
-        """The answer, or what will give it; `BodyError` when the body cannot be read."""
+        """The answer, or what will give it and has to be awaited; `BodyError` when the body cannot be read."""
         header = asked.header
         is_short = len(asked.raw_body) <= SHORT_BODY_BYTES and not header.compressed
         if is_short and header.broker_name not in self._names:
@@ -51,17 +54,23 @@ class RegistrationIntake:
                 f"{self._peers[peer]} registrations of this connection and {self._bytes} bytes of all wait already; "
                 "register again later",
             )
+        turn = trio.Event()
+        self._line.append(turn)
+        self._line[0].set()
         self._count(asked, peer, 1)
-        return self._take_in_turn(asked, peer)
+        return self._take_in_turn(asked, peer, turn)
 
-    async def _take_in_turn(self, asked: RegisterBroker, peer: Peer) -> Command:
+    async def _take_in_turn(self, asked: RegisterBroker, peer: Peer, turn: trio.Event) -> Command:
         try:
-            async with self._turn:
-                digest = _digest(asked.raw_body)
-                if self._knows(asked.header, digest):
-                    return self._apply(asked, None, digest, peer)
-                return self._apply(asked, await _read_in_slices(asked), digest, peer)
+            await turn.wait()
+            digest = _digest(asked.raw_body)
+            if self._knows(asked.header, digest):
+                return self._apply(asked, None, digest, peer)
+            return self._apply(asked, await _read_in_slices(asked), digest, peer)
         finally:
+            self._line.remove(turn)
+            if self._line:
+                self._line[0].set()
             self._count(asked, peer, -1)
 
     def _count(self, asked: RegisterBroker, peer: Peer, one: int) -> None:

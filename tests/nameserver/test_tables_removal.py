@@ -1,4 +1,4 @@
-"""How brokers live and leave, and what others change, one rule a test; `test_tables_model` walks through their mixtures."""
+"""How brokers live and leave, and what others change, one rule a test; mixtures are in `test_tables_model`."""
 
 from __future__ import annotations
 
