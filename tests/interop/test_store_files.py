@@ -1,0 +1,131 @@
+"""One store directory, by turns opened by our broker and by Apache's: each reads what the other left, and goes on."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from pyrmq_core.protocol.batch import BatchItem, encode_batch_body
+from pyrmq_core.protocol.record import StoredRecord, iterate_records
+from pyrmq_core.protocol.requests.offsets import GetMaxOffset, OffsetFound, SearchOffset
+from pyrmq_core.protocol.requests.pull_message import PullAnswer, PullMessage
+from pyrmq_core.protocol.requests.send_message import SendMessage
+from tests.support.apache import BROKER_SETTINGS, VERSIONS, ask, boot_broker, boot_cluster
+from tests.support.maven import ApacheUnavailable
+
+QUEUES = 4
+TURNS = 3  # ours, Apache's, ours
+# A killed 4.9.7 opens its store again on Java 17 only with these.
+OPENED = ("--add-opens", "java.base/sun.nio.ch=ALL-UNNAMED", "--add-opens", "java.base/jdk.internal.ref=ALL-UNNAMED")
+# The lengths of the store's files: both brokers have to be told the same.
+LENGTHS = ("mappedFileSizeCommitLog", "mappedFileSizeConsumeQueue")
+
+
+def message(topic: str, queue_id: int, body: bytes, properties: str = "") -> SendMessage:
+    return SendMessage("P", topic, "TBW102", QUEUES, queue_id, 0, 1_700_000_000_000, 7, properties, body=body)
+
+
+def send_some(address: str, turn: int) -> None:
+    """Single messages, a batch, a message that fills most of a segment's rest, and a delayed one."""
+    for number in range(20):
+        text = f"TAGS\x01t{number % 3}\x02KEYS\x01k{number}\x02"
+        sent = ask(address, message("Single", number % QUEUES, b"%d-%d" % (turn, number), text).to_command())
+        assert sent.code == 0, sent.remark
+    items = [BatchItem(number, b"%d-%d" % (turn, number), b"TAGS\x01t\x02") for number in range(100)]
+    batch = replace(message("Batch", 1, encode_batch_body(items)), batch=True)
+    assert ask(address, batch.to_command()).code == 0
+    assert ask(address, message("Long", 0, bytes([turn]) * 3_000_000).to_command()).code == 0
+    # The longest delay: it is not delivered while the test runs.
+    assert ask(address, message("Single", 0, b"late", "DELAY\x0118\x02").to_command()).code == 0
+
+
+def contents(address: str) -> dict[tuple[str, int], list[StoredRecord]]:
+    """Every record of every queue, read in pulls as consumers do."""
+    queues = [("Single", number) for number in range(QUEUES)] + [("Batch", 1), ("Long", 0), ("SCHEDULE_TOPIC_XXXX", 17)]
+    return {(topic, queue_id): list(read(address, topic, queue_id)) for topic, queue_id in queues}
+
+
+def read(address: str, topic: str, queue_id: int) -> Iterator[StoredRecord]:
+    offset = 0
+    while True:
+        pull = PullMessage("G", topic, queue_id, offset, 32)
+        answer = PullAnswer.from_command(ask(address, pull.to_command()))
+        if answer.code != 0:
+            found = OffsetFound.from_command(ask(address, GetMaxOffset(topic, queue_id).to_command()))
+            assert (answer.code, found.offset) == (19, offset)
+            return
+        yield from iterate_records(answer.records, check_crc=True)
+        offset = answer.next_begin_offset
+
+
+@contextmanager
+def ours(directory: Path, *, kill: bool) -> Iterator[str]:
+    """Our broker on the directory; ended in order, or killed."""
+    conf = directory.with_suffix(".conf")
+    settings = {name: BROKER_SETTINGS[name] for name in LENGTHS} | {
+        "storePathRootDir": str(directory),
+        "listenPort": "0",
+    }
+    conf.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
+    environment = {name: value for name, value in os.environ.items() if name != "NAMESRV_ADDR"}
+    process = subprocess.Popen(
+        [sys.executable, "-m", "pyrmq_core.broker", "-c", str(conf)], stdout=subprocess.PIPE, text=True, env=environment
+    )
+    assert process.stdout is not None
+    try:
+        line = next(line for line in process.stdout if "boot success" in line)
+        yield line.partition("]")[0].rpartition(" ")[2]
+        process.send_signal(signal.SIGKILL if kill else signal.SIGTERM)
+        process.wait(20)
+    finally:
+        process.kill()
+        process.wait(10)
+        process.stdout.close()
+
+
+@pytest.mark.parametrize("kill", [False, True], ids=["stopped", "killed"])
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_store_goes_from_broker_to_broker(version: str, kill: bool) -> None:
+    with ExitStack() as stack:
+        try:
+            cluster = stack.enter_context(boot_cluster(version, ()))
+        except ApacheUnavailable as reason:
+            pytest.skip(f"Apache RocketMQ {version}: {reason}")
+        directory = cluster.home / "store"
+        places = {"storePathRootDir": str(directory), "storePathCommitLog": str(directory / "commitlog")}
+        before: dict[tuple[str, int], list[StoredRecord]] = {}
+        for turn in range(TURNS):
+            if turn % 2 == 0:
+                with ours(directory, kill=kill) as address:
+                    before = take_turn(address, turn, before)
+            else:
+                nameserver = cluster.nameserver.address
+                with boot_broker(version, nameserver, settings=places, java_options=OPENED) as broker:
+                    before = take_turn(broker.address, turn, before)
+                    if not kill:
+                        broker.terminate()
+        assert [len(before[key]) for key in (("Single", 0), ("Batch", 1), ("Long", 0))] == [5 * TURNS, 100 * TURNS, TURNS]
+
+
+def take_turn(
+    address: str, turn: int, before: dict[tuple[str, int], list[StoredRecord]]
+) -> dict[tuple[str, int], list[StoredRecord]]:
+    """Everything of the turns before is there, byte for byte, and found by its time; then there is more."""
+    if before:
+        assert contents(address) == before
+        last = before["Batch", 1][-1]
+        search = SearchOffset("Batch", 1, last.store_timestamp_ms)
+        first = next(one for one in before["Batch", 1] if one.store_timestamp_ms == last.store_timestamp_ms)
+        found = OffsetFound.from_command(ask(address, search.to_command())).offset
+        assert first.queue_offset <= found <= last.queue_offset
+    send_some(address, turn)
+    after = contents(address)
+    for key, records in before.items():
+        assert after[key][: len(records)] == records
+    return after
