@@ -92,6 +92,6 @@ def _tls_reason(error: BaseException) -> str:
         return f"TLS: its certificate is not accepted ({cause.verify_message}); trust its authority in the SSLContext"
     if isinstance(cause, ssl.SSLError) and cause.reason in ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE"):
         return "TLS: it answered in plain; switch TLS off here, or on there"
-    if isinstance(cause, ssl.SSLError):
+    if isinstance(cause, ssl.SSLError) and not isinstance(cause, ssl.SSLEOFError):
         return f"TLS: {cause.reason or cause}; compare the TLS settings of both ends"
     return "TLS: it closed the connection during the handshake; is TLS switched on there?"

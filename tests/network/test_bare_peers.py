@@ -157,6 +157,18 @@ async def test_requests_under_way_are_bounded_by_not_reading() -> None:
         assert recorder.most_running == 7
 
 
+async def test_a_connection_idles_only_so_long_and_one_that_is_used_does_not_idle(autojump_clock: MockClock) -> None:
+    async with against_socket(echo, limits=Limits(idle=120)) as (connection, peer):
+        for _ in range(5):
+            await trio.sleep(119)
+            await peer.send(Command(1))
+            assert await peer.receive() is not None
+        started = trio.current_time()
+        await connection.wait_closed()
+        assert 120 <= trio.current_time() - started <= 125
+        assert "nothing came or went for 120 s" in repr(connection)
+
+
 async def test_an_idle_connection_gives_its_buffer_back(autojump_clock: MockClock) -> None:
     async with against_socket(echo) as (connection, peer):
         await peer.send(Command(1, body=bytes(KEPT_BUFFER_BYTES // 4)))

@@ -1,0 +1,222 @@
+"""What a call costs: connections of `pyrmq_core.network` beside plain blocking sockets, against one echo server.
+
+    python -m benchmarks.network_calls [--quick] [--pairs N] [--calls N]
+
+The echo server is a process of its own and answers as a broker answers a send. Each row is a pair, run A B B A; the
+verdict is the median of the pairs' ratios, its spread beside it. `s/M` is the CPU of this process for a million calls.
+"""
+
+from __future__ import annotations
+
+import argparse
+import multiprocessing
+import re
+import socket
+import statistics
+import struct
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+import trio
+
+from pyrmq_core.network import ConnectionPool, Peer, serve
+from pyrmq_core.protocol.command import Command, success
+from pyrmq_core.protocol.requests.send_message import MessageStored, SendMessage
+
+OPAQUE = re.compile(rb'"opaque":(\d+)')
+ANSWER = MessageStored("7F00000100002A9F0000000000001A0C", 2, 5, "7F0000010001000000000000000A0001")
+RECEIVE_BYTES = 256 * 1024
+PROPERTIES = "UNIQ_KEY\x017F0000010001000000000000000A0001\x02KEYS\x01k1\x02TAGS\x01TagA\x02WAIT\x01true\x02"
+SEND = SendMessage("PG", "TopicTest", "TBW102", 4, 2, 0, 1_700_000_000_000, 0, PROPERTIES, body=b"x" * 100)
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """One run: calls a second, CPU seconds for a million calls, and the median of a call in microseconds."""
+
+    rate: float
+    cpu: float
+    p50_us: float
+
+
+def plain_echo(listener: socket.socket) -> None:
+    """Answers every frame it is sent; joined reads and writes, no parsing but the opaque."""
+    head, tail = _split_at_opaque(1, success(MessageStored.to_command(ANSWER).ext))
+    while True:
+        connection, _ = listener.accept()
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        received = b""
+        while data := connection.recv(RECEIVE_BYTES):
+            frames, received = _frames(received + data)
+            answers = [head + OPAQUE.search(frame)[1] + tail for frame in frames]  # type: ignore[index]
+            connection.sendall(
+                b"".join(struct.pack(">II", 4 + len(answer), len(answer)) + answer for answer in answers)
+            )
+
+
+def served_echo(ports: multiprocessing.SimpleQueue[int]) -> None:
+    """The same answer by `serve`."""
+    answer = ANSWER.to_command()
+
+    def handle(request: Command, peer: Peer) -> Command:
+        return answer
+
+    async def main() -> None:
+        async with trio.open_nursery() as nursery:
+            listening = await nursery.start(partial(serve, handle, "127.0.0.1", 0))
+            ports.put(listening.port)
+
+    trio.run(main)
+
+
+def _split_at_opaque(flag: int, command: Command) -> tuple[bytes, bytes]:
+    from dataclasses import replace
+
+    from pyrmq_core.protocol.headers import encode_header
+
+    whole = encode_header(replace(command, flag=flag, opaque=987654321))
+    head, _, tail = whole.partition(b"987654321")
+    return head, tail
+
+
+def _frames(data: bytes) -> tuple[list[bytes], bytes]:
+    frames, position = [], 0
+    while len(data) - position >= 4:
+        (length,) = struct.unpack_from(">I", data, position)
+        if len(data) - position - 4 < length:
+            break
+        frames.append(data[position + 4 : position + 4 + length])
+        position += 4 + length
+    return frames, data[position:]
+
+
+def blocking(port: int, window: int, calls: int) -> Figure:
+    """Plain sockets: header from a template, `window` calls under way, joined writes, answers counted by opaque."""
+    head, tail = _split_at_opaque(0, SEND.to_command())
+    body = bytes(SEND.body)
+    opaque = 0
+
+    def request() -> bytes:
+        nonlocal opaque
+        opaque += 1
+        header = head + b"%d" % opaque + tail
+        return struct.pack(">II", 4 + len(header) + len(body), len(header)) + header + body
+
+    with socket.create_connection(("127.0.0.1", port)) as connection:
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        started, cpu, times = time.perf_counter(), time.process_time(), []
+        connection.sendall(b"".join(request() for _ in range(window)))
+        received, answered, begun = b"", 0, time.perf_counter()
+        while answered < calls:
+            frames, received = _frames(received + connection.recv(RECEIVE_BYTES))
+            for frame in frames:
+                int(OPAQUE.search(frame)[1])  # type: ignore[index]
+            answered += len(frames)
+            more = min(len(frames), calls - opaque)
+            if window == 1:
+                now = time.perf_counter()
+                times.append(now - begun)
+                begun = now
+            if more:
+                connection.sendall(b"".join(request() for _ in range(more)))
+        return _figure(calls, started, cpu, times)
+
+
+def ours(port: int, window: int, calls: int) -> Figure:
+    """A pool's calls from `window` tasks."""
+    times: list[float] = []
+
+    async def caller(pool: ConnectionPool, count: int) -> None:
+        for _ in range(count):
+            begun = time.perf_counter()
+            await pool.call(f"127.0.0.1:{port}", SEND.to_command(), timeout=30)
+            if window == 1:
+                times.append(time.perf_counter() - begun)
+
+    async def main() -> Figure:
+        async with trio.open_nursery() as nursery:
+            pool = ConnectionPool(nursery)
+            await caller(pool, 1)
+            times.clear()
+            started, cpu = time.perf_counter(), time.process_time()
+            async with trio.open_nursery() as callers:
+                for _ in range(window):
+                    callers.start_soon(caller, pool, calls // window)
+            figure = _figure(calls // window * window, started, cpu, times)
+            await pool.aclose()
+        return figure
+
+    return trio.run(main)
+
+
+def _figure(calls: int, started: float, cpu: float, times: list[float]) -> Figure:
+    seconds = time.perf_counter() - started
+    p50 = statistics.median(times) if times else seconds / calls
+    return Figure(calls / seconds, (time.process_time() - cpu) * 1e6 / calls, p50 * 1e6)
+
+
+def pairs(count: int, first: Callable[[], Figure], second: Callable[[], Figure]) -> list[tuple[Figure, Figure]]:
+    """A B B A."""
+    found = []
+    for number in range(count):
+        if number % 2:
+            b = second()
+            found.append((first(), b))
+        else:
+            a = first()
+            found.append((a, second()))
+    return found
+
+
+def report(name: str, found: list[tuple[Figure, Figure]], measure: str) -> None:
+    def value(figure: Figure) -> float:
+        return float(getattr(figure, measure))
+
+    ratios = sorted(value(mine) / value(plain) for plain, mine in found)
+    plain, mine = (statistics.median(value(pair[side]) for pair in found) for side in (0, 1))
+    cpu = [statistics.median(pair[side].cpu for pair in found) for side in (0, 1)]
+    print(
+        f"{name:34} {plain:10,.0f} {mine:10,.0f} {statistics.median(ratios):6.2f} "
+        f"({ratios[0]:.2f}-{ratios[-1]:.2f}) {cpu[0]:7.1f} {cpu[1]:7.1f}",
+        flush=True,
+    )
+
+
+def main(*, quick: bool = False, count: int = 5, calls: int = 40_000) -> None:
+    """Prints the table."""
+    if quick:
+        count, calls = 2, 5_000
+    context = multiprocessing.get_context("fork")
+    listener = socket.create_server(("127.0.0.1", 0))
+    ports: multiprocessing.SimpleQueue[int] = context.SimpleQueue()
+    servers = [
+        context.Process(target=plain_echo, args=(listener,), daemon=True),
+        context.Process(target=served_echo, args=(ports,), daemon=True),
+    ]
+    for server in servers:
+        server.start()
+    try:
+        print(f"{'':34} {'blocking':>10} {'ours':>10} {'ratio':>6} {'(spread)':11} {'s/M':>7} {'s/M':>7}")
+        for where, port in (("plain echo", listener.getsockname()[1]), ("serve", ports.get())):
+            for window in (1, 16, 256):
+                some = calls // 8 if window == 1 else calls
+                found = pairs(count, partial(blocking, port, window, some), partial(ours, port, window, some))
+                unit = "p50_us" if window == 1 else "rate"
+                name = f"{where}, {'one caller, p50 us' if window == 1 else f'{window} callers, calls/s'}"
+                report(name, found, unit)
+    finally:
+        for server in servers:
+            server.kill()
+            server.join()
+        listener.close()
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="a small run, to see that it works")
+    parser.add_argument("--pairs", type=int, default=5)
+    parser.add_argument("--calls", type=int, default=40_000)
+    chosen = parser.parse_args()
+    main(quick=chosen.quick, count=chosen.pairs, calls=chosen.calls)
