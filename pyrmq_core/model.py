@@ -136,11 +136,13 @@ class LocalTransactionState(enum.IntEnum):
 class TransactionSendResult:
     """How a message in a transaction was sent, and what was told to the broker about it.
 
-    `result` is of the half message: its offsets are not those under which a consumer reads the message.
+    `result` is of the half message: its offsets are not those under which a consumer reads the message. `error` is
+    what the local transaction raised.
     """
 
     result: SendResult
     local_transaction_state: LocalTransactionState
+    error: Exception | None = None
 
 
 class PullStatus(enum.Enum):

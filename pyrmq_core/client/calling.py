@@ -31,8 +31,11 @@ class Caller:
 
     async def send_oneway(self, address: str, command: Command, *, timeout: float) -> None:
         """Returns when the request is written."""
-        request = self._signed(self._hooks.before(address, command))
-        await self._pool.send_oneway(address, request, timeout=timeout)
+        await self._pool.send_oneway(address, self.prepared(address, command), timeout=timeout)
+
+    def prepared(self, address: str, command: Command) -> Command:
+        """The request as it leaves: changed by the hooks, then signed."""
+        return self._signed(self._hooks.before(address, command))
 
     def close(self, address: str) -> None:
         """Drops the connection; the next call opens a new one."""

@@ -23,9 +23,11 @@ from pyrmq_core.client.heartbeats import Heartbeats
 from pyrmq_core.client.hooks import RpcHook, RpcHooks
 from pyrmq_core.client.identity import client_id, credentials_of
 from pyrmq_core.client.nameservers import NameServers
+from pyrmq_core.client.replies import Replies
 from pyrmq_core.client.routes import Routes
 from pyrmq_core.client.routing import parse_nameservers, reading_address
 from pyrmq_core.client.service_state import Life, ServiceState
+from pyrmq_core.client.transaction_checks import TransactionChecks
 from pyrmq_core.errors import BrokerNotFound, InvalidArgument, InvalidState, RocketMQError
 from pyrmq_core.model import MessageQueue
 from pyrmq_core.network import ConnectionPool, Handler, Peer, local_ip, open_owned_nursery
@@ -33,6 +35,7 @@ from pyrmq_core.network.handling import refuse_unsupported
 from pyrmq_core.protocol.codes import RequestCode, ResponseCode
 from pyrmq_core.protocol.command import Command
 from pyrmq_core.protocol.conversation import response_error
+from pyrmq_core.protocol.namespaces import instance_namespace
 
 log = logging.getLogger(__name__)
 
@@ -46,7 +49,8 @@ class Client:
 
     `nameserver` is `"host:port;host:port"` or a list; without it NAMESRV_ADDR is taken. With `nameserver_url` instead,
     the list is fetched from there, at the start and every 2 minutes. Times are seconds. `tls` is the context for every
-    connection. Requests are signed when `access_key` and `secret_key` are given, after all `rpc_hooks`.
+    connection. Requests are signed when `access_key` and `secret_key` are given, after all `rpc_hooks`. `namespace` is
+    what the endpoint of a hosted instance names (`http://MQ_INST_..._....host:port`).
     """
 
     def __init__(
@@ -68,6 +72,7 @@ class Client:
         if nameserver is None and nameserver_url is None:
             nameserver = os.environ.get("NAMESRV_ADDR", "")
         self._addresses = parse_nameservers(nameserver or "")
+        self.namespace = instance_namespace(nameserver) if isinstance(nameserver, str) else None
         self._discovery = None if nameserver_url is None else Discovery(nameserver_url)
         self._poll_seconds = poll_nameserver_interval
         self._heartbeat_seconds = heartbeat_broker_interval
@@ -78,7 +83,12 @@ class Client:
             local_ip(), os.getpid(), instance_name, self._addresses, access_key, draw=random.getrandbits(48)
         )
         self._life = Life("client", self.client_id)
-        self._handlers: dict[int, Handler] = {}
+        self.transaction_checks = TransactionChecks()
+        self.replies = Replies()
+        self._handlers: dict[int, Handler] = {
+            RequestCode.CHECK_TRANSACTION_STATE: self.transaction_checks,
+            RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT: self.replies,
+        }
         self._stack = AsyncExitStack()
         self._nursery: trio.Nursery | None = None
         self._caller: Caller | None = None
@@ -145,6 +155,10 @@ class Client:
     async def send_oneway(self, address: str, command: Command, *, timeout: float = CALL_TIMEOUT_SECONDS) -> None:
         """One request of which no answer is expected; returns when it is written."""
         await self._open_caller().send_oneway(address, command, timeout=timeout)
+
+    async def send_oneway_over(self, peer: Peer, command: Command, *, timeout: float = CALL_TIMEOUT_SECONDS) -> None:
+        """As `send_oneway`, over the connection that a broker asked over."""
+        await peer.connection.send_oneway(self._open_caller().prepared(peer.address, command), timeout=timeout)
 
     async def ask_broker(
         self, queue: MessageQueue, command: Command, *, timeout: float = CALL_TIMEOUT_SECONDS

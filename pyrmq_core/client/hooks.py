@@ -18,7 +18,7 @@ from typing import Final, Protocol, TypeVar
 
 from pyrmq_core.client.communication_mode import CommunicationMode
 from pyrmq_core.errors import InvalidArgument, RocketMQError, SendForbidden
-from pyrmq_core.model import MessageQueue, SendResult
+from pyrmq_core.model import LocalTransactionState, MessageQueue, SendResult
 from pyrmq_core.protocol.command import Command
 from pyrmq_core.protocol.message_type import MessageType, message_type
 from pyrmq_core.protocol.payload import Payload
@@ -70,7 +70,7 @@ class EndTransactionContext:
     broker_address: str
     msg_id: str
     transaction_id: str
-    state: str
+    state: LocalTransactionState
     from_check: bool
     tags: str | None = None
     keys: str | None = None

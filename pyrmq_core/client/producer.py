@@ -2,33 +2,57 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from dataclasses import replace
 from types import TracebackType
 from typing import Final, Self
 
 import trio
 
-from pyrmq_core.client.client import CLOSE_SECONDS, Client
+from pyrmq_core.client.batching import Accumulator, Batching
+from pyrmq_core.client.client import Client
+from pyrmq_core.client.fault_latency import FaultLatencySettings
+from pyrmq_core.client.hooks import ProducerHook
 from pyrmq_core.client.ids import unique_ids
-from pyrmq_core.client.pending import InFlight, PendingSend, check_bounds
+from pyrmq_core.client.parts import send_parts
+from pyrmq_core.client.pending import PendingSend, check_bounds
+from pyrmq_core.client.producer_parts import ProducerParts, ProducerSetup, open_parts
+from pyrmq_core.client.requesting import reply_properties
 from pyrmq_core.client.routing import TopicPublishInfo
-from pyrmq_core.client.send_settings import SendSettings
-from pyrmq_core.client.sending import Sender
+from pyrmq_core.client.send_settings import SendSettings, compression_type, namespace_of, positive
 from pyrmq_core.client.service_state import Life, ServiceState
 from pyrmq_core.client.targets import AnyQueue, KeyedQueue, Target, ThisQueue
+from pyrmq_core.client.transactions import (
+    ExecuteLocalTransaction,
+    Transaction,
+    TransactionListener,
+    decided,
+    local_failure,
+)
 from pyrmq_core.client.window import SendWindow, open_send_window
-from pyrmq_core.errors import BatchFailed, InvalidArgument, InvalidState, Outcome, RocketMQError, SendFailed
-from pyrmq_core.model import Message, MessageQueue, SendResult
-from pyrmq_core.network import open_owned_nursery
-from pyrmq_core.protocol.compression import CompressionType
+from pyrmq_core.errors import InvalidArgument, InvalidState
+from pyrmq_core.model import (
+    NO_PROPERTIES,
+    LocalTransactionState,
+    Message,
+    MessageExt,
+    MessageQueue,
+    SendResult,
+    TransactionSendResult,
+)
 from pyrmq_core.protocol.names import check_group
+from pyrmq_core.protocol.namespaces import with_namespace
 from pyrmq_core.protocol.payload import Payload, encode_one, split_batch
+from pyrmq_core.protocol.properties import CORRELATION_ID, INSTANCE_ID
+from pyrmq_core.protocol.requests.recall_message import MessageRecalled, RecallHandle, RecallMessage
+from pyrmq_core.protocol.trace import TRACE_TOPIC
 
 Select = Callable[[Sequence[MessageQueue], Message], MessageQueue]
 
 # Requests near 1 MiB keep a broker busiest; larger ones gain nothing.
 BATCH_BYTES: Final = 1024 * 1024
+ANY_QUEUE: Final = AnyQueue()
 
 
 class Producer:
@@ -37,6 +61,8 @@ class Producer:
     `async with Producer("orders", nameserver="127.0.0.1:9876") as producer:` opens a client of its own; with `client=`
     it shares one. Times are seconds; a send's `timeout` counts routes, tries and waits. `timeout_per_attempt` caps one
     try; without it the time left is shared among the tries that are left, so that a silent broker cannot eat it all.
+    With `batching` messages travel together where they come fast; `trace` (True, or a topic) tells of each to the
+    trace topic; `hooks` are plain functions around each try; `namespace` stands in front of topics and the group.
     """
 
     def __init__(
@@ -45,11 +71,16 @@ class Producer:
         *,
         client: Client | None = None,
         nameserver: str | Sequence[str] | None = None,
+        namespace: str | None = None,
         instance_name: str | None = None,
         send_timeout: float = 3.0,
         timeout_per_attempt: float | None = None,
         retry_times_when_send_failed: int = 2,
+        retry_times_when_send_async_failed: int = 2,
         retry_another_broker_when_not_store_ok: bool = False,
+        send_latency_fault_enable: bool = False,
+        fault_latency: FaultLatencySettings = FaultLatencySettings(),  # noqa: B008 - a frozen value
+        start_detector_enable: bool = False,
         compress_body_over_bytes: int = 4096,
         compression: str = "zlib",
         max_message_bytes: int = 4 * 1024 * 1024,
@@ -57,30 +88,46 @@ class Producer:
         create_topic_key: str = "TBW102",
         max_in_flight: int = 10_000,
         max_in_flight_bytes: int = 100 * 1024 * 1024,
+        batching: Batching | bool | None = None,
+        transaction_listener: TransactionListener | None = None,
+        hooks: Sequence[ProducerHook] = (),
+        trace: bool | str = False,
     ) -> None:
         check_group(group)
         if client is not None and (nameserver is not None or instance_name is not None):
             raise InvalidArgument("a shared client has its own nameserver and instance_name; give either it or them")
         self.group = group
-        self._shared = client
-        self._own = Client(nameserver=nameserver, instance_name=instance_name) if client is None else None
-        self._send_timeout = _positive("send_timeout", send_timeout)
+        self._client = client or Client(nameserver=nameserver, instance_name=instance_name)
+        self._shares_client = client is not None
+        namespace = namespace_of(namespace) or self._client.namespace
+        self._send_timeout = positive("send_timeout", send_timeout)
         self._compress_over_bytes = compress_body_over_bytes
-        self._compression = _compression(compression)
+        self._compression = compression_type(compression)
         self._max_message_bytes = max_message_bytes
-        self._in_flight_bounds = check_bounds(max_in_flight, max_in_flight_bytes)
-        self._settings = SendSettings(
-            producer_group=group,
-            retry_times_when_send_failed=retry_times_when_send_failed,
-            timeout_per_attempt=timeout_per_attempt,
-            retry_another_broker_when_not_store_ok=retry_another_broker_when_not_store_ok,
-            create_topic_key=create_topic_key,
-            default_topic_queue_nums=default_topic_queue_nums,
+        self._own = {INSTANCE_ID: namespace} if namespace else NO_PROPERTIES
+        self._setup = ProducerSetup(
+            settings=SendSettings(
+                producer_group=with_namespace(group, namespace),
+                namespace=namespace,
+                retry_times_when_send_failed=retry_times_when_send_failed,
+                retry_times_when_send_async_failed=retry_times_when_send_async_failed,
+                timeout_per_attempt=timeout_per_attempt,
+                retry_another_broker_when_not_store_ok=retry_another_broker_when_not_store_ok,
+                create_topic_key=create_topic_key,
+                default_topic_queue_nums=default_topic_queue_nums,
+                start_detector_enable=start_detector_enable,
+            ),
+            send_timeout=send_timeout,
+            in_flight_bounds=check_bounds(max_in_flight, max_in_flight_bytes),
+            batching=Batching() if batching is True else batching or None,
+            transaction_listener=transaction_listener,
+            hooks=tuple(hooks),
+            trace_topic=trace if isinstance(trace, str) else TRACE_TOPIC if trace else None,
+            fault_latency=fault_latency if send_latency_fault_enable else None,
         )
         self._life = Life("producer", group)
         self._stack = AsyncExitStack()
-        self._sender: Sender | None = None
-        self._in_flight: InFlight | None = None
+        self._parts: ProducerParts | None = None
 
     @property
     def state(self) -> ServiceState:
@@ -89,19 +136,14 @@ class Producer:
     async def __aenter__(self) -> Self:
         self._life.starting()
         async with AsyncExitStack() as stack:
-            client = self._shared
-            if client is None:
-                assert self._own is not None
-                client = await stack.enter_async_context(self._own)
+            if not self._shares_client:
+                await stack.enter_async_context(self._client)
             try:
-                client.register_producer(self.group)
+                self._parts = await stack.enter_async_context(open_parts(self._client, self._setup))
             except InvalidState:
                 self._life.not_begun()
                 raise
-            nursery = await stack.enter_async_context(open_owned_nursery())
-            self._sender = Sender(client, self._settings)
-            self._in_flight = InFlight(nursery, *self._in_flight_bounds)
-            stack.push_async_exit(self._leave)
+            stack.push_async_exit(self._drain)
             self._stack = stack.pop_all()
         self._life.started()
         return self
@@ -126,11 +168,13 @@ class Producer:
         Raises `InvalidMessage` before anything is sent, `NoRoute` and `NoNameServer` when there is nowhere to send to,
         else `SendFailed`.
         """
-        sender, seconds = self._running(), self._seconds(timeout)
+        parts, seconds = self._open(), self._seconds(timeout)
         deadline = trio.current_time() + seconds
         payload = self._payload(message)
         to = await self._target(message, queue, select, seconds)
-        receipt = await sender.send(payload, to, timeout=deadline - trio.current_time())
+        if parts.accumulator is not None and timeout is None and parts.accumulator.takes(payload):
+            return await (await self._accumulate(parts.accumulator, message, payload, to, wait=True)).wait()
+        receipt = await parts.sender.send(payload, to, timeout=deadline - trio.current_time())
         return receipt.results()[0]
 
     async def send_oneway(
@@ -142,19 +186,36 @@ class Producer:
         select: Select | None = None,
     ) -> None:
         """Returns when the message is written to the connection; whether it is stored nobody tells."""
-        sender, seconds = self._running(), self._seconds(timeout)
+        parts, seconds = self._open(), self._seconds(timeout)
         deadline = trio.current_time() + seconds
         payload = self._payload(message)
         to = await self._target(message, queue, select, seconds)
-        await sender.send_oneway(payload, to, timeout=deadline - trio.current_time())
+        await parts.sender.send_oneway(payload, to, timeout=deadline - trio.current_time())
 
-    async def send_soon(self, message: Message, *, timeout: float | None = None) -> PendingSend:
-        """Waits only for room (`max_in_flight`, `max_in_flight_bytes`); the result comes by `await pending.wait()`."""
-        sender, seconds = self._running(), self._seconds(timeout)
+    async def send_soon(
+        self,
+        message: Message,
+        *,
+        timeout: float | None = None,
+        queue: MessageQueue | None = None,
+        select: Select | None = None,
+        wait: bool = True,
+    ) -> PendingSend:
+        """Waits only for room (`max_in_flight`, `max_in_flight_bytes`); the result comes by `await pending.wait()`.
+
+        With `wait=False` it raises `WindowFull` instead of waiting. What brokers answer is final, as in Java's async
+        send: only failures of the wire are tried again.
+        """
+        parts, seconds = self._open(), self._seconds(timeout)
         payload = self._payload(message)
-        to = await self._target(message, None, None, seconds)
-        assert self._in_flight is not None
-        return await self._in_flight.start(sender, payload, to, seconds)
+        to = await self._target(message, queue, select, seconds)
+        if parts.accumulator is not None and timeout is None and parts.accumulator.takes(payload):
+            return await self._accumulate(parts.accumulator, message, payload, to, wait=wait)
+        size = len(payload.body)
+        await parts.in_flight.enter(size, wait=wait)
+        pending = parts.in_flight.start(parts.sender, payload, to, seconds)
+        pending.add_done_callback(lambda _: parts.in_flight.leave(size))
+        return pending
 
     async def send_batch(
         self, messages: Sequence[Message], *, timeout: float | None = None, queue: MessageQueue | None = None
@@ -164,7 +225,7 @@ class Producer:
         `timeout` is each part's own. When a part fails the rest is not sent, and `BatchFailed.parts` has each part's
         results or error.
         """
-        sender, seconds = self._running(), self._seconds(timeout)
+        sender, seconds = self._open().sender, self._seconds(timeout)
         payloads = list(
             split_batch(
                 messages,
@@ -173,41 +234,122 @@ class Producer:
                 request_bytes=BATCH_BYTES,
             )
         )
-        done: list[list[SendResult] | RocketMQError] = []
-        to: Target = AnyQueue() if queue is None else ThisQueue(queue)
-        for payload in payloads:
-            try:
-                receipt = await sender.send(payload, to, timeout=seconds)
-                done.append(receipt.results())
-            except RocketMQError as error:
-                if len(payloads) == 1:
-                    raise
-                raise _batch_failed(error, done, len(payloads)) from error
-            to = to if isinstance(to, ThisQueue) else AnyQueue(receipt.queue)
-        return [result for part in done if isinstance(part, list) for result in part]
+        return await send_parts(sender, payloads, AnyQueue() if queue is None else ThisQueue(queue), timeout=seconds)
+
+    async def request(
+        self,
+        message: Message,
+        *,
+        timeout: float | None = None,
+        queue: MessageQueue | None = None,
+        select: Select | None = None,
+    ) -> MessageExt:
+        """Sends the message and waits for a consumer's `reply` to it; `timeout` counts both.
+
+        Raises as `send`, and `RequestTimeout` when the message is stored and no reply came in time.
+        """
+        parts, seconds = self._open(), self._seconds(timeout)
+        properties = parts.requests.properties(seconds)
+        payload = self._payload(message, properties)
+        to = await self._target(message, queue, select, seconds)
+        return await parts.requests.ask(payload, properties[CORRELATION_ID], to, timeout=seconds)
+
+    async def reply(
+        self,
+        request: MessageExt,
+        body: bytes,
+        *,
+        properties: Mapping[str, str] = NO_PROPERTIES,
+        timeout: float | None = None,
+    ) -> SendResult:
+        """Answers a message that a consumer read and that was sent by `request`; `InvalidArgument` for any other.
+
+        Returns when a broker pushed the reply to the client that asked; nothing is stored.
+        """
+        topic, own = reply_properties(request)
+        payload = self._payload(Message(topic, body, properties=properties), own)
+        receipt = await self._open().sender.send(payload, AnyQueue(), timeout=self._seconds(timeout))
+        return receipt.results()[0]
+
+    async def recall(self, topic: str, recall_handle: str, *, timeout: float | None = None) -> str:
+        """Takes back a delayed message before it is delivered (brokers of 5.3 and younger, `recallMessageEnable`).
+
+        `recall_handle` is `SendResult.recall_handle`. Returns the message's id; `ResponseError` when the broker
+        refuses, or is too old.
+        """
+        parts, seconds = self._open(), self._seconds(timeout)
+        handle = RecallHandle.decode(recall_handle)
+        settings = self._setup.settings
+        wrapped = with_namespace(topic, settings.namespace)
+        request = RecallMessage(settings.producer_group, wrapped, recall_handle, handle.broker_name)
+        at = MessageQueue(wrapped, handle.broker_name, 0)
+        answer = await parts.client.ask_broker(at, request.to_command(), timeout=seconds)
+        msg_id = MessageRecalled.from_command(answer).msg_id
+        if parts.tracer is not None:
+            parts.tracer.recall(self.group, topic, msg_id)
+        return msg_id
+
+    async def begin_transaction(self, message: Message, *, timeout: float | None = None) -> Transaction:
+        """Stores the message where consumers do not see it, until `end_transaction` commits it.
+
+        Needs a `transaction_listener`, whom brokers ask about ends that were lost. Raises as `send`.
+        """
+        parts, seconds = self._open(), self._seconds(timeout)
+        payload = self._payload(message, parts.transactions.properties(message))
+        to = await self._target(message, None, None, seconds)
+        return await parts.transactions.begin(message, payload, to, timeout=seconds)
+
+    async def end_transaction(
+        self, transaction: Transaction, state: LocalTransactionState, *, reason: str = ""
+    ) -> TransactionSendResult:
+        """Tells the broker to deliver or to drop the message, or, with UNKNOW, to ask the listener later.
+
+        A message that is not stored safely (`status` is not SEND_OK) is rolled back whatever `state` says, as in Java.
+        """
+        told = await self._open().transactions.end(transaction, state, reason)
+        return TransactionSendResult(transaction.result, told)
+
+    async def send_in_transaction(
+        self,
+        message: Message,
+        execute_local_transaction: ExecuteLocalTransaction,
+        *,
+        timeout: float | None = None,
+    ) -> TransactionSendResult:
+        """`begin_transaction`, your function, `end_transaction` with the state that it returned.
+
+        `execute_local_transaction(message, result)` may be async, or plain: then it runs in a worker thread. When it
+        raises, the state is UNKNOW, and `error` of the result has what it raised.
+        """
+        transaction = await self.begin_transaction(message, timeout=timeout)
+        if not transaction.is_safe:
+            return await self.end_transaction(transaction, LocalTransactionState.ROLLBACK_MESSAGE)
+        state, error = await decided(execute_local_transaction, message, transaction.result)
+        return replace(await self.end_transaction(transaction, state, reason=local_failure(error)), error=error)
 
     def open_window(
         self, *, max_requests: int = 4, max_bytes: int = 16 * 1024 * 1024, timeout: float | None = None
     ) -> AbstractAsyncContextManager[SendWindow]:
         """For bulk writers who encode payloads themselves: many under way, bounded; `timeout` is each payload's own."""
         seconds = self._seconds(timeout)
-        return open_send_window(self._running(), max_requests=max_requests, max_bytes=max_bytes, timeout=seconds)
+        return open_send_window(self._open().sender, max_requests=max_requests, max_bytes=max_bytes, timeout=seconds)
 
     async def publish_info(self, topic: str, *, timeout: float | None = None) -> TopicPublishInfo:
         """The queues the topic may be written to now, and the counter that walks them; `NoRoute` without any."""
-        return await self._running().publish_info(topic, timeout=self._seconds(timeout))
+        return await self._open().sender.publish_info(topic, timeout=self._seconds(timeout))
 
     async def message_queues(self, topic: str) -> tuple[MessageQueue, ...]:
         """The queues the topic may be written to now."""
         return (await self.publish_info(topic)).queues
 
-    def _payload(self, message: Message) -> Payload:
+    def _payload(self, message: Message, system_properties: Mapping[str, str] = NO_PROPERTIES) -> Payload:
         return encode_one(
             message,
             unique_ids(1)[0],
             compress_over_bytes=self._compress_over_bytes,
             compression=self._compression,
             max_message_bytes=self._max_message_bytes,
+            system_properties={**self._own, **system_properties} if system_properties else self._own,
         )
 
     async def _target(
@@ -218,54 +360,30 @@ class Producer:
         if queue is not None:
             return ThisQueue(queue)
         if select is not None:
-            info = await self._running().publish_info(message.topic, timeout=seconds)
+            info = await self._open().sender.publish_info(message.topic, timeout=seconds)
             return ThisQueue(select(info.queues, message))
-        return KeyedQueue(message.sharding_key) if message.sharding_key is not None else AnyQueue()
+        return KeyedQueue(message.sharding_key) if message.sharding_key is not None else ANY_QUEUE
+
+    async def _accumulate(
+        self, accumulator: Accumulator, message: Message, payload: Payload, to: Target, *, wait: bool
+    ) -> PendingSend:
+        in_flight, size = self._open().in_flight, len(payload.body)
+        await in_flight.enter(size, wait=wait)
+        pending = accumulator.add(message, payload, to)
+        pending.add_done_callback(lambda _: in_flight.leave(size))
+        return pending
 
     def _seconds(self, timeout: float | None) -> float:
-        return self._send_timeout if timeout is None else _positive("timeout", timeout)
+        return self._send_timeout if timeout is None else positive("timeout", timeout)
 
-    def _running(self) -> Sender:
-        if self._sender is None or self._life.state is not ServiceState.RUNNING:
+    def _open(self) -> ProducerParts:
+        if self._parts is None or self._life.state is not ServiceState.RUNNING:
             raise self._life.not_running()
-        return self._sender
+        return self._parts
 
-    async def _leave(self, kind: type[BaseException] | None, *_: object) -> None:
+    async def _drain(self, kind: type[BaseException] | None, *_: object) -> None:
         try:
-            if kind is None and self._in_flight is not None:
-                await self._in_flight.drain()
+            if kind is None and self._parts is not None:
+                await self._parts.drain()
         finally:
             self._life.ended()
-            if self._shared is not None:
-                with trio.move_on_after(CLOSE_SECONDS, shield=True):
-                    await self._shared.unregister_producer(self.group)
-
-
-def _positive(name: str, seconds: float) -> float:
-    if not seconds > 0:
-        raise InvalidArgument(f"{name}={seconds:g}: it is a time in seconds, and has to be more than 0")
-    return seconds
-
-
-def _compression(name: str) -> CompressionType | None:
-    known = {kind.name.lower(): kind for kind in CompressionType}
-    if name != "none" and name not in known:
-        raise InvalidArgument(f"compression={name!r}: none, {', '.join(sorted(known))} are possible")
-    return known.get(name)
-
-
-def _batch_failed(error: RocketMQError, done: list[list[SendResult] | RocketMQError], parts: int) -> BatchFailed:
-    stored = len(done)
-    rest = parts - stored - 1
-    outcome = Outcome.PERHAPS_STORED if stored else error.outcome
-    unsent: list[RocketMQError] = [
-        SendFailed("not sent, because an earlier part of the batch failed", outcome=Outcome.NOT_STORED, attempts=())
-        for _ in range(rest)
-    ]
-    return BatchFailed(
-        f"part {stored + 1} of {parts} of the batch failed: {stored} parts stored, this one {error.outcome.value}, "
-        f"{rest} not sent (error.parts has each). {error}",
-        outcome=outcome,
-        attempts=error.attempts,
-        parts=[*done, error, *unsent],
-    )

@@ -55,6 +55,11 @@ class Routes:
         self.brokers_changed = trio.Event()
 
     @property
+    def topics(self) -> tuple[str, ...]:
+        """The topics that are written to."""
+        return tuple(self._publish_infos)
+
+    @property
     def brokers(self) -> tuple[BrokerData, ...]:
         """Every broker of every known route."""
         return tuple(self._brokers.values())

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from pyrmq_core.errors import InvalidArgument
+from pyrmq_core.protocol.compression import CompressionType
+from pyrmq_core.protocol.names import check_group
+
 
 @dataclass(frozen=True, slots=True)
 class SendSettings:
@@ -18,3 +22,25 @@ class SendSettings:
     create_topic_key: str = "TBW102"
     default_topic_queue_nums: int = 4
     start_detector_enable: bool = False
+
+
+def positive(name: str, seconds: float) -> float:
+    """The time as it is; `InvalidArgument` unless it is more than 0."""
+    if not seconds > 0:
+        raise InvalidArgument(f"{name}={seconds:g}: it is a time in seconds, and has to be more than 0")
+    return seconds
+
+
+def compression_type(name: str) -> CompressionType | None:
+    """By its name in lower case; None for `none`."""
+    known = {kind.name.lower(): kind for kind in CompressionType}
+    if name != "none" and name not in known:
+        raise InvalidArgument(f"compression={name!r}: none, {', '.join(sorted(known))} are possible")
+    return known.get(name)
+
+
+def namespace_of(namespace: str | None) -> str | None:
+    """Checked as a group's name is; an empty one is none."""
+    if namespace:
+        check_group(namespace)
+    return namespace or None

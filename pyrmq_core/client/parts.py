@@ -1,0 +1,43 @@
+"""A divided batch: its parts sent one after another into one queue, and what it means when one of them fails."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pyrmq_core.client.sending import Sender
+from pyrmq_core.client.targets import AnyQueue, Target, ThisQueue
+from pyrmq_core.errors import BatchFailed, Outcome, RocketMQError, SendFailed
+from pyrmq_core.model import SendResult
+from pyrmq_core.protocol.payload import Payload
+
+
+async def send_parts(sender: Sender, payloads: Sequence[Payload], to: Target, *, timeout: float) -> list[SendResult]:
+    """One result a message, in order; `timeout` is each part's own. After a part that failed the rest is not sent."""
+    done: list[list[SendResult] | RocketMQError] = []
+    for payload in payloads:
+        try:
+            receipt = await sender.send(payload, to, timeout=timeout)
+            done.append(receipt.results())
+        except RocketMQError as error:
+            if len(payloads) == 1:
+                raise
+            raise _batch_failed(error, done, len(payloads)) from error
+        to = to if isinstance(to, ThisQueue) else AnyQueue(receipt.queue)
+    return [result for part in done if isinstance(part, list) for result in part]
+
+
+def _batch_failed(error: RocketMQError, done: list[list[SendResult] | RocketMQError], parts: int) -> BatchFailed:
+    stored = len(done)
+    rest = parts - stored - 1
+    outcome = Outcome.PERHAPS_STORED if stored else error.outcome
+    unsent: list[RocketMQError] = [
+        SendFailed("not sent, because an earlier part of the batch failed", outcome=Outcome.NOT_STORED, attempts=())
+        for _ in range(rest)
+    ]
+    return BatchFailed(
+        f"part {stored + 1} of {parts} of the batch failed: {stored} parts stored, this one {error.outcome.value}, "
+        f"{rest} not sent (error.parts has each). {error}",
+        outcome=outcome,
+        attempts=error.attempts,
+        parts=[*done, error, *unsent],
+    )

@@ -1,0 +1,115 @@
+"""What a producer is made of while it runs, opened and closed in order."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Final
+
+import trio
+
+from pyrmq_core.client.batching import Accumulator, Batching
+from pyrmq_core.client.client import CLOSE_SECONDS, Client
+from pyrmq_core.client.detector import run_detector
+from pyrmq_core.client.fault_latency import FaultLatency, FaultLatencySettings
+from pyrmq_core.client.hooks import ProducerHook, ProducerHooks
+from pyrmq_core.client.pending import InFlight
+from pyrmq_core.client.requesting import Requests
+from pyrmq_core.client.send_settings import SendSettings
+from pyrmq_core.client.sending import Sender
+from pyrmq_core.client.tracing import Tracer
+from pyrmq_core.client.transactions import TransactionListener, Transactions
+from pyrmq_core.network import open_owned_nursery
+from pyrmq_core.protocol.namespaces import without_namespace
+
+# client/trace/AsyncTraceDispatcher.java: a producer of its own sends trace messages.
+TRACE_NUMBERS: Final = itertools.count(1)
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerSetup:
+    """How a producer was asked to work."""
+
+    settings: SendSettings
+    send_timeout: float
+    in_flight_bounds: tuple[int, int]
+    batching: Batching | None
+    transaction_listener: TransactionListener | None
+    hooks: tuple[ProducerHook, ...]
+    trace_topic: str | None
+    fault_latency: FaultLatencySettings | None
+
+    def __post_init__(self) -> None:
+        ProducerHooks(self.hooks)  # wrong ones are told now, not at the start
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerParts:
+    """A producer's road and what stands on it."""
+
+    client: Client
+    sender: Sender
+    in_flight: InFlight
+    accumulator: Accumulator | None
+    requests: Requests
+    transactions: Transactions
+    tracer: Tracer | None
+
+    async def drain(self) -> None:
+        """Waits until nothing is under way."""
+        if self.accumulator is not None:
+            self.accumulator.flush()
+        await self.in_flight.drain()
+
+
+@asynccontextmanager
+async def open_parts(client: Client, setup: ProducerSetup) -> AsyncIterator[ProducerParts]:
+    """The group is registered as long as the block lasts; `InvalidState` when the client has a producer of it."""
+    settings = setup.settings
+    client.register_producer(settings.producer_group)
+    try:
+        async with open_owned_nursery() as nursery:
+            tracer = None if setup.trace_topic is None else Tracer(setup.trace_topic)
+            hooks = ProducerHooks(setup.hooks if tracer is None else [*setup.hooks, tracer])
+            faults = _fault_latency(client, setup, nursery)
+            sender = Sender(client, settings, hooks=hooks, faults=faults)
+            batching, timeout = setup.batching, setup.send_timeout
+            parts = ProducerParts(
+                client=client,
+                sender=sender,
+                in_flight=InFlight(nursery, *setup.in_flight_bounds),
+                accumulator=Accumulator(nursery, sender, batching, timeout=timeout) if batching else None,
+                requests=Requests(client, sender),
+                transactions=Transactions(client, sender, nursery, setup.transaction_listener, hooks),
+                tracer=tracer,
+            )
+            trace_sender = _trace_sender(client, settings)
+            if tracer is not None:
+                nursery.start_soon(tracer.run, trace_sender)
+            try:
+                yield parts
+            finally:
+                parts.transactions.close()
+                if tracer is not None:
+                    with trio.move_on_after(CLOSE_SECONDS, shield=True):
+                        await tracer.flush(trace_sender)
+    finally:
+        with trio.move_on_after(CLOSE_SECONDS, shield=True):
+            await client.unregister_producer(settings.producer_group)
+
+
+def _fault_latency(client: Client, setup: ProducerSetup, nursery: trio.Nursery) -> FaultLatency | None:
+    if setup.fault_latency is None:
+        return None
+    faults = FaultLatency(setup.fault_latency, draw=random.randrange)
+    if setup.settings.start_detector_enable:
+        nursery.start_soon(run_detector, client, faults)
+    return faults
+
+
+def _trace_sender(client: Client, settings: SendSettings) -> Sender:
+    group = without_namespace(settings.producer_group, settings.namespace)
+    return Sender(client, SendSettings(f"_INNER_TRACE_PRODUCER-{group}-PRODUCE-{next(TRACE_NUMBERS)}"))
