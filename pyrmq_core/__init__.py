@@ -31,6 +31,7 @@ from pyrmq_core.errors import (
     WindowFull,
 )
 from pyrmq_core.model import (
+    LocalTransactionState,
     Message,
     MessageExt,
     MessageQueue,
@@ -39,20 +40,36 @@ from pyrmq_core.model import (
     PullStatus,
     SendResult,
     SendStatus,
+    TransactionSendResult,
 )
 
 if TYPE_CHECKING:
     from pyrmq_core.client.admin import Admin
+    from pyrmq_core.client.batching import Batching
     from pyrmq_core.client.client import Client
+    from pyrmq_core.client.communication_mode import CommunicationMode
+    from pyrmq_core.client.fault_latency import FaultLatencySettings, SelectionRule
+    from pyrmq_core.client.hooks import (
+        CheckForbiddenHook,
+        EndTransactionContext,
+        EndTransactionHook,
+        RpcHook,
+        SendContext,
+        SendHook,
+    )
     from pyrmq_core.client.ids import unique_ids
     from pyrmq_core.client.pending import PendingSend
     from pyrmq_core.client.producer import Producer
     from pyrmq_core.client.pull_consumer import PullConsumer
     from pyrmq_core.client.pulling import ReadWindow
     from pyrmq_core.client.routing import TopicPublishInfo
+    from pyrmq_core.client.service_state import ServiceState
     from pyrmq_core.client.targets import AnyQueue, KeyedQueue, ThisQueue
+    from pyrmq_core.client.transactions import Transaction, TransactionListener
     from pyrmq_core.client.window import SendWindow, WriteSummary
     from pyrmq_core.filtering.tags import TagFilter
+    from pyrmq_core.protocol.command import Command
+    from pyrmq_core.protocol.message_type import MessageType
     from pyrmq_core.protocol.names import check_topic, is_dead_letter_topic, is_retry_topic, is_system_topic
     from pyrmq_core.protocol.payload import Payload, RawPull, decode, encode_batch, encode_one, split_batch
 
@@ -60,19 +77,28 @@ __all__ = [
     "Admin",
     "AnyQueue",
     "BatchFailed",
+    "Batching",
     "BrokerNotFound",
     "CallTimeout",
+    "CheckForbiddenHook",
     "Client",
+    "Command",
+    "CommunicationMode",
     "ConnectFailed",
     "ConnectionClosed",
     "DataLost",
+    "EndTransactionContext",
+    "EndTransactionHook",
+    "FaultLatencySettings",
     "InvalidArgument",
     "InvalidMessage",
     "InvalidState",
     "KeyedQueue",
+    "LocalTransactionState",
     "Message",
     "MessageExt",
     "MessageQueue",
+    "MessageType",
     "MissingLibrary",
     "NetworkError",
     "NoNameServer",
@@ -93,14 +119,22 @@ __all__ = [
     "ResponseError",
     "RocketMQError",
     "RoutingError",
+    "RpcHook",
+    "SelectionRule",
+    "SendContext",
     "SendFailed",
     "SendForbidden",
+    "SendHook",
     "SendResult",
     "SendStatus",
     "SendWindow",
+    "ServiceState",
     "TagFilter",
     "ThisQueue",
     "TopicPublishInfo",
+    "Transaction",
+    "TransactionListener",
+    "TransactionSendResult",
     "WindowFull",
     "WriteSummary",
     "check_topic",
@@ -118,18 +152,33 @@ __all__ = [
 _LAZY: Final = {
     "Admin": "pyrmq_core.client.admin",
     "AnyQueue": "pyrmq_core.client.targets",
+    "Batching": "pyrmq_core.client.batching",
+    "CheckForbiddenHook": "pyrmq_core.client.hooks",
     "Client": "pyrmq_core.client.client",
+    "Command": "pyrmq_core.protocol.command",
+    "CommunicationMode": "pyrmq_core.client.communication_mode",
+    "EndTransactionContext": "pyrmq_core.client.hooks",
+    "EndTransactionHook": "pyrmq_core.client.hooks",
+    "FaultLatencySettings": "pyrmq_core.client.fault_latency",
     "KeyedQueue": "pyrmq_core.client.targets",
+    "MessageType": "pyrmq_core.protocol.message_type",
     "Payload": "pyrmq_core.protocol.payload",
     "PendingSend": "pyrmq_core.client.pending",
     "Producer": "pyrmq_core.client.producer",
     "PullConsumer": "pyrmq_core.client.pull_consumer",
     "RawPull": "pyrmq_core.protocol.payload",
     "ReadWindow": "pyrmq_core.client.pulling",
+    "RpcHook": "pyrmq_core.client.hooks",
+    "SelectionRule": "pyrmq_core.client.fault_latency",
+    "SendContext": "pyrmq_core.client.hooks",
+    "SendHook": "pyrmq_core.client.hooks",
     "SendWindow": "pyrmq_core.client.window",
+    "ServiceState": "pyrmq_core.client.service_state",
     "TagFilter": "pyrmq_core.filtering.tags",
     "ThisQueue": "pyrmq_core.client.targets",
     "TopicPublishInfo": "pyrmq_core.client.routing",
+    "Transaction": "pyrmq_core.client.transactions",
+    "TransactionListener": "pyrmq_core.client.transactions",
     "WriteSummary": "pyrmq_core.client.window",
     "check_topic": "pyrmq_core.protocol.names",
     "decode": "pyrmq_core.protocol.payload",

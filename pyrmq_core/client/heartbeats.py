@@ -14,7 +14,7 @@ from typing import Final
 import trio
 
 from pyrmq_core.client.calling import Caller
-from pyrmq_core.errors import CallTimeout, RocketMQError
+from pyrmq_core.errors import CallTimeout, NetworkError, RocketMQError
 from pyrmq_core.protocol.codes import ResponseCode
 from pyrmq_core.protocol.command import Command
 from pyrmq_core.protocol.conversation import response_error
@@ -38,6 +38,7 @@ class Heartbeats:
         self._consumers: dict[str, ConsumerData] = {}
         self._versions: dict[str, int] = {}
         self._told: set[str] = set()
+        self._perhaps_told: set[str] = set()
         self._locks: defaultdict[str, trio.Lock] = defaultdict(trio.Lock)
 
     @property
@@ -84,16 +85,17 @@ class Heartbeats:
     def disconnected(self, address: str) -> None:
         """The broker forgot the groups with the connection."""
         self._told.discard(address)
+        self._perhaps_told.discard(address)
 
     async def remove(self, *, producer: str | None = None, consumer: str | None = None) -> None:
-        """A group leaves: the brokers that were told of it are told so; the others never knew."""
+        """A group leaves: the brokers that may know of it are told so; the others never knew."""
         if producer is not None:
             self._producers.discard(producer)
         if consumer is not None:
             self._consumers.pop(consumer, None)
         command = UnregisterClient(self._client_id, producer_group=producer, consumer_group=consumer).to_command()
         async with trio.open_nursery() as nursery:
-            for address in sorted(self._told):
+            for address in sorted(self._perhaps_told):
                 nursery.start_soon(self._say_goodbye, address, command)
 
     def _addresses(self) -> list[str]:
@@ -106,7 +108,13 @@ class Heartbeats:
 
     async def _tell(self, address: str, timeout: float) -> int:
         beat = HeartBeat(self._client_id, tuple(sorted(self._producers)), tuple(self._consumers.values())).to_command()
-        answer = await self._caller.call(address, beat, timeout=timeout)
+        self._perhaps_told.add(address)
+        try:
+            answer = await self._caller.call(address, beat, timeout=timeout)
+        except NetworkError as error:
+            if not error.request_left:
+                self._perhaps_told.discard(address)
+            raise
         self._versions[address] = answer.version
         if answer.code != ResponseCode.SUCCESS:
             raise response_error(answer, beat.code, address)
