@@ -8,6 +8,8 @@ from functools import partial
 
 from pyrmq_core.blocking.opening import Opening
 from pyrmq_core.client.client import Client as AsyncClient
+from pyrmq_core.client.hooks import RpcHook
+from pyrmq_core.client.service_state import ServiceState
 
 
 class Client(Opening[AsyncClient]):
@@ -17,6 +19,7 @@ class Client(Opening[AsyncClient]):
         self,
         *,
         nameserver: str | Sequence[str] | None = None,
+        nameserver_url: str | None = None,
         poll_nameserver_interval: float = 30.0,
         heartbeat_broker_interval: float = 30.0,
         access_key: str | None = None,
@@ -24,11 +27,13 @@ class Client(Opening[AsyncClient]):
         security_token: str | None = None,
         tls: ssl.SSLContext | None = None,
         instance_name: str | None = None,
+        rpc_hooks: Sequence[RpcHook] = (),
     ) -> None:
         super().__init__()
         self._make_client = partial(
             AsyncClient,
             nameserver=nameserver,
+            nameserver_url=nameserver_url,
             poll_nameserver_interval=poll_nameserver_interval,
             heartbeat_broker_interval=heartbeat_broker_interval,
             access_key=access_key,
@@ -36,8 +41,13 @@ class Client(Opening[AsyncClient]):
             security_token=security_token,
             tls=tls,
             instance_name=instance_name,
+            rpc_hooks=rpc_hooks,
         )
         self._named = repr(self._make_client())
+
+    @property
+    def state(self) -> ServiceState:
+        return self._service_state()
 
     def __repr__(self) -> str:
         return f"<blocking {self._named}>"

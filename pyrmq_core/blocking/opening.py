@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import Generic, Self, TypeVar
 
 from pyrmq_core.blocking.portal import Opened, portal
+from pyrmq_core.client.service_state import ServiceState
 from pyrmq_core.errors import InvalidState
 
 T = TypeVar("T")
@@ -37,6 +38,12 @@ class Opening(Generic[T]):
         opened, self._opened, self._closed = self._opened, None, True
         if opened is not None and self._pid == os.getpid():
             opened.close()
+
+    def _service_state(self) -> ServiceState:
+        if self._closed:
+            return ServiceState.SHUTDOWN_ALREADY
+        opened = self._opened is not None and self._pid == os.getpid()
+        return ServiceState.RUNNING if opened else ServiceState.CREATE_JUST
 
     def __enter__(self) -> Self:
         return self.open()

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
+from dataclasses import replace
 from functools import partial
 from types import TracebackType
 from typing import Self
@@ -11,14 +12,27 @@ from typing import Self
 from pyrmq_core.blocking.client import Client
 from pyrmq_core.blocking.opening import Opening
 from pyrmq_core.blocking.portal import Opened, portal
+from pyrmq_core.client.batching import Batching
+from pyrmq_core.client.fault_latency import FaultLatencySettings
+from pyrmq_core.client.hooks import ProducerHook
 from pyrmq_core.client.pending import PendingSend
 from pyrmq_core.client.producer import Producer as AsyncProducer
 from pyrmq_core.client.producer import Select
 from pyrmq_core.client.routing import TopicPublishInfo
+from pyrmq_core.client.service_state import ServiceState
 from pyrmq_core.client.targets import Target
+from pyrmq_core.client.transactions import Transaction, TransactionListener, decided_here, local_failure
 from pyrmq_core.client.window import SendWindow as AsyncSendWindow
 from pyrmq_core.client.window import WriteSummary
-from pyrmq_core.model import Message, MessageQueue, SendResult
+from pyrmq_core.model import (
+    NO_PROPERTIES,
+    LocalTransactionState,
+    Message,
+    MessageExt,
+    MessageQueue,
+    SendResult,
+    TransactionSendResult,
+)
 from pyrmq_core.protocol.payload import Payload
 
 
@@ -31,11 +45,16 @@ class Producer(Opening[AsyncProducer]):
         *,
         client: Client | None = None,
         nameserver: str | Sequence[str] | None = None,
+        namespace: str | None = None,
         instance_name: str | None = None,
         send_timeout: float = 3.0,
         timeout_per_attempt: float | None = None,
         retry_times_when_send_failed: int = 2,
+        retry_times_when_send_async_failed: int = 2,
         retry_another_broker_when_not_store_ok: bool = False,
+        send_latency_fault_enable: bool = False,
+        fault_latency: FaultLatencySettings = FaultLatencySettings(),  # noqa: B008 - a frozen value
+        start_detector_enable: bool = False,
         compress_body_over_bytes: int = 4096,
         compression: str = "zlib",
         max_message_bytes: int = 4 * 1024 * 1024,
@@ -43,6 +62,10 @@ class Producer(Opening[AsyncProducer]):
         create_topic_key: str = "TBW102",
         max_in_flight: int = 10_000,
         max_in_flight_bytes: int = 100 * 1024 * 1024,
+        batching: Batching | bool | None = None,
+        transaction_listener: TransactionListener | None = None,
+        hooks: Sequence[ProducerHook] = (),
+        trace: bool | str = False,
     ) -> None:
         super().__init__()
         self.group = group
@@ -51,11 +74,16 @@ class Producer(Opening[AsyncProducer]):
             AsyncProducer,
             group,
             nameserver=nameserver,
+            namespace=namespace,
             instance_name=instance_name,
             send_timeout=send_timeout,
             timeout_per_attempt=timeout_per_attempt,
             retry_times_when_send_failed=retry_times_when_send_failed,
+            retry_times_when_send_async_failed=retry_times_when_send_async_failed,
             retry_another_broker_when_not_store_ok=retry_another_broker_when_not_store_ok,
+            send_latency_fault_enable=send_latency_fault_enable,
+            fault_latency=fault_latency,
+            start_detector_enable=start_detector_enable,
             compress_body_over_bytes=compress_body_over_bytes,
             compression=compression,
             max_message_bytes=max_message_bytes,
@@ -63,12 +91,20 @@ class Producer(Opening[AsyncProducer]):
             create_topic_key=create_topic_key,
             max_in_flight=max_in_flight,
             max_in_flight_bytes=max_in_flight_bytes,
+            batching=batching,
+            transaction_listener=transaction_listener,
+            hooks=hooks,
+            trace=trace,
         )
         if client is None:
             self._make()  # wrong arguments are told now, not at the first send
 
     def _make(self) -> AsyncProducer:
         return self._make_producer(client=None if self._client is None else self._client.async_client())
+
+    @property
+    def state(self) -> ServiceState:
+        return self._service_state()
 
     def __repr__(self) -> str:
         return f"<blocking Producer {self.group}>"
@@ -95,8 +131,19 @@ class Producer(Opening[AsyncProducer]):
         """Returns when the message is written to the connection; whether it is stored nobody tells."""
         self._run(lambda producer: producer.send_oneway(message, timeout=timeout, queue=queue, select=select))
 
-    def send_soon(self, message: Message, *, timeout: float | None = None) -> Future[SendResult]:
-        """Waits only for room; the future has the result. In asyncio: `await asyncio.wrap_future(future)`."""
+    def send_soon(
+        self,
+        message: Message,
+        *,
+        timeout: float | None = None,
+        queue: MessageQueue | None = None,
+        select: Select | None = None,
+        wait: bool = True,
+    ) -> Future[SendResult]:
+        """Waits only for room, or not at all with `wait=False` (`WindowFull` then); the future has the result.
+
+        In asyncio: `await asyncio.wrap_future(future)`.
+        """
         future: Future[SendResult] = Future()
 
         def settle(pending: PendingSend) -> None:
@@ -108,7 +155,8 @@ class Producer(Opening[AsyncProducer]):
                 future.set_result(pending.result)
 
         async def start(producer: AsyncProducer) -> None:
-            (await producer.send_soon(message, timeout=timeout)).add_done_callback(settle)
+            pending = await producer.send_soon(message, timeout=timeout, queue=queue, select=select, wait=wait)
+            pending.add_done_callback(settle)
 
         self._run(start)
         return future
@@ -120,6 +168,59 @@ class Producer(Opening[AsyncProducer]):
     ) -> list[SendResult]:
         """Messages of one topic, in one queue and in their order."""
         return self._run(lambda producer: producer.send_batch(messages, timeout=timeout, queue=queue))
+
+    def request(
+        self,
+        message: Message,
+        *,
+        timeout: float | None = None,
+        queue: MessageQueue | None = None,
+        select: Select | None = None,
+    ) -> MessageExt:
+        """Sends the message and waits for a consumer's `reply` to it; `timeout` counts both."""
+        return self._run(lambda producer: producer.request(message, timeout=timeout, queue=queue, select=select))
+
+    def reply(
+        self,
+        request: MessageExt,
+        body: bytes,
+        *,
+        properties: Mapping[str, str] = NO_PROPERTIES,
+        timeout: float | None = None,
+    ) -> SendResult:
+        """Answers a message that was sent by `request`."""
+        return self._run(lambda producer: producer.reply(request, body, properties=properties, timeout=timeout))
+
+    def recall(self, topic: str, recall_handle: str, *, timeout: float | None = None) -> str:
+        """Takes back a delayed message before it is delivered; its id."""
+        return self._run(lambda producer: producer.recall(topic, recall_handle, timeout=timeout))
+
+    def begin_transaction(self, message: Message, *, timeout: float | None = None) -> Transaction:
+        """Stores the message where consumers do not see it, until `end_transaction` commits it."""
+        return self._run(lambda producer: producer.begin_transaction(message, timeout=timeout))
+
+    def end_transaction(
+        self, transaction: Transaction, state: LocalTransactionState, *, reason: str = ""
+    ) -> TransactionSendResult:
+        """Tells the broker to deliver or to drop the message, or, with UNKNOW, to ask the listener later."""
+        return self._run(lambda producer: producer.end_transaction(transaction, state, reason=reason))
+
+    def send_in_transaction(
+        self,
+        message: Message,
+        execute_local_transaction: Callable[[Message, SendResult], LocalTransactionState],
+        *,
+        timeout: float | None = None,
+    ) -> TransactionSendResult:
+        """`begin_transaction`, your function in this very thread, `end_transaction` with the state that it returned.
+
+        When it raises, the state is UNKNOW, and `error` of the result has what it raised.
+        """
+        transaction = self.begin_transaction(message, timeout=timeout)
+        if not transaction.is_safe:
+            return self.end_transaction(transaction, LocalTransactionState.ROLLBACK_MESSAGE)
+        state, error = decided_here(execute_local_transaction, message, transaction.result)
+        return replace(self.end_transaction(transaction, state, reason=local_failure(error)), error=error)
 
     def open_window(
         self, *, max_requests: int = 4, max_bytes: int = 16 * 1024 * 1024, timeout: float | None = None

@@ -210,6 +210,14 @@ async def decided(
         return unknown(error)
 
 
+def decided_here(function: Callable[..., State], *args: object) -> tuple[State, Exception | None]:
+    """As `decided`, in the calling thread."""
+    try:
+        return _checked(function(*args)), None
+    except Exception as error:
+        return unknown(error)
+
+
 def unknown(error: Exception) -> tuple[State, Exception]:
     log.warning("a local transaction's state is unknown, the broker will ask: %s: %s", type(error).__name__, error)
     return State.UNKNOW, error
