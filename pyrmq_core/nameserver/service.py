@@ -20,7 +20,7 @@ from pyrmq_core.nameserver.files import write_atomically
 from pyrmq_core.nameserver.intake import RegistrationIntake
 from pyrmq_core.nameserver.kvconfig import KvConfig
 from pyrmq_core.nameserver.tables import BrokerAddrInfo, RouteTables, registration, removal
-from pyrmq_core.nameserver.tables.changes import Change, MinBrokerIdChange, Removal, TopicRemoved
+from pyrmq_core.nameserver.tables.changes import Change, MinBrokerIdChange, Removal, TopicsRemoved
 from pyrmq_core.network import Peer
 from pyrmq_core.protocol.codes import ResponseCode
 from pyrmq_core.protocol.command import Command, refusal
@@ -90,13 +90,11 @@ class NameServer:
 
     def tell(self, changes: Iterable[Change]) -> None:
         """One line a change."""
-        topics = 0
         for change in changes:
-            if isinstance(change, TopicRemoved):
-                topics += 1
-            log.log(logging.INFO if topics <= TOPIC_LINES else logging.DEBUG, "%s", change)
-        if topics > TOPIC_LINES:
-            log.info("removed topics: %d in all, each told at DEBUG", topics)
+            if isinstance(change, TopicsRemoved):
+                _tell_topics(change)
+            else:
+                log.info("%s", change)
 
     def tell_kv(self) -> None:
         """The KV configuration, a line a value."""
@@ -143,6 +141,16 @@ class NameServer:
     def _send_notice(self, notice: MinBrokerIdChange) -> None:
         if self.config.notify_min_broker_id_changed and self._notify is not None:
             self._notify(notice)
+
+
+def _tell_topics(removed: TopicsRemoved) -> None:
+    for topic in removed.each(end=TOPIC_LINES):
+        log.info("%s", topic)
+    if len(removed.topics) > TOPIC_LINES:
+        log.info("%s", removed)
+        if log.isEnabledFor(logging.DEBUG):
+            for topic in removed.each(TOPIC_LINES):
+                log.debug("%s", topic)
 
 
 def now_ms() -> int:

@@ -25,6 +25,7 @@ from pyrmq_core.nameserver.tables.changes import (
     RemovalReason,
     TopicRemoved,
     TopicSet,
+    TopicsRemoved,
     TopicsTaken,
     WriteSwitched,
 )
@@ -110,6 +111,7 @@ def test_each_change_is_one_line() -> None:
         BrokerNameRemoved("b"),
         ClusterRemoved("C"),
         TopicRemoved("T"),
+        TopicsRemoved(("T", "U")),
         QueuesRemoved("T", "b"),
         WriteSwitched("b", False, 3, "asked for"),
         TopicSet("T", ("b",), "x"),

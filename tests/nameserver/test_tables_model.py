@@ -22,7 +22,7 @@ from pyrmq_core.nameserver.tables import (
     registration,
     removal,
 )
-from pyrmq_core.nameserver.tables.changes import TopicRemoved
+from pyrmq_core.nameserver.tables.changes import TopicRemoved, TopicsRemoved
 from pyrmq_core.protocol.registration import RegistrationBody
 from pyrmq_core.protocol.requests.register_broker import RegistrationHeader
 from pyrmq_core.protocol.route import QueueData
@@ -139,6 +139,7 @@ class Comparison(RuleBasedStateMachine):
     def checked(self, changes: Any) -> None:
         """A topic that is said to be gone is gone."""
         gone = [change.topic for change in changes if isinstance(change, TopicRemoved)]
+        gone += [topic for change in changes if isinstance(change, TopicsRemoved) for topic in change.topics]
         assert len(gone) == len(set(gone))
         assert not any(topic in self.real.topic_queue_table for topic in gone)
 

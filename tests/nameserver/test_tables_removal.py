@@ -21,6 +21,7 @@ from pyrmq_core.nameserver.tables.changes import (
     RemovalReason,
     TopicRemoved,
     TopicSet,
+    TopicsRemoved,
     WriteSwitched,
 )
 from pyrmq_core.protocol.route import QueueData
@@ -59,7 +60,7 @@ def test_all_that_goes_with_the_last_address() -> None:
         BrokerRemoved("broker-a", 0, A, "DefaultCluster", RemovalReason.CONNECTION_CLOSED),
         BrokerNameRemoved("broker-a"),
         ClusterRemoved("DefaultCluster"),
-        TopicRemoved("T"),
+        TopicsRemoved(("T",)),
     )
     assert list(tables.topic_queue_table) == ["U"]
     assert perms(tables, "U") == {"broker-b": 6}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -135,6 +135,19 @@ class TopicRemoved:
 
 
 @dataclass(frozen=True, slots=True)
+class TopicsRemoved:
+    """All the topics that lost their last queues at once; `each` tells them one by one."""
+
+    topics: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f"removed {len(self.topics)} topics in all: no broker has them any more"
+
+    def each(self, start: int = 0, end: int | None = None) -> Iterator[TopicRemoved]:
+        return map(TopicRemoved, self.topics[start:end])
+
+
+@dataclass(frozen=True, slots=True)
 class QueuesRemoved:
     """A topic lost one broker's queues."""
 
@@ -182,6 +195,7 @@ Change: TypeAlias = (
     | BrokerNameRemoved
     | ClusterRemoved
     | TopicRemoved
+    | TopicsRemoved
     | QueuesRemoved
     | WriteSwitched
     | TopicSet

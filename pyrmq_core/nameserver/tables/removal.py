@@ -20,7 +20,7 @@ from pyrmq_core.nameserver.tables.changes import (
     MinBrokerIdChange,
     Removal,
     RemovalReason,
-    TopicRemoved,
+    TopicsRemoved,
     WriteSwitched,
 )
 from pyrmq_core.nameserver.tables.registration import min_id_change
@@ -92,7 +92,9 @@ def _remove(tables: RouteTables, all_leaving: Sequence[_Leaving], reason: Remova
             notices[broker.broker_name] = min_id_change(rest, offline_address=key.address)
     removed = [name for name in touched if name not in tables.broker_addr_table]
     reduced = [name for name in touched if name in tables.broker_addr_table]
-    changes += _remove_topics(tables, removed)
+    gone = tables.drop_brokers(removed) if removed else []
+    if gone:
+        changes.append(TopicsRemoved(tuple(gone)))
     changes += _switch_off_writing(tables, reduced)
     return Removal(tuple(changes), tuple(notices.values()))
 
@@ -110,16 +112,6 @@ def _remove_name(tables: RouteTables, broker_name: str, cluster: str) -> list[Ch
         if not names:
             del tables.cluster_addr_table[cluster]
             changes.append(ClusterRemoved(cluster))
-    return changes
-
-
-def _remove_topics(tables: RouteTables, broker_names: Sequence[str]) -> list[Change]:
-    """One change a topic that is gone; the queues that go with a broker name are not told one by one."""
-    if not broker_names:
-        return []
-    changes: list[Change] = []
-    for topic in list(tables.topic_queue_table):
-        changes += [change for change in tables.drop_queues(topic, broker_names) if isinstance(change, TopicRemoved)]
     return changes
 
 

@@ -11,7 +11,7 @@ Beside them 5.x keeps the queue mappings of static topics.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
 
@@ -125,6 +125,20 @@ class RouteTables:
             self.topic_queue_mapping_info_table.pop(topic, None)
             changes.append(TopicRemoved(topic))
         return changes
+
+    def drop_brokers(self, broker_names: Sequence[str]) -> list[str]:
+        """Takes brokers out of all topics; the topics that go with them."""
+        gone = []
+        for topic, queues in self.topic_queue_table.items():
+            for name in broker_names:
+                if queues.pop(name, None) is not None:
+                    self.routes.pop(topic, None)
+            if not queues:
+                gone.append(topic)
+        for topic in gone:
+            del self.topic_queue_table[topic]
+            self.topic_queue_mapping_info_table.pop(topic, None)
+        return gone
 
     def set_perms(self, broker_name: str, new_perm: Callable[[int], int]) -> tuple[int, int]:
         """Gives all topics of a broker another permission; how many topics it has, and how many changed."""
