@@ -14,6 +14,8 @@ from pyrmq_core.blocking import Admin, EmbeddedCluster, Producer, PullConsumer
 from tests.support.apache import VERSIONS, boot_broker
 from tests.support.java_programs import mqadmin, run_java
 
+pytestmark = pytest.mark.timeout(180)  # several Java machines start one after another
+
 PROGRAM = Path(__file__).parent / "java" / "SendAndPull.java"
 
 
