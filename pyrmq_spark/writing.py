@@ -11,12 +11,21 @@ from itertools import chain
 
 import pyarrow as pa
 
-from pyrmq_core import AnyQueue, RocketMQError, TopicPublishInfo, WriteSummary, check_topic, unique_ids
+from pyrmq_core import (
+    AnyQueue,
+    InvalidMessage,
+    Payload,
+    RocketMQError,
+    TopicPublishInfo,
+    WriteSummary,
+    check_topic,
+    unique_ids,
+)
 from pyrmq_core.blocking import Producer, SendWindow
 from pyrmq_core.columnar import BatchLimit, CompressionType, encode_batches
 from pyrmq_spark import worker
 from pyrmq_spark.columns import SinkSchema, by_topic, check_rows
-from pyrmq_spark.conditions import RocketMQSparkError, RowsUnaccounted, told_line
+from pyrmq_spark.conditions import InvalidRow, RocketMQSparkError, RowsUnaccounted, told_line
 from pyrmq_spark.options import Connection, SinkOptions
 from pyrmq_spark.sink import PartitionWritten
 
@@ -75,8 +84,15 @@ class PartitionWrite:
         rows = self._schema.rows(batch)
         check_rows(rows, first_row)
         for topic, part in by_topic(rows, self._schema.topic):
-            for payload in encode_batches(part, topic, unique_ids, self._limit):
+            for payload in self._encoded(part, topic, first_row):
                 window.put(payload, queues.next(topic))
+
+    def _encoded(self, rows: pa.RecordBatch, topic: str, first_row: int) -> Iterator[Payload]:
+        """What `check_rows` cannot see by columns, such as properties that are too large together, names the batch."""
+        try:
+            yield from encode_batches(rows, topic, unique_ids, self._limit)
+        except InvalidMessage as error:
+            raise InvalidRow(f"one of the rows {first_row} to {self._taken - 1}: {error}") from error
 
     def _written(self) -> PartitionWritten:
         summary = self.summary

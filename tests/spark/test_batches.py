@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.support.spark_batches import BatchJobs, topic
+from tests.support.spark_batches import BatchJobs, RefusedJobs, topic
 
 __all__ = ["topic"]
 
@@ -11,3 +11,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.timeout(120)]
 
 class TestBatchJobs(BatchJobs):
     """All of them, on two brokers of ours."""
+
+
+class TestRefusedJobs(RefusedJobs):
+    """All of them."""

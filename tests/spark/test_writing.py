@@ -141,6 +141,23 @@ def test_a_wrong_row_fails_the_write_by_its_number_in_the_partition(cluster: Emb
         task(cluster, partition=4).run(iter([bodies(0, 1000), wrong]))
 
 
+def test_properties_that_are_too_large_together_fail_the_write(cluster: EmbeddedCluster) -> None:
+    both = SinkSchema({"body": 0, "tags": 1, "keys": 2}, "orders")
+    rows = bodies(0, 3).append_column("tags", pa.array(["t", "t" * 20_000, "t"]))
+    rows = rows.append_column("keys", pa.array(["k", "k" * 20_000, "k"]))
+    with pytest.raises(RocketMQSparkError, match=r"partition 0: one of the rows 10 to 12: .*properties take"):
+        task(cluster, schema=both).run(iter([rows.slice(0, 1)] * 10 + [rows]))
+
+
+def test_a_topic_that_nobody_creates_fails_the_write() -> None:
+    with EmbeddedCluster(settings={"autoCreateTopicEnable": "false"}) as cluster:
+        with pytest.raises(RocketMQSparkError) as error:
+            task(cluster, sendTimeoutMs="2000").run(iter([bodies(0, 1)]))
+        worker.close()
+    assert str(error.value).startswith("[RMQ_TOPIC_NOT_FOUND] partition 0: ")
+    assert "orders" in str(error.value)
+
+
 def test_a_killed_broker_is_replaced_and_no_row_is_lost(cluster: EmbeddedCluster) -> None:
     """The kill falls between the first and the last acknowledgement."""
     work = task(cluster, maxBatchBytes="5000", requestTimeoutMs="1000")

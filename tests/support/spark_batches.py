@@ -185,6 +185,10 @@ class BatchJobs:
         nothing = read(spark, nameserver, topic=topic, tags="nobody")
         assert nothing.collect() == []
 
+
+class RefusedJobs:
+    """Rows and topics that no cluster takes: told before anything of the request is sent."""
+
     @pytest.mark.parametrize(
         ("column", "reason"),
         [
