@@ -75,6 +75,10 @@ class PullConsumer:
         """The queues the topic may be read from; `NoRoute` when no NameServer knows it."""
         return await self._asking().message_queues(topic)
 
+    async def current_queues(self, topics: Iterable[str]) -> dict[str, tuple[MessageQueue, ...] | None]:
+        """The queues of each topic as a NameServer knows them at this moment; None for a topic it does not know."""
+        return await self._asking().current_queues(topics)
+
     async def pull(
         self, queue: MessageQueue, offset: int, *, max_messages: int = 32, tags: str = "*", wait: float = 0.0
     ) -> PullResult:
@@ -115,6 +119,18 @@ class PullConsumer:
         """The offset that the next readable message will have; an acknowledged one may take a moment to be readable."""
         return await self._asking().max_offset(queue)
 
+    async def min_offsets(self, queues: Iterable[MessageQueue]) -> dict[MessageQueue, int]:
+        """`min_offset` of many queues together."""
+        return await self._asking().min_offsets(queues)
+
+    async def max_offsets(self, queues: Iterable[MessageQueue]) -> dict[MessageQueue, int]:
+        """`max_offset` of many queues together."""
+        return await self._asking().max_offsets(queues)
+
+    async def mean_sizes(self, positions: Mapping[MessageQueue, int]) -> dict[MessageQueue, float]:
+        """Stored bytes a message of each queue, estimated by one pull at its position."""
+        return await self._asking().mean_sizes(positions)
+
     async def offset_bounds(self, queues: Iterable[MessageQueue]) -> dict[MessageQueue, OffsetRange]:
         """Minimum and maximum of many queues, asked for together."""
         return await self._asking().offset_bounds(queues)
@@ -123,7 +139,7 @@ class PullConsumer:
         """The offset of the first message stored at or after `when` (with a time zone), else the maximum."""
         if when.tzinfo is None:
             raise InvalidArgument(f"{when!r} has no time zone; write datetime(..., tzinfo=UTC)")
-        return await self._asking().offset_at(queue, -((EPOCH - when) // timedelta(milliseconds=1)))
+        return await self._asking().offset_at(queue, first_millisecond(when))
 
     async def offsets_at(self, when_ms: Mapping[MessageQueue, int]) -> dict[MessageQueue, int]:
         """`offset_at` of many queues together, each with its own time in milliseconds since 1970."""
@@ -146,6 +162,13 @@ class PullConsumer:
             raise InvalidArgument(f"offset {offset} of {queue} cannot be committed: it is negative")
         await self._asking().commit(queue, offset)
 
+    async def commit_offsets(self, offsets: Mapping[MessageQueue, int]) -> None:
+        """`commit` of many queues together; the first failure is raised."""
+        for queue, offset in offsets.items():
+            if offset < 0:
+                raise InvalidArgument(f"offset {offset} of {queue} cannot be committed: it is negative")
+        await self._asking().commit_offsets(offsets)
+
     def _pulling(self) -> Puller:
         if self._puller is None:
             raise self._not_open()
@@ -158,3 +181,8 @@ class PullConsumer:
 
     def _not_open(self) -> InvalidState:
         return InvalidState(f"consumer {self.group} is not open: use it inside `async with`")
+
+
+def first_millisecond(when: datetime) -> int:
+    """The first whole millisecond since 1970 that is not before `when`: store times are whole ones."""
+    return -((EPOCH - when) // timedelta(milliseconds=1))

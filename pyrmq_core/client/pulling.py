@@ -10,8 +10,8 @@ offsets. Source: client/impl/consumer/PullAPIWrapper.java; broker's caps: store/
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -122,8 +122,11 @@ class Puller:
         topics). Failures of the network are waited out for `window.patience` seconds. Raises `DataLost` when the range
         is no longer kept.
         """
-        async with open_owned_nursery() as nursery:
-            yield _RangeReader(self, queue, tags, window, nursery).pulls(start, end)
+        async with (
+            open_owned_nursery() as nursery,
+            aclosing(_RangeReader(self, queue, tags, window, nursery).pulls(start, end)) as pulls,
+        ):
+            yield pulls
 
     async def _address(self, queue: MessageQueue, timeout: float) -> str:
         try:
@@ -158,7 +161,7 @@ class _RangeReader:
         self._unasked: deque[_Stretch] = deque()
         self._idle = trio.lowlevel.ParkingLot()
 
-    async def pulls(self, start: int, end: int) -> AsyncIterator[RawPull]:
+    async def pulls(self, start: int, end: int) -> AsyncGenerator[RawPull, None]:
         """The first stretch is asked alone: its answer tells how much the broker gives at once."""
         if start >= end:
             return

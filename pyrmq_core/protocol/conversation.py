@@ -58,7 +58,7 @@ def response_error(answer: Command, request_code: int, address: str, about: str 
     """The error that an answer other than success stands for; `about` names the topic, group or queue."""
     remark = (answer.remark or "").strip()
     subject = f" for {about}" if about else ""
-    reason = f": {remark}" if remark else ""
+    reason = f": {' '.join(remark.split())}" if remark else ""  # Java's stack traces stay in one line
     remedy = f"; {REMEDIES[ResponseCode(answer.code)]}" if answer.code in REMEDIES else ""
     return ResponseError(
         f"{address} answered {request_name(request_code)}{subject} with {response_name(answer.code)}{reason}{remedy}",

@@ -6,6 +6,9 @@ import pytest
 from trio.testing import MockClock
 
 from pyrmq_core import Client
+from pyrmq_core.client.pulling import Puller
+from pyrmq_core.client.send_settings import SendSettings
+from pyrmq_core.client.sending import Sender
 from tests.support.stage import Stage, staged
 
 
@@ -27,3 +30,14 @@ async def stage() -> AsyncIterator[Stage]:
 async def client(stage: Stage) -> AsyncIterator[Client]:
     async with Client(nameserver=stage.nameserver.address) as client:
         yield client
+
+
+@pytest.fixture
+async def puller(stage: Stage, client: Client) -> Puller:
+    await client.routes.refresh("orders")
+    return Puller(client, "readers")
+
+
+@pytest.fixture
+def sender(client: Client) -> Sender:
+    return Sender(client, SendSettings("senders"))

@@ -1,4 +1,4 @@
-"""One send: over which brokers, how often, how long, and what is told of it."""
+"""One send: the request as Java makes it, brokers that fail and others that take over, useless answers, one way."""
 
 import re
 from collections.abc import Callable
@@ -6,52 +6,19 @@ from dataclasses import replace
 
 import pytest
 import trio
-from trio.testing import MockClock
 
-from pyrmq_core import AnyQueue, Client, KeyedQueue, Message, MessageQueue, Outcome, Payload, SendFailed, ThisQueue
-from pyrmq_core.client.ids import unique_ids
+from pyrmq_core import AnyQueue, Client, MessageQueue, Outcome, SendFailed, ThisQueue
 from pyrmq_core.client.send_settings import SendSettings
-from pyrmq_core.client.sending import Receipt, Sender
-from pyrmq_core.errors import BrokerNotFound, InvalidArgument, NoRoute
+from pyrmq_core.client.sending import Sender
+from pyrmq_core.errors import NoRoute
 from pyrmq_core.model import SendStatus
 from pyrmq_core.protocol.codes import ResponseCode
 from pyrmq_core.protocol.command import success
-from pyrmq_core.protocol.payload import encode_one
 from pyrmq_core.protocol.properties import UNIQ_KEY, decode_properties
 from pyrmq_core.protocol.requests.send_message import MessageStored
-from tests.support.scripted import (
-    ROUTE,
-    SEND,
-    Step,
-    another_opaque,
-    answer,
-    cut,
-    later,
-    raw_server,
-    refuse,
-    route_of,
-    says,
-    silence,
-)
+from tests.client.sends import A0, FROM_A, GARBAGE, brokers_of, payload
+from tests.support.scripted import SEND, Step, answer, cut, raw_server, refuse, route_of, says, silence
 from tests.support.stage import Stage
-
-GARBAGE = b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n"
-A0 = MessageQueue("orders", "broker-a", 0)
-FROM_A = AnyQueue(first=A0)
-
-
-def payload(body: bytes = b"hello") -> Payload:
-    return encode_one(Message("orders", body), unique_ids(1)[0])
-
-
-@pytest.fixture
-def sender(client: Client) -> Sender:
-    return Sender(client, SendSettings("senders"))
-
-
-def brokers_of(attempts: SendFailed | Receipt) -> list[str]:
-    return [attempt.broker_name for attempt in attempts.attempts]
-
 
 # --- A send that works
 
@@ -226,177 +193,6 @@ async def test_how_often_is_the_users_choice(stage: Stage, client: Client) -> No
                 payload(), AnyQueue(), timeout=3
             )
         assert len(caught.value.attempts) == retries + 1
-
-
-# --- Time
-
-
-async def test_a_silent_broker_costs_one_try(stage: Stage, sender: Sender, jumping_clock: MockClock) -> None:
-    """The other one takes over within one attempt's time: a third of the whole."""
-    stage.brokers["broker-a"].always(SEND, silence)
-    began = trio.current_time()
-    receipt = await sender.send(payload(), FROM_A, timeout=3)
-    assert receipt.queue.broker_name == "broker-b"
-    assert trio.current_time() - began == pytest.approx(1.0, abs=0.05)
-    (attempt,) = receipt.attempts
-    assert attempt.outcome is Outcome.PERHAPS_STORED
-    assert attempt.seconds == pytest.approx(1.0, abs=0.05)
-    assert "did not answer SEND_MESSAGE_V2 (310) within 1 s" in attempt.reason
-
-
-async def test_a_cap_per_attempt_is_kept(stage: Stage, client: Client, jumping_clock: MockClock) -> None:
-    stage.brokers["broker-a"].always(SEND, silence)
-    began = trio.current_time()
-    await Sender(client, SendSettings("g", timeout_per_attempt=0.25)).send(payload(), FROM_A, timeout=30)
-    assert trio.current_time() - began == pytest.approx(0.25, abs=0.05)
-
-
-async def test_the_whole_time_is_kept(stage: Stage, sender: Sender, jumping_clock: MockClock) -> None:
-    """NameServer, tries and what lies between count together."""
-    stage.nameserver.on(ROUTE, later(1.5, stage.table))
-    for server in stage.brokers.values():
-        server.always(SEND, silence)
-    began = trio.current_time()
-    with pytest.raises(SendFailed) as caught:
-        await sender.send(payload(), AnyQueue(), timeout=3)
-    assert trio.current_time() - began == pytest.approx(3.0, abs=0.1)
-    assert len(caught.value.attempts) == 3
-    assert sum(attempt.seconds for attempt in caught.value.attempts) == pytest.approx(1.5, abs=0.1)
-
-
-async def test_a_silent_nameserver_between_tries_eats_no_more_than_a_second(
-    stage: Stage, sender: Sender, jumping_clock: MockClock
-) -> None:
-    await sender.publish_info("orders", timeout=3)
-    stage.nameserver.always(ROUTE, silence)
-    stage.brokers["broker-a"].always(SEND, refuse(14))
-    began = trio.current_time()
-    receipt = await sender.send(payload(), FROM_A, timeout=3)
-    assert receipt.queue.broker_name == "broker-b"
-    assert trio.current_time() - began <= 1.1
-
-
-async def test_no_time_left_is_told_and_never_a_crash(stage: Stage, sender: Sender, jumping_clock: MockClock) -> None:
-    """Every wait ends exactly with the budget here: nothing may be computed below zero."""
-    stage.auto_create()
-    for server in stage.brokers.values():
-        server.always(SEND, silence)
-    stage.nameserver.always(ROUTE, later(0.5, stage.table))
-    unknown = encode_one(Message("unheard", b"x"), unique_ids(1)[0])
-    with pytest.raises(SendFailed) as caught:
-        await sender.send(unknown, AnyQueue(), timeout=2)
-    assert caught.value.outcome is Outcome.PERHAPS_STORED
-
-
-async def test_an_answer_to_another_question_is_no_answer(
-    stage: Stage, sender: Sender, jumping_clock: MockClock
-) -> None:
-    stage.brokers["broker-a"].always(SEND, another_opaque(stage.stores["broker-a"]))
-    receipt = await sender.send(payload(), FROM_A, timeout=3)
-    assert receipt.queue.broker_name == "broker-b"
-    assert [attempt.outcome for attempt in receipt.attempts] == [Outcome.PERHAPS_STORED]
-    assert len(stage.stored("orders")) == 2  # the copy that the outcome warned of
-
-
-async def test_a_cancelled_send_leaves_nothing_behind(stage: Stage, sender: Sender) -> None:
-    stage.brokers["broker-a"].on(SEND, silence)
-    with trio.CancelScope() as scope:
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(lambda: sender.send(payload(), FROM_A, timeout=30))
-            await stage.brokers["broker-a"].wait_seen(SEND)
-            scope.cancel()
-    assert scope.cancelled_caught
-    receipt = await sender.send(payload(), FROM_A, timeout=3)
-    assert receipt.queue.broker_name == "broker-a"
-
-
-# --- Fixed queues and keys
-
-
-async def test_a_given_queue_has_one_try_and_the_whole_time(
-    stage: Stage, sender: Sender, jumping_clock: MockClock
-) -> None:
-    stage.brokers["broker-a"].always(SEND, silence)
-    began = trio.current_time()
-    with pytest.raises(SendFailed) as caught:
-        await sender.send(payload(), ThisQueue(A0), timeout=3)
-    assert trio.current_time() - began == pytest.approx(3.0, abs=0.05)
-    assert brokers_of(caught.value) == ["broker-a"]
-    assert [broker for broker, _ in stage.sends()] == ["broker-a"]
-
-
-async def test_a_given_queue_is_not_left_when_refused(stage: Stage, sender: Sender) -> None:
-    stage.brokers["broker-a"].always(SEND, refuse(14))
-    with pytest.raises(SendFailed, match=r"Send \[1\] times"):
-        await sender.send(payload(), ThisQueue(A0), timeout=3)
-    assert len(stage.sends()) == 1
-
-
-async def test_a_queue_of_another_topic_is_refused(stage: Stage, sender: Sender) -> None:
-    with pytest.raises(InvalidArgument, match="audit/broker-a/0 belongs to another topic than the message's, orders"):
-        await sender.send(payload(), ThisQueue(MessageQueue("audit", "broker-a", 0)), timeout=3)
-    assert stage.sends() == []
-
-
-async def test_a_queue_of_an_unknown_broker_is_told(stage: Stage, sender: Sender) -> None:
-    with pytest.raises(BrokerNotFound, match=r"broker broker-z.*known: broker-a, broker-b") as caught:
-        await sender.send(payload(), ThisQueue(MessageQueue("orders", "broker-z", 0)), timeout=3)
-    assert caught.value.outcome is Outcome.NOT_STORED
-
-
-async def test_a_broker_with_slaves_alone_takes_no_writes(stage: Stage, sender: Sender) -> None:
-    route = stage.topic("orders")
-    only_slave = replace(route.broker_datas[0], broker_addrs={1: stage.addresses["broker-a"]})
-    stage.table.routes["orders"] = replace(route, broker_datas=(only_slave, route.broker_datas[1]))
-    with pytest.raises(SendFailed, match="broker broker-a has no master now"):
-        await sender.send(payload(), ThisQueue(A0), timeout=3)
-    receipt = await sender.send(payload(), AnyQueue(), timeout=3)
-    assert receipt.queue.broker_name == "broker-b"
-
-
-async def test_a_key_keeps_its_queue(stage: Stage, sender: Sender) -> None:
-    receipts = [await sender.send(payload(), KeyedQueue("order-1"), timeout=3) for _ in range(5)]
-    assert {str(receipt.queue) for receipt in receipts} == {"orders/broker-b/2"}
-    assert [receipt.queue_offset for receipt in receipts] == [0, 1, 2, 3, 4]
-
-
-async def test_a_keys_broker_is_waited_for(stage: Stage, sender: Sender, jumping_clock: MockClock) -> None:
-    await sender.publish_info("orders", timeout=3)
-    await stage.brokers["broker-b"].stop()
-    async with trio.open_nursery() as nursery:
-        receipts: list[Receipt] = []
-
-        async def send() -> None:
-            receipts.append(await sender.send(payload(), KeyedQueue("order-1"), timeout=10))
-
-        nursery.start_soon(send)
-        await trio.sleep(3)
-        assert receipts == []
-        await stage.brokers["broker-b"].start()
-    (receipt,) = receipts
-    assert str(receipt.queue) == "orders/broker-b/2"
-    assert {attempt.broker_name for attempt in receipt.attempts} == {"broker-b"}
-    assert {attempt.outcome for attempt in receipt.attempts} == {Outcome.NOT_STORED}
-    assert all(broker == "broker-b" for broker, _ in stage.sends())
-
-
-async def test_a_keys_broker_that_stays_away_is_told(stage: Stage, sender: Sender, jumping_clock: MockClock) -> None:
-    await sender.publish_info("orders", timeout=3)
-    await stage.brokers["broker-b"].stop()
-    began = trio.current_time()
-    with pytest.raises(SendFailed, match="nobody listens there") as caught:
-        await sender.send(payload(), KeyedQueue("order-1"), timeout=3)
-    assert 2.5 <= trio.current_time() - began <= 3.2
-    assert caught.value.outcome is Outcome.NOT_STORED
-    assert set(brokers_of(caught.value)) == {"broker-b"}
-    assert stage.sends() == []
-
-
-async def test_a_key_stays_with_the_list_it_was_given(stage: Stage, sender: Sender) -> None:
-    """Whatever the route says by then: the queues the caller saw first decide."""
-    seen = tuple(MessageQueue("orders", "broker-a", number) for number in range(2))
-    receipt = await sender.send(payload(), KeyedQueue("order-1", seen), timeout=3)
-    assert str(receipt.queue) == "orders/broker-a/0"
 
 
 # --- One way

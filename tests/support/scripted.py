@@ -20,7 +20,7 @@ from functools import partial
 import trio
 
 from pyrmq_core.model import Permission
-from pyrmq_core.network import CutConnection, Listening, Peer, ask, serve
+from pyrmq_core.network import CutConnection, Listening, Peer, ask, open_owned_nursery, serve
 from pyrmq_core.protocol.codes import RequestCode
 from pyrmq_core.protocol.command import Command, refusal
 from pyrmq_core.protocol.requests.get_route_info import GetRouteInfo, RouteInfo
@@ -114,12 +114,10 @@ class ScriptedServer:
 @asynccontextmanager
 async def scripted_server(handler: Step) -> AsyncIterator[ScriptedServer]:
     """Started; ended with the block."""
-    async with trio.open_nursery() as nursery:
+    async with open_owned_nursery() as nursery:
         server = ScriptedServer(nursery, handler)
         await server.start()
         yield server
-        await server.stop()
-        nursery.cancel_scope.cancel()
 
 
 # --- Steps
@@ -224,10 +222,9 @@ async def raw_server(handler: Callable[[trio.SocketStream], Awaitable[None]]) ->
             except trio.BrokenResourceError:
                 return
 
-    async with trio.open_nursery() as nursery:
+    async with open_owned_nursery() as nursery:
         listeners = await nursery.start(partial(trio.serve_tcp, serve_one, 0, host="127.0.0.1"))
         yield f"127.0.0.1:{listeners[0].socket.getsockname()[1]}"
-        nursery.cancel_scope.cancel()
 
 
 def says(data: bytes) -> Callable[[trio.SocketStream], Awaitable[None]]:

@@ -6,7 +6,11 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 
+import trio
+import trio.testing
+
 from pyrmq_core.model import Permission
+from pyrmq_core.protocol.codes import RequestCode
 from pyrmq_core.protocol.requests.send_message import SendMessage
 from pyrmq_core.protocol.route import TopicRouteData
 from tests.support.memory_broker import MemoryBroker, Stored
@@ -47,6 +51,12 @@ class Stage:
         for name, store in self.stores.items():
             store.on_topic = lambda topic, nums, name=name: self._announce(name, topic, nums)
 
+    async def heard_of(self, *names: str) -> None:
+        """Returns when these brokers (default: all) answered a heartbeat, and the client has read it."""
+        for name in names or self.brokers:
+            await self.brokers[name].wait_seen(RequestCode.HEART_BEAT)
+        await settled()
+
     def sends(self) -> list[tuple[str, SendMessage]]:
         """Every send in the order of arrival, with the broker it came to."""
         found = [
@@ -75,6 +85,11 @@ class Stage:
                 queue_datas=known.queue_datas + added.queue_datas,
                 broker_datas=known.broker_datas + added.broker_datas,
             )
+
+
+async def settled() -> None:
+    """Returns when every task waits for something and loopback has nothing more to bring."""
+    await trio.testing.wait_all_tasks_blocked(0.01)
 
 
 @asynccontextmanager

@@ -11,6 +11,7 @@ import enum
 from dataclasses import dataclass
 from typing import ClassVar, Final, Self
 
+from pyrmq_core.errors import HeaderError
 from pyrmq_core.protocol.codes import RequestCode, ResponseCode
 from pyrmq_core.protocol.command import Command
 from pyrmq_core.protocol.conversation import HeaderRequest
@@ -36,6 +37,10 @@ PULL_ANSWERS: Final = frozenset(
         ResponseCode.PULL_OFFSET_MOVED,
     )
 )
+
+
+# @CFNotNull in PullMessageResponseHeader.java.
+REQUIRED_FIELDS: Final = ("nextBeginOffset", "minOffset", "maxOffset")
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +86,10 @@ class PullAnswer:
 
     @classmethod
     def from_command(cls, command: Command) -> Self:
+        """`HeaderError` without the offsets: taken for zero, they would send a reader back to the beginning."""
+        for name in REQUIRED_FIELDS:
+            if name not in command.ext:
+                raise HeaderError(f"a PULL_MESSAGE answer ({command.code}) lacks the field {name}")
         answer = decode_fields(cls, command.ext, "PULL_MESSAGE answer")
         for name, value in (("code", command.code), ("remark", command.remark), ("records", command.body)):
             object.__setattr__(answer, name, value)  # freshly made and not shared yet

@@ -1,0 +1,142 @@
+"""Heartbeats: who is told what and when, what versions are learned, and what a new connection brings."""
+
+from dataclasses import replace
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from pyrmq_core import CallTimeout, Client, Message, MessageQueue, Producer, ResponseError
+from pyrmq_core.client.client import Client as AsyncClient
+from pyrmq_core.network import Peer
+from pyrmq_core.protocol.codes import RequestCode
+from pyrmq_core.protocol.command import Command, success
+from pyrmq_core.protocol.requests.heartbeat import ConsumerData, HeartBeat
+from pyrmq_core.protocol.route import BrokerData
+from tests.support.memory_broker import MemoryBroker
+from tests.support.scripted import Step, refuse, scripted_server, silence
+from tests.support.stage import Stage, settled
+
+BEAT = RequestCode.HEART_BEAT
+GOODBYE = RequestCode.UNREGISTER_CLIENT
+A0 = MessageQueue("orders", "broker-a", 0)
+
+
+def saying(version: int) -> Step:
+    return lambda request, peer: replace(success(), version=version)
+
+
+def groups(command: Command) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    beat = HeartBeat.from_command(command)
+    return beat.producer_groups, tuple(consumer.group_name for consumer in beat.consumers)
+
+
+async def test_masters_only_while_there_are_no_consumers(stage: Stage, client: Client) -> None:
+    """A slave hears nothing of producers; with a consumer it hears of all groups (and so does the master)."""
+    async with scripted_server(MemoryBroker("slave")) as slave:
+        route = stage.topic("orders", brokers=["broker-a"])
+        both = BrokerData("DefaultCluster", "broker-a", {0: stage.brokers["broker-a"].address, 1: slave.address})
+        stage.table.routes["orders"] = replace(route, broker_datas=(both,))
+        await client.routes.refresh("orders")
+        async with Producer("g", client=client):
+            await stage.brokers["broker-a"].wait_seen(BEAT)
+            await settled()
+            assert slave.of(BEAT) == []
+            client.heartbeats.add_consumer(ConsumerData("readers"))
+            await client.heartbeats.send_round()
+            assert groups(slave.of(BEAT)[-1]) == (("g",), ("readers",))
+            assert groups(stage.brokers["broker-a"].of(BEAT)[-1]) == (("g",), ("readers",))
+            await client.heartbeats.remove(consumer="readers")
+            assert slave.of(GOODBYE)[-1].ext["consumerGroup"] == "readers"
+
+
+async def test_a_start_ends_with_a_heartbeat(stage: Stage, client: Client, jumping_clock: MockClock) -> None:
+    """Brokers that are known hear of a new group at once, not with the next round."""
+    await client.routes.refresh("orders")
+    async with Producer("first", client=client):
+        await stage.heard_of()
+        began = trio.current_time()
+        async with Producer("second", client=client):
+            for server in stage.brokers.values():
+                await server.wait_seen(BEAT, 2)
+                assert groups(server.of(BEAT)[-1]) == (("first", "second"), ())
+        assert trio.current_time() - began < 1
+
+
+async def test_a_new_connection_begins_with_a_heartbeat(stage: Stage, client: Client) -> None:
+    """A broker that was restarted knows nobody; it hears of us as soon as we are connected again."""
+    server = stage.brokers["broker-a"]
+    async with Producer("g", client=client) as producer:
+        await producer.send(Message("orders", b"x"), queue=A0)
+        await stage.heard_of("broker-a")
+        heard = len(server.of(BEAT))
+        await server.stop()
+        await server.start()
+        await settled()
+        await producer.send(Message("orders", b"x"), queue=A0)
+        await server.wait_seen(BEAT, heard + 1)
+        await settled()
+        assert client.heartbeats.was_told(server.address)
+
+
+async def test_the_version_of_a_broker_is_remembered(stage: Stage, client: Client) -> None:
+    server = stage.brokers["broker-a"]
+    server.on(BEAT, saying(407), saying(493))
+    assert client.heartbeats.version_of(server.address) is None
+    assert await client.heartbeats.tell(server.address) == 407
+    assert client.heartbeats.version_of(server.address) == 407
+    assert await client.heartbeats.tell(server.address) == 493
+    assert client.heartbeats.version_of(server.address) == 493
+
+
+async def test_a_refused_heartbeat_tells_the_version_too(stage: Stage, client: Client) -> None:
+    """With authentication on, a broker answers 16 and its version; the group is not known there then."""
+    server = stage.brokers["broker-a"]
+    server.on(BEAT, refuse(16, "username cannot be null."))
+    with pytest.raises(ResponseError, match=r"NO_PERMISSION \(16\): username cannot be null"):
+        await client.heartbeats.tell(server.address)
+    assert client.heartbeats.version_of(server.address) is not None
+    assert not client.heartbeats.was_told(server.address)
+
+
+async def test_a_silent_broker_does_not_hold_up_the_others(
+    stage: Stage, client: Client, jumping_clock: MockClock
+) -> None:
+    stage.brokers["broker-a"].always(BEAT, silence)
+    await client.routes.refresh("orders")
+    client.heartbeats.add_producer("g")
+    began = trio.current_time()
+    await client.heartbeats.send_round()
+    assert trio.current_time() - began == pytest.approx(3, abs=0.2)
+    assert client.heartbeats.was_told(stage.brokers["broker-b"].address)
+    with pytest.raises(CallTimeout):
+        await client.heartbeats.tell(stage.brokers["broker-a"].address, timeout=1)
+
+
+async def test_good_byes_go_to_those_who_may_know_us(stage: Stage, client: Client) -> None:
+    """And to nobody else: leaving opens no connections."""
+    async with Producer("g", client=client) as producer:
+        await producer.send(Message("orders", b"x"), queue=A0)
+        await stage.heard_of("broker-a")
+        client.heartbeats.disconnected(stage.brokers["broker-b"].address)
+    assert len(stage.brokers["broker-a"].of(GOODBYE)) == 1
+    assert stage.brokers["broker-a"].of(GOODBYE)[0].ext == {"clientID": client.client_id, "producerGroup": "g"}
+    assert stage.brokers["broker-b"].of(GOODBYE) == []
+
+
+async def test_what_nobody_serves_is_refused(stage: Stage, client: Client) -> None:
+    """A request of a broker that no part of the client serves: code 3, as in Java."""
+    peers: list[Peer] = []
+
+    def note(request: Command, peer: Peer) -> Command:
+        peers.append(peer)
+        return success()
+
+    stage.brokers["broker-a"].always(BEAT, note)
+    await client.heartbeats.tell(stage.brokers["broker-a"].address)
+    answer = await peers[0].connection.call(Command(RequestCode.GET_CONSUMER_RUNNING_INFO), timeout=3)
+    assert (answer.code, answer.remark) == (3, " request type 307 not supported")
+    assert isinstance(client, AsyncClient)
+    client.serve(RequestCode.GET_CONSUMER_RUNNING_INFO, lambda request, peer: success({"served": "yes"}))
+    answer = await peers[0].connection.call(Command(RequestCode.GET_CONSUMER_RUNNING_INFO), timeout=3)
+    assert answer.ext == {"served": "yes"}

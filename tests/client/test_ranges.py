@@ -1,0 +1,175 @@
+"""Whole ranges: many pulls under way, bounded, handed out in order and without a gap."""
+
+from collections.abc import Awaitable
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from pyrmq_core import Client, Message, ReadWindow, encode_batch, unique_ids
+from pyrmq_core.client.pulling import Puller
+from pyrmq_core.network import Peer
+from pyrmq_core.protocol.command import Command
+from pyrmq_core.protocol.record import encode_record
+from pyrmq_core.protocol.requests.pull_message import PullAnswer, PullMessage
+from pyrmq_core.protocol.sysflag import BATCH_RECORD
+from tests.client.reading import A0, asked, fill, read_all
+from tests.support.memory_broker import HOST
+from tests.support.scripted import PULL, after, later
+from tests.support.stage import Stage, settled, staged
+
+# --- Ranges
+
+
+@pytest.mark.parametrize("count", [1, 31, 32, 33, 500, 3000])
+async def test_a_range_comes_whole_and_in_order(stage: Stage, puller: Puller, count: int) -> None:
+    fill(stage, count)
+    offsets, _ = await read_all(puller, 0, count)
+    assert offsets == list(range(count))
+
+
+async def test_a_part_of_a_queue_is_read(stage: Stage, puller: Puller) -> None:
+    fill(stage, 500)
+    offsets, _ = await read_all(puller, 77, 333)
+    assert offsets == list(range(77, 333))
+
+
+async def test_nothing_is_asked_for_an_empty_range(stage: Stage, puller: Puller) -> None:
+    for start, end in ((5, 5), (9, 3)):
+        assert await read_all(puller, start, end) == ([], [])
+    assert asked(stage) == []
+
+
+async def test_several_stretches_are_under_way_at_once(stage: Stage, puller: Puller) -> None:
+    """The first answer tells how much the broker gives; then the next stretches are asked for together."""
+    fill(stage, 400)
+    release = trio.Event()
+    stage.brokers["broker-a"].on(PULL, stage.stores["broker-a"])
+    stage.brokers["broker-a"].always(PULL, after(release, stage.stores["broker-a"]))
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(read_all, puller, 0, 400)
+        await settled()
+        starts = [request.queue_offset for request in asked(stage)]
+        assert starts == list(range(0, 400, 32))
+        release.set()
+
+
+@pytest.mark.parametrize(
+    ("window", "expected"),
+    [(ReadWindow(messages=100), 3), (ReadWindow(bytes=1), 1), (ReadWindow(messages=1), 1)],
+)
+async def test_what_is_under_way_is_bounded(stage: Stage, puller: Puller, window: ReadWindow, expected: int) -> None:
+    fill(stage, 1000)
+    release = trio.Event()
+    stage.brokers["broker-a"].on(PULL, stage.stores["broker-a"])
+    stage.brokers["broker-a"].always(PULL, after(release, stage.stores["broker-a"]))
+    async with trio.open_nursery() as nursery:
+
+        async def read() -> None:
+            assert (await read_all(puller, 0, 1000, window=window))[0] == list(range(1000))
+
+        nursery.start_soon(read)
+        await settled()
+        assert len(asked(stage)) == 1 + expected
+        release.set()
+
+
+async def test_bytes_under_way_follow_the_size_of_messages(stage: Stage, puller: Puller) -> None:
+    fill(stage, 200, size=10_000)
+    release = trio.Event()
+    stage.brokers["broker-a"].on(PULL, stage.stores["broker-a"])
+    stage.brokers["broker-a"].always(PULL, after(release, stage.stores["broker-a"]))
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(lambda: read_all(puller, 0, 200, window=ReadWindow(bytes=1_000_000)))
+        await settled()
+        assert len(asked(stage)) == 1 + 3  # 32 messages of 10 kB each: three answers are a megabyte
+        release.set()
+
+
+async def test_who_does_not_read_on_is_not_read_for(stage: Stage, puller: Puller) -> None:
+    """What is asked for and not handed out stays within the window, however slow the reader is."""
+    fill(stage, 2000)
+    async with puller.read(A0, 0, 2000, window=ReadWindow(messages=320)) as pulls:
+        await anext(pulls)
+        await anext(pulls)
+        await settled()
+        assert len(asked(stage)) <= 1 + 10 + 1
+
+
+async def test_answers_that_overtake_each_other_are_put_in_order(
+    stage: Stage, puller: Puller, jumping_clock: MockClock
+) -> None:
+    fill(stage, 320)
+    store = stage.stores["broker-a"]
+    stage.brokers["broker-a"].on(PULL, *[later(1 - index / 20, store) for index in range(10)])
+    offsets, _ = await read_all(puller, 0, 320)
+    assert offsets == list(range(320))
+
+
+async def test_short_answers_are_asked_for_again(stage: Stage, puller: Puller) -> None:
+    """A broker gives fewer than asked when bodies are large: the rest of the stretch is asked for."""
+    fill(stage, 320)
+    store = stage.stores["broker-a"]
+
+    def seven(request: Command, peer: Peer) -> Command | Awaitable[Command | None] | None:
+        store.pull_cap = 7
+        return store(request, peer)
+
+    stage.brokers["broker-a"].on(PULL, store, *[seven] * 5)
+    offsets, pulls = await read_all(puller, 0, 320)
+    assert offsets == list(range(320))
+    assert len(pulls) > 40
+
+
+async def test_a_broker_that_gives_eight_at_once(jumping_clock: MockClock) -> None:
+    """What lies on disk comes eight at a time (maxTransferCountOnMessageInDisk)."""
+    async with staged("broker-a", pull_cap=8) as stage, Client(nameserver=stage.nameserver.address) as client:
+        stage.topic("orders")
+        fill(stage, 1000)
+        offsets, pulls = await read_all(Puller(client, "g"), 0, 1000)
+        assert offsets == list(range(1000))
+        assert len(pulls) == 125
+
+
+@pytest.mark.parametrize("tag_every", [2, 7, 100, 5000])
+async def test_what_is_filtered_away_leaves_no_gap(stage: Stage, puller: Puller, tag_every: int) -> None:
+    fill(stage, 3000, tag_every=tag_every)
+    offsets, pulls = await read_all(puller, 0, 3000, tags="yes")
+    assert offsets == list(range(0, 3000, tag_every))
+    assert pulls[-1].next_offset == 3000
+
+
+async def test_only_the_end_is_filtered_away(stage: Stage, puller: Puller) -> None:
+    fill(stage, 40, tag_every=100)
+    offsets, pulls = await read_all(puller, 0, 40, tags="yes || no")
+    assert offsets == [0]
+    assert pulls[-1].next_offset == 40
+
+
+async def test_a_batch_record_is_shared_by_its_neighbours(stage: Stage, puller: Puller) -> None:
+    """Batch topics answer whole records: one that lies across a stretch's end is clipped to each pull's own range."""
+    batch = encode_batch([Message("orders", b"%d" % number) for number in range(10)], unique_ids(10))
+
+    def record(base: int) -> bytes:
+        return encode_record(
+            topic="orders",
+            queue_id=0,
+            queue_offset=base,
+            commit_log_offset=0,
+            body=batch.body,
+            properties="",
+            sys_flag=BATCH_RECORD,
+            born_timestamp_ms=1,
+            born_host=HOST,
+            store_timestamp_ms=1,
+            store_host=HOST,
+        )
+
+    def whole_records(request: Command, peer: Peer) -> Command:
+        offset = PullMessage.from_command(request).queue_offset
+        base = offset - offset % 10
+        return PullAnswer(next_begin_offset=base + 10, min_offset=0, max_offset=100, records=record(base)).to_command()
+
+    stage.brokers["broker-a"].always(PULL, whole_records)
+    offsets, _ = await read_all(puller, 3, 97)
+    assert offsets == list(range(3, 97))

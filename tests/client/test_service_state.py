@@ -1,0 +1,101 @@
+"""The life of clients and producers: who may start, send and end when, in the words of Java's client."""
+
+import pytest
+import trio
+
+from pyrmq_core import Client, InvalidArgument, InvalidState, Message, Producer, ServiceState
+from pyrmq_core.client.service_state import Life
+from tests.support.stage import Stage
+
+
+def test_a_life() -> None:
+    life = Life("producer", "g")
+    assert life.state is ServiceState.CREATE_JUST
+    with pytest.raises(InvalidState, match="The producer service state not OK, CREATE_JUST: producer g is used inside"):
+        life.check_running()
+    life.starting()
+    assert life.state is ServiceState.START_FAILED  # until the start has succeeded
+    life.started()
+    life.check_running()
+    with pytest.raises(InvalidState, match="The producer service state not OK, maybe started once, RUNNING"):
+        life.starting()
+    life.ended()
+    with pytest.raises(InvalidState, match="maybe started once, SHUTDOWN_ALREADY"):
+        life.starting()
+    with pytest.raises(InvalidState, match="not OK, SHUTDOWN_ALREADY"):
+        life.check_running()
+
+
+async def test_a_producer_from_start_to_end(stage: Stage, client: Client) -> None:
+    producer = Producer("g", client=client)
+    assert producer.state is ServiceState.CREATE_JUST
+    with pytest.raises(InvalidState, match="CREATE_JUST"):
+        await producer.send(Message("orders", b"x"))
+    async with producer:
+        assert producer.state is ServiceState.RUNNING
+        with pytest.raises(InvalidState, match="maybe started once, RUNNING"):
+            await producer.__aenter__()
+        await producer.send(Message("orders", b"x"))
+    assert producer.state.value == "SHUTDOWN_ALREADY"
+    for use in (lambda: producer.send(Message("orders", b"x")), lambda: producer.send_soon(Message("orders", b"x"))):
+        with pytest.raises(InvalidState, match="SHUTDOWN_ALREADY"):
+            await use()
+    with pytest.raises(InvalidState, match="maybe started once, SHUTDOWN_ALREADY"):
+        async with producer:
+            pass
+
+
+async def test_a_start_that_is_cancelled_stays_failed(stage: Stage) -> None:
+    producer = Producer("g", nameserver=stage.nameserver.address)
+    with trio.CancelScope() as scope:
+        scope.cancel()
+        async with producer:
+            await trio.lowlevel.checkpoint()
+    assert producer.state in (ServiceState.START_FAILED, ServiceState.SHUTDOWN_ALREADY)
+    with pytest.raises(InvalidState, match="maybe started once"):
+        async with producer:
+            pass
+
+
+async def test_a_refused_second_producer_may_start_later(client: Client) -> None:
+    """The state goes back to just created, as in Java: once the first one is gone, it starts."""
+    second = Producer("g", client=client)
+    async with Producer("g", client=client):
+        with pytest.raises(
+            InvalidState, match=r"The producer group\[g\] has been created before, specify another name"
+        ):
+            async with second:
+                pass
+        assert second.state is ServiceState.CREATE_JUST
+    async with second:
+        assert second.state.value == "RUNNING"
+
+
+async def test_a_producer_on_a_closed_client_may_start_later(stage: Stage) -> None:
+    client = Client(nameserver=stage.nameserver.address)
+    producer = Producer("g", client=client)
+    with pytest.raises(InvalidState, match="The client service state not OK, CREATE_JUST"):
+        async with producer:
+            pass
+    async with client, producer:
+        await producer.send(Message("orders", b"x"))
+
+
+async def test_a_client_lives_once(stage: Stage) -> None:
+    client = Client(nameserver=stage.nameserver.address)
+    async with client:
+        assert client.state is ServiceState.RUNNING
+        with pytest.raises(InvalidState, match="The client service state not OK, maybe started once, RUNNING"):
+            await client.__aenter__()
+    assert client.state.value == "SHUTDOWN_ALREADY"
+
+
+@pytest.mark.parametrize("group", ["", " ", "DEFAULT_PRODUCER", "DEFAULT_CONSUMER", "a b", "a.b", "g" * 256, "中"])
+def test_groups_that_are_refused(group: str) -> None:
+    with pytest.raises(InvalidArgument, match="group"):
+        Producer(group)
+
+
+def test_a_group_has_to_be_given() -> None:
+    with pytest.raises(TypeError, match="group"):
+        Producer()  # type: ignore[call-arg]
