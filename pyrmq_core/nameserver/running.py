@@ -87,21 +87,23 @@ async def run_nameserver(
         async with trio.open_nursery() as nursery:
             listening = await nursery.start(listen)
             nursery.start_soon(_send_notices, ConnectionPool(nursery), to_take)
-            nursery.start_soon(_tell_kv_rounds, server)
+            nursery.start_soon(tell_kv_rounds, server)
             task_status.started(RunningNameServer(listening, server))
-            await _scan_rounds(server)
+            await scan_rounds(server)
     finally:
         await _write_kv(server)
 
 
-async def _scan_rounds(server: NameServer) -> None:
+async def scan_rounds(server: NameServer) -> None:
+    """Looks for silent brokers again and again; the settings may change the pace meanwhile."""
     await trio.sleep(FIRST_SCAN_SECONDS)
     while True:
         server.scan()
         await trio.sleep(server.config.scan_not_active_broker_interval_ms / 1000)
 
 
-async def _tell_kv_rounds(server: NameServer) -> None:
+async def tell_kv_rounds(server: NameServer) -> None:
+    """Writes the KV configuration into the log again and again."""
     await trio.sleep(FIRST_KV_SECONDS)
     while True:
         server.tell_kv()

@@ -1,0 +1,227 @@
+"""What broken or hostile peers send costs them, and nobody else: a client's questions are answered meanwhile."""
+
+from __future__ import annotations
+
+import socket
+import struct
+import zlib
+from collections.abc import Iterator
+from contextlib import ExitStack
+
+import pytest
+import trio
+
+from pyrmq_core.nameserver import RunningNameServer
+from pyrmq_core.network import parse_address
+from pyrmq_core.protocol.command import Command
+from pyrmq_core.protocol.frame import MAX_FRAME_BYTES, encode_frame
+from pyrmq_core.protocol.registration import MAX_INFLATED_BYTES
+from pyrmq_core.protocol.requests.get_route_info import GetRouteInfo
+from pyrmq_core.protocol.requests.register_broker import RegisterBroker, RegistrationHeader
+from tests.nameserver.desk import registration
+from tests.nameserver.serving import TIMEOUT, Caller, nameserver
+
+QUESTION = encode_frame(GetRouteInfo("T").to_command())
+
+
+@pytest.fixture
+def stack() -> Iterator[ExitStack]:
+    with ExitStack() as opened:
+        yield opened
+
+
+def connect(stack: ExitStack, running: RunningNameServer) -> socket.socket:
+    host, port = parse_address(running.address)
+    raw = stack.enter_context(socket.create_connection((host, port)))
+    raw.setblocking(False)
+    return raw
+
+
+async def closed_by_server(raw: socket.socket) -> bool:
+    with trio.move_on_after(TIMEOUT):
+        while True:
+            await trio.lowlevel.wait_readable(raw)
+            try:
+                if not raw.recv(65536):
+                    return True
+            except ConnectionResetError:
+                return True
+    return False
+
+
+async def still_serves(client: Caller) -> None:
+    route = await client.route("T")
+    assert route is not None
+
+
+@pytest.mark.parametrize(
+    "garbage",
+    [
+        b"GET / HTTP/1.1\r\nHost: x\r\n\r\n",
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(200),
+        bytes(64),
+        b"\xff" * 64,
+        struct.pack(">II", 2**31 - 1, 20),
+        struct.pack(">II", MAX_FRAME_BYTES, 20),
+        struct.pack(">II", 8, 1 << 20),
+        struct.pack(">II", 6, 2) + b"{}",
+        struct.pack(">II", 7, 3) + b"[1]",
+        struct.pack(">II", 8, 2 << 24 | 4) + b"abcd",
+        struct.pack(">II", 8, 1 << 24 | 4) + b"abcd",
+    ],
+    ids=[
+        "http",
+        "tls",
+        "zeros",
+        "ones",
+        "2GiB",
+        "above-limit",
+        "header-beyond",
+        "empty",
+        "list",
+        "encoding-2",
+        "short",
+    ],
+)
+async def test_garbage_ends_its_own_connection_at_most(stack: ExitStack, garbage: bytes) -> None:
+    async with nameserver() as (running, caller):
+        await caller().register(registration(topics=["T", "U"]))
+        raw = connect(stack, running)
+        raw.send(garbage)
+        if garbage[8:] != b"{}":  # a command without a code is answered as a request for code 0
+            assert await closed_by_server(raw)
+        await still_serves(caller())
+
+
+async def test_half_a_frame_holds_nobody_up(stack: ExitStack) -> None:
+    async with nameserver() as (running, caller):
+        await caller().register(registration(topics=["T", "U"]))
+        for cut in range(1, len(QUESTION), 7):
+            connect(stack, running).send(QUESTION[:cut])
+        connect(stack, running).send(struct.pack(">II", MAX_FRAME_BYTES - 4, 100) + bytes(1000))
+        await still_serves(caller())
+
+
+async def test_a_frame_byte_by_byte_is_a_frame(stack: ExitStack) -> None:
+    async with nameserver() as (running, caller):
+        await caller().register(registration(topics=["T", "U"]))
+        raw = connect(stack, running)
+        for byte in QUESTION:
+            raw.send(bytes([byte]))
+            await trio.lowlevel.checkpoint()
+        with trio.fail_after(TIMEOUT):
+            await trio.lowlevel.wait_readable(raw)
+        assert b'"code":0' in raw.recv(65536)
+
+
+@pytest.mark.parametrize("compressed", [False, True])
+async def test_a_registration_that_lies_about_its_sum_or_form(compressed: bool) -> None:
+    async with nameserver() as (running, caller):
+        broker = caller()
+        await caller().register(registration(topics=["T", "U"]))
+        honest = registration("liar", "127.0.0.1:2", topics=["V", "W"], compressed=compressed).to_command()
+        sums = (Command(103, {**honest.ext, "bodyCrc32": "7"}, honest.body), "crc32 not match")
+        form = {**honest.ext, "compressed": "false" if compressed else "true"}
+        forms = (Command(103, form, honest.body), "BodyError, registration: ")
+        for command, remark in (sums, forms):
+            answer = await broker.call(command)
+            assert answer.code == 1
+            assert (answer.remark or "").startswith(remark)
+        assert "liar" not in running.tables.broker_addr_table
+        assert (await broker.call(honest)).code == 0
+
+
+async def test_a_compressed_bomb_is_refused_while_others_are_answered() -> None:
+    bomb = zlib.compress(bytes(4 * MAX_INFLATED_BYTES), 9)
+    header = RegistrationHeader("C", "127.0.0.1:2", "bomb", 0, compressed=True)
+    answers: list[str] = []
+    async with nameserver() as (running, caller):
+        client, broker = caller(), caller()
+        await client.register(registration(topics=["T", "U"]))
+
+        async def explode() -> None:
+            answer = await broker.call(RegisterBroker(header, bomb).to_command())
+            assert answer.code == 1
+            assert "swell to more than" in (answer.remark or "")
+            answers.append("bomb")
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(explode)
+            await still_serves(client)
+            answers.append("route")
+        assert answers == ["route", "bomb"]
+        assert "bomb" not in running.tables.broker_addr_table
+
+
+def as_many_topics_as_fit(size_bytes: int) -> bytes:
+    topics: list[str] = []
+    size = 1_200
+    while size < size_bytes:
+        name = f"{len(topics):x}"
+        topics.append(f'"{name}":{{"topicName":"{name}"}}')
+        size += len(topics[-1]) + 1
+    return ('{"topicConfigSerializeWrapper":{"topicConfigTable":{' + ",".join(topics) + "}}}").encode()
+
+
+async def many_topics(size_bytes: int) -> None:
+    """Registers as many topics as fit into so many bytes, and takes them away again."""
+    body = as_many_topics_as_fit(size_bytes)
+    header = RegistrationHeader("C", "127.0.0.1:2", "many", 0)
+    done = trio.Event()
+    answered_meanwhile = 0
+    async with nameserver() as (running, caller):
+        client, broker = caller(), caller()
+        await client.register(registration(topics=["T", "U"]))
+
+        async def register_many() -> None:
+            answer = await broker.pool.call(broker.address, RegisterBroker(header, body).to_command(), timeout=40)
+            assert answer.code == 0
+            done.set()
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(register_many)
+            while not done.is_set():
+                await still_serves(client)
+                answered_meanwhile += 1
+        assert len(running.tables.topic_queue_table) > size_bytes // 40
+        broker.hang_up()
+        with trio.fail_after(TIMEOUT):
+            while len(running.tables.topic_queue_table) > 2:
+                await still_serves(client)
+    assert answered_meanwhile > 50
+
+
+async def test_very_many_topics_do_not_stop_the_others() -> None:
+    await many_topics(MAX_FRAME_BYTES // 8)
+
+
+@pytest.mark.soak
+async def test_as_many_topics_as_a_frame_holds_do_not_stop_the_others() -> None:
+    await many_topics(MAX_FRAME_BYTES)
+
+
+async def idle_connections(count: int) -> None:
+    with ExitStack() as stack:
+        async with nameserver() as (running, caller):
+            client = caller()
+            await client.register(registration(topics=["T", "U"]))
+            for number in range(count):
+                connect(stack, running)
+                if number % 100 == 0:
+                    await still_serves(client)
+            with trio.fail_after(TIMEOUT):
+                while len(running.listening.connections) < count:
+                    await still_serves(client)
+            stack.close()
+            with trio.fail_after(5 * TIMEOUT):
+                while len(running.listening.connections) > 1:
+                    await still_serves(client)
+
+
+async def test_idle_connections_cost_nobody_an_answer() -> None:
+    await idle_connections(400)  # two descriptors each, and many systems give a process 1,024
+
+
+@pytest.mark.soak
+async def test_nine_thousand_idle_connections_cost_nobody_an_answer() -> None:
+    await idle_connections(9_000)
