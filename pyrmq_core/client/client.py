@@ -108,7 +108,9 @@ class Client:
         self._life.starting()
         async with AsyncExitStack() as stack:
             nursery = await stack.enter_async_context(open_owned_nursery())
-            pool = ConnectionPool(nursery, handler=self._answer, tls=self._tls, on_open=self._opened)
+            pool = ConnectionPool(
+                nursery, handler=self._answer, tls=self._tls, on_open=self._opened, on_close=self._closed
+            )
             caller = Caller(pool, self._rpc_hooks, self._credentials)
             nameservers = NameServers(caller, self._addresses, random_start=random.getrandbits(31))
             routes = Routes(nameservers, random_start=lambda: random.getrandbits(31))
@@ -227,8 +229,11 @@ class Client:
     def _opened(self, address: str) -> None:
         """A new connection: the broker at its end knows nothing of this client yet."""
         if self._heartbeats is not None and self._nursery is not None:
-            self._heartbeats.disconnected(address)
             self._nursery.start_soon(self._heartbeats.connected, address)
+
+    def _closed(self, address: str) -> None:
+        if self._heartbeats is not None:
+            self._heartbeats.disconnected(address)
 
     async def _poll_routes(self, routes: Routes) -> None:
         while True:

@@ -79,6 +79,7 @@ class Heartbeats:
 
     async def connected(self, address: str) -> None:
         """A connection was opened: a broker that is to know of the groups is told over it (5.x does so)."""
+        self._told.discard(address)
         if not self._locks[address].locked() and address in self._addresses():
             await self._tell_quietly(address, trio.CapacityLimiter(1))
 

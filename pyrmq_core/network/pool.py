@@ -175,6 +175,8 @@ class ConnectionPool:
                 self._alive[connection] = None
                 await self._nursery.start(connection.run)
                 opening.connection = self._connections[address] = connection
+                if self._on_open is not None:
+                    self._on_open(address)
         except ConnectFailed as error:
             opening.failure = str(error)
         finally:
@@ -203,3 +205,5 @@ class ConnectionPool:
         del self._alive[connection]
         if self._connections.get(connection.address) is connection:
             del self._connections[connection.address]
+        if self._on_close is not None and connection.address not in self._connections:
+            self._on_close(connection.address)

@@ -8,13 +8,17 @@ from pyrmq_core.client.service_state import Life
 from tests.support.stage import Stage
 
 
+def state_of(living: Client | Producer | Life) -> str:
+    return living.state.value
+
+
 def test_a_life() -> None:
     life = Life("producer", "g")
-    assert life.state is ServiceState.CREATE_JUST
+    assert state_of(life) == "CREATE_JUST"
     with pytest.raises(InvalidState, match="The producer service state not OK, CREATE_JUST: producer g is used inside"):
         life.check_running()
     life.starting()
-    assert life.state is ServiceState.START_FAILED  # until the start has succeeded
+    assert state_of(life) == "START_FAILED"  # until the start has succeeded
     life.started()
     life.check_running()
     with pytest.raises(InvalidState, match="The producer service state not OK, maybe started once, RUNNING"):
@@ -28,15 +32,15 @@ def test_a_life() -> None:
 
 async def test_a_producer_from_start_to_end(stage: Stage, client: Client) -> None:
     producer = Producer("g", client=client)
-    assert producer.state is ServiceState.CREATE_JUST
+    assert state_of(producer) == "CREATE_JUST"
     with pytest.raises(InvalidState, match="CREATE_JUST"):
         await producer.send(Message("orders", b"x"))
     async with producer:
-        assert producer.state is ServiceState.RUNNING
+        assert state_of(producer) == "RUNNING"
         with pytest.raises(InvalidState, match="maybe started once, RUNNING"):
             await producer.__aenter__()
         await producer.send(Message("orders", b"x"))
-    assert producer.state.value == "SHUTDOWN_ALREADY"
+    assert state_of(producer) == "SHUTDOWN_ALREADY"
     for use in (lambda: producer.send(Message("orders", b"x")), lambda: producer.send_soon(Message("orders", b"x"))):
         with pytest.raises(InvalidState, match="SHUTDOWN_ALREADY"):
             await use()
@@ -61,14 +65,12 @@ async def test_a_refused_second_producer_may_start_later(client: Client) -> None
     """The state goes back to just created, as in Java: once the first one is gone, it starts."""
     second = Producer("g", client=client)
     async with Producer("g", client=client):
-        with pytest.raises(
-            InvalidState, match=r"The producer group\[g\] has been created before, specify another name"
-        ):
+        with pytest.raises(InvalidState, match=r"The producer group\[g\] has been created before, specify"):
             async with second:
                 pass
-        assert second.state is ServiceState.CREATE_JUST
+        assert state_of(second) == "CREATE_JUST"
     async with second:
-        assert second.state.value == "RUNNING"
+        assert state_of(second) == "RUNNING"
 
 
 async def test_a_producer_on_a_closed_client_may_start_later(stage: Stage) -> None:
@@ -84,10 +86,10 @@ async def test_a_producer_on_a_closed_client_may_start_later(stage: Stage) -> No
 async def test_a_client_lives_once(stage: Stage) -> None:
     client = Client(nameserver=stage.nameserver.address)
     async with client:
-        assert client.state is ServiceState.RUNNING
+        assert state_of(client) == "RUNNING"
         with pytest.raises(InvalidState, match="The client service state not OK, maybe started once, RUNNING"):
             await client.__aenter__()
-    assert client.state.value == "SHUTDOWN_ALREADY"
+    assert state_of(client) == "SHUTDOWN_ALREADY"
 
 
 @pytest.mark.parametrize("group", ["", " ", "DEFAULT_PRODUCER", "DEFAULT_CONSUMER", "a b", "a.b", "g" * 256, "中"])
