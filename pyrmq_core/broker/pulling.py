@@ -12,9 +12,9 @@ from typing import Final, TypeAlias
 from pyrmq_core.broker.clients import BROADCASTING
 from pyrmq_core.broker.state import HELP, Answer, Broker
 from pyrmq_core.broker.store.reading import Found, GetStatus, Limits
+from pyrmq_core.broker.topics import READ
 from pyrmq_core.errors import InvalidArgument
 from pyrmq_core.filtering.tags import TagFilter
-from pyrmq_core.model import Permission
 from pyrmq_core.network import Peer
 from pyrmq_core.protocol.codes import RequestCode, ResponseCode
 from pyrmq_core.protocol.command import Command, refusal
@@ -92,7 +92,7 @@ def _code(found: Found, offset: int) -> ResponseCode:
 
 def _refuse(broker: Broker, wanted: PullMessage, request: Command, peer: Peer) -> Command | None:
     config = broker.config
-    if not config.broker_permission & Permission.READ:
+    if not config.broker_permission & READ:
         return _forbidden(f"the broker[{config.advertised_ip}] pulling message is forbidden", 1)
     if request.code == RequestCode.LITE_PULL_MESSAGE and not config.lite_pull_message_enable:
         return _forbidden(f"the broker[{config.advertised_ip}] for lite pull consumer is forbidden", 1)
@@ -107,7 +107,7 @@ def _refuse(broker: Broker, wanted: PullMessage, request: Command, peer: Peer) -
     topic = broker.topics.get(wanted.topic)
     if topic is None:
         return refusal(ResponseCode.TOPIC_NOT_EXIST, f"topic[{wanted.topic}] not exist, apply first please! \n{HELP}")
-    if not topic.perm & Permission.READ:
+    if not topic.perm & READ:
         return _forbidden(f"the topic[{wanted.topic}] pulling message is forbidden", 3)
     if not 0 <= wanted.queue_id < topic.read_queue_nums:
         return refusal(

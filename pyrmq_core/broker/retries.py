@@ -14,8 +14,8 @@ from typing import Any, Final
 from pyrmq_core.broker.state import HELP, Broker
 from pyrmq_core.broker.store.appending import Append
 from pyrmq_core.broker.storing import Refused, make_topic, put
-from pyrmq_core.broker.topics import READ_WRITE
-from pyrmq_core.model import Permission, TopicConfig
+from pyrmq_core.broker.topics import READ_WRITE, WRITE
+from pyrmq_core.model import TopicConfig
 from pyrmq_core.network import Peer
 from pyrmq_core.protocol.batch import BatchItem
 from pyrmq_core.protocol.codes import ResponseCode
@@ -50,7 +50,7 @@ async def send_back(broker: Broker, request: Command, _: Peer) -> Command:
     group = broker.groups.find(back.group, broker.now_ms())
     if group is None:
         return refusal(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"subscription group not exist, {back.group} {HELP}")
-    if not broker.config.broker_permission & Permission.WRITE:
+    if not broker.config.broker_permission & WRITE:
         remark = f"the broker[{broker.config.advertised_ip}] sending message is forbidden"
         return refusal(ResponseCode.NO_PERMISSION, remark)
     if group["retryQueueNums"] <= 0:

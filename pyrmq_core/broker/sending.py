@@ -17,6 +17,7 @@ from pyrmq_core.broker.state import HELP, Answer, Broker
 from pyrmq_core.broker.store.appending import Append
 from pyrmq_core.broker.store.message_store import Stored
 from pyrmq_core.broker.storing import Refused, illegal, make_topic, put
+from pyrmq_core.broker.topics import WRITE
 from pyrmq_core.errors import BodyError
 from pyrmq_core.model import Permission, TopicConfig
 from pyrmq_core.network import Peer
@@ -47,7 +48,8 @@ from pyrmq_core.protocol.sysflag import TRANSACTION_MASK, SysFlag
 TRAN_MSG: Final = "TRAN_MSG"
 TIMER_NAMES: Final = (TIMER_DELAY_SEC, TIMER_DELAY_MS, TIMER_DELIVER_MS)
 MULTI_TAGS: Final = int(SysFlag.MULTI_TAGS)
-PREPARED: Final = int(SysFlag.TRANSACTION_PREPARED)
+# A committed message is an ordinary one.
+NO_TRANSACTION: Final = (0, int(SysFlag.TRANSACTION_COMMIT))
 TOPIC_NAME: Final = re.compile(r"[%|a-zA-Z0-9_-]+")
 
 
@@ -83,7 +85,7 @@ def check_topic(broker: Broker, topic: str) -> None:
     if topic in FORBIDDEN_TOPICS:
         raise Refused(ResponseCode.NO_PERMISSION, f"Sending message to topic[{topic}] is forbidden.")
     known = broker.topics.get(topic)
-    if known is not None and known.order and not broker.config.broker_permission & Permission.WRITE:
+    if known is not None and known.order and not broker.config.broker_permission & WRITE:
         raise Refused(
             ResponseCode.NO_PERMISSION, f"the broker[{broker.config.advertised_ip}] sending message is forbidden"
         )
@@ -239,7 +241,7 @@ def _prepare_batch(broker: Broker, message: SendMessage, queue_id: int, sys_flag
 def refuse_unkept(broker: Broker, properties: dict[str, str], sys_flag: int) -> None:
     """Transactions and timer messages: RocketMQ's answers when they are switched off."""
     transaction = sys_flag & TRANSACTION_MASK
-    if properties.get(TRAN_MSG) == "true" or transaction not in (0, int(SysFlag.TRANSACTION_COMMIT)):
+    if properties.get(TRAN_MSG) == "true" or transaction not in NO_TRANSACTION:
         ip = broker.config.advertised_ip
         raise Refused(ResponseCode.NO_PERMISSION, f"the broker[{ip}] sending transaction message is forbidden")
     if any(name in properties for name in TIMER_NAMES) and delay_level(properties, sys_flag) <= 0:
@@ -249,7 +251,7 @@ def refuse_unkept(broker: Broker, properties: dict[str, str], sys_flag: int) -> 
 def delay_level(properties: dict[str, str], sys_flag: int) -> int:
     """The level of DELAY; 0 without. A text that is no number is an error, as in Java."""
     text = properties.get(DELAY)
-    if text is None or sys_flag & TRANSACTION_MASK not in (0, int(SysFlag.TRANSACTION_COMMIT)):
+    if text is None or sys_flag & TRANSACTION_MASK not in NO_TRANSACTION:
         return 0
     try:
         return int(text)

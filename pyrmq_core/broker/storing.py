@@ -6,7 +6,7 @@ import trio
 
 from pyrmq_core.broker.state import Broker
 from pyrmq_core.broker.store.appending import Append
-from pyrmq_core.broker.store.message_store import Stored
+from pyrmq_core.broker.store.message_store import DoesNotFit, Stored
 from pyrmq_core.errors import StoreError
 from pyrmq_core.model import TopicConfig
 from pyrmq_core.protocol.codes import ResponseCode
@@ -24,10 +24,10 @@ def put(broker: Broker, append: Append) -> Stored:
     """Stores messages; `Refused` when the disk does not take them or they are too large."""
     if broker.flusher.failure:
         raise Refused(ResponseCode.SERVICE_NOT_AVAILABLE, f"service not available now: {broker.flusher.failure}")
-    if not broker.store.fits(append):
-        raise illegal(broker, "it does not fit into one segment of the commit log (mappedFileSizeCommitLog)")
     try:
         return broker.store.put(append, broker.now_ms())
+    except DoesNotFit as error:
+        raise illegal(broker, str(error)) from error
     except StoreError as error:
         raise Refused(ResponseCode.SERVICE_NOT_AVAILABLE, f"service not available now: {error}") from error
 

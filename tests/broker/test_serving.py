@@ -289,7 +289,7 @@ async def test_a_deleted_topic_begins_anew(tmp_path: Path) -> None:
     async with serving(tmp_path) as served:
         await served.send("T", b"old")
         assert (await served.ask(DeleteTopic("T").to_command())).code == 0
-        assert (await served.pull("T")).code == ResponseCode.TOPIC_NOT_EXIST
+        assert (await served.ask(PullMessage("G", "T", 0, 0, 32).to_command())).code == ResponseCode.TOPIC_NOT_EXIST
         await served.send("T", b"new")
         assert [record.body for record in records(await served.pull("T"))] == [b"new"]
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from pyrmq_core.broker.store.appending import Append, appended_bytes, build, properties_tags_code
 from pyrmq_core.broker.store.files import DiskFiles
 from pyrmq_core.broker.store.formats import Checkpoint, Entry, blank_record, file_name, file_offset
-from pyrmq_core.broker.store.message_store import StoreSettings
+from pyrmq_core.broker.store.message_store import DoesNotFit, StoreSettings
 from pyrmq_core.errors import StoreError
 from pyrmq_core.protocol.batch import BatchItem
 from pyrmq_core.protocol.java_hash import tags_code
@@ -138,7 +138,8 @@ def test_a_batch_is_one_write_and_stays_in_one_segment() -> None:
     put(store, Sent("T", 0, (b"x" * 400,)), Sent("T", 0, (b"a" * 100, b"b" * 100, b"c" * 100)))
     offsets = [record.commit_log_offset for record in read(store, "T", 0)]
     assert offsets == [0, 1024, 1024 + 192, 1024 + 384]
-    assert not store.fits(Sent("T", 0, (b"x" * 300,) * 3).append())
+    with pytest.raises(DoesNotFit, match="mappedFileSizeCommitLog"):
+        put(store, Sent("T", 0, (b"x" * 300,) * 3))
 
 
 def test_queue_entries_and_file_names() -> None:

@@ -60,13 +60,15 @@ class ConsumeQueue:
             raise StoreError(f"{self._folder} holds no entry {index}")
         return file.read(position - base, min(count * ENTRY_BYTES, base + self._file_bytes - position))
 
-    def entries(self, index: int, count: int) -> Iterator[Entry]:
-        """At most `count` entries from `index` up to the end of what is kept."""
+    def entries(self, index: int, count: int) -> Iterator[tuple[int, int, int]]:
+        """At most `count` entries from `index` up to the end of what is kept: the fields of `Entry`, plain."""
         stop = min(index + count, self.end)
-        while index < stop:
-            data = self.read(index, stop - index)
-            yield from map(Entry._make, ENTRY.iter_unpack(data))
-            index += len(data) // ENTRY_BYTES
+        if index >= stop:
+            return iter(())
+        data = self.read(index, stop - index)
+        while (index_read := index + len(data) // ENTRY_BYTES) < stop:
+            data += self.read(index_read, stop - index_read)
+        return ENTRY.iter_unpack(data)
 
     def append(self, index: int, entries: bytes) -> None:
         """Writes entries from `index` on, which is `end` unless older messages are gone: then fillers precede them."""

@@ -29,7 +29,8 @@ from pyrmq_core.protocol.record import BLANK_MAGIC, HEAD
 NAME_DIGITS: Final = 20
 ENTRY: Final = struct.Struct(">qiq")
 # Stands before the first entry of a queue whose older messages were gone when it was built.
-FILLER: Final = ENTRY.pack(0, 0x7FFFFFFF, 0)
+FILLER_SIZE: Final = 0x7FFFFFFF
+FILLER: Final = ENTRY.pack(0, FILLER_SIZE, 0)
 CHECKPOINT: Final = struct.Struct(">qqqqq8sq")
 CHECKPOINT_BYTES: Final = 4096
 CHECKPOINT_MARK: Final = b"PYRMQ\0\0\1"
@@ -50,7 +51,7 @@ class Entry(NamedTuple):
 
     @property
     def is_filler(self) -> bool:
-        return self.size == 0x7FFFFFFF and self.physical_offset == 0
+        return self.size == FILLER_SIZE and self.physical_offset == 0
 
 
 def file_name(offset: int) -> str:

@@ -39,6 +39,10 @@ class StoreSettings:
     log_folder: str = LOG_FOLDER
 
 
+class DoesNotFit(StoreError):
+    """Messages that are stored together are more than one segment holds."""
+
+
 class Stored(NamedTuple):
     """Where an append went; `end` is the log's end behind it."""
 
@@ -103,19 +107,18 @@ class MessageStore:
         """Everything before this physical offset is on the medium."""
         return self._log.flushed
 
-    def fits(self, append: Append) -> bool:
-        """Whether the messages fit into one segment, as those of a batch have to."""
-        return self._log.fits(appended_bytes(append))
-
     def put(self, append: Append, now_ms: int) -> Stored:
-        """Stores messages that `fits` says fit. `StoreError`: nothing is stored (the disk is full)."""
+        """Stores messages; `DoesNotFit` for more than a segment holds, `StoreError` when the disk takes nothing."""
+        size = appended_bytes(append)
+        if not self._log.fits(size):
+            raise DoesNotFit(f"{size} bytes do not fit into one segment of the commit log (mappedFileSizeCommitLog)")
         if self._waiting and not self.settings.readable_when_flushed:
             self.dispatch(self._log.end)
             if self._waiting:
                 raise StoreError("the consume queues cannot be written; is the disk full?")
         key = (append.topic, append.queue_id)
         queue = self._queue_of(key)
-        built = build(append, self._log.place(appended_bytes(append)), queue.next_offset, now_ms)
+        built = build(append, self._log.place(size), queue.next_offset, now_ms)
         index, end = queue.next_offset, self._log.append(built.records)
         queue.next_offset = index + len(built.positions)
         self._last_store_ms = now_ms

@@ -9,11 +9,11 @@ from __future__ import annotations
 import enum
 from collections.abc import Container
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from pyrmq_core.broker.store.commit_log import CommitLog
 from pyrmq_core.broker.store.consume_queue import ConsumeQueue
-from pyrmq_core.broker.store.formats import Entry
+from pyrmq_core.broker.store.formats import FILLER_SIZE
 
 # `maxFilterMessageSize` / 20: entries looked at for one answer.
 MAX_SCANNED_ENTRIES: Final = 800
@@ -63,10 +63,12 @@ def read_messages(
     status, next_offset = _judge(start, end, offset)
     if status is not GetStatus.FOUND:
         return Found(status, next_offset, start, end)
-    wanted, next_offset, status = _choose(log.start, queue, offset, limits, tags_codes)
-    if not wanted:
-        return Found(status, next_offset, start, end)
-    return Found(GetStatus.FOUND, next_offset, start, end, _joined(log, wanted), len(wanted))
+    chosen = _choose(log.start, queue, offset, limits, tags_codes)
+    if not chosen.messages:
+        return Found(chosen.status, chosen.next_offset, start, end)
+    pieces = [log.read(*run) for run in chosen.runs]
+    records = pieces[0] if len(pieces) == 1 else b"".join(pieces)
+    return Found(GetStatus.FOUND, chosen.next_offset, start, end, records, chosen.messages)
 
 
 def _judge(start: int, end: int, offset: int) -> tuple[GetStatus, int]:
@@ -82,35 +84,40 @@ def _judge(start: int, end: int, offset: int) -> tuple[GetStatus, int]:
     return GetStatus.FOUND, offset
 
 
+class _Chosen(NamedTuple):
+    """Which messages are answered: runs of the log (offset, bytes); the offset after the last entry looked at."""
+
+    runs: list[tuple[int, int]]
+    messages: int
+    next_offset: int
+    status: GetStatus
+
+
 def _choose(
     log_start: int, queue: ConsumeQueue, offset: int, limits: Limits, tags_codes: Container[int] | None
-) -> tuple[list[Entry], int, GetStatus]:
-    """The entries that are answered, the offset after the last one looked at, and what to say when there are none."""
-    wanted: list[Entry] = []
-    size, status = 0, GetStatus.NO_MATCHED_MESSAGE
-    most = max(1, limits.max_messages)
-    # Without a filter nothing is skipped but fillers and removed messages, which are rare: look at few first.
-    for entry in queue.entries(offset, most if tags_codes is None else max(MAX_SCANNED_ENTRIES, most)):
-        if not entry.is_filler:
-            if entry.physical_offset < log_start:
-                status = GetStatus.MESSAGE_WAS_REMOVING
-            elif tags_codes is None or entry.tags_code in tags_codes:
-                if wanted and (len(wanted) >= most or size + entry.size > limits.max_bytes):
-                    break
-                wanted.append(entry)
-                size += entry.size
+) -> _Chosen:
+    most, max_bytes = max(1, limits.max_messages), limits.max_bytes
+    runs: list[tuple[int, int]] = []
+    count = total = 0
+    run_start = run_end = -1
+    status = GetStatus.NO_MATCHED_MESSAGE
+    # Without a filter nothing is skipped but fillers and removed messages, which are rare: few entries are read.
+    for physical_offset, size, code in queue.entries(offset, most if tags_codes is None else MAX_SCANNED_ENTRIES):
+        if size == FILLER_SIZE and physical_offset == 0:
+            pass
+        elif physical_offset < log_start:
+            status = GetStatus.MESSAGE_WAS_REMOVING
+        elif tags_codes is None or code in tags_codes:
+            if count and (count >= most or total + size > max_bytes):
+                break
+            if physical_offset != run_end:
+                if count:
+                    runs.append((run_start, run_end - run_start))
+                run_start = physical_offset
+            run_end = physical_offset + size
+            count += 1
+            total += size
         offset += 1
-    return wanted, offset, status
-
-
-def _joined(log: CommitLog, entries: list[Entry]) -> bytes:
-    """The records of the entries, one after another; neighbours in one read."""
-    pieces: list[bytes] = []
-    start, size = entries[0].physical_offset, 0
-    for entry in entries:
-        if entry.physical_offset != start + size:
-            pieces.append(log.read(start, size))
-            start, size = entry.physical_offset, 0
-        size += entry.size
-    pieces.append(log.read(start, size))
-    return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+    if count:
+        runs.append((run_start, run_end - run_start))
+    return _Chosen(runs, count, offset, status)
