@@ -1,0 +1,61 @@
+"""A web server that answers every request with one page, which may be wrong in many ways."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from functools import partial
+
+import trio
+
+from tests.support.waiting import until
+
+
+@dataclass
+class Page:
+    """What is answered; `raw` instead of HTTP, `silent` instead of anything."""
+
+    body: bytes
+    status: str = "200 OK"
+    headers: str = ""
+    raw: bytes | None = None
+    silent: bool = False
+
+    def encoded(self) -> bytes:
+        if self.raw is not None:
+            return self.raw
+        head = f"HTTP/1.1 {self.status}\r\n{self.headers}Content-Length: {len(self.body)}\r\nConnection: close\r\n\r\n"
+        return head.encode() + self.body
+
+
+@dataclass
+class WebServer:
+    """`page` may be changed at any time."""
+
+    page: Page
+    url: str = ""
+    paths: list[str] = field(default_factory=list)
+
+    async def asked_again(self, times: int) -> None:
+        """Returns when so many further requests have come."""
+        wanted = len(self.paths) + times
+        await until(lambda: len(self.paths) >= wanted)
+
+    async def serve(self, stream: trio.SocketStream) -> None:
+        async with stream:
+            request = await stream.receive_some(65536)
+            self.paths.append(request.split(b" ")[1].decode())
+            if self.page.silent:
+                await trio.sleep_forever()
+            await stream.send_all(self.page.encoded())
+
+
+@asynccontextmanager
+async def web_server(page: Page) -> AsyncIterator[WebServer]:
+    server = WebServer(page)
+    async with trio.open_nursery() as nursery:
+        listeners = await nursery.start(partial(trio.serve_tcp, server.serve, 0, host="127.0.0.1"))
+        server.url = f"http://127.0.0.1:{listeners[0].socket.getsockname()[1]}/rocketmq/nsaddr"
+        yield server
+        nursery.cancel_scope.cancel()
