@@ -1,4 +1,4 @@
-"""What a batch read covers: which queues its options choose, and from which offset to which; brokers are asked here.
+"""What a read covers: which queues its options choose, and from which offset to which; brokers are asked here.
 
 All queues are asked together; what their answers come to is decided in `offsets` and `planning`.
 """
@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 
-from pyrmq_core import MessageQueue, is_dead_letter_topic, is_retry_topic, is_system_topic
+from pyrmq_core import MessageQueue, OffsetRange, is_dead_letter_topic, is_retry_topic, is_system_topic
 from pyrmq_core.blocking import Admin, PullConsumer
 from pyrmq_spark.conditions import InvalidOption
 from pyrmq_spark.offsets import (
     Asked,
+    Resolved,
     check_order,
     committed_of,
     points_of,
@@ -24,7 +25,7 @@ from pyrmq_spark.offsets import (
 )
 from pyrmq_spark.options import SourceOptions
 from pyrmq_spark.planning import QueueRange, plan
-from pyrmq_spark.positions import Word
+from pyrmq_spark.positions import Point, Word
 
 log = logging.getLogger(__name__)
 
@@ -36,17 +37,11 @@ def plan_batch(consumer: PullConsumer, admin: Admin, options: SourceOptions) -> 
     starts, ends = points_of(start, queues, start_name), points_of(end, queues, end_name)
     check_order(starts, ends)
     bounds = consumer.offset_bounds(queues)
-    first = resolve_start(
-        starts,
-        Asked(bounds, consumer.offsets_at(times_of(starts)), consumer.committed_offsets(committed_of(starts))),
-        none_as_young=options.starting_strategy,
-        fail_on_data_loss=options.fail_on_data_loss,
-    )
+    first = _resolved_start(consumer, options, starts, bounds)
     last = resolve_end(
         ends, Asked(bounds, consumer.offsets_at(times_of(ends))), fail_on_data_loss=options.fail_on_data_loss
     )
-    for line in (*first.skipped, *last.skipped):
-        log.warning("%s", line)
+    _tell_skipped(first, last)
     return plan(
         ranges_between(first, last),
         min_partitions=options.min_partitions,
@@ -54,16 +49,51 @@ def plan_batch(consumer: PullConsumer, admin: Admin, options: SourceOptions) -> 
     )
 
 
+def stream_start(consumer: PullConsumer, admin: Admin, options: SourceOptions) -> dict[MessageQueue, int]:
+    """Where a new stream begins in each queue; asks all queues together."""
+    queues = chosen_queues(consumer, admin, options)
+    start, name = options.start(Word.LATEST)
+    starts = points_of(start, queues, name)
+    first = _resolved_start(consumer, options, starts, consumer.offset_bounds(queues))
+    _tell_skipped(first)
+    return dict(first.offsets)
+
+
+def _resolved_start(
+    consumer: PullConsumer,
+    options: SourceOptions,
+    starts: Mapping[MessageQueue, Point],
+    bounds: Mapping[MessageQueue, OffsetRange],
+) -> Resolved:
+    return resolve_start(
+        starts,
+        Asked(bounds, consumer.offsets_at(times_of(starts)), consumer.committed_offsets(committed_of(starts))),
+        none_as_young=options.starting_strategy,
+        fail_on_data_loss=options.fail_on_data_loss,
+    )
+
+
+def _tell_skipped(*resolved: Resolved) -> None:
+    for ends in resolved:
+        for line in ends.skipped:
+            log.warning("%s", line)
+
+
 def chosen_queues(consumer: PullConsumer, admin: Admin, options: SourceOptions) -> list[MessageQueue]:
     """The readable queues that the options choose, in order; a pattern may match no topic."""
     if options.assign is not None:
         return _assigned(consumer, options.assign)
-    topics: Iterable[str] = options.topics or ()
-    if options.topic_pattern is not None:
-        clusters = admin.cluster_info().cluster_addr_table
-        own = {name for cluster, brokers in clusters.items() for name in (cluster, f"{cluster}_REPLY_TOPIC", *brokers)}
-        topics = matching(options.topic_pattern, (topic for topic in consumer.topics() if topic not in own))
+    topics = candidate_topics(consumer, admin, options)
     return sorted(queue for topic in topics for queue in consumer.message_queues(topic))
+
+
+def candidate_topics(consumer: PullConsumer, admin: Admin, options: SourceOptions) -> Sequence[str]:
+    """The topics that are named, or those there are now that match."""
+    if options.topic_pattern is None:
+        return options.topics or ()
+    clusters = admin.cluster_info().cluster_addr_table
+    own = {name for cluster, brokers in clusters.items() for name in (cluster, f"{cluster}_REPLY_TOPIC", *brokers)}
+    return matching(options.topic_pattern, (topic for topic in consumer.topics() if topic not in own))
 
 
 def matching(pattern: str, topics: Iterable[str]) -> list[str]:

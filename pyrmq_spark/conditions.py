@@ -51,6 +51,18 @@ class InvalidOffsets(InvalidArgument):
     condition = "RMQ_INVALID_OFFSETS"
 
 
+class InvalidCheckpoint(InvalidArgument):
+    """A checkpoint whose offset this source cannot read."""
+
+    condition = "RMQ_INVALID_CHECKPOINT"
+
+
+class BrokerUnavailable(RocketMQError):
+    """A broker that is down did not come back while the query waited for it; nothing was skipped."""
+
+    condition = "RMQ_BROKER_UNAVAILABLE"
+
+
 class UnsupportedMode(InvalidArgument):
     """A save mode or output mode that a message queue cannot have."""
 

@@ -15,6 +15,7 @@ from dataclasses import Field, dataclass, field, fields
 from typing import Any, ClassVar, Final, NoReturn, Protocol, TypeVar
 
 from pyrmq_core import MessageQueue
+from pyrmq_spark.admission import Limits
 from pyrmq_spark.conditions import InvalidOption, NotBuilt, UnknownOption
 from pyrmq_spark.offsets import NoneAsYoung
 from pyrmq_spark.positions import Position, Word, parse_assign, parse_end, parse_start, parse_time, parse_times
@@ -22,6 +23,8 @@ from pyrmq_spark.positions import Position, Word, parse_assign, parse_end, parse
 MIB: Final = 1024 * 1024
 # A broker refuses a batch body above 4 MiB (`maxMessageSize`), and stores nothing of it.
 MAX_BATCH_BYTES: Final = 4 * MIB
+# 15 minutes, as in Spark's Kafka source.
+DEFAULT_TRIGGER_DELAY: Final = 900.0
 MAX_INT: Final = 2**31 - 1
 
 ALIASES: Final = {"subscribe": "topic", "subscribepattern": "topicpattern", "subexpression": "tags"}
@@ -97,6 +100,17 @@ def one_of(*words: str) -> Callable[[str, str], str]:
     return word
 
 
+TIME_UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
+
+
+def time_span(given: str, name: str) -> float:
+    """Spark's time strings: `500ms`, `30s`, `15m`, `1h`, `1d`; a number alone counts milliseconds. Kept in seconds."""
+    found = re.fullmatch(r"([0-9]{1,12})\s*(ms|s|m|min|h|d)?", given.strip().lower())
+    if found is None:
+        raise InvalidOption(f"option {name} is {given!r}; it is a time such as 500ms, 30s, 15m, 1h or 1d")
+    return int(found[1]) * TIME_UNITS[found[2] or "ms"]
+
+
 def strategy(given: str, name: str) -> NoneAsYoung:
     return NoneAsYoung(one_of(*(word.value for word in NoneAsYoung))(given, name))
 
@@ -147,7 +161,7 @@ class SourceOptions:
     max_records_per_partition: int | None = option("maxRecordsPerPartition", at_least(1, 2**63 - 1))
     max_offsets_per_trigger: int | None = option("maxOffsetsPerTrigger", at_least(1, 2**63 - 1))
     min_offsets_per_trigger: int | None = option("minOffsetsPerTrigger", at_least(1, 2**63 - 1))
-    max_trigger_delay: str | None = option("maxTriggerDelay", text)
+    max_trigger_delay: float | None = option("maxTriggerDelay", time_span)
     max_bytes_per_trigger: int | None = option("maxBytesPerTrigger", at_least(1, 2**63 - 1))
     fail_on_data_loss: bool = option("failOnDataLoss", yes_or_no, True)
     consumer_group: str | None = option("consumerGroup", text)
@@ -168,6 +182,12 @@ class SourceOptions:
                 return position, name
         return default, "startingOffsets"
 
+    @property
+    def limits(self) -> Limits:
+        """Of a stream's batches."""
+        delay = DEFAULT_TRIGGER_DELAY if self.max_trigger_delay is None else self.max_trigger_delay
+        return Limits(self.max_offsets_per_trigger, self.min_offsets_per_trigger, delay, self.max_bytes_per_trigger)
+
     def end(self) -> tuple[Position, str]:
         """Where a batch ends, and the option that says so."""
         for position, name in (
@@ -178,6 +198,16 @@ class SourceOptions:
             if position is not None:
                 return position, name
         return Word.LATEST, "endingOffsets"
+
+    @property
+    def batch_only(self) -> tuple[str, ...]:
+        """The options given that a stream cannot have."""
+        given = {
+            "endingOffsets": self.ending_offsets,
+            "endingTimestamp": self.ending_timestamp,
+            "endingOffsetsByTimestamp": self.ending_offsets_by_timestamp,
+        }
+        return tuple(name for name, value in given.items() if value is not None)
 
     @property
     def streaming_only(self) -> tuple[str, ...]:
@@ -279,6 +309,11 @@ def read_source(given: Options) -> SourceOptions:
     start, _ = options.start(Word.EARLIEST)
     if start is Word.COMMITTED and options.consumer_group is None:
         raise InvalidOption("startingOffsets=committed needs consumerGroup: the group whose offsets are meant")
+    least, most = options.min_offsets_per_trigger, options.max_offsets_per_trigger
+    if least is not None and most is not None and least > most:
+        raise InvalidOption(
+            f"minOffsetsPerTrigger={least} is above maxOffsetsPerTrigger={most}; no batch could be made"
+        )
     return options
 
 

@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING, Final
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
-from pyrmq_core import DataLost, TagFilter
-from pyrmq_spark.conditions import NotBuilt, UnsupportedMode, told
+from pyrmq_core import TagFilter
+from pyrmq_spark.conditions import InvalidOption, NotBuilt, UnsupportedMode, told
 from pyrmq_spark.offsets import check_batch_start
 from pyrmq_spark.options import Connection, SourceOptions, check_names, read_connection, read_sink, read_source
-from pyrmq_spark.planning import QueueRange
 from pyrmq_spark.positions import Word
 
 if TYPE_CHECKING:
@@ -24,12 +23,10 @@ if TYPE_CHECKING:
     from pyspark.sql.datasource import DataSourceStreamReader, DataSourceStreamWriter, DataSourceWriter
     from pyspark.sql.types import StructType
 
-    from pyrmq_core.blocking import PullConsumer
     from pyrmq_spark.columns import SourceSchema
 
 log = logging.getLogger(__name__)
 
-DEFAULT_CONSUMER_GROUP: Final = "pyrmq-spark"
 # `columns.default_schema()`, without loading Arrow in the process that asks for it.
 SCHEMA: Final = (
     "topic string, brokerName string, queueId int, queueOffset bigint, msgId string, tags string, keys string, "
@@ -64,6 +61,7 @@ class RocketMQDataSource(DataSource):
         with told():
             options = read_source(self.options)
             check_batch_start(*options.start(Word.EARLIEST))
+            TagFilter.parse(options.tags)
             return RocketMQReader(self._connection, options, source_schema(schema))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
@@ -83,20 +81,22 @@ class RocketMQDataSource(DataSource):
             return RocketMQWriter(self._connection, options, sink_schema(schema, options.topic))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
+        from pyrmq_spark.columns import source_schema
+        from pyrmq_spark.stream_source import RocketMQStreamReader
+
         with told():
-            raise NotBuilt("readStream is not supported by this version; read the topic as a batch")
+            options = read_source(self.options)
+            if options.batch_only:
+                raise InvalidOption(
+                    f"{', '.join(options.batch_only)}: a stream has no end; for what is there now use "
+                    "trigger(availableNow=True), or spark.read"
+                )
+            TagFilter.parse(options.tags)
+            return RocketMQStreamReader(self._connection, options, source_schema(schema))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802 - Spark's name
         with told():
             raise NotBuilt("writeStream is not supported by this version; write batches with foreachBatch")
-
-
-class RangePartition(InputPartition):
-    """What one task reads. The reader is sent before partitions are planned, so this holds all a task needs to know."""
-
-    def __init__(self, wanted: QueueRange) -> None:
-        super().__init__(wanted)
-        self.wanted = wanted
 
 
 class RocketMQReader(DataSourceReader):
@@ -106,61 +106,21 @@ class RocketMQReader(DataSourceReader):
         self._connection = connection
         self._options = options
         self._schema = schema
-        self._tags = TagFilter.parse(options.tags)
 
     def partitions(self) -> Sequence[InputPartition]:
         from pyrmq_spark import worker
         from pyrmq_spark.choosing import plan_batch
+        from pyrmq_spark.reading import RangePartition, consumer_of
 
         with told():
             options = self._options
             if options.streaming_only:
                 log.warning("a batch read has no use for %s", ", ".join(options.streaming_only))
-            ranges = plan_batch(self._consumer(), worker.admin(self._connection), options)
+            ranges = plan_batch(consumer_of(self._connection, options), worker.admin(self._connection), options)
             return [RangePartition(wanted) for wanted in ranges]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        from pyrmq_spark.reading import RangePartition, read_range
+
         if isinstance(partition, RangePartition):  # Spark makes up one of its own when there is nothing to read
-            with told(str(partition.wanted.queue)):
-                yield from self._read(partition.wanted)
-
-    def _read(self, wanted: QueueRange) -> Iterator[pa.RecordBatch]:
-        from pyrmq_core import ReadWindow
-        from pyrmq_core.columnar import decode_records
-        from pyrmq_spark import worker
-
-        options, position = self._options, wanted.start
-        window = ReadWindow(max_messages_a_pull=options.pull_batch_size, patience=options.pull_timeout)
-        worker.settle()
-        while position < wanted.end:
-            try:
-                with self._consumer().read(
-                    wanted.queue, position, wanted.end, tags=options.tags, window=window
-                ) as reader:
-                    for pulls in reader:
-                        position = pulls[-1].next_offset
-                        batch = decode_records(
-                            pulls,
-                            self._schema.columns,
-                            wanted.offsets,
-                            tags=self._tags,
-                            keep_undecodable=options.on_undecodable_body == "keep",
-                        )
-                        if batch.num_rows:
-                            yield self._schema.as_given(batch)
-                return
-            except DataLost as lost:
-                position = self._after_loss(lost, position, wanted)
-
-    def _after_loss(self, lost: DataLost, position: int, wanted: QueueRange) -> int:
-        """Where to go on with failOnDataLoss=false; nothing is read twice."""
-        if self._options.fail_on_data_loss:
-            raise lost
-        following = max(position, lost.min_offset) if lost.min_offset > position else wanted.end
-        log.warning("%s: offsets %d to %d are skipped: %s", wanted.queue, position, min(following, wanted.end), lost)
-        return following
-
-    def _consumer(self) -> PullConsumer:
-        from pyrmq_spark import worker
-
-        return worker.consumer(self._connection, self._options.consumer_group or DEFAULT_CONSUMER_GROUP)
+            yield from read_range(self._connection, self._options, self._schema, partition.wanted)

@@ -62,6 +62,10 @@ class PullConsumer(Opening[AsyncPullConsumer]):
         """The queues the topic may be read from; `NoRoute` when no NameServer knows it."""
         return self._run(lambda consumer: consumer.message_queues(topic))
 
+    def current_queues(self, topics: Iterable[str]) -> dict[str, tuple[MessageQueue, ...] | None]:
+        """The queues of each topic as a NameServer knows them at this moment; None for a topic it does not know."""
+        return self._run(lambda consumer: consumer.current_queues(topics))
+
     def pull(
         self, queue: MessageQueue, offset: int, *, max_messages: int = 32, tags: str = "*", wait: float = 0.0
     ) -> PullResult:
@@ -88,6 +92,18 @@ class PullConsumer(Opening[AsyncPullConsumer]):
         """The offset that the next readable message will have."""
         return self._run(lambda consumer: consumer.max_offset(queue))
 
+    def min_offsets(self, queues: Iterable[MessageQueue]) -> dict[MessageQueue, int]:
+        """`min_offset` of many queues together."""
+        return self._run(lambda consumer: consumer.min_offsets(queues))
+
+    def max_offsets(self, queues: Iterable[MessageQueue]) -> dict[MessageQueue, int]:
+        """`max_offset` of many queues together."""
+        return self._run(lambda consumer: consumer.max_offsets(queues))
+
+    def mean_sizes(self, positions: Mapping[MessageQueue, int]) -> dict[MessageQueue, float]:
+        """Stored bytes a message of each queue, estimated by one pull at its position."""
+        return self._run(lambda consumer: consumer.mean_sizes(positions))
+
     def offset_bounds(self, queues: Iterable[MessageQueue]) -> dict[MessageQueue, OffsetRange]:
         """Minimum and maximum of many queues, asked for together."""
         return self._run(lambda consumer: consumer.offset_bounds(queues))
@@ -111,6 +127,10 @@ class PullConsumer(Opening[AsyncPullConsumer]):
     def commit(self, queue: MessageQueue, offset: int) -> None:
         """The group goes on at `offset`."""
         self._run(lambda consumer: consumer.commit(queue, offset))
+
+    def commit_offsets(self, offsets: Mapping[MessageQueue, int]) -> None:
+        """`commit` of many queues together; the first failure is raised."""
+        self._run(lambda consumer: consumer.commit_offsets(offsets))
 
 
 class RangeReader:

@@ -50,15 +50,32 @@ class Lookups:
         check_topic(topic)
         return subscribe_queues(topic, await self._client.routes.route(topic, timeout=self._timeout))
 
+    async def current_queues(self, topics: Iterable[str]) -> dict[str, tuple[MessageQueue, ...] | None]:
+        """The queues of each topic as a NameServer knows them at this moment; None for a topic it does not know."""
+
+        async def current(topic: str) -> tuple[MessageQueue, ...] | None:
+            check_topic(topic)
+            route = await self._client.routes.refresh(topic, timeout=self._timeout)
+            return None if route is None else subscribe_queues(topic, route)
+
+        return await _many(topics, current)
+
     async def min_offset(self, queue: MessageQueue) -> int:
-        return await self._offset(queue, GetMinOffset(queue.topic, queue.queue_id, queue.broker_name))
+        """5.4.0 answers -1 for a batch topic's queue without messages."""
+        return max(0, await self._offset(queue, GetMinOffset(queue.topic, queue.queue_id, queue.broker_name)))
 
     async def max_offset(self, queue: MessageQueue) -> int:
         return await self._offset(queue, GetMaxOffset(queue.topic, queue.queue_id, broker_name=queue.broker_name))
 
     async def offset_at(self, queue: MessageQueue, when_ms: int) -> int:
         """The offset of the first message stored at or after `when_ms`, else the maximum."""
-        answer = await self._ask(queue, _search(queue, when_ms))
+        try:
+            answer = await self._ask(queue, _search(queue, when_ms))
+        except ResponseError:
+            end = await self.max_offset(queue)
+            if end > await self.min_offset(queue):
+                raise
+            return end  # 5.4.0 fails (NullPointerException) where a batch topic's queue has no messages
         if answer.version >= FIRST_VERSION_WITH_BOUNDARIES:
             return OffsetFound.from_command(answer).offset
         # 4.9 answers an earlier neighbour, or any message of an equal time: from before the time on, messages are read.
@@ -87,6 +104,22 @@ class Lookups:
             await self._ask(queue, GetSubscriptionGroupConfig(self._group))
             await self._ask(queue, request)
 
+    async def min_offsets(self, queues: Iterable[MessageQueue]) -> dict[MessageQueue, int]:
+        return await _many(queues, self.min_offset)
+
+    async def max_offsets(self, queues: Iterable[MessageQueue]) -> dict[MessageQueue, int]:
+        return await _many(queues, self.max_offset)
+
+    async def mean_sizes(self, positions: Mapping[MessageQueue, int]) -> dict[MessageQueue, float]:
+        """Stored bytes a message of each queue, from one pull at its position; 0 where nothing is answered."""
+
+        async def mean(queue: MessageQueue) -> float:
+            pulled = await self._puller.pull(queue, positions[queue], timeout=self._timeout)
+            answered = max(1, pulled.next_offset - pulled.start)
+            return len(pulled.records) / answered
+
+        return await _many(positions, mean)
+
     async def offset_bounds(self, queues: Iterable[MessageQueue]) -> dict[MessageQueue, OffsetRange]:
         """What each queue keeps: from its minimum up to, without, its maximum."""
 
@@ -101,6 +134,10 @@ class Lookups:
 
     async def committed_offsets(self, queues: Iterable[MessageQueue]) -> dict[MessageQueue, int | None]:
         return await _many(queues, self.committed)
+
+    async def commit_offsets(self, offsets: Mapping[MessageQueue, int]) -> None:
+        """`commit` of many queues."""
+        await _many(offsets, lambda queue: self.commit(queue, offsets[queue]))
 
     async def _first_at_or_after(self, queue: MessageQueue, offset: int, when_ms: int) -> int:
         while True:

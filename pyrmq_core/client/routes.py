@@ -111,15 +111,17 @@ class Routes:
             raise no_route(topic, self._nameservers.addresses)
         return info
 
-    async def refresh(self, topic: str, *, timeout: float = ROUTE_TIMEOUT_SECONDS) -> None:
-        """Ask again. Whoever asks while the question is under way shares its answer.
+    async def refresh(self, topic: str, *, timeout: float = ROUTE_TIMEOUT_SECONDS) -> TopicRouteData | None:
+        """Ask again; gives the answer, None for a topic that does not exist. Whoever asks while the question is under
+        way shares its answer.
 
-        A topic that stopped existing keeps its last route, as in Java's client. Raises `NoNameServer` when none
+        A topic that stopped existing keeps its last route here, as in Java's client. Raises `NoNameServer` when none
         answers what can be read, and `ResponseError` for a refusal.
         """
         route = await self._ask(topic, timeout)
         if route is not None:
             self._learn(topic, route)
+        return route
 
     async def refresh_all(self) -> None:
         """One round over all known topics; a topic that fails is logged and does not hold up the others."""

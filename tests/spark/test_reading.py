@@ -22,7 +22,8 @@ from pyrmq_spark.columns import source_schema
 from pyrmq_spark.conditions import InvalidOption, RocketMQSparkError
 from pyrmq_spark.options import Connection, read_source
 from pyrmq_spark.planning import QueueRange
-from pyrmq_spark.source import RangePartition, RocketMQDataSource, RocketMQReader
+from pyrmq_spark.reading import RangePartition
+from pyrmq_spark.source import RocketMQDataSource, RocketMQReader
 from tests.support.spark import wait_readable
 
 OFFSETS_AND_BODIES = StructType([StructField("queueOffset", LongType()), StructField("body", StringType())])

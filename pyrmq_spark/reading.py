@@ -1,0 +1,101 @@
+"""One task's read: the rows of a range of one queue as record batches, for batches and streams alike."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+from pyspark.sql.datasource import InputPartition
+
+from pyrmq_core import DataLost, ReadWindow, ResponseError, TagFilter
+from pyrmq_core.columnar import decode_records
+from pyrmq_spark import worker
+from pyrmq_spark.conditions import told
+from pyrmq_spark.options import Connection, SourceOptions
+from pyrmq_spark.planning import QueueRange
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from pyrmq_core.blocking import PullConsumer
+    from pyrmq_spark.columns import SourceSchema
+
+log = logging.getLogger(__name__)
+
+DEFAULT_CONSUMER_GROUP: Final = "pyrmq-spark"
+# TOPIC_NOT_EXIST, and INVALID_PARAMETER for a queue that the topic does not have (any more).
+GONE_CODES: Final = (17, 29)
+
+
+class RangePartition(InputPartition):
+    """What one task reads. The reader is sent before partitions are planned, so this holds all a task needs to know."""
+
+    def __init__(self, wanted: QueueRange) -> None:
+        super().__init__(wanted)
+        self.wanted = wanted
+
+
+def consumer_of(connection: Connection, options: SourceOptions) -> PullConsumer:
+    """This worker's consumer for the read."""
+    return worker.consumer(connection, options.consumer_group or DEFAULT_CONSUMER_GROUP)
+
+
+def read_range(
+    connection: Connection, options: SourceOptions, schema: SourceSchema, wanted: QueueRange
+) -> Iterator[pa.RecordBatch]:
+    """Every row once and in order; what is lost meanwhile fails the task, or is passed over with failOnDataLoss=false.
+
+    Closed early (LIMIT, a cancelled task), it leaves no pull behind.
+    """
+    position = wanted.start
+    worker.settle()
+    with told(str(wanted.queue)):
+        while position < wanted.end:
+            try:
+                for following, batch in _batches(connection, options, schema, wanted, position):
+                    position = following
+                    if batch.num_rows:
+                        yield schema.as_given(batch)
+                return
+            except (DataLost, ResponseError) as error:
+                position = _after(error, position, wanted, options)
+
+
+def _batches(
+    connection: Connection, options: SourceOptions, schema: SourceSchema, wanted: QueueRange, start: int
+) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """Each with the offset after it."""
+    tags = TagFilter.parse(options.tags)
+    window = ReadWindow(max_messages_a_pull=options.pull_batch_size, patience=options.pull_timeout)
+    consumer = consumer_of(connection, options)
+    with consumer.read(wanted.queue, start, wanted.end, tags=options.tags, window=window) as reader:
+        for pulls in reader:
+            keep = options.on_undecodable_body == "keep"
+            batch = decode_records(pulls, schema.columns, wanted.offsets, tags=tags, keep_undecodable=keep)
+            yield pulls[-1].next_offset, batch
+
+
+def _after(error: DataLost | ResponseError, position: int, wanted: QueueRange, options: SourceOptions) -> int:
+    """Where to go on with failOnDataLoss=false; nothing is read twice."""
+    if isinstance(error, ResponseError):
+        if error.code not in GONE_CODES:
+            raise error
+        error = _gone(error, position, wanted)
+    if options.fail_on_data_loss:
+        raise error
+    following = max(position, error.min_offset) if error.min_offset > position else wanted.end
+    log.warning("%s: offsets %d to %d are skipped: %s", wanted.queue, position, min(following, wanted.end), error)
+    return following
+
+
+def _gone(error: ResponseError, position: int, wanted: QueueRange) -> DataLost:
+    return DataLost(
+        f"offsets {position} to {wanted.end} of {wanted.queue} cannot be read, the queue is gone: {error}; set "
+        "failOnDataLoss=false to go on with what is left",
+        queue=wanted.queue,
+        start=position,
+        end=wanted.end,
+        min_offset=0,
+        max_offset=0,
+    )
