@@ -3,7 +3,8 @@
 What comes out is what `protocol/payload.py` makes of the same messages one by one.
 """
 
-from pyrmq_core.columnar.decode import DEFAULT_COLUMNS, SOURCE_COLUMNS, decode_records
+from pyrmq_core.columnar.columns import DEFAULT_COLUMNS, SOURCE_COLUMNS, schema_of
+from pyrmq_core.columnar.decode import decode_records
 from pyrmq_core.columnar.encode import BatchLimit, encode_batches
 from pyrmq_core.columnar.faults import Fault, first_fault
 from pyrmq_core.protocol.compression import CompressionType
@@ -17,4 +18,5 @@ __all__ = [
     "decode_records",
     "encode_batches",
     "first_fault",
+    "schema_of",
 ]

@@ -1,0 +1,124 @@
+"""Arrow arrays and NumPy vectors over the same bytes: spans gathered, bounds without copying, text as Java reads it."""
+
+from __future__ import annotations
+
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pyrmq_core.protocol.properties import java_text
+
+Ints: TypeAlias = npt.NDArray[np.int64]
+Bools: TypeAlias = npt.NDArray[np.bool_]
+Octets: TypeAlias = npt.NDArray[np.uint8]
+
+# Arrow's binary and string arrays count bytes in 32 bits.
+MAX_ARRAY_BYTES: Final = 2**31 - 1
+FIRST_BEYOND_ASCII: Final = 0x80
+
+# By its name, without the checks of what is known to be right here: a tenth less.
+_TAKE: Final = pc.get_function("array_take")
+_UNCHECKED: Final = pc.TakeOptions(boundscheck=False)
+
+# glibc keeps for the next batch as much as the largest block that was ever given back. Without this it returns a
+# batch's memory to the system each time, and a third of the time goes into getting it again.
+KEPT_BYTES: Final = 16 * 1024 * 1024
+np.empty(KEPT_BYTES, np.uint8)
+
+
+def spans(data: pa.Buffer, starts: Ints, ends: Ints) -> pa.Array:
+    """A binary array of `data[start:end]` for each pair; the bytes are gathered by Arrow."""
+    count = len(starts)
+    if not count:
+        return pa.array([], pa.binary())
+    bounds = np.empty((count, 2), np.int32)
+    bounds[:, 0], bounds[:, 1] = starts, ends
+    return take(in_between(data, bounds.ravel()), every(2, 0, count))
+
+
+def take(array: pa.Array, places: pa.Array) -> pa.Array:
+    """The elements at places that there are; null where the place is."""
+    return _TAKE.call([array, places], _UNCHECKED)
+
+
+def every(step: int, first: int, count: int) -> pa.Array:
+    """`count` places to take from: `first`, and each `step` behind it."""
+    return pa.array(np.arange(first, first + step * count, step, dtype=np.int32))
+
+
+def in_between(data: pa.Buffer, bounds: npt.NDArray[np.int32]) -> pa.Array:
+    """The binary array whose element i is `data[bounds[i]:bounds[i + 1]]`, nothing copied.
+
+    Elements that are never taken may have a negative length.
+    """
+    if bounds[0] > bounds[-1]:  # Arrow compares these two
+        bounds = np.append(bounds, np.int32(data.size))
+    return pa.BinaryArray.from_buffers(pa.binary(), len(bounds) - 1, [None, pa.py_buffer(bounds), data])
+
+
+def fixed_spans(values: npt.NDArray[Any]) -> pa.Array:
+    """A binary array of the rows of a matrix of bytes, nothing copied."""
+    count, width = values.shape
+    return in_between(pa.py_buffer(np.ascontiguousarray(values)), np.arange(count + 1, dtype=np.int32) * width)
+
+
+def bounds_of(array: pa.Array) -> npt.NDArray[np.int32]:
+    """Where each element of a binary or string array begins in its bytes; one more than there are elements."""
+    offsets = array.buffers()[1]
+    if offsets is None:
+        return np.zeros(len(array) + 1, np.int32)
+    return np.frombuffer(offsets, np.int32, len(array) + 1, array.offset * 4)
+
+
+def octets_of(array: pa.Array) -> Octets:
+    """The bytes beneath a binary or string array, those before its first element too."""
+    data = array.buffers()[2]
+    return np.empty(0, np.uint8) if data is None else np.frombuffer(data, np.uint8)
+
+
+def as_text(array: pa.Array) -> pa.Array:
+    """A binary array as strings, read as Java reads them: what is not UTF-8 becomes U+FFFD."""
+    try:
+        return array.cast(pa.string())
+    except pa.ArrowInvalid:
+        wrong = np.flatnonzero(not_utf8(array))
+    texts = pa.array([java_text(array[int(row)].as_py()) for row in wrong], pa.string())
+    order = np.arange(len(array))
+    order[wrong] = len(array) + np.arange(len(wrong))
+    return pa.concat_arrays([as_string(array), texts]).take(pa.array(order))
+
+
+def as_string(array: pa.Array) -> pa.Array:
+    """The same bytes called text, without looking at them."""
+    return array.view(pa.string())
+
+
+def not_utf8(array: pa.Array) -> Bools:
+    """Which elements are no UTF-8; looks closely only at those that are not ASCII."""
+    bounds, octets = bounds_of(array), octets_of(array)
+    wrong = np.zeros(len(array), np.bool_)
+    beyond = np.flatnonzero(octets[: bounds[-1]] >= FIRST_BEYOND_ASCII)
+    rows = np.unique(np.searchsorted(bounds, beyond, side="right") - 1)
+    for row in rows[rows >= 0].tolist():
+        try:
+            bytes(octets[bounds[row] : bounds[row + 1]]).decode()
+        except UnicodeDecodeError:
+            wrong[row] = True
+    return wrong
+
+
+def numbers(values: npt.NDArray[Any], kind: pa.DataType) -> pa.Array:
+    """A vector of native numbers as an Arrow array of `kind`, nothing copied."""
+    return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(np.ascontiguousarray(values))])
+
+
+def repeated(texts: list[str], counts: Ints) -> pa.Array:
+    """Each text as often as its count says."""
+    if len(set(texts)) != 1:
+        return take(pa.array(texts, pa.string()), pa.array(np.repeat(np.arange(len(texts)), counts)))
+    letters, total = texts[0].encode(), int(counts.sum())
+    bounds = np.arange(total + 1, dtype=np.int32) * len(letters)
+    return as_string(in_between(pa.py_buffer(letters * total), bounds))

@@ -1,0 +1,68 @@
+"""The columns a read can give: name, Arrow type, and where in a message each comes from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import pyarrow as pa
+
+from pyrmq_core.errors import InvalidArgument
+from pyrmq_core.model import MessageExt
+
+TIMESTAMP: Final = pa.timestamp("us", tz="UTC")
+STRING_MAP: Final = pa.map_(pa.string(), pa.string())
+
+Value = Callable[[MessageExt], object]
+
+
+@dataclass(frozen=True, slots=True)
+class SourceColumn:
+    """A column a read can give: its Arrow type, where in a message it comes from, and whether it may be null."""
+
+    type: pa.DataType
+    value: Value
+    nullable: bool = False
+
+
+SOURCE_COLUMNS: Final[Mapping[str, SourceColumn]] = {
+    "topic": SourceColumn(pa.string(), lambda message: message.topic),
+    "brokerName": SourceColumn(pa.string(), lambda message: message.broker_name),
+    "queueId": SourceColumn(pa.int32(), lambda message: message.queue_id),
+    "queueOffset": SourceColumn(pa.int64(), lambda message: message.queue_offset),
+    "msgId": SourceColumn(pa.string(), lambda message: message.msg_id),
+    "tags": SourceColumn(pa.string(), lambda message: message.tags, nullable=True),
+    "keys": SourceColumn(pa.string(), lambda message: message.keys, nullable=True),
+    "body": SourceColumn(pa.binary(), lambda message: message.body),
+    "properties": SourceColumn(STRING_MAP, lambda message: list(message.properties.items())),
+    "bornTimestamp": SourceColumn(TIMESTAMP, lambda message: message.born_timestamp_ms),
+    "storeTimestamp": SourceColumn(TIMESTAMP, lambda message: message.store_timestamp_ms),
+    "reconsumeTimes": SourceColumn(pa.int32(), lambda message: message.reconsume_times),
+    "offsetMsgId": SourceColumn(pa.string(), lambda message: message.offset_msg_id),
+    "bornHost": SourceColumn(pa.string(), lambda message: message.born_host),
+    "storeHost": SourceColumn(pa.string(), lambda message: message.store_host),
+    "sysFlag": SourceColumn(pa.int32(), lambda message: message.sys_flag),
+    "flag": SourceColumn(pa.int32(), lambda message: message.flag),
+    "bodyCrc": SourceColumn(pa.int32(), lambda message: message.body_crc),
+    "storeSize": SourceColumn(pa.int32(), lambda message: message.store_size),
+    "commitLogOffset": SourceColumn(pa.int64(), lambda message: message.commit_log_offset),
+    "preparedTransactionOffset": SourceColumn(pa.int64(), lambda message: message.prepared_transaction_offset),
+    "shardingKey": SourceColumn(pa.string(), lambda message: message.sharding_key, nullable=True),
+}
+# Given unless others are asked for.
+DEFAULT_COLUMNS: Final = tuple(SOURCE_COLUMNS)[:12]
+
+
+def schema_of(columns: tuple[str, ...] | list[str] | None = None) -> pa.Schema:
+    """The schema of the named columns, or of the default ones; `InvalidArgument` for a column there is not."""
+    names = DEFAULT_COLUMNS if columns is None else tuple(columns)
+    return pa.schema([pa.field(name, source_column(name).type, source_column(name).nullable) for name in names])
+
+
+def source_column(name: str) -> SourceColumn:
+    """`InvalidArgument` when messages have no such column."""
+    column = SOURCE_COLUMNS.get(name)
+    if column is None:
+        raise InvalidArgument(f"messages have no column {name}; there are {', '.join(SOURCE_COLUMNS)}")
+    return column
