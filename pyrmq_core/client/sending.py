@@ -197,8 +197,9 @@ class Sender:
             if has_timer(story.payload.properties):
                 await check_timers(self._client.heartbeats, queue, address, timeout=story.seconds_left())
             if self._hooks is not None:
-                context = self._context(queue, address, story)
-                self._hooks.check_forbidden(context)
+                allowed = self._context(queue, address, story)
+                self._hooks.check_forbidden(allowed)
+                context = allowed
                 self._hooks.before(context)
             receipt = await self._call(queue, address, story)
         except RocketMQError as error:

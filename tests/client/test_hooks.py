@@ -1,0 +1,268 @@
+"""Hooks around sends and requests: what they are told, and that one which raises, hangs or is async harms nothing."""
+
+from __future__ import annotations
+
+import logging
+import time
+from dataclasses import replace
+
+import pytest
+
+from pyrmq_core import (
+    Client,
+    Command,
+    CommunicationMode,
+    InvalidArgument,
+    Message,
+    MessageQueue,
+    MessageType,
+    NoRoute,
+    Outcome,
+    Producer,
+    ResponseError,
+    SendContext,
+    SendFailed,
+    SendForbidden,
+)
+from pyrmq_core.protocol.acl import signature
+from pyrmq_core.protocol.codes import RequestCode
+from tests.support.scripted import BATCH, ROUTE, SEND, refuse
+from tests.support.stage import Stage
+
+A0 = MessageQueue("orders", "broker-a", 0)
+
+
+class Recorder:
+    """A send hook that keeps what it was told."""
+
+    def __init__(self) -> None:
+        self.before: list[SendContext] = []
+        self.after: list[SendContext] = []
+
+    def send_message_before(self, context: SendContext) -> None:
+        self.before.append(context)
+
+    def send_message_after(self, context: SendContext) -> None:
+        self.after.append(context)
+
+
+class Raising:
+    """A hook whose every method raises."""
+
+    def send_message_before(self, context: SendContext) -> None:
+        raise RuntimeError("before")
+
+    def send_message_after(self, context: SendContext) -> None:
+        raise RuntimeError("after")
+
+    def do_before_request(self, address: str, request: Command) -> Command | None:
+        raise RuntimeError("request")
+
+    def do_after_response(self, address: str, request: Command, answer: Command) -> None:
+        raise RuntimeError("response")
+
+
+class Gate:
+    """A check-forbidden hook that lets nothing with these words through."""
+
+    def __init__(self, word: bytes) -> None:
+        self.word = word
+
+    def check_forbidden(self, context: SendContext) -> None:
+        if self.word in bytes(context.payload.body):
+            raise ValueError(f"{self.word.decode()} is not for sending")
+
+
+class SlowGate:
+    def check_forbidden(self, context: SendContext) -> None:
+        time.sleep(0.15)
+
+
+class AsyncHook:
+    async def send_message_before(self, context: SendContext) -> None: ...
+
+    async def send_message_after(self, context: SendContext) -> None: ...
+
+
+async def test_a_send_is_told_before_and_after(stage: Stage, client: Client) -> None:
+    hook = Recorder()
+    async with Producer("g", client=client, hooks=[hook]) as producer:
+        result = await producer.send(Message("orders", b"x", tags="paid", keys="k"), queue=A0)
+    (before,), (after,) = hook.before, hook.after
+    assert before.producer_group == "g"
+    assert before.namespace is None
+    assert (before.topic, before.queue, before.mode) == ("orders", A0, CommunicationMode.SYNC)
+    assert before.broker_address == stage.brokers["broker-a"].address
+    assert before.properties["TAGS"] == "paid"
+    assert before.message_type is MessageType.NORMAL
+    assert before.results == ()
+    assert after.results == (result,)
+    assert after.error is None
+    assert after.seconds > 0
+
+
+async def test_every_try_is_told(stage: Stage, client: Client) -> None:
+    """As in Java, where hooks stand around each request and not around the whole send."""
+    hook = Recorder()
+    for server in stage.brokers.values():
+        server.on(SEND, refuse(14))
+    async with Producer("g", client=client, hooks=[hook]) as producer:
+        result = await producer.send(Message("orders", b"x"))
+    assert len(hook.before) == len(hook.after) == 3
+    assert [type(context.error) for context in hook.after] == [ResponseError, ResponseError, type(None)]
+    assert hook.after[-1].results == (result,)
+
+
+async def test_each_mode_is_told(stage: Stage, client: Client) -> None:
+    hook = Recorder()
+    async with Producer("g", client=client, hooks=[hook]) as producer:
+        await producer.send_oneway(Message("orders", b"x"))
+        await (await producer.send_soon(Message("orders", b"x"))).wait()
+        await producer.send_batch([Message("orders", b"1"), Message("orders", b"2")])
+    assert [context.mode.value for context in hook.after] == ["ONEWAY", "ASYNC", "SYNC"]
+    assert [len(context.results) for context in hook.after] == [0, 1, 2]
+    assert hook.after[0].error is None
+
+
+async def test_without_a_route_there_is_no_try_to_tell_of(client: Client) -> None:
+    hook = Recorder()
+    async with Producer("g", client=client, hooks=[hook]) as producer:
+        with pytest.raises(NoRoute):
+            await producer.send(Message("unheard", b"x"))
+    assert hook.before == hook.after == []
+
+
+async def test_hooks_that_raise_change_nothing(stage: Stage, client: Client, caplog: pytest.LogCaptureFixture) -> None:
+    hook = Recorder()
+    with caplog.at_level(logging.WARNING):
+        async with Producer("g", client=client, hooks=[Raising(), hook]) as producer:
+            await producer.send(Message("orders", b"x"))
+    assert len(hook.before) == len(hook.after) == 1
+    assert "the hook Raising.send_message_before failed and is passed over: RuntimeError: before" in caplog.text
+    assert "the hook Raising.send_message_after failed and is passed over: RuntimeError: after" in caplog.text
+
+
+async def test_a_check_refuses_the_send(stage: Stage, client: Client) -> None:
+    hook = Recorder()
+    async with Producer("g", client=client, hooks=[hook, Gate(b"secret")]) as producer:
+        for send in (producer.send, producer.send_oneway):
+            with pytest.raises(SendForbidden, match=r"Gate.check_forbidden refuses .*ValueError: secret is not"):
+                await send(Message("orders", b"a secret"))
+        pending = await producer.send_soon(Message("orders", b"a secret"))
+        with pytest.raises(SendForbidden) as caught:
+            await pending.wait()
+        assert caught.value.outcome is Outcome.NOT_STORED
+        await producer.send(Message("orders", b"for all"))
+    assert len(stage.sends()) == 1
+    assert len(hook.before) == len(hook.after) == 1  # what is refused was never tried
+
+
+async def test_a_check_may_raise_an_error_of_the_library(stage: Stage, client: Client) -> None:
+    class Own:
+        def check_forbidden(self, context: SendContext) -> None:
+            raise SendForbidden(f"{context.topic}: closed on Sundays")
+
+    async with Producer("g", client=client, hooks=[Own()]) as producer:
+        with pytest.raises(SendForbidden, match="closed on Sundays"):
+            await producer.send(Message("orders", b"x"))
+
+
+async def test_a_slow_hook_is_named(stage: Stage, client: Client, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING):
+        async with Producer("g", client=client, hooks=[SlowGate()]) as producer:
+            await producer.send(Message("orders", b"x"))
+    assert "the hook SlowGate.check_forbidden took 0." in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("hook", "text"),
+    [
+        (object(), "object is no hook: it has no send_message_before and send_message_after, or check_forbidden"),
+        (AsyncHook(), "AsyncHook.send_message_before is async; a hook is a plain function"),
+        ("text", "str is no hook"),
+    ],
+)
+def test_what_is_no_hook_is_refused_at_once(hook: object, text: str) -> None:
+    with pytest.raises(InvalidArgument, match=text):
+        Producer("g", nameserver="127.0.0.1:1", hooks=[hook])  # type: ignore[list-item]
+
+
+# --- Around requests
+
+
+class Signposts:
+    """An RPC hook that adds a field, and notes what it saw."""
+
+    def __init__(self) -> None:
+        self.seen: list[tuple[str, int, int | None]] = []
+
+    def do_before_request(self, address: str, request: Command) -> Command | None:
+        self.seen.append((address, request.code, None))
+        return replace(request, ext={**request.ext, "__ZONE_NAME": "zone-1"})
+
+    def do_after_response(self, address: str, request: Command, answer: Command) -> None:
+        assert request.ext["__ZONE_NAME"] == "zone-1"
+        self.seen.append((address, request.code, answer.code))
+
+
+async def test_every_request_passes_the_rpc_hooks(stage: Stage) -> None:
+    hook = Signposts()
+    async with (
+        Client(nameserver=stage.nameserver.address, rpc_hooks=[hook]) as client,
+        Producer("g", client=client) as producer,
+    ):
+        await producer.send(Message("orders", b"x"), queue=A0)
+        await producer.send_batch([Message("orders", b"x")], queue=A0)
+        await producer.send_oneway(Message("orders", b"x"), queue=A0)
+        await stage.heard_of("broker-a")
+    broker = stage.brokers["broker-a"]
+    assert {command.code for command in broker.of(SEND, BATCH, RequestCode.HEART_BEAT)} == {SEND, BATCH, 34}
+    for server in (broker, stage.nameserver):
+        assert all(seen.command.ext["__ZONE_NAME"] == "zone-1" for seen in server.seen)
+    assert (stage.nameserver.address, ROUTE, None) in hook.seen
+    assert (stage.nameserver.address, ROUTE, 0) in hook.seen
+    assert (broker.address, SEND, 0) in hook.seen
+
+
+async def test_what_hooks_add_is_signed_too(stage: Stage) -> None:
+    """Signed last: a signature covers every field, so one that a hook added afterwards would break it."""
+    async with (
+        Client(
+            nameserver=stage.nameserver.address, access_key="ak", secret_key="sk-secret", rpc_hooks=[Signposts()]
+        ) as client,
+        Producer("g", client=client) as producer,
+    ):
+        await producer.send(Message("orders", b"x"), queue=A0)
+        await producer.send_oneway(Message("orders", b"x"), queue=A0)
+    for server in (stage.nameserver, stage.brokers["broker-a"]):
+        for seen in server.seen:
+            ext = seen.command.ext
+            assert ext["__ZONE_NAME"] == "zone-1"
+            assert ext["Signature"] == signature(ext, seen.command.body, "sk-secret")
+
+
+async def test_rpc_hooks_that_raise_change_nothing(stage: Stage, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING):
+        async with (
+            Client(nameserver=stage.nameserver.address, rpc_hooks=[Raising()]) as client,
+            Producer("g", client=client) as producer,
+        ):
+            await producer.send(Message("orders", b"x"))
+    assert "Raising.do_before_request failed and is passed over" in caplog.text
+    assert "Raising.do_after_response failed and is passed over" in caplog.text
+
+
+def test_what_is_no_rpc_hook_is_refused() -> None:
+    with pytest.raises(InvalidArgument, match="Recorder is no hook: it has no do_before_request and do_after_response"):
+        Client(nameserver="127.0.0.1:1", rpc_hooks=[Recorder()])  # type: ignore[list-item]
+
+
+async def test_a_send_that_fails_tells_its_last_error(stage: Stage, client: Client) -> None:
+    hook = Recorder()
+    for server in stage.brokers.values():
+        server.always(SEND, refuse(13, "too large"))
+    async with Producer("g", client=client, hooks=[hook]) as producer:
+        with pytest.raises(SendFailed):
+            await producer.send(Message("orders", b"x"))
+    assert isinstance(hook.after[-1].error, ResponseError)
+    assert hook.after[-1].error.code == 13
