@@ -34,5 +34,9 @@ def load_config(files: Files, name: str) -> dict[str, Any]:
 
 def save_config(files: Files, name: str, members: Mapping[str, Any]) -> None:
     """`StoreError` when it cannot be written."""
-    text = json.dumps(members, ensure_ascii=False, indent="\t", separators=(",", ":"))
-    files.save(f"{FOLDER}/{name}", text.encode())
+    files.save(f"{FOLDER}/{name}", encode_config(members))
+
+
+def encode_config(members: Mapping[str, Any]) -> bytes:
+    """The file's text."""
+    return json.dumps(members, ensure_ascii=False, indent="\t", separators=(",", ":")).encode()

@@ -14,14 +14,13 @@ from typing import Final
 
 import trio
 
-from pyrmq_core.broker.config_files import load_config, save_config
-from pyrmq_core.broker.store.appending import Append
+from pyrmq_core.broker.config_files import encode_config, load_config
+from pyrmq_core.broker.store.appending import Append, piece
 from pyrmq_core.broker.store.files import Files
 from pyrmq_core.broker.store.formats import ENTRY
 from pyrmq_core.broker.store.message_store import MessageStore, entry_of_record
 from pyrmq_core.broker.store.recovery import EntryOf
 from pyrmq_core.errors import BodyError, RecordError, StoreError
-from pyrmq_core.protocol.batch import BatchItem
 from pyrmq_core.protocol.names import SCHEDULE_TOPIC
 from pyrmq_core.protocol.properties import DELAY, REAL_QID, REAL_TOPIC, decode_properties, java_text
 from pyrmq_core.protocol.record import RawRecord, unpack_record
@@ -58,11 +57,12 @@ class Delays:
         except (BodyError, AttributeError, TypeError, ValueError) as error:
             raise StoreError(f"{FILE_NAME}: {error}") from error
 
-    def save(self) -> None:
-        """Writes the file when anything changed since the last time."""
-        if self._is_changed:
-            save_config(self._files, FILE_NAME, self.members())
-            self._is_changed = False
+    def unsaved(self) -> bytes | None:
+        """The file's new text when anything changed since the last time this was asked."""
+        if not self._is_changed:
+            return None
+        self._is_changed = False
+        return encode_config(self.members())
 
     def members(self) -> dict[str, object]:
         """As `delayOffset.json` has them."""
@@ -123,7 +123,7 @@ class Delays:
             Append(
                 topic=topic,
                 queue_id=queue_id,
-                items=[BatchItem(record.flag, record.body, record.properties)],
+                pieces=[piece(record.flag, record.body, record.properties)],
                 born_timestamp_ms=record.born_timestamp_ms,
                 born_host=record.born_host,
                 store_host=record.store_host,

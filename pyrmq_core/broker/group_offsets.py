@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from pyrmq_core.broker.config_files import load_config, save_config
+from pyrmq_core.broker.config_files import encode_config, load_config
 from pyrmq_core.broker.store.files import Files
 from pyrmq_core.errors import BodyError, StoreError
 from pyrmq_core.protocol.topic_config import DataVersion
@@ -74,11 +74,12 @@ class GroupOffsets:
         table = {f"{topic}{SEPARATOR}{group}": offsets for (topic, group), offsets in self._committed.items()}
         return {"dataVersion": self.data_version.to_members(), "groupTopicMap": groups, "offsetTable": table}
 
-    def save(self) -> None:
-        """Writes the file when anything changed since the last time."""
-        if self._is_changed:
-            save_config(self._files, FILE_NAME, self.members())
-            self._is_changed = False
+    def unsaved(self) -> bytes | None:
+        """The file's new text when anything changed since the last time this was asked."""
+        if not self._is_changed:
+            return None
+        self._is_changed = False
+        return encode_config(self.members())
 
     def _forget(self, gone: Callable[[tuple[str, str]], bool]) -> None:
         tables: tuple[dict[tuple[str, str], dict[int, int]], ...] = (self._committed, self._pulled)

@@ -44,7 +44,7 @@ UNREGISTER_SECONDS: Final = 3.0
 class Registration:
     """`run` keeps all NameServers informed until cancelled; `announce` and `unregister` are asked for.
 
-    Its connections live in `nursery`, so that a broker whose rounds have ended can still unregister.
+    `pool` is its own, with no other connection to a NameServer, and outlives `run`, for `unregister`.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class Registration:
         config: BrokerConfig,
         header: RegistrationHeader,
         topics: TopicTable,
-        nursery: trio.Nursery,
+        pool: ConnectionPool,
     ) -> None:
         self._header = header
         self._topics = topics
@@ -60,7 +60,7 @@ class Registration:
         self._period_seconds = min(max(config.register_name_server_period / 1000, low), high)
         self._timeout_seconds = config.register_broker_timeout_mills / 1000
         self._servers = [_NameServer(address) for address in dict.fromkeys(config.nameservers)]
-        self._pool = ConnectionPool(nursery)
+        self._pool = pool
         self._succeeded = trio.Event()
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:

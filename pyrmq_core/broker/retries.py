@@ -12,12 +12,11 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from pyrmq_core.broker.state import HELP, Broker
-from pyrmq_core.broker.store.appending import Append
+from pyrmq_core.broker.store.appending import Append, piece
 from pyrmq_core.broker.storing import Refused, make_topic, put
 from pyrmq_core.broker.topics import READ_WRITE, WRITE
 from pyrmq_core.model import TopicConfig
 from pyrmq_core.network import Peer
-from pyrmq_core.protocol.batch import BatchItem
 from pyrmq_core.protocol.codes import ResponseCode
 from pyrmq_core.protocol.command import Command, refusal, success
 from pyrmq_core.protocol.message_id import offset_msg_id
@@ -114,7 +113,7 @@ async def _store_again(broker: Broker, record: RawRecord, topic: str, queues: in
         Append(
             topic=target[0],
             queue_id=target[1],
-            items=[BatchItem(record.flag, record.body, encode_properties(properties).encode())],
+            pieces=[piece(record.flag, record.body, encode_properties(properties).encode())],
             born_timestamp_ms=record.born_timestamp_ms,
             born_host=record.born_host,
             store_host=broker.store_host,

@@ -11,8 +11,11 @@ from typing import Final
 
 import trio
 
+from pyrmq_core.broker.config_files import FOLDER
+from pyrmq_core.broker.delays import FILE_NAME as DELAYS_FILE
 from pyrmq_core.broker.delays import Delays, entry_maker
 from pyrmq_core.broker.flushing import Flusher
+from pyrmq_core.broker.group_offsets import FILE_NAME as OFFSETS_FILE
 from pyrmq_core.broker.group_offsets import GroupOffsets
 from pyrmq_core.broker.groups import GroupTable
 from pyrmq_core.broker.handlers import handle
@@ -26,7 +29,7 @@ from pyrmq_core.broker.store.recovery import QueueKey
 from pyrmq_core.broker.store.unsynced import ForgetfulFiles
 from pyrmq_core.broker.topics import TopicTable
 from pyrmq_core.errors import InvalidArgument, InvalidState, StoreError
-from pyrmq_core.network import Handler, Listening, Peer, format_address, serve
+from pyrmq_core.network import ConnectionPool, Handler, Listening, Peer, format_address, serve
 from pyrmq_core.protocol.codes import ResponseCode
 from pyrmq_core.protocol.command import Command, refusal
 from pyrmq_core.protocol.message_id import UniqueIdMaker
@@ -37,7 +40,6 @@ from pyrmq_core.protocol.requests.register_broker import RegistrationHeader
 log = logging.getLogger(__name__)
 
 EXPIRY_SECONDS: Final = 10.0
-DELAY_OFFSET_SECONDS: Final = 10.0
 STOP_SECONDS: Final = 10.0
 
 
@@ -78,8 +80,9 @@ class RunningBroker:
         broker = self.broker
         if not self.is_killed:
             try:
-                broker.offsets.save()
-                broker.delays.save()
+                for path, unsaved in rarely_written(broker).items():
+                    if (text := unsaved()) is not None:
+                        broker.store.files.save(path, text)
                 broker.store.close()
             except StoreError as error:
                 log.error("the store is not closed in order, the next start recovers it: %s", error)
@@ -200,7 +203,7 @@ def make_broker(config: BrokerConfig, store: MessageStore, services: trio.Nurser
         held=HeldPulls(config.max_held_pulls),
         delays=Delays(store, files, config.delays_ms()),
         flusher=Flusher(store, config),
-        registration=Registration(config, header, topics, services),
+        registration=Registration(config, header, topics, ConnectionPool(services)),
         nursery=services,
         address=address,
         store_host=store_host,
@@ -229,21 +232,27 @@ async def _work(running: RunningBroker, task_status: trio.TaskStatus[RunningBrok
         async with trio.open_nursery() as nursery:
             nursery.start_soon(broker.flusher.run)
             nursery.start_soon(broker.delays.run)
-            nursery.start_soon(_every, broker.config.flush_consumer_offset_interval / 1000, broker.offsets.save)
-            nursery.start_soon(_every, DELAY_OFFSET_SECONDS, broker.delays.save)
+            nursery.start_soon(_keep_written, broker)
             nursery.start_soon(_expire_clients, broker)
             await nursery.start(broker.registration.run)
             task_status.started(running)
 
 
-async def _every(seconds: float, save: Callable[[], None]) -> None:
-    """A round that fails does not end the next."""
+def rarely_written(broker: Broker) -> dict[str, Callable[[], bytes | None]]:
+    """The files that are written in rounds, and what asks for their new text."""
+    return {f"{FOLDER}/{OFFSETS_FILE}": broker.offsets.unsaved, f"{FOLDER}/{DELAYS_FILE}": broker.delays.unsaved}
+
+
+async def _keep_written(broker: Broker) -> None:
+    """A round that fails does not end the next; what could not be written then is written after the next change."""
     while True:
-        await trio.sleep(seconds)
-        try:
-            save()
-        except StoreError as error:
-            log.error("%s", error)
+        await trio.sleep(broker.config.flush_consumer_offset_interval / 1000)
+        for path, unsaved in rarely_written(broker).items():
+            if (text := unsaved()) is not None:
+                try:
+                    await trio.to_thread.run_sync(broker.store.files.save, path, text)
+                except StoreError as error:
+                    log.error("%s", error)
 
 
 async def _expire_clients(broker: Broker) -> None:

@@ -14,14 +14,13 @@ from typing import Final
 
 from pyrmq_core.broker.retries import divert
 from pyrmq_core.broker.state import HELP, Answer, Broker
-from pyrmq_core.broker.store.appending import Append
+from pyrmq_core.broker.store.appending import Append, Piece, batch_pieces, piece
 from pyrmq_core.broker.store.message_store import Stored
 from pyrmq_core.broker.storing import Refused, illegal, make_topic, put
 from pyrmq_core.broker.topics import WRITE
 from pyrmq_core.errors import BodyError
 from pyrmq_core.model import Permission, TopicConfig
 from pyrmq_core.network import Peer
-from pyrmq_core.protocol.batch import BatchItem, iterate_batch_body
 from pyrmq_core.protocol.codes import ResponseCode
 from pyrmq_core.protocol.command import Command, refusal
 from pyrmq_core.protocol.message_id import offset_msg_id
@@ -40,8 +39,9 @@ from pyrmq_core.protocol.properties import (
     WAIT,
     decode_properties,
     encode_properties,
+    java_text,
 )
-from pyrmq_core.protocol.record import INT, pack_host
+from pyrmq_core.protocol.record import INT, SHORT, pack_host
 from pyrmq_core.protocol.requests.send_message import MessageStored, SendMessage
 from pyrmq_core.protocol.sysflag import TRANSACTION_MASK, SysFlag
 
@@ -199,7 +199,7 @@ def _prepare_one(broker: Broker, message: SendMessage, queue_id: int, sys_flag: 
     append = Append(
         topic=target[0],
         queue_id=target[1],
-        items=[BatchItem(message.flag, message.body, encoded)],
+        pieces=[piece(message.flag, message.body, encoded)],
         born_timestamp_ms=message.born_timestamp_ms,
         born_host=pack_host(peer.address),
         store_host=broker.store_host,
@@ -221,14 +221,14 @@ def _prepare_batch(broker: Broker, message: SendMessage, queue_id: int, sys_flag
     if len(message.body) > broker.config.max_message_size:
         raise Refused(ResponseCode.SYSTEM_ERROR, "message body size exceeded")
     try:
-        items = list(iterate_batch_body(message.body))
+        pieces = batch_pieces(bytes(message.body))
     except BodyError as error:
         raise Refused(ResponseCode.MESSAGE_ILLEGAL, str(error)) from error
-    _refuse_delays_inside(broker, message.body, items)
+    _refuse_delays_inside(broker, message.body, pieces)
     append = Append(
         topic=message.topic,
         queue_id=queue_id,
-        items=items,
+        pieces=pieces,
         born_timestamp_ms=message.born_timestamp_ms,
         born_host=pack_host(peer.address),
         store_host=broker.store_host,
@@ -260,13 +260,13 @@ def delay_level(properties: dict[str, str], sys_flag: int) -> int:
         raise Refused(ResponseCode.SYSTEM_ERROR, f"{remark}; DELAY is a level, a whole number") from None
 
 
-def _refuse_delays_inside(broker: Broker, body: bytes | memoryview, items: Sequence[BatchItem]) -> None:
+def _refuse_delays_inside(broker: Broker, body: bytes | memoryview, pieces: Sequence[Piece]) -> None:
     """RocketMQ stores such messages at once, as if no delay were asked for; here they are refused."""
     names = (DELAY, *TIMER_NAMES)
     if not any(f"{name}\x01".encode() in bytes(body) for name in names):
         return
-    for item in items:
-        properties = decode_properties(item.properties.decode("utf-8", "replace"))
+    for one in pieces:
+        properties = decode_properties(java_text(one.properties[SHORT.size :]))
         if any(name in properties for name in names):
             raise illegal(broker, "A message of a batch cannot be delayed; send it by itself.")
 

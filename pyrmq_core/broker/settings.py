@@ -16,10 +16,12 @@ from pyrmq_core.broker.store.message_store import LOG_FOLDER, StoreSettings
 from pyrmq_core.broker.store.reading import Limits
 from pyrmq_core.errors import InvalidArgument
 from pyrmq_core.model import Permission
+from pyrmq_core.network import local_ip
 from pyrmq_core.protocol.java_properties import parse_java_properties
 
 DELAY_LEVELS: Final = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
 UNIT_MS: Final = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+WILDCARDS: Final = ("", "0.0.0.0", "::")
 ASYNC_FLUSH: Final = "ASYNC_FLUSH"
 SYNC_FLUSH: Final = "SYNC_FLUSH"
 ROLES: Final = ("ASYNC_MASTER", "SYNC_MASTER", "SLAVE")
@@ -101,8 +103,8 @@ class BrokerConfig:
 
     @property
     def advertised_ip(self) -> str:
-        """The address that clients are told: brokerIP1, else the one that is listened on."""
-        return self.broker_ip1 or self.bind_address
+        """The address that clients are told: brokerIP1, else the one that is listened on, or one of this machine's."""
+        return self.broker_ip1 or (local_ip() if self.bind_address in WILDCARDS else self.bind_address)
 
     @property
     def store_root(self) -> Path:

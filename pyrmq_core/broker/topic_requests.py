@@ -10,14 +10,14 @@ from typing import Final
 from pyrmq_core.broker.sending import topic_fault
 from pyrmq_core.broker.state import Answer, Broker
 from pyrmq_core.broker.storing import Refused, make_topic
-from pyrmq_core.errors import HeaderError
+from pyrmq_core.errors import HeaderError, InvalidArgument
 from pyrmq_core.model import TopicConfig
 from pyrmq_core.network import Peer
 from pyrmq_core.protocol.codes import ResponseCode
 from pyrmq_core.protocol.command import Command, refusal, success
 from pyrmq_core.protocol.fields import parse_bool
 from pyrmq_core.protocol.java_json import dumps, load_object
-from pyrmq_core.protocol.names import is_system_topic
+from pyrmq_core.protocol.names import check_group, is_system_topic
 from pyrmq_core.protocol.requests.topic_admin import (
     DeleteTopic,
     GetTopicConfig,
@@ -127,8 +127,10 @@ def all_topics(broker: Broker, _request: Command, _: Peer) -> Command:
 def update_group(broker: Broker, request: Command, _: Peer) -> Command:
     members = load_object(request.body, "subscription group")
     name = members.get("groupName")
-    if not isinstance(name, str) or not name:
-        return refusal(ResponseCode.INVALID_PARAMETER, "the subscription group has no groupName")
+    try:
+        check_group(name if isinstance(name, str) else "")
+    except InvalidArgument as error:
+        return refusal(ResponseCode.INVALID_PARAMETER, str(error))
     broker.groups.put(members, broker.now_ms())
     return success()
 

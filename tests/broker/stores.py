@@ -3,11 +3,10 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from pyrmq_core.broker.store.appending import Append
+from pyrmq_core.broker.store.appending import Append, piece
 from pyrmq_core.broker.store.files import Files
 from pyrmq_core.broker.store.message_store import MessageStore, StoreSettings
 from pyrmq_core.broker.store.reading import Limits
-from pyrmq_core.protocol.batch import BatchItem
 from pyrmq_core.protocol.record import StoredRecord, iterate_records, pack_host
 
 SMALL = StoreSettings(segment_bytes=1024, queue_file_bytes=100)
@@ -29,7 +28,7 @@ class Sent:
         return Append(
             topic=self.topic,
             queue_id=self.queue_id,
-            items=[BatchItem(0, body, properties) for body in self.bodies],
+            pieces=[piece(0, body, properties) for body in self.bodies],
             born_timestamp_ms=NOW_MS,
             born_host=pack_host("10.0.0.5:50000"),
             store_host=pack_host("127.0.0.1:10911"),

@@ -1,17 +1,25 @@
 """How a broker makes itself known to NameServers: all of them, on time, again and again, and how it leaves."""
 
 import time
-from itertools import pairwise
+from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 import trio
 from trio.testing import MockClock
 
+from pyrmq_core.broker import DiskFiles
+from pyrmq_core.broker.registration import Registration
+from pyrmq_core.broker.topics import TopicTable
+from pyrmq_core.errors import ConnectFailed
 from pyrmq_core.model import TopicConfig
+from pyrmq_core.network import ConnectionPool
 from pyrmq_core.protocol.codes import RequestCode
+from pyrmq_core.protocol.command import Command
 from pyrmq_core.protocol.registration import registration_crc
+from pyrmq_core.protocol.requests.register_broker import RegisteredBroker, RegistrationHeader
 from tests.broker.nameservers import RecordingNameServer, nameservers
-from tests.broker.serving import serving, until
+from tests.broker.serving import config, serving, until
 
 SYSTEM_TOPICS = {
     "SELF_TEST_TOPIC",
@@ -132,13 +140,47 @@ async def test_order_configuration_marks_topics(tmp_path: Path) -> None:
         assert topic.order
 
 
-async def test_all_topics_go_out_again_after_10_s_and_then_every_30(tmp_path: Path, mock_clock: MockClock) -> None:
-    mock_clock.rate = 200
-    async with nameservers() as (server,), serving(tmp_path, namesrvAddr=server.address):
-        with trio.fail_after(300):
-            while len(server.registrations()) < 4:  # noqa: ASYNC110
-                await trio.sleep(1)
-        times = [at for at, _ in server.registrations()]
-        gaps = [later - earlier for earlier, later in pairwise(times)]
-        assert [round(gap / 10) for gap in gaps[:3]] == [1, 3, 3]
-        assert all(topics == SYSTEM_TOPICS for topics in server.topics())
+class RecordingPool(ConnectionPool):
+    """Answers every registration without a connection, and tells when it was asked."""
+
+    def __init__(self, answers: Callable[[], bool]) -> None:
+        self.answers = answers
+        self.times: list[float] = []
+
+    async def call(self, address: str, command: Command, *, timeout: float) -> Command:
+        self.times.append(trio.current_time())
+        if not self.answers():
+            raise ConnectFailed("nobody listens", address=address)
+        return RegisteredBroker().to_command()
+
+
+async def rounds(directory: Path, answers: Callable[[], bool], seconds: float, **settings: str) -> list[int]:
+    """At which second the broker registers, from its first attempt on."""
+    settings_value = config(directory, namesrvAddr="127.0.0.1:1", **settings)
+    topics = TopicTable(DiskFiles(directory), settings_value)
+    pool = RecordingPool(answers)
+    header = RegistrationHeader("C", "127.0.0.1:2", "b", 0)
+    with trio.move_on_after(seconds):
+        await Registration(settings_value, header, topics, pool).run()
+    return [round(at - pool.times[0]) for at in pool.times]
+
+
+async def test_all_topics_go_out_again_after_10_s_and_then_every_30(tmp_path: Path, autojump_clock: MockClock) -> None:
+    assert await rounds(tmp_path, lambda: True, 99) == [0, 10, 40, 70]
+
+
+@pytest.mark.parametrize(("period_ms", "seconds"), [("1000", 10), ("600000", 60), ("20000", 20)])
+async def test_the_period_is_kept_within_bounds(
+    tmp_path: Path, autojump_clock: MockClock, period_ms: str, seconds: int
+) -> None:
+    found = await rounds(tmp_path, lambda: True, 200, registerNameServerPeriod=period_ms)
+    assert found[:3] == [0, 10, 10 + seconds]
+
+
+async def test_a_failed_attempt_is_repeated_soon_and_logged_once(
+    tmp_path: Path, autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    start = trio.current_time()
+    found = await rounds(tmp_path, lambda: trio.current_time() - start > 4.5, 20)
+    assert found == [0, 1, 2, 3, 4, 5, 15]
+    assert caplog.text.count("not registered with NameServer") == 1

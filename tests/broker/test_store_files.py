@@ -8,12 +8,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyrmq_core.broker.store.appending import Append, appended_bytes, build, properties_tags_code
+from pyrmq_core.broker.store.appending import (
+    Append,
+    appended_bytes,
+    batch_pieces,
+    build,
+    piece,
+    properties_tags_code,
+)
 from pyrmq_core.broker.store.files import DiskFiles
 from pyrmq_core.broker.store.formats import Checkpoint, Entry, blank_record, file_name, file_offset
 from pyrmq_core.broker.store.message_store import DoesNotFit, StoreSettings
-from pyrmq_core.errors import StoreError
-from pyrmq_core.protocol.batch import BatchItem
+from pyrmq_core.errors import BodyError, StoreError
+from pyrmq_core.protocol.batch import BatchItem, encode_batch_body, iterate_batch_body
 from pyrmq_core.protocol.java_hash import tags_code
 from pyrmq_core.protocol.properties import decode_properties, java_text
 from pyrmq_core.protocol.record import decode_record, encode_record, pack_host
@@ -33,7 +40,7 @@ def test_records_are_byte_for_byte_those_of_released_brokers() -> None:
         append = Append(
             record.topic,
             record.queue_id,
-            [BatchItem(record.flag, record.body, record.properties.encode())],
+            [piece(record.flag, record.body, record.properties.encode())],
             record.born_timestamp_ms,
             pack_host(record.born_host),
             pack_host(record.store_host),
@@ -68,7 +75,9 @@ def split(body: bytes) -> list[bytes]:
 def test_appended_bytes_are_those_of_encode_record(
     topic: str, items: list[BatchItem], hosts: tuple[str, str], sys_flag: int, offsets: tuple[int, int]
 ) -> None:
-    append = Append(topic, 2, items, 5, pack_host(hosts[0]), pack_host(hosts[1]), sys_flag, 3, 4)
+    append = Append(
+        topic, 2, [piece(*item) for item in items], 5, pack_host(hosts[0]), pack_host(hosts[1]), sys_flag, 3, 4
+    )
     physical, queue_offset = offsets
     built = build(append, physical, queue_offset, 6)
     whole = b""
@@ -94,6 +103,18 @@ def test_appended_bytes_are_those_of_encode_record(
     assert appended_bytes(append) == len(whole)
 
 
+@given(st.binary(max_size=80), st.lists(st.tuples(st.integers(0, 9), st.binary(max_size=5), st.binary(max_size=5))))
+def test_a_batch_body_is_read_as_everywhere_else(tail: bytes, messages: list[tuple[int, bytes, bytes]]) -> None:
+    body = encode_batch_body([BatchItem(*one) for one in messages]) + tail
+    try:
+        items = list(iterate_batch_body(body))
+    except BodyError:
+        with pytest.raises(BodyError):
+            batch_pieces(body)
+    else:
+        assert batch_pieces(body) == [piece(*item) for item in items]
+
+
 @given(st.text("TAGS\x01\x02xé", max_size=30))
 def test_the_tags_code_is_that_of_the_decoded_property(text: str) -> None:
     raw = text.encode()
@@ -107,7 +128,7 @@ def test_names_are_twenty_digits() -> None:
 
 
 def test_a_checkpoint_of_another_broker_names_no_safe_offset() -> None:
-    ours = Checkpoint(10_000, 9_000, 0, 0, 77, 77)
+    ours = Checkpoint(10_000, 9_000, 0, 0, 77, 77, 3)
     assert Checkpoint.decode(ours.encode()) == ours
     assert len(ours.encode()) == 4096
     assert ours.safe_time_ms == 6_000

@@ -175,10 +175,12 @@ def test_phantom_entries_are_dropped() -> None:
 
 def test_without_queues_they_are_rebuilt() -> None:
     for gone in ("consumequeue", "consumequeue/A/0"):
-        files, _ = three_puts()
-        files.remove(gone)
-        files.remove("abort")
-        assert contents(opened(files), KEYS) == expected(SENT, KEYS)
+        for flushed in (False, True):
+            files, _ = three_puts()
+            if flushed:
+                opened(files).close()
+            files.remove(gone)
+            assert contents(opened(files), KEYS) == expected(SENT, KEYS)
 
 
 def test_a_trimmed_log_without_queues_gets_fillers() -> None:
@@ -210,6 +212,10 @@ def test_a_topic_made_again_begins_at_0_also_after_a_rebuild() -> None:
     store = opened(files)
     put(store, Sent("A", 0, (b"old", b"older")), Sent("A", 1, (b"1",)))
     store.delete_topic("A")
+    assert store.bounds(("A", 0)) == (0, 0)
+    store.abandon()
+    store = MessageStore(files, store.settings)
+    assert store.open(1).records == 0
     assert store.bounds(("A", 0)) == (0, 0)
     put(store, Sent("A", 0, (b"new",)))
     assert contents(store, [("A", 0)]) == {("A", 0): [b"new"]}

@@ -1,7 +1,8 @@
 """From what a send brings to the bytes that are appended: records with their offsets, and their queue entries.
 
 The records of a batch are made together, so that they are one write to the log and one to the queue. The bytes are
-those of protocol/record.py, which a test compares; what is the same for the whole batch is packed once.
+those of protocol/record.py, which a test compares; what is the same for the whole batch is packed once, and lengths
+that a batch body has already are taken over with what they measure.
 """
 
 from __future__ import annotations
@@ -14,22 +15,34 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from pyrmq_core.broker.store.formats import ENTRY
-from pyrmq_core.protocol.batch import BatchItem
+from pyrmq_core.errors import BodyError
+from pyrmq_core.protocol.batch import HEAD, OVERHEAD_BYTES
 from pyrmq_core.protocol.java_hash import tags_code
 from pyrmq_core.protocol.properties import java_text
-from pyrmq_core.protocol.record import (
-    BYTE,
-    CRC_MASK,
-    FIXED,
-    MAGIC_V1,
-    MAGIC_V2,
-    MAX_V1_TOPIC_BYTES,
-    SHORT,
-)
+from pyrmq_core.protocol.record import BYTE, CRC_MASK, INT, MAGIC_V1, MAGIC_V2, MAX_V1_TOPIC_BYTES, SHORT
 from pyrmq_core.protocol.sysflag import BORN_HOST_V6, HOSTS_V6, STORE_HOST_V6
 
 TAGS_START: Final = b"TAGS\x01"
 SEPARATOR: Final = b"\x02"
+# A record's first seven fields differ from message to message, those up to the body's length do not.
+START: Final = struct.Struct(
+    ">"
+    "i"  # total size
+    "i"  # magic
+    "i"  # body CRC
+    "i"  # queue id
+    "i"  # flag
+    "q"  # queue offset
+    "q"  # commit-log offset
+)
+
+
+class Piece(NamedTuple):
+    """One message's own parts; `body` and `properties` have their lengths before them, of 4 and 2 bytes."""
+
+    flag: int
+    body: bytes
+    properties: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +54,7 @@ class Append:
 
     topic: str
     queue_id: int
-    items: Sequence[BatchItem]
+    pieces: Sequence[Piece]
     born_timestamp_ms: int
     born_host: bytes
     store_host: bytes
@@ -59,43 +72,52 @@ class Built(NamedTuple):
     positions: list[int]
 
 
+def piece(flag: int, body: bytes | memoryview, properties: bytes) -> Piece:
+    """A single message's parts; properties have at most 32,767 bytes."""
+    return Piece(flag, b"".join((INT.pack(len(body)), body)), SHORT.pack(len(properties)) + properties)
+
+
+def batch_pieces(body: bytes) -> list[Piece]:
+    """The messages of a batch body, as `iterate_batch_body` reads it and with its `BodyError`, in slices that fit."""
+    pieces: list[Piece] = []
+    position, end = 0, len(body)
+    while position < end:
+        if end - position < OVERHEAD_BYTES:
+            raise BodyError(f"a batch ends inside the message at byte {position}")
+        size, _, _, flag, body_bytes = HEAD.unpack_from(body, position)
+        body_end = position + HEAD.size + body_bytes
+        following = position + size
+        if size < OVERHEAD_BYTES or following > end or body_bytes < 0 or body_end + SHORT.size > following:
+            raise BodyError(f"a batch: the message at byte {position} declares {size} bytes, {body_bytes} of body")
+        if SHORT.unpack_from(body, body_end)[0] != following - body_end - SHORT.size:
+            raise BodyError(f"a batch: the properties of the message at byte {position} do not end with it")
+        pieces.append(Piece(flag, body[position + HEAD.size - INT.size : body_end], body[body_end:following]))
+        position = following
+    return pieces
+
+
 def appended_bytes(append: Append) -> int:
     """How much of the log it takes."""
-    topic = append.topic.encode()
-    fixed = FIXED[_host_bits(append)].size + _topic_length(topic).size + len(topic) + SHORT.size
-    return sum([fixed + len(body) + len(properties) for _, body, properties in append.items])
+    overhead = START.size + len(_middle(append, 0)) + len(_topic_part(append.topic)[1])
+    return sum([overhead + len(body) + len(properties) for _, body, properties in append.pieces])
 
 
 def build(append: Append, physical_offset: int, queue_offset: int, store_timestamp_ms: int) -> Built:
     """The bytes when the first record gets these offsets."""
-    topic = append.topic.encode()
-    sys_flag = append.sys_flag & ~HOSTS_V6 | _host_bits(append)
-    fixed = FIXED[sys_flag & HOSTS_V6]
-    length = _topic_length(topic)
-    topic_part = length.pack(len(topic)) + topic
-    overhead = fixed.size + len(topic_part) + SHORT.size
-    magic = MAGIC_V1 if length is BYTE else MAGIC_V2
-    tail = (append.reconsume_times, append.prepared_transaction_offset)
-    born, store, queue_id = append.born_host, append.store_host, append.queue_id
-    born_ms, crc32, pack_short = append.born_timestamp_ms, zlib.crc32, SHORT.pack
+    middle, (magic, topic) = _middle(append, store_timestamp_ms), _topic_part(append.topic)
+    overhead = START.size + len(middle) + len(topic)
     due_ms = None if append.delay_ms is None else store_timestamp_ms + append.delay_ms
-    records: list[bytes | memoryview] = []
+    queue_id, pack_start, pack_entry, crc32 = append.queue_id, START.pack, ENTRY.pack, zlib.crc32
+    records: list[bytes] = []
     entries: list[bytes] = []
     positions: list[int] = []
-    for flag, body, properties in append.items:
-        body_bytes = len(body)
-        size = overhead + body_bytes + len(properties)
-        crc = crc32(body) & CRC_MASK
-        head = (size, magic, crc, queue_id, flag, queue_offset, physical_offset, sys_flag, born_ms, born)
-        records += (
-            fixed.pack(*head, store_timestamp_ms, store, *tail, body_bytes),
-            body,
-            topic_part,
-            pack_short(len(properties)),
-            properties,
-        )
-        code = properties_tags_code(properties) if due_ms is None else due_ms
-        entries.append(ENTRY.pack(physical_offset, size, code))
+    for flag, body, properties in append.pieces:
+        size = overhead + len(body) + len(properties)
+        crc = crc32(body[INT.size :]) & CRC_MASK
+        start = pack_start(size, magic, crc, queue_id, flag, queue_offset, physical_offset)
+        records += (start, middle, body, topic, properties)
+        code = properties_tags_code(properties[SHORT.size :]) if due_ms is None else due_ms
+        entries.append(pack_entry(physical_offset, size, code))
         positions.append(physical_offset)
         queue_offset += 1
         physical_offset += size
@@ -120,9 +142,26 @@ def _hash(tags: bytes) -> int:
     return tags_code(java_text(tags))
 
 
-def _host_bits(append: Append) -> int:
-    return (BORN_HOST_V6 if len(append.born_host) > 8 else 0) | (STORE_HOST_V6 if len(append.store_host) > 8 else 0)
+def _middle(append: Append, store_timestamp_ms: int) -> bytes:
+    """sysFlag to prepared transaction offset; the host bits follow the hosts."""
+    born, store = append.born_host, append.store_host
+    bits = (BORN_HOST_V6 if len(born) > 8 else 0) | (STORE_HOST_V6 if len(store) > 8 else 0)
+    return struct.pack(
+        f">iq{len(born)}sq{len(store)}siq",
+        append.sys_flag & ~HOSTS_V6 | bits,
+        append.born_timestamp_ms,
+        born,
+        store_timestamp_ms,
+        store,
+        append.reconsume_times,
+        append.prepared_transaction_offset,
+    )
 
 
-def _topic_length(topic: bytes) -> struct.Struct:
-    return BYTE if len(topic) <= MAX_V1_TOPIC_BYTES else SHORT
+@functools.lru_cache(maxsize=4096)
+def _topic_part(topic: str) -> tuple[int, bytes]:
+    """The magic number of the form that holds the topic, and its length and bytes."""
+    raw = topic.encode()
+    if len(raw) <= MAX_V1_TOPIC_BYTES:
+        return MAGIC_V1, BYTE.pack(len(raw)) + raw
+    return MAGIC_V2, SHORT.pack(len(raw)) + raw

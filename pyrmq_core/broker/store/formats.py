@@ -11,8 +11,9 @@
     index flushed to           8
     slave flushed offset       8
     confirmed offset           8
-    mark                       8      ours: `PYRMQ\\0\\0\\1`, then
+    mark                       8      ours: `PYRMQ\\0\\0\\2`, then
     safe offset                8      log and queues are on the medium up to here
+    queues                     4      how many queues have entries then
     zeros                      to 4096
 
 Sources: store/MappedFileQueue.java, CommitLog.java, ConsumeQueue.java, StoreCheckpoint.java (5.4.0).
@@ -31,9 +32,9 @@ ENTRY: Final = struct.Struct(">qiq")
 # Stands before the first entry of a queue whose older messages were gone when it was built.
 FILLER_SIZE: Final = 0x7FFFFFFF
 FILLER: Final = ENTRY.pack(0, FILLER_SIZE, 0)
-CHECKPOINT: Final = struct.Struct(">qqqqq8sq")
+CHECKPOINT: Final = struct.Struct(">qqqqq8sqi")
 CHECKPOINT_BYTES: Final = 4096
-CHECKPOINT_MARK: Final = b"PYRMQ\0\0\1"
+CHECKPOINT_MARK: Final = b"PYRMQ\0\0\2"
 # What the queues' and the log's flush times may differ by (StoreCheckpoint.getMinTimestamp).
 CHECKPOINT_MARGIN_MS: Final = 3000
 
@@ -71,7 +72,7 @@ def blank_record(left: int) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """What is known to be on the medium; `safe_offset` is ours alone and None in a checkpoint of another broker."""
+    """What is known to be on the medium; `safe_offset` and `queues` are ours alone, None and 0 of another broker."""
 
     log_time_ms: int = 0
     queue_time_ms: int = 0
@@ -79,6 +80,7 @@ class Checkpoint:
     slave_offset: int = 0
     confirmed_offset: int = 0
     safe_offset: int | None = None
+    queues: int = 0
 
     @property
     def safe_time_ms(self) -> int:
@@ -95,6 +97,7 @@ class Checkpoint:
             self.confirmed_offset,
             mark,
             self.safe_offset or 0,
+            self.queues,
         )
         return fields.ljust(CHECKPOINT_BYTES, b"\0")
 
@@ -103,5 +106,7 @@ class Checkpoint:
         """A missing or short one knows nothing, and the log is read from its start."""
         if data is None or len(data) < CHECKPOINT.size:
             return cls()
-        log_ms, queue_ms, index_ms, slave, confirmed, mark, safe = CHECKPOINT.unpack_from(data)
-        return cls(log_ms, queue_ms, index_ms, slave, confirmed, safe if mark == CHECKPOINT_MARK else None)
+        *others, mark, safe, queues = CHECKPOINT.unpack_from(data)
+        log_ms, queue_ms, index_ms, slave, confirmed = others
+        is_ours = mark == CHECKPOINT_MARK
+        return cls(log_ms, queue_ms, index_ms, slave, confirmed, safe if is_ours else None, queues if is_ours else 0)

@@ -198,11 +198,15 @@ class MessageStore:
             return None
 
     def delete_topic(self, topic: str) -> None:
-        """Forgets a topic's queues; a new topic of that name begins at 0."""
-        self.dispatch(self._log.end)
+        """Forgets a topic's queues; a new topic of that name begins at 0.
+
+        All is flushed first: recovery begins behind the topic's records, and does not bring them back.
+        """
+        self.flush()
         for key in [key for key in self._queues if key[0] == topic]:
             self._queues.pop(key).remove()
         self.files.remove(f"{QUEUES_FOLDER}/{topic}")
+        self.mark_safe(self._log.flushed)
 
     def unsynced(self) -> tuple[int, list[Callable[[], None]]]:
         """The log's end, and what to call in another thread so that everything before it is on the medium."""
@@ -222,8 +226,14 @@ class MessageStore:
         """Log and queues are on the medium up to `end`: recovery may begin there."""
         if self._waiting and self._waiting[0].end <= end:
             return
-        safe = Checkpoint(self._last_store_ms, self._last_store_ms, confirmed_offset=end, safe_offset=end)
-        safe = replace(safe, index_time_ms=self._checkpoint.index_time_ms, slave_offset=self._checkpoint.slave_offset)
+        safe = replace(
+            self._checkpoint,
+            log_time_ms=self._last_store_ms,
+            queue_time_ms=self._last_store_ms,
+            confirmed_offset=end,
+            safe_offset=end,
+            queues=sum([queue.end > 0 for queue in self._queues.values()]),
+        )
         if safe != self._checkpoint:
             self._checkpoint = safe
             self.files.open(CHECKPOINT_NAME, CHECKPOINT_BYTES).write(0, safe.encode())

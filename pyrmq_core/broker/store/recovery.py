@@ -67,7 +67,7 @@ def recover(
     clean: bool,
 ) -> Recovery:
     """Brings an opened log and its opened queues to agree. `queue_of` makes queues that are missing."""
-    start = choose_start(log, checkpoint, clean=clean) if queues else log.start
+    start = choose_start(log, checkpoint, len(queues), clean=clean)
     dropped = sum([_cut_queue(queue, key, log, start) for key, queue in queues.items()])
     try:
         end, records = _read_again(log, queue_of, entry_of, start, whole=start == log.start)
@@ -80,9 +80,14 @@ def recover(
     return Recovery(clean, start, end.offset, records, end.reason, dropped)
 
 
-def choose_start(log: CommitLog, checkpoint: Checkpoint, *, clean: bool) -> int:
-    """The latest place that is safe to read from: our own mark, else the beginning of a segment."""
+def choose_start(log: CommitLog, checkpoint: Checkpoint, queues: int, *, clean: bool) -> int:
+    """The latest place that is safe to read from: our own mark, else the beginning of a segment.
+
+    When somebody took queues away, so that they are built anew, that is the log's beginning.
+    """
     safe = checkpoint.safe_offset
+    if queues < checkpoint.queues or (safe is None and not queues):
+        return log.start
     if safe is not None and log.start <= safe <= log.end:
         first = next(scan(log, safe))
         if isinstance(first, RawRecord) or not first.reason:
