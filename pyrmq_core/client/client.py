@@ -259,7 +259,7 @@ class Client:
         try:
             await work()
         except* Exception as group:
-            log.warning("%s failed and will be tried again: %s", what, group.exceptions[0])
+            log.info("%s failed and will be tried again: %s", what, group.exceptions[0])
 
     def _open_caller(self) -> Caller:
         if self._caller is None:

@@ -41,12 +41,12 @@ class Discovery:
             text = await fetch_text(self.url, timeout=TIMEOUT_SECONDS)
             addresses = parse_nameservers(text.strip().splitlines()[0] if text.strip() else "")
         except RocketMQError as error:
-            log.warning("the list of NameServers could not be fetched, and will be again: %s", error)
+            log.info("the list of NameServers could not be fetched, and will be again: %s", error)
         else:
             if addresses:
                 nameservers.set_addresses(addresses, random_start=random.getrandbits(31))
             else:
-                log.warning("%s names no NameServer; the list that is known stays", self.url)
+                log.info("%s names no NameServer; the list that is known stays", self.url)
 
     async def _keep_fetching(self, nameservers: NameServers) -> None:
         await trio.sleep(FIRST_SECONDS)

@@ -191,7 +191,7 @@ def quietly(hook: Callable[..., T], *args: object) -> T | None:
     try:
         return _timed(hook, *args)
     except Exception as error:
-        log.warning("the hook %s failed and is passed over: %s: %s", _name(hook), type(error).__name__, error)
+        log.info("the hook %s failed and is passed over: %s: %s", _name(hook), type(error).__name__, error)
         return None
 
 
@@ -202,7 +202,7 @@ def _timed(hook: Callable[..., T], *args: object) -> T:
     finally:
         seconds = time.monotonic() - began
         if seconds > SLOW_SECONDS:
-            log.warning("the hook %s took %.1f s, and everything else waited for it", _name(hook), seconds)
+            log.info("the hook %s took %.1f s, and everything else waited for it", _name(hook), seconds)
 
 
 def _methods(hooks: Sequence[object], name: str) -> tuple[Callable[..., object], ...]:

@@ -135,7 +135,7 @@ class Routes:
             try:
                 await self.refresh(topic)
             except RocketMQError as error:
-                log.warning("the route of %s could not be refreshed: %s", topic, error)
+                log.info("the route of %s could not be refreshed: %s", topic, error)
 
     async def _ask(self, topic: str, timeout: float, asked: int | None = None) -> TopicRouteData | None:
         """One question a topic at a time; an answer since number `asked` (default: since now) is shared, a failure only

@@ -120,7 +120,7 @@ class Tracer:
     async def flush(self, sender: Sender) -> None:
         """Sends what is noted; what cannot be sent is dropped, and the log says so."""
         if self._dropped:
-            log.warning("%d trace records were dropped: they came faster than they were sent", self._dropped)
+            log.info("%d trace records were dropped: they came faster than they were sent", self._dropped)
             self._dropped = 0
         while self._records:
             message = self._next_message()
@@ -128,7 +128,7 @@ class Tracer:
                 payload = encode_one(message, unique_ids(1)[0])
                 await sender.send(payload, AnyQueue(), timeout=SEND_TIMEOUT_SECONDS, mode=CommunicationMode.ASYNC)
             except RocketMQError as error:
-                log.warning("trace records were dropped, because they could not be sent: %s", error)
+                log.info("trace records were dropped, because they could not be sent: %s", error)
 
     def _note(self, record: TraceRecord) -> None:
         if len(self._records) >= QUEUE_RECORDS:

@@ -35,6 +35,6 @@ class TransactionChecks:
         group = message.properties.get(PGROUP, "")
         check = self._by_group.get(group)
         if check is None:
-            log.warning("%s asks for a transaction of group %r, which has no producer here", peer.address, group)
+            log.info("%s asks for a transaction of group %r, which has no producer here", peer.address, group)
         else:
             check(asked, message, peer)

@@ -138,7 +138,7 @@ class Transactions:
                 transaction.broker_address, request.to_command(), timeout=END_TIMEOUT_SECONDS
             )
         except RocketMQError as error:
-            log.warning("the end of transaction %s could not be told, the broker will ask: %s", result.msg_id, error)
+            log.info("the end of transaction %s could not be told, the broker will ask: %s", result.msg_id, error)
         message = transaction.message
         keys = message.keys if isinstance(message.keys, str | None) else " ".join(message.keys)
         self._tell_hooks(request, transaction.broker_address, message.topic, message.tags, keys)
@@ -146,7 +146,7 @@ class Transactions:
 
     def _take_check(self, asked: CheckTransactionState, message: MessageExt, peer: Peer) -> None:
         if self._held >= CHECKS_HELD:
-            log.warning("a transaction check of %s is passed over, because %d wait", peer.address, self._held)
+            log.info("a transaction check of %s is passed over, because %d wait", peer.address, self._held)
             return
         self._held += 1
         self._nursery.start_soon(self._check, asked, message, peer)
@@ -171,7 +171,7 @@ class Transactions:
             await self._client.send_oneway_over(peer, request.to_command(), timeout=END_TIMEOUT_SECONDS)
             self._tell_hooks(request, peer.address, seen.topic, seen.tags, seen.keys)
         except RocketMQError as failure:
-            log.warning("a transaction check of %s could not be answered, it will ask again: %s", peer.address, failure)
+            log.info("a transaction check of %s could not be answered, it will ask again: %s", peer.address, failure)
         finally:
             self._held -= 1
 
@@ -219,7 +219,7 @@ def decided_here(function: Callable[..., State], *args: object) -> tuple[State, 
 
 
 def unknown(error: Exception) -> tuple[State, Exception]:
-    log.warning("a local transaction's state is unknown, the broker will ask: %s: %s", type(error).__name__, error)
+    log.info("a local transaction's state is unknown, the broker will ask: %s: %s", type(error).__name__, error)
     return State.UNKNOW, error
 
 

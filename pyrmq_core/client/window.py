@@ -45,6 +45,8 @@ class WriteSummary:
 class SendWindow:
     """Made by `open_send_window`."""
 
+    summary: WriteSummary
+
     def __init__(
         self, sender: Sender, nursery: trio.Nursery, *, max_requests: int, max_bytes: int, timeout: float
     ) -> None:

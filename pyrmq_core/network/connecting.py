@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import encodings.idna  # noqa: F401 - getaddrinfo loads it at its first call: a fork meanwhile would hang the child
 import logging
 import socket
 import ssl
@@ -59,7 +60,7 @@ async def accept_tls(wire: SocketWire, tls: ssl.SSLContext, timeout: float) -> W
             return await _over_tls(wire, tls, server_side=True)
     except (trio.BrokenResourceError, trio.TooSlowError) as error:
         reason = error.__cause__ or "it took too long"
-        log.warning("closing the connection with %s: no TLS handshake: %s", wire.address, reason)
+        log.info("closing the connection with %s: no TLS handshake: %s", wire.address, reason)
         raise ConnectionAbortedError(f"no TLS handshake: {reason}") from error
 
 

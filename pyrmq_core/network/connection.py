@@ -225,7 +225,7 @@ class Connection:
                 await self._take_commands(nursery)
             self.close("the other end closed it")
         except ProtocolError as error:
-            log.warning("closing the connection with %s, which sent what is not RocketMQ's: %s", self.address, error)
+            log.info("closing the connection with %s, which sent what is not RocketMQ's: %s", self.address, error)
             self.close(f"the other end sent what is not RocketMQ's: {error}")
         except WIRE_ERRORS as error:
             self._broken(error)

@@ -44,7 +44,7 @@ def test_times_are_javas() -> None:
 
 async def test_a_list_that_cannot_be_fetched_yet(caplog: pytest.LogCaptureFixture) -> None:
     """The client starts; a send says that there is no NameServer."""
-    with caplog.at_level(logging.WARNING):
+    with caplog.at_level(logging.INFO):
         async with (
             Client(nameserver_url="http://127.0.0.1:1/list") as client,
             Producer("g", client=client) as producer,

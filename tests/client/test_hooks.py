@@ -134,7 +134,7 @@ async def test_without_a_route_there_is_no_try_to_tell_of(client: Client) -> Non
 
 async def test_hooks_that_raise_change_nothing(stage: Stage, client: Client, caplog: pytest.LogCaptureFixture) -> None:
     hook = Recorder()
-    with caplog.at_level(logging.WARNING):
+    with caplog.at_level(logging.INFO):
         async with Producer("g", client=client, hooks=[Raising(), hook]) as producer:
             await producer.send(Message("orders", b"x"))
     assert len(hook.before) == len(hook.after) == 1
@@ -168,7 +168,7 @@ async def test_a_check_may_raise_an_error_of_the_library(stage: Stage, client: C
 
 
 async def test_a_slow_hook_is_named(stage: Stage, client: Client, caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.WARNING):
+    with caplog.at_level(logging.INFO):
         async with Producer("g", client=client, hooks=[SlowGate()]) as producer:
             await producer.send(Message("orders", b"x"))
     assert "the hook SlowGate.check_forbidden took 0." in caplog.text
@@ -242,7 +242,7 @@ async def test_what_hooks_add_is_signed_too(stage: Stage) -> None:
 
 
 async def test_rpc_hooks_that_raise_change_nothing(stage: Stage, caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.WARNING):
+    with caplog.at_level(logging.INFO):
         async with (
             Client(nameserver=stage.nameserver.address, rpc_hooks=[Raising()]) as client,
             Producer("g", client=client) as producer,
