@@ -1,0 +1,1 @@
+"""The client for threads: calls, many threads, forks, and the end of the interpreter."""

@@ -1,0 +1,72 @@
+"""The blocking faces have the same names and arguments as the trio ones, and neither has more than the other."""
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import pyrmq_core
+from pyrmq_core import blocking
+
+FACES = ["Client", "Producer", "PullConsumer", "SendWindow"]
+# A blocking object has a life by hand too; the rest of a client is for the rooms of the library.
+ONLY_BLOCKING = {"open", "close", "send_async"}
+INTERNAL = {
+    "Client": {
+        "async_client",
+        "ask_broker",
+        "call",
+        "close_connection",
+        "heartbeats",
+        "master_address",
+        "nameservers",
+        "register_producer",
+        "routes",
+        "send_oneway",
+        "send_oneway_over",
+        "serve",
+        "unregister_producer",
+    },
+}
+
+
+def members_of(kind: type[Any]) -> set[str]:
+    return {name for name in [*dir(kind), *inspect.get_annotations(kind)] if not name.startswith("_")}
+
+
+def parameters_of(function: Callable[..., object]) -> list[tuple[str, object, object]]:
+    return [(one.name, one.kind, one.default) for one in inspect.signature(function).parameters.values()]
+
+
+def pairs() -> list[tuple[str, str]]:
+    found = []
+    for face in FACES:
+        shared = members_of(getattr(pyrmq_core, face)) & members_of(getattr(blocking, face))
+        found += [(face, name) for name in sorted(shared) if callable(getattr(getattr(pyrmq_core, face), name, None))]
+    return found
+
+
+@pytest.mark.parametrize("face", ["Client", "Producer", "PullConsumer"])
+def test_both_are_made_with_the_same_arguments(face: str) -> None:
+    assert parameters_of(getattr(blocking, face).__init__) == parameters_of(getattr(pyrmq_core, face).__init__)
+
+
+@pytest.mark.parametrize("face", FACES)
+def test_both_have_the_same_names(face: str) -> None:
+    internal = INTERNAL.get(face, set())
+    trio_names = members_of(getattr(pyrmq_core, face)) - internal
+    blocking_names = members_of(getattr(blocking, face)) - internal - ONLY_BLOCKING
+    assert blocking_names == trio_names
+
+
+@pytest.mark.parametrize(("face", "name"), pairs())
+def test_both_take_the_same_arguments(face: str, name: str) -> None:
+    with_loop, without = getattr(getattr(pyrmq_core, face), name), getattr(getattr(blocking, face), name)
+    assert parameters_of(without) == parameters_of(with_loop)
+    assert not inspect.iscoroutinefunction(without)
+    assert without.__doc__, f"blocking.{face}.{name} says nothing of itself"
+
+
+def test_the_comparison_compares_something() -> None:
+    assert len(pairs()) >= 20

@@ -1,0 +1,37 @@
+"""Small programs run by an interpreter of their own: how a process forks and ends is seen from outside."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent.parent
+
+
+@dataclass(frozen=True)
+class Ended:
+    """What a program printed, how it ended, and how long it took in seconds."""
+
+    code: int
+    out: str
+    err: str
+    seconds: float
+
+
+def run_script(source: str, *arguments: str, timeout: float = 30.0) -> Ended:
+    """Runs the program to its end; a program that hangs is killed and fails the test."""
+    # Python from 3.12 on warns of every fork in a process with threads, which is what these programs are about.
+    command = [sys.executable, "-W", "error", "-W", "ignore:.*fork:DeprecationWarning", "-c", source, *arguments]
+    began = time.monotonic()
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=timeout, check=False)
+    return Ended(done.returncode, done.stdout, done.stderr, time.monotonic() - began)
+
+
+def output_of(source: str, *arguments: str, timeout: float = 30.0) -> list[str]:
+    """The lines of a program that ends well and complains of nothing."""
+    ended = run_script(source, *arguments, timeout=timeout)
+    assert (ended.code, ended.err) == (0, ""), f"ended with {ended.code} after {ended.seconds:.1f} s\n{ended.err}"
+    return ended.out.splitlines()
