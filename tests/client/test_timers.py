@@ -82,7 +82,7 @@ async def test_a_broker_that_does_not_tell_its_version_gets_nothing(
         server.always(BEAT, silence)
     async with Producer("g", client=client) as producer:
         with pytest.raises(
-            SendFailed, match="the message was not sent, because broker-. did not tell its ver"
+            SendFailed, match=r"was not sent, because broker-\w did not tell its version"
         ) as caught:
             await producer.send(Message("orders", b"x", deliver_at=WHEN), timeout=3)
     assert caught.value.outcome is Outcome.NOT_STORED
