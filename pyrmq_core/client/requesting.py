@@ -23,6 +23,7 @@ from pyrmq_core.client.sending import Sender
 from pyrmq_core.client.targets import Target
 from pyrmq_core.errors import InvalidArgument, RequestTimeout, RocketMQError
 from pyrmq_core.model import MessageExt
+from pyrmq_core.protocol.names import REPLY_TOPIC_SUFFIX
 from pyrmq_core.protocol.payload import Payload
 from pyrmq_core.protocol.properties import (
     CLUSTER,
@@ -34,7 +35,6 @@ from pyrmq_core.protocol.properties import (
 
 log = logging.getLogger(__name__)
 
-REPLY_TOPIC_SUFFIX: Final = "_REPLY_TOPIC"
 REPLY: Final = "reply"
 
 

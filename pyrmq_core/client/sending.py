@@ -37,7 +37,7 @@ from pyrmq_core.model import MessageQueue, SendResult, SendStatus
 from pyrmq_core.protocol.command import Command
 from pyrmq_core.protocol.conversation import response_error
 from pyrmq_core.protocol.message_type import has_timer, is_reply
-from pyrmq_core.protocol.names import is_retry_topic
+from pyrmq_core.protocol.names import REPLY_TOPIC_SUFFIX, is_retry_topic
 from pyrmq_core.protocol.namespaces import with_namespace, without_namespace
 from pyrmq_core.protocol.payload import Payload
 from pyrmq_core.protocol.properties import (
@@ -336,7 +336,10 @@ class Sender:
         return request.to_reply_command() if is_reply(properties) else request.to_command()
 
     def _on_wire(self, topic: str) -> str:
-        return topic if self.settings.namespace is None else with_namespace(topic, self.settings.namespace)
+        namespace = self.settings.namespace
+        if namespace is None or topic.endswith(REPLY_TOPIC_SUFFIX):  # replies go by the cluster's own topic
+            return topic
+        return with_namespace(topic, namespace)
 
     def _tenant_info(self, topic: str, info: TopicPublishInfo) -> TopicPublishInfo:
         """The same queues under the tenant's name of the topic, with a counter that lasts as long as they do."""

@@ -19,6 +19,8 @@ MAX_MESSAGE_BYTES: Final = 4 * 1024 * 1024
 RETRY_PREFIX: Final = "%RETRY%"
 DLQ_PREFIX: Final = "%DLQ%"
 SYSTEM_PREFIX: Final = "rmq_sys_"
+# A cluster's replies travel by the topic `<cluster>_REPLY_TOPIC`.
+REPLY_TOPIC_SUFFIX: Final = "_REPLY_TOPIC"
 # The topic whose settings a broker copies when it creates a topic by itself.
 AUTO_CREATE_TOPIC: Final = "TBW102"
 SCHEDULE_TOPIC: Final = "SCHEDULE_TOPIC_XXXX"
