@@ -10,7 +10,8 @@ import benchmarks
 
 def main() -> int:
     """Runs them in name order; 2 for a name that is none of them, 1 when there is nothing to run."""
-    known = sorted(module.name for module in pkgutil.iter_modules(benchmarks.__path__) if module.name != "__main__")
+    modules = pkgutil.iter_modules(benchmarks.__path__)
+    known = sorted(module.name for module in modules if not module.ispkg and module.name != "__main__")
     there_are = ", ".join(known) or "none yet"
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=f"Benchmarks: {there_are}.")
     parser.add_argument("--quick", action="store_true", help="a small run of each, to see that it works")

@@ -1,0 +1,161 @@
+"""The raw road: bytes prepared beforehand over plain blocking sockets, as fast as a broker takes and gives them.
+
+Frozen, so that figures of different days compare: one connection, batches of 1,000 with 4 under way, pulls of 32 with
+64 under way.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+import struct
+import time
+from collections.abc import Iterator, Sequence
+
+BATCH = 1000
+BATCHES_UNDER_WAY = 4
+PULL = 32
+PULLS_UNDER_WAY = 64
+PREFIX = struct.Struct(">II")
+OPAQUE_DIGITS = 9
+
+
+def frame(code: int, ext: dict[str, str], body: bytes = b"") -> bytearray:
+    """A request whose opaque is `OPAQUE_DIGITS` nines, to be written over in place."""
+    header = {
+        "code": code,
+        "extFields": ext,
+        "flag": 0,
+        "language": "PYTHON",
+        "opaque": int("9" * OPAQUE_DIGITS),
+        "serializeTypeCurrentRPC": "JSON",
+        "version": 479,
+    }
+    text = json.dumps(header, separators=(",", ":")).encode()
+    return bytearray(PREFIX.pack(4 + len(text) + len(body), len(text)) + text + body)
+
+
+def batch_body(count: int, body_bytes: int) -> bytes:
+    """Messages as a batch request holds them: UNIQ_KEY, KEYS, TAGS and WAIT, as Java's client sets them."""
+    parts = []
+    body = b"x" * body_bytes
+    for number in range(count):
+        properties = (
+            b"UNIQ_KEY\x017F0000010E8F18B4AAC24F4E%08X\x02KEYS\x01key-%06d\x02TAGS\x01TagA\x02WAIT\x01true\x02"
+            % (number, number)
+        )
+        total = 22 + body_bytes + len(properties)
+        parts.append(struct.pack(">iiiii", total, 0, 0, 0, body_bytes) + body)
+        parts.append(struct.pack(">h", len(properties)) + properties)
+    return b"".join(parts)
+
+
+class Line:
+    """One blocking connection that counts the answers to what it wrote."""
+
+    def __init__(self, address: str) -> None:
+        host, port = address.rsplit(":", 1)
+        self._socket = socket.create_connection((host, int(port)), timeout=60)
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._reader = self._socket.makefile("rb", buffering=4 * 1024 * 1024)
+
+    def __enter__(self) -> Line:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._reader.close()
+        self._socket.close()
+
+    def write(self, data: bytes | bytearray) -> None:
+        self._socket.sendall(data)
+
+    def read(self) -> tuple[bytes, bytes]:
+        """The next answer's header and body, unparsed."""
+        length, word = PREFIX.unpack(self._reader.read(PREFIX.size))
+        rest = self._reader.read(length - 4)
+        header_bytes = word & 0xFFFFFF
+        return rest[:header_bytes], rest[header_bytes:]
+
+    def ask(self, code: int, ext: dict[str, str]) -> dict[str, str]:
+        self.write(frame(code, ext))
+        header = json.loads(self.read()[0])
+        if header["code"]:
+            raise RuntimeError(f"request {code} was answered {header}")
+        return dict(header.get("extFields") or {})
+
+
+def write(address: str, topic: str, queues: int, count: int, body_bytes: int) -> float:
+    """Seconds until `count` messages are readable, in turn over the queues."""
+    body = batch_body(BATCH, body_bytes)
+    requests = [frame(320, _send_fields(topic, queue), body) for queue in range(queues)]
+    with Line(address) as line:
+        began = time.perf_counter()
+        under_way = 0
+        for number in range(count // BATCH):
+            if under_way == BATCHES_UNDER_WAY:
+                _acknowledged(line)
+                under_way -= 1
+            line.write(requests[number % queues])
+            under_way += 1
+        for _ in range(under_way):
+            _acknowledged(line)
+        wait_readable(line, topic, queues, count // BATCH * BATCH)
+        return time.perf_counter() - began
+
+
+def read(address: str, topic: str, queues: int) -> tuple[float, int]:
+    """Seconds, and messages, of pulling everything that is there; bodies are received and dropped."""
+    with Line(address) as line:
+        began = time.perf_counter()
+        messages = 0
+        waiting = _pulls(topic, queues, [_max_offset(line, topic, queue) for queue in range(queues)])
+        under_way: list[int] = []
+        for expected, request in waiting:
+            if len(under_way) == PULLS_UNDER_WAY:
+                messages += _pulled(line, under_way.pop(0))
+            line.write(request)
+            under_way.append(expected)
+        for expected in under_way:
+            messages += _pulled(line, expected)
+        return time.perf_counter() - began, messages
+
+
+def wait_readable(line: Line, topic: str, queues: int, count: int) -> None:
+    """Acknowledged is not yet readable: asks every 20 ms."""
+    while sum(_max_offset(line, topic, queue) for queue in range(queues)) < count:
+        time.sleep(0.02)
+
+
+def _send_fields(topic: str, queue: int) -> dict[str, str]:
+    return {
+        "a": "raw", "b": topic, "c": "TBW102", "d": "4", "e": str(queue), "f": "0", "g": "1700000000000", "h": "0",
+        "i": "", "j": "0", "k": "false", "m": "true",
+    }  # fmt: skip
+
+
+def _pulls(topic: str, queues: int, ends: Sequence[int]) -> Iterator[tuple[int, bytearray]]:
+    for queue in range(queues):
+        for offset in range(0, ends[queue], PULL):
+            fields = {
+                "consumerGroup": "raw", "topic": topic, "queueId": str(queue), "queueOffset": str(offset),
+                "maxMsgNums": str(PULL), "sysFlag": "4", "commitOffset": "0", "suspendTimeoutMillis": "0",
+                "subscription": "*", "subVersion": "0", "expressionType": "TAG",
+            }  # fmt: skip
+            yield min(PULL, ends[queue] - offset), frame(11, fields)
+
+
+def _max_offset(line: Line, topic: str, queue: int) -> int:
+    return int(line.ask(30, {"topic": topic, "queueId": str(queue)})["offset"])
+
+
+def _acknowledged(line: Line) -> None:
+    header, _ = line.read()
+    if not header.startswith(b'{"code":0,'):
+        raise RuntimeError(f"a batch was answered {header[:200]!r}")
+
+
+def _pulled(line: Line, expected: int) -> int:
+    header, body = line.read()
+    if not header.startswith(b'{"code":0,') or not body:
+        raise RuntimeError(f"a pull was answered {header[:200]!r}")
+    return expected
