@@ -15,7 +15,7 @@ from json.encoder import encode_basestring
 from typing import Any, Final
 
 from pyrmq_core.errors import HeaderError
-from pyrmq_core.protocol.command import NO_FIELDS, RESPONSE_BIT, Command, Serialization
+from pyrmq_core.protocol.command import NO_FIELDS, RESPONSE_BIT, Command, Serialization, make_command
 
 LAZY_OVER_BYTES: Final = 2048
 
@@ -158,7 +158,8 @@ def decode_json(header: bytes, body: bytes | memoryview = b"") -> Command:
     if not (type(code) is type(opaque) is type(flag) is type(version) is int):
         _check_numbers(code=code, opaque=opaque, flag=flag, version=version)
     ext, remark = _text_fields(members.get("extFields")), members.get("remark")
-    return Command(code, ext, body, opaque, flag, None if remark is None else _scalar_text(remark), language, version)
+    text = None if remark is None else _scalar_text(remark)
+    return make_command(code, ext, body, opaque, flag, text, language, version)
 
 
 def encode_binary(command: Command, opaque: int | None = None, flag: int | None = None) -> bytes:
@@ -192,7 +193,7 @@ def decode_binary(header: bytes, body: bytes | memoryview = b"") -> Command:
         if fields_bytes < 0 or position + fields_bytes > len(header):
             raise HeaderError(f"a ROCKETMQ header of {len(header)} bytes declares {fields_bytes} bytes of fields")
         ext = _binary_fields(header, position, position + fields_bytes)
-        return Command(
+        return make_command(
             code, ext, body, opaque, flag, remark or None, _language_name(language), version, Serialization.ROCKETMQ
         )
     except (struct.error, UnicodeDecodeError) as error:

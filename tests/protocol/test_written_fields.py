@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import FrozenInstanceError, replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyrmq_core.protocol.command import Command, Serialization
+from pyrmq_core.protocol.command import Command, Serialization, make_command
 from pyrmq_core.protocol.frame import (
     FIRST_BUFFER_BYTES,
     READ_AHEAD_BYTES,
@@ -101,3 +101,24 @@ def test_a_decoder_stays_small_where_little_comes() -> None:
         assert len(decoder.room()) == FIRST_BUFFER_BYTES
         decoder.feed(raw)
         assert decoder.next_command() is not None
+
+
+@given(ANY)
+def test_a_command_made_by_a_decoder_is_like_any_other(command: Command) -> None:
+    made = make_command(
+        command.code,
+        command.ext,
+        command.body,
+        command.opaque,
+        command.flag,
+        command.remark,
+        command.language,
+        command.version,
+        command.serialization,
+    )
+    assert made == command
+    assert type(made) is Command
+    assert repr(made) == repr(command)
+    assert replace(made, opaque=9) == replace(command, opaque=9)
+    with pytest.raises(FrozenInstanceError):
+        made.code = 1  # type: ignore[misc]
