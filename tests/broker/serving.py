@@ -31,7 +31,7 @@ class Served:
         """The same broker over another connection; `hear` gets what the broker asks over it."""
         return Served(self.running, ConnectionPool(self.nursery, handler=hear), self.ended, self.nursery)
 
-    async def ask(self, command: Command, *, timeout: float = 10.0) -> Command:
+    async def ask(self, command: Command, *, timeout: float = 60.0) -> Command:
         return await self.pool.call(self.running.address, command, timeout=timeout)
 
     async def send(self, topic: str, body: bytes = b"body", properties: str = "", queue_id: int = 0) -> Command:

@@ -90,7 +90,7 @@ async def test_a_held_pull_is_answered_when_a_message_comes(tmp_path: Path) -> N
         found: list[PullAnswer] = []
 
         async def pull() -> None:
-            found.append(await served.pull("T", offset=1, wait_ms=8000))
+            found.append(await served.pull("T", offset=1, wait_ms=60_000))
 
         nursery.start_soon(pull)
         await until(lambda: served.running.broker.held.count == 1)

@@ -183,6 +183,17 @@ def test_without_queues_they_are_rebuilt() -> None:
             assert contents(opened(files), KEYS) == expected(SENT, KEYS)
 
 
+def test_a_queue_missing_in_another_brokers_store_is_rebuilt_from_the_logs_beginning() -> None:
+    files = MemoryFiles()
+    store = opened(files)
+    sent = [Sent("A", number % 2, (bytes([number]) * 200,)) for number in range(12)]
+    put(store, *sent)
+    store.close()
+    files.remove(CHECKPOINT_NAME)
+    files.remove("consumequeue/A/1")
+    assert contents(opened(files), KEYS) == expected(sent, KEYS)
+
+
 def test_a_trimmed_log_without_queues_gets_fillers() -> None:
     files = MemoryFiles()
     store = opened(files)
