@@ -1,0 +1,21 @@
+"""Streams read from Apache RocketMQ."""
+
+import pytest
+
+from tests.support.apache import ApacheCluster
+from tests.support.spark import spark
+from tests.support.spark_batches import topic
+from tests.support.spark_streams import StreamJobs, sender, sent
+
+__all__ = ["sender", "sent", "spark", "topic"]
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(240)]
+
+
+@pytest.fixture
+def nameserver(apache: ApacheCluster) -> str:
+    return apache.nameserver.address
+
+
+class TestStreamJobs(StreamJobs):
+    """All of them, on each release."""

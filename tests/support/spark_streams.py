@@ -1,0 +1,229 @@
+"""What streams do on every cluster, ours and RocketMQ's own: subclassed where a fixture names a NameServer."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming import StreamingQuery
+
+from pyrmq_core import Message, MessageQueue, RocketMQError
+from pyrmq_core.blocking import Admin, Producer, PullConsumer
+from tests.support.spark import wait_readable
+
+SECONDS = 90
+Row = tuple[str, int, int, str]
+
+
+class Topic:
+    """A topic of its own for each test, and what was sent to it."""
+
+    def __init__(self, nameserver: str, name: str, producer: Producer, admin: Admin) -> None:
+        self.nameserver = nameserver
+        self.name = name
+        self.admin = admin
+        self._producer = producer
+        self._sent = 0
+
+    def create(self, queues: int = 2, name: str | None = None) -> None:
+        self.admin.create_topic(name or self.name, queues=queues)
+
+    def queues(self) -> list[MessageQueue]:
+        return sorted(self._producer.message_queues(self.name))
+
+    def send(self, first: int, last: int, queue: MessageQueue | None = None) -> None:
+        """Numbered messages, tagged by their remainder of 3; readable when this returns."""
+        messages = [
+            Message(self.name, f"{n}".encode(), tags=f"t{n % 3}", properties={"n": str(n)}) for n in range(first, last)
+        ]
+        self._sent += len(messages)
+        self._producer.send_batch(messages, queue=queue)
+        wait_readable(self.nameserver, self.name, self._sent)
+
+
+@pytest.fixture(scope="module")
+def sender(request: pytest.FixtureRequest) -> Iterator[dict[str, Any]]:
+    """Producers and admins by NameServer, kept for the module."""
+    kept: dict[str, Any] = {}
+    yield kept
+    for face in kept.values():
+        face.close()
+
+
+@pytest.fixture
+def sent(nameserver: str, topic: str, sender: dict[str, Any]) -> Topic:
+    producer = sender.setdefault(f"producer {nameserver}", Producer("setup", nameserver=nameserver))
+    admin = sender.setdefault(f"admin {nameserver}", Admin(nameserver=nameserver))
+    made = Topic(nameserver, topic, producer, admin)
+    made.create()
+    return made
+
+
+def stream(spark: SparkSession, nameserver: str, **options: Any) -> DataFrame:
+    reader = spark.readStream.format("rocketmq").option("nameServer", nameserver)
+    return reader.option("pollNameServerIntervalMs", 1000).options(**options).load()
+
+
+def start(frame: DataFrame, directory: Path, **trigger: Any) -> StreamingQuery:
+    """Rows go to parquet files under `directory`: each exactly once, whatever happens to the query."""
+    columns = frame.selectExpr("topic", "brokerName", "queueId", "queueOffset", "cast(body as string) as body")
+    writer = columns.writeStream.format("parquet").option("path", str(directory / "rows"))
+    return writer.option("checkpointLocation", str(directory / "checkpoint")).trigger(**trigger).start()
+
+
+def run(frame: DataFrame, directory: Path, **trigger: Any) -> StreamingQuery:
+    """To its end: `availableNow` unless another trigger is named."""
+    query = start(frame, directory, **(trigger or {"availableNow": True}))
+    try:
+        assert query.awaitTermination(SECONDS), "the query did not end in time"
+    finally:
+        query.stop()
+    return query
+
+
+def bodies(spark: SparkSession, directory: Path) -> list[int]:
+    """The numbers that arrived, sorted; fails when one arrived twice by its position."""
+    rows = spark.read.schema("topic string, brokerName string, queueId int, queueOffset long, body string").parquet(
+        str(directory / "rows")
+    )
+    found = rows.collect()
+    assert len({tuple(row)[:4] for row in found}) == len(found)
+    return sorted(int(row.body) for row in found)
+
+
+def batches(query: StreamingQuery) -> list[int]:
+    """Rows of each batch that had some."""
+    return [progress.numInputRows for progress in query.recentProgress if progress.numInputRows]
+
+
+class StreamJobs:
+    """Each test reads a topic of its own."""
+
+    def test_everything_once_over_stops_and_starts(self, spark: SparkSession, sent: Topic, tmp_path: Path) -> None:
+        sent.send(0, 100)
+        frame = stream(spark, sent.nameserver, topic=sent.name, startingOffsets="earliest")
+        run(frame, tmp_path)
+        assert bodies(spark, tmp_path) == list(range(100))
+        run(frame, tmp_path)
+        sent.send(100, 150)
+        run(frame, tmp_path)
+        assert bodies(spark, tmp_path) == list(range(150))
+
+    def test_latest_sees_what_comes(self, spark: SparkSession, sent: Topic, tmp_path: Path) -> None:
+        sent.send(0, 10)
+        query = start(stream(spark, sent.nameserver, topic=sent.name), tmp_path, processingTime="100 milliseconds")
+        try:
+            query.processAllAvailable()
+            sent.send(10, 20)
+            query.processAllAvailable()
+            sent.send(20, 25)
+            query.processAllAvailable()
+        finally:
+            query.stop()
+        assert bodies(spark, tmp_path) == list(range(10, 25))
+
+    def test_available_now_keeps_the_cap_and_its_end(self, spark: SparkSession, sent: Topic, tmp_path: Path) -> None:
+        one = sent.queues()[0]
+        sent.send(0, 15, one)
+        frame = stream(spark, sent.nameserver, topic=sent.name, startingOffsets="earliest", maxOffsetsPerTrigger=5)
+        query = run(frame, tmp_path)
+        assert batches(query) == [5, 5, 5]
+        assert bodies(spark, tmp_path) == list(range(15))
+
+    def test_once_takes_all(self, spark: SparkSession, sent: Topic, tmp_path: Path) -> None:
+        sent.send(0, 15)
+        frame = stream(spark, sent.nameserver, topic=sent.name, startingOffsets="earliest", maxOffsetsPerTrigger=5)
+        assert batches(run(frame, tmp_path, once=True)) == [15]
+
+    def test_tags_leave_gaps_and_the_query_goes_on(self, spark: SparkSession, sent: Topic, tmp_path: Path) -> None:
+        sent.send(0, 60, sent.queues()[0])
+        options = {"topic": sent.name, "startingOffsets": "earliest", "maxOffsetsPerTrigger": 7}
+        query = run(stream(spark, sent.nameserver, tags="t1", **options), tmp_path)
+        assert bodies(spark, tmp_path) == list(range(1, 60, 3))
+        last = json.loads(query.lastProgress["sources"][0]["endOffset"])
+        queue = sent.queues()[0]
+        assert last["offsets"][sent.name][queue.broker_name][str(queue.queue_id)] == 60
+        run(stream(spark, sent.nameserver, tags="nobody", **options), tmp_path / "none")
+        assert bodies(spark, tmp_path / "none") == []
+
+    def test_new_queues_from_their_beginning(self, spark: SparkSession, sent: Topic, tmp_path: Path) -> None:
+        frame = stream(spark, sent.nameserver, topic=sent.name)
+        run(frame, tmp_path)
+        sent.create(queues=3)
+        newest = MessageQueue(sent.name, "broker-a", 2)
+        sent.send(0, 5, newest)
+        run(frame, tmp_path)
+        assert bodies(spark, tmp_path) == list(range(5))
+
+    def test_times_start_a_stream(self, spark: SparkSession, sent: Topic, tmp_path: Path) -> None:
+        """4.9 answers searches by time otherwise than 5.x: the rows are the same."""
+        sent.send(0, 10)
+        rows = spark.read.format("rocketmq").options(nameServer=sent.nameserver, topic=sent.name).load()
+        newest = max(row.storeTimestamp for row in rows.select("storeTimestamp").collect()).timestamp()
+        sent.send(10, 20)
+        stamps = {
+            row.storeTimestamp.timestamp()
+            for row in rows.sparkSession.read.format("rocketmq")
+            .options(nameServer=sent.nameserver, topic=sent.name)
+            .load()
+            .select("storeTimestamp")
+            .collect()
+        }
+        cut = min((stamp for stamp in stamps if stamp > newest), default=newest)
+        frame = stream(
+            spark,
+            sent.nameserver,
+            topic=sent.name,
+            startingTimestamp=round(cut * 1000),
+            startingOffsetsByTimestampStrategy="latest",
+        )
+        run(frame, tmp_path)
+        assert bodies(spark, tmp_path) == list(range(10, 20))
+
+    def test_a_deleted_topic_fails_the_query_by_name(self, spark: SparkSession, sent: Topic, tmp_path: Path) -> None:
+        sent.send(0, 5)
+        frame = stream(spark, sent.nameserver, topic=sent.name, startingOffsets="earliest")
+        run(frame, tmp_path)
+        sent.admin.delete_topic(sent.name)
+        with pytest.raises((StreamingQueryException, RocketMQError), match=r"\[RMQ_DATA_LOSS\] .*is gone after offset"):
+            run(frame, tmp_path)
+
+    def test_windows_by_the_time_of_storing(self, spark: SparkSession, sent: Topic, tmp_path: Path) -> None:
+        sent.send(0, 30)
+        frame = stream(spark, sent.nameserver, topic=sent.name, startingOffsets="earliest")
+        counted = frame.withWatermark("storeTimestamp", "1 minute").groupBy("tags").count()
+        query = counted.writeStream.format("memory").queryName("counted").outputMode("complete")
+        running = query.option("checkpointLocation", str(tmp_path)).trigger(availableNow=True).start()
+        assert running.awaitTermination(SECONDS)
+        assert {row.tags: row["count"] for row in spark.table("counted").collect()} == {"t0": 10, "t1": 10, "t2": 10}
+
+    def test_a_sink_that_fails_in_batch_0_gets_the_same_rows_again(
+        self, spark: SparkSession, sent: Topic, tmp_path: Path
+    ) -> None:
+        """Spark asks anew where the query starts, and by then that lies behind the rows of batch 0."""
+        queue = sent.queues()[0]
+        sent.send(0, 8, queue)
+        group = f"g_{sent.name}"
+        got: list[list[int]] = []
+
+        def failing(batch: DataFrame, number: int) -> None:
+            got.append(sorted(int(row.body) for row in batch.selectExpr("cast(body as string) as body").collect()))
+            if len(got) == 1:
+                raise ValueError("the sink fails")
+
+        def query() -> StreamingQuery:
+            frame = stream(spark, sent.nameserver, topic=sent.name, startingOffsets="committed", consumerGroup=group)
+            writer = frame.writeStream.foreachBatch(failing).option("checkpointLocation", str(tmp_path))
+            return writer.trigger(availableNow=True).start()
+
+        with PullConsumer(group, nameserver=sent.nameserver) as consumer:
+            consumer.commit(queue, 5)
+            with pytest.raises(StreamingQueryException, match="the sink fails"):
+                query().awaitTermination(SECONDS)
+            consumer.commit(queue, 8)
+            sent.send(8, 12, queue)
+            assert query().awaitTermination(SECONDS)
+        assert got == [[5, 6, 7], [5, 6, 7], [8, 9, 10, 11]]
