@@ -45,13 +45,12 @@ class Flusher:
             return True
         flushed = trio.Event()
         self._waiting.append((end, flushed))
-        self._wanted.set()
         with trio.move_on_after(self._timeout_seconds):
             await flushed.wait()
         return self._store.flushed >= end
 
     def want(self) -> None:
-        """A message is stored whose send does not wait; it is flushed soon, too."""
+        """There is something to flush, whether anybody waits for it or not."""
         self._wanted.set()
 
     async def run(self) -> None:

@@ -228,6 +228,7 @@ async def _work(running: RunningBroker, task_status: trio.TaskStatus[RunningBrok
             broker.delays.arrived()
 
     broker.store.on_readable = readable
+    broker.store.on_stored = broker.flusher.want
     with running.scope:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(broker.flusher.run)

@@ -141,12 +141,9 @@ def _store(broker: Broker, message: SendMessage, topic: TopicConfig, peer: Peer)
     prepare = _prepare_batch if message.batch else _prepare_one
     prepared = prepare(broker, message, queue_id, sys_flag, peer)
     stored = put(broker, prepared.append)
-    if not broker.flusher.is_sync:
-        return _stored(broker, prepared, stored, ResponseCode.SUCCESS)
-    if not prepared.waits_for_flush:
-        broker.flusher.want()
-        return _stored(broker, prepared, stored, ResponseCode.SUCCESS)
-    return _answer_when_flushed(broker, prepared, stored)
+    if broker.flusher.is_sync and prepared.waits_for_flush:
+        return _answer_when_flushed(broker, prepared, stored)
+    return _stored(broker, prepared, stored, ResponseCode.SUCCESS)
 
 
 async def _answer_when_flushed(broker: Broker, prepared: Prepared, stored: Stored) -> Command:

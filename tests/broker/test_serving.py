@@ -161,8 +161,9 @@ async def test_tags_are_filtered_by_their_hash(tmp_path: Path) -> None:
         assert answer.next_begin_offset == 5
 
 
-async def test_a_delayed_message_waits_in_its_level_and_comes_as_it_was(tmp_path: Path) -> None:
-    async with serving(tmp_path, messageDelayLevel="1s 2s") as served:
+@pytest.mark.parametrize("flush", ["ASYNC_FLUSH", "SYNC_FLUSH"])
+async def test_a_delayed_message_waits_in_its_level_and_comes_as_it_was(tmp_path: Path, flush: str) -> None:
+    async with serving(tmp_path, messageDelayLevel="1s 2s", flushDiskType=flush) as served:
         await served.send("T", b"now")
         stored = MessageStored.from_command(await served.send("T", b"later", "DELAY\x019\x02TAGS\x01a\x02", 2))
         assert stored.queue_id == 2

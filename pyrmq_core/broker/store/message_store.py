@@ -62,12 +62,16 @@ class _Waiting(NamedTuple):
 
 
 class MessageStore:
-    """Opened by `open`, which recovers what a crash left; `on_readable` is told of every queue that got messages."""
+    """Opened by `open`, which recovers what a crash left.
+
+    `on_readable` is told of every queue that got messages, `on_stored` that there is something to flush.
+    """
 
     def __init__(self, files: Files, settings: StoreSettings, entry_of: EntryOf | None = None) -> None:
         self.files = files
         self.settings = settings
         self.on_readable: Callable[[QueueKey, bytes], None] = lambda key, entries: None
+        self.on_stored: Callable[[], None] = lambda: None
         self._entry_of = entry_of or entry_of_record
         self._log = CommitLog(files, settings.log_folder, settings.segment_bytes)
         self._queues: dict[QueueKey, ConsumeQueue] = {}
@@ -125,6 +129,7 @@ class MessageStore:
         self._waiting.append(_Waiting(key, queue, index, built.entries, end))
         if not self.settings.readable_when_flushed:
             self.dispatch(end)
+        self.on_stored()
         return Stored(built.positions, index, end)
 
     def dispatch(self, end: int) -> None:
