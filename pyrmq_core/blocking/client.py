@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Sequence
-from functools import partial
 
 from pyrmq_core.blocking.opening import Opening
 from pyrmq_core.client.client import Client as AsyncClient
@@ -30,8 +29,8 @@ class Client(Opening[AsyncClient]):
         rpc_hooks: Sequence[RpcHook] = (),
     ) -> None:
         super().__init__()
-        self._make_client = partial(
-            AsyncClient,
+        # A lambda, because the repr of a partial shows what it holds: the secret key.
+        self._make_client = lambda: AsyncClient(
             nameserver=nameserver,
             nameserver_url=nameserver_url,
             poll_nameserver_interval=poll_nameserver_interval,
