@@ -1,4 +1,4 @@
-"""The batch writer as Spark sees it: made on the driver, run in tasks (`writing`), closed by one line on what it wrote.
+"""The writers as Spark sees them: made on the driver, run in tasks (`writing`), closed by one line on what was written.
 
 Spark starts a Python process for each of these steps; what only a task needs is loaded in a task.
 """
@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import logging
 import random
+import uuid
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from pyspark import TaskContext
-from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
+from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
 from pyrmq_core import SendStatus
 from pyrmq_spark.options import Connection, SinkOptions
@@ -28,6 +29,34 @@ log = logging.getLogger(__name__)
 # The counter of select_one_message_queue is an int without its sign.
 COUNTER_BITS: Final = 31
 MAX_QUEUES_LISTED: Final = 32
+# What Spark tells a task of its stream: the id that a checkpoint keeps over restarts, and the number of the batch.
+QUERY_ID: Final = "sql.streaming.queryId"
+BATCH_ID: Final = "streaming.sql.batchId"
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """Which write a task is part of: the same for a repeat of it. `base` is what its counters of queues begin with."""
+
+    query: str
+    batch: int
+    partition: int
+    base: int
+
+    @classmethod
+    def of_batch(cls, write: str, base: int) -> Attempt:
+        """In a task of a batch write."""
+        context = TaskContext.get()
+        return cls(write, 0, 0 if context is None else context.partitionId(), base)
+
+    @classmethod
+    def of_stream(cls) -> Attempt:
+        """In a task of a stream; outside of one it is the first batch of a query without a name."""
+        context = TaskContext.get()
+        if context is None:
+            return cls("", 0, 0, 0)
+        batch = int(context.getLocalProperty(BATCH_ID) or 0)
+        return cls(context.getLocalProperty(QUERY_ID) or "", batch, context.partitionId(), batch)
 
 
 @dataclass(frozen=True)
@@ -51,22 +80,47 @@ class RocketMQWriter(DataSourceArrowWriter):
         self._connection = connection
         self._options = options
         self._schema = schema
+        self._name = uuid.uuid4().hex
         self._base = random.getrandbits(COUNTER_BITS)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         from pyrmq_spark.writing import PartitionWrite
 
-        context = TaskContext.get()
-        partition = 0 if context is None else context.partitionId()
-        return PartitionWrite(self._connection, self._options, self._schema, partition, self._base).run(iterator)
+        attempt = Attempt.of_batch(self._name, self._base)
+        return PartitionWrite(self._connection, self._options, self._schema, attempt).run(iterator)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        log.info("%s", summary_line([message for message in messages if isinstance(message, PartitionWritten)]))
+        log.info("%s", summary_line(_written(messages)))
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """What was sent stays sent. Spark does not know all of it: a task that was cut short reports nothing."""
-        written = [message for message in messages if isinstance(message, PartitionWritten)]
-        log.warning("the write failed; what its finished tasks wrote stays: %s", summary_line(written))
+        log.warning("the write failed; what its finished tasks wrote stays: %s", summary_line(_written(messages)))
+
+
+class RocketMQStreamWriter(DataSourceStreamArrowWriter):
+    """Made anew for every batch of a stream; the base number is the batch's, so a repeat begins at the same queues."""
+
+    def __init__(self, connection: Connection, options: SinkOptions, schema: SinkSchema) -> None:
+        self._connection = connection
+        self._options = options
+        self._schema = schema
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        from pyrmq_spark.writing import PartitionWrite
+
+        return PartitionWrite(self._connection, self._options, self._schema, Attempt.of_stream()).run(iterator)
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
+        log.info("batch %d: %s", batchId, summary_line(_written(messages)))
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
+        """What was sent stays sent, and is sent again when the query goes on."""
+        written = summary_line(_written(messages))
+        log.warning("batch %d failed; what its finished tasks wrote stays, and comes again: %s", batchId, written)
+
+
+def _written(messages: Sequence[WriterCommitMessage | None]) -> list[PartitionWritten]:
+    return [message for message in messages if isinstance(message, PartitionWritten)]
 
 
 def summary_line(written: Sequence[PartitionWritten]) -> str:

@@ -13,9 +13,17 @@ from typing import TYPE_CHECKING, Final
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
 from pyrmq_core import TagFilter
-from pyrmq_spark.conditions import InvalidOption, NotBuilt, UnsupportedMode, told
+from pyrmq_spark.conditions import InvalidOption, UnsupportedMode, told
 from pyrmq_spark.offsets import check_batch_start
-from pyrmq_spark.options import Connection, SourceOptions, check_names, read_connection, read_sink, read_source
+from pyrmq_spark.options import (
+    Connection,
+    SinkOptions,
+    SourceOptions,
+    check_names,
+    read_connection,
+    read_sink,
+    read_source,
+)
 from pyrmq_spark.positions import Word
 
 if TYPE_CHECKING:
@@ -23,7 +31,7 @@ if TYPE_CHECKING:
     from pyspark.sql.datasource import DataSourceStreamReader, DataSourceStreamWriter, DataSourceWriter
     from pyspark.sql.types import StructType
 
-    from pyrmq_spark.columns import SourceSchema
+    from pyrmq_spark.columns import SinkSchema, SourceSchema
 
 log = logging.getLogger(__name__)
 
@@ -35,7 +43,7 @@ SCHEMA: Final = (
 
 
 class RocketMQDataSource(DataSource):
-    """`spark.read.format("rocketmq")` and `df.write.format("rocketmq")`.
+    """`spark.read`, `df.write`, `spark.readStream` and `df.writeStream`, each with `.format("rocketmq")`.
 
     Found by Spark without registration where this package is installed; else `spark.dataSource.register` takes it.
     """
@@ -65,8 +73,6 @@ class RocketMQDataSource(DataSource):
             return RocketMQReader(self._connection, options, source_schema(schema))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        from pyrmq_core import check_topic
-        from pyrmq_spark.columns import sink_schema
         from pyrmq_spark.sink import RocketMQWriter
 
         with told():
@@ -75,10 +81,7 @@ class RocketMQDataSource(DataSource):
                     'a topic cannot be overwritten, rows are only ever added to it: use mode("append"); for an empty '
                     "topic, delete it and create it again"
                 )
-            options = read_sink(self.options)
-            if options.topic is not None:
-                check_topic(options.topic)
-            return RocketMQWriter(self._connection, options, sink_schema(schema, options.topic))
+            return RocketMQWriter(self._connection, *self._sink(schema))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
         from pyrmq_spark.columns import source_schema
@@ -95,8 +98,25 @@ class RocketMQDataSource(DataSource):
             return RocketMQStreamReader(self._connection, options, source_schema(schema))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802 - Spark's name
+        from pyrmq_spark.sink import RocketMQStreamWriter
+
         with told():
-            raise NotBuilt("writeStream is not supported by this version; write batches with foreachBatch")
+            if overwrite:
+                raise UnsupportedMode(
+                    "output mode complete would write the whole result anew with every batch, and a topic only ever "
+                    'grows: use outputMode("append") with a watermark, or foreachBatch'
+                )
+            return RocketMQStreamWriter(self._connection, *self._sink(schema))
+
+    def _sink(self, schema: StructType) -> tuple[SinkOptions, SinkSchema]:
+        """Everything about a write that can be refused before a row is sent."""
+        from pyrmq_core import check_topic
+        from pyrmq_spark.columns import sink_schema
+
+        options = read_sink(self.options)
+        if options.topic is not None:
+            check_topic(options.topic)
+        return options, sink_schema(schema, options.topic)
 
 
 class RocketMQReader(DataSourceReader):

@@ -27,20 +27,18 @@ from pyrmq_spark import worker
 from pyrmq_spark.columns import SinkSchema, by_topic, check_rows
 from pyrmq_spark.conditions import InvalidRow, RocketMQSparkError, RowsUnaccounted, told_line
 from pyrmq_spark.options import Connection, SinkOptions
-from pyrmq_spark.sink import PartitionWritten
+from pyrmq_spark.sink import Attempt, PartitionWritten
 
 
 class PartitionWrite:
     """One task's write."""
 
-    def __init__(
-        self, connection: Connection, options: SinkOptions, schema: SinkSchema, partition: int, base: int
-    ) -> None:
+    def __init__(self, connection: Connection, options: SinkOptions, schema: SinkSchema, attempt: Attempt) -> None:
         self._connection = connection
         self._options = options
         self._schema = schema
-        self._partition = partition
-        self._counter = base + partition
+        self._partition = attempt.partition
+        self._counter = attempt.base + attempt.partition
         self._limit = BatchLimit(
             bytes=options.max_batch_bytes,
             compression=None if options.compression == "none" else CompressionType[options.compression.upper()],

@@ -18,7 +18,7 @@ from pyrmq_spark import worker
 from pyrmq_spark.columns import SinkSchema
 from pyrmq_spark.conditions import RocketMQSparkError
 from pyrmq_spark.options import Connection, read_sink
-from pyrmq_spark.sink import PartitionWritten, summary_line
+from pyrmq_spark.sink import Attempt, PartitionWritten, summary_line
 from pyrmq_spark.writing import PartitionWrite
 from tests.support.spark import wait_readable
 
@@ -42,9 +42,16 @@ def bodies(first: int, count: int) -> pa.RecordBatch:
 
 
 def task(
-    cluster: EmbeddedCluster, partition: int = 0, base: int = 0, schema: SinkSchema = BODY, **options: str
+    cluster: EmbeddedCluster,
+    partition: int = 0,
+    base: int = 0,
+    schema: SinkSchema = BODY,
+    query: str = "q",
+    batch: int = 0,
+    **options: str,
 ) -> PartitionWrite:
-    return PartitionWrite(Connection(name_server=cluster.nameserver), read_sink(options), schema, partition, base)
+    attempt = Attempt(query, batch, partition, base)
+    return PartitionWrite(Connection(name_server=cluster.nameserver), read_sink(options), schema, attempt)
 
 
 def stored(cluster: EmbeddedCluster, topic: str = "orders") -> dict[str, list[str]]:
@@ -97,7 +104,7 @@ def test_each_topic_of_the_column_has_its_own_queue(cluster: EmbeddedCluster) ->
 
 
 def test_a_partition_without_rows_connects_to_nothing() -> None:
-    unreachable = PartitionWrite(Connection(name_server="127.0.0.1:1"), read_sink({}), BODY, 3, 0)
+    unreachable = PartitionWrite(Connection(name_server="127.0.0.1:1"), read_sink({}), BODY, Attempt("q", 0, 3, 0))
     assert unreachable.run(iter([bodies(0, 0)])) == PartitionWritten(3, 0)
 
 
