@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ssl
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from pyrmq_core.blocking.opening import Opening
 from pyrmq_core.client.client import Client as AsyncClient
@@ -30,7 +30,7 @@ class Client(Opening[AsyncClient]):
     ) -> None:
         super().__init__()
         # A lambda, because the repr of a partial shows what it holds: the secret key.
-        self._make_client = lambda: AsyncClient(
+        self._make_client: Callable[[], AsyncClient] = lambda: AsyncClient(
             nameserver=nameserver,
             nameserver_url=nameserver_url,
             poll_nameserver_interval=poll_nameserver_interval,
