@@ -57,7 +57,7 @@ if TYPE_CHECKING:
         SendContext,
         SendHook,
     )
-    from pyrmq_core.client.ids import unique_ids
+    from pyrmq_core.client.ids import unique_id_runs, unique_ids
     from pyrmq_core.client.pending import PendingSend
     from pyrmq_core.client.producer import Producer
     from pyrmq_core.client.pull_consumer import PullConsumer
@@ -145,6 +145,7 @@ __all__ = [
     "is_retry_topic",
     "is_system_topic",
     "split_batch",
+    "unique_id_runs",
     "unique_ids",
 ]
 
@@ -188,6 +189,7 @@ _LAZY: Final = {
     "is_retry_topic": "pyrmq_core.protocol.names",
     "is_system_topic": "pyrmq_core.protocol.names",
     "split_batch": "pyrmq_core.protocol.payload",
+    "unique_id_runs": "pyrmq_core.client.ids",
     "unique_ids": "pyrmq_core.client.ids",
 }
 

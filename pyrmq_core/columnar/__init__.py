@@ -4,9 +4,11 @@ What comes out is what `protocol/payload.py` makes of the same messages one by o
 """
 
 from pyrmq_core.columnar.columns import DEFAULT_COLUMNS, SOURCE_COLUMNS, schema_of
+from pyrmq_core.columnar.cutting import BatchLimit
 from pyrmq_core.columnar.decode import decode_records
-from pyrmq_core.columnar.encode import BatchLimit, encode_batches
+from pyrmq_core.columnar.encode import encode_batches
 from pyrmq_core.columnar.faults import Fault, first_fault
+from pyrmq_core.columnar.grouping import by_queue, by_topic
 from pyrmq_core.protocol.compression import CompressionType
 
 __all__ = [
@@ -15,6 +17,8 @@ __all__ = [
     "BatchLimit",
     "CompressionType",
     "Fault",
+    "by_queue",
+    "by_topic",
     "decode_records",
     "encode_batches",
     "first_fault",

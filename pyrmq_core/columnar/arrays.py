@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from pyrmq_core.protocol.properties import java_text
 
 Ints: TypeAlias = npt.NDArray[np.int64]
+Int32s: TypeAlias = npt.NDArray[np.int32]
 Bools: TypeAlias = npt.NDArray[np.bool_]
 Octets: TypeAlias = npt.NDArray[np.uint8]
 

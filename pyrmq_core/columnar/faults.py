@@ -1,22 +1,55 @@
 """Finds the first row that no message can be made of, and says which column and why.
 
-The rules are those of `names.check_message` and `properties`, looked at a whole column at a time.
+The rules are those of `names.check_message` and `properties`, looked at a whole column at a time: first by what is
+quick and finds nothing where nothing is wrong, then precisely.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Final, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pyrmq_core.protocol.names import MAX_MESSAGE_BYTES
-from pyrmq_core.protocol.properties import BATCH_RECORD_NAMES, RESERVED_NAMES
+from pyrmq_core.columnar.arrays import Bools, Int32s, Ints, bounds_of, octets_of
+from pyrmq_core.columnar.outgoing import OutgoingRows, lengths, outgoing_rows, windows
+from pyrmq_core.columnar.property_strings import properties_bytes
+from pyrmq_core.errors import InvalidMessage
+from pyrmq_core.model import Message
+from pyrmq_core.protocol.names import MAX_MESSAGE_BYTES, check_message
+from pyrmq_core.protocol.properties import (
+    BATCH_RECORD_NAMES,
+    MAX_PROPERTIES_BYTES,
+    MAX_STORED_PROPERTIES_BYTES,
+    RESERVED_NAMES,
+    SHARDING_KEY,
+)
 
-SEPARATORS: Final = "[\x01\x02]"
-RESERVED: Final = pa.array(sorted(RESERVED_NAMES | BATCH_RECORD_NAMES))
+SEPARATORS: Final = (1, 2)
+SPACE: Final = ord(" ")
+RESERVED: Final = pa.array(sorted(name.encode() for name in RESERVED_NAMES | BATCH_RECORD_NAMES), pa.binary())
+# As long as a UNIQ_KEY with an IPv4 address.
+SOME_ID: Final = b"0" * 32
+
+EMPTY: Final = "it is empty, which is lost on the way; make it null"
+SEPARATED: Final = "it holds U+0001 or U+0002, which separate properties; remove them"
+SPACED: Final = "one of its elements holds a space, which separates keys"
+NULL_WORD: Final = "one of its elements is null"
+BLANK: Final = "it holds no word; make it null"
+NULL_VALUE: Final = "one of its values is null; leave that name out"
+KEPT_NAME: Final = (
+    "it sets {value}, a name RocketMQ keeps for itself; a frame that was read is written back with "
+    'select("topic", "body", "tags", "keys")'
+)
+TWO_KEYS: Final = f"it sets {SHARDING_KEY} to another value than the column shardingKey; give one of them"
+
+
+NO_TOPIC: Final = "it is null; name the topic, or give one for all rows"
+
+# Which elements break a rule, and what it says.
+Found = Iterator[tuple[Bools, str]]
 
 
 class Fault(NamedTuple):
@@ -27,87 +60,175 @@ class Fault(NamedTuple):
     reason: str
 
 
-Rule = tuple[pa.Array, str]
-"""Which elements break the rule (nulls do not), and what it says."""
-
-
 def first_fault(rows: pa.RecordBatch, max_body_bytes: int = MAX_MESSAGE_BYTES) -> Fault | None:
-    """The fault of the lowest row; None when every row can be sent."""
-    faults: list[Fault] = []
-    for name in rows.schema.names:
-        column = rows.column(name)
-        if name == "body":
-            faults += _of_rows(name, _body_rules(column, max_body_bytes))
-        elif name == "tags":
-            faults += _of_rows(name, _text_rules(column))
-        elif name == "keys" and _is_list(column):
-            faults += _of_elements(name, column, column.offsets, column.values, _word_rules)
-        elif name == "keys":
-            faults += _of_rows(name, [*_text_rules(column), _blank_rule(column)])
-        elif name == "properties":
-            faults += _of_elements(name, column, column.offsets, column.keys, _property_name_rules)
-            faults += _of_elements(name, column, column.offsets, column.items, _property_value_rules)
+    """The fault of the lowest row; None when every row can be sent. `InvalidArgument` for a column of another type."""
+    for first, part in windows(rows):
+        fault = fault_of(outgoing_rows(part), max_body_bytes)
+        if "topic" in part.schema.names:
+            fault = _lower(fault, _topic_fault(part.column("topic")))
+        if fault is not None:
+            return fault._replace(row=first + fault.row)
+    return None
+
+
+def fault_of(rows: OutgoingRows, max_body_bytes: int = MAX_MESSAGE_BYTES) -> Fault | None:
+    """As `first_fault`, of some rows but for their topic."""
+    faults = [*_body_faults(rows.body, max_body_bytes)]
+    for name, text in rows.texts.items():
+        if name == "keys" and rows.words is not None:
+            faults += _word_faults(rows.words)
+        else:
+            faults += _of_rows(name, _text_faults(text))
+            if name == "keys":
+                faults += _of_rows(name, _blank(text))
+    if rows.properties is not None:
+        faults += _property_faults(rows.properties, rows.texts.get("shardingKey"))
+    size = properties_bytes(rows, SOME_ID, waits=False)
+    if len(size) and size.max() > MAX_PROPERTIES_BYTES:
+        faults += _too_long(rows, size)
     return min(faults, default=None, key=lambda fault: fault.row)
 
 
-def _body_rules(body: pa.Array, max_bytes: int) -> Iterator[Rule]:
-    size = pc.binary_length(body)
-    yield pc.is_null(body), "it is null; a message has a body"
-    yield pc.equal(size, 0), "it is empty; brokers refuse empty bodies"
-    yield pc.greater(size, max_bytes), f"it is larger than {max_bytes} bytes (a broker's maxMessageSize)"
+def _body_faults(body: pa.Array, max_bytes: int) -> Iterator[Fault]:
+    size = lengths(body)
+    valid = _valid(body)
+    if not len(size) or (valid.all() and 0 < size.min() <= size.max() <= max_bytes):
+        return
+    rules: Found = iter(
+        (
+            (~valid, "it is null; a message has a body"),
+            (valid & (size == 0), "it is empty; brokers refuse empty bodies"),
+            (valid & (size > max_bytes), f"it is larger than {max_bytes} bytes (a broker's maxMessageSize)"),
+        )
+    )
+    yield from _of_rows("body", rules)
 
 
-def _text_rules(text: pa.Array) -> Iterator[Rule]:
-    yield pc.equal(pc.binary_length(text), 0), "it is empty, which is lost on the way; make it null"
-    yield (
-        pc.match_substring_regex(text, SEPARATORS),
-        "it holds U+0001 or U+0002, which separate properties; remove them",
+def _text_faults(text: pa.Array) -> Found:
+    """Of a column of texts as bytes."""
+    valid = _valid(text)
+    if (empty := valid & (lengths(text) == 0)).any():
+        yield empty, EMPTY
+    if (separated := _holding(text, SEPARATORS)) is not None:
+        yield separated & valid, SEPARATED
+
+
+def _blank(keys: pa.Array) -> Found:
+    bounds, octets = bounds_of(keys), octets_of(keys)
+    likely = np.flatnonzero(_valid(keys) & (np.diff(bounds) > 0))
+    likely = likely[octets[bounds[:-1][likely]] == SPACE]
+    blank = [row for row in likely.tolist() if not keys[row].as_py().strip(b" ")]
+    if blank:
+        yield np.isin(np.arange(len(keys)), blank), BLANK
+
+
+def _word_faults(words: pa.Array) -> Iterator[Fault]:
+    offsets = words.offsets.to_numpy()
+    inside = words.values.slice(offsets[0], offsets[-1] - offsets[0]).view(pa.binary())
+    yield from _of_elements("keys", offsets, inside, _word_rules(inside))
+
+
+def _word_rules(word: pa.Array) -> Found:
+    if word.null_count:
+        yield ~_valid(word), NULL_WORD
+    yield from _text_faults(word)
+    if (spaced := _holding(word, (SPACE,))) is not None:
+        yield spaced, SPACED
+
+
+def _property_faults(properties: pa.Array, sharding_key: pa.Array | None) -> Iterator[Fault]:
+    offsets = properties.offsets.to_numpy()
+    names, values = (
+        child.slice(offsets[0], offsets[-1] - offsets[0]).view(pa.binary())
+        for child in (properties.keys, properties.items)
+    )
+    yield from _of_elements("properties", offsets, names, _name_rules(names))
+    yield from _of_elements("properties", offsets, values, _value_rules(values))
+    if sharding_key is not None:  # where both are the same it is in the map no more
+        twice = pc.equal(names, pa.scalar(SHARDING_KEY.encode(), pa.binary())).to_numpy(zero_copy_only=False)
+        keyed = _valid(sharding_key)
+        row_of_pair = np.repeat(np.arange(len(keyed)), np.diff(offsets))
+        yield from _of_elements("properties", offsets, names, iter([(twice & keyed[row_of_pair], TWO_KEYS)]))
+
+
+def _name_rules(name: pa.Array) -> Found:
+    yield from _text_faults(name)
+    yield pc.is_in(name, value_set=RESERVED).to_numpy(zero_copy_only=False), KEPT_NAME
+
+
+def _value_rules(value: pa.Array) -> Found:
+    if value.null_count:
+        yield ~_valid(value), NULL_VALUE
+    yield from _text_faults(value)
+
+
+def _too_long(rows: OutgoingRows, size: Ints) -> Iterator[Fault]:
+    row = int(np.flatnonzero(size > MAX_PROPERTIES_BYTES)[0])
+    longest = max(rows.texts, key=lambda name: int(lengths(rows.texts[name])[row]), default="")
+    column = longest if rows.properties is None else "properties"
+    yield Fault(
+        row,
+        column,
+        f"with keys, tags and id the properties take {size[row]} bytes; {MAX_PROPERTIES_BYTES} at most are sent, since "
+        f"a broker keeps {MAX_STORED_PROPERTIES_BYTES} with what it adds itself; move large values into the body",
     )
 
 
-def _blank_rule(text: pa.Array) -> Rule:
-    return pc.equal(pc.binary_length(pc.ascii_trim(text, " ")), 0), "it holds no word; make it null"
+def _topic_fault(topics: pa.Array) -> Fault | None:
+    """The lowest row without a topic, or with one that no topic may be called."""
+    encoded = topics if pa.types.is_dictionary(topics.type) else topics.dictionary_encode()
+    if topics.null_count:
+        return Fault(pc.index(pc.is_null(topics), True).as_py(), "topic", NO_TOPIC)
+    wrong = {}
+    for code, name in enumerate(encoded.dictionary.to_pylist()):
+        try:
+            check_message(Message(name, b"x"))
+        except InvalidMessage as error:
+            wrong[code] = str(error)
+    codes = encoded.indices.to_numpy()
+    rows = np.flatnonzero(np.isin(codes, list(wrong)))
+    return Fault(int(rows[0]), "topic", wrong[int(codes[rows[0]])]) if len(rows) else None
 
 
-def _word_rules(word: pa.Array) -> Iterator[Rule]:
-    yield pc.is_null(word), "one of its elements is null"
-    yield from _text_rules(word)
-    yield pc.match_substring(word, " "), "one of its elements holds a space, which separates keys"
+def _holding(text: pa.Array, wanted: tuple[int, ...]) -> Bools | None:
+    """Which elements hold one of the bytes; None when none does."""
+    bounds, octets = bounds_of(text), octets_of(text)
+    used = octets[bounds[0] : bounds[-1]]
+    if not len(used) or used.min() > max(wanted):
+        return None
+    places = np.flatnonzero(np.isin(used, wanted))
+    if not len(places):
+        return None
+    holding = np.zeros(len(text), np.bool_)
+    holding[np.searchsorted(bounds, places + bounds[0], side="right") - 1] = True
+    return holding
 
 
-def _property_name_rules(name: pa.Array) -> Iterator[Rule]:
-    yield from _text_rules(name)
-    yield (
-        pc.is_in(name, value_set=RESERVED.cast(name.type)),
-        "it sets {value}, a name RocketMQ keeps for itself; a frame that was read is written back with "
-        'select("topic", "body", "tags", "keys")',
-    )
+def _valid(array: pa.Array) -> Bools:
+    if not array.null_count:
+        return np.ones(len(array), np.bool_)
+    valid: Bools = array.is_valid().to_numpy(zero_copy_only=False)
+    return valid
 
 
-def _property_value_rules(value: pa.Array) -> Iterator[Rule]:
-    yield pc.is_null(value), "one of its values is null; leave that name out"
-    yield from _text_rules(value)
+def _of_rows(column: str, found: Found) -> Iterator[Fault]:
+    for broken, reason in found:
+        rows = np.flatnonzero(broken)
+        if len(rows):
+            yield Fault(int(rows[0]), column, reason)
 
 
-def _of_rows(column: str, rules: Iterator[Rule] | list[Rule]) -> Iterator[Fault]:
-    for broken, reason in rules:
-        row = pc.index(broken, True).as_py()
-        if row >= 0:
-            yield Fault(row, column, reason)
+def _of_elements(column: str, offsets: Int32s, elements: pa.Array, found: Found) -> Iterator[Fault]:
+    """Faults of what stands inside lists or maps; `offsets` say where each row's elements begin."""
+    for broken, reason in found:
+        places = np.flatnonzero(broken)
+        if len(places):
+            row = int(np.searchsorted(offsets, offsets[0] + places[0], side="right")) - 1
+            value = elements[int(places[0])].as_py()
+            yield Fault(row, column, reason.replace("{value}", "" if value is None else value.decode()))
 
 
-def _of_elements(
-    column: str, rows: pa.Array, offsets: pa.Array, elements: pa.Array, rules: Callable[[pa.Array], Iterator[Rule]]
-) -> Iterator[Fault]:
-    """Faults of what stands inside lists or maps; `offsets` has a slice's own bounds, `elements` everything beneath."""
-    bounds = offsets.to_pylist()
-    inside = elements.slice(bounds[0], bounds[-1] - bounds[0]) if len(bounds) > 1 else elements.slice(0, 0)
-    for broken, reason in rules(inside):
-        index = pc.index(broken, True).as_py()
-        if index >= 0:
-            row = bisect_right(bounds, bounds[0] + index) - 1
-            yield Fault(row, column, reason.replace("{value}", str(inside[index])))
-
-
-def _is_list(array: pa.Array) -> bool:
-    return bool(pa.types.is_list(array.type) or pa.types.is_large_list(array.type))
+def _lower(one: Fault | None, other: Fault | None) -> Fault | None:
+    if one is None or other is None:
+        return one or other
+    return other if other.row < one.row else one

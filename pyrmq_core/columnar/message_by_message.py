@@ -1,20 +1,24 @@
-"""The plain path of reading: pulls to a record batch one message after another.
+"""The plain path, both ways: pulls to a record batch and rows to payloads, one message after another.
 
 Taken where few messages are, and for whatever the columns cannot make sense of: it says what is wrong with it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
 import pyarrow as pa
 
 from pyrmq_core.columnar.columns import TIMESTAMP, source_column
+from pyrmq_core.columnar.cutting import BatchLimit, runs_of
+from pyrmq_core.columnar.joining import Part
+from pyrmq_core.columnar.outgoing import OutgoingRows, lengths
+from pyrmq_core.columnar.unique_ids import id_texts
 from pyrmq_core.errors import RecordError
 from pyrmq_core.filtering.tags import TagFilter
-from pyrmq_core.model import MessageExt, OffsetRange
-from pyrmq_core.protocol.payload import RawPull, decode
+from pyrmq_core.model import NO_PROPERTIES, Message, MessageExt, OffsetRange
+from pyrmq_core.protocol.payload import Payload, RawPull, decode, encode_one, split_batch
 from pyrmq_core.protocol.properties import java_text
 
 MAX_MS: Final = (2**63 - 1) // 1000
@@ -57,3 +61,42 @@ def _times(field: pa.Field, value: Callable[[MessageExt], Any], messages: Sequen
                 "column"
             )
     return pa.array([time_ms * 1000 for time_ms in times], pa.int64()).cast(field.type)
+
+
+def encode_messages(
+    rows: OutgoingRows, topic: str, ids: Part, limit: BatchLimit, *, alone: bool, waits: bool
+) -> Iterator[Payload]:
+    """What `encode_batches` gives."""
+    messages, unique_ids = _messages(rows, topic, waits=waits), id_texts(ids)
+    for run in runs_of(lengths(rows.body), limit, alone=alone):
+        compression = limit.compression if run.compressed else None
+        some, their_ids = messages[run.start : run.end], unique_ids[run.start : run.end]
+        if run.alone:
+            for message, unique_id in zip(some, their_ids, strict=True):
+                yield encode_one(message, unique_id, compression=compression, compress_over_bytes=0)
+        else:
+            yield from split_batch(
+                some,
+                their_ids,
+                compression=compression,
+                request_bytes=limit.bytes,
+                request_messages=limit.messages,
+            )
+
+
+def _messages(rows: OutgoingRows, topic: str, *, waits: bool) -> list[Message]:
+    texts = [_texts(rows, name) for name in ("tags", "keys", "shardingKey")]
+    flags = [0] * len(rows) if rows.flag is None else rows.flag.fill_null(0).to_pylist()
+    pairs = [None] * len(rows) if rows.properties is None else rows.properties.to_pylist()
+    return [
+        Message(
+            topic, body, tags, keys, sharding_key, dict(own) if own else NO_PROPERTIES, flag, wait_store_msg_ok=waits
+        )
+        for body, tags, keys, sharding_key, own, flag in zip(rows.body.to_pylist(), *texts, pairs, flags, strict=True)
+    ]
+
+
+def _texts(rows: OutgoingRows, name: str) -> list[str | None]:
+    if name not in rows.texts:
+        return [None] * len(rows)
+    return [text.decode() if text else None for text in rows.texts[name].to_pylist()]

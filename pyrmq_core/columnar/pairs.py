@@ -11,11 +11,11 @@ from functools import cached_property
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from pyrmq_core.columnar.arrays import (
     Bools,
+    Int32s,
     Ints,
     Octets,
     as_string,
@@ -34,8 +34,6 @@ NAME_AND_VALUE_END: Final = int.from_bytes(b"\x01\x02", "little")
 VALUE_END: Final = 2
 # So many names of a message fit into the bits of a sum, even when each of its thousands of pairs has the highest.
 MAX_NAMES_IN_BITS: Final = 48
-
-Int32s = npt.NDArray[np.int32]
 
 
 @dataclass(frozen=True)
@@ -144,7 +142,7 @@ def _named(data: pa.Buffer, pairs: Int32s, counts: Ints) -> Pairs | Bools:
         return Pairs(data, pairs, counts, names, None, {name: code for code, name in enumerate(known)})
     encoded = names.dictionary_encode()
     codes = encoded.indices.to_numpy()
-    twice = _twice(codes, counts, len(encoded.dictionary))
+    twice = name_twice(codes, counts, len(encoded.dictionary))
     if twice.any():
         return twice
     return Pairs(data, pairs, counts, names, codes, {n: code for code, n in enumerate(encoded.dictionary.to_pylist())})
@@ -163,7 +161,7 @@ def _names_of_all(names: pa.Array, pairs: Int32s, counts: Ints) -> list[bytes] |
     return [name.as_py() for name in names[: lengths.shape[1]]]
 
 
-def _twice(codes: Int32s, counts: Ints, known: int) -> Bools:
+def name_twice(codes: Int32s, counts: Ints, known: int) -> Bools:
     """The messages that have a name more than once."""
     twice = np.zeros(len(counts), np.bool_)
     filled = np.flatnonzero(counts)

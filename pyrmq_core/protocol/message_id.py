@@ -56,6 +56,19 @@ class OffsetId(NamedTuple):
     offset: int
 
 
+class IdRun(NamedTuple):
+    """`count` UNIQ_KEYs of one millisecond: `prefix`, then the counter in four digits, from `counter` on."""
+
+    prefix: str
+    counter: int
+    count: int
+
+    def ids(self) -> list[str]:
+        """Each of them."""
+        prefix = self.prefix
+        return [f"{prefix}{number & 0xFFFF:04X}" for number in range(self.counter, self.counter + self.count)]
+
+
 def month_start_ms(now_ms: int, zone: tzinfo) -> int:
     """When the month that `now_ms` falls into began in `zone`, in ms since 1970: a UNIQ_KEY's time counts from it."""
     now = (EPOCH + timedelta(milliseconds=now_ms)).astimezone(zone)
@@ -87,10 +100,13 @@ class UniqueIdMaker:
 
     def make_many(self, now_ms: int, month_ms: int, counter: int, count: int) -> tuple[str, ...]:
         """Ids of consecutive counters. More than 65,536 of one millisecond would repeat."""
+        return tuple(self.run(now_ms, month_ms, counter, count).ids())
+
+    def run(self, now_ms: int, month_ms: int, counter: int, count: int) -> IdRun:
+        """`make_many` without making each of them."""
         if count > 0x10000:
             raise InvalidArgument(f"{count} ids of one millisecond; a UNIQ_KEY's counter tells 65,536 apart")
-        prefix = f"{self._prefix}{_since(now_ms, month_ms):08X}"
-        return tuple([f"{prefix}{number & 0xFFFF:04X}" for number in range(counter, counter + count)])
+        return IdRun(f"{self._prefix}{_since(now_ms, month_ms):08X}", counter, count)
 
 
 def decode_unique_id(text: str) -> UniqueId:

@@ -128,8 +128,10 @@ def split_batch(
     compression: CompressionType | None = None,
     max_message_bytes: int = MAX_MESSAGE_BYTES,
     request_bytes: int | None = None,
+    request_messages: int | None = None,
 ) -> Iterator[Payload]:
-    """As `encode_batch`, in as few requests as hold `request_bytes` each (default `max_message_bytes`), in order.
+    """As `encode_batch`, in as few requests as hold `request_bytes` (default `max_message_bytes`) and
+    `request_messages` each, in order.
 
     A message above `request_bytes` goes alone.
     """
@@ -143,7 +145,7 @@ def split_batch(
     first = size = 0
     for index, (message, unique_id) in enumerate(zip(messages, unique_ids, strict=True)):
         item = _batch_item(message, unique_id, compression, max_message_bytes)
-        if items and size + item.size_bytes > room:
+        if items and (size + item.size_bytes > room or len(items) == request_messages):
             yield _batch_payload(messages[0], items, unique_ids[first:index], compression)
             items, first, size = [], index, 0
         items.append(item)

@@ -40,6 +40,14 @@ def rows(**columns: Any) -> pa.RecordBatch:
         ({"properties": [{"a": "b"}, {"c": None}]}, 1, "properties", "one of its values is null"),
         ({"properties": [{"a": "b"}, {"c": "\x01"}]}, 1, "properties", "U+0001 or U+0002"),
         ({"tags": ["a", "b", ""], "body": [b"1", b"", b"3"]}, 1, "body", "it is empty"),
+        ({"shardingKey": ["a", None, "b\x01"]}, 2, "shardingKey", "U+0001 or U+0002"),
+        ({"topic": ["a", None, "c"]}, 1, "topic", "it is null"),
+        ({"topic": ["a", "b c", ""]}, 1, "topic", "holds characters that RocketMQ does not take"),
+        ({"topic": ["a", "b", ""]}, 2, "topic", "needs a name"),
+        ({"topic": ["a", "SCHEDULE_TOPIC_XXXX"]}, 1, "topic", "RocketMQ's own"),
+        ({"keys": [None, "k" * 32_600]}, 1, "keys", "at most are sent"),
+        ({"tags": ["a" * 20_000, None], "keys": ["k" * 12_900, None]}, 0, "tags", "the properties take 32965 bytes"),
+        ({"properties": [{"a": "b"}, {"n" * 16_000: "v" * 17_000}]}, 1, "properties", "32600 at most"),
     ],
 )
 def test_the_lowest_row_that_cannot_be_sent(columns: dict[str, Any], row: int, column: str, reason: str) -> None:
@@ -69,6 +77,26 @@ def test_large_types_are_looked_at_too() -> None:
         }
     )
     assert first_fault(batch) == Fault(1, "tags", "it holds U+0001 or U+0002, which separate properties; remove them")
+
+
+def test_a_sharding_key_that_stands_twice() -> None:
+    """In the map and in its column: the same is one key, another is a fault."""
+    pairs = pa.array([[("__SHARDINGKEY", "s")], [("__SHARDINGKEY", "s")], [("__SHARDINGKEY", "s")]], STRING_MAP)
+    batch = pa.record_batch(
+        {"body": pa.array([b"x"] * 3), "shardingKey": pa.array([None, "s", "t"]), "properties": pairs}
+    )
+    fault = first_fault(batch)
+    assert fault is not None
+    assert (fault.row, fault.column) == (2, "properties")
+    assert first_fault(batch.slice(0, 2)) is None
+
+
+def test_a_fault_far_behind_is_named_by_its_row() -> None:
+    """Behind the rows that are looked at together."""
+    batch = pa.record_batch({"body": pa.array([b"x"] * 150_000 + [None])})
+    fault = first_fault(batch)
+    assert fault is not None
+    assert fault.row == 150_000
 
 
 words = st.text("ab \x01\x02é", max_size=4)

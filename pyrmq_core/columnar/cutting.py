@@ -1,0 +1,85 @@
+"""Which rows go into one request together: how large it gets, and what it may hold beside what."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+import numpy as np
+
+from pyrmq_core.columnar.arrays import Ints
+from pyrmq_core.protocol.compression import CompressionType
+from pyrmq_core.protocol.names import MAX_MESSAGE_BYTES
+from pyrmq_core.protocol.payload import COMPRESS_OVER_BYTES
+from pyrmq_core.protocol.properties import MAX_PROPERTIES_BYTES
+
+# The first row and the one behind the last.
+Cut: TypeAlias = tuple[int, int]
+
+MIB: Final = 1024 * 1024
+# A body above this may not fit into a batch beside its properties; it goes alone.
+MAX_BATCHED_BODY_BYTES: Final = MAX_MESSAGE_BYTES - MAX_PROPERTIES_BYTES - 64
+
+
+@dataclass(frozen=True, slots=True)
+class BatchLimit:
+    """How much goes into one request, and which bodies are compressed; more than about 1,000 messages gain nothing."""
+
+    messages: int = 1000
+    bytes: int = MIB
+    compression: CompressionType | None = None
+    compress_over_bytes: int = COMPRESS_OVER_BYTES
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Rows `start` to `end`, without it, whose requests are of one kind: single messages, compressed bodies."""
+
+    start: int
+    end: int
+    alone: bool
+    compressed: bool
+
+
+def runs_of(body_bytes: Ints, limit: BatchLimit, *, alone: bool) -> Iterator[Run]:
+    """The rows in order, divided where their kind changes; with `alone` none may share a request."""
+    large = (body_bytes > MAX_BATCHED_BODY_BYTES) | alone
+    compressed = np.zeros(len(body_bytes), np.bool_)
+    if limit.compression is not None:
+        compressed = body_bytes >= limit.compress_over_bytes
+    kinds = 2 * large + compressed
+    starts = np.concatenate((np.zeros(1, np.int64), np.flatnonzero(kinds[1:] != kinds[:-1]) + 1))
+    for start, end in zip(starts.tolist(), [*starts[1:].tolist(), len(kinds)], strict=True):
+        yield Run(start, end, bool(large[start]), bool(compressed[start]))
+
+
+def cuts_of(ends: Ints, limit: BatchLimit) -> Iterator[Cut]:
+    """Rows cut into requests as large as `limit` allows; row i ends at byte `ends[i]` of all rows."""
+    start = before = 0
+    count = len(ends)
+    while start < count:
+        end = min(start + limit.messages, count)
+        if ends[end - 1] - before > limit.bytes:
+            end = start + int(np.searchsorted(ends[start:end], before + limit.bytes, side="right"))
+        end = max(end, start + 1)
+        yield start, end
+        start, before = end, int(ends[end - 1])
+
+
+def grouped(cuts: Sequence[Cut], ends: Ints, most_bytes: int) -> Iterator[list[Cut]]:
+    """Neighbouring cuts that have no more than `most_bytes` together, or one alone."""
+    group: list[Cut] = []
+    for cut in cuts:
+        if group and ends[cut[1] - 1] - ends[group[0][0]] > most_bytes:
+            yield group
+            group = []
+        group.append(cut)
+    if group:
+        yield group
+
+
+def pieces_of(body_bytes: Ints, run: Run, most_bytes: int) -> Iterator[Cut]:
+    """The run in pieces whose bodies have no more than `most_bytes`, or of one row."""
+    for start, end in cuts_of(np.cumsum(body_bytes[run.start : run.end]), BatchLimit(run.end - run.start, most_bytes)):
+        yield run.start + start, run.start + end

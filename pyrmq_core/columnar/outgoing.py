@@ -1,0 +1,158 @@
+"""Rows to be sent, in the few Arrow types that the rest of this room knows.
+
+    column        may be given as                          is here
+    body          binary or string                         binary
+    tags          string                                   binary (UTF-8)
+    keys          string, words separated by spaces, or    binary (UTF-8); its words too, where it was a list
+                  list<string>
+    shardingKey   string                                   binary (UTF-8)
+    properties    map<string, string>                      map<string, string>
+    flag          int32                                    int32
+
+`large_`, view and dictionary types of these do as well; only `body` has to be there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pyrmq_core.columnar.arrays import Ints, bounds_of
+from pyrmq_core.columnar.pairs import name_twice
+from pyrmq_core.errors import InvalidArgument
+from pyrmq_core.protocol.properties import SHARDING_KEY
+
+STRING_MAP: Final = pa.map_(pa.string(), pa.string())
+TEXTS: Final = ("keys", "tags", "shardingKey")
+TEXT_TYPES: Final = (pa.string(), pa.large_string(), pa.string_view())
+BINARY_TYPES: Final = (pa.binary(), pa.large_binary(), pa.binary_view())
+SINK_COLUMNS: Final = ("body", "topic", *TEXTS, "properties", "flag")
+# Rows are looked at in parts no larger than these, so that their bytes can be counted in 32 bits.
+WINDOW_ROWS: Final = 65_536
+WINDOW_BYTES: Final = 64 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class OutgoingRows:
+    """Some rows; a text column that was not given is not in `texts`. Nulls and faults may still be among them."""
+
+    body: pa.Array
+    texts: dict[str, pa.Array] = field(default_factory=dict)
+    words: pa.Array | None = None
+    properties: pa.Array | None = None
+    flag: pa.Array | None = None
+
+    def __len__(self) -> int:
+        return len(self.body)
+
+    def slice(self, start: int, end: int) -> OutgoingRows:
+        """Rows `start` to `end`, without it."""
+        count = end - start
+        if count == len(self):
+            return self
+
+        def some(array: pa.Array | None) -> pa.Array | None:
+            return None if array is None else array.slice(start, count)
+
+        texts = {name: text.slice(start, count) for name, text in self.texts.items()}
+        return OutgoingRows(some(self.body), texts, some(self.words), some(self.properties), some(self.flag))
+
+
+def windows(rows: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """The rows in parts that are not too large at once, each with the number of its first row."""
+    waiting = [(0, rows)]
+    while waiting:
+        first, part = waiting.pop()
+        if part.num_rows > 1 and (part.num_rows > WINDOW_ROWS or part.nbytes > WINDOW_BYTES):
+            half = part.num_rows // 2
+            waiting += [(first + half, part.slice(half)), (first, part.slice(0, half))]
+        elif part.num_rows:
+            yield first, part
+
+
+def outgoing_rows(rows: pa.RecordBatch) -> OutgoingRows:
+    """Raises `InvalidArgument` for a column that has another type, or no body."""
+    given = dict(zip(rows.schema.names, rows.columns, strict=True))
+    if "body" not in given:
+        raise InvalidArgument(f"the rows have no column body; they have {', '.join(given) or 'none'}")
+    words = given.get("keys")
+    if words is not None and _is_list(words.type):
+        words = _cast("keys", words, pa.list_(pa.string()))
+        given["keys"] = _joined_words(words)
+    else:
+        words = None
+    texts = {name: _bytes(name, given[name]) for name in TEXTS if name in given}
+    properties = _cast("properties", given["properties"], STRING_MAP) if "properties" in given else None
+    return OutgoingRows(
+        body=_bytes("body", given["body"]),
+        texts=texts,
+        words=words,
+        properties=None if properties is None else _tidied(properties, texts.get("shardingKey")),
+        flag=_cast("flag", given["flag"], pa.int32()) if "flag" in given else None,
+    )
+
+
+def check_columns(schema: pa.Schema) -> None:
+    """Raises `InvalidArgument` for columns that are no part of a message, or stand there twice."""
+    for name in schema.names:
+        if name not in SINK_COLUMNS:
+            raise InvalidArgument(f"there is no column {name} to send; there are {', '.join(SINK_COLUMNS)}")
+        if schema.names.count(name) > 1:
+            raise InvalidArgument(f"the column {name} stands twice in the rows to send; keep one")
+
+
+def lengths(array: pa.Array) -> Ints:
+    """Of each element in bytes; a null's may be anything."""
+    return np.diff(bounds_of(array)).astype(np.int64)
+
+
+def _bytes(name: str, array: pa.Array) -> pa.Array:
+    if pa.types.is_dictionary(array.type):
+        array = array.dictionary_decode()
+    kind = array.type
+    if kind in TEXT_TYPES:
+        return _cast(name, array, pa.string()).view(pa.binary())
+    if pa.types.is_null(kind) or (name == "body" and (kind in BINARY_TYPES or pa.types.is_fixed_size_binary(kind))):
+        return _cast(name, array, pa.binary())
+    raise InvalidArgument(f"column {name} is {kind}; it has to be {'binary or ' * (name == 'body')}string")
+
+
+def _cast(name: str, array: pa.Array, wanted: pa.DataType) -> pa.Array:
+    if array.type == wanted:
+        return array
+    try:
+        if pa.types.is_floating(array.type):
+            raise pa.ArrowInvalid("numbers with fractions are another kind of value")
+        return array.cast(wanted)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise InvalidArgument(f"column {name} is {array.type}, which does not make {wanted}: {error}") from error
+
+
+def _is_list(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind))
+
+
+def _joined_words(words: pa.Array) -> pa.Array:
+    """Each list's words with spaces between; null where there is none."""
+    joined = pc.binary_join(words, " ")
+    return pc.if_else(pc.equal(pc.list_value_length(words), 0), pa.scalar(None, pa.string()), joined)
+
+
+def _tidied(properties: pa.Array, sharding_keys: pa.Array | None) -> pa.Array:
+    """Each name once in a row, with its last value; the sharding key not twice. Seldom needs a look at the rows."""
+    offsets = properties.offsets.to_numpy()
+    names = properties.keys.slice(offsets[0], offsets[-1] - offsets[0]).dictionary_encode()
+    known = names.dictionary.to_pylist()
+    keyed = sharding_keys is not None and SHARDING_KEY in known
+    if not keyed and not name_twice(names.indices.to_numpy(), np.diff(offsets).astype(np.int64), len(known)).any():
+        return properties
+    pairs = [None if row is None else dict(row) for row in properties.to_pylist()]
+    for row, key in zip(pairs, sharding_keys.to_pylist() if sharding_keys is not None else (), strict=False):
+        if row is not None and key is not None and row.get(SHARDING_KEY) == key.decode():
+            del row[SHARDING_KEY]
+    return pa.array([None if row is None else list(row.items()) for row in pairs], STRING_MAP)

@@ -1,0 +1,98 @@
+"""Properties of rows as the strings they are sent in; the bytes of `protocol/properties.py`, in its order.
+
+KEYS, UNIQ_KEY, WAIT, TAGS, __SHARDINGKEY, then the user's own
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pyrmq_core.columnar.arrays import Bools, Ints, bounds_of, spans
+from pyrmq_core.columnar.joining import NOTHING, Part
+from pyrmq_core.columnar.outgoing import OutgoingRows, lengths
+from pyrmq_core.protocol.properties import KEYS, SHARDING_KEY, TAGS, UNIQ_KEY, WAIT
+
+NAME_END: Final = b"\x01"
+VALUE_END: Final = b"\x02"
+NAMES: Final = {"keys": KEYS, "tags": TAGS, "shardingKey": SHARDING_KEY}
+WAITS: Final = {True: b"true", False: b"false"}
+
+
+def property_parts(rows: OutgoingRows, ids: Part, *, waits: bool) -> list[Part]:
+    """What the properties strings are joined from."""
+    wait = VALUE_END + WAIT.encode() + NAME_END + WAITS[waits] + VALUE_END
+    parts = _text_parts(rows, "keys")
+    parts += [UNIQ_KEY.encode() + NAME_END, ids, wait]
+    parts += _text_parts(rows, "tags") + _text_parts(rows, "shardingKey")
+    if rows.properties is not None:
+        parts.append(_user_strings(rows.properties))
+    return parts
+
+
+def properties_bytes(rows: OutgoingRows, ids: Part, *, waits: bool) -> Ints:
+    """How long each properties string will be."""
+    size = np.full(len(rows), _fixed_bytes(UNIQ_KEY) + _fixed_bytes(WAIT) + len(WAITS[waits]))
+    size += _part_bytes(ids)
+    for name, text in rows.texts.items():
+        size += np.where(present(text), lengths(text) + _fixed_bytes(NAMES[name]), 0)
+    if rows.properties is not None:
+        first, last = _pairs_of(rows.properties)
+        for child in (rows.properties.keys, rows.properties.items):
+            bounds = bounds_of(child)
+            size += bounds[last] - bounds[first]
+        size += 2 * (last - first)
+    return size
+
+
+def present(text: pa.Array) -> Bools:
+    """Which rows have the text: one that is empty is as none."""
+    there: Bools = lengths(text) > 0
+    if text.null_count:
+        there &= text.is_valid().to_numpy(zero_copy_only=False)
+    return there
+
+
+def _part_bytes(part: Part) -> int | Ints:
+    if isinstance(part, bytes):
+        return len(part)
+    return part.shape[1] if isinstance(part, np.ndarray) else lengths(part)
+
+
+def _fixed_bytes(name: str) -> int:
+    return len(name) + 2
+
+
+def _text_parts(rows: OutgoingRows, name: str) -> list[Part]:
+    text = rows.texts.get(name)
+    if text is None:
+        return []
+    head = NAMES[name].encode() + NAME_END
+    there = present(text)
+    if there.all():
+        return [head, text, VALUE_END]
+    whole = pc.binary_join_element_wise(pa.scalar(head, pa.binary()), text, pa.scalar(VALUE_END, pa.binary()), NOTHING)
+    return [pc.if_else(pa.array(there), whole, NOTHING)]
+
+
+def _user_strings(properties: pa.Array) -> pa.Array:
+    """The user's pairs of each row; those of all rows are joined at once, and lie one after another."""
+    first, last = _pairs_of(properties)
+    start, stop = (int(first[0]), int(last[-1])) if len(first) else (0, 0)
+    names, values = (child.slice(start, stop - start) for child in (properties.keys, properties.items))
+    ends = pa.scalar(NAME_END, pa.binary()), pa.scalar(VALUE_END, pa.binary())
+    pairs = pc.binary_join_element_wise(names.view(pa.binary()), ends[0], values.view(pa.binary()), ends[1], NOTHING)
+    bounds = bounds_of(pairs).astype(np.int64)
+    return spans(pairs.buffers()[2] or pa.py_buffer(b""), bounds[first - start], bounds[last - start])
+
+
+def _pairs_of(properties: pa.Array) -> tuple[Ints, Ints]:
+    """The number of each row's first pair, and the one behind its last; a null has none."""
+    offsets = properties.offsets.to_numpy().astype(np.int64)
+    first, last = offsets[:-1], offsets[1:]
+    if properties.null_count:
+        last = np.where(properties.is_valid().to_numpy(zero_copy_only=False), last, first)
+    return first, last
