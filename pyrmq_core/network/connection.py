@@ -162,8 +162,7 @@ class Connection:
             with trio.CancelScope(shield=True):
                 await self._wire.aclose()
             self._closed.set()
-            if self._on_close is not None:
-                self._on_close(self)
+            self._tell_closed()
 
     def expire_calls(self, now: float) -> float:
         """The sweeper's: ends calls whose time is up and tells the earliest deadline left."""
@@ -185,6 +184,13 @@ class Connection:
             self.close(reason)
         elif self._watch.is_quiet(now):
             self._decoder.give_back()
+
+    def _tell_closed(self) -> None:
+        try:
+            if self._on_close is not None:
+                self._on_close(self)
+        except Exception:
+            log.exception("what was to be done when the connection with %s had closed failed", self.address)
 
     def _open_call(self, command: Command, deadline: float, timeout: float) -> Call:
         if self._close_reason:

@@ -114,6 +114,19 @@ async def test_on_close_is_called_once_for_each_connection() -> None:
     assert closed == recorder.peers
 
 
+async def test_an_on_close_that_fails_costs_nobody_else(caplog: pytest.LogCaptureFixture) -> None:
+    def fail(peer: Peer) -> None:
+        raise RuntimeError("cannot say goodbye")
+
+    async with serving(echo, on_close=fail) as listening:
+        for _ in range(2):
+            async with dialled(listening) as peer:
+                await peer.send(Command(1))
+                assert await peer.receive() is not None
+            await until(lambda: not listening.connections)
+    assert caplog.text.count("RuntimeError: cannot say goodbye") == 2
+
+
 async def test_a_server_calls_its_client_back() -> None:
     recorder = Recorder()
     asked = Recorder()
@@ -268,7 +281,7 @@ async def test_enforced_tls_without_a_certificate_is_refused() -> None:
 
 async def test_idle_connections_are_cheap(caplog: pytest.LogCaptureFixture) -> None:
     count = 400
-    caplog.set_level(logging.WARNING)
+    caplog.set_level(logging.INFO)
     async with serving(echo) as listening, trio.open_nursery() as nursery:
         pool = ConnectionPool(nursery)
         await pool.call(listening.address, Command(1), timeout=5)

@@ -1,44 +1,103 @@
-"""The sweeper sleeps while there is nothing to look after."""
+"""The one task that looks after many connections: when it wakes, and whom it looks at."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 import trio
 from trio.testing import MockClock
 
-from pyrmq_core.network.sweeping import Sweeper
+from pyrmq_core.network.sweeping import CHECKED_AT_ONCE, Sweeper
 
 
-class Idle:
-    """A connection without calls, that counts how often it is looked at."""
+class Swept:
+    """Notes when it is looked at; calls end at the deadlines it is given."""
 
-    calls_under_way = 0
+    def __init__(self, sweeper: Sweeper) -> None:
+        self.sweeper = sweeper
+        self.deadlines: list[float] = []
+        self.ended: list[tuple[float, float]] = []
+        self.checked: list[float] = []
+        sweeper.add(self)
 
-    def __init__(self) -> None:
-        self.looks = 0
+    def call(self, timeout: float) -> None:
+        self.deadlines.append(trio.current_time() + timeout)
+        self.sweeper.look_at(self.deadlines[-1])
+
+    @property
+    def calls_under_way(self) -> int:
+        return len(self.deadlines)
 
     def expire_calls(self, now: float) -> float:
-        return float("inf")
+        self.ended += [(deadline, now) for deadline in self.deadlines if deadline <= now]
+        self.deadlines = [deadline for deadline in self.deadlines if deadline > now]
+        return min(self.deadlines, default=math.inf)
 
     def check_health(self, now: float) -> None:
-        self.looks += 1
+        self.checked.append(now)
 
 
-class CountSteps(trio.abc.Instrument):
-    """Steps of all tasks."""
-
-    def __init__(self) -> None:
-        self.steps = 0
-
-    def before_task_step(self, task: trio.lowlevel.Task) -> None:
-        self.steps += 1
-
-
-async def test_an_idle_connection_is_looked_at_every_few_seconds_and_no_more(autojump_clock: MockClock) -> None:
-    sweeper, idle, count = Sweeper(5.0), Idle(), CountSteps()
-    trio.lowlevel.add_instrument(count)
+@asynccontextmanager
+async def sweeping(health_seconds: float = 5.0) -> AsyncIterator[Sweeper]:
+    sweeper = Sweeper(health_seconds)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(sweeper.run)
-        sweeper.add(idle)
-        await trio.sleep(100)
+        yield sweeper
         nursery.cancel_scope.cancel()
-    trio.lowlevel.remove_instrument(count)
-    assert 19 <= idle.looks <= 22
-    assert count.steps < 200
+
+
+async def test_calls_end_at_their_deadlines(autojump_clock: MockClock) -> None:
+    async with sweeping() as sweeper:
+        one, other = Swept(sweeper), Swept(sweeper)
+        for timeout in (30.0, 3.0, 100.0, 3.002, 0.25):
+            one.call(timeout)
+            await trio.sleep(0.1)
+            other.call(timeout)
+        await trio.sleep(200)
+    for swept in (one, other):
+        assert len(swept.ended) == 5
+        assert all(deadline <= ended <= deadline + 0.02 for deadline, ended in swept.ended)
+
+
+async def test_health_is_looked_at_regularly_while_there_is_anyone(autojump_clock: MockClock) -> None:
+    async with sweeping(5.0) as sweeper:
+        await trio.sleep(1000)
+        swept = Swept(sweeper)
+        started = trio.current_time()
+        await trio.sleep(31)
+        sweeper.discard(swept)
+        seen = len(swept.checked)
+        await trio.sleep(1000)
+        assert len(swept.checked) == seen
+        between = [later - earlier for earlier, later in zip(swept.checked, swept.checked[1:], strict=False)]
+        assert swept.checked[0] == started
+        assert 6 <= seen <= 8
+        assert max(between) < 6
+
+
+async def test_others_run_between_many_checks() -> None:
+    sweeper = Sweeper()
+    many = [Swept(sweeper) for _ in range(3 * CHECKED_AT_ONCE)]
+    seen: list[int] = []
+
+    async def look() -> None:
+        while True:
+            seen.append(sum(len(swept.checked) for swept in many) - len(many))
+            await trio.lowlevel.checkpoint()
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(look)
+        await sweeper._check_health(1.0)
+        nursery.cancel_scope.cancel()
+    assert {CHECKED_AT_ONCE, 2 * CHECKED_AT_ONCE} <= set(seen)
+    assert all(swept.checked[-1] == 1.0 for swept in many)
+
+
+async def test_without_anyone_it_sleeps(autojump_clock: MockClock) -> None:
+    async with sweeping(5.0):
+        with trio.move_on_after(1e6):
+            await trio.testing.wait_all_tasks_blocked()
+            await trio.sleep_forever()
+        assert trio.current_time() >= 1e6
