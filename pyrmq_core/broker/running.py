@@ -6,6 +6,7 @@ import logging
 import os
 import random
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Final
 
@@ -180,6 +181,7 @@ async def _leave(running: RunningBroker) -> None:
 
 def make_broker(config: BrokerConfig, store: MessageStore, services: trio.Nursery, port: int) -> Broker:
     """The broker's parts, loaded from its files."""
+    config = replace(config, listen_port=port)
     files, address = store.files, format_address(config.advertised_ip, port)
     try:
         store_host = pack_host(address)

@@ -30,6 +30,7 @@ def runtime_info(broker: Broker, _request: Command, _: Peer) -> Command:
         "commitLogMaxOffset": store.end,
         "commitLogMinOffset": store.start,
         "earliestMessageTimeStamp": store.earliest_ms(),
+        "getTransferedTps": "0.0 0.0 0.0",  # 4.9's spelling, without which its tools fail
         "getTransferredTps": "0.0 0.0 0.0",
         "pageCacheLockTimeMills": 0,
         "pullThreadPoolQueueSize": broker.held.count,
