@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import Final, NoReturn
 
 import pyarrow as pa
@@ -15,7 +16,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import ArrayType, DataType, MapType, StringType, StructType
 
 from pyrmq_core.columnar import DEFAULT_COLUMNS, SOURCE_COLUMNS, Fault, first_fault
-from pyrmq_spark.conditions import InvalidColumn, InvalidRow, NotBuilt
+from pyrmq_spark.conditions import InvalidColumn, InvalidRow
 
 # Spark's name of each Arrow type that a source column has.
 SPARK_TYPES: Final[Mapping[pa.DataType, str]] = {
@@ -88,12 +89,18 @@ SINK_TYPES: Final[Mapping[str, tuple[str, ...]]] = {
     "topic": ("string",),
     "tags": ("string",),
     "keys": ("string", "array<string>"),
+    "shardingKey": ("string",),
+    "brokerName": ("string",),
+    "queueId": ("int",),
     "properties": ("map<string,string>",),
+    "delayLevel": ("int",),
+    "deliverAt": ("timestamp",),
     "flag": ("int",),
 }
 BODY_NAMES: Final = ("body", "value")
-# In the documented interface, and refused by name until they are there.
-LATER: Final = ("shardingKey", "brokerName", "queueId", "delayLevel", "deliverAt")
+# A broker's `messageDelayLevel` has so many by default, and its `timerMaxDelaySec` is this.
+MAX_DELAY_LEVEL: Final = 18
+MAX_TIMER_DELAY: Final = timedelta(days=3)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +132,8 @@ def sink_schema(schema: StructType, topic: str | None) -> SinkSchema:
         _refuse_sink_column("there is no body")
     if topic is None and "topic" not in columns:
         _refuse_sink_column("there is neither a column topic nor the option topic; one of them says where rows go")
+    if ("brokerName" in columns) != ("queueId" in columns):
+        _refuse_sink_column("brokerName and queueId name a queue together; give both or neither")
     if topic is not None:
         columns.pop("topic", None)
     return SinkSchema(columns, topic)
@@ -141,9 +150,6 @@ def _sink_name(given: str) -> str:
         return _refuse_sink_column(
             "key: Kafka's key is shardingKey (order) or keys (index); rename it to what is meant"
         )
-    for name in LATER:
-        if lower == name.lower():
-            raise NotBuilt(f"column {name} is not supported by this version; leave it out of the frame to write")
     if lower in {name.lower() for name in SOURCE_COLUMNS}:
         return _refuse_sink_column(
             f"{given} is written by RocketMQ, not by a sender; a frame that was read is written back with "
@@ -166,15 +172,42 @@ def _simple_type(given: DataType) -> str:
     return given.simpleString()
 
 
-def check_rows(rows: pa.RecordBatch, first_row: int) -> None:
+def check_rows(rows: pa.RecordBatch, first_row: int, now: datetime) -> None:
     """Raises `InvalidRow`, which names the lowest row that cannot be sent; rows count from 0 in their partition."""
-    fault = first_fault(rows)
-    if "topic" in rows.schema.names:
-        missing = pc.index(pc.is_null(rows.column("topic")), True).as_py()
-        if missing >= 0 and (fault is None or missing <= fault.row):
-            fault = Fault(missing, "topic", "it is null; name the topic, or set the option topic for all rows")
-    if fault is not None:
+    faults = [fault for fault in (*_faults(rows, now), first_fault(rows)) if fault is not None]
+    if faults:
+        fault = min(faults, key=lambda fault: fault.row)
         raise InvalidRow(f"row {first_row + fault.row}, column {fault.column}: {fault.reason}")
+
+
+def _faults(rows: pa.RecordBatch, now: datetime) -> Iterator[Fault]:
+    """The lowest row that breaks each rule of where and when a message goes."""
+    given = dict(zip(rows.schema.names, rows.columns, strict=True))
+    rules: list[tuple[pa.Array, str, str]] = []
+    if "topic" in given:
+        nowhere = "it is null; name the topic, or set the option topic for all rows"
+        rules.append((pc.is_null(given["topic"]), "topic", nowhere))
+    if "queueId" in given:
+        broker_name, queue_id = given["brokerName"], given["queueId"]
+        half = pc.xor(pc.is_null(broker_name), pc.is_null(queue_id))
+        rules.append((half, "queueId", "brokerName and queueId name a queue together; give both or make both null"))
+        rules.append((pc.less(queue_id, 0), "queueId", "it is below 0; queues count from 0"))
+        rules.append((pc.equal(broker_name, ""), "brokerName", "it is empty; name a broker, or make it null"))
+    if "delayLevel" in given:
+        level = given["delayLevel"]
+        outside = pc.or_(pc.less(level, 1), pc.greater(level, MAX_DELAY_LEVEL))
+        rules.append((outside, "delayLevel", f"levels are 1 (1 s) to {MAX_DELAY_LEVEL} (2 h); null is no delay"))
+    if "deliverAt" in given:
+        last = pa.scalar(now + MAX_TIMER_DELAY, pa.timestamp("us", "UTC"))
+        late = pc.greater(given["deliverAt"].cast(pa.timestamp("us", "UTC")), last)
+        rules.append((late, "deliverAt", "it is more than 3 days ahead (a broker's timerMaxDelaySec)"))
+    if "deliverAt" in given and "delayLevel" in given:
+        both = pc.and_(pc.is_valid(given["deliverAt"]), pc.is_valid(given["delayLevel"]))
+        rules.append((both, "deliverAt", "delayLevel and deliverAt exclude one another; make one of them null"))
+    for broken, column, reason in rules:
+        row = pc.index(broken, True).as_py()
+        if row >= 0:
+            yield Fault(row, column, reason)
 
 
 def by_topic(rows: pa.RecordBatch, topic: str | None) -> Iterator[tuple[str, pa.RecordBatch]]:

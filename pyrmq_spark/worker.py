@@ -53,6 +53,7 @@ def producer(connection: Connection, options: SinkOptions) -> Producer:
         options.retry_times_when_send_failed,
         options.retry_another_broker_when_not_store_ok,
         options.default_topic_queue_nums,
+        options.send_latency_fault_enable,
     )
     with _lock:
         kept = _client(connection)
@@ -64,6 +65,8 @@ def producer(connection: Connection, options: SinkOptions) -> Producer:
         made = Producer(
             options.producer_group,
             client=kept.client,
+            namespace=connection.namespace,
+            send_latency_fault_enable=options.send_latency_fault_enable,
             send_timeout=options.send_timeout,
             timeout_per_attempt=options.request_timeout,
             retry_times_when_send_failed=options.retry_times_when_send_failed,

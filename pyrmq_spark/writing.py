@@ -7,26 +7,21 @@ agree.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
 from itertools import chain
 
 import pyarrow as pa
 
-from pyrmq_core import (
-    AnyQueue,
-    InvalidMessage,
-    Payload,
-    RocketMQError,
-    TopicPublishInfo,
-    WriteSummary,
-    check_topic,
-    unique_ids,
-)
-from pyrmq_core.blocking import Producer, SendWindow
+from pyrmq_core import InvalidMessage, KeyedQueue, RocketMQError, WriteSummary, unique_ids
+from pyrmq_core.blocking import SendWindow
 from pyrmq_core.columnar import BatchLimit, CompressionType, encode_batches
 from pyrmq_spark import worker
 from pyrmq_spark.columns import SinkSchema, by_topic, check_rows
 from pyrmq_spark.conditions import InvalidRow, RocketMQSparkError, RowsUnaccounted, told_line
+from pyrmq_spark.delayed import by_delay, encode_singles
 from pyrmq_spark.options import Connection, SinkOptions
+from pyrmq_spark.placing import Placing
 from pyrmq_spark.sink import Attempt, PartitionWritten
 
 
@@ -68,27 +63,39 @@ class PartitionWrite:
 
     def _send(self, batches: Iterator[pa.RecordBatch]) -> None:
         producer = worker.producer(self._connection, self._options)
-        queues = _QueueChoice(producer, self._counter, self._options)
+        placing = Placing(producer, self._counter, self._options)
         with producer.open_window(
             max_requests=self._options.requests_in_flight, timeout=self._options.send_timeout
         ) as window:
             self.summary = window.summary
             for batch in batches:
-                self._put(batch, window, queues)
+                self._put(batch, window, placing)
             self.summary = window.drain()
 
-    def _put(self, batch: pa.RecordBatch, window: SendWindow, queues: _QueueChoice) -> None:
+    def _put(self, batch: pa.RecordBatch, window: SendWindow, placing: Placing) -> None:
         first_row, self._taken = self._taken, self._taken + batch.num_rows
         rows = self._schema.rows(batch)
-        check_rows(rows, first_row)
+        check_rows(rows, first_row, datetime.now(UTC))
         for topic, part in by_topic(rows, self._schema.topic):
-            for payload in self._encoded(part, topic, first_row):
-                window.put(payload, queues.next(topic))
+            with self._naming_rows(first_row):
+                for queue, group in placing.groups(topic, part):
+                    self._put_group(topic, group, queue, window, placing)
 
-    def _encoded(self, rows: pa.RecordBatch, topic: str, first_row: int) -> Iterator[Payload]:
+    def _put_group(
+        self, topic: str, rows: pa.RecordBatch, queue: KeyedQueue | None, window: SendWindow, placing: Placing
+    ) -> None:
+        """Delayed rows go one by one: a batch would be stored at once, and delivered so."""
+        delayed, plain = by_delay(rows)
+        for payload in encode_batches(plain, topic, unique_ids, self._limit):
+            window.put(payload, queue or placing.by_turns(topic))
+        for payload in encode_singles(delayed, topic, unique_ids, self._limit):
+            window.put(payload, queue or placing.in_no_order(topic))
+
+    @contextmanager
+    def _naming_rows(self, first_row: int) -> Iterator[None]:
         """What `check_rows` cannot see by columns, such as properties that are too large together, names the batch."""
         try:
-            yield from encode_batches(rows, topic, unique_ids, self._limit)
+            yield
         except InvalidMessage as error:
             raise InvalidRow(f"one of the rows {first_row} to {self._taken - 1}: {error}") from error
 
@@ -104,30 +111,3 @@ class PartitionWrite:
             rows_by_queue={str(queue): rows for queue, rows in summary.messages_by_queue.items()},
             rows_by_status={status.name: rows for status, rows in summary.messages_by_status.items()},
         )
-
-
-class _QueueChoice:
-    """Where the partition's requests go: by `select_one_message_queue` with the partition's own counter, a topic each.
-
-    `queueSelection=partition` keeps the first queue, with one request under way; `request` takes the next each time.
-    """
-
-    def __init__(self, producer: Producer, counter: int, options: SinkOptions) -> None:
-        self._producer = producer
-        self._counter = counter
-        self._timeout = options.send_timeout
-        self._keep = options.queue_selection == "partition"
-        self._walks: dict[str, TopicPublishInfo] = {}
-        self._kept: dict[str, AnyQueue] = {}
-
-    def next(self, topic: str) -> AnyQueue:
-        """`NoRoute` when no NameServer knows the topic and brokers do not create it."""
-        if topic not in self._walks:
-            check_topic(topic)
-            self._walks[topic] = self._producer.publish_info(topic, timeout=self._timeout).at(self._counter)
-        if topic in self._kept:
-            return self._kept[topic]
-        target = AnyQueue(self._walks[topic].select_one_message_queue(), keep=self._keep)
-        if self._keep:
-            self._kept[topic] = target
-        return target

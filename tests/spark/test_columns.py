@@ -1,5 +1,6 @@
 """Columns both ways: types as Spark wants them, pruning, and every refusal by name, row and column."""
 
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pyarrow as pa
@@ -27,10 +28,11 @@ from pyrmq_spark.columns import (
     sink_schema,
     source_schema,
 )
-from pyrmq_spark.conditions import InvalidColumn, InvalidRow, NotBuilt
+from pyrmq_spark.conditions import InvalidColumn, InvalidRow
 
 STRING, BINARY, INT, LONG = StringType(), BinaryType(), IntegerType(), LongType()
 MAP = MapType(STRING, STRING)
+NOW = datetime(2026, 5, 4, 3, 2, 1, tzinfo=UTC)
 SPARK = {
     "string": STRING,
     "binary": BINARY,
@@ -141,6 +143,8 @@ def test_the_topic_option_wins_over_the_column() -> None:
         (frame(body=STRING, properties=MapType(STRING, BINARY)), "a", "not map<string,binary>"),
         (frame(body=STRING, value=STRING), "a", "body and value are both body"),
         (frame(body=STRING, carrier=STRING), "a", "there is no column carrier"),
+        (frame(body=STRING, queueId=INT), "a", "brokerName and queueId name a queue together"),
+        (frame(body=STRING, delayLevel=LONG), "a", "delayLevel is int, not bigint"),
         (frame(body=STRING, key=STRING), "a", r"Kafka's key is shardingKey \(order\) or keys \(index\)"),
         (frame(body=STRING, queueOffset=LONG), "a", "queueOffset is written by RocketMQ, not by a sender"),
     ],
@@ -152,21 +156,11 @@ def test_a_frame_that_does_not_fit_is_refused_listing_what_does(
         sink_schema(schema, topic)
 
 
-@pytest.mark.parametrize("name", ["shardingKey", "brokerName", "queueId", "delayLevel", "deliverAt"])
-def test_columns_that_are_not_built_are_refused_by_name(name: str) -> None:
-    with pytest.raises(NotBuilt, match=f"column {name} is not supported by this version"):
-        sink_schema(frame(body=STRING, **{name.upper(): STRING}), "a")
-
-
 def test_every_sink_type_is_a_spark_type() -> None:
     for name, types in SINK_TYPES.items():
         for kind in types:
-            assert (
-                name
-                in sink_schema(
-                    frame(**{"body": STRING} | {name: SPARK[kind]}), None if name == "topic" else "a"
-                ).columns
-            )
+            columns = {"body": STRING, "brokerName": STRING, "queueId": INT} | {name: SPARK[kind]}
+            assert name in sink_schema(frame(**columns), None if name == "topic" else "a").columns
 
 
 # --- Rows
@@ -175,14 +169,66 @@ def test_every_sink_type_is_a_spark_type() -> None:
 def test_a_wrong_row_is_named_by_its_number_in_the_partition_and_column() -> None:
     rows = pa.record_batch({"body": [b"x", b"y", b""], "tags": ["a", "b", "c"]})
     with pytest.raises(InvalidRow) as error:
-        check_rows(rows, first_row=1000)
+        check_rows(rows, 1000, NOW)
     assert str(error.value) == "row 1002, column body: it is empty; brokers refuse empty bodies"
 
 
 def test_a_null_topic_is_named_with_the_option_that_helps() -> None:
     rows = pa.record_batch({"body": [b"x", b"y", b""], "topic": ["a", None, "c"]})
     with pytest.raises(InvalidRow, match=r"row 1, column topic: it is null; .* the option topic"):
-        check_rows(rows, first_row=0)
+        check_rows(rows, 0, NOW)
+
+
+@pytest.mark.parametrize(
+    ("column", "values", "fault"),
+    [
+        ("delayLevel", [None, 1, 18, 19], "row 3, column delayLevel: levels are 1 .* to 18"),
+        ("delayLevel", [0], "row 0, column delayLevel"),
+        (
+            "deliverAt",
+            [None, NOW, NOW + timedelta(days=3), NOW + timedelta(days=3, seconds=1)],
+            "row 3, .*3 days ahead",
+        ),
+    ],
+)
+def test_a_delay_that_no_broker_takes_is_named(column: str, values: list[Any], fault: str) -> None:
+    kind = pa.int32() if column == "delayLevel" else pa.timestamp("us", "UTC")
+    rows = pa.record_batch({"body": [b"x"] * len(values), column: pa.array(values, kind)})
+    with pytest.raises(InvalidRow, match=fault):
+        check_rows(rows, 0, NOW)
+
+
+def test_a_row_is_delayed_by_one_of_two_ways() -> None:
+    rows = pa.record_batch(
+        {
+            "body": [b"x", b"x"],
+            "delayLevel": pa.array([1, 1], pa.int32()),
+            "deliverAt": pa.array([None, NOW], pa.timestamp("us", "UTC")),
+        }
+    )
+    with pytest.raises(InvalidRow, match="row 1, column deliverAt: delayLevel and deliverAt exclude"):
+        check_rows(rows, 0, NOW)
+
+
+@pytest.mark.parametrize(
+    ("broker_name", "queue_id", "fault"),
+    [
+        ("a", None, "column queueId: brokerName and queueId name a queue together"),
+        (None, 1, "column queueId: brokerName and queueId name a queue together"),
+        ("a", -1, "column queueId: it is below 0"),
+        ("", 1, "column brokerName: it is empty"),
+    ],
+)
+def test_half_a_queue_is_none(broker_name: str | None, queue_id: int | None, fault: str) -> None:
+    rows = pa.record_batch(
+        {
+            "body": [b"x", b"x"],
+            "brokerName": pa.array([None, broker_name], pa.string()),
+            "queueId": pa.array([None, queue_id], pa.int32()),
+        }
+    )
+    with pytest.raises(InvalidRow, match=f"row 1, {fault}"):
+        check_rows(rows, 0, NOW)
 
 
 def test_rows_are_divided_by_topic_in_their_order() -> None:

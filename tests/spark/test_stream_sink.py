@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.streaming import StreamingQuery
+from pyspark.sql.streaming.query import StreamingQuery
 
 from pyrmq_core.blocking import EmbeddedCluster
 from tests.support.spark import read, wait_readable

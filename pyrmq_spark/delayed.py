@@ -1,0 +1,54 @@
+"""Rows that are delivered later: told apart from the others, and sent as messages of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pyrmq_core import Message, Payload, encode_one
+from pyrmq_core.columnar import BatchLimit
+
+DELAYS: Final = ("delayLevel", "deliverAt")
+
+
+def by_delay(rows: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.RecordBatch]:
+    """The delayed rows, and the others without the columns that delay."""
+    columns = [rows.column(name) for name in DELAYS if name in rows.schema.names]
+    if not columns:
+        return rows.slice(0, 0), rows
+    is_plain = pc.is_null(columns[0])
+    for column in columns[1:]:
+        is_plain = pc.and_(is_plain, pc.is_null(column))
+    plain = rows.drop_columns([name for name in DELAYS if name in rows.schema.names])
+    return rows.filter(pc.invert(is_plain)), plain.filter(is_plain)
+
+
+def encode_singles(
+    rows: pa.RecordBatch, topic: str, ids: Callable[[int], Sequence[str]], limit: BatchLimit
+) -> Iterator[Payload]:
+    """A request for each row, in their order."""
+    for row in rows.to_pylist():
+        yield encode_one(
+            _message(row, topic),
+            ids(1)[0],
+            compress_over_bytes=limit.compress_over_bytes,
+            compression=limit.compression,
+        )
+
+
+def _message(row: Mapping[str, Any], topic: str) -> Message:
+    body = row["body"]
+    return Message(
+        topic,
+        body.encode() if isinstance(body, str) else body,
+        tags=row.get("tags"),
+        keys=row.get("keys") or None,
+        sharding_key=row.get("shardingKey"),
+        properties=dict(row.get("properties") or ()),
+        flag=row.get("flag") or 0,
+        delay_level=row.get("delayLevel"),
+        deliver_at=row.get("deliverAt"),
+    )

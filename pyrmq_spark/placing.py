@@ -1,0 +1,147 @@
+"""Where a partition's rows go: to the queue they name, to their key's, or by turns; a whole Arrow batch at a time.
+
+Rows of one fixed queue share a target, so that they go one request after another, in their order, and are never moved:
+the queue's broker is waited for. A key's queue is looked up in the publish list as it was when the write met the topic.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pyrmq_core import AnyQueue, InvalidMessage, KeyedQueue, MessageQueue, TopicPublishInfo, check_topic
+from pyrmq_core.blocking import Producer
+from pyrmq_spark.options import SinkOptions
+
+Lanes = npt.NDArray[np.int64]
+
+# Rows that name neither a queue nor a key.
+BY_TURNS: Final = -1
+# Keys whose queue is remembered, for each topic.
+MAX_KEYS: Final = 100_000
+
+
+class Placing:
+    """One partition's; `select_one_message_queue` starts at the partition's own counter, for each topic.
+
+    `queueSelection=partition` keeps the first queue, with one request under way; `request` takes the next each time.
+    """
+
+    def __init__(self, producer: Producer, counter: int, options: SinkOptions) -> None:
+        self._producer = producer
+        self._counter = counter
+        self._timeout = options.send_timeout
+        self._keep = options.queue_selection == "partition"
+        self._topics: dict[str, _TopicPlaces] = {}
+
+    def groups(self, topic: str, rows: pa.RecordBatch) -> Iterator[tuple[KeyedQueue | None, pa.RecordBatch]]:
+        """The rows of each fixed queue, and those without one, each in their order.
+
+        `NoRoute` when no NameServer knows the topic and brokers do not create it; `InvalidMessage` for a queue that the
+        topic does not have.
+        """
+        lanes = self._places(topic).lanes(rows)
+        rest = rows.drop_columns([name for name in ("brokerName", "queueId") if name in rows.schema.names])
+        if lanes is None:
+            yield None, rest
+            return
+        order = np.argsort(lanes, kind="stable")
+        starts = np.flatnonzero(np.diff(lanes[order], prepend=lanes[order[0]] - 1))
+        for start, end in zip(starts, [*starts[1:], len(order)], strict=True):
+            lane = int(lanes[order[start]])
+            part = rest if end - start == len(order) else rest.take(pa.array(order[start:end]))
+            yield (None if lane == BY_TURNS else self._places(topic).fixed[lane]), part
+
+    def by_turns(self, topic: str) -> AnyQueue:
+        """For the next request of rows without a queue."""
+        places = self._places(topic)
+        if places.kept is None or not self._keep:
+            places.kept = AnyQueue(places.walk.select_one_message_queue(), keep=self._keep)
+        return places.kept
+
+    def in_no_order(self, topic: str) -> AnyQueue:
+        """For a message whose order says nothing, such as a delayed one."""
+        return AnyQueue(self._places(topic).walk.select_one_message_queue())
+
+    def _places(self, topic: str) -> _TopicPlaces:
+        if topic not in self._topics:
+            check_topic(topic)
+            info = self._producer.publish_info(topic, timeout=self._timeout)
+            self._topics[topic] = _TopicPlaces(info.at(self._counter))
+        return self._topics[topic]
+
+
+class _TopicPlaces:
+    """A topic's queues as the write met them. A lane is the number of a queue in `fixed`."""
+
+    def __init__(self, walk: TopicPublishInfo) -> None:
+        self.walk = walk
+        self.kept: AnyQueue | None = None
+        self.fixed: list[KeyedQueue] = []
+        self._lane_of: dict[MessageQueue, int] = {}
+        self._keys: dict[str, int] = {}
+
+    def lanes(self, rows: pa.RecordBatch) -> Lanes | None:
+        """Of each row; a queue that a row names wins over its key. None when no row has either."""
+        names = rows.schema.names
+        lanes = None
+        if "shardingKey" in names:
+            lanes = self._lanes_of_keys(rows.column("shardingKey"))
+        if "queueId" in names:
+            named = self._lanes_of_queues(rows.column("brokerName"), rows.column("queueId"))
+            lanes = named if lanes is None else np.where(named == BY_TURNS, lanes, named)
+        return None if lanes is None or (lanes == BY_TURNS).all() else lanes
+
+    def _lanes_of_keys(self, keys: pa.Array) -> Lanes:
+        coded = keys if pa.types.is_dictionary(keys.type) else keys.dictionary_encode()
+        lanes = np.fromiter((self._lane_of_key(key) for key in coded.dictionary.to_pylist()), np.int64)
+        return _taken(lanes, coded.indices)
+
+    def _lanes_of_queues(self, broker_names: pa.Array, queue_ids: pa.Array) -> Lanes:
+        coded = broker_names.dictionary_encode()
+        brokers = coded.dictionary.to_pylist()
+        codes = pc.fill_null(coded.indices, BY_TURNS).to_numpy().astype(np.int64)
+        numbered, place = np.unique(
+            np.stack([codes, pc.fill_null(queue_ids, 0).to_numpy().astype(np.int64)]), axis=1, return_inverse=True
+        )
+        lanes = [
+            BY_TURNS if code == BY_TURNS else self._lane_of_queue(brokers[code], int(queue_id))
+            for code, queue_id in numbered.T
+        ]
+        return np.array(lanes, np.int64)[place.ravel()]
+
+    def _lane_of_key(self, key: str) -> int:
+        if key not in self._keys:
+            if len(self._keys) >= MAX_KEYS:
+                self._keys.clear()
+            self._keys[key] = self._lane(self.walk.queue_of_key(key))
+        return self._keys[key]
+
+    def _lane_of_queue(self, broker_name: str, queue_id: int) -> int:
+        """A broker that is not in the list may only be down: it is waited for."""
+        queue = MessageQueue(self.walk.topic, broker_name, queue_id)
+        there = [known.queue_id for known in self.walk.queues if known.broker_name == broker_name]
+        if there and queue_id not in there:
+            raise InvalidMessage(
+                f"column queueId: topic {queue.topic} has no queue {queue_id} on {broker_name} to write to; it has "
+                f"{', '.join(map(str, sorted(there)))}"
+            )
+        return self._lane(queue)
+
+    def _lane(self, queue: MessageQueue) -> int:
+        if queue not in self._lane_of:
+            self._lane_of[queue] = len(self.fixed)
+            self.fixed.append(KeyedQueue("", (queue,)))  # of one queue, whatever the key
+        return self._lane_of[queue]
+
+
+def _taken(lanes: Lanes, indices: pa.Array) -> Lanes:
+    """`lanes[indices]`; a null has none."""
+    padded = np.append(lanes, BY_TURNS)
+    taken: Lanes = padded[pc.fill_null(indices, BY_TURNS).to_numpy().astype(np.int64)]
+    return taken

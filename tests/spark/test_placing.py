@@ -1,0 +1,71 @@
+"""Which queue a row goes to by what stands in it, decided by columns: the same as message by message."""
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pyrmq_core import InvalidMessage, MessageQueue, TopicPublishInfo
+from pyrmq_spark.delayed import by_delay
+from pyrmq_spark.placing import BY_TURNS, _TopicPlaces
+
+QUEUES = [MessageQueue("orders", broker, number) for broker in ("broker-a", "broker-b") for number in range(3)]
+
+
+def places() -> _TopicPlaces:
+    return _TopicPlaces(TopicPublishInfo("orders", QUEUES, counter_start=0))
+
+
+def queues_of(found: _TopicPlaces, rows: pa.RecordBatch) -> list[MessageQueue | None]:
+    lanes = found.lanes(rows)
+    assert lanes is not None
+    return [None if lane == BY_TURNS else found.fixed[lane].queues[0] for lane in lanes]
+
+
+@given(st.lists(st.one_of(st.none(), st.text(min_size=1)), min_size=1))
+def test_a_key_has_the_queue_that_java_gives_it(keys: list[str | None]) -> None:
+    info = TopicPublishInfo("orders", QUEUES, counter_start=0)
+    rows = pa.record_batch({"shardingKey": pa.array(["known", *keys], pa.string())})
+    expected = [None if key is None else info.queue_of_key(key) for key in keys]
+    assert queues_of(places(), rows)[1:] == expected
+
+
+def test_a_queue_wins_over_a_key_and_null_is_neither() -> None:
+    rows = pa.record_batch(
+        {
+            "shardingKey": pa.array(["k", "k", None, None]),
+            "brokerName": pa.array(["broker-b", None, "broker-a", None]),
+            "queueId": pa.array([2, None, 1, None], pa.int32()),
+        }
+    )
+    of_key = TopicPublishInfo("orders", QUEUES, counter_start=0).queue_of_key("k")
+    assert queues_of(places(), rows) == [QUEUES[5], of_key, QUEUES[1], None]
+
+
+def test_rows_without_either_have_no_lane() -> None:
+    rows = pa.record_batch({"body": [b"x"], "shardingKey": pa.array([None], pa.string())})
+    assert places().lanes(rows) is None
+
+
+def test_a_queue_that_a_broker_does_not_have_is_refused_and_a_broker_that_is_away_is_not() -> None:
+    names = {"brokerName": pa.array(["broker-a"]), "queueId": pa.array([3], pa.int32())}
+    with pytest.raises(InvalidMessage, match="orders has no queue 3 on broker-a to write to; it has 0, 1, 2"):
+        places().lanes(pa.record_batch(names))
+    away = pa.record_batch({**names, "brokerName": pa.array(["broker-c"])})
+    assert queues_of(places(), away) == [MessageQueue("orders", "broker-c", 3)]
+
+
+def test_a_queue_has_one_target_whatever_names_it() -> None:
+    found = places()
+    key = next(key for key in map(str, range(100)) if found.walk.queue_of_key(key) == QUEUES[4])
+    queue = {"brokerName": pa.array(["broker-b"]), "queueId": pa.array([1], pa.int32())}
+    assert queues_of(found, pa.record_batch(queue)) == [QUEUES[4]]
+    assert queues_of(found, pa.record_batch({"shardingKey": pa.array([key])})) == [QUEUES[4]]
+    assert len(found.fixed) == 1
+
+
+def test_delayed_rows_are_told_apart() -> None:
+    rows = pa.record_batch({"body": [b"1", b"2", b"3"], "delayLevel": pa.array([None, 3, None], pa.int32())})
+    delayed, plain = by_delay(rows)
+    assert delayed.column("body").to_pylist() == [b"2"]
+    assert plain.to_pydict() == {"body": [b"1", b"3"]}

@@ -1,0 +1,141 @@
+"""What single columns of a row do on brokers: keys and queues keep their order, whatever fails; delays are honoured."""
+
+import threading
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+
+import pyarrow as pa
+import pytest
+
+from pyrmq_core.blocking import EmbeddedCluster
+from pyrmq_core.embedded import PASS, Pass
+from pyrmq_core.network import Peer
+from pyrmq_core.protocol.codes import RequestCode
+from pyrmq_core.protocol.command import Command
+from pyrmq_core.protocol.properties import decode_properties
+from pyrmq_core.protocol.requests.send_message import SendMessage
+from pyrmq_spark.columns import SinkSchema
+from pyrmq_spark.conditions import RocketMQSparkError
+from tests.support.sink import cluster, stored, task
+from tests.support.spark import wait_readable
+
+__all__ = ["cluster"]
+
+KEYED = SinkSchema({"body": 0, "shardingKey": 1}, "orders")
+QUEUED = SinkSchema({"body": 0, "brokerName": 1, "queueId": 2}, "orders")
+
+
+def keyed(first: int, count: int, keys: int = 7) -> pa.RecordBatch:
+    numbers = range(first, first + count)
+    return pa.record_batch(
+        {
+            "body": pa.array([f"{number % keys} {number}".encode() for number in numbers]),
+            "shardingKey": pa.array([f"key-{number % keys}" for number in numbers]),
+        }
+    )
+
+
+def assert_each_key_in_one_queue_in_order(by_queue: dict[str, list[str]], rows: int) -> None:
+    """First appearances count: repeats may follow."""
+    queue_of: dict[str, str] = {}
+    seen: dict[str, list[int]] = {}
+    for queue, bodies in by_queue.items():
+        for key, number in (body.split() for body in bodies):
+            assert queue_of.setdefault(key, queue) == queue
+            if int(number) not in seen.setdefault(key, []):
+                seen[key].append(int(number))
+    assert sum(map(len, seen.values())) == rows
+    for numbers in seen.values():
+        assert numbers == sorted(numbers)
+
+
+def test_a_key_stays_in_one_queue_in_order(cluster: EmbeddedCluster) -> None:
+    written = task(cluster, schema=KEYED, maxBatchBytes="2000").run(iter([keyed(0, 1000), keyed(1000, 1000)]))
+    assert written.rows == 2000
+    wait_readable(cluster.nameserver, "orders", 2000)
+    assert_each_key_in_one_queue_in_order(stored(cluster), 2000)
+
+
+def test_the_broker_of_a_key_is_waited_for(cluster: EmbeddedCluster) -> None:
+    """One broker dies under way and comes back: its keys stay with it, in their order, and no row is lost."""
+    work = task(cluster, schema=KEYED, maxBatchBytes="2000", requestTimeoutMs="1000")
+    restarted = threading.Event()
+
+    def restart() -> None:
+        cluster.start("broker-a")
+        restarted.set()
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        yield keyed(0, 1000)
+        cluster.kill("broker-a")
+        threading.Timer(1.5, restart).start()
+        yield keyed(1000, 1000)
+
+    written = work.run(batches())
+    assert restarted.wait(10)
+    assert written.rows == 2000
+    wait_readable(cluster.nameserver, "orders", 2000)
+    by_queue = stored(cluster)
+    assert any("broker-a" in queue for queue in by_queue)
+    assert_each_key_in_one_queue_in_order(by_queue, 2000)
+
+
+def test_a_key_whose_broker_stays_away_fails_the_task(cluster: EmbeddedCluster) -> None:
+    def batches() -> Iterator[pa.RecordBatch]:
+        yield keyed(0, 100, 50)
+        cluster.kill("broker-a")
+        yield keyed(100, 100, 50)
+
+    with pytest.raises(RocketMQSparkError, match=r"\[RMQ_SEND_FAILED\] .*broker-a"):
+        task(cluster, schema=KEYED, sendTimeoutMs="1500").run(batches())
+
+
+def test_a_row_goes_to_the_queue_it_names(cluster: EmbeddedCluster) -> None:
+    rows = pa.record_batch(
+        {
+            "body": pa.array([f"row {number}".encode() for number in range(90)]),
+            "brokerName": pa.array(["broker-a", "broker-b", None] * 30),
+            "queueId": pa.array([3, 0, None] * 30, pa.int32()),
+        }
+    )
+    written = task(cluster, schema=QUEUED).run(iter([rows]))
+    wait_readable(cluster.nameserver, "orders", 90)
+    by_queue = stored(cluster)
+    assert by_queue["orders/broker-a/3"][:30] == [f"row {number}" for number in range(0, 90, 3)]
+    assert by_queue["orders/broker-b/0"] == [f"row {number}" for number in range(1, 90, 3)]
+    assert sum(written.rows_by_queue.values()) == 90
+
+
+def single_properties(cluster: EmbeddedCluster) -> list[str]:
+    """Filled with the properties of each message that is sent by itself."""
+    seen: list[str] = []
+
+    async def note(request: Command, peer: Peer) -> Pass:
+        seen.append(SendMessage.from_command(request).properties or "")
+        return PASS
+
+    cluster.control(RequestCode.SEND_MESSAGE_V2, note)
+    return seen
+
+
+def test_delayed_rows_go_one_by_one_beside_the_others(cluster: EmbeddedCluster) -> None:
+    """In a batch they would be delivered at once."""
+    seen = single_properties(cluster)
+    bodies = pa.array([b"now", b"later", b"later", b"now"])
+    rows = pa.record_batch({"body": bodies, "delayLevel": pa.array([None, 1, 2, None], pa.int32())})
+    written = task(cluster, schema=SinkSchema({"body": 0, "delayLevel": 1}, "orders")).run(iter([rows]))
+    assert (written.rows, written.requests) == (4, 3)
+    assert sorted(decode_properties(properties)["DELAY"] for properties in seen) == ["1", "2"]
+    wait_readable(cluster.nameserver, "orders", 3)  # level 1 is a second
+    bodies_found = [body for found in stored(cluster).values() for body in found]
+    assert bodies_found.count("now") == 2
+
+
+def test_a_time_of_delivery_goes_with_its_row(cluster: EmbeddedCluster) -> None:
+    """A broker without timers, such as ours, refuses it, and the task says so."""
+    seen = single_properties(cluster)
+    at = datetime.now(UTC) + timedelta(hours=1)
+    rows = pa.record_batch({"body": pa.array([b"x"]), "deliverAt": pa.array([at], pa.timestamp("us", "UTC"))})
+    with pytest.raises(RocketMQSparkError, match="timerWheelEnable is false"):
+        task(cluster, schema=SinkSchema({"body": 0, "deliverAt": 1}, "orders")).run(iter([rows]))
+    assert {decode_properties(text)["TIMER_DELIVER_MS"] for text in seen} == {str(int(at.timestamp() * 1000))}
