@@ -1,0 +1,272 @@
+"""A NameServer under load: 100 brokers with 10,000 topics register while clients ask; then look-ups beside Java's.
+
+    python -m benchmarks.nameserver_load [--quick] [--seconds N] [--brokers N] [--topics N] [--without-java]
+
+Every process of its own: server, brokers, clients. First all brokers come, then they repeat themselves (every 30 s,
+spread), then each time with another DataVersion, the worst case: the time from question to answer (105) is the figure.
+Then 8 connections ask as fast as they can, ours and Apache's 5.4.0 in turn, A B B A: the ratio is the figure.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import multiprocessing
+import random
+import re
+import select
+import socket
+import statistics
+import subprocess
+import sys
+import time
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from multiprocessing.synchronize import Event
+from pathlib import Path
+
+from pyrmq_core.model import TopicConfig
+from pyrmq_core.protocol.command import Command
+from pyrmq_core.protocol.frame import encode_frame
+from pyrmq_core.protocol.registration import RegistrationBody
+from pyrmq_core.protocol.requests.get_route_info import GetRouteInfo
+from pyrmq_core.protocol.requests.register_broker import RegisterBroker, RegistrationHeader
+from pyrmq_core.protocol.topic_config import DataVersion
+from tests.support.apache import ApacheNameServer
+from tests.support.java_programs import temporary_directory
+from tests.support.maven import ApacheUnavailable
+
+PERIOD_SECONDS = 30.0
+ASK_EVERY_SECONDS = 0.005
+CONNECTIONS = 8
+BOOTED = "The Name Server boot success. serializeType=JSON, address "
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """How much of it."""
+
+    brokers: int
+    topics: int
+    seconds: float
+
+    def topic(self, number: int) -> str:
+        return f"topic_of_the_cluster_{number:06d}"
+
+
+class Phase:
+    """What the processes tell each other."""
+
+    def __init__(self) -> None:
+        self.all_came: Event = multiprocessing.Event()
+        self.changing: Event = multiprocessing.Event()
+        self.stop: Event = multiprocessing.Event()
+
+
+@contextlib.contextmanager
+def our_nameserver() -> Iterator[tuple[str, int]]:
+    """Its address and its process id."""
+    command = [sys.executable, "-m", "pyrmq_core.nameserver", "--port", "0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
+        try:
+            assert process.stdout is not None
+            yield process.stdout.readline().removeprefix(BOOTED).strip(), process.pid
+        finally:
+            process.kill()
+
+
+def connect(address: str) -> socket.socket:
+    host, _, port = address.rpartition(":")
+    connected = socket.create_connection((host, int(port)))
+    connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return connected
+
+
+def receive_frame(connected: socket.socket) -> bytes:
+    """One answer; nothing else may be on its way."""
+    received = connected.recv(65_536)
+    size = 4 + int.from_bytes(received[:4], "big")
+    while len(received) < size:
+        more = connected.recv(size - len(received))
+        if not more:
+            raise ConnectionResetError("the server closed the connection")
+        received += more
+    return received
+
+
+# Brokers
+
+
+def register_all(address: str, load: Load, phase: Phase) -> None:
+    """All brokers, one process: first each as soon as the one before is answered, then each once in a period."""
+    bodies = Bodies(load)
+    connections = [connect(address) for _ in range(load.brokers)]
+    for number, connected in enumerate(connections):
+        connected.sendall(bodies.frame(number, 1))
+        receive_success(connected)
+    phase.all_came.set()
+    turn, version = 0, 1
+    started = time.monotonic()
+    while not phase.stop.is_set():
+        number = turn % load.brokers
+        version += 1 if phase.changing.is_set() else 0
+        connections[number].sendall(bodies.frame(number, version))
+        receive_success(connections[number])
+        turn += 1
+        phase.stop.wait(max(0.0, started + turn * PERIOD_SECONDS / load.brokers - time.monotonic()))
+
+
+def receive_success(connected: socket.socket) -> None:
+    answer = receive_frame(connected)
+    if b'"code":0,' not in answer:
+        raise RuntimeError(f"a registration was answered {answer[8:200]!r}")
+
+
+class Bodies:
+    """Registrations of all brokers: the same topics, a sum of their own for each version."""
+
+    def __init__(self, load: Load) -> None:
+        topics = tuple(TopicConfig(load.topic(number), 8, 8) for number in range(load.topics))
+        body = RegistrationBody(DataVersion(1_700_000_000_000, 1), topics).to_json()
+        self._before, self._after = body.split(b'"counter":1,', 1)
+
+    def frame(self, broker: int, version: int) -> bytes:
+        body = b"".join((self._before, b'"counter":%d,' % version, self._after))
+        header = RegistrationHeader(
+            "DefaultCluster", f"10.0.{broker // 250}.{broker % 250}:10911", f"broker-{broker}", 0, "10.0.0.1:10912"
+        )
+        asked = RegisterBroker(header, body).to_command()
+        sums = {**asked.ext, "bodyCrc32": str(zlib.crc32(body) & 0x7FFFFFFF), "enableActingMaster": "false"}
+        return encode_frame(Command(103, sums, body))
+
+
+# Clients
+
+
+def ask_steadily(
+    address: str, load: Load, seconds: float | None, phase: Phase, results: multiprocessing.SimpleQueue[list[float]]
+) -> None:
+    """A question every few milliseconds about any topic, for so long or until all brokers came; how long each took.
+
+    Counted from when the question was due, so that one that is held up shows in those behind it.
+    """
+    connections = [connect(address) for _ in range(CONNECTIONS)]
+    took: list[float] = []
+    started = due = time.perf_counter()
+    while not phase.all_came.is_set() if seconds is None else due < started + seconds:
+        due += ASK_EVERY_SECONDS
+        time.sleep(max(0.0, due - time.perf_counter()))
+        connected = connections[len(took) % CONNECTIONS]
+        connected.sendall(encode_frame(GetRouteInfo(load.topic(random.randrange(load.topics))).to_command()))
+        receive_frame(connected)
+        took.append(time.perf_counter() - due)
+    results.put(took)
+
+
+def ask_hard(address: str, load: Load, seconds: float) -> float:
+    """Answers a second over 8 connections, one question under way on each."""
+    questions = [encode_frame(GetRouteInfo(load.topic(number)).to_command()) for number in range(load.topics)]
+    poll = select.poll()
+    connections = {connected.fileno(): connected for connected in (connect(address) for _ in range(CONNECTIONS))}
+    for number, connected in connections.items():
+        poll.register(number, select.POLLIN)
+        connected.sendall(questions[0])
+    answers = 0
+    started = time.monotonic()
+    while time.monotonic() < started + seconds:
+        for number, _ in poll.poll():
+            receive_frame(connections[number])
+            answers += 1
+            connections[number].sendall(questions[answers % len(questions)])
+    for connected in connections.values():
+        connected.close()
+    return answers / (time.monotonic() - started)
+
+
+# Runs
+
+
+def under_load(load: Load) -> None:
+    """The table of how long routes take."""
+    print(f"{load.brokers} brokers with {load.topics} topics each, a question every {ASK_EVERY_SECONDS * 1000:g} ms")
+    print("\n| while | questions | p50 ms | p99 ms | longest ms |\n|---|---|---|---|---|")
+    with our_nameserver() as (address, process_id):
+        phase = Phase()
+        brokers = multiprocessing.Process(target=register_all, args=(address, load, phase))
+        brokers.start()
+        report("all brokers come, one after the other", *latencies(address, load, None, phase))
+        report("they repeat themselves every 30 s", *latencies(address, load, load.seconds, phase))
+        phase.changing.set()
+        report("each time with another DataVersion", *latencies(address, load, load.seconds, phase))
+        phase.stop.set()
+        brokers.join()
+        print(f"\nThe NameServer took {resident_mib(process_id)} MiB at most.\n")
+
+
+def latencies(address: str, load: Load, seconds: float | None, phase: Phase) -> list[float]:
+    """Milliseconds, sorted."""
+    results: multiprocessing.SimpleQueue[list[float]] = multiprocessing.SimpleQueue()
+    clients = multiprocessing.Process(target=ask_steadily, args=(address, load, seconds, phase, results))
+    clients.start()
+    took = results.get()
+    clients.join()
+    return sorted(1000 * one for one in took)
+
+
+def report(what: str, *took: float) -> None:
+    p50, p99 = (took[int(len(took) * share)] for share in (0.5, 0.99))
+    print(f"| {what} | {len(took)} | {p50:.1f} | {p99:.1f} | {took[-1]:.1f} |", flush=True)
+
+
+def resident_mib(process_id: int) -> int:
+    status = Path(f"/proc/{process_id}/status")
+    if not status.exists():  # only Linux tells so
+        return 0
+    found = re.search(r"VmHWM:\s+(\d+)", status.read_text())
+    return int(found[1]) // 1024 if found else 0
+
+
+def beside_java(pairs: int, seconds: float) -> None:
+    """Look-ups a second of one small cluster, ours and Apache's in turn."""
+    load = Load(1, 200, seconds)
+    with contextlib.ExitStack() as stack:
+        ours, _ = stack.enter_context(our_nameserver())
+        try:
+            home = stack.enter_context(temporary_directory("5.4.0"))
+            java = ApacheNameServer("5.4.0", home / "namesrv", {}, ())
+            stack.callback(java.kill)
+            java.start()
+        except ApacheUnavailable as reason:
+            print(f"Apache's NameServer does not run here: {reason}")
+            return
+        for address in (ours, java.address):
+            broker = stack.enter_context(connect(address))
+            broker.sendall(Bodies(load).frame(0, 1))
+            receive_success(broker)
+            ask_hard(address, load, seconds)  # Java compiles what is hot
+        ratios = []
+        print("| pair | ours a second | Apache's a second | ratio |\n|---|---|---|---|")
+        for pair in range(pairs):
+            a, b, c, d = (ask_hard(address, load, seconds) for address in (ours, java.address, java.address, ours))
+            ratios.append((a + d) / (b + c))
+            print(f"| {pair + 1} | {(a + d) / 2:.0f} | {(b + c) / 2:.0f} | {ratios[-1]:.2f} |", flush=True)
+        print(f"\nMedian {statistics.median(ratios):.2f}, from {min(ratios):.2f} to {max(ratios):.2f}.")
+
+
+def main(quick: bool = False, *, load: Load | None = None, with_java: bool = True) -> None:
+    under_load(load or (Load(10, 1_000, 3.0) if quick else Load(100, 10_000, 60.0)))
+    if with_java:
+        beside_java(1 if quick else 3, 1.0 if quick else 5.0)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.nameserver_load", description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="a small run, to see that it works")
+    parser.add_argument("--seconds", type=float, default=60.0, help="how long each of the two rounds lasts")
+    parser.add_argument("--brokers", type=int, default=100)
+    parser.add_argument("--topics", type=int, default=10_000)
+    parser.add_argument("--without-java", action="store_true")
+    wanted = parser.parse_args()
+    chosen = None if wanted.quick else Load(wanted.brokers, wanted.topics, wanted.seconds)
+    main(wanted.quick, load=chosen, with_java=not wanted.without_java)
