@@ -93,7 +93,7 @@ class Registration:
             try:
                 await self._call(server, request.to_command(), UNREGISTER_SECONDS)
             except RocketMQError as error:
-                log.warning("not unregistered: %s", error)
+                log.info("not unregistered: %s", error)
 
         with trio.move_on_after(UNREGISTER_SECONDS):
             async with trio.open_nursery() as nursery:
