@@ -65,16 +65,13 @@ class Connection:
         self._reading = True
         self._request_done: trio.Event | None = None
         self._nursery: trio.Nursery | None = None
+        self.is_closed = False
         self._close_reason = ""
         self._closed = trio.Event()
 
     def __repr__(self) -> str:
-        state = f"closed: {self._close_reason}" if self._close_reason else f"{len(self._calls)} calls under way"
+        state = f"closed: {self._close_reason}" if self.is_closed else f"{len(self._calls)} calls under way"
         return f"<Connection {self.peer.local_address} to {self.address}, {state}>"
-
-    @property
-    def is_closed(self) -> bool:
-        return bool(self._close_reason)
 
     @property
     def calls_under_way(self) -> int:
@@ -116,7 +113,7 @@ class Connection:
 
     def answer(self, request: Command, answer: Command) -> None:
         """Sends the answer to a request, now or later; nothing for a one-way request or on a closed connection."""
-        if request.is_oneway or self._close_reason:
+        if request.is_oneway or self.is_closed:
             return
         frame = Answer()
         try:
@@ -128,8 +125,9 @@ class Connection:
 
     def close(self, reason: str = "closed by this end") -> None:
         """Ends the connection without waiting; calls under way fail at once. Again: without effect."""
-        if self._close_reason:
+        if self.is_closed:
             return
+        self.is_closed = True
         self._close_reason = reason
         self._calls.fail_all(reason)
         if self._nursery is not None:
@@ -153,7 +151,7 @@ class Connection:
                 if self._outbox.queued_bytes:
                     self._start_writer()
                 task_status.started()
-                if not self._close_reason:
+                if not self.is_closed:
                     await self._work(nursery)
                 nursery.cancel_scope.cancel()
         finally:
@@ -193,7 +191,7 @@ class Connection:
             log.exception("what was to be done when the connection with %s had closed failed", self.address)
 
     def _open_call(self, command: Command, deadline: float, timeout: float) -> Call:
-        if self._close_reason:
+        if self.is_closed:
             raise self._calls.closed(command.code, self._close_reason, left=False)
         call = self._calls.open(command, timeout, deadline)
         if timeout <= 0:
@@ -240,7 +238,7 @@ class Connection:
         """All commands that have come whole; what they are answered at once is written together."""
         self._outbox.hold()
         try:
-            while (command := self._decoder.next_command()) is not None and not self._close_reason:
+            while (command := self._decoder.next_command()) is not None and not self.is_closed:
                 self._commands += 1
                 if not command.is_response:
                     self._take_request(command, nursery)

@@ -19,6 +19,7 @@ from pyrmq_core.protocol.command import Command
 
 # NettySystemConfig.CLIENT_ASYNC_SEMAPHORE_VALUE; one-way requests have as many of their own.
 MAX_CALLS: Final = 65_535
+GO_AWAY: Final = ResponseCode.GO_AWAY.value
 CONNECT_TIMEOUT_SECONDS: Final = 3.0
 RETIRED_SECONDS: Final = 5.0
 
@@ -90,7 +91,7 @@ class ConnectionPool:
             if connection is None or connection.is_closed:
                 connection = await self._connect(address, deadline, timeout)
             answer = await connection.call_until(command, deadline, timeout)
-            if answer.code != ResponseCode.GO_AWAY:
+            if answer.code != GO_AWAY:
                 return answer
             self._retire(address, connection)
             connection = await self._connect(address, deadline, timeout)

@@ -69,7 +69,7 @@ class FrameDecoder:
     """
 
     def __init__(self, *, max_frame_bytes: int = MAX_FRAME_BYTES) -> None:
-        self._max_frame_bytes = max_frame_bytes
+        self._max_length = max_frame_bytes - LENGTH.size
         self._start = 0
         self._end = 0
         self._filled = False
@@ -117,11 +117,12 @@ class FrameDecoder:
         start = self._start
         available = self._end - start
         if available < PREFIX.size:
-            if available >= LENGTH.size:
-                self._check_length(LENGTH.unpack_from(self._buffer, start)[0])
-            return None
+            if available < LENGTH.size or 4 <= LENGTH.unpack_from(self._buffer, start)[0] <= self._max_length:
+                return None
+            raise self._bad_length(start)
         length, word = PREFIX.unpack_from(self._buffer, start)
-        self._check_length(length)
+        if not 4 <= length <= self._max_length:
+            raise self._bad_length(start)
         kind, header_bytes = word >> 24, word & MAX_HEADER_BYTES
         if kind not in (0, 1):
             raise FrameError(f"a frame names header encoding {kind}; RocketMQ has 0 (JSON) and 1 (ROCKETMQ)")
@@ -135,12 +136,12 @@ class FrameDecoder:
         body = bytes(self._view[body_start : self._start])
         return decode_json(header, body) if kind == 0 else decode_binary(header, body)
 
-    def _check_length(self, length: int) -> None:
-        if not 4 <= length <= self._max_frame_bytes - LENGTH.size:
-            raise FrameError(
-                f"a frame declares {length} bytes; between 4 and {self._max_frame_bytes - LENGTH.size} are possible. "
-                "Is the peer a RocketMQ port, and plain where TLS is off?"
-            )
+    def _bad_length(self, start: int) -> FrameError:
+        (length,) = LENGTH.unpack_from(self._buffer, start)
+        return FrameError(
+            f"a frame declares {length} bytes; between 4 and {self._max_length} are possible. "
+            "Is the peer a RocketMQ port, and plain where TLS is off?"
+        )
 
     def _make_room(self) -> None:
         """Move what is left to the front, or double the buffer: for the frame under way, or to read further ahead."""

@@ -49,6 +49,7 @@ BINARY_START: Final = struct.Struct(
 SHORT: Final = struct.Struct(">h")
 INT: Final = struct.Struct(">i")
 
+_RAW_DECODE: Final = json.JSONDecoder().raw_decode
 _LAZY_HEAD: Final = re.compile(rb'\{"code":(-?\d{1,6}),"extFields":')
 _LAZY_TAIL: Final = re.compile(
     rb'\},"flag":(\d{1,4}),"language":"(\w{1,16})","opaque":(-?\d{1,10}),'
@@ -225,7 +226,11 @@ def _json_fields(fields: Mapping[str, str]) -> str:
 
 def _load_object(text: bytes | str) -> dict[str, Any]:
     try:
-        members = json.loads(text.decode("utf-8", "surrogatepass") if isinstance(text, bytes) else text)
+        if isinstance(text, bytes):
+            text = text.decode("utf-8", "surrogatepass")
+        members, end = _RAW_DECODE(text) if text.startswith("{") else (None, -1)
+        if end != len(text):  # blanks around it, or no JSON
+            members = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise HeaderError(f"a JSON header is not JSON: {error}") from error
     if not isinstance(members, dict):
@@ -245,9 +250,11 @@ def _text_fields(fields: object) -> dict[str, str]:
         return {}
     if not isinstance(fields, dict):
         raise HeaderError("a JSON header's extFields is not an object")
-    if {str}.issuperset(map(type, fields.values())):
-        return fields
-    return {name: _scalar_text(value) for name, value in fields.items() if value is not None}
+    try:
+        "".join(fields.values())  # the quickest way to see that all are text
+    except TypeError:
+        return {name: _scalar_text(value) for name, value in fields.items() if value is not None}
+    return fields
 
 
 def _scalar_text(value: object) -> str:
