@@ -11,8 +11,12 @@ from pathlib import Path
 from tests.support.jvm import JavaFailed, JavaProcess
 from tests.support.maven import jars, java
 
-# 4.9.7 deletes topics wholly only with this (java.nio buffers are unmapped by reflection).
-OPENED = ("--add-opens", "java.base/java.nio=ALL-UNNAMED")
+# 4.9.7 deletes topics wholly, and starts again after SIGKILL, only with these (buffers are unmapped by reflection).
+OPENED = tuple(
+    option
+    for package in ("java.nio", "sun.nio.ch", "jdk.internal.ref")
+    for option in ("--add-opens", f"java.base/{package}=ALL-UNNAMED")
+)
 
 
 def mqadmin(version: str, *arguments: str, nameserver: str, timeout: float = 60.0) -> str:

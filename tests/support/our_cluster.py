@@ -1,0 +1,94 @@
+"""Our own NameServer and brokers as processes, with the handles that `apache.boot_cluster` gives: kill, pause, ..."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pyrmq_core.errors import RocketMQError
+from tests.support.apache import free_port, registered_brokers
+from tests.support.jvm import JavaProcess
+
+BOOT_SECONDS = 30.0
+MEMORY_BACKED = Path("/dev/shm")
+SMALL_FILES = {"mappedFileSizeCommitLog": str(64 << 20), "mappedFileSizeConsumeQueue": "600000"}
+
+
+class OurServer:
+    """One server process and its settings; `start` returns when a NameServer lists it, or answers if it is one."""
+
+    def __init__(self, name: str, module: str, home: Path, nameserver: str | None, settings: Mapping[str, str]) -> None:
+        self.name = name
+        self.address = f"127.0.0.1:{settings['listenPort']}"
+        self._nameserver = nameserver or self.address
+        home.mkdir()
+        conf = home / "server.conf"
+        conf.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
+        environment = {key: value for key, value in os.environ.items() if key != "NAMESRV_ADDR"}
+        command = [sys.executable, "-m", module, "-c", str(conf)]
+        self.process = JavaProcess(f"{name} (ours)", command, home / "output.log", environment)
+
+    def start(self) -> None:
+        self.process.start()
+        self.process.wait_until(self._is_ready, BOOT_SECONDS)
+
+    def kill(self) -> None:
+        self.process.kill()
+
+    def pause(self) -> None:
+        self.process.pause()
+
+    def resume(self) -> None:
+        self.process.resume()
+
+    def restart(self) -> None:
+        """Boots it again on the same port and files, after SIGTERM if it runs."""
+        self.process.terminate()
+        self.start()
+
+    def _is_ready(self) -> bool:
+        try:
+            listed = registered_brokers(self._nameserver)
+        except (OSError, RocketMQError):
+            return False
+        return self._nameserver == self.address or self.address in listed.get(self.name, ())
+
+
+@dataclass(slots=True)
+class OurCluster:
+    """A NameServer and its brokers by name."""
+
+    nameserver: OurServer
+    brokers: dict[str, OurServer] = field(default_factory=dict)
+
+
+@contextmanager
+def boot_our_cluster(brokers: Sequence[str] = ("broker-a", "broker-b")) -> Iterator[OurCluster]:
+    """Up and registered; all ended and their files removed on leaving."""
+    with ExitStack() as stack:
+        parent = MEMORY_BACKED if os.access(MEMORY_BACKED, os.W_OK) else None
+        home = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="pyrmq-", dir=parent)))
+        settings = {"listenPort": str(free_port((0,))), "kvConfigPath": str(home / "kv.json")}
+        nameserver = OurServer("NameServer", "pyrmq_core.nameserver", home / "namesrv", None, settings)
+        stack.callback(nameserver.kill)
+        nameserver.start()
+        cluster = OurCluster(nameserver)
+        for name in brokers:
+            settings = {
+                "brokerName": name,
+                "brokerIP1": "127.0.0.1",
+                "listenPort": str(free_port((0,))),
+                "namesrvAddr": nameserver.address,
+                "storePathRootDir": str(home / name / "store"),
+                **SMALL_FILES,
+            }
+            broker = OurServer(name, "pyrmq_core.broker", home / name, nameserver.address, settings)
+            stack.callback(broker.kill)
+            broker.start()
+            cluster.brokers[name] = broker
+        yield cluster
