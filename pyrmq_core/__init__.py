@@ -71,6 +71,7 @@ if TYPE_CHECKING:
     from pyrmq_core.protocol.command import Command
     from pyrmq_core.protocol.message_type import MessageType
     from pyrmq_core.protocol.names import check_topic, is_dead_letter_topic, is_retry_topic, is_system_topic
+    from pyrmq_core.protocol.namespaces import with_namespace
     from pyrmq_core.protocol.payload import Payload, RawPull, decode, encode_batch, encode_one, split_batch
 
 __all__ = [
@@ -147,6 +148,7 @@ __all__ = [
     "split_batch",
     "unique_id_runs",
     "unique_ids",
+    "with_namespace",
 ]
 
 # Loaded when first named: a process that only reads options or errors need not start with trio.
@@ -191,6 +193,7 @@ _LAZY: Final = {
     "split_batch": "pyrmq_core.protocol.payload",
     "unique_id_runs": "pyrmq_core.client.ids",
     "unique_ids": "pyrmq_core.client.ids",
+    "with_namespace": "pyrmq_core.protocol.namespaces",
 }
 
 

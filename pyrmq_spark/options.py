@@ -11,7 +11,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import Field, dataclass, field, fields
+from dataclasses import Field, dataclass, field, fields, replace
 from typing import Any, ClassVar, Final, NoReturn, Protocol, TypeVar
 
 from pyrmq_core import MessageQueue
@@ -238,11 +238,11 @@ class SinkOptions:
     max_batch_bytes: int = option("maxBatchBytes", at_least(1, MAX_BATCH_BYTES), MIB)
     requests_in_flight: int = option("requestsInFlight", at_least(1, 1024), 4)
     default_topic_queue_nums: int = option("defaultTopicQueueNums", at_least(1, 1024), 4)
-    create_topic: str = option("createTopic", one_of("auto", "normal", "batch"), "auto", built=False)
-    topic_queue_nums: int | None = option("topicQueueNums", at_least(1), built=False)
+    create_topic: str = option("createTopic", one_of("auto", "normal", "batch"), "auto")
+    topic_queue_nums: int | None = option("topicQueueNums", at_least(1, 1024))
     on_rejected: str = option("onRejected", one_of("fail", "deadLetter"), "fail", built=False)
     dead_letter_topic: str | None = option("deadLetterTopic", text, built=False)
-    message_ids: str = option("messageIds", one_of("unique", "content"), "unique", built=False)
+    message_ids: str | None = option("messageIds", one_of("unique", "content"))
 
 
 class Table(Protocol):
@@ -321,8 +321,16 @@ def read_source(given: Options) -> SourceOptions:
     return options
 
 
-def read_sink(given: Options) -> SinkOptions:
-    return _read(SinkOptions, given)
+def read_sink(given: Options, *, stream: bool = False) -> SinkOptions:
+    """`messageIds` is `content` in streams, and `unique` in batches, unless it is named."""
+    options = _read(SinkOptions, given)
+    if options.create_topic == "batch":
+        raise NotBuilt(
+            "option createTopic=batch is not supported by this version; createTopic=normal makes a plain topic"
+        )
+    if options.topic_queue_nums is not None and options.create_topic == "auto":
+        raise InvalidOption("topicQueueNums needs createTopic=normal: brokers create topics by defaultTopicQueueNums")
+    return replace(options, message_ids=options.message_ids or ("content" if stream else "unique"))
 
 
 def _read(table: type[T], given: Options) -> T:

@@ -16,7 +16,8 @@ import pyarrow.compute as pc
 
 from pyrmq_core import AnyQueue, InvalidMessage, KeyedQueue, MessageQueue, TopicPublishInfo, check_topic
 from pyrmq_core.blocking import Producer
-from pyrmq_spark.options import SinkOptions
+from pyrmq_spark.creating import create_topic
+from pyrmq_spark.options import Connection, SinkOptions
 
 Lanes = npt.NDArray[np.int64]
 
@@ -32,8 +33,10 @@ class Placing:
     `queueSelection=partition` keeps the first queue, with one request under way; `request` takes the next each time.
     """
 
-    def __init__(self, producer: Producer, counter: int, options: SinkOptions) -> None:
+    def __init__(self, producer: Producer, counter: int, connection: Connection, options: SinkOptions) -> None:
         self._producer = producer
+        self._connection = connection
+        self._options = options
         self._counter = counter
         self._timeout = options.send_timeout
         self._keep = options.queue_selection == "partition"
@@ -71,6 +74,8 @@ class Placing:
     def _places(self, topic: str) -> _TopicPlaces:
         if topic not in self._topics:
             check_topic(topic)
+            if self._options.create_topic != "auto" and topic != self._options.topic:
+                create_topic(self._connection, self._options, topic)
             info = self._producer.publish_info(topic, timeout=self._timeout)
             self._topics[topic] = _TopicPlaces(info.at(self._counter))
         return self._topics[topic]

@@ -81,7 +81,7 @@ class RocketMQDataSource(DataSource):
                     'a topic cannot be overwritten, rows are only ever added to it: use mode("append"); for an empty '
                     "topic, delete it and create it again"
                 )
-            return RocketMQWriter(self._connection, *self._sink(schema))
+            return RocketMQWriter(self._connection, *self._sink(schema, stream=False))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
         from pyrmq_spark.columns import source_schema
@@ -106,17 +106,22 @@ class RocketMQDataSource(DataSource):
                     "output mode complete would write the whole result anew with every batch, and a topic only ever "
                     'grows: use outputMode("append") with a watermark, or foreachBatch'
                 )
-            return RocketMQStreamWriter(self._connection, *self._sink(schema))
+            return RocketMQStreamWriter(self._connection, *self._sink(schema, stream=True))
 
-    def _sink(self, schema: StructType) -> tuple[SinkOptions, SinkSchema]:
-        """Everything about a write that can be refused before a row is sent."""
+    def _sink(self, schema: StructType, *, stream: bool) -> tuple[SinkOptions, SinkSchema]:
+        """Everything about a write that can be refused before a row is sent; then its topic is created if asked for."""
         from pyrmq_core import check_topic
         from pyrmq_spark.columns import sink_schema
 
-        options = read_sink(self.options)
+        options = read_sink(self.options, stream=stream)
         if options.topic is not None:
             check_topic(options.topic)
-        return options, sink_schema(schema, options.topic)
+        columns = sink_schema(schema, options.topic)
+        if options.topic is not None and options.create_topic != "auto":
+            from pyrmq_spark.creating import create_topic
+
+            create_topic(self._connection, options, options.topic)
+        return options, columns
 
 
 class RocketMQReader(DataSourceReader):

@@ -13,6 +13,7 @@ from collections import OrderedDict
 from dataclasses import dataclass, field
 from typing import Final
 
+from pyrmq_core import with_namespace
 from pyrmq_core.blocking import Admin, Client, Producer, PullConsumer
 from pyrmq_spark.conditions import InvalidOption
 from pyrmq_spark.options import Connection, SinkOptions
@@ -92,6 +93,11 @@ def admin(connection: Connection) -> Admin:
         kept = _client(connection)
         kept.admin = kept.admin or Admin(client=kept.client)
         return kept.admin
+
+
+def name_on_brokers(connection: Connection, topic: str) -> str:
+    """With the namespace, which producers add by themselves."""
+    return with_namespace(topic, connection.namespace)
 
 
 def settle() -> None:

@@ -6,16 +6,17 @@ agree.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from itertools import chain
+from itertools import chain, islice
+from typing import Final
 
 import pyarrow as pa
 
 from pyrmq_core import InvalidMessage, KeyedQueue, RocketMQError, WriteSummary, unique_ids
 from pyrmq_core.blocking import SendWindow
-from pyrmq_core.columnar import BatchLimit, CompressionType, encode_batches
+from pyrmq_core.columnar import BatchLimit, CompressionType, content_ids, encode_batches
 from pyrmq_spark import worker
 from pyrmq_spark.columns import SinkSchema, by_topic, check_rows
 from pyrmq_spark.conditions import InvalidRow, RocketMQSparkError, RowsUnaccounted, told_line
@@ -23,6 +24,11 @@ from pyrmq_spark.delayed import by_delay, encode_singles
 from pyrmq_spark.options import Connection, SinkOptions
 from pyrmq_spark.placing import Placing
 from pyrmq_spark.sink import Attempt, PartitionWritten
+
+# Ids that were made before rows were divided go with them, in a column that no frame can have.
+ID_COLUMN: Final = "\0id"
+
+Ids = Callable[[int], Sequence[str]]
 
 
 class PartitionWrite:
@@ -34,6 +40,7 @@ class PartitionWrite:
         self._schema = schema
         self._partition = attempt.partition
         self._counter = attempt.base + attempt.partition
+        self._seed = f"{attempt.query}/{attempt.batch}/{attempt.partition}".encode()
         self._limit = BatchLimit(
             bytes=options.max_batch_bytes,
             compression=None if options.compression == "none" else CompressionType[options.compression.upper()],
@@ -63,7 +70,7 @@ class PartitionWrite:
 
     def _send(self, batches: Iterator[pa.RecordBatch]) -> None:
         producer = worker.producer(self._connection, self._options)
-        placing = Placing(producer, self._counter, self._options)
+        placing = Placing(producer, self._counter, self._connection, self._options)
         with producer.open_window(
             max_requests=self._options.requests_in_flight, timeout=self._options.send_timeout
         ) as window:
@@ -76,6 +83,8 @@ class PartitionWrite:
         first_row, self._taken = self._taken, self._taken + batch.num_rows
         rows = self._schema.rows(batch)
         check_rows(rows, first_row, datetime.now(UTC))
+        if self._options.message_ids == "content":
+            rows = rows.append_column(ID_COLUMN, content_ids(rows, self._seed, first_row))
         for topic, part in by_topic(rows, self._schema.topic):
             with self._naming_rows(first_row):
                 for queue, group in placing.groups(topic, part):
@@ -86,9 +95,9 @@ class PartitionWrite:
     ) -> None:
         """Delayed rows go one by one: a batch would be stored at once, and delivered so."""
         delayed, plain = by_delay(rows)
-        for payload in encode_batches(plain, topic, unique_ids, self._limit):
+        for payload in encode_batches(*with_ids(plain, topic), self._limit):
             window.put(payload, queue or placing.by_turns(topic))
-        for payload in encode_singles(delayed, topic, unique_ids, self._limit):
+        for payload in encode_singles(*with_ids(delayed, topic), self._limit):
             window.put(payload, queue or placing.in_no_order(topic))
 
     @contextmanager
@@ -111,3 +120,11 @@ class PartitionWrite:
             rows_by_queue={str(queue): rows for queue, rows in summary.messages_by_queue.items()},
             rows_by_status={status.name: rows for status, rows in summary.messages_by_status.items()},
         )
+
+
+def with_ids(rows: pa.RecordBatch, topic: str) -> tuple[pa.RecordBatch, str, Ids]:
+    """What is encoded, and the ids it is given: those the rows carry, or new ones of this process."""
+    if ID_COLUMN not in rows.schema.names:
+        return rows, topic, unique_ids
+    left = iter(rows.column(ID_COLUMN).to_pylist())
+    return rows.drop_columns([ID_COLUMN]), topic, lambda count: list(islice(left, count))

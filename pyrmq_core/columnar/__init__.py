@@ -9,6 +9,7 @@ from pyrmq_core.columnar.decode import decode_records
 from pyrmq_core.columnar.encode import encode_batches
 from pyrmq_core.columnar.faults import Fault, first_fault
 from pyrmq_core.columnar.grouping import by_queue, by_topic
+from pyrmq_core.columnar.ids_of_content import content_ids
 from pyrmq_core.protocol.compression import CompressionType
 
 __all__ = [
@@ -19,6 +20,7 @@ __all__ = [
     "Fault",
     "by_queue",
     "by_topic",
+    "content_ids",
     "decode_records",
     "encode_batches",
     "first_fault",

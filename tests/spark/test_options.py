@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyrmq_core import MessageQueue, RocketMQError
-from pyrmq_spark.conditions import told_line
+from pyrmq_spark.conditions import InvalidOption, told_line
 from pyrmq_spark.offsets import NoneAsYoung
 from pyrmq_spark.options import (
     KNOWN,
@@ -217,19 +217,25 @@ def test_a_wrong_value_is_told_with_its_option(name: str, value: str, text: str)
     [
         ({"sql": "a = 1", "topic": "a"}, "option sql is not supported by this version; leave it out"),
         ({"namespace": "x", "topic": "a"}, "option namespace is not supported for reading by this version"),
-        (
-            {"messageIds": "content"},
-            "option messageIds=content is not supported by this version; only messageIds=unique",
-        ),
         ({"onRejected": "deadletter"}, "option onRejected=deadLetter is not supported"),
         ({"createTopic": "batch"}, "option createTopic=batch is not supported"),
-        ({"topicQueueNums": "8"}, "option topicQueueNums is not supported"),
     ],
 )
 def test_what_is_not_built_is_refused_by_name(given_options: dict[str, str], text: str) -> None:
     with pytest.raises(RocketMQError) as error:
         read_all(given_options)
     assert told(error).startswith(f"[RMQ_NOT_BUILT] {text}")
+
+def test_streams_make_ids_of_content_unless_told_otherwise() -> None:
+    assert read_sink({}).message_ids == "unique"
+    assert read_sink({}, stream=True).message_ids == "content"
+    assert read_sink({"messageIds": "unique"}, stream=True).message_ids == "unique"
+
+
+def test_queues_of_a_topic_that_is_not_created_are_refused() -> None:
+    with pytest.raises(InvalidOption, match="topicQueueNums needs createTopic=normal"):
+        read_sink({"topicQueueNums": "8"})
+
 
 
 def test_the_default_of_what_is_not_built_may_be_said() -> None:

@@ -1,21 +1,26 @@
 """What single columns of a row do on brokers: keys and queues keep their order, whatever fails; delays are honoured."""
 
 import threading
+from collections import Counter
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
 import pyarrow as pa
 import pytest
 
-from pyrmq_core.blocking import EmbeddedCluster
+from pyrmq_core.blocking import EmbeddedCluster, Producer, PullConsumer
 from pyrmq_core.embedded import PASS, Pass
 from pyrmq_core.network import Peer
 from pyrmq_core.protocol.codes import RequestCode
 from pyrmq_core.protocol.command import Command
 from pyrmq_core.protocol.properties import decode_properties
 from pyrmq_core.protocol.requests.send_message import SendMessage
+from pyrmq_spark import worker
 from pyrmq_spark.columns import SinkSchema
 from pyrmq_spark.conditions import RocketMQSparkError
+from pyrmq_spark.options import Connection, read_sink
+from pyrmq_spark.sink import Attempt
+from pyrmq_spark.writing import PartitionWrite
 from tests.support.sink import cluster, stored, task
 from tests.support.spark import wait_readable
 
@@ -139,3 +144,70 @@ def test_a_time_of_delivery_goes_with_its_row(cluster: EmbeddedCluster) -> None:
     with pytest.raises(RocketMQSparkError, match="timerWheelEnable is false"):
         task(cluster, schema=SinkSchema({"body": 0, "deliverAt": 1}, "orders")).run(iter([rows]))
     assert {decode_properties(text)["TIMER_DELIVER_MS"] for text in seen} == {str(int(at.timestamp() * 1000))}
+
+
+# --- Topics that the write creates
+
+
+TOPICS = SinkSchema({"body": 0, "topic": 1}, None)
+
+
+def test_a_topic_of_the_column_is_created_by_the_task_that_meets_it() -> None:
+    with EmbeddedCluster(brokers=2, settings={"autoCreateTopicEnable": "false"}) as cluster:
+        rows = pa.record_batch({"body": pa.array([b"x", b"y"]), "topic": pa.array(["new_a", "new_b"])})
+        written = task(cluster, schema=TOPICS, createTopic="normal", topicQueueNums="3").run(iter([rows]))
+        with Producer("tests", nameserver=cluster.nameserver) as producer:
+            assert [len(producer.message_queues(topic)) for topic in ("new_a", "new_b")] == [6, 6]
+        assert written.rows == 2
+        worker.close()
+
+
+def test_a_topic_that_is_there_keeps_its_queues_and_a_namespace_is_part_of_the_name(cluster: EmbeddedCluster) -> None:
+    rows = pa.record_batch({"body": pa.array([b"x"]), "topic": pa.array(["orders"])})
+    task(cluster, schema=TOPICS, createTopic="normal", topicQueueNums="2").run(iter([rows]))
+    with Producer("tests", nameserver=cluster.nameserver) as producer:
+        assert len(producer.message_queues("orders")) == 8
+        spaced = Connection(name_server=cluster.nameserver, namespace="tenant")
+        options = read_sink({"createTopic": "normal", "topicQueueNums": "2"})
+        written = PartitionWrite(spaced, options, TOPICS, Attempt("q", 0, 0, 0)).run(iter([rows]))
+        assert len(producer.message_queues("tenant%orders")) == 4
+    assert [queue.partition("/")[0] for queue in written.rows_by_queue] == ["orders"]
+
+
+# --- Ids made of content
+
+
+def ids_in(cluster: EmbeddedCluster, topic: str = "orders") -> Counter[str]:
+    with PullConsumer("ids", nameserver=cluster.nameserver) as consumer:
+        found: Counter[str] = Counter()
+        for queue, bounds in consumer.offset_bounds(consumer.message_queues(topic)).items():
+            position = bounds.start
+            while position < bounds.end:
+                pulled = consumer.pull(queue, position)
+                found.update(f"{message.body.decode()} {message.msg_id}" for message in pulled.messages)
+                position = pulled.next_offset
+    return found
+
+
+def test_a_repeat_in_the_same_order_has_the_same_ids_and_in_another_loses_no_row(cluster: EmbeddedCluster) -> None:
+    rows = keyed(0, 1000)
+    for batches in ([rows], [rows.slice(0, 300), rows.slice(300)]):
+        task(cluster, schema=KEYED, messageIds="content", batch=3).run(iter(batches))
+    wait_readable(cluster.nameserver, "orders", 2000)
+    once = ids_in(cluster)
+    assert len(once) == 1000
+    assert set(once.values()) == {2}
+    task(cluster, schema=KEYED, messageIds="content", batch=3).run(iter([rows.take(pa.array(range(999, -1, -1)))]))
+    wait_readable(cluster.nameserver, "orders", 3000)
+    bodies_of: dict[str, set[str]] = {}
+    for found in ids_in(cluster):
+        body, _, msg_id = found.rpartition(" ")
+        bodies_of.setdefault(msg_id, set()).add(body)
+    assert all(len(bodies) == 1 for bodies in bodies_of.values())
+
+
+def test_another_batch_has_other_ids(cluster: EmbeddedCluster) -> None:
+    for batch in (3, 4):
+        task(cluster, schema=KEYED, messageIds="content", batch=batch).run(iter([keyed(0, 100)]))
+    wait_readable(cluster.nameserver, "orders", 200)
+    assert len(ids_in(cluster)) == 200
