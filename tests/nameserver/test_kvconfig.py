@@ -55,15 +55,25 @@ async def test_each_change_is_on_disk_and_the_content_before_beside_it(tmp_path:
     assert not list(path.parent.glob("*.tmp"))
 
 
-async def test_a_crash_between_two_steps_leaves_a_whole_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("call", ["fsync", "replace"])
+@pytest.mark.parametrize("which", [1, 2])
+async def test_a_crash_at_any_step_leaves_a_whole_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str, which: int
+) -> None:
+    """The steps are two files, the one beside and the file itself; each is written, synced, and put in place."""
     path = tmp_path / "kvConfig.json"
     desk = Desk(kvConfigPath=path)
     await desk.ask(PutKvConfig("N", "k", "old").to_command())
+    real, calls = getattr(os, call), 0
 
-    def crash(*_: object) -> None:
-        raise OSError("the disk is full")
+    def crash(*args: object) -> None:
+        nonlocal calls
+        calls += 1
+        if calls == which:
+            raise OSError("the disk is full")
+        real(*args)
 
-    monkeypatch.setattr(os, "replace", crash)
+    monkeypatch.setattr(os, call, crash)
     answer = await desk.ask(PutKvConfig("N", "k", "new").to_command())
     assert answer.code == 1
     assert "changed in memory only" in (answer.remark or "")
