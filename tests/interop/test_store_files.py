@@ -110,7 +110,8 @@ def test_a_store_goes_from_broker_to_broker(version: str, kill: bool) -> None:
                     before = take_turn(broker.address, turn, before)
                     if not kill:
                         broker.terminate()
-        assert [len(before[key]) for key in (("Single", 0), ("Batch", 1), ("Long", 0))] == [5 * TURNS, 100 * TURNS, TURNS]
+        counts = {key: len(before[key]) for key in (("Single", 0), ("Batch", 1), ("Long", 0))}
+        assert counts == {("Single", 0): 5 * TURNS, ("Batch", 1): 100 * TURNS, ("Long", 0): TURNS}
 
 
 def take_turn(
