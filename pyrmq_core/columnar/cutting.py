@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 import numpy as np
 
-from pyrmq_core.columnar.arrays import Ints
+from pyrmq_core.columnar.arrays import Int32s, Ints
 from pyrmq_core.protocol.compression import CompressionType
 from pyrmq_core.protocol.names import MAX_MESSAGE_BYTES
 from pyrmq_core.protocol.payload import COMPRESS_OVER_BYTES
@@ -42,12 +42,15 @@ class Run:
     compressed: bool
 
 
-def runs_of(body_bytes: Ints, limit: BatchLimit, *, alone: bool) -> Iterator[Run]:
+def runs_of(body_bytes: Int32s, limit: BatchLimit, *, alone: bool) -> Iterator[Run]:
     """The rows in order, divided where their kind changes; with `alone` none may share a request."""
+    largest = int(body_bytes.max(initial=0))
+    compressed_from = limit.compress_over_bytes if limit.compression is not None else largest + 1
+    if largest < min(compressed_from, MAX_BATCHED_BODY_BYTES + 1):
+        yield Run(0, len(body_bytes), alone, False)
+        return
     large = (body_bytes > MAX_BATCHED_BODY_BYTES) | alone
-    compressed = np.zeros(len(body_bytes), np.bool_)
-    if limit.compression is not None:
-        compressed = body_bytes >= limit.compress_over_bytes
+    compressed = body_bytes >= compressed_from
     kinds = 2 * large + compressed
     starts = np.concatenate((np.zeros(1, np.int64), np.flatnonzero(kinds[1:] != kinds[:-1]) + 1))
     for start, end in zip(starts.tolist(), [*starts[1:].tolist(), len(kinds)], strict=True):
@@ -67,7 +70,7 @@ def cuts_of(ends: Ints, limit: BatchLimit) -> Iterator[Cut]:
         start, before = end, int(ends[end - 1])
 
 
-def grouped(cuts: Sequence[Cut], ends: Ints, most_bytes: int) -> Iterator[list[Cut]]:
+def grouped(cuts: Iterable[Cut], ends: Ints, most_bytes: int) -> Iterator[list[Cut]]:
     """Neighbouring cuts that have no more than `most_bytes` together, or one alone."""
     group: list[Cut] = []
     for cut in cuts:
@@ -79,7 +82,9 @@ def grouped(cuts: Sequence[Cut], ends: Ints, most_bytes: int) -> Iterator[list[C
         yield group
 
 
-def pieces_of(body_bytes: Ints, run: Run, most_bytes: int) -> Iterator[Cut]:
+def pieces_of(body_bytes: Int32s, run: Run, most_bytes: int) -> Iterator[Cut]:
     """The run in pieces whose bodies have no more than `most_bytes`, or of one row."""
-    for start, end in cuts_of(np.cumsum(body_bytes[run.start : run.end]), BatchLimit(run.end - run.start, most_bytes)):
+    for start, end in cuts_of(
+        np.cumsum(body_bytes[run.start : run.end], dtype=np.int64), BatchLimit(run.end - run.start, most_bytes)
+    ):
         yield run.start + start, run.start + end

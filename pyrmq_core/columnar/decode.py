@@ -27,7 +27,7 @@ from pyrmq_core.protocol.properties import KEYS, SHARDING_KEY, TAGS, UNIQ_KEY
 
 ALL_TAGS: Final = TagFilter()
 # Below about so many messages a loop is quicker: columns have a fixed cost of a few hundred microseconds.
-BREAK_EVEN_MESSAGES: Final = 96
+BREAK_EVEN_MESSAGES: Final = 64
 
 
 def decode_records(

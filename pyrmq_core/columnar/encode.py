@@ -14,12 +14,12 @@ import numpy as np
 import pyarrow as pa
 
 from pyrmq_core.columnar.cutting import BatchLimit, cuts_of, grouped, pieces_of, runs_of
-from pyrmq_core.columnar.faults import first_fault
-from pyrmq_core.columnar.joining import Part, joined
+from pyrmq_core.columnar.faults import fault_of
+from pyrmq_core.columnar.joining import Numbers, Part, joined, part_of
 from pyrmq_core.columnar.message_by_message import encode_messages
-from pyrmq_core.columnar.outgoing import OutgoingRows, lengths, outgoing_rows, windows
+from pyrmq_core.columnar.outgoing import Bytes, OutgoingRows, outgoing_rows, windows
 from pyrmq_core.columnar.property_strings import properties_bytes, property_parts
-from pyrmq_core.columnar.unique_ids import Ids, ids_of, some_of
+from pyrmq_core.columnar.unique_ids import Ids, ids_of
 from pyrmq_core.errors import InvalidMessage
 from pyrmq_core.model import Message
 from pyrmq_core.protocol.batch import OVERHEAD_BYTES
@@ -33,8 +33,10 @@ CompressAll: TypeAlias = Callable[[Callable[[bytes], bytes], Sequence[bytes]], I
 DEFAULT_LIMIT: Final = BatchLimit()
 # Below about so many rows a loop is quicker.
 BREAK_EVEN_ROWS: Final = 24
-# What is joined at once: enough for the fixed cost not to count, and little enough to stay near the processor.
-JOIN_BYTES: Final = 2 * 1024 * 1024
+# Brokers ignore both (protocol/batch.py).
+MAGIC_AND_CRC: Final = bytes(8)
+# What is joined at once, and stays in memory until the last of its requests is answered: 2 MiB cost a third more.
+JOIN_BYTES: Final = 16 * 1024 * 1024
 # Bodies that are compressed before the first of them is sent.
 COMPRESS_BYTES: Final = 8 * 1024 * 1024
 
@@ -55,12 +57,13 @@ def encode_batches(
     views of larger buffers. `compress_all` maps a function over bodies, in threads if it likes (`executor.map`).
     """
     check_message(Message(topic, b"x"))
-    if not checked and (fault := first_fault(rows)) is not None:
-        raise InvalidMessage(f"row {fault.row}, column {fault.column}: {fault.reason}")
-    for _, part in windows(rows):
-        some = outgoing_rows(part)
+    parts = [(first, outgoing_rows(part)) for first, part in windows(rows)]
+    for first, some in () if checked else parts:
+        if (fault := fault_of(some)) is not None:
+            raise InvalidMessage(f"row {first + fault.row}, column {fault.column}: {fault.reason}")
+    alone = is_retry_topic(topic)
+    for _, some in parts:
         made = ids_of(ids, len(some))
-        alone = is_retry_topic(topic)
         if len(some) < BREAK_EVEN_ROWS:
             yield from encode_messages(some, topic, made, limit, alone=alone, waits=wait_store_msg_ok)
         else:
@@ -72,7 +75,7 @@ def encode_batches(
 def encode_columns(
     rows: OutgoingRows,
     topic: str,
-    ids: Part,
+    ids: Sequence[Part],
     limit: BatchLimit,
     *,
     alone: bool,
@@ -93,42 +96,38 @@ class _Encoder:
         self._properties = "" if waits else encode_properties({WAIT: "false"})
         self._compress_all = compress_all
 
-    def payloads(self, rows: OutgoingRows, ids: Part, *, alone: bool) -> Iterator[Payload]:
-        body_bytes = lengths(rows.body)
-        for run in runs_of(body_bytes, self._limit, alone=alone):
+    def payloads(self, rows: OutgoingRows, ids: Sequence[Part], *, alone: bool) -> Iterator[Payload]:
+        for run in runs_of(rows.body.sizes, self._limit, alone=alone):
             if run.alone:
-                some, few = rows.slice(run.start, run.end), some_of(ids, run.start, run.end)
-                yield from encode_messages(some, self._topic, few, self._limit, alone=True, waits=self._waits)
+                some, theirs = _slice(rows, ids, run.start, run.end)
+                yield from encode_messages(some, self._topic, theirs, self._limit, alone=True, waits=self._waits)
             elif run.compressed:
-                for start, end in pieces_of(body_bytes, run, COMPRESS_BYTES):
-                    yield from self._compressed(rows.slice(start, end), some_of(ids, start, end))
+                for start, end in pieces_of(rows.body.sizes, run, COMPRESS_BYTES):
+                    yield from self._compressed(*_slice(rows, ids, start, end))
             else:
-                yield from self._requests(rows.slice(run.start, run.end), some_of(ids, run.start, run.end), 0)
+                yield from self._requests(*_slice(rows, ids, run.start, run.end), 0)
 
-    def _compressed(self, rows: OutgoingRows, ids: Part) -> Iterator[Payload]:
+    def _compressed(self, rows: OutgoingRows, ids: Sequence[Part]) -> Iterator[Payload]:
         kind = self._limit.compression
         assert kind is not None
-        bodies = list(self._compress_all(partial(compress, kind=kind), rows.body.to_pylist()))
-        yield from self._requests(replace(rows, body=pa.array(bodies, pa.binary())), ids, kind.sys_flag)
+        bodies = list(self._compress_all(partial(compress, kind=kind), rows.body.array.to_pylist()))
+        yield from self._requests(replace(rows, body=Bytes.of(pa.array(bodies, pa.binary()))), ids, kind.sys_flag)
 
-    def _requests(self, rows: OutgoingRows, ids: Part, sys_flag: int) -> Iterator[Payload]:
+    def _requests(self, rows: OutgoingRows, ids: Sequence[Part], sys_flag: int) -> Iterator[Payload]:
         """Batches of one kind of body."""
-        count = len(rows)
-        body_bytes, string_bytes = lengths(rows.body), properties_bytes(rows, ids, waits=self._waits)
-        sizes = body_bytes + string_bytes + OVERHEAD_BYTES
-        heads = np.zeros((count, 5), ">i4")
-        heads[:, 0], heads[:, 4] = sizes, body_bytes
-        if rows.flag is not None:
-            heads[:, 3] = rows.flag.fill_null(0).to_numpy()
+        string_bytes = properties_bytes(rows, ids, waits=self._waits)
+        sizes = rows.body.sizes + string_bytes + OVERHEAD_BYTES
         parts: list[Part] = [
-            heads.view(np.uint8),
-            rows.body,
-            string_bytes.astype(">i2").view(np.uint8).reshape(count, 2),
+            Numbers(">i4", sizes),
+            MAGIC_AND_CRC,
+            bytes(4) if rows.flag is None else Numbers(">i4", rows.flag.fill_null(0).to_numpy()),
+            Numbers(">i4", rows.body.sizes),
+            rows.body.array,
+            Numbers(">i2", string_bytes),
             *property_parts(rows, ids, waits=self._waits),
         ]
         ends = np.cumsum(sizes)
-        cuts = list(cuts_of(ends, self._limit))
-        for together in grouped(cuts, ends, JOIN_BYTES):
+        for together in grouped(cuts_of(ends, self._limit), ends, JOIN_BYTES):
             first, last = together[0][0], together[-1][1]
             data = memoryview(joined(parts, first, last - first).buffers()[2])
             begin = int(ends[first - 1]) if first else 0
@@ -136,3 +135,7 @@ class _Encoder:
                 size = int(ends[end - 1]) - begin
                 yield Payload(self._topic, data[:size], end - start, self._properties, sys_flag, 0, True)
                 data, begin = data[size:], begin + size
+
+
+def _slice(rows: OutgoingRows, ids: Sequence[Part], start: int, end: int) -> tuple[OutgoingRows, list[Part]]:
+    return rows.slice(start, end), [part_of(part, start, end) for part in ids]

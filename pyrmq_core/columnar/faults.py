@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyrmq_core.columnar.arrays import Bools, Int32s, Ints, bounds_of, octets_of
-from pyrmq_core.columnar.outgoing import OutgoingRows, lengths, outgoing_rows, windows
+from pyrmq_core.columnar.outgoing import Bytes, OutgoingRows, outgoing_rows, windows
 from pyrmq_core.columnar.property_strings import properties_bytes
 from pyrmq_core.errors import InvalidMessage
 from pyrmq_core.model import Message
@@ -31,7 +31,7 @@ SEPARATORS: Final = (1, 2)
 SPACE: Final = ord(" ")
 RESERVED: Final = pa.array(sorted(name.encode() for name in RESERVED_NAMES | BATCH_RECORD_NAMES), pa.binary())
 # As long as a UNIQ_KEY with an IPv4 address.
-SOME_ID: Final = b"0" * 32
+SOME_ID: Final = (b"0" * 32,)
 
 EMPTY: Final = "it is empty, which is lost on the way; make it null"
 SEPARATED: Final = "it holds U+0001 or U+0002, which separate properties; remove them"
@@ -89,37 +89,33 @@ def fault_of(rows: OutgoingRows, max_body_bytes: int = MAX_MESSAGE_BYTES) -> Fau
     return min(faults, default=None, key=lambda fault: fault.row)
 
 
-def _body_faults(body: pa.Array, max_bytes: int) -> Iterator[Fault]:
-    size = lengths(body)
-    valid = _valid(body)
-    if not len(size) or (valid.all() and 0 < size.min() <= size.max() <= max_bytes):
+def _body_faults(body: Bytes, max_bytes: int) -> Iterator[Fault]:
+    sizes = body.sizes
+    if body.there is None and sizes.max(initial=0) <= max_bytes:
         return
-    rules: Found = iter(
-        (
-            (~valid, "it is null; a message has a body"),
-            (valid & (size == 0), "it is empty; brokers refuse empty bodies"),
-            (valid & (size > max_bytes), f"it is larger than {max_bytes} bytes (a broker's maxMessageSize)"),
-        )
+    valid = _valid(body.array)
+    rules = (
+        (~valid, "it is null; a message has a body"),
+        (valid & (sizes == 0), "it is empty; brokers refuse empty bodies"),
+        (valid & (sizes > max_bytes), f"it is larger than {max_bytes} bytes (a broker's maxMessageSize)"),
     )
-    yield from _of_rows("body", rules)
+    yield from _of_rows("body", iter(rules))
 
 
-def _text_faults(text: pa.Array) -> Found:
-    """Of a column of texts as bytes."""
-    valid = _valid(text)
-    if (empty := valid & (lengths(text) == 0)).any():
-        yield empty, EMPTY
-    if (separated := _holding(text, SEPARATORS)) is not None:
-        yield separated & valid, SEPARATED
+def _text_faults(text: Bytes) -> Found:
+    if text.there is not None:
+        yield ~text.there & _valid(text.array), EMPTY
+    if (separated := _holding(text.array, SEPARATORS)) is not None:
+        yield separated & _valid(text.array), SEPARATED
 
 
-def _blank(keys: pa.Array) -> Found:
-    bounds, octets = bounds_of(keys), octets_of(keys)
-    likely = np.flatnonzero(_valid(keys) & (np.diff(bounds) > 0))
-    likely = likely[octets[bounds[:-1][likely]] == SPACE]
-    blank = [row for row in likely.tolist() if not keys[row].as_py().strip(b" ")]
+def _blank(keys: Bytes) -> Found:
+    octets, starts = octets_of(keys.array), bounds_of(keys.array)[:-1]
+    likely = np.flatnonzero(keys.sizes > 0 if keys.there is None else keys.there)
+    likely = likely[octets[starts[likely]] == SPACE]
+    blank = [row for row in likely.tolist() if not keys.array[row].as_py().strip(b" ")]
     if blank:
-        yield np.isin(np.arange(len(keys)), blank), BLANK
+        yield np.isin(np.arange(len(keys.sizes)), blank), BLANK
 
 
 def _word_faults(words: pa.Array) -> Iterator[Fault]:
@@ -131,12 +127,12 @@ def _word_faults(words: pa.Array) -> Iterator[Fault]:
 def _word_rules(word: pa.Array) -> Found:
     if word.null_count:
         yield ~_valid(word), NULL_WORD
-    yield from _text_faults(word)
+    yield from _text_faults(Bytes.of(word))
     if (spaced := _holding(word, (SPACE,))) is not None:
         yield spaced, SPACED
 
 
-def _property_faults(properties: pa.Array, sharding_key: pa.Array | None) -> Iterator[Fault]:
+def _property_faults(properties: pa.Array, sharding_key: Bytes | None) -> Iterator[Fault]:
     offsets = properties.offsets.to_numpy()
     names, values = (
         child.slice(offsets[0], offsets[-1] - offsets[0]).view(pa.binary())
@@ -146,25 +142,25 @@ def _property_faults(properties: pa.Array, sharding_key: pa.Array | None) -> Ite
     yield from _of_elements("properties", offsets, values, _value_rules(values))
     if sharding_key is not None:  # where both are the same it is in the map no more
         twice = pc.equal(names, pa.scalar(SHARDING_KEY.encode(), pa.binary())).to_numpy(zero_copy_only=False)
-        keyed = _valid(sharding_key)
+        keyed = _valid(sharding_key.array)
         row_of_pair = np.repeat(np.arange(len(keyed)), np.diff(offsets))
         yield from _of_elements("properties", offsets, names, iter([(twice & keyed[row_of_pair], TWO_KEYS)]))
 
 
 def _name_rules(name: pa.Array) -> Found:
-    yield from _text_faults(name)
+    yield from _text_faults(Bytes.of(name))
     yield pc.is_in(name, value_set=RESERVED).to_numpy(zero_copy_only=False), KEPT_NAME
 
 
 def _value_rules(value: pa.Array) -> Found:
     if value.null_count:
         yield ~_valid(value), NULL_VALUE
-    yield from _text_faults(value)
+    yield from _text_faults(Bytes.of(value))
 
 
 def _too_long(rows: OutgoingRows, size: Ints) -> Iterator[Fault]:
     row = int(np.flatnonzero(size > MAX_PROPERTIES_BYTES)[0])
-    longest = max(rows.texts, key=lambda name: int(lengths(rows.texts[name])[row]), default="")
+    longest = max(rows.texts, key=lambda name: int(rows.texts[name].sizes[row]), default="")
     column = longest if rows.properties is None else "properties"
     yield Fault(
         row,

@@ -1,51 +1,82 @@
-"""Joins parts of many rows into one buffer, row after row: what stands in all rows, in a matrix, or in a column."""
+"""Joins parts of many rows into one buffer, row after row: what stands in all rows, numbers, and columns of bytes."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pyrmq_core.columnar.arrays import Octets, fixed_spans
+from pyrmq_core.columnar.arrays import Bools, fixed_spans
 
-# The same bytes in each row; a row of a matrix for each; an element of a binary array, without nulls, for each.
-Part: TypeAlias = bytes | Octets | pa.Array
+
+class Numbers(NamedTuple):
+    """A value of fixed width for each row, in the bytes of `kind` (such as `>i4`; `V32` for 32 opaque bytes)."""
+
+    kind: str
+    values: npt.NDArray[Any]
+
+
+class Sometimes(NamedTuple):
+    """The same bytes in those rows that have them."""
+
+    raw: bytes
+    there: Bools
+
+
+# The same bytes in each row; numbers; bytes that not all rows have; an element of a binary array for each row, which
+# adds nothing where it is null.
+Part: TypeAlias = bytes | Numbers | Sometimes | pa.Array
 
 NOTHING: Final = pa.scalar(b"", pa.binary())
 
 
 def joined(parts: Sequence[Part], first: int, count: int) -> pa.Array:
     """The parts of `count` rows from `first` on, as one binary array; its bytes are the rows without a gap."""
-    arguments: list[object] = []
-    fixed: list[bytes | Octets] = []
+    arguments: list[Any] = []
+    fixed: list[bytes | Numbers] = []
     for part in parts:
-        if isinstance(part, bytes):
+        if isinstance(part, (bytes, Numbers)):
             fixed.append(part)
-        elif isinstance(part, np.ndarray):
-            fixed.append(part[first : first + count])
-        else:
-            arguments += _together(fixed, count)
-            arguments.append(part.slice(first, count))
+            continue
+        if fixed:
+            arguments.append(_together(fixed, first, count))
             fixed = []
-    arguments += _together(fixed, count)
-    if len(arguments) == 1 and isinstance(arguments[0], pa.Scalar):
-        arguments.append(pa.nulls(count, pa.binary()).fill_null(b""))
-    return pc.binary_join_element_wise(*arguments, NOTHING)
+        arguments.append(_sometimes(part, first, count) if isinstance(part, Sometimes) else part.slice(first, count))
+    if fixed:
+        arguments.append(_together(fixed, first, count))
+    return pc.binary_join_element_wise(*arguments, NOTHING, null_handling="skip")
 
 
-def _together(fixed: list[bytes | Octets], count: int) -> list[object]:
-    """Neighbours of fixed width as one argument: each further one costs about 8 ns a row."""
-    if not fixed:
-        return []
-    if all(isinstance(part, bytes) for part in fixed):
-        return [pa.scalar(b"".join(part for part in fixed if isinstance(part, bytes)), pa.binary())]
-    widths = [len(part) if isinstance(part, bytes) else part.shape[1] for part in fixed]
-    matrix = np.empty((count, sum(widths)), np.uint8)
-    start = 0
-    for part, width in zip(fixed, widths, strict=True):
-        matrix[:, start : start + width] = np.frombuffer(part, np.uint8) if isinstance(part, bytes) else part
-        start += width
-    return [fixed_spans(matrix)]
+def part_of(part: Part, start: int, end: int) -> Part:
+    """What the part has for rows `start` to `end`, without it."""
+    if isinstance(part, bytes):
+        return part
+    if isinstance(part, Sometimes):
+        return Sometimes(part.raw, part.there[start:end])
+    return Numbers(part.kind, part.values[start:end]) if isinstance(part, Numbers) else part.slice(start, end - start)
+
+
+def _sometimes(part: Sometimes, first: int, count: int) -> pa.Array:
+    """The bytes again and again, null where they are not."""
+    there = np.packbits(part.there[first : first + count], bitorder="little")
+    bounds = np.arange(count + 1, dtype=np.int32) * len(part.raw)
+    buffers = [pa.py_buffer(there), pa.py_buffer(bounds), pa.py_buffer(part.raw * count)]
+    return pa.BinaryArray.from_buffers(pa.binary(), count, buffers)
+
+
+def _together(fixed: Sequence[bytes | Numbers], first: int, count: int) -> pa.Array:
+    """Neighbours of fixed width as one argument: each further one costs the join about 8 ns a row, here 1."""
+    pattern = b"".join([part if isinstance(part, bytes) else bytes(np.dtype(part.kind).itemsize) for part in fixed])
+    rows, width, start = bytearray(pattern) * count, len(pattern), 0
+    for part in fixed:
+        if isinstance(part, bytes):
+            start += len(part)
+        else:
+            place: npt.NDArray[Any] = np.ndarray((count,), part.kind, rows, start, (width,))
+            place[...] = part.values[first : first + count]
+            start += place.itemsize
+    return fixed_spans(np.frombuffer(rows, np.uint8).reshape(count, width))

@@ -13,7 +13,7 @@ import pyarrow as pa
 from pyrmq_core.columnar.columns import TIMESTAMP, source_column
 from pyrmq_core.columnar.cutting import BatchLimit, runs_of
 from pyrmq_core.columnar.joining import Part
-from pyrmq_core.columnar.outgoing import OutgoingRows, lengths
+from pyrmq_core.columnar.outgoing import OutgoingRows
 from pyrmq_core.columnar.unique_ids import id_texts
 from pyrmq_core.errors import RecordError
 from pyrmq_core.filtering.tags import TagFilter
@@ -64,11 +64,11 @@ def _times(field: pa.Field, value: Callable[[MessageExt], Any], messages: Sequen
 
 
 def encode_messages(
-    rows: OutgoingRows, topic: str, ids: Part, limit: BatchLimit, *, alone: bool, waits: bool
+    rows: OutgoingRows, topic: str, ids: Sequence[Part], limit: BatchLimit, *, alone: bool, waits: bool
 ) -> Iterator[Payload]:
     """What `encode_batches` gives."""
-    messages, unique_ids = _messages(rows, topic, waits=waits), id_texts(ids)
-    for run in runs_of(lengths(rows.body), limit, alone=alone):
+    messages, unique_ids = _messages(rows, topic, waits=waits), id_texts(ids, len(rows))
+    for run in runs_of(rows.body.sizes, limit, alone=alone):
         compression = limit.compression if run.compressed else None
         some, their_ids = messages[run.start : run.end], unique_ids[run.start : run.end]
         if run.alone:
@@ -92,11 +92,13 @@ def _messages(rows: OutgoingRows, topic: str, *, waits: bool) -> list[Message]:
         Message(
             topic, body, tags, keys, sharding_key, dict(own) if own else NO_PROPERTIES, flag, wait_store_msg_ok=waits
         )
-        for body, tags, keys, sharding_key, own, flag in zip(rows.body.to_pylist(), *texts, pairs, flags, strict=True)
+        for body, tags, keys, sharding_key, own, flag in zip(
+            rows.body.array.to_pylist(), *texts, pairs, flags, strict=True
+        )
     ]
 
 
 def _texts(rows: OutgoingRows, name: str) -> list[str | None]:
     if name not in rows.texts:
         return [None] * len(rows)
-    return [text.decode() if text else None for text in rows.texts[name].to_pylist()]
+    return [text.decode() if text else None for text in rows.texts[name].array.to_pylist()]

@@ -16,13 +16,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, Self
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pyrmq_core.columnar.arrays import Ints, bounds_of
+from pyrmq_core.columnar.arrays import Bools, Int32s, bounds_of
 from pyrmq_core.columnar.pairs import name_twice
 from pyrmq_core.errors import InvalidArgument
 from pyrmq_core.protocol.properties import SHARDING_KEY
@@ -38,17 +38,41 @@ WINDOW_BYTES: Final = 64 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
+class Bytes:
+    """A column of bytes: `sizes` of its elements; `there` says which are neither null nor empty, None that all are."""
+
+    array: pa.Array
+    sizes: Int32s
+    there: Bools | None
+
+    @classmethod
+    def of(cls, array: pa.Array) -> Self:
+        bounds = bounds_of(array)
+        sizes = bounds[1:] - bounds[:-1]
+        there: Bools | None = None
+        if array.null_count:
+            there = (sizes > 0) & array.is_valid().to_numpy(zero_copy_only=False)
+        elif len(sizes) and not sizes.all():
+            there = sizes > 0
+        return cls(array, sizes, there)
+
+    def slice(self, start: int, end: int) -> Self:
+        there = None if self.there is None else self.there[start:end]
+        return type(self)(self.array.slice(start, end - start), self.sizes[start:end], there)
+
+
+@dataclass(frozen=True, slots=True)
 class OutgoingRows:
     """Some rows; a text column that was not given is not in `texts`. Nulls and faults may still be among them."""
 
-    body: pa.Array
-    texts: dict[str, pa.Array] = field(default_factory=dict)
+    body: Bytes
+    texts: dict[str, Bytes] = field(default_factory=dict)
     words: pa.Array | None = None
     properties: pa.Array | None = None
     flag: pa.Array | None = None
 
     def __len__(self) -> int:
-        return len(self.body)
+        return len(self.body.sizes)
 
     def slice(self, start: int, end: int) -> OutgoingRows:
         """Rows `start` to `end`, without it."""
@@ -59,8 +83,10 @@ class OutgoingRows:
         def some(array: pa.Array | None) -> pa.Array | None:
             return None if array is None else array.slice(start, count)
 
-        texts = {name: text.slice(start, count) for name, text in self.texts.items()}
-        return OutgoingRows(some(self.body), texts, some(self.words), some(self.properties), some(self.flag))
+        texts = {name: text.slice(start, end) for name, text in self.texts.items()}
+        return OutgoingRows(
+            self.body.slice(start, end), texts, some(self.words), some(self.properties), some(self.flag)
+        )
 
 
 def windows(rows: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
@@ -68,11 +94,16 @@ def windows(rows: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
     waiting = [(0, rows)]
     while waiting:
         first, part = waiting.pop()
-        if part.num_rows > 1 and (part.num_rows > WINDOW_ROWS or part.nbytes > WINDOW_BYTES):
+        if part.num_rows > 1 and (part.num_rows > WINDOW_ROWS or _is_large(part)):
             half = part.num_rows // 2
             waiting += [(first + half, part.slice(half)), (first, part.slice(0, half))]
         elif part.num_rows:
             yield first, part
+
+
+def _is_large(rows: pa.RecordBatch) -> bool:
+    """Counts precisely only what its whole buffers do not show to be small."""
+    return bool(rows.get_total_buffer_size() > WINDOW_BYTES and rows.nbytes > WINDOW_BYTES)
 
 
 def outgoing_rows(rows: pa.RecordBatch) -> OutgoingRows:
@@ -106,12 +137,11 @@ def check_columns(schema: pa.Schema) -> None:
             raise InvalidArgument(f"the column {name} stands twice in the rows to send; keep one")
 
 
-def lengths(array: pa.Array) -> Ints:
-    """Of each element in bytes; a null's may be anything."""
-    return np.diff(bounds_of(array)).astype(np.int64)
+def _bytes(name: str, array: pa.Array) -> Bytes:
+    return Bytes.of(_binary(name, array))
 
 
-def _bytes(name: str, array: pa.Array) -> pa.Array:
+def _binary(name: str, array: pa.Array) -> pa.Array:
     if pa.types.is_dictionary(array.type):
         array = array.dictionary_decode()
     kind = array.type
@@ -143,7 +173,7 @@ def _joined_words(words: pa.Array) -> pa.Array:
     return pc.if_else(pc.equal(pc.list_value_length(words), 0), pa.scalar(None, pa.string()), joined)
 
 
-def _tidied(properties: pa.Array, sharding_keys: pa.Array | None) -> pa.Array:
+def _tidied(properties: pa.Array, sharding_keys: Bytes | None) -> pa.Array:
     """Each name once in a row, with its last value; the sharding key not twice. Seldom needs a look at the rows."""
     offsets = properties.offsets.to_numpy()
     names = properties.keys.slice(offsets[0], offsets[-1] - offsets[0]).dictionary_encode()
@@ -152,7 +182,7 @@ def _tidied(properties: pa.Array, sharding_keys: pa.Array | None) -> pa.Array:
     if not keyed and not name_twice(names.indices.to_numpy(), np.diff(offsets).astype(np.int64), len(known)).any():
         return properties
     pairs = [None if row is None else dict(row) for row in properties.to_pylist()]
-    for row, key in zip(pairs, sharding_keys.to_pylist() if sharding_keys is not None else (), strict=False):
+    for row, key in zip(pairs, sharding_keys.array.to_pylist() if sharding_keys is not None else (), strict=False):
         if row is not None and key is not None and row.get(SHARDING_KEY) == key.decode():
             del row[SHARDING_KEY]
     return pa.array([None if row is None else list(row.items()) for row in pairs], STRING_MAP)

@@ -5,15 +5,16 @@ KEYS, UNIQ_KEY, WAIT, TAGS, __SHARDINGKEY, then the user's own
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pyrmq_core.columnar.arrays import Bools, Ints, bounds_of, spans
-from pyrmq_core.columnar.joining import NOTHING, Part
-from pyrmq_core.columnar.outgoing import OutgoingRows, lengths
+from pyrmq_core.columnar.arrays import Ints, bounds_of, spans
+from pyrmq_core.columnar.joining import NOTHING, Numbers, Part, Sometimes
+from pyrmq_core.columnar.outgoing import Bytes, OutgoingRows
 from pyrmq_core.protocol.properties import KEYS, SHARDING_KEY, TAGS, UNIQ_KEY, WAIT
 
 NAME_END: Final = b"\x01"
@@ -22,44 +23,44 @@ NAMES: Final = {"keys": KEYS, "tags": TAGS, "shardingKey": SHARDING_KEY}
 WAITS: Final = {True: b"true", False: b"false"}
 
 
-def property_parts(rows: OutgoingRows, ids: Part, *, waits: bool) -> list[Part]:
+def property_parts(rows: OutgoingRows, ids: Sequence[Part], *, waits: bool) -> list[Part]:
     """What the properties strings are joined from."""
-    wait = VALUE_END + WAIT.encode() + NAME_END + WAITS[waits] + VALUE_END
-    parts = _text_parts(rows, "keys")
-    parts += [UNIQ_KEY.encode() + NAME_END, ids, wait]
-    parts += _text_parts(rows, "tags") + _text_parts(rows, "shardingKey")
-    if rows.properties is not None:
-        parts.append(_user_strings(rows.properties))
-    return parts
+    return [
+        *_text_parts(rows, "keys"),
+        UNIQ_KEY.encode() + NAME_END,
+        *ids,
+        VALUE_END + WAIT.encode() + NAME_END + WAITS[waits] + VALUE_END,
+        *_text_parts(rows, "tags"),
+        *_text_parts(rows, "shardingKey"),
+        *([] if rows.properties is None else [_user_strings(rows.properties)]),
+    ]
 
 
-def properties_bytes(rows: OutgoingRows, ids: Part, *, waits: bool) -> Ints:
+def properties_bytes(rows: OutgoingRows, ids: Sequence[Part], *, waits: bool) -> Ints:
     """How long each properties string will be."""
-    size = np.full(len(rows), _fixed_bytes(UNIQ_KEY) + _fixed_bytes(WAIT) + len(WAITS[waits]))
-    size += _part_bytes(ids)
+    same = _fixed_bytes(UNIQ_KEY) + _fixed_bytes(WAIT) + len(WAITS[waits])
+    size = np.zeros(len(rows), np.int64)
+    for part in ids:
+        if isinstance(part, bytes):
+            same += len(part)
+        elif isinstance(part, Numbers):
+            same += np.dtype(part.kind).itemsize
+        elif isinstance(part, pa.Array):
+            size += Bytes.of(part).sizes
     for name, text in rows.texts.items():
-        size += np.where(present(text), lengths(text) + _fixed_bytes(NAMES[name]), 0)
+        if text.there is None:
+            same += _fixed_bytes(NAMES[name])
+            size += text.sizes
+        else:
+            size += np.where(text.there, text.sizes + _fixed_bytes(NAMES[name]), 0)
     if rows.properties is not None:
         first, last = _pairs_of(rows.properties)
         for child in (rows.properties.keys, rows.properties.items):
             bounds = bounds_of(child)
             size += bounds[last] - bounds[first]
         size += 2 * (last - first)
+    size += same
     return size
-
-
-def present(text: pa.Array) -> Bools:
-    """Which rows have the text: one that is empty is as none."""
-    there: Bools = lengths(text) > 0
-    if text.null_count:
-        there &= text.is_valid().to_numpy(zero_copy_only=False)
-    return there
-
-
-def _part_bytes(part: Part) -> int | Ints:
-    if isinstance(part, bytes):
-        return len(part)
-    return part.shape[1] if isinstance(part, np.ndarray) else lengths(part)
 
 
 def _fixed_bytes(name: str) -> int:
@@ -71,11 +72,9 @@ def _text_parts(rows: OutgoingRows, name: str) -> list[Part]:
     if text is None:
         return []
     head = NAMES[name].encode() + NAME_END
-    there = present(text)
-    if there.all():
-        return [head, text, VALUE_END]
-    whole = pc.binary_join_element_wise(pa.scalar(head, pa.binary()), text, pa.scalar(VALUE_END, pa.binary()), NOTHING)
-    return [pc.if_else(pa.array(there), whole, NOTHING)]
+    if text.there is None:
+        return [head, text.array, VALUE_END]
+    return [Sometimes(head, text.there), text.array, Sometimes(VALUE_END, text.there)]
 
 
 def _user_strings(properties: pa.Array) -> pa.Array:

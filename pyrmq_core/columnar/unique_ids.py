@@ -1,4 +1,4 @@
-"""Message ids of many rows: a matrix of digits where they only count up, else a column of texts."""
+"""Message ids of many rows: numbers where they only count up, else a column of texts."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from pyrmq_core.columnar.joining import Part
+from pyrmq_core.columnar.joining import Numbers, Part, joined
 from pyrmq_core.errors import InvalidArgument
 from pyrmq_core.protocol.message_id import IdRun
 
@@ -17,46 +17,34 @@ Ids: TypeAlias = Callable[[int], Sequence[str] | Sequence[IdRun] | pa.Array]
 
 # Four digits for each counter, as one number.
 COUNTERS: Final = np.frombuffer(b"".join(b"%04X" % value for value in range(0x10000)), np.uint32)
-COUNTER_DIGITS: Final = 4
 
 
-def ids_of(ids: Ids, count: int) -> Part:
-    """The next ids of `count` rows."""
+def ids_of(ids: Ids, count: int) -> list[Part]:
+    """The next ids of `count` rows, in parts that make up each of them."""
     given = ids(count)
     if isinstance(given, pa.Array):
         texts = given.cast(pa.string())
     else:
         runs = [run for run in given if isinstance(run, IdRun)]
         if runs:
-            return _digits(runs, count)
+            return _counted(runs, count)
         texts = pa.array(given, pa.string())
     if len(texts) != count or texts.null_count:
         raise InvalidArgument(f"{count} messages and {len(texts) - texts.null_count} ids; each message has one")
-    return texts.view(pa.binary())
+    return [texts.view(pa.binary())]
 
 
-def some_of(part: Part, start: int, end: int) -> Part:
-    """The ids of rows `start` to `end`, without it."""
-    return part.slice(start, end - start) if isinstance(part, pa.Array) else part[start:end]
-
-
-def id_texts(part: Part) -> list[str]:
+def id_texts(parts: Sequence[Part], count: int) -> list[str]:
     """The same ids one by one."""
-    if isinstance(part, pa.Array):
-        return [text.decode() for text in part.to_pylist()]
-    return [bytes(row).decode() for row in np.asarray(part)]
+    return [raw.decode() for raw in joined(parts, 0, count).to_pylist()]
 
 
-def _digits(runs: Sequence[IdRun], count: int) -> Part:
+def _counted(runs: Sequence[IdRun], count: int) -> list[Part]:
     if sum(run.count for run in runs) != count:
         raise InvalidArgument(f"{count} messages and {sum(run.count for run in runs)} ids; each message has one")
-    width = len(runs[0].prefix) + COUNTER_DIGITS
-    digits = np.empty((count, width), np.uint8)
-    start = 0
-    for run in runs:
-        rows = digits[start : start + run.count]
-        rows[:, :-COUNTER_DIGITS] = np.frombuffer(run.prefix.encode(), np.uint8)
-        counters = np.arange(run.counter, run.counter + run.count) & 0xFFFF
-        rows[:, -COUNTER_DIGITS:] = COUNTERS[counters].view(np.uint8).reshape(-1, COUNTER_DIGITS)
-        start += run.count
-    return digits
+    counters = [COUNTERS[np.arange(run.counter, run.counter + run.count) & 0xFFFF] for run in runs]
+    if len(runs) == 1:  # a millisecond has ids enough for most
+        return [runs[0].prefix.encode(), Numbers("u4", counters[0])]
+    prefixes = np.array([run.prefix.encode() for run in runs])
+    each = np.repeat(prefixes, [run.count for run in runs])
+    return [Numbers(f"S{prefixes.itemsize}", each), Numbers("u4", np.concatenate(counters))]
