@@ -8,8 +8,9 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
 
-from pyrmq_core import MessageQueue, OffsetRange, is_dead_letter_topic, is_retry_topic, is_system_topic
+from pyrmq_core import MessageQueue, OffsetRange, ResponseError, is_dead_letter_topic, is_retry_topic, is_system_topic
 from pyrmq_core.blocking import Admin, PullConsumer
 from pyrmq_spark.conditions import InvalidOption
 from pyrmq_spark.offsets import (
@@ -29,6 +30,9 @@ from pyrmq_spark.positions import Point, Word
 
 log = logging.getLogger(__name__)
 
+# SYSTEM_ERROR (enablePropertyFilter is off) and SUBSCRIPTION_PARSE_FAILED.
+CANNOT_FILTER: Final = (1, 23)
+
 
 def plan_batch(consumer: PullConsumer, admin: Admin, options: SourceOptions) -> list[QueueRange]:
     """The tasks of a batch read; asks all queues together."""
@@ -36,6 +40,7 @@ def plan_batch(consumer: PullConsumer, admin: Admin, options: SourceOptions) -> 
     (start, start_name), (end, end_name) = options.start(Word.EARLIEST), options.end()
     starts, ends = points_of(start, queues, start_name), points_of(end, queues, end_name)
     check_order(starts, ends)
+    check_sql(consumer, queues, options)
     bounds = consumer.offset_bounds(queues)
     first = _resolved_start(consumer, options, starts, bounds)
     last = resolve_end(
@@ -57,6 +62,20 @@ def stream_start(consumer: PullConsumer, admin: Admin, options: SourceOptions) -
     first = _resolved_start(consumer, options, starts, consumer.offset_bounds(queues))
     _tell_skipped(first)
     return dict(first.offsets)
+
+
+def check_sql(consumer: PullConsumer, queues: Iterable[MessageQueue], options: SourceOptions) -> None:
+    """Every broker is asked whether it can evaluate the expression: one that cannot would give every row."""
+    if options.sql is None:
+        return
+    one_each = {queue.broker_name: queue for queue in queues}
+    for queue in one_each.values():
+        try:
+            consumer.check_sql(queue, options.sql)
+        except ResponseError as error:
+            if error.code not in CANNOT_FILTER:
+                raise
+            raise InvalidOption(f"option sql is {options.sql!r}, which {error}") from error
 
 
 def _resolved_start(

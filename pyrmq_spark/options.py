@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import Field, dataclass, field, fields, replace
 from typing import Any, ClassVar, Final, NoReturn, Protocol, TypeVar
 
-from pyrmq_core import MessageQueue
+from pyrmq_core import MessageQueue, TagFilter
 from pyrmq_spark.admission import Limits
 from pyrmq_spark.conditions import InvalidOption, NotBuilt, UnknownOption
 from pyrmq_spark.offsets import NoneAsYoung
@@ -156,7 +156,7 @@ class SourceOptions:
     ending_timestamp: Position | None = option("endingTimestamp", parse_time)
     ending_offsets_by_timestamp: Position | None = option("endingOffsetsByTimestamp", parse_times)
     tags: str = option("tags", text, "*")
-    sql: str | None = option("sql", text, built=False)
+    sql: str | None = option("sql", text)
     min_partitions: int | None = option("minPartitions", at_least(1))
     max_records_per_partition: int | None = option("maxRecordsPerPartition", at_least(1, 2**63 - 1))
     max_offsets_per_trigger: int | None = option("maxOffsetsPerTrigger", at_least(1, 2**63 - 1))
@@ -313,6 +313,8 @@ def read_source(given: Options) -> SourceOptions:
     start, _ = options.start(Word.EARLIEST)
     if start is Word.COMMITTED and options.consumer_group is None:
         raise InvalidOption("startingOffsets=committed needs consumerGroup: the group whose offsets are meant")
+    if options.sql is not None and not TagFilter.parse(options.tags).passes_all:
+        raise InvalidOption("tags and sql exclude each other; SQL can say TAGS = '...' itself")
     least, most = options.min_offsets_per_trigger, options.max_offsets_per_trigger
     if least is not None and most is not None and least > most:
         raise InvalidOption(

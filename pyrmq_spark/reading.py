@@ -69,7 +69,7 @@ def _batches(
     tags = TagFilter.parse(options.tags)
     window = ReadWindow(max_messages_a_pull=options.pull_batch_size, patience=options.pull_timeout)
     consumer = consumer_of(connection, options)
-    with consumer.read(wanted.queue, start, wanted.end, tags=options.tags, window=window) as reader:
+    with consumer.read(wanted.queue, start, wanted.end, tags=options.tags, sql=options.sql, window=window) as reader:
         for pulls in reader:
             keep = options.on_undecodable_body == "keep"
             batch = decode_records(pulls, schema.columns, wanted.offsets, tags=tags, keep_undecodable=keep)

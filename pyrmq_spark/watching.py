@@ -14,7 +14,7 @@ from typing import Final, TypeVar
 
 from pyrmq_core import MessageQueue, NetworkError, NoRoute, OffsetRange, ResponseError, RocketMQError, RoutingError
 from pyrmq_core.blocking import Admin, PullConsumer
-from pyrmq_spark.choosing import candidate_topics
+from pyrmq_spark.choosing import candidate_topics, check_sql
 from pyrmq_spark.conditions import BrokerUnavailable
 from pyrmq_spark.options import SourceOptions
 from pyrmq_spark.stream_offsets import Offsets
@@ -60,6 +60,7 @@ class QueueWatch:
         self._queues: frozenset[MessageQueue] = frozenset()
         self._registered: frozenset[str] = frozenset()
         self._masterless: frozenset[str] = frozenset()
+        self._checked: set[str] = set()
         self._discovered_at = float("-inf")
         self._asked_at = float("-inf")
         self._seen: tuple[Offsets, Seen] | None = None
@@ -120,6 +121,9 @@ class QueueWatch:
             topics = {queue.topic for queue in options.assign}
         routes = self._consumer.current_queues(sorted(topics))
         there = {queue for queues in routes.values() for queue in queues or ()}
+        unchecked = {queue for queue in there if queue.broker_name not in self._checked}
+        check_sql(self._consumer, unchecked, options)
+        self._checked |= {queue.broker_name for queue in unchecked}
         self._queues = frozenset(there if options.assign is None else there & set(options.assign))
         after = self._brokers()
         self._registered = frozenset(before.keys() & after.keys())

@@ -79,10 +79,15 @@ class PullConsumer(Opening[AsyncPullConsumer]):
         end: int,
         *,
         tags: str = "*",
+        sql: str | None = None,
         window: ReadWindow = ReadWindow(),  # noqa: B008 - a frozen value
     ) -> RangeReader:
         """A whole range, with many pulls under way: `with consumer.read(q, 0, n) as reader: for pulls in reader`."""
-        return RangeReader(Opened(portal(), self._async().read(queue, start, end, tags=tags, window=window)))
+        return RangeReader(Opened(portal(), self._async().read(queue, start, end, tags=tags, sql=sql, window=window)))
+
+    def check_sql(self, queue: MessageQueue, sql: str) -> None:
+        """`ResponseError` when the queue's broker cannot evaluate the expression."""
+        self._run(lambda consumer: consumer.check_sql(queue, sql))
 
     def min_offset(self, queue: MessageQueue) -> int:
         """The offset of the oldest message that is kept."""

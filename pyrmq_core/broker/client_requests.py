@@ -68,7 +68,7 @@ def consumer_list(broker: Broker, request: Command, _: Peer) -> Command:
     return success(body=dumps({"consumerIdList": clients.client_ids}))
 
 
-def check_client_config(_: Broker, request: Command, _peer: Peer) -> Command:
+def check_client_config(broker: Broker, request: Command, _peer: Peer) -> Command:
     """Whether a subscription's expression can be evaluated here."""
     members = load_object(request.body, "client configuration")
     subscription: Any = members.get("subscriptionData")
@@ -76,7 +76,7 @@ def check_client_config(_: Broker, request: Command, _peer: Peer) -> Command:
         return success()
     if not isinstance(subscription, dict):
         raise BodyError("client configuration: subscriptionData is not an object")
-    found = codes_of_expression(subscription.get("subString"), subscription.get("expressionType"))
+    found = codes_of_expression(broker, subscription.get("subString"), subscription.get("expressionType"))
     return found if isinstance(found, Command) else success()
 
 

@@ -1,24 +1,30 @@
 """PULL_MESSAGE (11) and LITE_PULL_MESSAGE (361): checks, filters, slices of the log, and pulls that wait.
 
-Source: broker/processor/PullMessageProcessor.java (5.4.0), in its order and with its codes. SQL92 is refused as by a
-broker that has enablePropertyFilter off.
+Source: broker/processor/PullMessageProcessor.java (5.4.0), in its order and with its codes. SQL92 is evaluated with
+enablePropertyFilter, in the request's own expression only: a heartbeat's is refused as by a broker that has it off.
+Unlike Java's, this broker refuses an expression that it cannot read, instead of giving every message.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import functools
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Final, TypeAlias
 
 from pyrmq_core.broker.clients import BROADCASTING
 from pyrmq_core.broker.state import HELP, Answer, Broker
-from pyrmq_core.broker.store.reading import Found, GetStatus, Limits
+from pyrmq_core.broker.store.reading import MAX_SCANNED_ENTRIES, Found, GetStatus, Limits
 from pyrmq_core.broker.topics import READ
 from pyrmq_core.errors import InvalidArgument
+from pyrmq_core.filtering.sql92 import parse
 from pyrmq_core.filtering.tags import TagFilter
 from pyrmq_core.network import Peer
 from pyrmq_core.protocol.codes import RequestCode, ResponseCode
 from pyrmq_core.protocol.command import Command, refusal
 from pyrmq_core.protocol.java_hash import string_hash_code
+from pyrmq_core.protocol.properties import decode_properties
+from pyrmq_core.protocol.record import iterate_records
 from pyrmq_core.protocol.requests.pull_message import PullAnswer, PullMessage, PullSysFlag
 
 TagsCodes: TypeAlias = "frozenset[int] | None"
@@ -27,6 +33,7 @@ COMMIT_OFFSET: Final = int(PullSysFlag.COMMIT_OFFSET)
 SUSPEND: Final = int(PullSysFlag.SUSPEND)
 SUBSCRIPTION: Final = int(PullSysFlag.SUBSCRIPTION)
 TAG_TYPES: Final = ("", "TAG")
+SQL92: Final = "SQL92"
 SQL_OFF: Final = "The broker does not support consumer to filter message by "
 
 CODES: Final[Mapping[GetStatus, ResponseCode]] = {
@@ -71,7 +78,7 @@ async def _wait(broker: Broker, wanted: PullMessage, tags_codes: TagsCodes) -> C
 def _look(broker: Broker, wanted: PullMessage, tags_codes: TagsCodes) -> Command:
     limits = broker.config.pull_limits
     most = Limits(min(wanted.max_msg_nums, limits.max_messages), limits.max_bytes)
-    found = broker.store.get((wanted.topic, wanted.queue_id), wanted.queue_offset, most, tags_codes)
+    found = _get(broker, wanted, most, tags_codes)
     broker.offsets.note_pull(wanted.consumer_group, wanted.topic, wanted.queue_id, found.next_offset)
     return PullAnswer(
         code=_code(found, wanted.queue_offset),
@@ -81,6 +88,39 @@ def _look(broker: Broker, wanted: PullMessage, tags_codes: TagsCodes) -> Command
         max_offset=found.max_offset,
         records=found.records,
     ).to_command()
+
+
+def _get(broker: Broker, wanted: PullMessage, most: Limits, tags_codes: TagsCodes) -> Found:
+    key, offset = (wanted.topic, wanted.queue_id), wanted.queue_offset
+    if wanted.expression_type != SQL92 or not wanted.sys_flag & SUBSCRIPTION:
+        return broker.store.get(key, offset, most, tags_codes)
+    passes = sql_of(wanted.subscription or "")
+    while True:  # as with tags, an answer looks at so many entries and then says where to go on
+        found = broker.store.get(key, offset, most)
+        if found.status is not GetStatus.FOUND:
+            return found if offset == wanted.queue_offset else replace(found, status=GetStatus.NO_MATCHED_MESSAGE)
+        records = _passing(found.records, passes)
+        if records:
+            return replace(found, records=b"".join(records), count=len(records))
+        if found.next_offset >= found.max_offset or found.next_offset - wanted.queue_offset >= MAX_SCANNED_ENTRIES:
+            return replace(found, status=GetStatus.NO_MATCHED_MESSAGE, records=b"", count=0)
+        offset = found.next_offset
+
+
+def _passing(records: bytes, passes: Callable[[Mapping[str, str]], bool]) -> list[bytes]:
+    chosen, position = [], 0
+    for record in iterate_records(records):
+        following = position + record.store_size
+        if passes(decode_properties(record.properties)):
+            chosen.append(records[position:following])
+        position = following
+    return chosen
+
+
+@functools.lru_cache(maxsize=256)
+def sql_of(expression: str) -> Callable[[Mapping[str, str]], bool]:
+    """Whether a message passes, compiled once an expression."""
+    return parse(expression)
 
 
 def _code(found: Found, offset: int) -> ResponseCode:
@@ -121,7 +161,7 @@ def _refuse(broker: Broker, wanted: PullMessage, request: Command, peer: Peer) -
 def _tags_codes(broker: Broker, wanted: PullMessage) -> TagsCodes | Command:
     """The tags codes that pass (None: all), by the request's own expression or by the group's heartbeat."""
     if wanted.sys_flag & SUBSCRIPTION:
-        return codes_of_expression(wanted.subscription, wanted.expression_type)
+        return codes_of_expression(broker, wanted.subscription, wanted.expression_type)
     group = broker.clients.consumers.get(wanted.consumer_group)
     if group is None:
         return refusal(ResponseCode.SUBSCRIPTION_NOT_EXIST, f"the consumer's group info not exist\n{HELP}")
@@ -138,12 +178,18 @@ def _tags_codes(broker: Broker, wanted: PullMessage) -> TagsCodes | Command:
     return frozenset(subscription.code_set) or None
 
 
-def codes_of_expression(expression: str | None, expression_type: str | None) -> TagsCodes | Command:
-    """The tags codes of a request's own expression; a refusal for what cannot be read or is no tag expression."""
+def codes_of_expression(broker: Broker, expression: str | None, expression_type: str | None) -> TagsCodes | Command:
+    """The tags codes of a request's own expression (SQL: all); a refusal for what cannot be read."""
     if (expression_type or "") not in TAG_TYPES:
         if not expression:
             return refusal(ResponseCode.SUBSCRIPTION_PARSE_FAILED, "parse the consumer's subscription failed")
-        return refusal(ResponseCode.SYSTEM_ERROR, f"{SQL_OFF}{expression_type}")
+        if not broker.config.enable_property_filter or expression_type != SQL92:
+            return refusal(ResponseCode.SYSTEM_ERROR, f"{SQL_OFF}{expression_type}")
+        try:
+            sql_of(expression)
+        except InvalidArgument as error:
+            return refusal(ResponseCode.SUBSCRIPTION_PARSE_FAILED, str(error))
+        return None
     try:
         tags = TagFilter.parse(expression).tags
     except InvalidArgument:

@@ -8,7 +8,7 @@ from typing import Final, TypeVar
 import trio
 
 from pyrmq_core.client.client import Client
-from pyrmq_core.client.pulling import Puller, no_progress
+from pyrmq_core.client.pulling import Filter, Puller, no_progress
 from pyrmq_core.client.routing import subscribe_queues
 from pyrmq_core.errors import ResponseError
 from pyrmq_core.model import MessageQueue, OffsetRange, PullStatus
@@ -18,8 +18,10 @@ from pyrmq_core.protocol.command import Command
 from pyrmq_core.protocol.conversation import HeaderRequest, response_error
 from pyrmq_core.protocol.names import check_topic
 from pyrmq_core.protocol.record import iterate_records
+from pyrmq_core.protocol.requests.check_client_config import CheckClientConfig
 from pyrmq_core.protocol.requests.consumer_offsets import QueryConsumerOffset, UpdateConsumerOffset
 from pyrmq_core.protocol.requests.group_config import GetSubscriptionGroupConfig
+from pyrmq_core.protocol.requests.heartbeat import SubscriptionData
 from pyrmq_core.protocol.requests.offsets import GetMaxOffset, GetMinOffset, OffsetFound, SearchOffset
 from pyrmq_core.protocol.requests.topic_lists import GetAllTopicList, TopicList
 
@@ -139,6 +141,11 @@ class Lookups:
         """`commit` of many queues."""
         await _many(offsets, lambda queue: self.commit(queue, offsets[queue]))
 
+    async def check_filter(self, queue: MessageQueue, wanted: Filter) -> None:
+        """`ResponseError` when the queue's broker cannot evaluate it."""
+        subscription = SubscriptionData(queue.topic, wanted.expression, expression_type=wanted.KIND)
+        await self._ask(queue, CheckClientConfig(self._client.client_id, self._group, subscription))
+
     async def _first_at_or_after(self, queue: MessageQueue, offset: int, when_ms: int) -> int:
         while True:
             pulled = await self._puller.pull(queue, offset, timeout=self._timeout)
@@ -154,7 +161,7 @@ class Lookups:
     async def _offset(self, queue: MessageQueue, request: HeaderRequest) -> int:
         return OffsetFound.from_command(await self._ask(queue, request)).offset
 
-    async def _ask(self, queue: MessageQueue, request: HeaderRequest) -> Command:
+    async def _ask(self, queue: MessageQueue, request: HeaderRequest | CheckClientConfig) -> Command:
         return await self._client.ask_broker(queue, request.to_command(), timeout=self._timeout)
 
 

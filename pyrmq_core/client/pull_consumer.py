@@ -10,8 +10,9 @@ from typing import Final, Self
 
 from pyrmq_core.client.client import CALL_TIMEOUT_SECONDS, Client
 from pyrmq_core.client.lookups import Lookups
-from pyrmq_core.client.pulling import Puller, ReadWindow
+from pyrmq_core.client.pulling import Filter, Puller, ReadWindow
 from pyrmq_core.errors import InvalidArgument, InvalidState
+from pyrmq_core.filtering.sql import SqlFilter
 from pyrmq_core.filtering.tags import TagFilter
 from pyrmq_core.model import MessageQueue, OffsetRange, PullResult
 from pyrmq_core.protocol.names import check_group
@@ -103,13 +104,21 @@ class PullConsumer:
         end: int,
         *,
         tags: str = "*",
+        sql: str | None = None,
         window: ReadWindow = ReadWindow(),  # noqa: B008 - a frozen value
     ) -> AbstractAsyncContextManager[AsyncIterator[RawPull]]:
         """A whole range, many pulls under way: `async with consumer.read(q, 0, n) as pulls: async for pull in pulls`.
 
         Decode each with `decode(pull, OffsetRange(pull.start, pull.next_offset))`. Raises `DataLost` for offsets gone.
+        `sql` is an expression over properties, instead of `tags`: have it looked at by `check_sql` first.
         """
-        return self._pulling().read(queue, start, end, tags=TagFilter.parse(tags), window=window)
+        return self._pulling().read(queue, start, end, tags=filter_of(tags, sql), window=window)
+
+    async def check_sql(self, queue: MessageQueue, sql: str) -> None:
+        """`ResponseError` when the queue's broker cannot evaluate it: 1 unless it has enablePropertyFilter, 23 for what
+        is no SQL92. Unchecked, a broker answers a bad expression with every message.
+        """
+        await self._asking().check_filter(queue, SqlFilter(sql))
 
     async def min_offset(self, queue: MessageQueue) -> int:
         """The offset of the oldest message that is kept."""
@@ -186,3 +195,13 @@ class PullConsumer:
 def first_millisecond(when: datetime) -> int:
     """The first whole millisecond since 1970 that is not before `when`: store times are whole ones."""
     return -((EPOCH - when) // timedelta(milliseconds=1))
+
+
+def filter_of(tags: str, sql: str | None) -> Filter:
+    """One of both."""
+    tag_filter = TagFilter.parse(tags)
+    if sql is None:
+        return tag_filter
+    if not tag_filter.passes_all:
+        raise InvalidArgument(f"tags={tags!r} and sql={sql!r} exclude each other; SQL can say TAGS = '...' itself")
+    return SqlFilter(sql)

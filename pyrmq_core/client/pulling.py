@@ -28,6 +28,7 @@ from pyrmq_core.errors import (
     RocketMQError,
     RoutingError,
 )
+from pyrmq_core.filtering.sql import SqlFilter
 from pyrmq_core.filtering.tags import TagFilter
 from pyrmq_core.model import MessageQueue, PullStatus
 from pyrmq_core.network import open_owned_nursery
@@ -42,6 +43,8 @@ PULL_TIMEOUT_SECONDS: Final = 10.0
 RETRY_PAUSE_SECONDS: Final = 0.2
 ALL_TAGS: Final = TagFilter()
 PASSING_CODES: Final = frozenset((ResponseCode.SYSTEM_BUSY, ResponseCode.SERVICE_NOT_AVAILABLE, ResponseCode.GO_AWAY))
+
+Filter = TagFilter | SqlFilter
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +82,7 @@ class Puller:
         offset: int,
         *,
         max_messages: int = 32,
-        tags: TagFilter = ALL_TAGS,
+        tags: Filter = ALL_TAGS,
         wait: float = 0.0,
         timeout: float = PULL_TIMEOUT_SECONDS,
     ) -> RawPull:
@@ -97,6 +100,7 @@ class Puller:
             sys_flag=PullSysFlag.SUBSCRIPTION | (PullSysFlag.SUSPEND if wait > 0 else 0),
             suspend_timeout_ms=round(wait * 1000),
             subscription=tags.expression,
+            expression_type=tags.KIND,
             broker_name=queue.broker_name,
         )
         hold = wait + HOLD_SWEEP_SECONDS if wait > 0 else 0.0
@@ -112,7 +116,7 @@ class Puller:
         start: int,
         end: int,
         *,
-        tags: TagFilter = ALL_TAGS,
+        tags: Filter = ALL_TAGS,
         window: ReadWindow = ReadWindow(),
     ) -> AsyncIterator[AsyncIterator[RawPull]]:
         """The queue's records from `start` up to, without, `end`: pulls in offset order, that cover the range without
@@ -150,7 +154,7 @@ class _RangeReader:
     """Reads one range: plans stretches, keeps several under way, hands their pulls out in order."""
 
     def __init__(
-        self, puller: Puller, queue: MessageQueue, tags: TagFilter, window: ReadWindow, nursery: trio.Nursery
+        self, puller: Puller, queue: MessageQueue, tags: Filter, window: ReadWindow, nursery: trio.Nursery
     ) -> None:
         self._puller = puller
         self._queue = queue
@@ -241,7 +245,7 @@ class _RangeReader:
             raise self._lost(start, end, pull)
         if pull.next_offset <= start:
             raise no_progress(pull)
-        if pull.status is PullStatus.NO_MATCHED_MSG and not self._tags.tags:
+        if pull.status is PullStatus.NO_MATCHED_MSG and self._tags.passes_all:
             raise self._lost(start, min(pull.next_offset, end), pull)  # MESSAGE_WAS_REMOVING: the file is deleted
         return replace(pull, next_offset=min(pull.next_offset, end))
 

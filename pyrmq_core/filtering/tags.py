@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final, Self
+from typing import ClassVar, Final, Self
 
 from pyrmq_core.errors import InvalidArgument
 
@@ -17,6 +17,7 @@ class TagFilter:
     A broker compares hashes only, so whoever reads compares the text again.
     """
 
+    KIND: ClassVar[str] = "TAG"
     tags: frozenset[str] = frozenset()
 
     @classmethod
@@ -32,6 +33,10 @@ class TagFilter:
     @property
     def expression(self) -> str:
         return " || ".join(sorted(self.tags)) if self.tags else ALL_TAGS
+
+    @property
+    def passes_all(self) -> bool:
+        return not self.tags
 
     def matches(self, tag: str | None) -> bool:
         return not self.tags or tag in self.tags

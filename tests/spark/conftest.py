@@ -12,8 +12,8 @@ __all__ = ["spark"]
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[EmbeddedCluster]:
-    """Two brokers."""
-    with EmbeddedCluster(brokers=2) as cluster:
+    """Two brokers, which evaluate SQL."""
+    with EmbeddedCluster(brokers=2, settings={"enablePropertyFilter": "true"}) as cluster:
         yield cluster
 
 

@@ -94,10 +94,6 @@ Job = Callable[[SparkSession, DataFrame], object]
             r"\[RMQ_INVALID_OFFSETS\] option startingOffsets: a batch read cannot start at latest",
         ),
         (
-            lambda spark, frame: read(spark, NOBODY, topic="t", sql="a = 1"),
-            r"\[RMQ_NOT_BUILT\] option sql is not supported",
-        ),
-        (
             lambda spark, frame: write(frame, NOBODY, topic="t", namespace="x"),
             r"\[RMQ_NOT_BUILT\] option namespace is not supported",
         ),
@@ -126,13 +122,6 @@ def test_a_name_server_that_answers_garbage(spark: SparkSession, frame: DataFram
         read(spark, garbage, topic="t").count()
     with pytest.raises(PySparkException, match=rf"\[RMQ_\w+\] partition 0: .*{garbage}"):
         write(frame, garbage, topic="t", sendTimeoutMs=2000)
-
-
-def test_streams_are_refused_by_name(spark: SparkSession, tmp_path: object) -> None:
-    stream = spark.readStream.format("rocketmq").options(nameServer=NOBODY, topic="t").load()
-    query = stream.writeStream.format("noop").start()
-    with pytest.raises(PySparkException, match=r"\[RMQ_NOT_BUILT\] readStream is not supported by this version"):
-        query.awaitTermination(60)
 
 
 def test_secrets_stay_out_of_plans_and_errors(spark: SparkSession) -> None:

@@ -215,7 +215,6 @@ def test_a_wrong_value_is_told_with_its_option(name: str, value: str, text: str)
 @pytest.mark.parametrize(
     ("given_options", "text"),
     [
-        ({"sql": "a = 1", "topic": "a"}, "option sql is not supported by this version; leave it out"),
         ({"namespace": "x", "topic": "a"}, "option namespace is not supported for reading by this version"),
         ({"onRejected": "deadletter"}, "option onRejected=deadLetter is not supported"),
         ({"createTopic": "batch"}, "option createTopic=batch is not supported"),
@@ -226,6 +225,7 @@ def test_what_is_not_built_is_refused_by_name(given_options: dict[str, str], tex
         read_all(given_options)
     assert told(error).startswith(f"[RMQ_NOT_BUILT] {text}")
 
+
 def test_streams_make_ids_of_content_unless_told_otherwise() -> None:
     assert read_sink({}).message_ids == "unique"
     assert read_sink({}, stream=True).message_ids == "content"
@@ -235,7 +235,6 @@ def test_streams_make_ids_of_content_unless_told_otherwise() -> None:
 def test_queues_of_a_topic_that_is_not_created_are_refused() -> None:
     with pytest.raises(InvalidOption, match="topicQueueNums needs createTopic=normal"):
         read_sink({"topicQueueNums": "8"})
-
 
 
 def test_the_default_of_what_is_not_built_may_be_said() -> None:

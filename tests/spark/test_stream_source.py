@@ -18,7 +18,7 @@ from pyrmq_core.protocol.command import Command
 from pyrmq_core.protocol.requests.offsets import OffsetFound
 from pyrmq_spark import worker
 from pyrmq_spark.columns import source_schema
-from pyrmq_spark.conditions import RocketMQSparkError
+from pyrmq_spark.conditions import InvalidOption, RocketMQSparkError
 from pyrmq_spark.options import Connection, read_source
 from pyrmq_spark.source import RocketMQDataSource
 from pyrmq_spark.stream_source import RocketMQStreamReader
@@ -34,7 +34,8 @@ Offset = dict[str, Any]
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[EmbeddedCluster]:
     """Two brokers; each question is put to them, however soon it is asked again."""
-    with EmbeddedCluster(brokers=2) as cluster, pytest.MonkeyPatch.context() as patch:
+    settings = {"enablePropertyFilter": "true"}
+    with EmbeddedCluster(brokers=2, settings=settings) as cluster, pytest.MonkeyPatch.context() as patch:
         patch.setattr("pyrmq_spark.watching.FLOOR_SECONDS", 0.0)
         yield cluster
         worker.close()
@@ -420,3 +421,30 @@ def test_a_batch_that_is_filtered_away_still_moves_on(cluster: EmbeddedCluster, 
     query.restart(tags="t1")
     send(producer, cluster, topic, 40, 44)
     assert query.batch() == ["41", "43"]
+
+
+def test_sql_over_properties(cluster: EmbeddedCluster, producer: Producer, topic: str) -> None:
+    queue = MessageQueue(topic, "broker-a", 0)
+    producer.send_batch([Message(topic, f"{n}".encode(), properties={"n": f"{n}"}) for n in range(2000)], queue=queue)
+    wait_end(cluster, queue, 2000)
+    query = Query(cluster, topic=topic, startingOffsets="earliest", sql="n = 1990 OR n < 2")
+    assert query.batch() == ["0", "1", "1990"]
+
+
+def test_an_expression_that_no_broker_can_evaluate_is_told(cluster: EmbeddedCluster, topic: str) -> None:
+    query = Query(cluster, topic=topic, startingOffsets="earliest", sql="n = = 1")
+    query.start()
+    with pytest.raises(RocketMQSparkError, match=r"\[RMQ_INVALID_OPTION\] .*option sql is 'n = = 1', which broker-"):
+        query.batch()
+    with pytest.raises(InvalidOption, match="tags and sql exclude each other"):
+        Query(cluster, topic=topic, tags="a", sql="n = 1")
+
+
+def test_a_broker_without_property_filters_is_told(cluster: EmbeddedCluster) -> None:
+    with EmbeddedCluster() as plain:
+        with Admin(nameserver=plain.nameserver) as own:
+            own.create_topic("t", queues=1)
+        query = Query(plain, topic="t", sql="n = 1")
+        query.start()
+        with pytest.raises(RocketMQSparkError, match="does not support consumer to filter message by SQL92"):
+            query.batch()

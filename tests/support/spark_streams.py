@@ -149,6 +149,17 @@ class StreamJobs:
         run(stream(spark, sent.nameserver, tags="nobody", **options), tmp_path / "none")
         assert bodies(spark, tmp_path / "none") == []
 
+    def test_sql_over_properties(self, spark: SparkSession, sent: Topic, tmp_path: Path) -> None:
+        sent.send(0, 60)
+        options = {"topic": sent.name, "startingOffsets": "earliest", "maxOffsetsPerTrigger": 25}
+        run(stream(spark, sent.nameserver, sql="n BETWEEN 10 AND 19 AND TAGS <> 't0'", **options), tmp_path)
+        assert bodies(spark, tmp_path) == [n for n in range(10, 20) if n % 3]
+        rows = spark.read.format("rocketmq").options(nameServer=sent.nameserver, topic=sent.name, sql="n = 7").load()
+        assert [bytes(row.body) for row in rows.collect()] == [b"7"]
+        wrong = stream(spark, sent.nameserver, sql="n = ", **options)
+        with pytest.raises(StreamingQueryException, match=r"\[RMQ_INVALID_OPTION\] .*option sql is 'n ='"):
+            run(wrong, tmp_path / "wrong")
+
     def test_new_queues_from_their_beginning(self, spark: SparkSession, sent: Topic, tmp_path: Path) -> None:
         frame = stream(spark, sent.nameserver, topic=sent.name)
         run(frame, tmp_path)
