@@ -1,4 +1,4 @@
-"""GET_SUBSCRIPTIONGROUP_CONFIG (352): a consumer group's settings; a 5.x broker creates a group it does not know by this question.
+"""GET_SUBSCRIPTIONGROUP_CONFIG (352): a consumer group's settings; asked for a group it does not know, 5.x makes it.
 
 4.9 does not know the request (code 3), and needs none: it stores offsets of any group.
 Source: remoting/protocol/header/GetSubscriptionGroupConfigRequestHeader.java.

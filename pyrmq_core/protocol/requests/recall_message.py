@@ -46,7 +46,7 @@ class RecallHandle:
             return cls(topic, broker_name, int(deliver_ms), unique_id)
         except (ValueError, binascii.Error) as error:
             raise InvalidArgument(
-                f"recall handle is invalid: {handle[:80]!r} ({error}); take SendResult.recall_handle of a delayed message"
+                f"recall handle is invalid: {handle[:80]!r} ({error}); take the recall_handle of a delayed SendResult"
             ) from None
 
 
