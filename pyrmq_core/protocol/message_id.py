@@ -56,7 +56,8 @@ class OffsetId(NamedTuple):
     offset: int
 
 
-class IdRun(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class IdRun:
     """`count` UNIQ_KEYs of one millisecond: `prefix`, then the counter in four digits, from `counter` on."""
 
     prefix: str
