@@ -1,0 +1,172 @@
+"""What a message costs to encode and to decode: by columns beside message by message, in nanoseconds of this process.
+
+    python -m benchmarks.codec_columns [--quick] [--rounds N]
+
+Messages carry UNIQ_KEY, KEYS, TAGS and WAIT; pulls hold 32 of them. Both ways run in turn, and results are compared
+once. Each figure is the least of the rounds, which other work on the machine disturbs least, its median behind it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from pyrmq_core import MessageQueue, OffsetRange, Payload, PullStatus, RawPull, TagFilter, unique_id_runs
+from pyrmq_core.columnar import BatchLimit, schema_of
+from pyrmq_core.columnar.decode import decode_columns
+from pyrmq_core.columnar.encode import encode_columns
+from pyrmq_core.columnar.message_by_message import decode_messages, encode_messages
+from pyrmq_core.columnar.outgoing import outgoing_rows
+from pyrmq_core.columnar.unique_ids import ids_of
+from pyrmq_core.protocol.record import encode_record
+
+COUNTS = (32, 256, 1024, 10_000)
+BODY_BYTES = (100, 1024)
+PULL = 32
+# Message by message these are measured on fewer: the cost of one does not depend on how many there are.
+MOST_BY_MESSAGE = 1024
+# The columns' own target at 10,000 messages, 100 B and 1 KiB.
+TARGETS = {
+    "encode": (150, 250),
+    "decode, 12 columns with map": (600, 1000),
+    "decode, without properties": (350, 600),
+    "decode, body alone": (350, 600),
+}
+QUEUE = MessageQueue("TopicTest", "broker-a", 3)
+EVERYTHING = OffsetRange(0, 1 << 62)
+NO_PROPERTIES = ["topic", "brokerName", "queueId", "queueOffset", "body", "bornTimestamp", "storeTimestamp"]
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """Nanoseconds a message."""
+
+    least: float
+    median: float
+
+    def __str__(self) -> str:
+        return f"{self.least:7,.0f} ({self.median:6,.0f})"
+
+
+def rows_of(count: int, body_bytes: int) -> pa.RecordBatch:
+    return pa.record_batch(
+        {
+            "body": pa.array([os.urandom(body_bytes) for _ in range(count)], pa.binary()),
+            "keys": pa.array([f"key-{number}" for number in range(count)]),
+            "tags": pa.array(["TagA"] * count),
+        }
+    )
+
+
+def pulls_of(count: int, body_bytes: int) -> list[RawPull]:
+    """Records as a broker stores them; their sizes differ by the digits of their keys."""
+    records = [
+        encode_record(
+            topic="TopicTest",
+            queue_id=3,
+            queue_offset=number,
+            commit_log_offset=300 * number,
+            body=os.urandom(body_bytes),
+            properties=f"UNIQ_KEY\x017F0000010E8F18B4AAC24F4E{number:08X}\x02KEYS\x01key-{number}\x02"
+            "TAGS\x01TagA\x02WAIT\x01true\x02",
+            born_timestamp_ms=1_700_000_000_000 + number,
+            born_host="127.0.0.1:50000",
+            store_timestamp_ms=1_700_000_000_001 + number,
+            store_host="127.0.0.1:10911",
+        )
+        for number in range(count)
+    ]
+    starts = range(0, count, PULL)
+    return [
+        RawPull(
+            QUEUE, start, min(count, start + PULL), 0, count, PullStatus.FOUND, b"".join(records[start : start + PULL])
+        )
+        for start in starts
+    ]
+
+
+def encoders(count: int, body_bytes: int) -> tuple[Callable[[], object], Callable[[], object]]:
+    rows = rows_of(count, body_bytes)
+    limit = BatchLimit()
+
+    def by_columns() -> list[Payload]:
+        some = outgoing_rows(rows)
+        return list(encode_columns(some, "t", ids_of(unique_id_runs, count), limit, alone=False, waits=True))
+
+    def by_message() -> list[Payload]:
+        some = outgoing_rows(rows)
+        return list(encode_messages(some, "t", ids_of(unique_id_runs, count), limit, alone=False, waits=True))
+
+    if [len(payload.body) for payload in by_columns()] != [len(payload.body) for payload in by_message()]:
+        raise AssertionError("both ways make different requests")
+    return by_columns, by_message
+
+
+def decoders(count: int, body_bytes: int, columns: pa.Schema) -> tuple[Callable[[], object], Callable[[], object]]:
+    pulls = pulls_of(count, body_bytes)
+    tags = TagFilter()
+
+    def by_columns() -> object:
+        return decode_columns(pulls, columns, EVERYTHING, tags, keep_undecodable=False)
+
+    def by_message() -> object:
+        return decode_messages(pulls, columns, EVERYTHING, tags, keep_undecodable=False)
+
+    if count <= MOST_BY_MESSAGE and by_columns() != by_message():
+        raise AssertionError("both ways give different rows")
+    return by_columns, by_message
+
+
+def measured(count: int, rounds: int, *ways: Callable[[], object]) -> list[Figure]:
+    """The ways in turn, every second time from the last to the first."""
+    times: list[list[float]] = [[] for _ in ways]
+    inner = max(1, 2000 // count)
+    for number in range(rounds + 1):
+        order = list(enumerate(ways))
+        for index, way in order if number % 2 else reversed(order):
+            began = time.thread_time_ns()
+            for _ in range(inner):
+                way()
+            times[index].append((time.thread_time_ns() - began) / inner / count)
+    return [Figure(min(some[1:]), statistics.median(some[1:])) for some in times]
+
+
+def line(name: str, count: int, body_bytes: int, rounds: int, ways: tuple[Callable[[], object], ...]) -> None:
+    own = ways if count <= MOST_BY_MESSAGE else ways[:1]
+    figures = measured(count, rounds, *own)
+    ratio = f"{figures[1].least / figures[0].least:6.1f} x" if len(figures) > 1 else ""
+    other = str(figures[1]) if len(figures) > 1 else ""
+    target = TARGETS[name][BODY_BYTES.index(body_bytes)] if count == COUNTS[-1] else None
+    wanted = "" if target is None else f"  target {target}: {'kept' if figures[0].least <= target else 'missed'}"
+    print(f"{name:30} {body_bytes:5} B {count:7,} {figures[0]!s:>17} {other:>17} {ratio:>8}{wanted}", flush=True)
+
+
+def main(*, quick: bool = False, rounds: int = 25) -> None:
+    """Prints the table."""
+    rounds = 5 if quick else rounds
+    print(f"{'ns a message: least (median)':30} {'body':>7} {'N':>7} {'columns':>17} {'by message':>17} {'ratio':>8}")
+    schemas = {
+        "decode, 12 columns with map": schema_of(),
+        "decode, without properties": schema_of(NO_PROPERTIES),
+        "decode, body alone": schema_of(["body"]),
+    }
+    for body_bytes in BODY_BYTES:
+        for count in COUNTS:
+            line("encode", count, body_bytes, rounds, encoders(count, body_bytes))
+        for name, columns in schemas.items():
+            for count in COUNTS:
+                line(name, count, body_bytes, rounds, decoders(count, body_bytes, columns))
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="a small run, to see that it works")
+    parser.add_argument("--rounds", type=int, default=25)
+    chosen = parser.parse_args()
+    main(quick=chosen.quick, rounds=chosen.rounds)
