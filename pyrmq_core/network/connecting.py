@@ -60,7 +60,7 @@ async def accept_tls(wire: SocketWire, tls: ssl.SSLContext, timeout: float) -> W
             return await _over_tls(wire, tls, server_side=True)
     except (trio.BrokenResourceError, trio.TooSlowError) as error:
         reason = error.__cause__ or "it took too long"
-        log.info("closing the connection with %s: no TLS handshake: %s", wire.address, reason)
+        log.warning("closing the connection with %s: no TLS handshake: %s", wire.address, reason)
         raise ConnectionAbortedError(f"no TLS handshake: {reason}") from error
 
 

@@ -33,6 +33,7 @@ class Connection:
     Works while `run` does. `call`, `send_oneway` and `answer` may be used from any task. Whoever runs it closes it
     (`aclose`, or `close` from plain functions); then every call under way fails at once with `ConnectionClosed`.
     `address` is what the wire was opened to; `opening`, if given, makes the wire that is used from the one given.
+    What the other end does wrong is logged at `log_level`: a server's business, while a client's callers are told.
     """
 
     def __init__(
@@ -46,6 +47,7 @@ class Connection:
         max_requests: int = MAX_REQUESTS,
         opening: Callable[[], Awaitable[Wire]] | None = None,
         on_close: Callable[[Connection], None] | None = None,
+        log_level: int = logging.INFO,
     ) -> None:
         self.address = address or wire.address
         self.peer = Peer(self, wire.address, wire.local_address)
@@ -55,6 +57,7 @@ class Connection:
         self._handler = handler or refuse_unsupported
         self._max_requests = max_requests
         self._on_close = on_close
+        self._log_level = log_level
         self._watch = Watch(limits or Limits())
         self._decoder = FrameDecoder()
         self._outbox = Outbox(wire, self._start_writer)
@@ -229,8 +232,9 @@ class Connection:
                 await self._take_commands(nursery)
             self.close("the other end closed it")
         except ProtocolError as error:
-            log.info("closing the connection with %s, which sent what is not RocketMQ's: %s", self.address, error)
-            self.close(f"the other end sent what is not RocketMQ's: {error}")
+            fault = f"sent what is not RocketMQ's: {error}"
+            log.log(self._log_level, "closing the connection with %s, which %s", self.address, fault)
+            self.close(f"the other end {fault}")
         except WIRE_ERRORS as error:
             self._broken(error)
 

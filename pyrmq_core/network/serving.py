@@ -111,6 +111,7 @@ async def serve(
                     max_requests=max_requests_per_connection,
                     opening=None if tls is None else partial(_open, wire, tls, tls_mode, frame_timeout),
                     on_close=forget,
+                    log_level=logging.WARNING,
                 )
                 listening._open[connection] = None
                 nursery.start_soon(connection.run)

@@ -193,7 +193,7 @@ async def test_garbage_costs_its_sender_only(caplog: pytest.LogCaptureFixture) -
                 assert await bad.receive() is None
         await good.send(Command(1))
         assert await good.receive() is not None
-        assert len(caplog.records) == 3
+        assert [record.levelname for record in caplog.records] == ["WARNING"] * 3
 
 
 async def test_a_slow_request_of_one_does_not_hold_up_another() -> None:
