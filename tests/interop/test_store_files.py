@@ -89,6 +89,7 @@ def ours(directory: Path, *, kill: bool) -> Iterator[str]:
         process.stdout.close()
 
 
+@pytest.mark.timeout(180)  # three boots, and Apache's broker takes up to 10 s to stop
 @pytest.mark.parametrize("kill", [False, True], ids=["stopped", "killed"])
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_store_goes_from_broker_to_broker(version: str, kill: bool) -> None:
