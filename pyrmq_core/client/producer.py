@@ -12,15 +12,15 @@ import trio
 
 from pyrmq_core.client.batching import Accumulator, Batching
 from pyrmq_core.client.client import Client
+from pyrmq_core.client.encoding import Encoding
 from pyrmq_core.client.fault_latency import FaultLatencySettings
 from pyrmq_core.client.hooks import ProducerHook
-from pyrmq_core.client.ids import unique_ids
 from pyrmq_core.client.parts import send_parts
 from pyrmq_core.client.pending import PendingSend, check_bounds
 from pyrmq_core.client.producer_parts import ProducerParts, ProducerSetup, open_parts
 from pyrmq_core.client.requesting import reply_properties
 from pyrmq_core.client.routing import TopicPublishInfo
-from pyrmq_core.client.send_settings import SendSettings, compression_type, namespace_of, positive
+from pyrmq_core.client.send_settings import SendSettings, namespace_of, positive
 from pyrmq_core.client.service_state import Life, ServiceState
 from pyrmq_core.client.targets import AnyQueue, KeyedQueue, Target, ThisQueue
 from pyrmq_core.client.transactions import (
@@ -43,15 +43,13 @@ from pyrmq_core.model import (
 )
 from pyrmq_core.protocol.names import check_group
 from pyrmq_core.protocol.namespaces import with_namespace
-from pyrmq_core.protocol.payload import Payload, encode_one, split_batch
-from pyrmq_core.protocol.properties import CORRELATION_ID, INSTANCE_ID
+from pyrmq_core.protocol.payload import Payload
+from pyrmq_core.protocol.properties import CORRELATION_ID
 from pyrmq_core.protocol.requests.recall_message import MessageRecalled, RecallHandle, RecallMessage
 from pyrmq_core.protocol.trace import TRACE_TOPIC
 
 Select = Callable[[Sequence[MessageQueue], Message], MessageQueue]
 
-# Requests near 1 MiB keep a broker busiest; larger ones gain nothing.
-BATCH_BYTES: Final = 1024 * 1024
 ANY_QUEUE: Final = AnyQueue()
 
 
@@ -101,10 +99,7 @@ class Producer:
         self._shares_client = client is not None
         namespace = namespace_of(namespace) or self._client.namespace
         self._send_timeout = positive("send_timeout", send_timeout)
-        self._compress_over_bytes = compress_body_over_bytes
-        self._compression = compression_type(compression)
-        self._max_message_bytes = max_message_bytes
-        self._own = {INSTANCE_ID: namespace} if namespace else NO_PROPERTIES
+        self._encoding = Encoding.of(compress_body_over_bytes, compression, max_message_bytes, namespace)
         self._setup = ProducerSetup(
             settings=SendSettings(
                 producer_group=with_namespace(group, namespace),
@@ -170,7 +165,7 @@ class Producer:
         """
         parts, seconds = self._open(), self._seconds(timeout)
         deadline = trio.current_time() + seconds
-        payload = self._payload(message)
+        payload = self._encoding.one(message)
         to = await self._target(message, queue, select, seconds)
         if parts.accumulator is not None and timeout is None and parts.accumulator.takes(payload):
             return await (await self._accumulate(parts.accumulator, message, payload, to, wait=True)).wait()
@@ -188,7 +183,7 @@ class Producer:
         """Returns when the message is written to the connection; whether it is stored nobody tells."""
         parts, seconds = self._open(), self._seconds(timeout)
         deadline = trio.current_time() + seconds
-        payload = self._payload(message)
+        payload = self._encoding.one(message)
         to = await self._target(message, queue, select, seconds)
         await parts.sender.send_oneway(payload, to, timeout=deadline - trio.current_time())
 
@@ -207,7 +202,7 @@ class Producer:
         send: only failures of the wire are tried again.
         """
         parts, seconds = self._open(), self._seconds(timeout)
-        payload = self._payload(message)
+        payload = self._encoding.one(message)
         to = await self._target(message, queue, select, seconds)
         if parts.accumulator is not None and timeout is None and parts.accumulator.takes(payload):
             return await self._accumulate(parts.accumulator, message, payload, to, wait=wait)
@@ -226,14 +221,7 @@ class Producer:
         results or error.
         """
         sender, seconds = self._open().sender, self._seconds(timeout)
-        payloads = list(
-            split_batch(
-                messages,
-                unique_ids(len(messages)),
-                max_message_bytes=self._max_message_bytes,
-                request_bytes=BATCH_BYTES,
-            )
-        )
+        payloads = list(self._encoding.batch(messages))
         return await send_parts(sender, payloads, AnyQueue() if queue is None else ThisQueue(queue), timeout=seconds)
 
     async def request(
@@ -250,7 +238,7 @@ class Producer:
         """
         parts, seconds = self._open(), self._seconds(timeout)
         properties = parts.requests.properties(seconds)
-        payload = self._payload(message, properties)
+        payload = self._encoding.one(message, properties)
         to = await self._target(message, queue, select, seconds)
         return await parts.requests.ask(payload, properties[CORRELATION_ID], to, timeout=seconds)
 
@@ -267,7 +255,7 @@ class Producer:
         Returns when a broker pushed the reply to the client that asked; nothing is stored.
         """
         topic, own = reply_properties(request)
-        payload = self._payload(Message(topic, body, properties=properties), own)
+        payload = self._encoding.one(Message(topic, body, properties=properties), own)
         receipt = await self._open().sender.send(payload, AnyQueue(), timeout=self._seconds(timeout))
         return receipt.results()[0]
 
@@ -295,7 +283,7 @@ class Producer:
         Needs a `transaction_listener`, whom brokers ask about ends that were lost. Raises as `send`.
         """
         parts, seconds = self._open(), self._seconds(timeout)
-        payload = self._payload(message, parts.transactions.properties(message))
+        payload = self._encoding.one(message, parts.transactions.properties(message))
         to = await self._target(message, None, None, seconds)
         return await parts.transactions.begin(message, payload, to, timeout=seconds)
 
@@ -328,11 +316,18 @@ class Producer:
         return replace(await self.end_transaction(transaction, state, reason=local_failure(error)), error=error)
 
     def open_window(
-        self, *, max_requests: int = 4, max_bytes: int = 16 * 1024 * 1024, timeout: float | None = None
+        self,
+        *,
+        max_requests: int = 4,
+        max_bytes: int = 16 * 1024 * 1024,
+        timeout: float | None = None,
+        keep_refused: bool = False,
     ) -> AbstractAsyncContextManager[SendWindow]:
         """For bulk writers who encode payloads themselves: many under way, bounded; `timeout` is each payload's own."""
-        seconds = self._seconds(timeout)
-        return open_send_window(self._open().sender, max_requests=max_requests, max_bytes=max_bytes, timeout=seconds)
+        sender, seconds = self._open().sender, self._seconds(timeout)
+        return open_send_window(
+            sender, max_requests=max_requests, max_bytes=max_bytes, timeout=seconds, keep_refused=keep_refused
+        )
 
     async def publish_info(self, topic: str, *, timeout: float | None = None) -> TopicPublishInfo:
         """The queues the topic may be written to now, and the counter that walks them; `NoRoute` without any."""
@@ -341,16 +336,6 @@ class Producer:
     async def message_queues(self, topic: str) -> tuple[MessageQueue, ...]:
         """The queues the topic may be written to now."""
         return (await self.publish_info(topic)).queues
-
-    def _payload(self, message: Message, system_properties: Mapping[str, str] = NO_PROPERTIES) -> Payload:
-        return encode_one(
-            message,
-            unique_ids(1)[0],
-            compress_over_bytes=self._compress_over_bytes,
-            compression=self._compression,
-            max_message_bytes=self._max_message_bytes,
-            system_properties={**self._own, **system_properties} if system_properties else self._own,
-        )
 
     async def _target(
         self, message: Message, queue: MessageQueue | None, select: Select | None, seconds: float
