@@ -33,7 +33,7 @@ async def open_wire(address: str, *, tls: ssl.SSLContext | None, timeout: float)
             return await _over_tls(wire, tls, server_side=False, host=host)
         except (trio.BrokenResourceError, ssl.CertificateError) as error:
             raise _failed(address, _tls_reason(error)) from error
-    raise _failed(address, f"nobody accepted within {timeout:g} s")
+    raise _failed(address, f"nobody accepted within {timeout:g} s; is the address right, and no firewall between?")
 
 
 async def _connect(host: str, port: int) -> SocketWire:

@@ -25,6 +25,8 @@ from pyrmq_core.protocol.frame import FrameDecoder, encode_answer_head, encode_r
 log = logging.getLogger(__name__)
 
 MAX_REQUESTS: Final = 10_000
+# So many requests of one connection are handled before others have their turn.
+COMMANDS_AT_ONCE: Final = 64
 
 
 class Connection:
@@ -240,6 +242,7 @@ class Connection:
 
     async def _take_commands(self, nursery: trio.Nursery) -> None:
         """All commands that have come whole; what they are answered at once is written together."""
+        others_run_at = self._commands + COMMANDS_AT_ONCE
         self._outbox.hold()
         try:
             while (command := self._decoder.next_command()) is not None and not self.is_closed:
@@ -248,6 +251,11 @@ class Connection:
                     self._take_request(command, nursery)
                     if self._requests >= self._max_requests or self._outbox.is_full:
                         await self._pause()
+                    elif self._commands >= others_run_at:
+                        others_run_at += COMMANDS_AT_ONCE
+                        self._outbox.release()
+                        await trio.lowlevel.checkpoint()
+                        self._outbox.hold()
                 elif not self._calls.answered(command):
                     log.debug("%s answered number %d, which nobody waits for", self.address, command.opaque)
         finally:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import logging
 from functools import partial
+from itertools import pairwise
 
 import pytest
 import trio
 from trio.testing import MockClock
 
 from pyrmq_core.errors import ConnectionClosed
+from pyrmq_core.network.connection import COMMANDS_AT_ONCE
 from pyrmq_core.network.watch import Limits
 from pyrmq_core.protocol.command import NO_FIELDS, Command, success
 from pyrmq_core.protocol.frame import KEPT_BUFFER_BYTES, encode_frame
@@ -167,6 +169,25 @@ async def test_a_connection_idles_only_so_long_and_one_that_is_used_does_not_idl
         await connection.wait_closed()
         assert 120 <= trio.current_time() - started <= 125
         assert "nothing came or went for 120 s" in repr(connection)
+
+
+async def test_a_flood_of_requests_lets_others_run() -> None:
+    recorder = Recorder()
+    seen: list[int] = []
+
+    async def look() -> None:
+        while True:
+            seen.append(len(recorder.requests))
+            await trio.lowlevel.checkpoint()
+
+    async with against_socket(recorder.at_once) as (_, peer), trio.open_nursery() as nursery:
+        nursery.start_soon(look)
+        await peer.send(*(Command(1, opaque=opaque) for opaque in range(1000)))
+        answers = [await peer.receive() for _ in range(1000)]
+        assert [answer.opaque for answer in answers if answer] == list(range(1000))
+        nursery.cancel_scope.cancel()
+    steps = [later - earlier for earlier, later in pairwise(seen)]
+    assert max(steps) <= 2 * COMMANDS_AT_ONCE
 
 
 async def test_an_idle_connection_gives_its_buffer_back(autojump_clock: MockClock) -> None:
