@@ -66,9 +66,10 @@ if TYPE_CHECKING:
     from pyrmq_core.client.service_state import ServiceState
     from pyrmq_core.client.targets import AnyQueue, KeyedQueue, ThisQueue
     from pyrmq_core.client.transactions import Transaction, TransactionListener
-    from pyrmq_core.client.window import SendWindow, WriteSummary
+    from pyrmq_core.client.window import RefusedMessage, SendWindow, WriteSummary
     from pyrmq_core.filtering.tags import TagFilter
     from pyrmq_core.protocol.command import Command
+    from pyrmq_core.protocol.dividing import readdressed
     from pyrmq_core.protocol.message_type import MessageType
     from pyrmq_core.protocol.names import check_topic, is_dead_letter_topic, is_retry_topic, is_system_topic
     from pyrmq_core.protocol.namespaces import with_namespace
@@ -116,6 +117,7 @@ __all__ = [
     "PullStatus",
     "RawPull",
     "ReadWindow",
+    "RefusedMessage",
     "RequestTimeout",
     "ResponseError",
     "RocketMQError",
@@ -145,6 +147,7 @@ __all__ = [
     "is_dead_letter_topic",
     "is_retry_topic",
     "is_system_topic",
+    "readdressed",
     "split_batch",
     "unique_id_runs",
     "unique_ids",
@@ -171,6 +174,7 @@ _LAZY: Final = {
     "PullConsumer": "pyrmq_core.client.pull_consumer",
     "RawPull": "pyrmq_core.protocol.payload",
     "ReadWindow": "pyrmq_core.client.pulling",
+    "RefusedMessage": "pyrmq_core.client.window",
     "RpcHook": "pyrmq_core.client.hooks",
     "SelectionRule": "pyrmq_core.client.fault_latency",
     "SendContext": "pyrmq_core.client.hooks",
@@ -190,6 +194,7 @@ _LAZY: Final = {
     "is_dead_letter_topic": "pyrmq_core.protocol.names",
     "is_retry_topic": "pyrmq_core.protocol.names",
     "is_system_topic": "pyrmq_core.protocol.names",
+    "readdressed": "pyrmq_core.protocol.dividing",
     "split_batch": "pyrmq_core.protocol.payload",
     "unique_id_runs": "pyrmq_core.client.ids",
     "unique_ids": "pyrmq_core.client.ids",

@@ -240,8 +240,8 @@ class SinkOptions:
     default_topic_queue_nums: int = option("defaultTopicQueueNums", at_least(1, 1024), 4)
     create_topic: str = option("createTopic", one_of("auto", "normal", "batch"), "auto")
     topic_queue_nums: int | None = option("topicQueueNums", at_least(1, 1024))
-    on_rejected: str = option("onRejected", one_of("fail", "deadLetter"), "fail", built=False)
-    dead_letter_topic: str | None = option("deadLetterTopic", text, built=False)
+    on_rejected: str = option("onRejected", one_of("fail", "deadLetter"), "fail")
+    dead_letter_topic: str | None = option("deadLetterTopic", text)
     message_ids: str | None = option("messageIds", one_of("unique", "content"))
 
 
@@ -332,6 +332,10 @@ def read_sink(given: Options, *, stream: bool = False) -> SinkOptions:
         )
     if options.topic_queue_nums is not None and options.create_topic == "auto":
         raise InvalidOption("topicQueueNums needs createTopic=normal: brokers create topics by defaultTopicQueueNums")
+    if (options.on_rejected == "deadLetter") != (options.dead_letter_topic is not None):
+        raise InvalidOption("onRejected=deadLetter and deadLetterTopic belong together; set both or neither")
+    if options.dead_letter_topic is not None and options.dead_letter_topic == options.topic:
+        raise InvalidOption(f"deadLetterTopic is {options.topic}, the topic that is written to; name another one")
     return replace(options, message_ids=options.message_ids or ("content" if stream else "unique"))
 
 

@@ -69,6 +69,7 @@ class PartitionWritten(WriterCommitMessage):
     requests: int = 0
     retries: int = 0
     perhaps_repeated: int = 0
+    dead_lettered: int = 0
     rows_by_queue: dict[str, int] = field(default_factory=dict)
     rows_by_status: dict[str, int] = field(default_factory=dict)
 
@@ -143,4 +144,6 @@ def summary_line(written: Sequence[PartitionWritten]) -> str:
     ]
     parts += [f"stored, but {', '.join(f'{name}: {rows}' for name, rows in sorted(statuses.items()))}"] * bool(statuses)
     parts += [f"{repeated} rows perhaps stored twice"] * bool(repeated)
+    refused = sum(task.dead_lettered for task in written)
+    parts += [f"{refused} of the rows refused, and stored as dead letters"] * bool(refused)
     return "; ".join(parts)

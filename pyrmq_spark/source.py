@@ -114,8 +114,8 @@ class RocketMQDataSource(DataSource):
         from pyrmq_spark.columns import sink_schema
 
         options = read_sink(self.options, stream=stream)
-        if options.topic is not None:
-            check_topic(options.topic)
+        for topic in filter(None, (options.topic, options.dead_letter_topic)):
+            check_topic(topic)
         columns = sink_schema(schema, options.topic)
         if options.topic is not None and options.create_topic != "auto":
             from pyrmq_spark.creating import create_topic

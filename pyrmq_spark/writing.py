@@ -6,6 +6,7 @@ agree.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -20,6 +21,7 @@ from pyrmq_core.columnar import BatchLimit, CompressionType, content_ids, encode
 from pyrmq_spark import worker
 from pyrmq_spark.columns import SinkSchema, by_topic, check_rows
 from pyrmq_spark.conditions import InvalidRow, RocketMQSparkError, RowsUnaccounted, told_line
+from pyrmq_spark.dead_letters import open_dead_letters
 from pyrmq_spark.delayed import by_delay, encode_singles
 from pyrmq_spark.options import Connection, SinkOptions
 from pyrmq_spark.placing import Placing
@@ -47,7 +49,7 @@ class PartitionWrite:
             compress_over_bytes=options.compress_body_over_bytes,
         )
         self._taken = 0
-        self.summary = WriteSummary()
+        self.summary, self.dead_letters = WriteSummary(), WriteSummary()
 
     def run(self, batches: Iterator[pa.RecordBatch]) -> PartitionWritten:
         """Raises `RocketMQSparkError`, which also says how many rows of the partition are stored already."""
@@ -57,27 +59,40 @@ class PartitionWrite:
             return PartitionWritten(self._partition, 0)
         try:
             self._send(chain((first,), filled))
-            if self.summary.messages != self._taken:
+            if self._acknowledged != self._taken:
                 raise RowsUnaccounted(
-                    f"{self._taken} rows were taken, but {self.summary.messages} acknowledged; write them again, "
+                    f"{self._taken} rows were taken, but {self._acknowledged} acknowledged; write them again, "
                     "which may repeat some"
                 )
         except RocketMQError as error:
-            stored = f"{self.summary.messages} rows of this partition were acknowledged before"
+            stored = f"{self._acknowledged} rows of this partition were acknowledged before"
             raise RocketMQSparkError(f"{told_line(error, f'partition {self._partition}')} ({stored})") from None
         worker.settle()
         return self._written()
 
+    @property
+    def _acknowledged(self) -> int:
+        return self.summary.messages + self.dead_letters.messages
+
     def _send(self, batches: Iterator[pa.RecordBatch]) -> None:
         producer = worker.producer(self._connection, self._options)
         placing = Placing(producer, self._counter, self._connection, self._options)
-        with producer.open_window(
-            max_requests=self._options.requests_in_flight, timeout=self._options.send_timeout
-        ) as window:
-            self.summary = window.summary
+        options = self._options
+        with (
+            producer.open_window(
+                max_requests=options.requests_in_flight,
+                timeout=options.send_timeout,
+                keep_refused=options.dead_letter_topic is not None,
+            ) as window,
+            open_dead_letters(producer, options) as dead_letters,
+        ):
+            self.summary, self.dead_letters = window.summary, dead_letters.summary
             for batch in batches:
                 self._put(batch, window, placing)
-            self.summary = window.drain()
+                dead_letters.put_all(window.take_refused())
+            window.drain()
+            dead_letters.put_all(window.take_refused())
+            dead_letters.drain()
 
     def _put(self, batch: pa.RecordBatch, window: SendWindow, placing: Placing) -> None:
         first_row, self._taken = self._taken, self._taken + batch.num_rows
@@ -109,16 +124,22 @@ class PartitionWrite:
             raise InvalidRow(f"one of the rows {first_row} to {self._taken - 1}: {error}") from error
 
     def _written(self) -> PartitionWritten:
-        summary = self.summary
+        both = (self.summary, self.dead_letters)
+        by_queue: Counter[str] = Counter()
+        by_status: Counter[str] = Counter()
+        for summary in both:
+            by_queue.update({str(queue): rows for queue, rows in summary.messages_by_queue.items()})
+            by_status.update({status.name: rows for status, rows in summary.messages_by_status.items()})
         return PartitionWritten(
             partition=self._partition,
             rows=self._taken,
-            bytes=summary.bytes,
-            requests=summary.requests,
-            retries=summary.retries,
-            perhaps_repeated=summary.perhaps_repeated,
-            rows_by_queue={str(queue): rows for queue, rows in summary.messages_by_queue.items()},
-            rows_by_status={status.name: rows for status, rows in summary.messages_by_status.items()},
+            bytes=sum(summary.bytes for summary in both),
+            requests=sum(summary.requests for summary in both),
+            retries=sum(summary.retries for summary in both),
+            perhaps_repeated=sum(summary.perhaps_repeated for summary in both),
+            dead_lettered=self.dead_letters.messages,
+            rows_by_queue=dict(by_queue),
+            rows_by_status=dict(by_status),
         )
 
 

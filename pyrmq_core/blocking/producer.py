@@ -22,8 +22,8 @@ from pyrmq_core.client.routing import TopicPublishInfo
 from pyrmq_core.client.service_state import ServiceState
 from pyrmq_core.client.targets import Target
 from pyrmq_core.client.transactions import Transaction, TransactionListener, decided_here, local_failure
+from pyrmq_core.client.window import RefusedMessage, WriteSummary
 from pyrmq_core.client.window import SendWindow as AsyncSendWindow
-from pyrmq_core.client.window import WriteSummary
 from pyrmq_core.model import (
     NO_PROPERTIES,
     LocalTransactionState,
@@ -223,12 +223,19 @@ class Producer(Opening[AsyncProducer]):
         return replace(self.end_transaction(transaction, state, reason=local_failure(error)), error=error)
 
     def open_window(
-        self, *, max_requests: int = 4, max_bytes: int = 16 * 1024 * 1024, timeout: float | None = None
+        self,
+        *,
+        max_requests: int = 4,
+        max_bytes: int = 16 * 1024 * 1024,
+        timeout: float | None = None,
+        keep_refused: bool = False,
     ) -> SendWindow:
         """For bulk writers who encode payloads themselves: `with producer.open_window() as window:`."""
         opened = Opened(
             portal(),
-            self._async().open_window(max_requests=max_requests, max_bytes=max_bytes, timeout=timeout),
+            self._async().open_window(
+                max_requests=max_requests, max_bytes=max_bytes, timeout=timeout, keep_refused=keep_refused
+            ),
         )
         return SendWindow(opened)
 
@@ -259,6 +266,10 @@ class SendWindow:
     def drain(self) -> WriteSummary:
         """Waits until every payload is acknowledged; raises the first failure."""
         return portal().run(self._opened.value.drain)
+
+    def take_refused(self) -> list[RefusedMessage]:
+        """What brokers refused since the last call (with `keep_refused`); the messages beside it are stored."""
+        return self._opened.value.take_refused()
 
     def close(self) -> None:
         """Abandons what is under way."""

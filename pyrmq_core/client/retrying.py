@@ -38,6 +38,11 @@ RETRY_RESPONSE_CODES: Final = frozenset(
 # A broker refuses these before it stores; SYSTEM_ERROR stands for any exception in it, before or after.
 REFUSED_BEFORE_STORING: Final = frozenset(ResponseCode) - {ResponseCode.SYSTEM_ERROR}
 
+# Refusals of what a message is or of who sends it: of no other queue, at no other time it would be taken.
+REFUSED_FOR_GOOD: Final = frozenset(
+    (ResponseCode.MESSAGE_ILLEGAL, ResponseCode.NO_PERMISSION, ResponseCode.INVALID_PARAMETER)
+)
+
 MIN_ATTEMPT_SECONDS: Final = 0.05
 
 
@@ -50,6 +55,13 @@ def outcome_of(error: RocketMQError) -> Outcome:
     if isinstance(error, PeerError):
         return Outcome.PERHAPS_STORED
     return Outcome.NOT_STORED
+
+
+def is_refused_for_good(error: SendFailed) -> bool:
+    """Whether a broker refused the content or the permission, and certainly nothing of it is stored."""
+    cause = error.__cause__
+    refused = isinstance(cause, ResponseError) and cause.code in REFUSED_FOR_GOOD
+    return refused and error.outcome is Outcome.NOT_STORED
 
 
 def worst(attempts: list[Attempt]) -> Outcome:

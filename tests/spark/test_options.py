@@ -216,7 +216,6 @@ def test_a_wrong_value_is_told_with_its_option(name: str, value: str, text: str)
     ("given_options", "text"),
     [
         ({"namespace": "x", "topic": "a"}, "option namespace is not supported for reading by this version"),
-        ({"onRejected": "deadletter"}, "option onRejected=deadLetter is not supported"),
         ({"createTopic": "batch"}, "option createTopic=batch is not supported"),
     ],
 )
@@ -235,6 +234,17 @@ def test_streams_make_ids_of_content_unless_told_otherwise() -> None:
 def test_queues_of_a_topic_that_is_not_created_are_refused() -> None:
     with pytest.raises(InvalidOption, match="topicQueueNums needs createTopic=normal"):
         read_sink({"topicQueueNums": "8"})
+
+
+@pytest.mark.parametrize("options", [{"onRejected": "deadLetter"}, {"deadLetterTopic": "refused"}])
+def test_dead_letters_need_both_their_options(options: dict[str, str]) -> None:
+    with pytest.raises(InvalidOption, match="onRejected=deadLetter and deadLetterTopic belong together"):
+        read_sink(options)
+
+
+def test_dead_letters_go_to_another_topic() -> None:
+    with pytest.raises(InvalidOption, match="deadLetterTopic is orders, the topic that is written to"):
+        read_sink({"onRejected": "deadLetter", "deadLetterTopic": "orders", "topic": "orders"})
 
 
 def test_the_default_of_what_is_not_built_may_be_said() -> None:

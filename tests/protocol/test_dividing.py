@@ -1,0 +1,45 @@
+"""Batches in halves, and messages for another topic: nothing of a message is lost on the way."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pyrmq_core.errors import BodyError
+from pyrmq_core.model import Message
+from pyrmq_core.protocol.batch import iterate_batch_body
+from pyrmq_core.protocol.dividing import halves, readdressed
+from pyrmq_core.protocol.payload import Payload, encode_batch, encode_one
+from pyrmq_core.protocol.properties import decode_properties
+
+
+def batch(count: int) -> Payload:
+    messages = [Message("orders", f"body {number}".encode(), keys=str(number), flag=number) for number in range(count)]
+    return encode_batch(messages, [f"id{number}" for number in range(count)])
+
+
+@given(st.integers(2, 40))
+def test_halves_hold_every_message_once_in_order(count: int) -> None:
+    whole = batch(count)
+    first, second = halves(whole)
+    assert [*iterate_batch_body(first.body), *iterate_batch_body(second.body)] == list(iterate_batch_body(whole.body))
+    assert (first.count + second.count, abs(first.count - second.count) <= 1) == (count, True)
+    assert (*(first.unique_ids or ()), *(second.unique_ids or ())) == whole.unique_ids
+
+
+def test_a_message_of_a_batch_goes_to_another_topic_by_itself() -> None:
+    one, _ = halves(batch(2))
+    moved = readdressed(one, "refused", {"why": "it is"})
+    assert (moved.topic, bytes(moved.body), moved.count, moved.batch, moved.flag) == ("refused", b"body 0", 1, False, 0)
+    properties = decode_properties(moved.properties)
+    assert (properties["KEYS"], properties["why"], properties["UNIQ_KEY"]) == ("0", "it is", "id0")
+    assert moved.unique_ids == ("id0",)
+
+
+def test_a_delayed_message_is_no_longer_delayed_there() -> None:
+    moved = readdressed(encode_one(Message("orders", b"x", tags="t", delay_level=3), "id"), "refused", {})
+    assert decode_properties(moved.properties).keys() == {"TAGS", "UNIQ_KEY", "WAIT"}
+
+
+def test_a_body_that_is_no_batch_is_told() -> None:
+    with pytest.raises(BodyError):
+        halves(Payload("orders", b"garbage", 2, "", batch=True))
