@@ -3,11 +3,15 @@
 from pathlib import Path
 
 import pytest
-from pyspark.errors import PySparkException
+from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from pyrmq_core.blocking import EmbeddedCluster
+from pyrmq_core.embedded import PASS, Pass
+from pyrmq_core.network import Peer
+from pyrmq_core.protocol.codes import RequestCode, ResponseCode
+from pyrmq_core.protocol.command import Command, refusal
 from tests.support.spark import read, wait_readable
 from tests.support.spark_batches import topic
 
@@ -16,6 +20,7 @@ __all__ = ["topic"]
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(180)]
 
 SECONDS = 90
+RED = b"row 300"
 
 
 def numbered(spark: SparkSession, directory: Path, rows: int) -> DataFrame:
@@ -50,3 +55,28 @@ def test_output_mode_complete_is_refused_with_what_to_do(
     writer = writer.outputMode("complete").option("checkpointLocation", str(tmp_path / "checkpoint"))
     with pytest.raises(PySparkException, match=r"\[RMQ_UNSUPPORTED_MODE\] output mode complete .*append"):
         writer.trigger(availableNow=True).start().awaitTermination(SECONDS)
+
+
+def test_a_batch_that_failed_half_way_comes_again_with_the_same_ids(
+    spark: SparkSession, cluster: EmbeddedCluster, topic: str, tmp_path: Path
+) -> None:
+    """At least once by rows, and exactly once after dropping the ids that repeat."""
+    broken = True
+
+    async def refuse_some(request: Command, peer: Peer) -> Command | Pass:
+        return (
+            refusal(ResponseCode.MESSAGE_ILLEGAL, "not now") if broken and RED in bytes(request.body or b"") else PASS
+        )
+
+    cluster.control(RequestCode.SEND_BATCH_MESSAGE, refuse_some)
+    frame = numbered(spark, tmp_path / "rows", 1000).selectExpr("concat('row ', id) as body")
+    options = {"topic": topic, "maxBatchBytes": "2000"}
+    with pytest.raises(StreamingQueryException, match=r"\[RMQ_SEND_FAILED\] .*not now"):
+        start(frame, cluster.nameserver, tmp_path / "checkpoint", **options).awaitTermination(SECONDS)
+    broken = False
+    assert start(frame, cluster.nameserver, tmp_path / "checkpoint", **options).awaitTermination(SECONDS)
+    wait_readable(cluster.nameserver, topic, 1001)
+    rows = read(spark, cluster.nameserver, "body string, msgId string", topic=topic).collect()
+    assert len(rows) > 1000
+    assert {row.body for row in rows} == {f"row {number}" for number in range(1000)}
+    assert len({(row.body, row.msgId) for row in rows}) == len({row.msgId for row in rows}) == 1000
