@@ -1,0 +1,37 @@
+// A Java producer that sends a request and prints the reply.
+//
+// Arguments: NameServer, topic, body. Prints "reply BODY", or "none ERROR".
+
+import java.nio.charset.StandardCharsets;
+import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.TimeUnit;
+import org.apache.rocketmq.client.producer.DefaultMQProducer;
+import org.apache.rocketmq.client.producer.RequestCallback;
+import org.apache.rocketmq.common.message.Message;
+
+public class Asker {
+    public static void main(String[] arguments) throws Exception {
+        DefaultMQProducer producer = new DefaultMQProducer("java-askers");
+        producer.setNamesrvAddr(arguments[0]);
+        producer.setMqClientApiTimeout(20_000);
+        producer.start();
+        CountDownLatch ended = new CountDownLatch(1);
+        // With a callback: the plain request() of some 5.x clients stops waiting when the send is acknowledged.
+        producer.request(new Message(arguments[1], arguments[2].getBytes(StandardCharsets.UTF_8)), new RequestCallback() {
+            @Override
+            public void onSuccess(Message reply) {
+                System.out.println("reply " + new String(reply.getBody(), StandardCharsets.UTF_8));
+                ended.countDown();
+            }
+
+            @Override
+            public void onException(Throwable error) {
+                System.out.println("none " + error);
+                ended.countDown();
+            }
+        }, 15_000);
+        ended.await(20, TimeUnit.SECONDS);
+        producer.shutdown();
+        System.exit(0);
+    }
+}
