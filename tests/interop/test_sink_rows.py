@@ -1,0 +1,74 @@
+"""Columns of a row, and ids made of content, as Apache's brokers and tools take them: a task's write, without Spark."""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+
+import pyarrow as pa
+import pytest
+
+from pyrmq_core.blocking import Admin, Producer
+from pyrmq_core.columnar import content_ids
+from pyrmq_spark import worker
+from pyrmq_spark.columns import SinkSchema
+from pyrmq_spark.conditions import RocketMQSparkError
+from pyrmq_spark.options import Connection, read_sink
+from pyrmq_spark.sink import Attempt, PartitionWritten
+from pyrmq_spark.writing import PartitionWrite
+from tests.support.apache import ApacheCluster
+from tests.support.spark import wait_readable
+from tests.support.spark_batches import topic
+
+__all__ = ["topic"]
+
+pytestmark = pytest.mark.timeout(120)
+
+
+@pytest.fixture(autouse=True)
+def clients() -> Iterator[None]:
+    """The worker's, closed with the test."""
+    yield
+    worker.close()
+
+
+def write_rows(cluster: ApacheCluster, topic: str, rows: pa.RecordBatch, **options: str) -> PartitionWritten:
+    schema = SinkSchema({name: number for number, name in enumerate(rows.schema.names)}, topic)
+    connection = Connection(name_server=cluster.nameserver.address)
+    return PartitionWrite(connection, read_sink(options), schema, Attempt("q", 1, 0, 0)).run(iter([rows]))
+
+
+def delayed(ahead: timedelta) -> pa.RecordBatch:
+    at = pa.array([datetime.now(UTC) + ahead] * 3, pa.timestamp("us", "UTC"))
+    return pa.record_batch({"body": pa.array([b"x", b"y", b"z"]), "deliverAt": at})
+
+
+def test_rows_are_delivered_at_their_time(apache_5: ApacheCluster, topic: str) -> None:
+    with Admin(nameserver=apache_5.nameserver.address) as admin:
+        admin.create_topic(topic, queues=2)
+    written = write_rows(apache_5, topic, delayed(timedelta(seconds=3)))
+    assert (written.rows, written.requests) == (3, 3)
+    with pytest.raises(AssertionError):  # not yet
+        wait_readable(apache_5.nameserver.address, topic, 1, seconds=0.5)
+    wait_readable(apache_5.nameserver.address, topic, 3)
+
+
+def test_a_broker_before_5_is_not_asked_to_deliver_later(apache_4: ApacheCluster, topic: str) -> None:
+    with pytest.raises(RocketMQSparkError, match=r"need brokers of 5\.0 or younger; .* is older"):
+        write_rows(apache_4, topic, delayed(timedelta(seconds=3)))
+
+
+def test_rows_go_by_key_and_are_found_by_ids_of_content(apache: ApacheCluster, topic: str) -> None:
+    nameserver = apache.nameserver.address
+    with Admin(nameserver=nameserver) as admin:
+        admin.create_topic(topic, queues=4)
+    rows = pa.record_batch(
+        {"body": pa.array([b"%d" % n for n in range(500)]), "shardingKey": pa.array([f"k{n % 9}" for n in range(500)])}
+    )
+    written = write_rows(apache, topic, rows, messageIds="content")
+    with Producer("tests", nameserver=nameserver) as producer:
+        info = producer.publish_info(topic)
+        expected = {str(info.queue_of_key(f"k{number}")) for number in range(9)}
+    assert set(written.rows_by_queue) == expected
+    wait_readable(nameserver, topic, 500)
+    some_id = content_ids(rows, b"q/1/0", 0)[123].as_py()
+    found = apache.mqadmin("queryMsgByUniqueKey", "-t", topic, "-i", some_id)
+    assert some_id in found
