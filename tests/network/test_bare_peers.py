@@ -49,6 +49,18 @@ async def test_an_answer_to_a_one_way_request_is_ignored() -> None:
             await peer.send(second.answered(success()))
 
 
+@pytest.mark.parametrize("waits", [False, True])
+async def test_a_one_way_request_is_never_answered(waits: bool) -> None:
+    recorder = Recorder()
+    recorder.gate.set()
+    async with against_socket(recorder.held if waits else recorder.at_once) as (_, peer):
+        await peer.send(Command(15, opaque=1).oneway(), Command(15, opaque=2).oneway(), Command(11, opaque=3))
+        answer = await peer.receive()
+        assert answer is not None
+        assert answer.opaque == 3
+        assert len(recorder.requests) == 3
+
+
 GARBAGE = {
     "http": b"GET / HTTP/1.1\r\nHost: x\r\n\r\n",
     "two gigabytes": (0x7FFFFFFF).to_bytes(4, "big"),

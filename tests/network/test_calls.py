@@ -122,16 +122,26 @@ async def test_a_late_answer_is_dropped_and_disturbs_nobody(
 
 
 async def test_numbers_that_are_taken_are_skipped(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(calls_module, "MAX_OPAQUE", 3)
+    monkeypatch.setattr(calls_module, "MAX_OPAQUE", 7)
     recorder = Recorder()
-    async with joined(kind, there=recorder.held) as (here, _), trio.open_nursery() as nursery:
-        for _ in range(3):
-            nursery.start_soon(partial(here.call, Command(11), timeout=5))
-        await until(lambda: len(recorder.requests) == 3)
-        nursery.start_soon(partial(here.call, Command(11), timeout=5))
-        await until(lambda: len(recorder.requests) == 4)
-        assert len({request.opaque for request in recorder.requests}) == 4
+    numbers: list[int] = []
+
+    def pulls_wait(request: Command, peer: Peer) -> Awaitable[Command | None] | Command:
+        numbers.append(request.opaque)
+        return recorder.held(request, peer) if request.code == 11 else echo(request, peer)
+
+    async def pull(mark: str) -> None:
+        assert (await here.call(Command(11, {"n": mark}), timeout=5)).ext["n"] == mark
+
+    async with joined(kind, there=pulls_wait) as (here, _), trio.open_nursery() as nursery:
+        for mark in ("a", "b"):
+            nursery.start_soon(pull, mark)
+        await until(lambda: recorder.running == 2)
+        for mark in map(str, range(30)):
+            assert (await here.call(Command(10, {"n": mark}), timeout=5)).ext["n"] == mark
         recorder.gate.set()
+    assert set(numbers) == set(range(8))
+    assert all(numbers.count(taken) == 1 for taken in numbers[:2])
 
 
 async def test_one_way_requests_are_written_and_not_answered(kind: str) -> None:
