@@ -6,6 +6,7 @@ Sources: client/impl/producer/DefaultMQProducerImpl.java (sendDefaultImpl), clie
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final
 
 from pyrmq_core.client.communication_mode import CommunicationMode
@@ -21,6 +22,7 @@ from pyrmq_core.errors import (
     SendFailed,
 )
 from pyrmq_core.protocol.codes import ResponseCode
+from pyrmq_core.protocol.conversation import ACL_REFUSAL
 
 RETRY_RESPONSE_CODES: Final = frozenset(
     (
@@ -51,7 +53,8 @@ def outcome_of(error: RocketMQError) -> Outcome:
     if isinstance(error, NetworkError):
         return Outcome.PERHAPS_STORED if error.request_left else Outcome.NOT_STORED
     if isinstance(error, ResponseError):
-        return Outcome.NOT_STORED if error.code in REFUSED_BEFORE_STORING else Outcome.PERHAPS_STORED
+        refused = error.code in REFUSED_BEFORE_STORING or error.remark.startswith(ACL_REFUSAL)
+        return Outcome.NOT_STORED if refused else Outcome.PERHAPS_STORED
     if isinstance(error, PeerError):
         return Outcome.PERHAPS_STORED
     return Outcome.NOT_STORED
@@ -114,7 +117,7 @@ def send_failed(topic: str, attempts: list[Attempt], seconds: float, count: int)
         Outcome.PERHAPS_STORED: "sending again may store a second copy",
         Outcome.STORED: "do not send again",
     }[outcome]
-    story = "; ".join(f"[{number}] {attempt}" for number, attempt in enumerate(attempts, 1))
+    story = "; ".join(_told_once(attempts))
     return SendFailed(
         f"Send [{len(attempts)}] times, still failed, cost [{seconds * 1000:.0f}]ms, Topic: {topic}, "
         f"BrokersSent: [{', '.join(attempt.broker_name for attempt in attempts)}]: "
@@ -122,3 +125,13 @@ def send_failed(topic: str, attempts: list[Attempt], seconds: float, count: int)
         outcome=outcome,
         attempts=attempts,
     )
+
+
+def _told_once(attempts: list[Attempt]) -> Iterator[str]:
+    """Each failure with the numbers of the tries that met it: a wrong key is the same three times."""
+    numbers: dict[tuple[str, str, Outcome, str], list[int]] = {}
+    for number, attempt in enumerate(attempts, 1):
+        what = (attempt.broker_name, attempt.address, attempt.outcome, attempt.reason)
+        numbers.setdefault(what, []).append(number)
+    for tries in numbers.values():
+        yield f"[{', '.join(map(str, tries))}] {attempts[tries[-1] - 1]}"

@@ -54,12 +54,17 @@ REMEDIES: Final = {
 }
 
 
+# How a 4.9 broker refuses a signature: with SYSTEM_ERROR, before it looks at the request.
+ACL_REFUSAL: Final = "org.apache.rocketmq.acl.common.AclException"
+
+
 def response_error(answer: Command, request_code: int, address: str, about: str = "") -> ResponseError:
     """The error that an answer other than success stands for; `about` names the topic, group or queue."""
     remark = (answer.remark or "").strip()
     subject = f" for {about}" if about else ""
     reason = f": {' '.join(remark.split())}" if remark else ""  # Java's stack traces stay in one line
-    remedy = f"; {REMEDIES[ResponseCode(answer.code)]}" if answer.code in REMEDIES else ""
+    code = ResponseCode.NO_PERMISSION if remark.startswith(ACL_REFUSAL) else answer.code
+    remedy = f"; {REMEDIES[ResponseCode(code)]}" if code in REMEDIES else ""
     return ResponseError(
         f"{address} answered {request_name(request_code)}{subject} with {response_name(answer.code)}{reason}{remedy}",
         code=answer.code,

@@ -46,6 +46,8 @@ ERRORS: list[tuple[RocketMQError, Outcome, bool]] = [
     (refused(ResponseCode.SYSTEM_ERROR), PERHAPS, True),
     (refused(ResponseCode.SYSTEM_BUSY), NOT, True),
     (refused(ResponseCode.SERVICE_NOT_AVAILABLE), NOT, True),
+    # 4.9 refuses signatures so, before it looks at the request
+    (ResponseError("x", code=1, remark="org.apache.rocketmq.acl.common.AclException: No accessKey is"), NOT, True),
     (refused(ResponseCode.NO_PERMISSION), NOT, True),
     (refused(ResponseCode.TOPIC_NOT_EXIST), NOT, True),
     (refused(ResponseCode.NO_BUYER_ID), NOT, True),
@@ -136,3 +138,14 @@ def test_the_text_tells_the_whole_story_in_one_line() -> None:
 def test_a_batch_says_how_many_and_that_it_is_safe() -> None:
     error = send_failed("orders", [Attempt("a", "", 0.0, NOT, "why")], 0.1, 7)
     assert "7 messages not stored, it is safe to send again. [1] a after 0.00 s: why [not stored]" in str(error)
+
+
+def test_a_failure_that_repeats_is_told_once() -> None:
+    """A wrong key is refused by each broker in the same words."""
+    one, other = (Attempt(name, f"{name}:1", 0.5, NOT, f"{name} answered NO_PERMISSION") for name in "ab")
+    text = str(send_failed("orders", [one, other, one], 1.0, 1))
+    assert text.endswith(
+        "[1, 3] a (a:1) after 0.50 s: a answered NO_PERMISSION [not stored]; "
+        "[2] b (b:1) after 0.50 s: b answered NO_PERMISSION [not stored]"
+    )
+    assert "BrokersSent: [a, b, a]" in text
