@@ -8,18 +8,19 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Final
 
 import trio
 
 from pyrmq_core.errors import ProtocolError
-from pyrmq_core.network.calls import Call, Calls
+from pyrmq_core.network.calls import Call, Calls, Done
 from pyrmq_core.network.handling import CutConnection, Handler, Peer, failure_answer, refuse_unsupported
 from pyrmq_core.network.outbox import Answer, Outbox, Outgoing
 from pyrmq_core.network.sweeping import Sweeper
 from pyrmq_core.network.watch import Limits, Signs, Watch
 from pyrmq_core.network.wire import WIRE_ERRORS, Wire
-from pyrmq_core.protocol.command import Command
+from pyrmq_core.protocol.command import RESPONSE_BIT, Command
 from pyrmq_core.protocol.frame import FrameDecoder, encode_answer_head, encode_request_head
 
 log = logging.getLogger(__name__)
@@ -116,6 +117,16 @@ class Connection:
         self._post(call, request)
         await call.wait()
 
+    def post(self, command: Command, *, timeout: float, done: Done) -> Callable[[], None]:
+        """`call` for one who does not wait: `done` is told the answer, or the error, once, on the loop.
+
+        What is posted from within `done` goes out joined. It goes out also when much is queued already: whoever posts
+        bounds what is under way. Raises `ConnectionClosed`. What it returns ends the interest in the answer.
+        """
+        call = self._open_call(command, trio.current_time() + timeout, timeout, done)
+        self._post(call, command)
+        return partial(self._calls.forget, call)
+
     def answer(self, request: Command, answer: Command) -> None:
         """Sends the answer to a request, now or later; nothing for a one-way request or on a closed connection."""
         if request.is_oneway or self.is_closed:
@@ -195,10 +206,10 @@ class Connection:
         except Exception:
             log.exception("what was to be done when the connection with %s had closed failed", self.address)
 
-    def _open_call(self, command: Command, deadline: float, timeout: float) -> Call:
+    def _open_call(self, command: Command, deadline: float, timeout: float, done: Done | None = None) -> Call:
         if self.is_closed:
             raise self._calls.closed(command.code, self._close_reason, left=False)
-        call = self._calls.open(command, timeout, deadline)
+        call = self._calls.open(command, timeout, deadline, done)
         if timeout <= 0:
             self._calls.forget(call)
             raise self._calls.timed_out(call)
@@ -247,7 +258,7 @@ class Connection:
         try:
             while (command := self._decoder.next_command()) is not None and not self.is_closed:
                 self._commands += 1
-                if not command.is_response:
+                if not command.flag & RESPONSE_BIT:
                     self._take_request(command, nursery)
                     if self._requests >= self._max_requests or self._outbox.is_full:
                         await self._pause()

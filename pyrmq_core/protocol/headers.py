@@ -1,8 +1,9 @@
 """The two encodings of a frame's header, JSON and ROCKETMQ, both directions.
 
 Sources: remoting/protocol/RemotingSerializable.java (JSON), RocketMQSerializable.java (ROCKETMQ), 5.3.3.
-A JSON header longer than `LAZY_OVER_BYTES` in Java's own field order is not parsed until a custom field is asked for:
-the answer to a batch of 1,000 messages carries 33 KB of ids that a bulk write never reads.
+The custom fields of a success answer in Java's own order are not parsed until one is asked for, nor those of any
+header longer than `LAZY_OVER_BYTES`: the answer to a batch of 1,000 messages carries 33 KB of ids that a bulk write
+never reads, and a small answer costs its reader half.
 """
 
 from __future__ import annotations
@@ -55,6 +56,10 @@ _LAZY_TAIL: Final = re.compile(
     rb'\},"flag":(\d{1,4}),"language":"(\w{1,16})","opaque":(-?\d{1,10}),'
     rb'"serializeTypeCurrentRPC":"JSON","version":(\d{1,6})\}$'
 )
+_LAZY_ANSWER: Final = re.compile(
+    rb'\{"code":0,"extFields":(\{[^{}]*\}),"flag":1,"language":"(\w{1,16})","opaque":(-?\d{1,10}),'
+    rb'"serializeTypeCurrentRPC":"JSON","version":(\d{1,6})\}'
+)
 _LAZY_TAIL_BYTES: Final = 160
 
 
@@ -66,6 +71,9 @@ class LazyFields(Mapping[str, str]):
     def __init__(self, raw: bytes | str) -> None:
         self.raw = raw
         self._parsed: dict[str, str] | None = None
+
+    def __repr__(self) -> str:
+        return repr(self._fields())
 
     def _fields(self) -> dict[str, str]:
         if self._parsed is None:
@@ -148,7 +156,8 @@ def encode_json(command: Command, opaque: int | None = None, flag: int | None = 
 
 
 def decode_json(header: bytes, body: bytes | memoryview = b"") -> Command:
-    if len(header) > LAZY_OVER_BYTES and (lazy := _decode_lazily(header, body)) is not None:
+    lazy = _decode_lazily(header, body) if len(header) > LAZY_OVER_BYTES else _decode_answer_lazily(header, body)
+    if lazy is not None:
         return lazy
     members = _load_object(header)
     language = members.get("language", "JAVA")
@@ -222,6 +231,15 @@ def _decode_lazily(header: bytes, body: bytes | memoryview) -> Command | None:
 
 def _json_fields(fields: Mapping[str, str]) -> str:
     return "{" + ",".join([f"{encode_basestring(name)}:{encode_basestring(fields[name])}" for name in fields]) + "}"
+
+
+def _decode_answer_lazily(header: bytes, body: bytes | memoryview) -> Command | None:
+    found = _LAZY_ANSWER.fullmatch(header)
+    if found is None:
+        return None
+    fields, language, opaque, version = found.groups()
+    ext = LazyFields(fields)
+    return make_command(0, ext, body, int(opaque), RESPONSE_BIT, None, language.decode(), int(version))
 
 
 def _load_object(text: bytes | str) -> dict[str, Any]:

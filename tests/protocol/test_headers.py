@@ -216,8 +216,21 @@ def test_the_answer_to_a_large_batch_is_not_parsed_until_asked() -> None:
     assert len(command.ext) == 5
 
 
-def test_a_small_answer_is_parsed_at_once() -> None:
-    assert not isinstance(decode_json(java_batch_answer(2)).ext, LazyFields)
+def test_a_small_answer_is_not_parsed_until_asked_either() -> None:
+    header = java_batch_answer(2)
+    command = decode_json(header, b"body")
+    assert isinstance(command.ext, LazyFields)
+    assert (command.code, command.opaque, command.flag, command.version) == (0, 5, RESPONSE_BIT, 493)
+    assert (command.language, command.body, command.remark) == ("JAVA", b"body", None)
+    assert repr(command.ext) == repr(json.loads(header)["extFields"])
+
+
+def test_small_requests_and_refusals_are_parsed_at_once() -> None:
+    for header in (
+        java_batch_answer(2).replace(b'"flag":1', b'"flag":0'),
+        java_batch_answer(2).replace(b'"code":0', b'"code":1'),
+    ):
+        assert not isinstance(decode_json(header).ext, LazyFields)
 
 
 @given(
