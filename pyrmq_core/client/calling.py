@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from pyrmq_core.client.hooks import RpcHooks
 from pyrmq_core.client.identity import Credentials
-from pyrmq_core.network import ConnectionPool
+from pyrmq_core.errors import NetworkError
+from pyrmq_core.network import Connection, ConnectionPool, Done
 from pyrmq_core.protocol.acl import sign
 from pyrmq_core.protocol.command import Command
 
@@ -33,9 +35,17 @@ class Caller:
         """Returns when the request is written."""
         await self._pool.send_oneway(address, self.prepared(address, command), timeout=timeout)
 
+    async def line(self, address: str, *, timeout: float) -> Line:
+        """A connection to post requests to; raises `ConnectFailed`."""
+        return Line(self, await self._pool.connection(address, timeout=timeout), plain=self._plain)
+
     def prepared(self, address: str, command: Command) -> Command:
         """The request as it leaves: changed by the hooks, then signed."""
         return self._signed(self._hooks.before(address, command))
+
+    def answered(self, address: str, request: Command, answer: Command) -> None:
+        """Tells the hooks."""
+        self._hooks.after(address, request, answer)
 
     def close(self, address: str) -> None:
         """Drops the connection; the next call opens a new one."""
@@ -48,3 +58,37 @@ class Caller:
             return command
         signed = sign(command.ext, command.body, keys.access_key, keys.secret_key, keys.security_token)
         return replace(command, ext=signed)
+
+
+class Line:
+    """One connection to a server, for requests that nobody waits for one by one: they are posted, answers are told.
+
+    Hooks and signatures are those of `Caller.call`. A line is not renewed: when it `is_closed`, open another.
+    """
+
+    def __init__(self, caller: Caller, connection: Connection, *, plain: bool) -> None:
+        self._caller = caller
+        self._connection = connection
+        self._plain = plain
+
+    @property
+    def address(self) -> str:
+        return self._connection.address
+
+    @property
+    def is_closed(self) -> bool:
+        return self._connection.is_closed
+
+    def post(self, command: Command, *, timeout: float, done: Done) -> Callable[[], None]:
+        """`done` is told the answer, whatever its code, or the error; as `Connection.post`."""
+        if self._plain:
+            return self._connection.post(command, timeout=timeout, done=done)
+        address = self._connection.address
+        request = self._caller.prepared(address, command)
+
+        def told(result: Command | NetworkError) -> None:
+            if isinstance(result, Command):
+                self._caller.answered(address, request, result)
+            done(result)
+
+        return self._connection.post(request, timeout=timeout, done=told)

@@ -17,7 +17,7 @@ from typing import Final, Self
 
 import trio
 
-from pyrmq_core.client.calling import Caller
+from pyrmq_core.client.calling import Caller, Line
 from pyrmq_core.client.discovery import Discovery
 from pyrmq_core.client.heartbeats import Heartbeats
 from pyrmq_core.client.hooks import RpcHook, RpcHooks
@@ -153,6 +153,10 @@ class Client:
     async def call(self, address: str, command: Command, *, timeout: float = CALL_TIMEOUT_SECONDS) -> Command:
         """One request to one server; the answer, whatever its code. Raises `NetworkError`s and `ProtocolError`s."""
         return await self._open_caller().call(address, command, timeout=timeout)
+
+    async def open_line(self, address: str, *, timeout: float = CALL_TIMEOUT_SECONDS) -> Line:
+        """The connection to one server, for requests that are posted and not waited for one by one."""
+        return await self._open_caller().line(address, timeout=timeout)
 
     async def send_oneway(self, address: str, command: Command, *, timeout: float = CALL_TIMEOUT_SECONDS) -> None:
         """One request of which no answer is expected; returns when it is written."""

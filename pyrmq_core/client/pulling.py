@@ -9,64 +9,34 @@ offsets. Source: client/impl/consumer/PullAPIWrapper.java; broker's caps: store/
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncIterator
 from contextlib import aclosing, asynccontextmanager
-from dataclasses import dataclass, field, replace
 from typing import Final
 
-import trio
-
+from pyrmq_core.client.calling import Line
 from pyrmq_core.client.client import Client
+from pyrmq_core.client.range_reading import PULL_TIMEOUT_SECONDS, Filter, RangeReader, ReadWindow, no_progress
 from pyrmq_core.client.routing import reading_address
-from pyrmq_core.errors import (
-    BrokerNotFound,
-    DataLost,
-    NetworkError,
-    RecordError,
-    ResponseError,
-    RocketMQError,
-    RoutingError,
-)
-from pyrmq_core.filtering.sql import SqlFilter
+from pyrmq_core.errors import BrokerNotFound
 from pyrmq_core.filtering.tags import TagFilter
 from pyrmq_core.model import MessageQueue, PullStatus
 from pyrmq_core.network import open_owned_nursery
 from pyrmq_core.protocol.codes import ResponseCode
+from pyrmq_core.protocol.command import Command
 from pyrmq_core.protocol.conversation import response_error
+from pyrmq_core.protocol.headers import FieldsTemplate
 from pyrmq_core.protocol.payload import RawPull
 from pyrmq_core.protocol.requests.pull_message import PULL_ANSWERS, PullAnswer, PullMessage, PullSysFlag
 
+__all__ = ["Filter", "Puller", "ReadWindow", "no_progress"]
+
 # A held pull is answered up to 5 s after its limit: the broker sweeps every 5 s (PullRequestHoldService.java).
 HOLD_SWEEP_SECONDS: Final = 5.0
-PULL_TIMEOUT_SECONDS: Final = 10.0
-RETRY_PAUSE_SECONDS: Final = 0.2
 ALL_TAGS: Final = TagFilter()
-PASSING_CODES: Final = frozenset((ResponseCode.SYSTEM_BUSY, ResponseCode.SERVICE_NOT_AVAILABLE, ResponseCode.GO_AWAY))
-
-Filter = TagFilter | SqlFilter
-
-
-@dataclass(frozen=True, slots=True)
-class ReadWindow:
-    """How much a range read keeps under way: messages and bytes asked for and not handed out yet, and how long it
-    waits for a broker."""
-
-    messages: int = 4000
-    bytes: int = 4 * 1024 * 1024
-    max_messages_a_pull: int = 1024
-    patience: float = 20.0
-
-
-@dataclass(slots=True)
-class _Stretch:
-    """Offsets asked for together; `pulls` fill up until they cover it."""
-
-    start: int
-    end: int
-    pulls: list[RawPull] = field(default_factory=list)
-    covered: trio.Event = field(default_factory=trio.Event)
-    error: RocketMQError | None = None
+READ_WINDOW: Final = ReadWindow()
+# Decoding by columns pays from about a thousand messages on; larger than 2 MiB gains nothing.
+JOIN_BYTES: Final = 2 * 1024 * 1024
+JOIN_MESSAGES: Final = 16_384
 
 
 class Puller:
@@ -105,9 +75,7 @@ class Puller:
         )
         hold = wait + HOLD_SWEEP_SECONDS if wait > 0 else 0.0
         answer = await self._client.call(address, request.to_command(), timeout=timeout + hold)
-        if answer.code not in PULL_ANSWERS:
-            raise response_error(answer, request.CODE, f"{queue.broker_name} ({address})", f"queue {queue}")
-        return _raw_pull(queue, offset, PullAnswer.from_command(answer))
+        return _any_answer(queue, offset, answer, address)
 
     @asynccontextmanager
     async def read(
@@ -117,7 +85,7 @@ class Puller:
         end: int,
         *,
         tags: Filter = ALL_TAGS,
-        window: ReadWindow = ReadWindow(),
+        window: ReadWindow = READ_WINDOW,
     ) -> AsyncIterator[AsyncIterator[RawPull]]:
         """The queue's records from `start` up to, without, `end`: pulls in offset order, that cover the range without
         a gap.
@@ -126,11 +94,46 @@ class Puller:
         topics). Failures of the network are waited out for `window.patience` seconds. Raises `DataLost` when the range
         is no longer kept.
         """
-        async with (
-            open_owned_nursery() as nursery,
-            aclosing(_RangeReader(self, queue, tags, window, nursery).pulls(start, end)) as pulls,
-        ):
+        async with self._reader(queue, start, end, tags, window) as reader, aclosing(reader.pulls()) as pulls:
             yield pulls
+
+    @asynccontextmanager
+    async def read_joined(
+        self,
+        queue: MessageQueue,
+        start: int,
+        end: int,
+        *,
+        tags: Filter = ALL_TAGS,
+        window: ReadWindow = READ_WINDOW,
+        join_bytes: int = JOIN_BYTES,
+        join_messages: int = JOIN_MESSAGES,
+    ) -> AsyncIterator[AsyncIterator[list[RawPull]]]:
+        """As `read`, in lists of pulls that have about so many bytes or messages together: each worth one decoding."""
+        async with (
+            self._reader(queue, start, end, tags, window) as reader,
+            aclosing(reader.joined(join_bytes, join_messages)) as lists,
+        ):
+            yield lists
+
+    def requests(self, queue: MessageQueue, tags: Filter) -> QueuePulls:
+        """The pulls of one queue for many offsets."""
+        return QueuePulls(self._consumer_group, queue, tags)
+
+    async def line(self, queue: MessageQueue) -> Line:
+        """The connection that the queue is read over."""
+        return await self._client.open_line(await self._address(queue, PULL_TIMEOUT_SECONDS))
+
+    @asynccontextmanager
+    async def _reader(
+        self, queue: MessageQueue, start: int, end: int, tags: Filter, window: ReadWindow
+    ) -> AsyncIterator[RangeReader]:
+        async with open_owned_nursery() as nursery:
+            reader = RangeReader(self, queue, start, end, tags=tags, window=window, nursery=nursery)
+            try:
+                yield reader
+            finally:
+                reader.close()
 
     async def _address(self, queue: MessageQueue, timeout: float) -> str:
         try:
@@ -150,143 +153,63 @@ class Puller:
         await self._client.routes.refresh(queue.topic)
 
 
-class _RangeReader:
-    """Reads one range: plans stretches, keeps several under way, hands their pulls out in order."""
+class QueuePulls:
+    """Pulls of one queue that differ in offset and count, and what a plain answer to one says."""
 
-    def __init__(
-        self, puller: Puller, queue: MessageQueue, tags: Filter, window: ReadWindow, nursery: trio.Nursery
-    ) -> None:
-        self._puller = puller
+    def __init__(self, consumer_group: str, queue: MessageQueue, tags: Filter) -> None:
         self._queue = queue
-        self._tags = tags
-        self._window = window
-        self._nursery = nursery
-        self._stretches: deque[_Stretch] = deque()
-        self._unasked: deque[_Stretch] = deque()
-        self._idle = trio.lowlevel.ParkingLot()
-
-    async def pulls(self, start: int, end: int) -> AsyncGenerator[RawPull, None]:
-        """The first stretch is asked alone: its answer tells how much the broker gives at once."""
-        if start >= end:
-            return
-        first = await self._pull(start, end)
-        yield first
-        size, depth = self._plan(first)
-        position = first.next_offset
-        for _ in range(min(depth, -(-(end - position) // size)) if position < end else 0):
-            self._nursery.start_soon(self._work)
-        while position < end or self._stretches:
-            while position < end and len(self._stretches) < depth:
-                position = self._ask(position, min(position + size, end))
-            stretch = self._stretches[0]
-            await stretch.covered.wait()
-            if stretch.error is not None:
-                raise stretch.error
-            self._stretches.popleft()
-            for pull in stretch.pulls:
-                yield pull
-
-    def _plan(self, first: RawPull) -> tuple[int, int]:
-        """Stretch size and number under way, from the first answer."""
-        size = max(1, min(first.next_offset - first.start, self._window.max_messages_a_pull))
-        by_messages = self._window.messages // size
-        by_bytes = self._window.bytes // max(1, len(first.records))
-        return size, max(1, min(by_messages, by_bytes, 128))
-
-    def _ask(self, start: int, end: int) -> int:
-        stretch = _Stretch(start, end)
-        self._stretches.append(stretch)
-        self._unasked.append(stretch)
-        self._idle.unpark()  # one: waking all of them for each stretch costs more than the pull
-        return end
-
-    async def _work(self) -> None:
-        while True:
-            if not self._unasked:
-                await self._idle.park()
-                continue
-            stretch = self._unasked.popleft()
-            try:
-                position = stretch.start
-                while position < stretch.end:
-                    pull = await self._pull(position, stretch.end)
-                    stretch.pulls.append(pull)
-                    position = pull.next_offset
-            except RocketMQError as error:
-                stretch.error = error
-            stretch.covered.set()
-
-    async def _pull(self, start: int, end: int) -> RawPull:
-        """One answer that moves forward, clipped to the range; the network's failures are waited out."""
-        deadline = trio.current_time() + self._window.patience
-        wanted = min(end - start, self._window.max_messages_a_pull)
-        while True:
-            try:
-                pull = await self._puller.pull(self._queue, start, max_messages=wanted, tags=self._tags)
-                if not _nothing_yet(pull):
-                    return self._checked(pull, start, end)
-                if trio.current_time() >= deadline:
-                    raise self._lost(start, end, pull)
-            except (NetworkError, RoutingError, ResponseError) as error:
-                if not _passes(error) or trio.current_time() >= deadline:
-                    raise
-                await self._refresh_route(deadline)
-            await trio.sleep(RETRY_PAUSE_SECONDS)
-
-    async def _refresh_route(self, deadline: float) -> None:
-        with trio.move_on_at(deadline):
-            try:
-                await self._puller.refresh(self._queue)
-            except RocketMQError:
-                return
-
-    def _checked(self, pull: RawPull, start: int, end: int) -> RawPull:
-        if pull.status is PullStatus.OFFSET_ILLEGAL:
-            raise self._lost(start, end, pull)
-        if pull.next_offset <= start:
-            raise no_progress(pull)
-        if pull.status is PullStatus.NO_MATCHED_MSG and self._tags.passes_all:
-            raise self._lost(start, min(pull.next_offset, end), pull)  # MESSAGE_WAS_REMOVING: the file is deleted
-        return replace(pull, next_offset=min(pull.next_offset, end))
-
-    def _lost(self, start: int, end: int, pull: RawPull) -> DataLost:
-        return DataLost(
-            f"offsets {start} to {end} of {self._queue} were asked for, but the broker keeps {pull.min_offset} to "
-            f"{pull.max_offset}: messages expired, or the topic was deleted and made again",
-            queue=self._queue,
-            start=start,
-            end=end,
-            min_offset=pull.min_offset,
-            max_offset=pull.max_offset,
+        self._passes_all = tags.passes_all
+        request = PullMessage(
+            consumer_group=consumer_group,
+            topic=queue.topic,
+            queue_id=queue.queue_id,
+            queue_offset=0,
+            max_msg_nums=0,
+            subscription=tags.expression,
+            expression_type=tags.KIND,
+            broker_name=queue.broker_name,
         )
+        self._code = request.CODE
+        self._fields = FieldsTemplate(request.to_command().ext, ("queueOffset", "maxMsgNums"))
+
+    def command(self, offset: int, max_messages: int) -> Command:
+        return Command(self._code, self._fields.filled(str(offset), str(max_messages)))
+
+    def plain_answer(self, start: int, end: int, answer: Command) -> RawPull | None:
+        """The pull, if it found something or passed by what a filter drops, and goes forward; clipped to `end`."""
+        found = answer.code == ResponseCode.SUCCESS
+        if not found and (answer.code != ResponseCode.PULL_RETRY_IMMEDIATELY or self._passes_all):
+            return None
+        ext = answer.ext
+        try:
+            next_offset, min_offset, max_offset = (
+                int(ext["nextBeginOffset"]),
+                int(ext["minOffset"]),
+                int(ext["maxOffset"]),
+            )
+        except (KeyError, ValueError):
+            return None
+        if next_offset <= start:
+            return None
+        status = PullStatus.FOUND if found else PullStatus.NO_MATCHED_MSG
+        records = memoryview(answer.body)
+        return RawPull(self._queue, start, min(next_offset, end), min_offset, max_offset, status, records)
+
+    def any_answer(self, start: int, answer: Command, address: str) -> RawPull:
+        """The pull; `ResponseError` for a refusal, `ProtocolError` for an answer without offsets."""
+        return _any_answer(self._queue, start, answer, address)
 
 
-def _nothing_yet(pull: RawPull) -> bool:
-    """A slave that lags behind says 20 where its master would say 19 or 21, and leaves the offset as it is."""
-    lags = pull.status is PullStatus.NO_MATCHED_MSG and pull.next_offset == pull.start
-    return lags or pull.status is PullStatus.NO_NEW_MSG
-
-
-def _passes(error: RocketMQError) -> bool:
-    """Whether the same question may be answered later: a refusal only of a broker that is busy, starting or ending."""
-    return not isinstance(error, ResponseError) or error.code in PASSING_CODES
-
-
-def no_progress(pull: RawPull) -> RecordError:
-    """For an answer that would be asked for again and again."""
-    return RecordError(
-        f"{pull.queue.broker_name} answered a pull of {pull.queue} at {pull.start} with next offset "
-        f"{pull.next_offset}, which does not go forward; the broker's queue is damaged"
-    )
-
-
-def _raw_pull(queue: MessageQueue, offset: int, answer: PullAnswer) -> RawPull:
+def _any_answer(queue: MessageQueue, offset: int, answer: Command, address: str) -> RawPull:
+    if answer.code not in PULL_ANSWERS:
+        raise response_error(answer, PullMessage.CODE, f"{queue.broker_name} ({address})", f"queue {queue}")
+    pulled = PullAnswer.from_command(answer)
     return RawPull(
         queue=queue,
         start=offset,
-        next_offset=answer.next_begin_offset,
-        min_offset=answer.min_offset,
-        max_offset=answer.max_offset,
-        status=PullStatus(answer.code),
-        records=memoryview(answer.records),
+        next_offset=pulled.next_begin_offset,
+        min_offset=pulled.min_offset,
+        max_offset=pulled.max_offset,
+        status=PullStatus(pulled.code),
+        records=memoryview(pulled.records),
     )

@@ -5,6 +5,7 @@ only home of sockets.
 """
 
 from pyrmq_core.network.addresses import format_address, local_ip, parse_address
+from pyrmq_core.network.calls import Done
 from pyrmq_core.network.connection import Connection
 from pyrmq_core.network.handling import CutConnection, Handler, Peer, ask
 from pyrmq_core.network.ownership import open_owned_nursery
@@ -15,6 +16,7 @@ __all__ = [
     "Connection",
     "ConnectionPool",
     "CutConnection",
+    "Done",
     "Handler",
     "Listening",
     "Peer",

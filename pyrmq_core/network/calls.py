@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import Final
+from collections.abc import Callable
+from typing import Final, TypeAlias
 
 import trio
 
@@ -13,6 +14,9 @@ from pyrmq_core.protocol.codes import request_name
 from pyrmq_core.protocol.command import ONEWAY_BIT, Command
 
 MAX_OPAQUE: Final = 0x7FFF_FFFF
+
+# Told the answer to a request, or why there is none; it must not raise.
+Done: TypeAlias = Callable[[Command | NetworkError], None]
 
 
 class Call(Outgoing):
@@ -63,6 +67,21 @@ class Call(Outgoing):
         return trio.lowlevel.Abort.SUCCEEDED
 
 
+class PostedCall(Call):
+    """A request under way that no task waits for: `done` is told the end of it."""
+
+    __slots__ = ("_done",)
+
+    def __init__(
+        self, calls: Calls, command: Command, opaque: int, timeout: float, deadline: float, done: Done
+    ) -> None:
+        super().__init__(calls, command, opaque, timeout, deadline)
+        self._done = done
+
+    def end(self, result: Command | NetworkError) -> None:
+        self._done(result)
+
+
 class Calls:
     """The table of one connection's calls by opaque.
 
@@ -78,12 +97,16 @@ class Calls:
     def __len__(self) -> int:
         return len(self._table)
 
-    def open(self, command: Command, timeout: float, deadline: float) -> Call:
-        """A new call under a number that no other call has."""
+    def open(self, command: Command, timeout: float, deadline: float, done: Done | None = None) -> Call:
+        """A new call under a number that no other call has; with `done` one that is only posted."""
         opaque = self._opaque = (self._opaque + 1) & MAX_OPAQUE
         while opaque in self._table:
             opaque = self._opaque = (self._opaque + 1) & MAX_OPAQUE
-        call = self._table[opaque] = Call(self, command, opaque, timeout, deadline)
+        if done is None:
+            call = Call(self, command, opaque, timeout, deadline)
+        else:
+            call = PostedCall(self, command, opaque, timeout, deadline, done)
+        self._table[opaque] = call
         return call
 
     def answered(self, answer: Command) -> bool:

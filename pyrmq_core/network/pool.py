@@ -99,6 +99,10 @@ class ConnectionPool:
         finally:
             self._permits.release()
 
+    async def connection(self, address: str, *, timeout: float) -> Connection:
+        """The connection to the address, made now if there is none; for who posts requests to it."""
+        return await self._connect(address, trio.current_time() + timeout, timeout)
+
     async def send_oneway(self, address: str, command: Command, *, timeout: float) -> None:
         """Returns when the request is handed to the system whole. Raises as `call` does."""
         deadline = trio.current_time() + timeout

@@ -24,9 +24,11 @@ from pyrmq_core import (
     SendFailed,
     SendForbidden,
 )
+from pyrmq_core.client.pulling import Puller
 from pyrmq_core.protocol.acl import signature
 from pyrmq_core.protocol.codes import RequestCode
-from tests.support.scripted import BATCH, ROUTE, SEND, refuse
+from tests.client.reading import fill, read_all
+from tests.support.scripted import BATCH, PULL, ROUTE, SEND, refuse
 from tests.support.stage import Stage
 
 A0 = MessageQueue("orders", "broker-a", 0)
@@ -239,6 +241,24 @@ async def test_what_hooks_add_is_signed_too(stage: Stage) -> None:
             ext = seen.command.ext
             assert ext["__ZONE_NAME"] == "zone-1"
             assert ext["Signature"] == signature(ext, seen.command.body, "sk-secret")
+
+
+async def test_pulls_of_a_range_are_hooked_and_signed(stage: Stage) -> None:
+    """Those that are posted over a line, too."""
+    hook = Signposts()
+    fill(stage, 200)
+    async with Client(
+        nameserver=stage.nameserver.address, access_key="ak", secret_key="sk-secret", rpc_hooks=[hook]
+    ) as client:
+        await client.routes.refresh("orders")
+        offsets, _ = await read_all(Puller(client, "g"), 0, 200)
+    assert offsets == list(range(200))
+    pulls = stage.brokers["broker-a"].of(PULL)
+    assert len(pulls) == 7
+    for pull in pulls:
+        assert pull.ext["__ZONE_NAME"] == "zone-1"
+        assert pull.ext["Signature"] == signature(pull.ext, pull.body, "sk-secret")
+    assert hook.seen.count((stage.brokers["broker-a"].address, PULL, 0)) == 7
 
 
 async def test_rpc_hooks_that_raise_change_nothing(stage: Stage, caplog: pytest.LogCaptureFixture) -> None:

@@ -236,7 +236,9 @@ async def test_leaving_early_ends_all_pulls(stage: Stage, puller: Puller) -> Non
         async for _ in pulls:
             break
     assert trio.lowlevel.current_task().child_nurseries == nurseries
+    await settled()
     before = len(asked(stage))
+    assert before < 10  # what was not written yet is withdrawn
     await settled()
     assert len(asked(stage)) == before
 

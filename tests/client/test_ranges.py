@@ -6,7 +6,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from pyrmq_core import Client, Message, ReadWindow, encode_batch, unique_ids
+from pyrmq_core import Client, Message, ReadWindow, decode, encode_batch, unique_ids
 from pyrmq_core.client.pulling import Puller
 from pyrmq_core.network import Peer
 from pyrmq_core.protocol.command import Command
@@ -129,6 +129,46 @@ async def test_a_broker_that_gives_eight_at_once(jumping_clock: MockClock) -> No
         offsets, pulls = await read_all(Puller(client, "g"), 0, 1000)
         assert offsets == list(range(1000))
         assert len(pulls) == 125
+
+
+async def test_a_first_answer_that_was_short_does_not_last(stage: Stage, puller: Puller) -> None:
+    """A file of the queue may end behind it, or the oldest messages lie on disk: more comes at once later."""
+    fill(stage, 10_000)
+    store = stage.stores["broker-a"]
+
+    def three(request: Command, peer: Peer) -> Command | Awaitable[Command | None] | None:
+        store.pull_cap = 3
+        try:
+            return store(request, peer)
+        finally:
+            store.pull_cap = 32
+
+    stage.brokers["broker-a"].on(PULL, three)
+    offsets, pulls = await read_all(puller, 0, 10_000)
+    assert offsets == list(range(10_000))
+    assert len(pulls) < 1000
+    assert pulls[-2].next_offset - pulls[-2].start >= 12
+
+
+async def test_lists_of_pulls_are_as_large_as_asked(stage: Stage, puller: Puller) -> None:
+    bodies = fill(stage, 5000, size=100)
+    async with puller.read_joined(A0, 0, 5000, join_messages=1000, join_bytes=10**9) as source:
+        lists = [[message.queue_offset for pull in pulls for message in decode(pull)] async for pulls in source]
+    assert [offset for offsets in lists for offset in offsets] == list(range(5000))
+    assert {len(offsets) for offsets in lists[:-1]} == {1024}
+    record_bytes = len(bodies[0]) + 100
+    async with puller.read_joined(A0, 0, 5000, join_messages=10**9, join_bytes=100_000) as source:
+        sizes = [sum(len(pull.records) for pull in pulls) async for pulls in source]
+    assert min(sizes[:-1]) >= 100_000
+    assert max(sizes) < 100_000 + 64 * record_bytes
+
+
+async def test_while_nobody_takes_a_list_no_more_than_the_window_is_asked(stage: Stage, puller: Puller) -> None:
+    fill(stage, 3000)
+    async with puller.read_joined(A0, 0, 3000, join_messages=640, window=ReadWindow(messages=320)) as source:
+        assert sum(pull.next_offset - pull.start for pull in await anext(source)) == 640
+        await settled()
+        assert len(asked(stage)) == 20 + 10
 
 
 @pytest.mark.parametrize("tag_every", [2, 7, 100, 5000])

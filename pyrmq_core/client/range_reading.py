@@ -1,0 +1,350 @@
+"""`RangeReader`: one range of a queue by many pulls under way over one connection, their answers put in order.
+
+No task stands behind a pull: its answer, when it comes, is noted, and what follows is posted from there, joined with
+what other answers of the same moment lead to. Only what does not go plainly is mended by a task. A task for each pull
+costs five times as much of this process.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import AsyncGenerator, Callable
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Final, Protocol
+
+import trio
+
+from pyrmq_core.client.calling import Line
+from pyrmq_core.errors import DataLost, NetworkError, RecordError, ResponseError, RocketMQError, RoutingError
+from pyrmq_core.filtering.sql import SqlFilter
+from pyrmq_core.filtering.tags import TagFilter
+from pyrmq_core.model import MessageQueue, PullStatus
+from pyrmq_core.protocol.codes import ResponseCode
+from pyrmq_core.protocol.command import Command
+from pyrmq_core.protocol.payload import RawPull
+
+PULL_TIMEOUT_SECONDS: Final = 10.0
+RETRY_PAUSE_SECONDS: Final = 0.2
+MAX_UNDER_WAY: Final = 128
+# Every so many stretches one is twice as large: so it is noticed when the broker gives more at once than at first.
+LARGER_EVERY: Final = 64
+PASSING_CODES: Final = frozenset((ResponseCode.SYSTEM_BUSY, ResponseCode.SERVICE_NOT_AVAILABLE, ResponseCode.GO_AWAY))
+
+
+Filter = TagFilter | SqlFilter
+
+
+class PullRequests(Protocol):
+    """Pulls of one queue that differ in offset and count."""
+
+    def command(self, offset: int, max_messages: int) -> Command: ...
+
+    def plain_answer(self, start: int, end: int, answer: Command) -> RawPull | None:
+        """The pull, if it goes forward as wished; clipped to `end`."""
+        ...
+
+    def any_answer(self, start: int, answer: Command, address: str) -> RawPull:
+        """The pull; `ResponseError` or `ProtocolError` when it is none."""
+        ...
+
+
+class PullRoad(Protocol):
+    """What a `Puller` does for a range: pulls one by one, and requests with a line to post them to."""
+
+    async def pull(
+        self, queue: MessageQueue, offset: int, *, max_messages: int = 32, tags: Filter = ...
+    ) -> RawPull: ...
+
+    async def refresh(self, queue: MessageQueue) -> None: ...
+
+    async def line(self, queue: MessageQueue) -> Line: ...
+
+    def requests(self, queue: MessageQueue, tags: Filter) -> PullRequests: ...
+
+
+@dataclass(frozen=True, slots=True)
+class ReadWindow:
+    """How much a range read keeps under way: messages and bytes asked for and not handed out yet, and how long it
+    waits for a broker."""
+
+    messages: int = 4000
+    bytes: int = 4 * 1024 * 1024
+    max_messages_a_pull: int = 1024
+    patience: float = 20.0
+
+
+@dataclass(slots=True, eq=False)
+class _Stretch:
+    """Offsets asked for together: `pulls` cover it up to `position`, from where the rest is asked for."""
+
+    end: int
+    position: int
+    larger: bool = False
+    pulls: list[RawPull] = field(default_factory=list)
+    covered: bool = False
+    error: RocketMQError | None = None
+    forget: Callable[[], None] | None = None
+
+
+class RangeReader:
+    """Reads `start` to `end` of a queue; made and closed by `Puller.read`."""
+
+    def __init__(
+        self,
+        puller: PullRoad,
+        queue: MessageQueue,
+        start: int,
+        end: int,
+        *,
+        tags: Filter,
+        window: ReadWindow,
+        nursery: trio.Nursery,
+    ) -> None:
+        self._puller = puller
+        self._queue = queue
+        self._tags = tags
+        self._window = window
+        self._nursery = nursery
+        self._requests = puller.requests(queue, tags)
+        self._line: Line | None = None
+        self._address = ""
+        self._asked = start
+        self._end = end
+        self._size = 0
+        self._answer_bytes = 0.0
+        self._count = 0
+        self._stretches: deque[_Stretch] = deque()
+        self._taken: list[RawPull] = []
+        self._taken_bytes = self._taken_messages = 0
+        self._most_bytes = self._most_messages = 0
+        self._waiting: trio.lowlevel.Task | None = None
+        self._is_closed = False
+
+    async def pulls(self) -> AsyncGenerator[RawPull, None]:
+        """One pull after another."""
+        while pulls := await self.take(1, 1):
+            for pull in pulls:
+                yield pull
+
+    async def joined(self, most_bytes: int, most_messages: int) -> AsyncGenerator[list[RawPull], None]:
+        """Lists of pulls, each of about so many bytes or messages."""
+        while pulls := await self.take(most_bytes, most_messages):
+            yield pulls
+
+    async def take(self, most_bytes: int, most_messages: int) -> list[RawPull]:
+        """The next pulls, until they have so many bytes or messages, or the range ends; none at its end.
+
+        What follows is asked for before this returns. Raises what stands in the way of the next pull.
+        """
+        if not self._size:
+            await self._begin()
+        await self._renew_line()
+        self._most_bytes, self._most_messages = most_bytes, most_messages
+        self._hand_out()
+        if not self._is_enough():
+            self._waiting = trio.lowlevel.current_task()
+            await trio.lowlevel.wait_task_rescheduled(self._give_up)
+        taken, self._taken, self._taken_bytes, self._taken_messages = self._taken, [], 0, 0
+        if not taken and self._stretches and (error := self._stretches[0].error) is not None:
+            raise error
+        return taken
+
+    def close(self) -> None:
+        """Ends the interest in what is under way."""
+        self._is_closed = True
+        for stretch in self._stretches:
+            if stretch.forget is not None and not stretch.covered:
+                stretch.forget()
+
+    async def _begin(self) -> None:
+        """The first stretch is asked alone: its answer tells how much the broker gives at once."""
+        if self._asked >= self._end:
+            return
+        first = await self._pull(self._asked, self._end)
+        self._stretches.append(_Stretch(first.next_offset, first.next_offset, pulls=[first], covered=True))
+        self._asked = first.next_offset
+        self._size = first.next_offset - first.start
+        self._answer_bytes = float(len(first.records))
+
+    async def _renew_line(self) -> None:
+        if self._asked < self._end and (self._line is None or self._line.is_closed):
+            try:
+                self._line = await self._puller.line(self._queue)
+                self._address = self._line.address
+            except RocketMQError:
+                self._line = None  # each stretch is mended, with patience
+
+    def _hand_out(self) -> None:
+        """Moves what has come in order to the taker, and asks for more in its place."""
+        stretches = self._stretches
+        while stretches and stretches[0].covered and not self._is_enough():
+            head = stretches[0]
+            self._taken += head.pulls
+            for pull in head.pulls:
+                self._taken_bytes += len(pull.records)
+                self._taken_messages += pull.next_offset - pull.start
+            head.pulls = []
+            if head.error is None:
+                stretches.popleft()
+        self._fill()
+
+    def _is_enough(self) -> bool:
+        if not self._stretches:
+            return self._asked >= self._end
+        if not self._taken:
+            head = self._stretches[0]
+            return head.error is not None and not head.pulls
+        return (
+            self._taken_bytes >= self._most_bytes
+            or self._taken_messages >= self._most_messages
+            or self._stretches[0].error is not None
+        )
+
+    def _fill(self) -> None:
+        """Asks for as many stretches as the window has room for."""
+        window = self._window
+        room = min(window.messages // max(1, self._size), int(window.bytes / max(1.0, self._answer_bytes)))
+        room = max(1, min(room, MAX_UNDER_WAY))
+        while self._asked < self._end and len(self._stretches) < room:
+            self._count += 1
+            larger = self._count % LARGER_EVERY == 0
+            end = min(self._asked + self._size * (2 if larger else 1), self._end)
+            stretch = _Stretch(end, self._asked, larger)
+            self._asked = end
+            self._stretches.append(stretch)
+            self._post(stretch)
+
+    def _post(self, stretch: _Stretch) -> None:
+        wanted = min(stretch.end - stretch.position, self._window.max_messages_a_pull)
+        try:
+            if self._line is not None and not self._line.is_closed:
+                stretch.forget = self._line.post(
+                    self._requests.command(stretch.position, wanted),
+                    timeout=PULL_TIMEOUT_SECONDS,
+                    done=partial(self._answered, stretch),
+                )
+                return
+        except RocketMQError:
+            pass
+        self._nursery.start_soon(self._mend, stretch, None)
+
+    def _answered(self, stretch: _Stretch, result: Command | NetworkError) -> None:
+        """Called by the connection; what is not a plain answer is asked for again by a task, with patience."""
+        if self._is_closed:
+            return
+        pull = None
+        if isinstance(result, NetworkError) or result.code == ResponseCode.GO_AWAY:
+            self._line = None
+        else:
+            pull = self._requests.plain_answer(stretch.position, stretch.end, result)
+        if pull is None:
+            self._nursery.start_soon(self._mend, stretch, result)
+            return
+        if stretch.larger and not stretch.pulls:
+            self._size = max(self._size, pull.next_offset - pull.start)
+        self._answer_bytes += (len(pull.records) - self._answer_bytes) / 16
+        stretch.pulls.append(pull)
+        stretch.position = pull.next_offset
+        if stretch.position < stretch.end:
+            self._post(stretch)
+        else:
+            self._cover(stretch)
+
+    def _cover(self, stretch: _Stretch) -> None:
+        stretch.covered = True
+        if self._waiting is not None and stretch is self._stretches[0]:
+            self._hand_out()
+            if self._is_enough():
+                task, self._waiting = self._waiting, None
+                trio.lowlevel.reschedule(task)
+
+    def _give_up(self, _: object) -> trio.lowlevel.Abort:
+        self._waiting = None
+        return trio.lowlevel.Abort.SUCCEEDED
+
+    async def _mend(self, stretch: _Stretch, result: Command | NetworkError | None) -> None:
+        try:
+            while stretch.position < stretch.end:
+                pull = await self._pull(stretch.position, stretch.end, result)
+                result = None
+                stretch.pulls.append(pull)
+                stretch.position = pull.next_offset
+        except RocketMQError as error:
+            stretch.error = error
+        self._cover(stretch)
+
+    async def _pull(self, start: int, end: int, result: Command | NetworkError | None = None) -> RawPull:
+        """One answer that moves forward, clipped to the range; the network's failures are waited out.
+
+        `result` is what the first try came to, if it was made already.
+        """
+        deadline = trio.current_time() + self._window.patience
+        wanted = min(end - start, self._window.max_messages_a_pull)
+        while True:
+            try:
+                if result is None:
+                    pull = await self._puller.pull(self._queue, start, max_messages=wanted, tags=self._tags)
+                else:
+                    known, result = result, None
+                    pull = self._known(start, known)
+                if not _nothing_yet(pull):
+                    return self._checked(pull, start, end)
+                if trio.current_time() >= deadline:
+                    raise self._lost(start, end, pull)
+            except (NetworkError, RoutingError, ResponseError) as error:
+                if not _passes(error) or trio.current_time() >= deadline:
+                    raise
+                await self._refresh_route(deadline)
+            await trio.sleep(RETRY_PAUSE_SECONDS)
+
+    def _known(self, start: int, result: Command | NetworkError) -> RawPull:
+        if isinstance(result, NetworkError):
+            raise result
+        return self._requests.any_answer(start, result, self._address)
+
+    async def _refresh_route(self, deadline: float) -> None:
+        with trio.move_on_at(deadline):
+            try:
+                await self._puller.refresh(self._queue)
+            except RocketMQError:
+                return
+
+    def _checked(self, pull: RawPull, start: int, end: int) -> RawPull:
+        if pull.status is PullStatus.OFFSET_ILLEGAL:
+            raise self._lost(start, end, pull)
+        if pull.next_offset <= start:
+            raise no_progress(pull)
+        if pull.status is PullStatus.NO_MATCHED_MSG and self._tags.passes_all:
+            raise self._lost(start, min(pull.next_offset, end), pull)  # MESSAGE_WAS_REMOVING: the file is deleted
+        return replace(pull, next_offset=min(pull.next_offset, end))
+
+    def _lost(self, start: int, end: int, pull: RawPull) -> DataLost:
+        return DataLost(
+            f"offsets {start} to {end} of {self._queue} were asked for, but the broker keeps {pull.min_offset} to "
+            f"{pull.max_offset}: messages expired, or the topic was deleted and made again",
+            queue=self._queue,
+            start=start,
+            end=end,
+            min_offset=pull.min_offset,
+            max_offset=pull.max_offset,
+        )
+
+
+def _nothing_yet(pull: RawPull) -> bool:
+    """A slave that lags behind says 20 where its master would say 19 or 21, and leaves the offset as it is."""
+    lags = pull.status is PullStatus.NO_MATCHED_MSG and pull.next_offset == pull.start
+    return lags or pull.status is PullStatus.NO_NEW_MSG
+
+
+def _passes(error: RocketMQError) -> bool:
+    """Whether the same question may be answered later: a refusal only of a broker that is busy, starting or ending."""
+    return not isinstance(error, ResponseError) or error.code in PASSING_CODES
+
+
+def no_progress(pull: RawPull) -> RecordError:
+    """For an answer that would be asked for again and again."""
+    return RecordError(
+        f"{pull.queue.broker_name} answered a pull of {pull.queue} at {pull.start} with next offset "
+        f"{pull.next_offset}, which does not go forward; the broker's queue is damaged"
+    )

@@ -1,0 +1,159 @@
+"""Posted requests, which no task waits for: told once how they ended, joined when one leads to the next."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Sequence
+from contextlib import closing
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from pyrmq_core.errors import CallTimeout, ConnectionClosed, NetworkError
+from pyrmq_core.network import ConnectionPool
+from pyrmq_core.network.wire import Chunk, SocketWire
+from pyrmq_core.protocol.command import Command, success
+from tests.network.ends import KINDS, Recorder, Socket, echo, joined, running, serving, until
+
+both_kinds = pytest.mark.parametrize("kind", KINDS)
+
+
+@both_kinds
+async def test_each_is_told_its_answer(kind: str) -> None:
+    told: list[tuple[int, Command | NetworkError]] = []
+    async with joined(kind, there=echo) as (here, _):
+        for number in range(300):
+            request = Command(11, {"n": str(number)})
+            here.post(request, timeout=5, done=lambda result, number=number: told.append((number, result)))  # type: ignore[misc]
+        assert told == []  # never before there is an answer
+        await until(lambda: len(told) == 300)
+        assert here.calls_under_way == 0
+    assert all(isinstance(result, Command) and result.ext["n"] == str(number) for number, result in told)
+
+
+@both_kinds
+async def test_one_leads_to_the_next(kind: str) -> None:
+    """From within `done`, as a reader does that asks for what follows."""
+    seen: list[int] = []
+    ended = trio.Event()
+    async with joined(kind, there=echo) as (here, _):
+
+        def told(result: Command | NetworkError) -> None:
+            assert isinstance(result, Command)
+            number = int(result.ext["n"])
+            seen.append(number)
+            if number < 200:
+                here.post(Command(11, {"n": str(number + 10)}), timeout=5, done=told)
+            elif len(seen) == 210:
+                ended.set()
+
+        for number in range(10):
+            here.post(Command(11, {"n": str(number)}), timeout=5, done=told)
+        with trio.fail_after(5):
+            await ended.wait()
+    assert sorted(seen) == list(range(210))
+
+
+@both_kinds
+async def test_a_deadline_is_told(kind: str, autojump_clock: MockClock) -> None:
+    recorder = Recorder()
+    told: list[Command | NetworkError] = []
+    async with joined(kind, there=recorder.held) as (here, _):
+        here.post(Command(11), timeout=3, done=told.append)
+        await trio.sleep(2.5)
+        assert told == []
+        await trio.sleep(1)
+        (error,) = told
+        assert isinstance(error, CallTimeout)
+        assert error.request_left
+        recorder.gate.set()
+        await here.call(Command(11), timeout=3)
+    assert len(told) == 1
+
+
+@both_kinds
+async def test_the_end_of_the_connection_is_told(kind: str) -> None:
+    recorder = Recorder()
+    told: list[Command | NetworkError] = []
+    async with joined(kind, there=recorder.held) as (here, there):
+        for _ in range(3):
+            here.post(Command(11), timeout=30, done=told.append)
+        await until(lambda: len(recorder.requests) == 3)
+        there.close()
+        await until(lambda: len(told) == 3)
+        assert all(isinstance(error, ConnectionClosed) for error in told)
+        with pytest.raises(ConnectionClosed):
+            here.post(Command(11), timeout=30, done=told.append)
+    assert len(told) == 3
+
+
+@both_kinds
+async def test_who_forgets_is_told_nothing(kind: str) -> None:
+    recorder = Recorder()
+    told: list[Command | NetworkError] = []
+    async with joined(kind, there=recorder.held) as (here, _):
+        forget = here.post(Command(11), timeout=30, done=told.append)
+        await until(lambda: len(recorder.requests) == 1)
+        forget()
+        assert here.calls_under_way == 0
+        recorder.gate.set()
+        await here.call(Command(11), timeout=3)
+        forget()
+    assert told == []
+
+
+@both_kinds
+async def test_what_is_not_written_yet_is_withdrawn(kind: str) -> None:
+    async with joined(kind, there=echo) as (here, _):
+        told: list[Command | NetworkError] = []
+        forgets = [here.post(Command(11, {"n": str(number)}), timeout=5, done=told.append) for number in range(5)]
+        for forget in forgets[1:]:
+            forget()
+        assert (await here.call(Command(12, {"n": "last"}), timeout=5)).ext["n"] == "last"
+        assert [result.ext["n"] for result in told if isinstance(result, Command)] == ["0"]
+        assert here.calls_under_way == 0
+
+
+class CountingWire(SocketWire):
+    """Counts what it is given to write."""
+
+    writes = 0
+
+    def send_nowait(self, chunks: Sequence[Chunk]) -> int:
+        self.writes += 1
+        return super().send_nowait(chunks)
+
+
+async def test_what_answers_lead_to_is_written_together() -> None:
+    """Twenty answers that come at once lead to twenty requests in one write."""
+    near, far = socket.socketpair()
+    wire = CountingWire(near)
+    with closing(far):
+        async with running(wire) as here:
+            peer = Socket(trio.socket.from_stdlib_socket(far))
+
+            def told(result: Command | NetworkError) -> None:
+                here.post(Command(11, {"again": "yes"}), timeout=5, done=lambda _: None)
+
+            for _ in range(20):
+                here.post(Command(11), timeout=5, done=told)
+            requests = [await peer.receive() for _ in range(20)]
+            wire.writes = 0
+            await peer.send(*(request.answered(success()) for request in requests if request))
+            for _ in range(20):
+                answer = await peer.receive()
+                assert answer is not None
+                assert answer.ext == {"again": "yes"}
+            assert wire.writes <= 2
+
+
+async def test_a_pool_gives_its_connection() -> None:
+    async with serving(echo) as listening, trio.open_nursery() as nursery:
+        pool = ConnectionPool(nursery)
+        connection = await pool.connection(listening.address, timeout=5)
+        told: list[Command | NetworkError] = []
+        connection.post(Command(11, {"n": "1"}), timeout=5, done=told.append)
+        await until(lambda: len(told) == 1)
+        assert pool.connections == (connection,)
+        await pool.aclose()
