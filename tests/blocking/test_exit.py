@@ -61,9 +61,9 @@ def test_a_program_ends_beside_silent_brokers(stage: Stage, ending: str) -> None
 def end_it(stage: Stage, ending: str) -> None:
     for number in range(2000):
         stage.stores["broker-a"].put("orders", 0, b"%d" % number)
-    ended = run_script(HEAD + ENDINGS[ending], stage.nameserver.address, timeout=25)
+    ended = run_script(HEAD + ENDINGS[ending], stage.nameserver.address, timeout=50)
     assert (ended.code, ended.err) == (0, "")
-    assert ended.seconds < 12
+    assert ended.seconds < 30  # its sends may take ten minutes
 
 
 def test_a_program_ends_without_a_nameserver_that_answers(stage: Stage) -> None:

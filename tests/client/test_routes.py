@@ -1,4 +1,4 @@
-"""Routes: asked in RocketMQ's order, borrowed for unknown topics, kept fresh, shared, asked of another NameServer."""
+"""Routes: asked in RocketMQ's order, borrowed for unknown topics, kept fresh, and shared."""
 
 from dataclasses import replace
 
@@ -11,21 +11,7 @@ from pyrmq_core.client.routes import Routes
 from pyrmq_core.client.routing import TopicPublishInfo
 from pyrmq_core.errors import BrokerNotFound, RocketMQError
 from pyrmq_core.protocol.command import success
-from tests.support.scripted import (
-    ROUTE,
-    SEND,
-    ScriptedServer,
-    after,
-    answer,
-    cut,
-    raw_server,
-    refuse,
-    route_of,
-    says,
-    scripted_server,
-    silence,
-    topics_asked,
-)
+from tests.support.scripted import ROUTE, Step, after, answer, cut, later, refuse, route_of, silence, topics_asked
 from tests.support.stage import Stage
 
 GARBAGE = b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n"
@@ -184,9 +170,10 @@ async def test_one_topics_failure_does_not_hold_up_the_others(
         stage.topic(topic)
         await info_of(client, topic)
 
-    stage.nameserver.on(ROUTE, refuse(1))  # whichever topic is first
     for topic in ("orders", "audit", "logs"):
         stage.topic(topic, queues=1)
+    # Whichever topic is first fails at once; the others' answers are under way by then.
+    stage.nameserver.on(ROUTE, refuse(1), later(0.5, stage.table), later(0.5, stage.table))
     await trio.sleep(31)
     sizes = sorted([len((await info_of(client, topic)).queues) for topic in ("orders", "audit", "logs")])
     assert sizes == [2, 2, 8]
@@ -242,9 +229,14 @@ async def test_topics_do_not_wait_for_each_other(stage: Stage, client: Client) -
         nursery.cancel_scope.cancel()
 
 
-async def test_a_failure_is_shared_too(stage: Stage, client: Client, jumping_clock: MockClock) -> None:
-    """Fifty senders and a silent NameServer: each fails after its own three seconds, not one after the other."""
-    stage.nameserver.always(ROUTE, silence)
+@pytest.mark.parametrize(
+    ("step", "kind", "seconds"), [(silence, NoNameServer, 3.0), (later(1.0, refuse(1, "oops")), ResponseError, 1.0)]
+)
+async def test_a_failure_is_shared_too(
+    stage: Stage, client: Client, jumping_clock: MockClock, step: Step, kind: type[RocketMQError], seconds: float
+) -> None:
+    """Fifty senders and one NameServer that fails: one question, and all are told at once."""
+    stage.nameserver.always(ROUTE, step)
     began = trio.current_time()
     failures: list[RocketMQError] = []
 
@@ -257,8 +249,8 @@ async def test_a_failure_is_shared_too(stage: Stage, client: Client, jumping_clo
     async with trio.open_nursery() as nursery:
         for _ in range(50):
             nursery.start_soon(ask)
-    assert trio.current_time() - began == pytest.approx(3.0, abs=0.1)
-    assert [type(failure) for failure in failures] == [NoNameServer] * 50
+    assert trio.current_time() - began == pytest.approx(seconds, abs=0.1)
+    assert [type(failure) for failure in failures] == [kind] * 50
     assert len(stage.nameserver.of(ROUTE)) == 1
     assert all(stage.nameserver.address in str(failure) for failure in failures)
 
@@ -310,87 +302,3 @@ async def _cancellable(routes: Routes, task_status: trio.TaskStatus[trio.CancelS
     with trio.CancelScope() as scope:
         task_status.started(scope)
         await routes.refresh("orders")
-
-
-# --- Several NameServers
-
-
-async def two_nameservers(stage: Stage, second: ScriptedServer) -> Client:
-    return Client(nameserver=[stage.nameserver.address, second.address])
-
-
-async def test_the_next_nameserver_answers_and_is_kept(stage: Stage) -> None:
-    async with scripted_server(stage.table) as second, await two_nameservers(stage, second) as client:
-        servers = [stage.nameserver, second]
-        await client.routes.refresh("orders")
-        chosen = next(server for server in servers if server.seen)
-        other = next(server for server in servers if not server.seen)
-        await client.routes.refresh("orders")
-        assert (len(chosen.seen), len(other.seen)) == (2, 0)  # the chosen one is kept
-        await chosen.stop()
-        await client.routes.refresh("orders")
-        assert len(other.seen) == 1
-        await chosen.start()
-        await client.routes.refresh("orders")
-        assert (len(chosen.seen), len(other.seen)) == (2, 2)  # and so is the new one, when the old one is back
-
-
-@pytest.mark.parametrize("garbage", [b"", b"[]", b'{"queueDatas":[1]}', b"\xff\xfe", b'{"orderTopicConf":"broker-a"}'])
-async def test_a_nameserver_that_answers_garbage_is_passed_over(stage: Stage, garbage: bytes) -> None:
-    bad = answer(success(body=garbage))
-    async with scripted_server(bad) as second, await two_nameservers(stage, second) as client:
-        for _ in range(4):
-            await client.routes.refresh("orders")
-        assert len((await info_of(client, "orders")).queues) == 8
-        assert len(second.seen) <= 1
-
-
-async def test_a_silent_nameserver_gets_its_share_alone(stage: Stage, jumping_clock: MockClock) -> None:
-    async with scripted_server(silence) as second, await two_nameservers(stage, second) as client:
-        began = trio.current_time()
-        for _ in range(4):
-            await client.routes.refresh("orders", timeout=3)
-        assert trio.current_time() - began <= 1.6  # half of the three seconds, once at most
-
-
-async def test_a_refusal_is_an_answer(stage: Stage, client: Client) -> None:
-    stage.nameserver.always(ROUTE, refuse(1, "java.lang.Oops"))
-    with pytest.raises(ResponseError, match="Oops") as caught:
-        await client.routes.route("orders")
-    assert stage.nameserver.address in str(caught.value)
-    assert "topic orders" in str(caught.value)
-
-
-async def test_a_nameserver_that_was_restarted_is_asked_again(stage: Stage, client: Client) -> None:
-    await client.routes.refresh("orders")
-    stage.nameserver.on(ROUTE, cut)
-    await client.routes.refresh("orders")
-    assert topics_asked(stage.nameserver) == ["orders"] * 3
-
-
-async def test_all_failures_are_named(stage: Stage) -> None:
-    await stage.nameserver.stop()
-    async with (
-        raw_server(says(GARBAGE)) as garbage,
-        Client(nameserver=f"{stage.nameserver.address};{garbage}") as client,
-    ):
-        with pytest.raises(NoNameServer) as caught:
-            await info_of(client, "orders")
-    text = str(caught.value)
-    for part in (stage.nameserver.address, garbage, "nobody listens there", "not RocketMQ's", "check the addresses"):
-        assert part in text
-    assert "\n" not in text
-
-
-async def test_no_nameserver_at_all_says_what_to_do() -> None:
-    async with Client() as client:
-        with pytest.raises(NoNameServer, match=r'give nameserver="host:port" .*NAMESRV_ADDR'):
-            await info_of(client, "orders")
-
-
-async def test_the_environment_names_the_nameserver(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("NAMESRV_ADDR", stage.nameserver.address)
-    async with Producer("g") as producer:
-        await producer.send(Message("orders", b"x"))
-    assert [broker for broker, _ in stage.sends()] != []
-    assert len(stage.brokers["broker-a"].of(SEND) + stage.brokers["broker-b"].of(SEND)) == 1

@@ -7,9 +7,11 @@ import trio
 from trio.testing import MockClock
 
 from pyrmq_core import AnyQueue, Client, KeyedQueue, Message, MessageQueue, Outcome, SendFailed, ThisQueue
+from pyrmq_core.client.communication_mode import CommunicationMode
 from pyrmq_core.client.ids import unique_ids
 from pyrmq_core.client.send_settings import SendSettings
 from pyrmq_core.client.sending import Receipt, Sender
+from pyrmq_core.client.story import SendStory
 from pyrmq_core.errors import BrokerNotFound, InvalidArgument
 from pyrmq_core.protocol.payload import encode_one
 from tests.client.sends import A0, FROM_A, brokers_of, payload
@@ -62,6 +64,16 @@ async def test_a_silent_nameserver_between_tries_eats_no_more_than_a_second(
     receipt = await sender.send(payload(), FROM_A, timeout=3)
     assert receipt.queue.broker_name == "broker-b"
     assert trio.current_time() - began <= 1.1
+
+
+async def test_what_is_left_is_never_below_zero(autojump_clock: MockClock) -> None:
+    """Waits of less than nothing are errors of their own."""
+    story: SendStory[object] = SendStory(payload(), AnyQueue(), 1.0, 3, CommunicationMode.SYNC)
+    assert story.seconds_left() == 1.0
+    await trio.sleep(0.75)
+    assert story.seconds_left() == 0.25
+    await trio.sleep(5)
+    assert story.seconds_left() == 0.0
 
 
 async def test_no_time_left_is_told_and_never_a_crash(stage: Stage, sender: Sender, jumping_clock: MockClock) -> None:
