@@ -104,6 +104,14 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             )
             return [RangePartition(wanted) for wanted in ranges]
 
+    def commit(self, end: dict[str, Any]) -> None:
+        """Spark is done with what lies before `end`; it says so one batch late, and never of the last batch."""
+        if self._options.consumer_group is not None:
+            from pyrmq_spark.progress import publish_quietly
+
+            offsets = StreamOffset.from_json(end).offsets
+            publish_quietly(self._connection, self._options.consumer_group, offsets)
+
     # --- What runs in tasks.
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:

@@ -1,17 +1,19 @@
 """What streams do on every cluster, ours and RocketMQ's own: subclassed where a fixture names a NameServer."""
 
 import json
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.streaming import StreamingQuery
+from pyspark.sql.streaming.query import StreamingQuery
 
 from pyrmq_core import Message, MessageQueue, RocketMQError
 from pyrmq_core.blocking import Admin, Producer, PullConsumer
+from pyrmq_spark import OffsetPublisher, QueueLag, commit_offsets, lag
 from tests.support.spark import wait_readable
 
 SECONDS = 90
@@ -99,6 +101,13 @@ def batches(query: StreamingQuery) -> list[int]:
     return [progress.numInputRows for progress in query.recentProgress if progress.numInputRows]
 
 
+def wait_until(reached: Callable[[], bool], seconds: float = 30.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not reached():
+        assert time.monotonic() < deadline, f"not reached within {seconds} s"
+        time.sleep(0.05)
+
+
 class StreamJobs:
     """Each test reads a topic of its own."""
 
@@ -143,6 +152,7 @@ class StreamJobs:
         options = {"topic": sent.name, "startingOffsets": "earliest", "maxOffsetsPerTrigger": 7}
         query = run(stream(spark, sent.nameserver, tags="t1", **options), tmp_path)
         assert bodies(spark, tmp_path) == list(range(1, 60, 3))
+        assert query.lastProgress is not None
         last = json.loads(query.lastProgress["sources"][0]["endOffset"])
         queue = sent.queues()[0]
         assert last["offsets"][sent.name][queue.broker_name][str(queue.queue_id)] == 60
@@ -201,6 +211,31 @@ class StreamJobs:
         sent.admin.delete_topic(sent.name)
         with pytest.raises((StreamingQueryException, RocketMQError), match=r"\[RMQ_DATA_LOSS\] .*is gone after offset"):
             run(frame, tmp_path)
+
+    def test_progress_shows_lag_and_is_published(self, spark: SparkSession, sent: Topic, tmp_path: Path) -> None:
+        queue = sent.queues()[0]
+        sent.send(0, 30, queue)
+        group = f"g_{sent.name}"
+        publisher = OffsetPublisher(group, nameServer=sent.nameserver)
+        spark.streams.addListener(publisher)
+        frame = stream(spark, sent.nameserver, topic=sent.name, startingOffsets="earliest", maxOffsetsPerTrigger=10)
+        try:
+            query = start(frame, tmp_path, processingTime="100 milliseconds")
+            query.processAllAvailable()
+        finally:
+            query.stop()
+        lags = {found.queue: found for found in lag(query)}
+        assert lags[queue] == QueueLag(queue, 30, 30)
+        first = next(progress for progress in query.recentProgress if progress.numInputRows)
+        assert json.loads(first["sources"][0]["latestOffset"])["offsets"][sent.name]
+        with PullConsumer(group, nameserver=sent.nameserver) as consumer:
+            wait_until(lambda: consumer.committed(queue) == 30)
+            spark.streams.removeListener(publisher)
+            other = f"{group}_2"
+            assert commit_offsets(query, other, nameServer=sent.nameserver)[queue] == 30
+        with PullConsumer(other, nameserver=sent.nameserver) as consumer:
+            assert consumer.committed(queue) == 30
+            assert consumer.current_queues([f"%RETRY%{other}"])[f"%RETRY%{other}"] is not None
 
     def test_windows_by_the_time_of_storing(self, spark: SparkSession, sent: Topic, tmp_path: Path) -> None:
         sent.send(0, 30)

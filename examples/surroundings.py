@@ -1,0 +1,46 @@
+"""What each example runs in: a local session, and the NameServer of NAMESRV_ADDR or servers of its own."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from pyspark.sql import DataFrame, SparkSession
+
+from pyrmq_core.blocking import EmbeddedCluster, PullConsumer
+
+
+@contextmanager
+def demonstration() -> Iterator[tuple[SparkSession, str]]:
+    named = os.environ.get("NAMESRV_ADDR")
+    spark = (
+        SparkSession.builder.master("local[2]")
+        .appName("pyrmq example")
+        .config("spark.ui.enabled", "false")
+        .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.sql.session.timeZone", "UTC")
+        .getOrCreate()
+    )
+    spark.sparkContext.setLogLevel("ERROR")
+    try:
+        if named:
+            yield spark, named
+        else:
+            with EmbeddedCluster() as cluster:
+                yield spark, cluster.nameserver
+    finally:
+        spark.stop()
+
+
+def write(frame: DataFrame, nameserver: str, topic: str) -> None:
+    """Adds the rows, and waits until they can be read: a broker acknowledges a message before it has indexed it."""
+    rows, before = frame.count(), held(nameserver, topic)
+    frame.write.format("rocketmq").option("nameServer", nameserver).option("topic", topic).mode("append").save()
+    while held(nameserver, topic) < before + rows:
+        pass
+
+
+def held(nameserver: str, topic: str) -> int:
+    """How many messages a topic holds."""
+    with PullConsumer("pyrmq-examples", nameserver=nameserver) as consumer:
+        queues = consumer.current_queues([topic])[topic] or ()
+        return sum(bounds.end - bounds.start for bounds in consumer.offset_bounds(queues).values())

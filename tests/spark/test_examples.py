@@ -1,0 +1,53 @@
+"""Every example runs and gives what it says."""
+
+import uuid
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from examples import each_batch, joined_topics, json_bodies, resumed_query, sql_view, time_range, windowed_count
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(180)]
+
+
+@pytest.fixture
+def topic() -> str:
+    return f"t_{uuid.uuid4().hex[:12]}"
+
+
+def test_a_view(spark: SparkSession, nameserver: str, topic: str) -> None:
+    assert [tuple(row) for row in sql_view.orders_by_tag(spark, nameserver, topic).collect()] == [
+        ("open", 8),
+        ("paid", 4),
+    ]
+
+
+def test_json(spark: SparkSession, nameserver: str, topic: str) -> None:
+    rows = json_bodies.parsed(spark, nameserver, topic).collect()
+    assert sorted(map(tuple, rows)) == [(1, "kettle", 30.5), (2, "lamp", 12.0)]
+
+
+def test_windows(spark: SparkSession, nameserver: str, topic: str, tmp_path: Path) -> None:
+    rows = windowed_count.counted(spark, nameserver, topic, str(tmp_path)).collect()
+    assert sum(row["count"] for row in rows) == 100
+
+
+def test_a_join(spark: SparkSession, nameserver: str, topic: str, tmp_path: Path) -> None:
+    rows = joined_topics.paid_orders(spark, nameserver, f"{topic}_o", f"{topic}_p", str(tmp_path)).collect()
+    assert [row.order_id for row in rows] == ["5", "6", "7", "8", "9"]
+
+
+def test_batches(spark: SparkSession, nameserver: str, topic: str, tmp_path: Path) -> None:
+    rows = each_batch.copy_batches(spark, nameserver, topic, str(tmp_path)).collect()
+    assert sum(row["count"] for row in rows) == 20
+    assert len(rows) >= 2
+
+
+def test_a_resumed_query(spark: SparkSession, nameserver: str, topic: str, tmp_path: Path) -> None:
+    assert tuple(resumed_query.run_twice(spark, nameserver, topic, str(tmp_path)).collect()[0]) == (80, 80, 79)
+
+
+def test_a_time_range(spark: SparkSession, nameserver: str, topic: str) -> None:
+    rows = time_range.middle_third(spark, nameserver, topic).collect()
+    assert sorted(row.number for row in rows) == list(range(10, 20))
