@@ -94,8 +94,8 @@ Job = Callable[[SparkSession, DataFrame], object]
             r"\[RMQ_INVALID_OFFSETS\] option startingOffsets: a batch read cannot start at latest",
         ),
         (
-            lambda spark, frame: write(frame, NOBODY, topic="t", namespace="x"),
-            r"\[RMQ_NOT_BUILT\] option namespace is not supported",
+            lambda spark, frame: read(spark, NOBODY, topic="t", namespace="x"),
+            r"\[RMQ_NOT_BUILT\] option namespace is not supported for reading",
         ),
         (
             lambda spark, frame: write(frame, NOBODY, topic="t", sendTimeoutMs=1000),
