@@ -22,7 +22,8 @@ def middle_third(spark: SparkSession, nameserver: str, topic: str) -> DataFrame:
     for first in (0, 10, 20):
         instants.append(datetime.now(UTC).isoformat(timespec="milliseconds"))
         write(spark.range(first, first + 10).selectExpr("cast(id as string) as body"), nameserver, topic)
-    return between(spark, nameserver, topic, instants[1], instants[2]).selectExpr("cast(cast(body as string) as int) as number")
+    middle = between(spark, nameserver, topic, instants[1], instants[2])
+    return middle.selectExpr("cast(cast(body as string) as int) as number")
 
 
 if __name__ == "__main__":

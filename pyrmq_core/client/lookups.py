@@ -9,6 +9,7 @@ import trio
 
 from pyrmq_core.client.client import Client
 from pyrmq_core.client.pulling import Filter, Puller, no_progress
+from pyrmq_core.client.routes import no_route
 from pyrmq_core.client.routing import subscribe_queues
 from pyrmq_core.errors import ResponseError
 from pyrmq_core.model import MessageQueue, OffsetRange, PullStatus
@@ -48,9 +49,15 @@ class Lookups:
         return await self._client.nameservers.ask_for(question, _topics_of, timeout=self._timeout)
 
     async def message_queues(self, topic: str) -> tuple[MessageQueue, ...]:
-        """The queues the topic may be read from; `NoRoute` when no NameServer knows it."""
-        check_topic(topic)
-        return subscribe_queues(topic, await self._client.routes.route(topic, timeout=self._timeout))
+        """The queues the topic may be read from; `NoRoute` when no NameServer knows it.
+
+        Asked for each time, as Java does (MQAdminImpl.fetchSubscribeMessageQueues): a route learned while brokers were
+        still making the topic lacks some of them for up to 30 s.
+        """
+        queues = (await self.current_queues([topic]))[topic]
+        if queues is None:
+            raise no_route(topic, self._client.nameservers.addresses)
+        return queues
 
     async def current_queues(self, topics: Iterable[str]) -> dict[str, tuple[MessageQueue, ...] | None]:
         """The queues of each topic as a NameServer knows them at this moment; None for a topic it does not know."""

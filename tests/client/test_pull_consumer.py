@@ -73,6 +73,17 @@ async def test_the_queues_that_can_be_read(stage: Stage, consumer: PullConsumer)
     ]
 
 
+async def test_queues_are_those_of_this_moment(stage: Stage, consumer: PullConsumer) -> None:
+    """A second broker has made the topic a moment later; half of its queues would be missing for 30 s."""
+    stage.topic("orders", brokers=["broker-a"])
+    assert len(await consumer.message_queues("orders")) == 4
+    stage.topic("orders")
+    assert len(await consumer.message_queues("orders")) == 8
+    del stage.table.routes["orders"]
+    with pytest.raises(NoRoute):
+        await consumer.message_queues("orders")
+
+
 async def test_an_unknown_topic_has_no_queues(stage: Stage, consumer: PullConsumer) -> None:
     """A reader does not look at TBW102: nothing is created by reading."""
     stage.auto_create()

@@ -81,9 +81,7 @@ async def test_a_broker_that_does_not_tell_its_version_gets_nothing(
     for server in stage.brokers.values():
         server.always(BEAT, silence)
     async with Producer("g", client=client) as producer:
-        with pytest.raises(
-            SendFailed, match=r"was not sent, because broker-\w did not tell its version"
-        ) as caught:
+        with pytest.raises(SendFailed, match=r"was not sent, because broker-\w did not tell its version") as caught:
             await producer.send(Message("orders", b"x", deliver_at=WHEN), timeout=3)
     assert caught.value.outcome is Outcome.NOT_STORED
     assert isinstance(caught.value.__cause__, NetworkError)
