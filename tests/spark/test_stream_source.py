@@ -1,14 +1,11 @@
 """The stream reader asked as Spark asks it, in this process, against our own brokers; offsets pass as JSON text."""
 
 import json
-import pickle
 import uuid
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
-from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from pyrmq_core import Message, MessageQueue
 from pyrmq_core.blocking import Admin, EmbeddedCluster, Producer, PullConsumer
@@ -17,18 +14,11 @@ from pyrmq_core.protocol.codes import RequestCode
 from pyrmq_core.protocol.command import Command
 from pyrmq_core.protocol.requests.offsets import OffsetFound
 from pyrmq_spark import worker
-from pyrmq_spark.columns import source_schema
 from pyrmq_spark.conditions import InvalidOption, RocketMQSparkError
-from pyrmq_spark.options import Connection, read_source
 from pyrmq_spark.source import RocketMQDataSource
-from pyrmq_spark.stream_source import RocketMQStreamReader
+from tests.support.stream_queries import SCHEMA, Query, numbers, send, text, wait_end
 
 pytestmark = pytest.mark.timeout(60)
-
-SCHEMA = StructType(
-    [StructField("brokerName", StringType()), StructField("queueOffset", LongType()), StructField("body", StringType())]
-)
-Offset = dict[str, Any]
 
 
 @pytest.fixture(scope="module")
@@ -59,66 +49,6 @@ def topic(admin: Admin) -> str:
     name = f"t_{uuid.uuid4().hex[:8]}"
     admin.create_topic(name, queues=1)
     return name
-
-
-class Query:
-    """A query's offsets and rows, as a checkpoint keeps them; `restart` gives it a new reader, as after a failure."""
-
-    def __init__(self, cluster: EmbeddedCluster, **options: Any) -> None:
-        self._connection = Connection(name_server=cluster.nameserver, poll_name_server_interval=0.0)
-        self._options = {name: str(value) for name, value in options.items()}
-        self.offset: Offset | None = None
-        self.rows: list[tuple[str, int, str]] = []
-        self.restart()
-
-    def restart(self, **options: Any) -> None:
-        self._options |= {name: str(value) for name, value in options.items()}
-        self.reader = RocketMQStreamReader(self._connection, read_source(self._options), source_schema(SCHEMA))
-
-    def start(self) -> Offset:
-        return self.offset if self.offset is not None else text(self.reader.initialOffset())
-
-    def plan(self, *, everything: bool = False) -> Offset:
-        limit = ReadAllAvailable() if everything else self.reader.getDefaultReadLimit()
-        return text(self.reader.latestOffset(self.start(), limit))
-
-    def batch(self, *, everything: bool = False) -> list[str]:
-        """Runs one; its bodies in order."""
-        start, end = self.start(), self.plan(everything=everything)
-        return self.run(start, end)
-
-    def run(self, start: Offset, end: Offset) -> list[str]:
-        bodies = []
-        for partition in pickle.loads(pickle.dumps(self.reader.partitions(start, end))):
-            for batch in pickle.loads(pickle.dumps(self.reader)).read(partition):
-                for row in batch.to_pylist():
-                    self.rows.append((row["brokerName"], row["queueOffset"], row["body"]))
-                    bodies.append(row["body"])
-        self.offset = end
-        return bodies
-
-
-def text(offset: Offset) -> Offset:
-    """Through Spark and back."""
-    return json.loads(json.dumps(offset))  # type: ignore[no-any-return]
-
-
-def send(producer: Producer, cluster: EmbeddedCluster, topic: str, first: int, last: int, broker: str = "a") -> None:
-    queue = MessageQueue(topic, f"broker-{broker}", 0)
-    sent = producer.send_batch(
-        [Message(topic, f"{n}".encode(), tags=f"t{n % 2}") for n in range(first, last)], queue=queue
-    )
-    wait_end(cluster, queue, sent[-1].queue_offset + 1)
-
-
-def wait_end(cluster: EmbeddedCluster, queue: MessageQueue, end: int) -> None:
-    with PullConsumer("setup", nameserver=cluster.nameserver) as consumer:
-        while consumer.max_offset(queue) < end:
-            pass
-
-
-def numbers(first: int, last: int) -> list[str]:
-    return [str(number) for number in range(first, last)]
 
 
 # --- Where it starts, and goes on
