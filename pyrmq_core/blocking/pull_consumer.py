@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
+from functools import partial
 from types import TracebackType
-from typing import Final, Self
+from typing import Any, Self
 
 from pyrmq_core.blocking.client import Client
 from pyrmq_core.blocking.opening import Opening
 from pyrmq_core.blocking.portal import Opened, portal
+from pyrmq_core.client.arrow import columnar
 from pyrmq_core.client.client import CALL_TIMEOUT_SECONDS
 from pyrmq_core.client.pull_consumer import PullConsumer as AsyncPullConsumer
+from pyrmq_core.client.pull_consumer import filter_of
 from pyrmq_core.client.pulling import ReadWindow
+from pyrmq_core.filtering.tags import TagFilter
 from pyrmq_core.model import MessageQueue, OffsetRange, PullResult
 from pyrmq_core.protocol.payload import RawPull
-
-# Decoding by columns pays from about a thousand messages on; larger than 2 MiB gains nothing.
-JOIN_BYTES: Final = 2 * 1024 * 1024
-JOIN_MESSAGES: Final = 4096
 
 
 class PullConsumer(Opening[AsyncPullConsumer]):
@@ -82,8 +82,41 @@ class PullConsumer(Opening[AsyncPullConsumer]):
         sql: str | None = None,
         window: ReadWindow = ReadWindow(),  # noqa: B008 - a frozen value
     ) -> RangeReader:
-        """A whole range, with many pulls under way: `with consumer.read(q, 0, n) as reader: for pulls in reader`."""
-        return RangeReader(Opened(portal(), self._async().read(queue, start, end, tags=tags, sql=sql, window=window)))
+        """A whole range, with many pulls under way: `with consumer.read(q, 0, n) as reader: for pulls in reader`.
+
+        It gives lists of pulls of about 2 MiB together, each worth one decoding.
+        """
+        lists = self._async().read_joined(queue, start, end, tags=tags, sql=sql, window=window)
+        return RangeReader(Opened(portal(), lists))
+
+    read_joined = read
+
+    def read_arrow(
+        self,
+        queue: MessageQueue,
+        start: int,
+        end: int,
+        *,
+        columns: Sequence[str] | Any | None = None,
+        tags: str = "*",
+        sql: str | None = None,
+        window: ReadWindow = ReadWindow(),  # noqa: B008 - a frozen value
+        keep_undecodable: bool = False,
+    ) -> ArrowReader:
+        """A range as `pyarrow.RecordBatch`es in offset order (extra `arrow`): `for batch in batches`, inside `with`.
+
+        They are decoded in the thread that takes them; else as the async face does it.
+        """
+        arrow = columnar()
+        tag_filter = filter_of(tags, sql)
+        decode = partial(
+            arrow.decode_records,
+            columns=arrow.schema_of(columns),
+            within=OffsetRange(start, end),
+            tags=tag_filter if isinstance(tag_filter, TagFilter) else TagFilter(),
+            keep_undecodable=keep_undecodable,
+        )
+        return ArrowReader(self.read(queue, start, end, tags=tags, sql=sql, window=window), decode)
 
     def check_sql(self, queue: MessageQueue, sql: str) -> None:
         """`ResponseError` when the queue's broker cannot evaluate the expression."""
@@ -141,7 +174,7 @@ class PullConsumer(Opening[AsyncPullConsumer]):
 class RangeReader:
     """Lists of pulls in offset order, each list worth one decoding; one hop to the loop a list."""
 
-    def __init__(self, opened: Opened[AsyncIterator[RawPull]]) -> None:
+    def __init__(self, opened: Opened[AsyncIterator[list[RawPull]]]) -> None:
         self._opened = opened
 
     def __iter__(self) -> Iterator[list[RawPull]]:
@@ -162,14 +195,32 @@ class RangeReader:
         self.close()
 
 
-async def _next_pulls(source: AsyncIterator[RawPull]) -> list[RawPull]:
-    """Pulls that belong into one decoding; none at the end."""
-    pulls: list[RawPull] = []
-    messages = size = 0
-    async for pull in source:
-        pulls.append(pull)
-        messages += pull.next_offset - pull.start
-        size += len(pull.records)
-        if size >= JOIN_BYTES or messages >= JOIN_MESSAGES:
-            break
-    return pulls
+async def _next_pulls(lists: AsyncIterator[list[RawPull]]) -> list[RawPull]:
+    """None at the end."""
+    return await anext(lists, [])
+
+
+class ArrowReader:
+    """Record batches in offset order."""
+
+    def __init__(self, reader: RangeReader, decode: Callable[[list[RawPull]], Any]) -> None:
+        self._reader = reader
+        self._decode = decode
+
+    def __iter__(self) -> Iterator[Any]:
+        for pulls in self._reader:
+            batch = self._decode(pulls)
+            if batch.num_rows:
+                yield batch
+
+    def close(self) -> None:
+        """Abandons what is under way."""
+        self._reader.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()

@@ -6,8 +6,9 @@ from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from datetime import UTC, datetime, timedelta
 from types import TracebackType
-from typing import Final, Self
+from typing import Any, Final, Self
 
+from pyrmq_core.client.arrow import read_rows
 from pyrmq_core.client.client import CALL_TIMEOUT_SECONDS, Client
 from pyrmq_core.client.lookups import Lookups
 from pyrmq_core.client.pulling import Filter, Puller, ReadWindow
@@ -113,6 +114,46 @@ class PullConsumer:
         `sql` is an expression over properties, instead of `tags`: have it looked at by `check_sql` first.
         """
         return self._pulling().read(queue, start, end, tags=filter_of(tags, sql), window=window)
+
+    def read_joined(
+        self,
+        queue: MessageQueue,
+        start: int,
+        end: int,
+        *,
+        tags: str = "*",
+        sql: str | None = None,
+        window: ReadWindow = ReadWindow(),  # noqa: B008 - a frozen value
+    ) -> AbstractAsyncContextManager[AsyncIterator[list[RawPull]]]:
+        """As `read`, in lists of pulls of about 2 MiB together: each is worth one decoding by columns."""
+        return self._pulling().read_joined(queue, start, end, tags=filter_of(tags, sql), window=window)
+
+    def read_arrow(
+        self,
+        queue: MessageQueue,
+        start: int,
+        end: int,
+        *,
+        columns: Sequence[str] | Any | None = None,
+        tags: str = "*",
+        sql: str | None = None,
+        window: ReadWindow = ReadWindow(),  # noqa: B008 - a frozen value
+        keep_undecodable: bool = False,
+    ) -> AbstractAsyncContextManager[AsyncIterator[Any]]:
+        """A range as `pyarrow.RecordBatch`es in offset order (extra `arrow`): `async for batch in batches`.
+
+        `columns` are names, or a schema; twelve by default. Only those are built. Raises as `read`, and `RecordError`
+        for what cannot be decoded; with `keep_undecodable` a body whose compression cannot be undone stays as stored.
+        """
+        return read_rows(
+            self._pulling(),
+            queue,
+            OffsetRange(start, end),
+            columns=columns,
+            tags=filter_of(tags, sql),
+            window=window,
+            keep_undecodable=keep_undecodable,
+        )
 
     async def check_sql(self, queue: MessageQueue, sql: str) -> None:
         """`ResponseError` when the queue's broker cannot evaluate it: 1 unless it has enablePropertyFilter, 23 for what

@@ -10,6 +10,7 @@ from pyrmq_core.columnar.encode import encode_batches
 from pyrmq_core.columnar.faults import Fault, first_fault
 from pyrmq_core.columnar.grouping import by_queue, by_topic
 from pyrmq_core.columnar.ids_of_content import content_ids
+from pyrmq_core.columnar.outgoing import check_columns
 from pyrmq_core.protocol.compression import CompressionType
 
 __all__ = [
@@ -20,6 +21,7 @@ __all__ = [
     "Fault",
     "by_queue",
     "by_topic",
+    "check_columns",
     "content_ids",
     "decode_records",
     "encode_batches",

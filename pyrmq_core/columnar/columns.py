@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -54,8 +54,15 @@ SOURCE_COLUMNS: Final[Mapping[str, SourceColumn]] = {
 DEFAULT_COLUMNS: Final = tuple(SOURCE_COLUMNS)[:12]
 
 
-def schema_of(columns: tuple[str, ...] | list[str] | None = None) -> pa.Schema:
-    """The schema of the named columns, or of the default ones; `InvalidArgument` for a column there is not."""
+def schema_of(columns: Sequence[str] | pa.Schema | None = None) -> pa.Schema:
+    """The schema of the named columns, or of the default ones; `InvalidArgument` for a column there is not.
+
+    A schema given stays as it is: it may name other types that hold the same.
+    """
+    if isinstance(columns, pa.Schema):
+        for name in columns.names:
+            source_column(name)
+        return columns
     names = DEFAULT_COLUMNS if columns is None else tuple(columns)
     return pa.schema([pa.field(name, source_column(name).type, source_column(name).nullable) for name in names])
 

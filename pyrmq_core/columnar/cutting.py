@@ -18,8 +18,6 @@ from pyrmq_core.protocol.properties import MAX_PROPERTIES_BYTES
 Cut: TypeAlias = tuple[int, int]
 
 MIB: Final = 1024 * 1024
-# A body above this may not fit into a batch beside its properties; it goes alone.
-MAX_BATCHED_BODY_BYTES: Final = MAX_MESSAGE_BYTES - MAX_PROPERTIES_BYTES - 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +28,17 @@ class BatchLimit:
     bytes: int = MIB
     compression: CompressionType | None = None
     compress_over_bytes: int = COMPRESS_OVER_BYTES
+    max_message_bytes: int = MAX_MESSAGE_BYTES
+
+    @property
+    def max_batched_body_bytes(self) -> int:
+        """A body above this may not fit into a batch beside its properties; it goes alone."""
+        return self.max_message_bytes - MAX_PROPERTIES_BYTES - 64
+
+    @property
+    def room_bytes(self) -> int:
+        """What a request has room for."""
+        return min(self.bytes, self.max_message_bytes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,10 +55,10 @@ def runs_of(body_bytes: Int32s, limit: BatchLimit, *, alone: bool) -> Iterator[R
     """The rows in order, divided where their kind changes; with `alone` none may share a request."""
     largest = int(body_bytes.max(initial=0))
     compressed_from = limit.compress_over_bytes if limit.compression is not None else largest + 1
-    if largest < min(compressed_from, MAX_BATCHED_BODY_BYTES + 1):
+    if largest < min(compressed_from, limit.max_batched_body_bytes + 1):
         yield Run(0, len(body_bytes), alone, False)
         return
-    large = (body_bytes > MAX_BATCHED_BODY_BYTES) | alone
+    large = (body_bytes > limit.max_batched_body_bytes) | alone
     compressed = body_bytes >= compressed_from
     kinds = 2 * large + compressed
     starts = np.concatenate((np.zeros(1, np.int64), np.flatnonzero(kinds[1:] != kinds[:-1]) + 1))
@@ -60,11 +69,11 @@ def runs_of(body_bytes: Int32s, limit: BatchLimit, *, alone: bool) -> Iterator[R
 def cuts_of(ends: Ints, limit: BatchLimit) -> Iterator[Cut]:
     """Rows cut into requests as large as `limit` allows; row i ends at byte `ends[i]` of all rows."""
     start = before = 0
-    count = len(ends)
+    count, room = len(ends), limit.room_bytes
     while start < count:
         end = min(start + limit.messages, count)
-        if ends[end - 1] - before > limit.bytes:
-            end = start + int(np.searchsorted(ends[start:end], before + limit.bytes, side="right"))
+        if ends[end - 1] - before > room:
+            end = start + int(np.searchsorted(ends[start:end], before + room, side="right"))
         end = max(end, start + 1)
         yield start, end
         start, before = end, int(ends[end - 1])

@@ -59,7 +59,7 @@ def encode_batches(
     check_message(Message(topic, b"x"))
     parts = [(first, outgoing_rows(part)) for first, part in windows(rows)]
     for first, some in () if checked else parts:
-        if (fault := fault_of(some)) is not None:
+        if (fault := fault_of(some, limit.max_message_bytes)) is not None:
             raise InvalidMessage(f"row {first + fault.row}, column {fault.column}: {fault.reason}")
     alone = is_retry_topic(topic)
     for _, some in parts:

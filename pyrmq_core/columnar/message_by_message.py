@@ -73,12 +73,19 @@ def encode_messages(
         some, their_ids = messages[run.start : run.end], unique_ids[run.start : run.end]
         if run.alone:
             for message, unique_id in zip(some, their_ids, strict=True):
-                yield encode_one(message, unique_id, compression=compression, compress_over_bytes=0)
+                yield encode_one(
+                    message,
+                    unique_id,
+                    compression=compression,
+                    compress_over_bytes=0,
+                    max_message_bytes=limit.max_message_bytes,
+                )
         else:
             yield from split_batch(
                 some,
                 their_ids,
                 compression=compression,
+                max_message_bytes=limit.max_message_bytes,
                 request_bytes=limit.bytes,
                 request_messages=limit.messages,
             )

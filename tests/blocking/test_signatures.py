@@ -21,6 +21,7 @@ INTERNAL = {
         "heartbeats",
         "master_address",
         "nameservers",
+        "open_line",
         "register_producer",
         "routes",
         "send_oneway",
