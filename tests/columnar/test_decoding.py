@@ -16,12 +16,13 @@ from pyrmq_core.columnar import SOURCE_COLUMNS, decode_records, schema_of
 from pyrmq_core.columnar.boundaries import Unreadable
 from pyrmq_core.columnar.decode import ALL_TAGS, BREAK_EVEN_MESSAGES, decode_columns
 from pyrmq_core.columnar.message_by_message import decode_messages
+from pyrmq_core.columnar.pairs import Pairs, _plain_pairs
 from pyrmq_core.errors import RecordError
 from pyrmq_core.model import EVERYTHING
 from pyrmq_core.protocol.batch import BatchItem, encode_batch_body
 from pyrmq_core.protocol.compression import CompressionType, compress
 from pyrmq_core.protocol.payload import decode
-from pyrmq_core.protocol.properties import encode_properties
+from pyrmq_core.protocol.properties import decode_properties, encode_properties
 from pyrmq_core.protocol.sysflag import BATCH_RECORD
 from tests.columnar.stored import HOSTS, QUEUES, Broker, batch_record, pull, record
 
@@ -139,6 +140,14 @@ def test_torn_properties_among_others(text: bytes, among: int) -> None:
     same_both_ways([pull(0, *(record(n, properties=p) for n, p in enumerate([*others, text, *others, text, text])))])
 
 
+@pytest.mark.parametrize("text", [b"a\x01b\x02c\x01d", b"a\x00b\x01\x00\x02", "größe\x01文字\x02".encode(), b""])
+def test_what_is_plain_is_not_read_one_by_one(text: bytes) -> None:
+    """4.9's missing last separator, U+0000 and text beyond ASCII are no reason to."""
+    found = _plain_pairs(pa.array([b"x\x01y\x02", text, b"x\x01y\x02", text], pa.binary()))
+    assert isinstance(found, Pairs)
+    assert found.map().to_pylist()[1] == list(decode_properties(text.decode()).items())
+
+
 def test_more_names_than_bits() -> None:
     texts = [encode_properties({f"n{number}": "x", "a": "y"}) for number in range(100)]
     twice = [text + "a\x01z\x02" for text in texts]
@@ -191,7 +200,8 @@ def test_batch_records_are_exact_at_the_borders_of_a_range() -> None:
 
 def test_a_batch_record_that_lies_is_told() -> None:
     whole = batch_record(0, BatchItem(0, b"body", b"a\x01b\x02"))
-    for position in range(whole.index(b"body") - 20, whole.index(b"body")):
+    body = whole.index(b"body")
+    for position in [*range(body - 20, body), body + 4, body + 5]:  # its numbers, and the length of its properties
         broken = bytearray(whole)
         broken[position] ^= 0xFF
         try:
