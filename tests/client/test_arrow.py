@@ -163,6 +163,9 @@ async def test_what_is_under_way_is_bounded(stage: Stage, producer: Producer) ->
         server.always(BATCH, held)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(lambda: producer.send_arrow(rows(20_000), topic="orders"))
+        with trio.fail_after(30):  # rows are encoded in a thread, which takes its time on a busy machine
+            while waiting < 4:
+                await trio.sleep(0.01)
         await settled()
         assert waiting == 4
         release.set()
