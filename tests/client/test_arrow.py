@@ -149,12 +149,14 @@ async def test_a_topic_nobody_knows_is_told(stage: Stage, producer: Producer) ->
 
 
 async def test_what_is_under_way_is_bounded(stage: Stage, producer: Producer) -> None:
-    release = trio.Event()
+    full, release = trio.Event(), trio.Event()
     waiting = 0
 
     async def held(request: Any, peer: Any) -> Any:
         nonlocal waiting
         waiting += 1
+        if waiting == 4:
+            full.set()
         await release.wait()
         waiting -= 1
         return stage.stores["broker-a"](request, peer)
@@ -164,8 +166,7 @@ async def test_what_is_under_way_is_bounded(stage: Stage, producer: Producer) ->
     async with trio.open_nursery() as nursery:
         nursery.start_soon(lambda: producer.send_arrow(rows(20_000), topic="orders"))
         with trio.fail_after(30):  # rows are encoded in a thread, which takes its time on a busy machine
-            while waiting < 4:
-                await trio.sleep(0.01)
+            await full.wait()
         await settled()
         assert waiting == 4
         release.set()
