@@ -100,7 +100,7 @@ async def _send_topic(
 
 async def _send_in_order(window: SendWindow, topic: str, rows: Any, to: Target, limit: Any) -> None:
     arrow = columnar()
-    if limit.compression is None:
+    if not arrow.compresses(rows, limit):
         for payload in arrow.encode_batches(rows, topic, unique_id_runs, limit, checked=True):
             await window.put(payload, to)
         return

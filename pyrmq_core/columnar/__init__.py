@@ -6,7 +6,7 @@ What comes out is what `protocol/payload.py` makes of the same messages one by o
 from pyrmq_core.columnar.columns import DEFAULT_COLUMNS, SOURCE_COLUMNS, schema_of
 from pyrmq_core.columnar.cutting import BatchLimit
 from pyrmq_core.columnar.decode import decode_records
-from pyrmq_core.columnar.encode import encode_batches
+from pyrmq_core.columnar.encode import compresses, encode_batches
 from pyrmq_core.columnar.faults import Fault, first_fault
 from pyrmq_core.columnar.grouping import by_queue, by_topic
 from pyrmq_core.columnar.ids_of_content import content_ids
@@ -22,6 +22,7 @@ __all__ = [
     "by_queue",
     "by_topic",
     "check_columns",
+    "compresses",
     "content_ids",
     "decode_records",
     "encode_batches",

@@ -72,6 +72,16 @@ def encode_batches(
             )
 
 
+def compresses(rows: pa.RecordBatch, limit: BatchLimit) -> bool:
+    """Whether `encode_batches` will compress any of the bodies: then it is worth a thread."""
+    if limit.compression is None or not rows.num_rows:
+        return False
+    return any(
+        int(outgoing_rows(part.select(["body"])).body.sizes.max(initial=0)) >= limit.compress_over_bytes
+        for _, part in windows(rows)
+    )
+
+
 def encode_columns(
     rows: OutgoingRows,
     topic: str,

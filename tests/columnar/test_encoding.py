@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyrmq_core import InvalidArgument, InvalidMessage, Message
-from pyrmq_core.columnar import BatchLimit, encode_batches
+from pyrmq_core.columnar import BatchLimit, compresses, encode_batches
 from pyrmq_core.columnar.encode import BREAK_EVEN_ROWS, encode_columns
 from pyrmq_core.columnar.message_by_message import encode_messages
 from pyrmq_core.columnar.outgoing import OutgoingRows, outgoing_rows
@@ -331,6 +331,17 @@ def test_compressed_and_plain_rows_share_no_request_and_keep_their_order(kind: C
         payloads = list(encode_batches(pa.record_batch({"body": bodies}), "t", ids, limit, compress_all=threads.map))
     assert [payload.sys_flag for payload in payloads[:4]] == [0, kind.sys_flag, 0, kind.sys_flag]
     assert [body for payload in payloads for body, _, _ in sent(payload)] == bodies
+
+
+def test_whether_anything_is_compressed_is_known_before() -> None:
+    rows = pa.record_batch({"body": ["a", "b" * 50]})
+    limit = BatchLimit(compression=CompressionType.ZLIB, compress_over_bytes=50)
+    assert compresses(rows, limit)
+    assert not compresses(rows.slice(0, 1), limit)
+    assert not compresses(rows.slice(2), limit)
+    assert not compresses(rows, BatchLimit(compress_over_bytes=50))
+    dictionary = pa.record_batch({"body": pa.array(["a", "b" * 50]).dictionary_encode()})
+    assert compresses(dictionary, limit)
 
 
 def test_rows_that_cannot_be_sent_are_named() -> None:
