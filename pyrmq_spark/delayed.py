@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import pyarrow as pa
@@ -26,14 +26,12 @@ def by_delay(rows: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.RecordBatch]:
     return rows.filter(pc.invert(is_plain)), plain.filter(is_plain)
 
 
-def encode_singles(
-    rows: pa.RecordBatch, topic: str, ids: Callable[[int], Sequence[str]], limit: BatchLimit
-) -> Iterator[Payload]:
+def encode_singles(rows: pa.RecordBatch, topic: str, unique_ids: Sequence[str], limit: BatchLimit) -> Iterator[Payload]:
     """A request for each row, in their order."""
-    for row in rows.to_pylist():
+    for row, unique_id in zip(rows.to_pylist(), unique_ids, strict=True):
         yield encode_one(
             _message(row, topic),
-            ids(1)[0],
+            unique_id,
             compress_over_bytes=limit.compress_over_bytes,
             compression=limit.compression,
         )

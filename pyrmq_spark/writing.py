@@ -7,17 +7,17 @@ agree.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from itertools import chain, islice
+from itertools import chain
 from typing import Final
 
 import pyarrow as pa
 
-from pyrmq_core import InvalidMessage, KeyedQueue, RocketMQError, WriteSummary, unique_ids
+from pyrmq_core import InvalidMessage, KeyedQueue, RocketMQError, WriteSummary, unique_id_runs, unique_ids
 from pyrmq_core.blocking import SendWindow
-from pyrmq_core.columnar import BatchLimit, CompressionType, content_ids, encode_batches
+from pyrmq_core.columnar import BatchLimit, CompressionType, Ids, content_ids, encode_batches
 from pyrmq_spark import worker
 from pyrmq_spark.columns import SinkSchema, by_topic, check_rows
 from pyrmq_spark.conditions import InvalidRow, RocketMQSparkError, RowsUnaccounted, told_line
@@ -29,8 +29,6 @@ from pyrmq_spark.sink import Attempt, PartitionWritten
 
 # Ids that were made before rows were divided go with them, in a column that no frame can have.
 ID_COLUMN: Final = "\0id"
-
-Ids = Callable[[int], Sequence[str]]
 
 
 class PartitionWrite:
@@ -110,9 +108,10 @@ class PartitionWrite:
     ) -> None:
         """Delayed rows go one by one: a batch would be stored at once, and delivered so."""
         delayed, plain = by_delay(rows)
-        for payload in encode_batches(*with_ids(plain, topic), self._limit):
+        some, ids = with_ids(plain)
+        for payload in encode_batches(some, topic, ids, self._limit, checked=True):
             window.put(payload, queue or placing.by_turns(topic))
-        for payload in encode_singles(*with_ids(delayed, topic), self._limit):
+        for payload in encode_singles(delayed, topic, texts_of_ids(delayed), self._limit):
             window.put(payload, queue or placing.in_no_order(topic))
 
     @contextmanager
@@ -143,9 +142,22 @@ class PartitionWrite:
         )
 
 
-def with_ids(rows: pa.RecordBatch, topic: str) -> tuple[pa.RecordBatch, str, Ids]:
-    """What is encoded, and the ids it is given: those the rows carry, or new ones of this process."""
+def with_ids(rows: pa.RecordBatch) -> tuple[pa.RecordBatch, Ids]:
+    """What is encoded, and the ids it is given in their order: those the rows carry, or new ones of this process."""
     if ID_COLUMN not in rows.schema.names:
-        return rows, topic, unique_ids
-    left = iter(rows.column(ID_COLUMN).to_pylist())
-    return rows.drop_columns([ID_COLUMN]), topic, lambda count: list(islice(left, count))
+        return rows, unique_id_runs
+    given, taken = rows.column(ID_COLUMN), 0
+
+    def following(count: int) -> pa.Array:
+        nonlocal taken
+        taken += count
+        return given.slice(taken - count, count)
+
+    return rows.drop_columns([ID_COLUMN]), following
+
+
+def texts_of_ids(rows: pa.RecordBatch) -> list[str]:
+    """The same, one by one."""
+    carried = ID_COLUMN in rows.schema.names
+    texts: list[str] = rows.column(ID_COLUMN).to_pylist() if carried else unique_ids(rows.num_rows)
+    return texts

@@ -11,6 +11,7 @@ from pyrmq_core.columnar.faults import Fault, first_fault
 from pyrmq_core.columnar.grouping import by_queue, by_topic
 from pyrmq_core.columnar.ids_of_content import content_ids
 from pyrmq_core.columnar.outgoing import check_columns
+from pyrmq_core.columnar.unique_ids import Ids
 from pyrmq_core.protocol.compression import CompressionType
 
 __all__ = [
@@ -19,6 +20,7 @@ __all__ = [
     "BatchLimit",
     "CompressionType",
     "Fault",
+    "Ids",
     "by_queue",
     "by_topic",
     "check_columns",
