@@ -19,7 +19,8 @@ _known: set[tuple[Connection, str]] = set()
 def create_topic(connection: Connection, options: SinkOptions, topic: str) -> None:
     """On every master; a topic that is there stays as it is. Two tasks that do it at once make the same topic.
 
-    Returns when NameServers tell where it is; the last `NoRoute` when they do not within `sendTimeoutMs`.
+    `createTopic=batch` leaves a plain topic plain. Returns when NameServers tell where it is; the last `NoRoute` when
+    they do not within `sendTimeoutMs`.
     """
     if (connection, topic) in _known:
         return
@@ -27,7 +28,8 @@ def create_topic(connection: Connection, options: SinkOptions, topic: str) -> No
     try:
         admin.route(name)
     except NoRoute:
-        admin.create_topic(name, queues=options.topic_queue_nums or DEFAULT_QUEUE_NUMS)
+        batch = options.create_topic == "batch"
+        admin.create_topic(name, queues=options.topic_queue_nums or DEFAULT_QUEUE_NUMS, batch=batch)
         _wait_for_route(connection, name, options.send_timeout)
     _known.add((connection, topic))
 

@@ -326,12 +326,10 @@ def read_source(given: Options) -> SourceOptions:
 def read_sink(given: Options, *, stream: bool = False) -> SinkOptions:
     """`messageIds` is `content` in streams, and `unique` in batches, unless it is named."""
     options = _read(SinkOptions, given)
-    if options.create_topic == "batch":
-        raise NotBuilt(
-            "option createTopic=batch is not supported by this version; createTopic=normal makes a plain topic"
-        )
     if options.topic_queue_nums is not None and options.create_topic == "auto":
-        raise InvalidOption("topicQueueNums needs createTopic=normal: brokers create topics by defaultTopicQueueNums")
+        raise InvalidOption(
+            "topicQueueNums needs createTopic=normal or batch: brokers create topics by defaultTopicQueueNums"
+        )
     if (options.on_rejected == "deadLetter") != (options.dead_letter_topic is not None):
         raise InvalidOption("onRejected=deadLetter and deadLetterTopic belong together; set both or neither")
     if options.dead_letter_topic is not None and options.dead_letter_topic == options.topic:

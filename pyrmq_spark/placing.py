@@ -67,6 +67,10 @@ class Placing:
             places.kept = AnyQueue(places.walk.select_one_message_queue(), keep=self._keep)
         return places.kept
 
+    def is_batch_topic(self, topic: str) -> bool:
+        """Whether the topic was a batch topic when the write met it."""
+        return self._places(topic).is_batch_topic
+
     def in_no_order(self, topic: str) -> AnyQueue:
         """For a message whose order says nothing, such as a delayed one."""
         return AnyQueue(self._places(topic).walk.select_one_message_queue())
@@ -77,15 +81,17 @@ class Placing:
             if self._options.create_topic != "auto" and topic != self._options.topic:
                 create_topic(self._connection, self._options, topic)
             info = self._producer.publish_info(topic, timeout=self._timeout)
-            self._topics[topic] = _TopicPlaces(info.at(self._counter))
+            whole = self._producer.is_batch_topic(topic, timeout=self._timeout)
+            self._topics[topic] = _TopicPlaces(info.at(self._counter), is_batch_topic=whole)
         return self._topics[topic]
 
 
 class _TopicPlaces:
     """A topic's queues as the write met them. A lane is the number of a queue in `fixed`."""
 
-    def __init__(self, walk: TopicPublishInfo) -> None:
+    def __init__(self, walk: TopicPublishInfo, *, is_batch_topic: bool = False) -> None:
         self.walk = walk
+        self.is_batch_topic = is_batch_topic
         self.kept: AnyQueue | None = None
         self.fixed: list[KeyedQueue] = []
         self._lane_of: dict[MessageQueue, int] = {}

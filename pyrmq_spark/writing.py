@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from pyrmq_core import InvalidMessage, KeyedQueue, RocketMQError, WriteSummary, unique_id_runs, unique_ids
 from pyrmq_core.blocking import SendWindow
-from pyrmq_core.columnar import BatchLimit, CompressionType, Ids, content_ids, encode_batches
+from pyrmq_core.columnar import BatchLimit, CompressionType, Ids, by_tag, content_ids, encode_batches
 from pyrmq_spark import worker
 from pyrmq_spark.columns import SinkSchema, by_topic, check_rows
 from pyrmq_spark.conditions import InvalidRow, RocketMQSparkError, RowsUnaccounted, told_line
@@ -106,11 +106,16 @@ class PartitionWrite:
     def _put_group(
         self, topic: str, rows: pa.RecordBatch, queue: KeyedQueue | None, window: SendWindow, placing: Placing
     ) -> None:
-        """Delayed rows go one by one: a batch would be stored at once, and delivered so."""
+        """Delayed rows go one by one: a batch would be stored at once, and delivered so. A batch topic gets requests of
+        one tag each, in order within it.
+        """
         delayed, plain = by_delay(rows)
-        some, ids = with_ids(plain)
-        for payload in encode_batches(some, topic, ids, self._limit, checked=True):
-            window.put(payload, queue or placing.by_turns(topic))
+        whole = placing.is_batch_topic(topic)
+        limit = self._limit.of_batch_topic() if whole else self._limit
+        for part in by_tag(plain) if whole else (plain,):
+            some, ids = with_ids(part)
+            for payload in encode_batches(some, topic, ids, limit, checked=True, one_tag=whole):
+                window.put(payload, queue or placing.by_turns(topic))
         for payload in encode_singles(delayed, topic, texts_of_ids(delayed), self._limit):
             window.put(payload, queue or placing.in_no_order(topic))
 

@@ -249,6 +249,10 @@ class Producer(Opening[AsyncProducer]):
         """The queues the topic may be written to now, and the counter that walks them."""
         return self._run(lambda producer: producer.publish_info(topic, timeout=timeout))
 
+    def is_batch_topic(self, topic: str, *, timeout: float | None = None) -> bool:
+        """Whether brokers keep the topic's batches whole (5.x): requests should hold messages of one tag then."""
+        return self._run(lambda producer: producer.is_batch_topic(topic, timeout=timeout))
+
     def message_queues(self, topic: str) -> tuple[MessageQueue, ...]:
         """The queues the topic may be written to now."""
         return self._run(lambda producer: producer.message_queues(topic))

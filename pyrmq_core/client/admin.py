@@ -10,6 +10,7 @@ from typing import Final, Self
 from pyrmq_core.client.client import Client
 from pyrmq_core.errors import InvalidArgument, InvalidState, ResponseError
 from pyrmq_core.model import Permission, TopicConfig
+from pyrmq_core.protocol.batch_topic import BATCH_QUEUE, QUEUE_TYPE, is_batch_topic
 from pyrmq_core.protocol.codes import ResponseCode
 from pyrmq_core.protocol.command import Command
 from pyrmq_core.protocol.conversation import response_error
@@ -19,7 +20,6 @@ from pyrmq_core.protocol.requests.topic_admin import DeleteTopic, GetTopicConfig
 from pyrmq_core.protocol.requests.topic_in_namesrv import DeleteTopicInNamesrv
 from pyrmq_core.protocol.route import TopicRouteData
 
-BATCH_QUEUE_TYPE: Final = {"queue.type": "BatchCQ"}
 TIMEOUT_SECONDS: Final = 5.0
 
 
@@ -76,22 +76,21 @@ class Admin:
     ) -> None:
         """Make the topic with `queues` queues on every master of the cluster (without one: of all), or change it.
 
-        `batch` makes a batch topic of 5.x: a whole batch is one record, several times cheaper for the broker. A 4.9
-        broker makes a plain topic of it without a word; that is told as an error.
+        `batch` makes a batch topic of 5.x: a whole batch is one record, several times cheaper for the broker. A topic
+        that is there as a plain one stays it, which is told as an error. Brokers before 5.0 keep no attributes, and
+        would make a plain topic without a word: they are refused before anything is made.
         """
         check_topic(topic)
         if is_system_topic(topic):
             raise InvalidArgument(f"topic {topic} is RocketMQ's own; choose another name")
         if queues < 1:
             raise InvalidArgument(f"queues={queues}: a topic has 1 at least")
-        settings = {**(attributes or {}), **(BATCH_QUEUE_TYPE if batch else {})}
-        config = TopicConfig(topic, queues, queues, perm, order=order, attributes=settings)
-        for name, address in (await self._masters(cluster)).items():
+        settings = {**(attributes or {}), **({QUEUE_TYPE: BATCH_QUEUE} if batch else {})}
+        masters = await self._masters(cluster)
+        fresh = {name: await self._changes(name, masters[name], topic, settings) for name in masters}
+        for name, address in masters.items():
+            config = TopicConfig(topic, queues, queues, perm, order=order, attributes=fresh[name])
             await self._ask(name, address, UpdateTopic.of(config).to_command(), topic)
-            if settings and not await self._keeps(address, config):
-                raise InvalidArgument(
-                    f"{name} ({address}) made topic {topic} without attributes {settings}: brokers before 5.0 have none"
-                )
 
     async def topic_config(self, topic: str) -> dict[str, TopicConfig]:
         """The topic's settings by broker name; brokers before 5.0 cannot tell them (code 3)."""
@@ -127,11 +126,28 @@ class Admin:
             raise InvalidState("the NameServer knows no master broker; start one, or look why none registered")
         return masters
 
-    async def _keeps(self, address: str, config: TopicConfig) -> bool:
-        answer = await self._open().call(address, GetTopicConfig(config.topic).to_command(), timeout=self._timeout)
+    async def _changes(self, name: str, address: str, topic: str, settings: dict[str, str]) -> dict[str, str]:
+        """The attributes that the broker has to be told; it refuses some even where they are so already."""
+        if not settings:
+            return {}
+        answer = await self._open().call(address, GetTopicConfig(topic).to_command(), timeout=self._timeout)
+        if answer.code == ResponseCode.TOPIC_NOT_EXIST:
+            return settings
+        if answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
+            asked = ", ".join(f"{key}={value}" for key, value in settings.items())
+            raise InvalidArgument(
+                f"topic {topic} was not made: {name} ({address}) is older than 5.0, whose topics have no attributes "
+                f"({asked}); make a plain topic"
+            )
         if answer.code != ResponseCode.SUCCESS:
-            return False
-        return config.attributes.items() <= TopicConfigFound.from_command(answer).config.attributes.items()
+            raise response_error(answer, GetTopicConfig.CODE, f"{name} ({address})", f"topic {topic}")
+        known = TopicConfigFound.from_command(answer).config.attributes
+        if settings.get(QUEUE_TYPE) == BATCH_QUEUE and not is_batch_topic(known):
+            raise InvalidArgument(
+                f"topic {topic} exists on {name} ({address}) as a plain topic, and stays one; delete it first, with "
+                "its messages, or take another name"
+            )
+        return dict(settings.items() - known.items())
 
     async def _ask(self, name: str, address: str, command: Command, topic: str) -> Command:
         answer = await self._open().call(address, command, timeout=self._timeout)

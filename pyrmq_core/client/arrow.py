@@ -22,6 +22,7 @@ from pyrmq_core.client.window import SendWindow, WriteSummary, open_send_window
 from pyrmq_core.errors import BatchFailed, InvalidMessage, MissingLibrary, Outcome, RocketMQError, SendFailed
 from pyrmq_core.filtering.tags import TagFilter
 from pyrmq_core.model import MessageQueue, OffsetRange
+from pyrmq_core.protocol.names import check_topic
 from pyrmq_core.protocol.payload import Payload, RawPull
 
 REQUESTS_UNDER_WAY: Final = 4
@@ -89,17 +90,30 @@ async def _send_topic(
 ) -> None:
     """Rows without a sharding key go where requests go in turn, those with one to their key's queue, in order."""
     arrow = columnar()
+    check_topic(topic)
+    if not rows.num_rows:
+        return
+    whole = await sender.is_batch_topic(topic, timeout=timeout)
     if queue is not None or "shardingKey" not in rows.schema.names:
         to = ANY_QUEUE if queue is None else ThisQueue(queue)
-        await _send_in_order(window, topic, rows, to, limit)
+        await _send_in_order(window, topic, rows, to, limit, whole=whole)
         return
     info = await sender.publish_info(topic, timeout=timeout)
     for key, some in arrow.by_queue(rows, max(1, len(info.queues))):
-        await _send_in_order(window, topic, some, ANY_QUEUE if key is None else KeyedQueue(key, info.queues), limit)
+        keyed = ANY_QUEUE if key is None else KeyedQueue(key, info.queues)
+        await _send_in_order(window, topic, some, keyed, limit, whole=whole)
 
 
-async def _send_in_order(window: SendWindow, topic: str, rows: Any, to: Target, limit: Any) -> None:
+async def _send_in_order(window: SendWindow, topic: str, rows: Any, to: Target, limit: Any, *, whole: bool) -> None:
     arrow = columnar()
+    if whole:  # a batch topic: one tag a request, nothing compressed
+        for some in arrow.by_tag(rows):
+            batches = arrow.encode_batches(
+                some, topic, unique_id_runs, limit.of_batch_topic(), checked=True, one_tag=True
+            )
+            for payload in batches:
+                await window.put(payload, to)
+        return
     if not arrow.compresses(rows, limit):
         for payload in arrow.encode_batches(rows, topic, unique_id_runs, limit, checked=True):
             await window.put(payload, to)

@@ -101,7 +101,10 @@ class Accumulator:
             if self._open.get(key) is batch:
                 del self._open[key]
             receipt = await self._sender.send(
-                join_payloads(batch.payloads), batch.to, timeout=self._timeout, mode=CommunicationMode.ASYNC
+                join_payloads(batch.payloads, one_tag=True),
+                batch.to,
+                timeout=self._timeout,
+                mode=CommunicationMode.ASYNC,
             )
             for pending, result in zip(batch.pendings, receipt.results(), strict=True):
                 pending.set_result(result)

@@ -17,6 +17,7 @@ from typing import Final, Self
 
 import trio
 
+from pyrmq_core.client.batch_topics import BatchTopics
 from pyrmq_core.client.calling import Caller, Line
 from pyrmq_core.client.discovery import Discovery
 from pyrmq_core.client.heartbeats import Heartbeats
@@ -95,6 +96,7 @@ class Client:
         self._routes: Routes | None = None
         self._nameservers: NameServers | None = None
         self._heartbeats: Heartbeats | None = None
+        self._batch_topics: BatchTopics | None = None
 
     def __repr__(self) -> str:
         source = self._discovery.url if self._discovery else ";".join(self._addresses)
@@ -115,6 +117,7 @@ class Client:
             nameservers = NameServers(caller, self._addresses, random_start=random.getrandbits(31))
             routes = Routes(nameservers, random_start=lambda: random.getrandbits(31))
             heartbeats = Heartbeats(self.client_id, caller, lambda: routes.brokers)
+            self._batch_topics = BatchTopics(caller, routes, heartbeats.version_of)
             self._nursery, self._caller, self._nameservers = nursery, caller, nameservers
             self._routes, self._heartbeats = routes, heartbeats
             if self._discovery is not None:
@@ -149,6 +152,12 @@ class Client:
         if self._heartbeats is None:
             raise self._life.not_running()
         return self._heartbeats
+
+    @property
+    def batch_topics(self) -> BatchTopics:
+        if self._batch_topics is None:
+            raise self._life.not_running()
+        return self._batch_topics
 
     async def call(self, address: str, command: Command, *, timeout: float = CALL_TIMEOUT_SECONDS) -> Command:
         """One request to one server; the answer, whatever its code. Raises `NetworkError`s and `ProtocolError`s."""
@@ -225,7 +234,7 @@ class Client:
                     await heartbeats.remove(producer=group)
         finally:
             self._life.ended()
-            self._caller = self._routes = self._nameservers = self._heartbeats = None
+            self._caller = self._routes = self._nameservers = self._heartbeats = self._batch_topics = None
 
     def _answer(self, request: Command, peer: Peer) -> Command | Awaitable[Command | None] | None:
         return self._handlers.get(request.code, refuse_unsupported)(request, peer)

@@ -9,6 +9,7 @@ from typing import Final
 from pyrmq_core.client.ids import unique_ids
 from pyrmq_core.client.send_settings import compression_type
 from pyrmq_core.model import NO_PROPERTIES, Message
+from pyrmq_core.protocol.batch_topic import MAX_RECORD_MESSAGES
 from pyrmq_core.protocol.compression import CompressionType
 from pyrmq_core.protocol.payload import Payload, encode_one, split_batch
 from pyrmq_core.protocol.properties import INSTANCE_ID
@@ -44,11 +45,13 @@ class Encoding:
             system_properties={**own, **system_properties} if system_properties else own,
         )
 
-    def batch(self, messages: Sequence[Message]) -> Iterator[Payload]:
-        """Messages of one topic in as few requests as hold them."""
+    def batch(self, messages: Sequence[Message], *, apart_by_tag: bool = False) -> Iterator[Payload]:
+        """Messages of one topic in as few requests as hold them; with `apart_by_tag` of one tag each."""
         return split_batch(
             messages,
             unique_ids(len(messages)),
             max_message_bytes=self.max_message_bytes,
             request_bytes=BATCH_BYTES,
+            request_messages=MAX_RECORD_MESSAGES,
+            apart_by_tag=apart_by_tag,
         )

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from pyrmq_core.client.encoding import Encoding
 from pyrmq_core.client.sending import Sender
 from pyrmq_core.client.targets import AnyQueue, Target, ThisQueue
 from pyrmq_core.errors import BatchFailed, Outcome, RocketMQError, SendFailed
-from pyrmq_core.model import SendResult
+from pyrmq_core.model import Message, SendResult
 from pyrmq_core.protocol.payload import Payload
 
 
@@ -24,6 +25,24 @@ async def send_parts(sender: Sender, payloads: Sequence[Payload], to: Target, *,
             raise _batch_failed(error, done, len(payloads)) from error
         to = to if isinstance(to, ThisQueue) else AnyQueue(receipt.queue)
     return [result for part in done if isinstance(part, list) for result in part]
+
+
+def have_one_tag(messages: Sequence[Message]) -> bool:
+    """Whether there is nothing to keep apart."""
+    return len({message.tags for message in messages}) <= 1
+
+
+async def send_by_tag(
+    sender: Sender, encoding: Encoding, messages: Sequence[Message], to: Target, *, timeout: float
+) -> list[SendResult]:
+    """As `send_parts`, one tag after another, each in its order; the results in the order of `messages`."""
+    places: dict[str | None, list[int]] = {}
+    for place, message in enumerate(messages):
+        places.setdefault(message.tags, []).append(place)
+    order = [place for of_tag in places.values() for place in of_tag]
+    payloads = list(encoding.batch([messages[place] for place in order], apart_by_tag=True))
+    results = dict(zip(order, await send_parts(sender, payloads, to, timeout=timeout), strict=True))
+    return [results[place] for place in range(len(messages))]
 
 
 def _batch_failed(error: RocketMQError, done: list[list[SendResult] | RocketMQError], parts: int) -> BatchFailed:

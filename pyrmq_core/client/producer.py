@@ -16,7 +16,7 @@ from pyrmq_core.client.client import Client
 from pyrmq_core.client.encoding import Encoding
 from pyrmq_core.client.fault_latency import FaultLatencySettings
 from pyrmq_core.client.hooks import ProducerHook
-from pyrmq_core.client.parts import send_parts
+from pyrmq_core.client.parts import have_one_tag, send_by_tag, send_parts
 from pyrmq_core.client.pending import PendingSend, check_bounds
 from pyrmq_core.client.producer_parts import ProducerParts, ProducerSetup, open_parts
 from pyrmq_core.client.requesting import reply_properties
@@ -218,12 +218,14 @@ class Producer:
     ) -> list[SendResult]:
         """Messages of one topic, in one queue and in their order; divided below the broker's limit where they are many.
 
-        `timeout` is each part's own. When a part fails the rest is not sent, and `BatchFailed.parts` has each part's
-        results or error.
+        A batch topic gets requests of one tag each: the order holds within a tag. `timeout` is each part's own. When a
+        part fails the rest is not sent, and `BatchFailed.parts` has each part's results or error.
         """
         sender, seconds = self._open().sender, self._seconds(timeout)
-        payloads = list(self._encoding.batch(messages))
-        return await send_parts(sender, payloads, AnyQueue() if queue is None else ThisQueue(queue), timeout=seconds)
+        to = AnyQueue() if queue is None else ThisQueue(queue)
+        if not have_one_tag(messages) and await sender.is_batch_topic(messages[0].topic, timeout=seconds):
+            return await send_by_tag(sender, self._encoding, messages, to, timeout=seconds)
+        return await send_parts(sender, list(self._encoding.batch(messages)), to, timeout=seconds)
 
     async def send_arrow(
         self, rows: Any, *, topic: str | None = None, queue: MessageQueue | None = None, timeout: float | None = None
@@ -346,6 +348,10 @@ class Producer:
     async def publish_info(self, topic: str, *, timeout: float | None = None) -> TopicPublishInfo:
         """The queues the topic may be written to now, and the counter that walks them; `NoRoute` without any."""
         return await self._open().sender.publish_info(topic, timeout=self._seconds(timeout))
+
+    async def is_batch_topic(self, topic: str, *, timeout: float | None = None) -> bool:
+        """Whether brokers keep the topic's batches whole (5.x): requests should hold messages of one tag then."""
+        return await self._open().sender.is_batch_topic(topic, timeout=self._seconds(timeout))
 
     async def message_queues(self, topic: str) -> tuple[MessageQueue, ...]:
         """The queues the topic may be written to now."""

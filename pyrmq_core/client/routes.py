@@ -75,6 +75,10 @@ class Routes:
                 broker_name=broker_name,
             ) from None
 
+    def answers(self, topic: str) -> int:
+        """How often the topic's route was asked for."""
+        return self._questions[topic].count if topic in self._questions else 0
+
     async def route(self, topic: str, *, timeout: float = ROUTE_TIMEOUT_SECONDS) -> TopicRouteData:
         """The topic's route, asked for when it is not known; `NoRoute` when no NameServer has one."""
         known = self._routes.get(topic)

@@ -141,6 +141,11 @@ class Sender:
         )
         return info if self.settings.namespace is None else self._tenant_info(topic, info)
 
+    async def is_batch_topic(self, topic: str, *, timeout: float) -> bool:
+        """Whether brokers keep its batches whole (5.x): then a request should hold messages of one tag."""
+        info = await self.publish_info(topic, timeout=timeout)
+        return await self._client.batch_topics.any_batch_topic(self._on_wire(topic), info, timeout=timeout)
+
     async def send(
         self, payload: Payload, to: Target, *, timeout: float, mode: CommunicationMode = CommunicationMode.SYNC
     ) -> Receipt:
@@ -220,7 +225,10 @@ class Sender:
         return None if story.tries_left > 0 and story.seconds_left() > 0 else receipt
 
     async def _call(self, queue: MessageQueue, address: str, story: SendStory[Receipt]) -> Receipt | None:
-        request = self._request(story.payload, queue)
+        payload = story.payload
+        if payload.one_tag:
+            payload = await self._client.batch_topics.as_kept(story, self._on_wire(payload.topic), queue)
+        request = self._request(payload, queue)
         if story.mode is CommunicationMode.ONEWAY:
             await self._client.send_oneway(address, request, timeout=story.seconds_left())
             return None

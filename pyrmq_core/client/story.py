@@ -18,7 +18,11 @@ R = TypeVar("R")
 
 @dataclass(slots=True)
 class SendStory(Generic[R]):
-    """Begun when a send begins; `timeout` counts from then. `stored` is the receipt of a try that was not SEND_OK."""
+    """Begun when a send begins; `timeout` counts from then.
+
+    `stored` is the receipt of a try that was not SEND_OK; `record_id` names a batch that is kept as one record, alike
+    in every try.
+    """
 
     payload: Payload
     to: Target
@@ -28,6 +32,7 @@ class SendStory(Generic[R]):
     started: float = field(default_factory=trio.current_time)
     attempts: list[Attempt] = field(default_factory=list)
     stored: R | None = None
+    record_id: str | None = None
 
     @property
     def last_broker_name(self) -> str | None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
 import numpy as np
 
 from pyrmq_core.columnar.arrays import Int32s, Ints
+from pyrmq_core.protocol.batch_topic import MAX_RECORD_MESSAGES
 from pyrmq_core.protocol.compression import CompressionType
 from pyrmq_core.protocol.names import MAX_MESSAGE_BYTES
 from pyrmq_core.protocol.payload import COMPRESS_OVER_BYTES
@@ -29,6 +30,10 @@ class BatchLimit:
     compression: CompressionType | None = None
     compress_over_bytes: int = COMPRESS_OVER_BYTES
     max_message_bytes: int = MAX_MESSAGE_BYTES
+
+    def of_batch_topic(self) -> BatchLimit:
+        """The same for a batch topic: as many messages as one record has room for, no body compressed."""
+        return replace(self, messages=min(self.messages, MAX_RECORD_MESSAGES), compression=None)
 
     @property
     def max_batched_body_bytes(self) -> int:

@@ -48,6 +48,7 @@ def encode_batches(
     limit: BatchLimit = DEFAULT_LIMIT,
     *,
     checked: bool = False,
+    one_tag: bool = False,
     wait_store_msg_ok: bool = True,
     compress_all: CompressAll = map,
 ) -> Iterator[Payload]:
@@ -55,6 +56,7 @@ def encode_batches(
 
     `InvalidMessage` for rows that `first_fault` names, unless the caller has `checked` them. The bodies of payloads are
     views of larger buffers. `compress_all` maps a function over bodies, in threads if it likes (`executor.map`).
+    `one_tag` says that the rows share their tag, or have none (`by_tag`), which batch topics need.
     """
     check_message(Message(topic, b"x"))
     parts = [(first, outgoing_rows(part)) for first, part in windows(rows)]
@@ -68,7 +70,14 @@ def encode_batches(
             yield from encode_messages(some, topic, made, limit, alone=alone, waits=wait_store_msg_ok)
         else:
             yield from encode_columns(
-                some, topic, made, limit, alone=alone, waits=wait_store_msg_ok, compress_all=compress_all
+                some,
+                topic,
+                made,
+                limit,
+                alone=alone,
+                one_tag=one_tag,
+                waits=wait_store_msg_ok,
+                compress_all=compress_all,
             )
 
 
@@ -90,19 +99,21 @@ def encode_columns(
     *,
     alone: bool,
     waits: bool,
+    one_tag: bool = False,
     compress_all: CompressAll = map,
 ) -> Iterator[Payload]:
     """`encode_batches` without a loop over rows, but for those that are compressed or go alone."""
-    return _Encoder(topic, limit, waits, compress_all).payloads(rows, ids, alone=alone)
+    return _Encoder(topic, limit, waits, one_tag, compress_all).payloads(rows, ids, alone=alone)
 
 
 class _Encoder:
     """Encodes rows of one topic by columns."""
 
-    def __init__(self, topic: str, limit: BatchLimit, waits: bool, compress_all: CompressAll) -> None:
+    def __init__(self, topic: str, limit: BatchLimit, waits: bool, one_tag: bool, compress_all: CompressAll) -> None:
         self._topic = topic
         self._limit = limit
         self._waits = waits
+        self._one_tag = one_tag
         self._properties = "" if waits else encode_properties({WAIT: "false"})
         self._compress_all = compress_all
 
@@ -143,7 +154,15 @@ class _Encoder:
             begin = int(ends[first - 1]) if first else 0
             for start, end in together:
                 size = int(ends[end - 1]) - begin
-                yield Payload(self._topic, data[:size], end - start, self._properties, sys_flag, 0, True)
+                yield Payload(
+                    self._topic,
+                    data[:size],
+                    end - start,
+                    self._properties,
+                    sys_flag,
+                    batch=True,
+                    one_tag=self._one_tag,
+                )
                 data, begin = data[size:], begin + size
 
 

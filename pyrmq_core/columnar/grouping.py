@@ -1,4 +1,6 @@
-"""Rows that belong together in requests: those of one topic, those of one sharding key's queue. Their order is kept."""
+"""Rows that belong together in requests: those of one topic, of one sharding key's queue, of one tag. Their order is
+kept.
+"""
 
 from __future__ import annotations
 
@@ -31,6 +33,23 @@ def by_topic(rows: pa.RecordBatch, topic: str | None = None) -> Iterator[tuple[s
     for code in seen[np.argsort(first)].tolist():
         if code >= 0:
             yield names[code], _only(rest, codes == code)
+
+
+def by_tag(rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """The rows of each tag, and those without one, by their first appearance: what requests to a batch topic hold."""
+    if "tags" not in rows.schema.names or rows.num_rows < 2:
+        yield rows
+        return
+    codes = _encoded(rows.column("tags")).indices.fill_null(-1).to_numpy(zero_copy_only=False)
+    seen, first = np.unique(codes, return_index=True)
+    if len(seen) == 1:
+        yield rows
+        return
+    order = np.argsort(codes, kind="stable")
+    bounds = np.searchsorted(codes[order], seen)
+    ends = np.append(bounds[1:], len(order))
+    for tag in np.argsort(first).tolist():
+        yield rows.take(pa.array(order[bounds[tag] : ends[tag]]))
 
 
 def by_queue(rows: pa.RecordBatch, queues: int) -> Iterator[tuple[str | None, pa.RecordBatch]]:

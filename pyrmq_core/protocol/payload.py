@@ -50,7 +50,8 @@ class Payload:
     """The content of one send request.
 
     `count` messages of one topic; `properties` is the request's own properties string (header field `i`), `unique_ids`
-    name the messages in their order, or are None where ids were made in columns.
+    name the messages in their order, or are None where ids were made in columns. `one_tag` says that they share their
+    tag, or have none: such a batch may be kept as one record of a batch topic (`batch_topic.py`).
     """
 
     topic: str
@@ -61,6 +62,7 @@ class Payload:
     flag: int = 0
     batch: bool = False
     unique_ids: tuple[str, ...] | None = None
+    one_tag: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,11 +131,12 @@ def split_batch(
     max_message_bytes: int = MAX_MESSAGE_BYTES,
     request_bytes: int | None = None,
     request_messages: int | None = None,
+    apart_by_tag: bool = False,
 ) -> Iterator[Payload]:
     """As `encode_batch`, in as few requests as hold `request_bytes` (default `max_message_bytes`) and
     `request_messages` each, in order.
 
-    A message above `request_bytes` goes alone.
+    A message above `request_bytes` goes alone. With `apart_by_tag` neighbours of different tags share no request.
     """
     room = max_message_bytes if request_bytes is None else min(request_bytes, max_message_bytes)
     if len(messages) != len(unique_ids):
@@ -145,15 +148,16 @@ def split_batch(
     first = size = 0
     for index, (message, unique_id) in enumerate(zip(messages, unique_ids, strict=True)):
         item = _batch_item(message, unique_id, compression, max_message_bytes)
-        if items and (size + item.size_bytes > room or len(items) == request_messages):
-            yield _batch_payload(messages[0], items, unique_ids[first:index], compression)
+        full = size + item.size_bytes > room or len(items) == request_messages
+        if items and (full or (apart_by_tag and message.tags != messages[first].tags)):
+            yield _batch_payload(messages[first:index], items, unique_ids[first:index], compression)
             items, first, size = [], index, 0
         items.append(item)
         size += item.size_bytes
-    yield _batch_payload(messages[0], items, unique_ids[first:], compression)
+    yield _batch_payload(messages[first:], items, unique_ids[first:], compression)
 
 
-def join_payloads(payloads: Sequence[Payload]) -> Payload:
+def join_payloads(payloads: Sequence[Payload], *, one_tag: bool = False) -> Payload:
     """Single messages of one topic and one wait flag, none of them compressed or delayed, as one request.
 
     One alone stays as it is.
@@ -169,6 +173,7 @@ def join_payloads(payloads: Sequence[Payload]) -> Payload:
         properties=WAITS_NOT if has_property(head.properties, WAITS_NOT) else "",
         batch=True,
         unique_ids=tuple(unique_id for payload in payloads for unique_id in payload.unique_ids or ()),
+        one_tag=one_tag,
     )
 
 
@@ -202,8 +207,12 @@ def _batch_item(
 
 
 def _batch_payload(
-    head: Message, items: Sequence[BatchItem], unique_ids: Sequence[str], compression: CompressionType | None
+    messages: Sequence[Message],
+    items: Sequence[BatchItem],
+    unique_ids: Sequence[str],
+    compression: CompressionType | None,
 ) -> Payload:
+    head = messages[0]
     return Payload(
         topic=head.topic,
         body=encode_batch_body(items),
@@ -212,6 +221,7 @@ def _batch_payload(
         sys_flag=0 if compression is None else compression.sys_flag,
         batch=True,
         unique_ids=tuple(unique_ids),
+        one_tag=all(message.tags == head.tags for message in messages),
     )
 
 

@@ -16,6 +16,7 @@ INTERNAL = {
     "Client": {
         "async_client",
         "ask_broker",
+        "batch_topics",
         "call",
         "close_connection",
         "heartbeats",

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyrmq_core import InvalidArgument, MessageQueue, TopicPublishInfo
-from pyrmq_core.columnar import by_queue, by_topic
+from pyrmq_core.columnar import by_queue, by_tag, by_topic
 from pyrmq_core.columnar.grouping import string_hash_codes
 from pyrmq_core.protocol.java_hash import string_hash_code
 
@@ -67,3 +67,20 @@ def test_hash_codes_of_many(texts: list[str]) -> None:
 def test_rows_without_keys_stay_together() -> None:
     rows = pa.record_batch({"body": BODIES})
     assert list(by_queue(rows, 4)) == [(None, rows)]
+
+
+@given(st.lists(st.none() | st.sampled_from(["a", "b", "c"]), max_size=30), st.booleans(), st.integers(0, 3))
+def test_rows_of_each_tag_in_their_order(tags: list[str | None], coded: bool, skipped: int) -> None:
+    column = pa.array(tags, pa.string())
+    numbers = pa.array(range(len(tags)), pa.int64())
+    rows = pa.record_batch({"tags": column.dictionary_encode() if coded else column, "n": numbers}).slice(skipped)
+    parts = [(part.column("tags").to_pylist(), part.column("n").to_pylist()) for part in by_tag(rows)]
+    expected: dict[str | None, list[int]] = {}
+    for number, tag in enumerate(tags[skipped:], skipped):
+        expected.setdefault(tag, []).append(number)
+    assert [(set(own), found) for own, found in parts if found] == [({tag}, of) for tag, of in expected.items()]
+
+
+def test_rows_without_a_column_of_tags_stay_together() -> None:
+    rows = pa.record_batch({"body": BODIES})
+    assert list(by_tag(rows)) == [rows]

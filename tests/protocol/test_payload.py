@@ -138,7 +138,8 @@ def test_parts_may_be_smaller_than_the_limit() -> None:
 def test_single_payloads_join_into_the_batch_of_their_messages(messages: list[Message], wait: bool) -> None:
     messages = [dataclasses.replace(message, topic="T", wait_store_msg_ok=wait) for message in messages]
     single = [encode_one(message, one) for message, one in zip(messages, ids(len(messages)), strict=True)]
-    assert join_payloads(single) == encode_batch(messages, ids(len(messages)))
+    batch = encode_batch(messages, ids(len(messages)))
+    assert join_payloads(single, one_tag=batch.one_tag) == batch
     assert join_payloads(single[:1]) is single[0]
 
 

@@ -216,7 +216,6 @@ def test_a_wrong_value_is_told_with_its_option(name: str, value: str, text: str)
     ("given_options", "text"),
     [
         ({"namespace": "x", "topic": "a"}, "option namespace is not supported for reading by this version"),
-        ({"createTopic": "batch"}, "option createTopic=batch is not supported"),
     ],
 )
 def test_what_is_not_built_is_refused_by_name(given_options: dict[str, str], text: str) -> None:
@@ -232,7 +231,7 @@ def test_streams_make_ids_of_content_unless_told_otherwise() -> None:
 
 
 def test_queues_of_a_topic_that_is_not_created_are_refused() -> None:
-    with pytest.raises(InvalidOption, match="topicQueueNums needs createTopic=normal"):
+    with pytest.raises(InvalidOption, match="topicQueueNums needs createTopic=normal or batch"):
         read_sink({"topicQueueNums": "8"})
 
 

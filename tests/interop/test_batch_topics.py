@@ -1,0 +1,98 @@
+"""Batch topics (`queue.type=BatchCQ`) of 5.x: what we write Java reads, what Java writes we read; 4.9 refuses them."""
+
+import uuid
+from pathlib import Path
+
+import pytest
+
+from pyrmq_core import InvalidArgument, Message, MessageQueue, NoRoute
+from pyrmq_core.blocking import Admin, Producer, PullConsumer
+from tests.support.apache import ApacheCluster
+from tests.support.spark import wait_readable
+
+JAVA = Path(__file__).parent / "java"
+COUNT = 300
+TAGS = ("TagA", "TagB", None)
+
+pytestmark = [pytest.mark.timeout(180)]
+
+
+@pytest.fixture
+def topic() -> str:
+    return f"batch-{uuid.uuid4().hex[:12]}"
+
+
+def created(nameserver: str, topic: str) -> list[MessageQueue]:
+    with Admin(nameserver=nameserver) as admin:
+        admin.create_topic(topic, queues=1, cluster=None, batch=True)
+    with PullConsumer("audit", nameserver=nameserver) as consumer:
+        return list(consumer.message_queues(topic))
+
+
+def some_messages(topic: str) -> list[Message]:
+    return [
+        Message(
+            topic, f"body-{number}".encode(), tags=TAGS[number % 3], keys=f"k{number}", properties={"n": str(number)}
+        )
+        for number in range(COUNT)
+    ]
+
+
+def test_java_reads_the_batches_we_write(apache_5: ApacheCluster, topic: str) -> None:
+    """All, and those of one tag, by push and lite pull: each message once, with its own id, tag, keys and offset."""
+    nameserver = apache_5.nameserver.address
+    queue = created(nameserver, topic)[0]
+    with Producer("g", nameserver=nameserver) as producer:
+        assert producer.is_batch_topic(topic)
+        sent = producer.send_batch(some_messages(topic), queue=queue)
+        single = producer.send(Message(topic, b"body-alone", tags="TagA", keys="alone"), queue=queue)
+    wait_readable(nameserver, topic, COUNT + 1)
+    # Three records, one a tag, and a plain one; each result has its message's own place.
+    assert sorted(result.queue_offset for result in sent) == list(range(COUNT))
+    assert len({result.offset_msg_id for result in sent}) == 3
+    wanted = {
+        (
+            result.queue_offset,
+            result.msg_id,
+            str(TAGS[number % 3]).replace("None", "null"),
+            f"k{number}",
+            f"body-{number}",
+        )
+        for number, result in enumerate(sent)
+    } | {(single.queue_offset, single.msg_id, "TagA", "alone", "body-alone")}
+    for expression, tags in (("*", {"TagA", "TagB", "null"}), ("TagA", {"TagA"})):
+        expected = {one for one in wanted if one[2] in tags}
+        printed = apache_5.run_java(JAVA / "ReadBatchTopic.java", nameserver, topic, expression, str(len(expected)))
+        for how in ("push", "lite"):
+            rows = [line.split(" ") for line in printed.splitlines() if line.startswith(how)]
+            got = [(int(offset), msg_id, tag, keys, body) for _, offset, _, msg_id, tag, keys, body in rows]
+            assert sorted(got) == sorted(expected), (how, expression)
+
+
+def test_a_4_9_broker_is_refused_before_anything_is_made(apache_4: ApacheCluster, topic: str) -> None:
+    with Admin(nameserver=apache_4.nameserver.address) as admin:
+        with pytest.raises(InvalidArgument, match=r"was not made: broker-a .* is older than 5\.0"):
+            admin.create_topic(topic, batch=True)
+        with pytest.raises(NoRoute):
+            admin.route(topic)
+        admin.create_topic(topic, queues=2)
+    with Producer("g", nameserver=apache_4.nameserver.address) as producer:
+        assert not producer.is_batch_topic(topic)
+        results = producer.send_batch([Message(topic, b"x", tags="a"), Message(topic, b"y", tags="a")])
+    assert len({result.msg_id for result in results}) == 2
+    with PullConsumer("audit", nameserver=apache_4.nameserver.address) as consumer:
+        wait_readable(apache_4.nameserver.address, topic, 2)
+        pulled = consumer.pull(results[0].message_queue, results[0].queue_offset)
+    assert [message.msg_id for message in pulled.messages] == [result.msg_id for result in results]
+
+
+def test_what_is_there_is_not_made_again_as_something_else(apache_5: ApacheCluster, topic: str) -> None:
+    with Admin(nameserver=apache_5.nameserver.address) as admin:
+        admin.create_topic(topic, queues=1)
+        with pytest.raises(InvalidArgument, match=r"exists on broker-a .* as a plain topic, and stays one"):
+            admin.create_topic(topic, queues=1, batch=True)
+        other = f"{topic}-b"
+        admin.create_topic(other, queues=1, batch=True)
+        admin.create_topic(other, queues=3, batch=True)
+        assert {config.write_queue_nums for config in admin.topic_config(other).values()} == {3}
+        assert {config.attributes["queue.type"] for config in admin.topic_config(other).values()} == {"BatchCQ"}
