@@ -37,6 +37,20 @@ RETRY_RESPONSE_CODES: Final = frozenset(
     )
 )
 
+# Refusals that may pass while a broker is waited for: it starts, stops, is overloaded, its disk is full. Any other one
+# (a permission, a queue or topic it does not have) stays until somebody acts.
+PASSING: Final = frozenset(
+    (
+        ResponseCode.SERVICE_NOT_AVAILABLE,
+        ResponseCode.SYSTEM_ERROR,
+        ResponseCode.SYSTEM_BUSY,
+        ResponseCode.GO_AWAY,
+    )
+)
+# How 4.9 refuses a queue that the topic does not have: with SYSTEM_ERROR, where 5.x has INVALID_PARAMETER
+# (AbstractSendMessageProcessor.java, msgCheck).
+WRONG_QUEUE: Final = "request queueId["
+
 # A broker refuses these before it stores; SYSTEM_ERROR stands for any exception in it, before or after.
 REFUSED_BEFORE_STORING: Final = frozenset(ResponseCode) - {ResponseCode.SYSTEM_ERROR}
 
@@ -82,8 +96,8 @@ def is_retried(
 ) -> bool:
     """Whether another try may follow, if time is left.
 
-    A key's queue is waited for as long as its broker only cannot be reached or is unavailable; repeats may follow. In
-    mode ASYNC what a broker answered is final, and a given queue is tried again after a failure of the wire.
+    A key's queue is waited for as long as its broker cannot be reached, or refuses what may pass; repeats may follow.
+    In mode ASYNC what a broker answered is final, and a given queue is tried again after a failure of the wire.
     """
     if isinstance(error, ResponseError) and error.code not in RETRY_RESPONSE_CODES:
         return False
@@ -92,11 +106,15 @@ def is_retried(
     asynchronous = mode is CommunicationMode.ASYNC
     match target:
         case KeyedQueue():
-            return True
+            return not isinstance(error, ResponseError) or _may_pass(error)
         case ThisQueue():
             return asynchronous and isinstance(error, NetworkError) and attempts_made < attempts_allowed
         case AnyQueue():
             return attempts_made < attempts_allowed and not (asynchronous and isinstance(error, ResponseError))
+
+
+def _may_pass(error: ResponseError) -> bool:
+    return error.code in PASSING and not error.remark.startswith((ACL_REFUSAL, WRONG_QUEUE))
 
 
 def attempt_seconds(time_left: float, per_attempt: float | None, attempts_left: int) -> float:

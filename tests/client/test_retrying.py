@@ -48,6 +48,8 @@ ERRORS: list[tuple[RocketMQError, Outcome, bool]] = [
     (refused(ResponseCode.SERVICE_NOT_AVAILABLE), NOT, True),
     # 4.9 refuses signatures so, before it looks at the request
     (ResponseError("x", code=1, remark="org.apache.rocketmq.acl.common.AclException: No accessKey is"), NOT, True),
+    # 4.9 refuses a queue so, which 5.x calls an INVALID_PARAMETER
+    (ResponseError("x", code=1, remark="request queueId[9] is illegal, TopicConfig ..."), PERHAPS, True),
     (refused(ResponseCode.NO_PERMISSION), NOT, True),
     (refused(ResponseCode.TOPIC_NOT_EXIST), NOT, True),
     (refused(ResponseCode.NO_BUYER_ID), NOT, True),
@@ -63,13 +65,29 @@ ERRORS: list[tuple[RocketMQError, Outcome, bool]] = [
     (NoRoute("x", topic="T"), NOT, False),
 ]
 
+STAYING = {
+    ResponseCode.NO_PERMISSION,
+    ResponseCode.TOPIC_NOT_EXIST,
+    ResponseCode.NO_BUYER_ID,
+    ResponseCode.NOT_IN_CURRENT_UNIT,
+}
+STAYING_REMARKS = ("org.apache.rocketmq.acl", "request queueId[")
+
 
 @pytest.mark.parametrize(("error", "outcome", "elsewhere"), ERRORS)
 def test_what_each_error_means(error: RocketMQError, outcome: Outcome, elsewhere: bool) -> None:
     assert outcome_of(error) is outcome
     assert is_retried(error, ANY, 1, 3) is elsewhere
-    assert is_retried(error, KEYED, 1, 3) is elsewhere
     assert is_retried(error, THIS, 1, 3) is False
+
+
+@pytest.mark.parametrize(("error", "outcome", "elsewhere"), ERRORS)
+def test_a_keys_queue_is_waited_for_only_where_waiting_can_help(
+    error: RocketMQError, outcome: Outcome, elsewhere: bool
+) -> None:
+    """Another broker may take what this one never will: a permission, a topic or a queue that it does not have."""
+    stays = isinstance(error, ResponseError) and (error.code in STAYING or error.remark.startswith(STAYING_REMARKS))
+    assert is_retried(error, KEYED, 1, 3) is (elsewhere and not stays)
 
 
 @pytest.mark.parametrize(
