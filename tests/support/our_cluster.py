@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 
 from pyrmq_core.errors import RocketMQError
 from tests.support.apache import free_port, registered_brokers
@@ -68,12 +69,14 @@ class OurCluster:
 
 
 @contextmanager
-def boot_our_cluster(brokers: Sequence[str] = ("broker-a", "broker-b")) -> Iterator[OurCluster]:
+def boot_our_cluster(
+    brokers: Sequence[str] = ("broker-a", "broker-b"), *, nameserver_settings: Mapping[str, str] = MappingProxyType({})
+) -> Iterator[OurCluster]:
     """Up and registered; all ended and their files removed on leaving."""
     with ExitStack() as stack:
         parent = MEMORY_BACKED if os.access(MEMORY_BACKED, os.W_OK) else None
         home = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="pyrmq-", dir=parent)))
-        settings = {"listenPort": str(free_port((0,))), "kvConfigPath": str(home / "kv.json")}
+        settings = {"listenPort": str(free_port((0,))), "kvConfigPath": str(home / "kv.json"), **nameserver_settings}
         nameserver = OurServer("NameServer", "pyrmq_core.nameserver", home / "namesrv", None, settings)
         stack.callback(nameserver.kill)
         nameserver.start()

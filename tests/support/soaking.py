@@ -1,0 +1,175 @@
+"""What a soak of Spark's sink stands on: a driver that is killed with all it started, files to stream, what came."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from pyrmq_core import RocketMQError
+from pyrmq_core.blocking import PullConsumer
+
+ROOT = Path(__file__).parent.parent.parent
+POLL_SECONDS = 0.1
+# Rows of a file; its keys are those of every second file, so that a batch of two files has each key in one of them.
+KEYS = 3
+ROWS_A_KEY = 100
+
+
+class Driver:
+    """The process of `tests.spark.soak_job`, with its JVM and Python workers."""
+
+    def __init__(self, nameserver: str, directory: Path) -> None:
+        self._command = [sys.executable, "-m", "tests.spark.soak_job", nameserver, str(directory)]
+        self._directory = directory
+        self._process: subprocess.Popen[bytes] | None = None
+        self._ever: set[int] = set()
+        self.log = directory / "driver.log"
+
+    def ensure(self) -> None:
+        """Starts it, unless it runs."""
+        if self._process is not None and self._process.poll() is None:
+            return
+        environment = os.environ | {
+            "PYSPARK_PYTHON": sys.executable,
+            "PYSPARK_DRIVER_PYTHON": sys.executable,
+            "PYTHONPATH": os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH", "")))),
+            "SPARK_LOCAL_IP": "127.0.0.1",
+        }
+        with self.log.open("ab") as output:
+            self._process = subprocess.Popen(
+                self._command,
+                cwd=self._directory,
+                env=environment,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+
+    @property
+    def has_ended_well(self) -> bool:
+        return self._process is not None and self._process.poll() == 0
+
+    def workers(self) -> list[int]:
+        """Its Python processes that run tasks, and those that make and close writers."""
+        found = [
+            pid for pid in self._descendants() if b"pyspark" in _command_of(pid) and b"java" not in _command_of(pid)
+        ]
+        self._ever.update(found)
+        return found
+
+    def kill(self) -> None:
+        """SIGKILL to Python's and the JVM's part of it; its workers are left behind, as a machine's would be."""
+        self.workers()
+        if self._process is not None:
+            for pid in (*self._descendants(), self._process.pid):
+                if pid not in self._ever:
+                    kill(pid)
+            self._process.wait(10)
+
+    def end(self) -> None:
+        """Nothing of it is left."""
+        self.kill()
+        for pid in self._ever:
+            if b"pyspark" in _command_of(pid):
+                kill(pid)
+
+    def _descendants(self) -> list[int]:
+        children: dict[int, list[int]] = {}
+        for entry in Path("/proc").iterdir():
+            if entry.name.isdecimal() and (parent := _parent_of(int(entry.name))) is not None:
+                children.setdefault(parent, []).append(int(entry.name))
+        found, waiting = [], [self._process.pid] if self._process is not None else []
+        while waiting:
+            below = children.get(waiting.pop(), [])
+            found += below
+            waiting += below
+        return found
+
+
+def kill(pid: int) -> None:
+    """SIGKILL, if it is still there."""
+    try:
+        os.kill(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        return
+
+
+def _command_of(pid: int) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return b""
+
+
+def _parent_of(pid: int) -> int | None:
+    try:
+        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    except OSError:
+        return None
+
+
+class Feed:
+    """Files of rows, each there at once; a key's numbers count up over them."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._directory.mkdir()
+        self._began = time.time() - 3600
+        self._files = 0
+        self._numbers: dict[str, int] = {}
+
+    @property
+    def rows(self) -> set[str]:
+        """The bodies of all rows so far."""
+        return {f"{key} {number}" for key, count in self._numbers.items() for number in range(count)}
+
+    def add(self) -> None:
+        """One file more. Streams take files by their times."""
+        rows = []
+        for key in [f"{self._files % 2}-{number}" for number in range(KEYS)] + ["none"]:
+            first = self._numbers.get(key, 0)
+            self._numbers[key] = first + ROWS_A_KEY
+            rows += [(key, number) for number in range(first, first + ROWS_A_KEY)]
+        rows.sort(key=lambda row: row[1] % ROWS_A_KEY)
+        made = self._directory / f".{self._files}"
+        pq.write_table(pa.table({"key": [key for key, _ in rows], "number": [number for _, number in rows]}), made)
+        os.utime(made, (self._began + self._files,) * 2)
+        made.rename(self._directory / f"{self._files:05d}.parquet")
+        self._files += 1
+
+
+def held(consumer: PullConsumer, topic: str) -> int | None:
+    """The messages in a topic; None while a broker is away."""
+    try:
+        bounds = consumer.offset_bounds(consumer.message_queues(topic))
+        return sum(found.end - found.start for found in bounds.values())
+    except RocketMQError:
+        return None
+
+
+def stored_rows(consumer: PullConsumer, topic: str) -> dict[str, list[tuple[str, str]]]:
+    """Body and id of what is in each queue, in its order."""
+    found = {}
+    for queue, bounds in consumer.offset_bounds(consumer.message_queues(topic)).items():
+        with consumer.read_arrow(queue, bounds.start, bounds.end, columns=["body", "msgId"]) as batches:
+            columns = [(batch.column("body").to_pylist(), batch.column("msgId").to_pylist()) for batch in batches]
+        found[str(queue)] = [
+            (body.decode(), msg_id) for bodies, ids in columns for body, msg_id in zip(bodies, ids, strict=True)
+        ]
+    return found
+
+
+def wait_until(condition: Callable[[], object], seconds: float, what: Callable[[], str]) -> None:
+    """Returns when the condition holds; fails after so many seconds, saying what was not there."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, what()
+        time.sleep(POLL_SECONDS)
