@@ -165,7 +165,7 @@ class Producer(Opening[AsyncProducer]):
 
     def send_batch(
         self, messages: Sequence[Message], *, timeout: float | None = None, queue: MessageQueue | None = None
-    ) -> list[SendResult]:
+    ) -> Sequence[SendResult]:
         """Messages of one topic, in one queue and in their order."""
         return self._run(lambda producer: producer.send_batch(messages, timeout=timeout, queue=queue))
 

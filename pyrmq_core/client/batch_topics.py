@@ -14,7 +14,7 @@ from typing import Any, Final
 import trio
 
 from pyrmq_core.client.calling import Caller
-from pyrmq_core.client.ids import unique_ids
+from pyrmq_core.client.ids import unique_id
 from pyrmq_core.client.routes import Routes
 from pyrmq_core.client.routing import TopicPublishInfo
 from pyrmq_core.client.story import SendStory
@@ -76,6 +76,15 @@ class BatchTopics:
                 nursery.start_soon(ask, place)
         return any(found)
 
+    def as_kept_nowait(self, story: SendStory[Any], topic: str, queue: MessageQueue) -> Payload | None:
+        """As `as_kept`; None when the broker has to be asked first."""
+        payload, place = story.payload, (topic, queue.broker_name)
+        if not can_be_one_record(payload):
+            return payload
+        if not self._is_fresh(place):
+            return None
+        return self._one_record(story) if self._known[place][1] else payload
+
     async def as_kept(self, story: SendStory[Any], topic: str, queue: MessageQueue) -> Payload:
         """The story's payload for one try: to a batch topic with what makes it one record, else as it is."""
         payload = story.payload
@@ -84,8 +93,11 @@ class BatchTopics:
         # A silent broker leaves half of the time for the send itself.
         if not await self._is_batch_topic_quietly(topic, queue.broker_name, story.seconds_left() / 2):
             return payload
-        story.record_id = story.record_id or unique_ids(1)[0]
-        return replace(payload, properties=record_properties(payload, story.record_id))
+        return self._one_record(story)
+
+    def _one_record(self, story: SendStory[Any]) -> Payload:
+        story.record_id = story.record_id or unique_id()
+        return replace(story.payload, properties=record_properties(story.payload, story.record_id))
 
     async def _is_batch_topic_quietly(self, topic: str, broker_name: str, timeout: float) -> bool:
         """For sends, which do not fail for it: who cannot be asked is taken at its last word, or for a plain one."""

@@ -7,19 +7,17 @@ their own go alone. Source: client/producer/ProduceAccumulator.java, 5.3.3.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import math
+from dataclasses import dataclass
 from typing import Final
 
 import trio
 
-from pyrmq_core.client.communication_mode import CommunicationMode
-from pyrmq_core.client.pending import PendingSend, given_up
-from pyrmq_core.client.sending import Sender
+from pyrmq_core.client.pending import InFlight, PendingSend, given_up
 from pyrmq_core.client.targets import Target
-from pyrmq_core.errors import InvalidArgument, RocketMQError
+from pyrmq_core.errors import InvalidArgument
 from pyrmq_core.model import Message
 from pyrmq_core.protocol.batch import OVERHEAD_BYTES
-from pyrmq_core.protocol.message_type import MessageType, is_reply, message_type
 from pyrmq_core.protocol.names import is_retry_topic
 from pyrmq_core.protocol.payload import Payload, join_payloads
 
@@ -44,77 +42,89 @@ class Batching:
 Key = tuple[str, Target, bool, str | None]
 
 
-@dataclass(slots=True, eq=False)
 class _Batch:
-    to: Target
-    payloads: list[Payload] = field(default_factory=list)
-    pendings: list[PendingSend] = field(default_factory=list)
-    size_bytes: int = 0
-    full: trio.Event = field(default_factory=trio.Event)
+    """What waits to leave together."""
+
+    __slots__ = ("body_bytes", "leaves_at", "payloads", "pendings", "size_bytes", "to")
+
+    def __init__(self, to: Target, leaves_at: float) -> None:
+        self.to = to
+        self.leaves_at = leaves_at
+        self.payloads: list[Payload] = []
+        self.pendings: list[PendingSend] = []
+        self.size_bytes = 0
+        self.body_bytes = 0
 
 
 class Accumulator:
-    """The batches of one producer that are still open, and those under way."""
+    """The batches of one producer that are still open; what leaves is under way in `in_flight`."""
 
-    def __init__(self, nursery: trio.Nursery, sender: Sender, batching: Batching, *, timeout: float) -> None:
-        self._nursery = nursery
-        self._sender = sender
+    def __init__(self, in_flight: InFlight, batching: Batching, *, timeout: float) -> None:
+        self._in_flight = in_flight
         self._batching = batching
         self._timeout = timeout
-        self._open: dict[Key, _Batch] = {}
+        self._open: dict[Key, _Batch] = {}  # the oldest first
+        self._begun = trio.Event()
 
-    def takes(self, payload: Payload) -> bool:
+    def takes(self, message: Message, payload: Payload) -> bool:
         """Whether the message may travel with others."""
         return (
             payload.sys_flag == 0
             and len(payload.body) < self._batching.max_bytes
-            and message_type(payload.properties) is MessageType.NORMAL
+            and message.delay_level is None
+            and message.deliver_at is None
+            and message.delay is None
             and not is_retry_topic(payload.topic)
-            and not is_reply(payload.properties)
         )
 
     def add(self, message: Message, payload: Payload, to: Target) -> PendingSend:
-        """Puts the message into the open batch of its kind; it is sent in the background."""
+        """Puts the message, which has entered, into the open batch of its kind; it is sent in the background."""
         key = (payload.topic, to, message.wait_store_msg_ok, message.tags)
         batch = self._open.get(key)
         if batch is None:
-            batch = self._open[key] = _Batch(to)
-            self._nursery.start_soon(self._run, key, batch)
+            batch = self._open[key] = _Batch(to, trio.current_time() + self._batching.max_delay)
+            self._begun.set()
         pending = PendingSend()
         batch.payloads.append(payload)
         batch.pendings.append(pending)
-        batch.size_bytes += OVERHEAD_BYTES + len(payload.body) + len(payload.properties)
+        body_bytes = len(payload.body)
+        batch.body_bytes += body_bytes
+        batch.size_bytes += OVERHEAD_BYTES + body_bytes + len(payload.properties)
         if batch.size_bytes >= self._batching.max_bytes:
             del self._open[key]
-            batch.full.set()
+            self._send(batch)
         return pending
+
+    async def run(self) -> None:
+        """For the life of the producer: what is old enough leaves."""
+        while True:
+            if not self._open:
+                self._begun = trio.Event()
+                await self._begun.wait()
+            oldest = next(iter(self._open.values()), None)
+            if oldest is not None:
+                await trio.sleep_until(oldest.leaves_at)
+                self._flush(trio.current_time())
 
     def flush(self) -> None:
         """Everything that waits leaves now."""
+        self._flush(math.inf)
+
+    def abandon(self) -> None:
+        """Nothing of what waits is sent; whoever holds a pending send is told."""
         for batch in self._open.values():
-            batch.full.set()
+            self._in_flight.leave(batch.body_bytes, len(batch.pendings))
+            for pending in batch.pendings:
+                pending.set_error(given_up(batch.payloads[0].topic))
+        self._open.clear()
 
-    async def _run(self, key: Key, batch: _Batch) -> None:
-        try:
-            with trio.move_on_after(self._batching.max_delay):
-                await batch.full.wait()
-            if self._open.get(key) is batch:
-                del self._open[key]
-            receipt = await self._sender.send(
-                join_payloads(batch.payloads, one_tag=True),
-                batch.to,
-                timeout=self._timeout,
-                mode=CommunicationMode.ASYNC,
-            )
-            for pending, result in zip(batch.pendings, receipt.results(), strict=True):
-                pending.set_result(result)
-        except RocketMQError as error:
-            _fail(batch, error)
-        finally:
-            _fail(batch, given_up(batch.payloads[0].topic))
+    def _flush(self, now: float) -> None:
+        for key, batch in list(self._open.items()):
+            if batch.leaves_at > now:
+                break
+            del self._open[key]
+            self._send(batch)
 
-
-def _fail(batch: _Batch, error: RocketMQError) -> None:
-    for pending in batch.pendings:
-        if not pending.is_done:
-            pending.set_error(error)
+    def _send(self, batch: _Batch) -> None:
+        joined = join_payloads(batch.payloads, one_tag=True)
+        self._in_flight.start(joined, batch.to, self._timeout, batch.pendings, batch.body_bytes)

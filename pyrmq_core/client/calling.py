@@ -35,6 +35,15 @@ class Caller:
         """Returns when the request is written."""
         await self._pool.send_oneway(address, self.prepared(address, command), timeout=timeout)
 
+    def post(self, address: str, command: Command, *, timeout: float, done: Done) -> Callable[[], None] | None:
+        """As `Line.post`, over the connection that is open; None without one."""
+        connection = self._pool.open_connection(address)
+        if connection is None:
+            return None
+        if self._plain:
+            return connection.post(command, timeout=timeout, done=done)
+        return Line(self, connection, plain=False).post(command, timeout=timeout, done=done)
+
     async def line(self, address: str, *, timeout: float) -> Line:
         """A connection to post requests to; raises `ConnectFailed`."""
         return Line(self, await self._pool.connection(address, timeout=timeout), plain=self._plain)

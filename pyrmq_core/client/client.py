@@ -31,7 +31,7 @@ from pyrmq_core.client.service_state import Life, ServiceState
 from pyrmq_core.client.transaction_checks import TransactionChecks
 from pyrmq_core.errors import BrokerNotFound, InvalidArgument, InvalidState, RocketMQError
 from pyrmq_core.model import MessageQueue
-from pyrmq_core.network import ConnectionPool, Handler, Peer, local_ip, open_owned_nursery
+from pyrmq_core.network import ConnectionPool, Done, Handler, Peer, local_ip, open_owned_nursery
 from pyrmq_core.network.handling import refuse_unsupported
 from pyrmq_core.protocol.codes import RequestCode, ResponseCode
 from pyrmq_core.protocol.command import Command
@@ -162,6 +162,13 @@ class Client:
     async def call(self, address: str, command: Command, *, timeout: float = CALL_TIMEOUT_SECONDS) -> Command:
         """One request to one server; the answer, whatever its code. Raises `NetworkError`s and `ProtocolError`s."""
         return await self._open_caller().call(address, command, timeout=timeout)
+
+    def post(self, address: str, command: Command, *, timeout: float, done: Done) -> Callable[[], None] | None:
+        """`call` for one who does not wait: `done` is told the answer, or the error, once, on the loop.
+
+        None when no connection is open: nothing is sent then. What it returns ends the interest in the answer.
+        """
+        return self._open_caller().post(address, command, timeout=timeout, done=done)
 
     async def open_line(self, address: str, *, timeout: float = CALL_TIMEOUT_SECONDS) -> Line:
         """The connection to one server, for requests that are posted and not waited for one by one."""

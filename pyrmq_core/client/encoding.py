@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from pyrmq_core.client.ids import unique_ids
+from pyrmq_core.client.ids import unique_id, unique_ids
 from pyrmq_core.client.send_settings import compression_type
 from pyrmq_core.model import NO_PROPERTIES, Message
 from pyrmq_core.protocol.batch_topic import MAX_RECORD_MESSAGES
@@ -38,7 +38,7 @@ class Encoding:
         own = self.own_properties
         return encode_one(
             message,
-            unique_ids(1)[0],
+            unique_id(),
             compress_over_bytes=self.compress_over_bytes,
             compression=self.compression,
             max_message_bytes=self.max_message_bytes,

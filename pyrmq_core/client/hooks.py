@@ -13,16 +13,19 @@ import inspect
 import logging
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Final, Protocol, TypeVar
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 from pyrmq_core.client.communication_mode import CommunicationMode
-from pyrmq_core.errors import InvalidArgument, RocketMQError, SendForbidden
+from pyrmq_core.errors import InvalidArgument, RocketMQError, SendFailed, SendForbidden
 from pyrmq_core.model import LocalTransactionState, MessageQueue, SendResult
 from pyrmq_core.protocol.command import Command
 from pyrmq_core.protocol.message_type import MessageType, message_type
 from pyrmq_core.protocol.payload import Payload
 from pyrmq_core.protocol.properties import decode_properties
+
+if TYPE_CHECKING:
+    from pyrmq_core.client.sending import Receipt
 
 log = logging.getLogger(__name__)
 
@@ -49,6 +52,15 @@ class SendContext:
     error: RocketMQError | None = None
     seconds: float = 0.0
     trace_on: bool = True
+
+    def ended(self, receipt: Receipt | None, error: RocketMQError | None, seconds: float) -> SendContext:
+        """After the try; an acknowledgement that does not say where is told as the error it will be."""
+        if receipt is None:
+            return replace(self, error=error, seconds=seconds)
+        try:
+            return replace(self, results=tuple(receipt.results()), trace_on=receipt.trace_on, seconds=seconds)
+        except SendFailed as unreadable:
+            return replace(self, error=unreadable, seconds=seconds)
 
     @property
     def message_type(self) -> MessageType:

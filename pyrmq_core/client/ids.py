@@ -27,6 +27,18 @@ class UniqueIds:
         self._month_of = -1
         self._now_ms = 0
         self._counter = 0
+        self._prefix = ""
+
+    def draw_one(self) -> str:
+        """The next id."""
+        with self._lock:
+            if time.time_ns() // 1_000_000 > self._now_ms or self._counter >= IDS_A_MILLISECOND:
+                maker = self._maker or self._make_maker()
+                self._turn_clock()
+                self._prefix = maker.run(self._now_ms, self._month_ms, 0, 0).prefix
+            counter = self._counter
+            self._counter = counter + 1
+            return f"{self._prefix}{counter:04X}"
 
     def draw(self, count: int) -> list[str]:
         """`count` ids."""
@@ -40,7 +52,9 @@ class UniqueIds:
             while count > 0:
                 self._turn_clock()
                 take = min(count, IDS_A_MILLISECOND - self._counter)
-                runs.append(maker.run(self._now_ms, self._month_ms, self._counter, take))
+                run = maker.run(self._now_ms, self._month_ms, self._counter, take)
+                self._prefix = run.prefix
+                runs.append(run)
                 self._counter += take
                 count -= take
             return runs
@@ -66,6 +80,11 @@ def _zone(offset_seconds: int) -> timezone:
 
 
 _ids = UniqueIds()
+
+
+def unique_id() -> str:
+    """One UNIQ_KEY of this process."""
+    return _ids.draw_one()
 
 
 def unique_ids(count: int) -> list[str]:

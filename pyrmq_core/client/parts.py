@@ -12,9 +12,11 @@ from pyrmq_core.model import Message, SendResult
 from pyrmq_core.protocol.payload import Payload
 
 
-async def send_parts(sender: Sender, payloads: Sequence[Payload], to: Target, *, timeout: float) -> list[SendResult]:
+async def send_parts(
+    sender: Sender, payloads: Sequence[Payload], to: Target, *, timeout: float
+) -> Sequence[SendResult]:
     """One result a message, in order; `timeout` is each part's own. After a part that failed the rest is not sent."""
-    done: list[list[SendResult] | RocketMQError] = []
+    done: list[Sequence[SendResult] | RocketMQError] = []
     for payload in payloads:
         try:
             receipt = await sender.send(payload, to, timeout=timeout)
@@ -24,7 +26,7 @@ async def send_parts(sender: Sender, payloads: Sequence[Payload], to: Target, *,
                 raise
             raise _batch_failed(error, done, len(payloads)) from error
         to = to if isinstance(to, ThisQueue) else AnyQueue(receipt.queue)
-    return [result for part in done if isinstance(part, list) for result in part]
+    return [result for part in done if not isinstance(part, RocketMQError) for result in part]
 
 
 def have_one_tag(messages: Sequence[Message]) -> bool:
@@ -45,7 +47,7 @@ async def send_by_tag(
     return [results[place] for place in range(len(messages))]
 
 
-def _batch_failed(error: RocketMQError, done: list[list[SendResult] | RocketMQError], parts: int) -> BatchFailed:
+def _batch_failed(error: RocketMQError, done: list[Sequence[SendResult] | RocketMQError], parts: int) -> BatchFailed:
     stored = len(done)
     rest = parts - stored - 1
     outcome = Outcome.PERHAPS_STORED if stored else error.outcome

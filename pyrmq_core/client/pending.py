@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import trio
 
 from pyrmq_core.client.communication_mode import CommunicationMode
-from pyrmq_core.client.sending import Sender
+from pyrmq_core.client.sending import Receipt, Sender, SendResults
+from pyrmq_core.client.story import SendStory
 from pyrmq_core.client.targets import Target
 from pyrmq_core.errors import InvalidArgument, Outcome, RocketMQError, SendFailed, WindowFull
 from pyrmq_core.model import SendResult
@@ -16,16 +17,20 @@ from pyrmq_core.protocol.payload import Payload
 
 # A caller that never has to wait lets others run this often.
 CALLS_BETWEEN_CHECKPOINTS: Final = 64
+NOBODY: Final[tuple[tuple[PendingSend, ...], int]] = ((), 0)
 
 
 class PendingSend:
     """One message under way."""
 
-    __slots__ = ("_callbacks", "_error", "_result", "_waited", "is_done")
+    __slots__ = ("_callbacks", "_error", "_index", "_result", "_results", "_waited", "forget", "is_done")
 
     def __init__(self) -> None:
         self.is_done = False
+        self.forget: Callable[[], None] | None = None
         self._waited: trio.Event | None = None
+        self._results: Receipt | SendResults | None = None
+        self._index = 0
         self._result: SendResult | None = None
         self._error: RocketMQError | None = None
         self._callbacks: list[Callable[[PendingSend], None]] | None = None
@@ -52,26 +57,41 @@ class PendingSend:
     @property
     def result(self) -> SendResult:
         """What an ended send brought; raises what it failed with."""
-        if self._error is not None:
-            raise self._error
+        if self._result is None:
+            self._read()
+            if self._error is not None:
+                raise self._error
         assert self._result is not None, "the send is still under way"
         return self._result
 
     @property
     def error(self) -> RocketMQError | None:
         """What an ended send failed with."""
+        if self._result is None:
+            self._read()
         return self._error
 
-    def set_result(self, result: SendResult) -> None:
-        self._result = result
+    def set_results(self, results: Receipt | SendResults, index: int = 0) -> None:
+        """It is stored; the acknowledgement is read when somebody asks for it."""
+        self._results, self._index = results, index
         self._end()
 
     def set_error(self, error: RocketMQError) -> None:
         self._error = error
         self._end()
 
+    def _read(self) -> None:
+        results, self._results = self._results, None
+        if results is None:
+            return
+        try:
+            self._result = (results.results() if isinstance(results, Receipt) else results)[self._index]
+        except SendFailed as unreadable:
+            self._error = unreadable
+
     def _end(self) -> None:
         self.is_done = True
+        self.forget = None
         if self._waited is not None:
             self._waited.set()
         callbacks, self._callbacks = self._callbacks, None
@@ -87,10 +107,12 @@ def check_bounds(max_count: int, max_bytes: int) -> tuple[int, int]:
 
 
 class InFlight:
-    """Bounds sends under way by count and by bytes; who comes first is let in first."""
+    """Sends under way that nobody waits for, bounded by count and by bytes; who comes first is let in first."""
 
-    def __init__(self, nursery: trio.Nursery, max_count: int, max_bytes: int) -> None:
+    def __init__(self, nursery: trio.Nursery, sender: Sender, max_count: int, max_bytes: int) -> None:
         self._nursery = nursery
+        self._sender = sender
+        self._under_way: dict[SendStory[Receipt], tuple[Sequence[PendingSend], int]] = {}
         self._max_count = max_count
         self._max_bytes = max_bytes
         self._count = 0
@@ -121,33 +143,67 @@ class InFlight:
                 self.leave(size)
                 raise
 
-    def leave(self, size: int) -> None:
-        self._count -= 1
+    def leave(self, size: int, count: int = 1) -> None:
+        """So many messages and bytes are not under way any more."""
+        self._count -= count
         self._bytes -= size
         ended, self._ended = self._ended, None
         if ended is not None:
             ended.set()
 
-    def start(self, sender: Sender, payload: Payload, to: Target, timeout: float) -> PendingSend:
-        """Sends in the background what has entered."""
-        pending = PendingSend()
-        self._nursery.start_soon(self._send, sender, payload, to, timeout, pending)
-        return pending
+    def start(self, payload: Payload, to: Target, timeout: float, pendings: Sequence[PendingSend], size: int) -> None:
+        """Sends in the background what has entered: one payload, whose messages are `pendings`."""
+        sender = self._sender
+        story = sender.story(payload, to, timeout, CommunicationMode.ASYNC)
+
+        def ended(end: Receipt | RocketMQError | None) -> None:
+            if end is not None:
+                self._settle(story, end)
+            elif story in self._under_way:
+                self._nursery.start_soon(self._go_on, story)
+
+        self._under_way[story] = (pendings, size)
+        forget = sender.post(story, ended)
+        if forget is None:
+            self._nursery.start_soon(self._go_on, story)
+        elif not pendings[0].is_done:
+            pendings[0].forget = forget
 
     async def drain(self) -> None:
         """Waits until nothing is under way."""
         while self._count:
             await self._next_end()
 
-    async def _send(self, sender: Sender, payload: Payload, to: Target, timeout: float, pending: PendingSend) -> None:
+    def abandon(self) -> None:
+        """Ends everything under way: its producer is closed."""
+        for story, (pendings, _) in list(self._under_way.items()):
+            if (forget := pendings[0].forget) is not None:
+                forget()
+            self._settle(story, given_up(story.payload.topic))
+
+    async def _go_on(self, story: SendStory[Receipt]) -> None:
         try:
-            receipt = await sender.send(payload, to, timeout=timeout, mode=CommunicationMode.ASYNC)
-            pending.set_result(receipt.results()[0])
+            self._settle(story, await self._sender.go_on(story))
         except RocketMQError as error:
-            pending.set_error(error)
+            self._settle(story, error)
         finally:
-            if not pending.is_done:
-                pending.set_error(given_up(payload.topic))
+            self._settle(story, given_up(story.payload.topic))
+
+    def _settle(self, story: SendStory[Receipt], end: Receipt | RocketMQError) -> None:
+        """Tells each message what became of it, once."""
+        pendings, size = self._under_way.pop(story, NOBODY)
+        if not pendings:
+            return
+        self.leave(size, len(pendings))
+        try:
+            results = end.results() if isinstance(end, Receipt) and len(pendings) > 1 else end
+        except SendFailed as unreadable:
+            results = unreadable
+        for index, pending in enumerate(pendings):
+            if isinstance(results, RocketMQError):
+                pending.set_error(results)
+            else:
+                pending.set_results(results, index)
 
     async def _next_end(self) -> None:
         if self._ended is None:

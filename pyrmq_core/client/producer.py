@@ -11,7 +11,7 @@ from typing import Any, Final, Self
 import trio
 
 from pyrmq_core.client.arrow import send_rows
-from pyrmq_core.client.batching import Accumulator, Batching
+from pyrmq_core.client.batching import Batching
 from pyrmq_core.client.client import Client
 from pyrmq_core.client.encoding import Encoding
 from pyrmq_core.client.fault_latency import FaultLatencySettings
@@ -44,7 +44,6 @@ from pyrmq_core.model import (
 )
 from pyrmq_core.protocol.names import check_group
 from pyrmq_core.protocol.namespaces import with_namespace
-from pyrmq_core.protocol.payload import Payload
 from pyrmq_core.protocol.properties import CORRELATION_ID
 from pyrmq_core.protocol.requests.recall_message import MessageRecalled, RecallHandle, RecallMessage
 from pyrmq_core.protocol.trace import TRACE_TOPIC
@@ -168,8 +167,9 @@ class Producer:
         deadline = trio.current_time() + seconds
         payload = self._encoding.one(message)
         to = await self._target(message, queue, select, seconds)
-        if parts.accumulator is not None and timeout is None and parts.accumulator.takes(payload):
-            return await (await self._accumulate(parts.accumulator, message, payload, to, wait=True)).wait()
+        if parts.accumulator is not None and timeout is None and parts.accumulator.takes(message, payload):
+            await parts.in_flight.enter(len(payload.body))
+            return await parts.accumulator.add(message, payload, to).wait()
         receipt = await parts.sender.send(payload, to, timeout=deadline - trio.current_time())
         return receipt.results()[0]
 
@@ -205,17 +205,17 @@ class Producer:
         parts, seconds = self._open(), self._seconds(timeout)
         payload = self._encoding.one(message)
         to = await self._target(message, queue, select, seconds)
-        if parts.accumulator is not None and timeout is None and parts.accumulator.takes(payload):
-            return await self._accumulate(parts.accumulator, message, payload, to, wait=wait)
         size = len(payload.body)
         await parts.in_flight.enter(size, wait=wait)
-        pending = parts.in_flight.start(parts.sender, payload, to, seconds)
-        pending.add_done_callback(lambda _: parts.in_flight.leave(size))
+        if parts.accumulator is not None and timeout is None and parts.accumulator.takes(message, payload):
+            return parts.accumulator.add(message, payload, to)
+        pending = PendingSend()
+        parts.in_flight.start(payload, to, seconds, (pending,), size)
         return pending
 
     async def send_batch(
         self, messages: Sequence[Message], *, timeout: float | None = None, queue: MessageQueue | None = None
-    ) -> list[SendResult]:
+    ) -> Sequence[SendResult]:
         """Messages of one topic, in one queue and in their order; divided below the broker's limit where they are many.
 
         A batch topic gets requests of one tag each: the order holds within a tag. `timeout` is each part's own. When a
@@ -368,15 +368,6 @@ class Producer:
             info = await self._open().sender.publish_info(message.topic, timeout=seconds)
             return ThisQueue(select(info.queues, message))
         return KeyedQueue(message.sharding_key) if message.sharding_key is not None else ANY_QUEUE
-
-    async def _accumulate(
-        self, accumulator: Accumulator, message: Message, payload: Payload, to: Target, *, wait: bool
-    ) -> PendingSend:
-        in_flight, size = self._open().in_flight, len(payload.body)
-        await in_flight.enter(size, wait=wait)
-        pending = accumulator.add(message, payload, to)
-        pending.add_done_callback(lambda _: in_flight.leave(size))
-        return pending
 
     def _seconds(self, timeout: float | None) -> float:
         return self._send_timeout if timeout is None else positive("timeout", timeout)

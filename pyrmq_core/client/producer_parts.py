@@ -58,6 +58,12 @@ class ProducerParts:
     transactions: Transactions
     tracer: Tracer | None
 
+    def abandon(self) -> None:
+        """Ends what is under way: whoever holds a pending send is told."""
+        if self.accumulator is not None:
+            self.accumulator.abandon()
+        self.in_flight.abandon()
+
     async def drain(self) -> None:
         """Waits until nothing is under way."""
         if self.accumulator is not None:
@@ -76,12 +82,16 @@ async def open_parts(client: Client, setup: ProducerSetup) -> AsyncIterator[Prod
             hooks = ProducerHooks(setup.hooks if tracer is None else [*setup.hooks, tracer])
             faults = _fault_latency(client, setup, nursery)
             sender = Sender(client, settings, hooks=hooks, faults=faults)
-            batching, timeout = setup.batching, setup.send_timeout
+            in_flight = InFlight(nursery, sender, *setup.in_flight_bounds)
+            accumulator = None
+            if setup.batching is not None:
+                accumulator = Accumulator(in_flight, setup.batching, timeout=setup.send_timeout)
+                nursery.start_soon(accumulator.run)
             parts = ProducerParts(
                 client=client,
                 sender=sender,
-                in_flight=InFlight(nursery, *setup.in_flight_bounds),
-                accumulator=Accumulator(nursery, sender, batching, timeout=timeout) if batching else None,
+                in_flight=in_flight,
+                accumulator=accumulator,
                 requests=Requests(client, sender),
                 transactions=Transactions(client, sender, nursery, setup.transaction_listener, hooks),
                 tracer=tracer,
@@ -92,6 +102,7 @@ async def open_parts(client: Client, setup: ProducerSetup) -> AsyncIterator[Prod
             try:
                 yield parts
             finally:
+                parts.abandon()
                 parts.transactions.close()
                 if tracer is not None:
                     with trio.move_on_after(CLOSE_SECONDS, shield=True):

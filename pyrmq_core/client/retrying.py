@@ -6,7 +6,7 @@ Sources: client/impl/producer/DefaultMQProducerImpl.java (sendDefaultImpl), clie
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from pyrmq_core.client.communication_mode import CommunicationMode
@@ -81,7 +81,7 @@ def is_refused_for_good(error: SendFailed) -> bool:
     return refused and error.outcome is Outcome.NOT_STORED
 
 
-def worst(attempts: list[Attempt]) -> Outcome:
+def worst(attempts: Sequence[Attempt]) -> Outcome:
     """The outcome of a send that failed as a whole."""
     perhaps = any(attempt.outcome is not Outcome.NOT_STORED for attempt in attempts)
     return Outcome.PERHAPS_STORED if perhaps else Outcome.NOT_STORED
@@ -126,7 +126,7 @@ def attempt_seconds(time_left: float, per_attempt: float | None, attempts_left: 
     return max(MIN_ATTEMPT_SECONDS, min(time_left, share))
 
 
-def send_failed(topic: str, attempts: list[Attempt], seconds: float, count: int) -> SendFailed:
+def send_failed(topic: str, attempts: Sequence[Attempt], seconds: float, count: int) -> SendFailed:
     """One line: how often, how long, where, why, what is stored, what to do."""
     outcome = worst(attempts)
     what = f"{count} messages" if count > 1 else "the message"
@@ -145,7 +145,7 @@ def send_failed(topic: str, attempts: list[Attempt], seconds: float, count: int)
     )
 
 
-def _told_once(attempts: list[Attempt]) -> Iterator[str]:
+def _told_once(attempts: Sequence[Attempt]) -> Iterator[str]:
     """Each failure with the numbers of the tries that met it: a wrong key is the same three times."""
     numbers: dict[tuple[str, str, Outcome, str], list[int]] = {}
     for number, attempt in enumerate(attempts, 1):

@@ -79,6 +79,15 @@ class Routes:
         """How often the topic's route was asked for."""
         return self._questions[topic].count if topic in self._questions else 0
 
+    def known_broker(self, broker_name: str) -> BrokerData | None:
+        """As `broker`, without an error."""
+        return self._brokers.get(broker_name)
+
+    def known_publish_info(self, topic: str) -> TopicPublishInfo | None:
+        """What `publish_info` gives without asking; None when it would ask."""
+        known = self._publish_infos.get(topic)
+        return known if known is not None and known.queues and not known.borrowed else None
+
     async def route(self, topic: str, *, timeout: float = ROUTE_TIMEOUT_SECONDS) -> TopicRouteData:
         """The topic's route, asked for when it is not known; `NoRoute` when no NameServer has one."""
         known = self._routes.get(topic)
@@ -97,9 +106,9 @@ class Routes:
         The counter of the result is shared by all who ask, so that they take turns. Borrowed queues are asked about
         again each time, and used on while no NameServer answers.
         """
+        if (ready := self.known_publish_info(topic)) is not None:
+            return ready
         known = self._publish_infos.get(topic)
-        if known is not None and known.queues and not known.borrowed:
-            return known
         deadline = trio.current_time() + timeout
         asked_before = self._questions[create_topic_key].count
         try:

@@ -1,21 +1,24 @@
-"""The one road of everything that is sent: `Sender` chooses queues, calls brokers, retries, and says what became of it.
+"""The one road of everything that is sent: `Sender` calls brokers, retries, and says what became of it.
 
-A `Payload` goes in, a `Receipt` comes out, or a `SendFailed` with its outcome and the story of its attempts.
+A `Payload` goes in, a `Receipt` comes out, or a `SendFailed` with its outcome and the story of its attempts. The first
+try of `post` costs no task; what has to be waited for before it, and every further try, is `go_on`'s.
 Source: client/impl/producer/DefaultMQProducerImpl.java (sendDefaultImpl, sendKernelImpl), 5.3.3.
 """
 
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
-from typing import Final
+from dataclasses import dataclass
+from typing import Final, cast, overload
 
 import trio
 
+from pyrmq_core.client.choosing import QueueChoice
 from pyrmq_core.client.client import Client
 from pyrmq_core.client.communication_mode import CommunicationMode
-from pyrmq_core.client.fault_latency import FaultLatency, judged
+from pyrmq_core.client.fault_latency import FaultLatency
 from pyrmq_core.client.hooks import ProducerHooks, SendContext
 from pyrmq_core.client.retrying import attempt_seconds, is_retried, outcome_of, send_failed
 from pyrmq_core.client.routing import TopicPublishInfo
@@ -23,33 +26,23 @@ from pyrmq_core.client.send_settings import SendSettings
 from pyrmq_core.client.story import SendStory
 from pyrmq_core.client.targets import AnyQueue, KeyedQueue, Target, ThisQueue
 from pyrmq_core.client.timers import check_timers
-from pyrmq_core.errors import (
-    Attempt,
-    BrokerNotFound,
-    InvalidArgument,
-    LocalError,
-    Outcome,
-    ProtocolError,
-    RocketMQError,
-    SendFailed,
-)
+from pyrmq_core.errors import Attempt, LocalError, Outcome, ProtocolError, RocketMQError, SendFailed
 from pyrmq_core.model import MessageQueue, SendResult, SendStatus
+from pyrmq_core.protocol.codes import ResponseCode
 from pyrmq_core.protocol.command import Command
 from pyrmq_core.protocol.conversation import response_error
+from pyrmq_core.protocol.drafts import draft_class
 from pyrmq_core.protocol.message_type import has_timer, is_reply
-from pyrmq_core.protocol.names import REPLY_TOPIC_SUFFIX, is_retry_topic
-from pyrmq_core.protocol.namespaces import with_namespace, without_namespace
+from pyrmq_core.protocol.names import is_retry_topic
+from pyrmq_core.protocol.namespaces import without_namespace
 from pyrmq_core.protocol.payload import Payload
-from pyrmq_core.protocol.properties import (
-    MAX_RECONSUME_TIMES,
-    RECONSUME_TIME,
-    decode_properties,
-    encode_properties,
-)
-from pyrmq_core.protocol.requests.send_message import MessageStored, SendMessage
+from pyrmq_core.protocol.requests.send_message import MessageStored, SendMessage, SendTemplate
 
 STATUS_OF_CODE: Final = {status.value: status for status in SendStatus}
 WAIT_FOR_BROKER_SECONDS: Final = 0.5
+# One template a queue and kind of message; beyond so many, all are made anew.
+TEMPLATES_KEPT: Final = 4096
+RESULT_DRAFT: Final = draft_class(SendResult)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,25 +72,9 @@ class Receipt:
         """Whether the broker wants the message traced."""
         return self._stored().trace_on != "false"
 
-    def results(self) -> list[SendResult]:
+    def results(self) -> SendResults:
         """One result a message, in their order; parsed only now, since a bulk write never asks."""
-        stored = self._stored()
-        offset_ids = stored.msg_ids.split(",")
-        if len(offset_ids) != self.count:  # one record of a 5.x batch topic: all its messages share its id
-            offset_ids = offset_ids[:1] * self.count
-        return [
-            SendResult(
-                status=self.status,
-                msg_id=unique_id,
-                offset_msg_id=offset_id,
-                message_queue=self.queue,
-                queue_offset=stored.queue_offset + index,
-                transaction_id=stored.transaction_id,
-                region_id=stored.region_id,
-                recall_handle=stored.recall_handle,
-            )
-            for index, (unique_id, offset_id) in enumerate(zip(self.unique_ids or offset_ids, offset_ids, strict=True))
-        ]
+        return SendResults(self, self._stored())
 
     def _stored(self) -> MessageStored:
         try:
@@ -109,6 +86,51 @@ class Receipt:
                 outcome=Outcome.PERHAPS_STORED,
                 attempts=self.attempts,
             ) from error
+
+
+RECEIPT_DRAFT: Final = draft_class(Receipt)
+
+
+class SendResults(Sequence[SendResult]):
+    """The results of one request's messages, in their order; each is made when it is asked for."""
+
+    __slots__ = ("_offset_ids", "_receipt", "_stored")
+
+    def __init__(self, receipt: Receipt, stored: MessageStored) -> None:
+        self._receipt = receipt
+        self._stored = stored
+        offset_ids = stored.msg_ids.split(",")
+        # One record of a 5.x batch topic: all its messages share its id.
+        self._offset_ids = offset_ids if len(offset_ids) == receipt.count else offset_ids[:1] * receipt.count
+
+    def __repr__(self) -> str:
+        return repr(list(self))
+
+    def __len__(self) -> int:
+        return len(self._offset_ids)
+
+    @overload
+    def __getitem__(self, index: int) -> SendResult: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[SendResult]: ...
+
+    def __getitem__(self, index: int | slice) -> SendResult | list[SendResult]:
+        if isinstance(index, slice):
+            return [self[number] for number in range(len(self))[index]]
+        stored, receipt, offset_id = self._stored, self._receipt, self._offset_ids[index]
+        result = RESULT_DRAFT(
+            receipt.status,
+            receipt.unique_ids[index] if receipt.unique_ids else offset_id,
+            offset_id,
+            receipt.queue,
+            stored.queue_offset + (index if index >= 0 else index + len(self)),
+            stored.transaction_id,
+            stored.region_id,
+            stored.recall_handle,
+        )
+        result.__class__ = SendResult
+        return cast("SendResult", result)
 
 
 class Sender:
@@ -128,23 +150,22 @@ class Sender:
         self._client = client
         self.settings = settings
         self._hooks = hooks or None
-        self._faults = faults
-        self._tenant_infos: dict[str, tuple[TopicPublishInfo, TopicPublishInfo]] = {}
+        self._choice = QueueChoice(client, settings, faults)
+        self._tries_allowed = {
+            CommunicationMode.SYNC: 1 + settings.retry_times_when_send_failed,
+            CommunicationMode.ASYNC: 1 + settings.retry_times_when_send_async_failed,
+            CommunicationMode.ONEWAY: 1,
+        }
+        self._templates: dict[tuple[str, MessageQueue, int, int, bool], SendTemplate] = {}
 
     async def publish_info(self, topic: str, *, timeout: float) -> TopicPublishInfo:
         """The queues the topic may be written to now; asks NameServers only when they are not known."""
-        info = await self._client.routes.publish_info(
-            self._on_wire(topic),
-            create_topic_key=self.settings.create_topic_key,
-            default_topic_queue_nums=self.settings.default_topic_queue_nums,
-            timeout=timeout,
-        )
-        return info if self.settings.namespace is None else self._tenant_info(topic, info)
+        return await self._choice.publish_info(topic, timeout=timeout)
 
     async def is_batch_topic(self, topic: str, *, timeout: float) -> bool:
         """Whether brokers keep its batches whole (5.x): then a request should hold messages of one tag."""
         info = await self.publish_info(topic, timeout=timeout)
-        return await self._client.batch_topics.any_batch_topic(self._on_wire(topic), info, timeout=timeout)
+        return await self._client.batch_topics.any_batch_topic(self._choice.on_wire(topic), info, timeout=timeout)
 
     async def send(
         self, payload: Payload, to: Target, *, timeout: float, mode: CommunicationMode = CommunicationMode.SYNC
@@ -154,106 +175,138 @@ class Sender:
         Raises `SendFailed`; `NoRoute` and `NoNameServer` when there is nowhere to send to (nothing was sent then).
         A cancelled caller learns nothing about storage. `mode` decides what is tried again.
         """
-        story: SendStory[Receipt] = SendStory(payload, to, timeout, self._tries_allowed(mode), mode)
+        return await self.go_on(self.story(payload, to, timeout, mode))
+
+    async def send_oneway(self, payload: Payload, to: Target, *, timeout: float) -> None:
+        """Returns when the request is written; whether a broker stored it nobody tells. One try; raises as `send`."""
+        story = self.story(payload, to, timeout, CommunicationMode.ONEWAY)
+        story.queue = await self._choice.choose(story)
+        await self._try(story, story.queue)
+
+    def story(self, payload: Payload, to: Target, timeout: float, mode: CommunicationMode) -> SendStory[Receipt]:
+        """A send that begins now."""
+        return SendStory(payload, to, timeout, self._tries_allowed[mode], mode)
+
+    def post(
+        self, story: SendStory[Receipt], ended: Callable[[Receipt | RocketMQError | None], None]
+    ) -> Callable[[], None] | None:
+        """The first try of a send that nobody waits for, when nothing has to be waited for before it; else None.
+
+        `ended` is told the receipt, the error, or None: then `go_on` has to follow. What is given back ends the
+        interest in the answer.
+        """
+        if self._hooks is not None or has_timer(story.payload.properties):
+            return None
+        story.queue = queue = self._choice.choose_nowait(story)
+        address = None if queue is None else self._choice.master_nowait(queue.broker_name)
+        if queue is None or address is None:
+            return None
+        story.address = address
+        topic = self._choice.on_wire(story.payload.topic)
+        if (payload := self._client.batch_topics.as_kept_nowait(story, topic, queue)) is None:
+            return None
+
+        def told(answer: Command | RocketMQError) -> None:
+            if isinstance(answer, Command) and answer.code == ResponseCode.GO_AWAY:
+                ended(None)
+                return
+            try:
+                ended(self._judge(story, queue, answer))
+            except RocketMQError as error:
+                ended(error)
+
+        request = self._request(payload, queue)
+        story.code = request.code
+        try:
+            return self._client.post(address, request, timeout=self._attempt_seconds(story, story.timeout), done=told)
+        except RocketMQError as error:  # it did not leave
+            told(error)
+            return lambda: None
+
+    async def go_on(self, story: SendStory[Receipt]) -> Receipt:
+        """Tries until a send's end, after what was tried already."""
+        if story.attempts:
+            await self._before_next_try(story)
         while True:
             try:
-                queue = await self._choose(story)
+                story.queue = await self._choice.choose(story)
             except RocketMQError as error:
                 return self._end(error, story)
-            receipt = await self._try(queue, story)
+            receipt = await self._try(story, story.queue)
             if receipt is not None:
                 return receipt
             await self._before_next_try(story)
 
-    async def send_oneway(self, payload: Payload, to: Target, *, timeout: float) -> None:
-        """Returns when the request is written; whether a broker stored it nobody tells. One try; raises as `send`."""
-        story: SendStory[Receipt] = SendStory(payload, to, timeout, 1, CommunicationMode.ONEWAY)
-        queue = await self._choose(story)
-        await self._try(queue, story)
-
-    async def _choose(self, story: SendStory[Receipt]) -> MessageQueue:
-        topic = story.payload.topic
-        match story.to:
-            case ThisQueue(queue):
-                if queue.topic != topic:
-                    raise InvalidArgument(f"queue {queue} belongs to another topic than the message's, {topic}")
-                wanted = replace(queue, topic=self._on_wire(topic))
-                await self._client.master_address(wanted, timeout=story.seconds_left())
-                return queue
-            case KeyedQueue(sharding_key, queues):
-                info = await self.publish_info(topic, timeout=story.seconds_left())
-                given = TopicPublishInfo(topic, queues, counter_start=0) if queues else info
-                return given.queue_of_key(sharding_key)
-            case AnyQueue(first):
-                info = await self.publish_info(topic, timeout=story.seconds_left())
-                if first is not None and not story.attempts and first in info.queues:
-                    return first
-                if self._faults is not None:
-                    return self._faults.select(info, story.last_broker_name, trio.current_time())
-                return info.select_one_message_queue(story.last_broker_name)
-
-    async def _try(self, queue: MessageQueue, story: SendStory[Receipt]) -> Receipt | None:
+    async def _try(self, story: SendStory[Receipt], queue: MessageQueue) -> Receipt | None:
         """One call; None when another try has to follow, and after a one-way request."""
-        began = trio.current_time()
-        address, context, failure = "", None, None
-        receipt: Receipt | None = None
+        story.began, story.address = trio.current_time(), ""
+        context: SendContext | None = None
+        answer: Command | RocketMQError | None = None
         try:
-            address = self._master(queue)
+            story.address = self._choice.master(queue.broker_name)
             if has_timer(story.payload.properties):
-                await check_timers(self._client.heartbeats, queue, address, timeout=story.seconds_left())
+                await check_timers(self._client.heartbeats, queue, story.address, timeout=story.seconds_left())
             if self._hooks is not None:
-                allowed = self._context(queue, address, story)
+                allowed = self._context(queue, story)
                 self._hooks.check_forbidden(allowed)
                 context = allowed
                 self._hooks.before(context)
-            receipt = await self._call(queue, address, story)
+            answer = await self._call(story, queue)
         except RocketMQError as error:
-            failure = error
+            answer = error
         except trio.Cancelled:
-            self._learn(queue, story, None, trio.current_time() - began)
+            self._choice.learn(story, queue, None)
             raise
-        seconds = trio.current_time() - began
-        self._learn(queue, story, failure, seconds)
+        return self._judge(story, queue, answer, context)
+
+    async def _call(self, story: SendStory[Receipt], queue: MessageQueue) -> Command | None:
+        payload = story.payload
+        if payload.one_tag:
+            payload = await self._client.batch_topics.as_kept(story, self._choice.on_wire(payload.topic), queue)
+        request, seconds_left = self._request(payload, queue), story.seconds_left()
+        story.code = request.code
+        if story.mode is CommunicationMode.ONEWAY:
+            await self._client.send_oneway(story.address, request, timeout=seconds_left)
+            return None
+        return await self._client.call(story.address, request, timeout=self._attempt_seconds(story, seconds_left))
+
+    def _attempt_seconds(self, story: SendStory[Receipt], seconds_left: float) -> float:
+        tries_left = 1 if isinstance(story.to, ThisQueue) else story.tries_left
+        return attempt_seconds(seconds_left, self.settings.timeout_per_attempt, tries_left)
+
+    def _judge(
+        self,
+        story: SendStory[Receipt],
+        queue: MessageQueue,
+        answer: Command | RocketMQError | None,
+        context: SendContext | None = None,
+    ) -> Receipt | None:
+        """What a try came to: its receipt, None when another try has to follow, or raises the send's end."""
+        receipt, failure = None, None
+        if isinstance(answer, Command):
+            try:
+                receipt = _receipt(story, queue, answer)
+            except RocketMQError as error:
+                failure = error
+        else:
+            failure = answer
+        self._choice.learn(story, queue, failure)
         if context is not None and self._hooks is not None:
-            self._hooks.after(_ended(context, receipt, failure, seconds))
+            self._hooks.after(context.ended(receipt, failure, trio.current_time() - story.began))
         if failure is not None:
-            return self._failed(queue, address, story, failure, seconds)
+            return self._failed(queue, story, failure)
         if receipt is None or not self._wants_another_broker(receipt, story):
             return receipt
         story.stored = receipt
-        story.note(queue, address, seconds, Outcome.STORED, f"stored, but {receipt.status.name}")
+        seconds = trio.current_time() - story.began
+        story.note(queue, story.address, seconds, Outcome.STORED, f"stored, but {receipt.status.name}")
         return None if story.tries_left > 0 and story.seconds_left() > 0 else receipt
 
-    async def _call(self, queue: MessageQueue, address: str, story: SendStory[Receipt]) -> Receipt | None:
-        payload = story.payload
-        if payload.one_tag:
-            payload = await self._client.batch_topics.as_kept(story, self._on_wire(payload.topic), queue)
-        request = self._request(payload, queue)
-        if story.mode is CommunicationMode.ONEWAY:
-            await self._client.send_oneway(address, request, timeout=story.seconds_left())
-            return None
-        tries_left = 1 if isinstance(story.to, ThisQueue) else story.tries_left
-        seconds = attempt_seconds(story.seconds_left(), self.settings.timeout_per_attempt, tries_left)
-        answer = await self._client.call(address, request, timeout=seconds)
-        status = STATUS_OF_CODE.get(answer.code)
-        if status is None:
-            raise response_error(answer, request.code, f"{queue.broker_name} ({address})", f"queue {queue}")
-        return Receipt(
-            queue=_answered_queue(queue, answer),
-            count=story.payload.count,
-            status=status,
-            attempts=tuple(story.attempts),
-            answer=answer,
-            unique_ids=story.payload.unique_ids,
-        )
-
-    def _failed(
-        self, queue: MessageQueue, address: str, story: SendStory[Receipt], error: RocketMQError, seconds: float
-    ) -> Receipt | None:
+    def _failed(self, queue: MessageQueue, story: SendStory[Receipt], error: RocketMQError) -> Receipt | None:
         """None when another try has to follow; else the end of the send."""
         if isinstance(error, LocalError) and not story.attempts:
             raise error
-        story.note(queue, address, seconds, outcome_of(error), str(error))
+        story.note(queue, story.address, trio.current_time() - story.began, outcome_of(error), str(error))
         again = story.mode is not CommunicationMode.ONEWAY and is_retried(
             error, story.to, len(story.attempts), story.tries_allowed, story.mode
         )
@@ -275,94 +328,66 @@ class Sender:
         seconds = trio.current_time() - story.started
         raise send_failed(story.payload.topic, story.attempts, seconds, story.payload.count) from error
 
-    def _tries_allowed(self, mode: CommunicationMode) -> int:
-        asynchronous = mode is CommunicationMode.ASYNC
-        settings = self.settings
-        return 1 + (
-            settings.retry_times_when_send_async_failed if asynchronous else settings.retry_times_when_send_failed
-        )
-
     async def _before_next_try(self, story: SendStory[Receipt]) -> None:
         """A failure may mean that the route is old; a key's queue is waited for."""
         with trio.move_on_after(min(1.0, story.seconds_left())):
             with suppress(RocketMQError):  # the route that is known may still serve
-                await self._client.routes.refresh(self._on_wire(story.payload.topic))
+                await self._client.routes.refresh(self._choice.on_wire(story.payload.topic))
         if isinstance(story.to, KeyedQueue):
             await trio.sleep(min(WAIT_FOR_BROKER_SECONDS, story.seconds_left()))
 
-    def _learn(
-        self, queue: MessageQueue, story: SendStory[Receipt], failure: RocketMQError | None, seconds: float
-    ) -> None:
-        """Fault latency learns from every try that chose its queue freely."""
-        if self._faults is not None and isinstance(story.to, AnyQueue):
-            isolation, reachable = judged(failure, story.mode, detector=self.settings.start_detector_enable)
-            self._faults.update(
-                queue.broker_name, seconds, isolation=isolation, reachable=reachable, now=trio.current_time()
-            )
-
-    def _context(self, queue: MessageQueue, address: str, story: SendStory[Receipt]) -> SendContext:
+    def _context(self, queue: MessageQueue, story: SendStory[Receipt]) -> SendContext:
         namespace = self.settings.namespace
         return SendContext(
             producer_group=without_namespace(self.settings.producer_group, namespace),
             namespace=namespace,
             topic=story.payload.topic,
             queue=queue,
-            broker_address=address,
+            broker_address=story.address,
             mode=story.mode,
             payload=story.payload,
         )
 
-    def _master(self, queue: MessageQueue) -> str:
-        broker = self._client.routes.broker(queue.broker_name)
-        if broker.master is None:
-            raise BrokerNotFound(
-                f"broker {queue.broker_name} has no master now, only slaves, and slaves take no writes",
-                broker_name=queue.broker_name,
-            )
-        return broker.master
-
     def _request(self, payload: Payload, queue: MessageQueue) -> Command:
-        properties, reconsume_times, max_reconsume_times = payload.properties, 0, None
-        if is_retry_topic(payload.topic):
-            properties, reconsume_times, max_reconsume_times = _retry_fields(properties)
-        request = SendMessage(
+        born_ms = time.time_ns() // 1_000_000
+        if is_retry_topic(payload.topic) or is_reply(payload.properties):
+            return self._whole_request(payload, queue, born_ms).to_special_command()
+        kind = (payload.topic, queue, payload.sys_flag, payload.flag, payload.batch)
+        template = self._templates.get(kind)
+        if template is None:
+            if len(self._templates) >= TEMPLATES_KEPT:
+                self._templates.clear()
+            template = self._templates[kind] = SendTemplate(self._whole_request(payload, queue, born_ms))
+        return template.command(born_ms, payload.properties, payload.body)
+
+    def _whole_request(self, payload: Payload, queue: MessageQueue, born_timestamp_ms: int) -> SendMessage:
+        return SendMessage(
             producer_group=self.settings.producer_group,
-            topic=self._on_wire(payload.topic),
+            topic=self._choice.on_wire(payload.topic),
             default_topic=self.settings.create_topic_key,
             default_topic_queue_nums=self.settings.default_topic_queue_nums,
             queue_id=queue.queue_id,
             sys_flag=payload.sys_flag,
-            born_timestamp_ms=time.time_ns() // 1_000_000,
+            born_timestamp_ms=born_timestamp_ms,
             flag=payload.flag,
-            properties=properties,
-            reconsume_times=reconsume_times,
-            max_reconsume_times=max_reconsume_times,
+            properties=payload.properties,
             batch=payload.batch,
             broker_name=queue.broker_name,
             body=payload.body,
         )
-        return request.to_reply_command() if is_reply(properties) else request.to_command()
 
-    def _on_wire(self, topic: str) -> str:
-        namespace = self.settings.namespace
-        if namespace is None or topic.endswith(REPLY_TOPIC_SUFFIX):  # replies go by the cluster's own topic
-            return topic
-        return with_namespace(topic, namespace)
 
-    def _tenant_info(self, topic: str, info: TopicPublishInfo) -> TopicPublishInfo:
-        """The same queues under the tenant's name of the topic, with a counter that lasts as long as they do."""
-        known = self._tenant_infos.get(topic)
-        if known is None or known[0] is not info:
-            queues = [replace(queue, topic=topic) for queue in info.queues]
-            mine = TopicPublishInfo(
-                topic,
-                queues,
-                counter_start=info.next_number(),
-                order_topic=info.order_topic,
-                borrowed=info.borrowed,
-            )
-            known = self._tenant_infos[topic] = (info, mine)
-        return known[1]
+def _receipt(story: SendStory[Receipt], queue: MessageQueue, answer: Command) -> Receipt:
+    """What the broker acknowledged; `ResponseError` for a refusal."""
+    status = STATUS_OF_CODE.get(answer.code)
+    if status is None:
+        raise response_error(answer, story.code, f"{queue.broker_name} ({story.address})", f"queue {queue}")
+    payload = story.payload
+    receipt = RECEIPT_DRAFT(
+        _answered_queue(queue, answer), payload.count, status, story.attempts, answer, payload.unique_ids
+    )
+    receipt.__class__ = Receipt
+    return cast("Receipt", receipt)
 
 
 def _answered_queue(queue: MessageQueue, answer: Command) -> MessageQueue:
@@ -373,20 +398,3 @@ def _answered_queue(queue: MessageQueue, answer: Command) -> MessageQueue:
         return MessageQueue(queue.topic, queue.broker_name, int(answer.ext["queueId"]))
     except (KeyError, ValueError) as error:
         raise ProtocolError(f"{queue.broker_name} acknowledged a send without naming the queue: {error!r}") from error
-
-
-def _retry_fields(properties: str) -> tuple[str, int, int | None]:
-    """A retry topic's counts travel in the header and not as properties (sendKernelImpl)."""
-    named = decode_properties(properties)
-    times, most = named.pop(RECONSUME_TIME, "0"), named.pop(MAX_RECONSUME_TIMES, None)
-    return encode_properties(named), int(times), None if most is None else int(most)
-
-
-def _ended(context: SendContext, receipt: Receipt | None, error: RocketMQError | None, seconds: float) -> SendContext:
-    """What hooks are told after a try; an acknowledgement that does not say where is told as the error it will be."""
-    if receipt is None:
-        return replace(context, error=error, seconds=seconds)
-    try:
-        return replace(context, results=tuple(receipt.results()), trace_on=receipt.trace_on, seconds=seconds)
-    except SendFailed as unreadable:
-        return replace(context, error=unreadable, seconds=seconds)

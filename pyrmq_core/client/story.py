@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 import trio
@@ -16,23 +15,49 @@ from pyrmq_core.protocol.payload import Payload
 R = TypeVar("R")
 
 
-@dataclass(slots=True)
 class SendStory(Generic[R]):
     """Begun when a send begins; `timeout` counts from then.
 
-    `stored` is the receipt of a try that was not SEND_OK; `record_id` names a batch that is kept as one record, alike
-    in every try.
+    `queue`, `address`, `code` (the request's) and `began` are of the latest try. `stored` is the receipt of a try that
+    was not SEND_OK; `record_id` names a batch that is kept as one record, alike in every try.
     """
 
-    payload: Payload
-    to: Target
-    timeout: float
-    tries_allowed: int
-    mode: CommunicationMode = CommunicationMode.SYNC
-    started: float = field(default_factory=trio.current_time)
-    attempts: list[Attempt] = field(default_factory=list)
-    stored: R | None = None
-    record_id: str | None = None
+    __slots__ = (
+        "address",
+        "attempts",
+        "began",
+        "code",
+        "mode",
+        "payload",
+        "queue",
+        "record_id",
+        "started",
+        "stored",
+        "timeout",
+        "to",
+        "tries_allowed",
+    )
+
+    def __init__(
+        self,
+        payload: Payload,
+        to: Target,
+        timeout: float,
+        tries_allowed: int,
+        mode: CommunicationMode = CommunicationMode.SYNC,
+    ) -> None:
+        self.payload = payload
+        self.to = to
+        self.timeout = timeout
+        self.tries_allowed = tries_allowed
+        self.mode = mode
+        self.started = self.began = trio.current_time()
+        self.attempts: tuple[Attempt, ...] = ()
+        self.stored: R | None = None
+        self.queue: MessageQueue | None = None
+        self.address = ""
+        self.code = 0
+        self.record_id: str | None = None
 
     @property
     def last_broker_name(self) -> str | None:
@@ -46,4 +71,4 @@ class SendStory(Generic[R]):
         return max(0.0, self.started + self.timeout - trio.current_time())
 
     def note(self, queue: MessageQueue, address: str, seconds: float, outcome: Outcome, reason: str) -> None:
-        self.attempts.append(Attempt(queue.broker_name, address, seconds, outcome, reason))
+        self.attempts += (Attempt(queue.broker_name, address, seconds, outcome, reason),)

@@ -49,6 +49,10 @@ class Call(Outgoing):
         self.result = result
         self.wake()
 
+    def forget(self) -> None:
+        """Nobody waits for its answer any more."""
+        self._calls.forget(self)
+
     def wake(self) -> bool:
         if self._task is None:
             return False

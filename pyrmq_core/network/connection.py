@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable
-from functools import partial
 from typing import Final
 
 import trio
@@ -125,7 +124,7 @@ class Connection:
         """
         call = self._open_call(command, trio.current_time() + timeout, timeout, done)
         self._post(call, command)
-        return partial(self._calls.forget, call)
+        return call.forget
 
     def answer(self, request: Command, answer: Command) -> None:
         """Sends the answer to a request, now or later; nothing for a one-way request or on a closed connection."""

@@ -87,9 +87,7 @@ class ConnectionPool:
         except trio.WouldBlock:
             await self._wait_for_permit(self._permits, address, command, deadline, timeout)
         try:
-            connection = self._connections.get(address)
-            if connection is None or connection.is_closed:
-                connection = await self._connect(address, deadline, timeout)
+            connection = self.open_connection(address) or await self._connect(address, deadline, timeout)
             answer = await connection.call_until(command, deadline, timeout)
             if answer.code != GO_AWAY:
                 return answer
@@ -98,6 +96,11 @@ class ConnectionPool:
             return await connection.call_until(command, deadline, timeout)
         finally:
             self._permits.release()
+
+    def open_connection(self, address: str) -> Connection | None:
+        """The connection to the address, if one is open; for who posts requests to it."""
+        connection = self._connections.get(address)
+        return None if connection is None or connection.is_closed else connection
 
     async def connection(self, address: str, *, timeout: float) -> Connection:
         """The connection to the address, made now if there is none; for who posts requests to it."""
@@ -146,9 +149,8 @@ class ConnectionPool:
 
     async def _connect(self, address: str, deadline: float, timeout: float) -> Connection:
         """The connection to the address, made now if there is none; all who ask meanwhile wait for the same one."""
-        connection = self._connections.get(address)
-        if connection is not None and not connection.is_closed:
-            return connection
+        if (ready := self.open_connection(address)) is not None:
+            return ready
         parse_address(address)
         if self._is_closed:
             raise ConnectFailed(f"no connection to {address}: the pool is closed", address=address)

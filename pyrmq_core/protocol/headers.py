@@ -96,8 +96,8 @@ class WrittenFields(LazyFields):
     __slots__ = ("text",)
 
     def __init__(self, text: str) -> None:
-        super().__init__(text)
-        self.text = text
+        self.raw = self.text = text
+        self._parsed = None
 
 
 class FieldsTemplate:
@@ -106,20 +106,19 @@ class FieldsTemplate:
     What `filled` gives serves as a `Command`'s `ext`; it takes the texts of the `varying` fields in their order.
     """
 
-    __slots__ = ("_parts",)
+    __slots__ = ("_form",)
 
     def __init__(self, fixed: Mapping[str, str], varying: Sequence[str]) -> None:
         head = _json_fields({name: text for name, text in fixed.items() if name not in varying})[:-1]
         parts = []
         for name in varying:
             comma = "," if len(head) != 1 else ""
-            parts.append(f"{head}{comma}{encode_basestring(name)}:")
+            parts.append(f"{head}{comma}{encode_basestring(name)}:".replace("%", "%%") + "%s")
             head = ""
-        self._parts = tuple(parts)
+        self._form = "".join(parts) + "}"
 
     def filled(self, *texts: str) -> WrittenFields:
-        pieces = [part + encode_basestring(text) for part, text in zip(self._parts, texts, strict=True)]
-        return WrittenFields("".join(pieces) + "}")
+        return WrittenFields(self._form % tuple(map(encode_basestring, texts)))
 
 
 def encode_header(command: Command) -> bytes:

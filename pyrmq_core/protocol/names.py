@@ -47,6 +47,10 @@ SYSTEM_TOPICS: Final = FORBIDDEN_TOPICS | {
 # Java's placeholders for "no group was named".
 PLACEHOLDER_GROUPS: Final = frozenset(("DEFAULT_PRODUCER", "DEFAULT_CONSUMER"))
 
+# Topics that may be sent to, so that each is looked at once and not with every message.
+CHECKED_TOPICS_KEPT: Final = 10_000
+_CHECKED_TOPICS: Final[set[str]] = set()
+
 _NAME: Final = re.compile(r"[%|a-zA-Z0-9_-]+")
 _NAME_RULE: Final = "letters, digits and % | _ - are allowed"
 
@@ -78,11 +82,9 @@ def check_group(group: str) -> None:
 
 def check_message(message: Message, max_message_bytes: int = MAX_MESSAGE_BYTES) -> None:
     """Raises `InvalidMessage` for a topic or body that RocketMQ does not take; properties are checked when encoded."""
-    topic = message.topic
-    _check_name("topic", topic, MAX_TOPIC_CHARS, InvalidMessage)
-    if topic in FORBIDDEN_TOPICS:
-        raise InvalidMessage(f"topic {topic} is RocketMQ's own; nothing may be sent to it")
-    body = message.body
+    topic, body = message.topic, message.body
+    if topic.__class__ is not str or topic not in _CHECKED_TOPICS:
+        _check_sent_topic(topic)
     if not _is_bytes(body):
         raise InvalidMessage(f"topic {topic}: the body is {type(body).__name__}; it has to be bytes (text.encode())")
     if not body:
@@ -92,6 +94,14 @@ def check_message(message: Message, max_message_bytes: int = MAX_MESSAGE_BYTES) 
             f"topic {topic}: the body has {len(body)} bytes; {max_message_bytes} at most (max_message_bytes, and the "
             "broker's maxMessageSize)"
         )
+
+
+def _check_sent_topic(topic: str) -> None:
+    _check_name("topic", topic, MAX_TOPIC_CHARS, InvalidMessage)
+    if topic in FORBIDDEN_TOPICS:
+        raise InvalidMessage(f"topic {topic} is RocketMQ's own; nothing may be sent to it")
+    if len(_CHECKED_TOPICS) < CHECKED_TOPICS_KEPT:
+        _CHECKED_TOPICS.add(topic)
 
 
 def _is_bytes(body: object) -> bool:

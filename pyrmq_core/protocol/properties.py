@@ -177,21 +177,43 @@ def message_properties_string(
     message: Message, unique_id: str | None, system_properties: Mapping[str, str] = NO_PROPERTIES
 ) -> str:
     """`message_properties` as the string that is sent, checked for separators, emptiness and length."""
-    properties = message_properties(message, unique_id, system_properties)
-    text = encode_properties(properties)
-    if (
-        text.count("\x01") != len(properties)
-        or text.count("\x02") != len(properties)
-        or not all(properties.values())
-        or "" in properties
-    ):
+    text = "" if system_properties else _plain_properties(message, unique_id)
+    if text:
+        pairs = 2 + (message.keys is not None) + (message.tags is not None)
+    else:
+        properties = message_properties(message, unique_id, system_properties)
+        text, pairs = encode_properties(properties), len(properties)
+    if text.count("\x01") != pairs or text.count("\x02") != pairs or "\x01\x02" in text or "\x02\x01" in text:
+        properties = message_properties(message, unique_id, system_properties)
         raise InvalidMessage(f"topic {message.topic}: {next(_faults(properties))}")
+    if text.isascii() and len(text) <= MAX_PROPERTIES_BYTES:
+        return text
     if (size := _encoded_bytes(message, text)) > MAX_PROPERTIES_BYTES:
         raise InvalidMessage(
             f"topic {message.topic}: the properties take {size} bytes; {MAX_PROPERTIES_BYTES} at most are sent, since "
             f"a broker keeps {MAX_STORED_PROPERTIES_BYTES} with what it adds itself; move large values into the body"
         )
     return text
+
+
+def _plain_properties(message: Message, unique_id: str | None) -> str:
+    """What most messages have, without a dict of it: UNIQ_KEY, WAIT, perhaps KEYS and TAGS; empty for any other."""
+    if (
+        unique_id is None
+        or message.properties
+        or message.sharding_key is not None
+        or message.delay_level is not None
+        or message.deliver_at is not None
+        or message.delay is not None
+    ):
+        return ""
+    keys, tags = message.keys, message.tags
+    if keys is not None and not (keys := _joined_keys(keys)):
+        return ""
+    wait = "true" if message.wait_store_msg_ok else "false"
+    head = "" if keys is None else f"KEYS\x01{keys}\x02"
+    tail = "" if tags is None else f"TAGS\x01{tags}\x02"
+    return f"{head}UNIQ_KEY\x01{unique_id}\x02WAIT\x01{wait}\x02{tail}"
 
 
 def _joined_keys(keys: str | Sequence[str]) -> str:

@@ -8,13 +8,22 @@ SendMessageResponseHeader.java.
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 from typing import ClassVar, Final, Self
 
 from pyrmq_core.protocol.codes import RequestCode
-from pyrmq_core.protocol.command import Command
+from pyrmq_core.protocol.command import LANGUAGE, VERSION, Command, make_command
 from pyrmq_core.protocol.conversation import HeaderResponse
 from pyrmq_core.protocol.fields import decode_fields, encode_fields, wire
+from pyrmq_core.protocol.headers import FieldsTemplate
+from pyrmq_core.protocol.message_type import is_reply
+from pyrmq_core.protocol.properties import (
+    MAX_RECONSUME_TIMES,
+    RECONSUME_TIME,
+    decode_properties,
+    encode_properties,
+)
 
 # V1 name of each of V2's letters; `n` is spelled `bname` there because 5.x inherits it from the RPC header.
 V1_NAMES: Final = {
@@ -68,6 +77,20 @@ class SendMessage:
         """A reply, which nobody stores: brokers push it to the client that its properties name."""
         return Command(RequestCode.SEND_REPLY_MESSAGE_V2, encode_fields(self), self.body)
 
+    def to_special_command(self) -> Command:
+        """As Java's client sends replies, and messages for retry topics: those carry their counts in the header and
+        not as properties (DefaultMQProducerImpl.sendKernelImpl)."""
+        if is_reply(self.properties or ""):
+            return self.to_reply_command()
+        named = decode_properties(self.properties or "")
+        times, most = named.pop(RECONSUME_TIME, "0"), named.pop(MAX_RECONSUME_TIMES, None)
+        return dataclasses.replace(
+            self,
+            properties=encode_properties(named),
+            reconsume_times=int(times),
+            max_reconsume_times=None if most is None else int(most),
+        ).to_command()
+
     def to_v1_command(self) -> Command:
         fields = {V1_NAMES[letter]: text for letter, text in encode_fields(self).items()}
         return Command(RequestCode.SEND_MESSAGE, fields, self.body)
@@ -82,6 +105,22 @@ class SendMessage:
             request, "body", command.body
         )  # freshly made and not shared yet: no second copy of 14 fields
         return request
+
+
+class SendTemplate:
+    """Requests that differ in born timestamp, properties and body alone; the rest of the header is written once."""
+
+    __slots__ = ("_code", "_fields")
+
+    def __init__(self, request: SendMessage) -> None:
+        command = request.to_command()
+        self._code = command.code
+        self._fields = FieldsTemplate(command.ext, ("g", "i"))
+
+    def command(self, born_timestamp_ms: int, properties: str, body: bytes | memoryview) -> Command:
+        """As `to_command` of the whole request."""
+        ext = self._fields.filled(str(born_timestamp_ms), properties)
+        return make_command(self._code, ext, body, 0, 0, None, LANGUAGE, VERSION)
 
 
 @dataclass(frozen=True, slots=True)
