@@ -8,6 +8,7 @@ from __future__ import annotations
 import atexit
 import os
 import threading
+from collections import deque
 from collections.abc import Awaitable, Callable
 from concurrent.futures import CancelledError, Future
 from contextlib import AbstractAsyncContextManager, suppress
@@ -28,6 +29,8 @@ class Portal:
         self._ready = threading.Event()
         self._nursery: trio.Nursery | None = None
         self._token: trio.lowlevel.TrioToken | None = None
+        self._queue: deque[tuple[Callable[..., object], tuple[object, ...]]] = deque()
+        self._woken = False  # the loop will look at the queue: one wake serves all that come meanwhile
         self._thread = threading.Thread(target=self._run, name="pyrmq-loop", daemon=True)
         self._thread.start()
         self._ready.wait()
@@ -58,10 +61,17 @@ class Portal:
     def soon(self, function: Callable[..., object], *args: object) -> None:
         """Called on the loop, from any thread."""
         assert self._token is not None
+        self._queue.append((function, args))
+        if self._woken:
+            return
         try:
-            self._token.run_sync_soon(function, *args)
-        except trio.RunFinishedError:
-            raise _ended() from None
+            self._woken = True
+            self._token.run_sync_soon(self._run_queue)
+        except BaseException as error:  # an interrupt too: else nobody would wake the loop again
+            self._woken = False
+            if isinstance(error, trio.RunFinishedError):
+                raise _ended() from None
+            raise
 
     def stop(self) -> None:
         """Cancels everything and waits a bounded time for it to end."""
@@ -72,6 +82,13 @@ class Portal:
 
     def _run(self) -> None:
         trio.run(self._main, restrict_keyboard_interrupt_to_checkpoints=True)
+        self._run_queue()  # what came too late is told so
+
+    def _run_queue(self) -> None:
+        self._woken = False
+        while self._queue:
+            function, args = self._queue.popleft()
+            function(*args)
 
     async def _main(self) -> None:
         async with trio.open_nursery() as nursery:

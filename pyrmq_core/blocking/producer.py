@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
 from functools import partial
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 from pyrmq_core.blocking.client import Client
 from pyrmq_core.blocking.opening import Opening
-from pyrmq_core.blocking.portal import Opened, portal
+from pyrmq_core.blocking.portal import Opened, Portal, portal
 from pyrmq_core.client.batching import Batching
+from pyrmq_core.client.communication_mode import CommunicationMode
 from pyrmq_core.client.fault_latency import FaultLatencySettings
 from pyrmq_core.client.hooks import ProducerHook
 from pyrmq_core.client.pending import PendingSend
 from pyrmq_core.client.producer import Producer as AsyncProducer
 from pyrmq_core.client.producer import Select
+from pyrmq_core.client.producer_parts import ProducerParts
 from pyrmq_core.client.routing import TopicPublishInfo
 from pyrmq_core.client.service_state import ServiceState
 from pyrmq_core.client.targets import Target
@@ -96,6 +100,7 @@ class Producer(Opening[AsyncProducer]):
             hooks=hooks,
             trace=trace,
         )
+        self._batches = bool(batching)
         if client is None:
             self._make()  # wrong arguments are told now, not at the first send
 
@@ -118,7 +123,20 @@ class Producer(Opening[AsyncProducer]):
         select: Select | None = None,
     ) -> SendResult:
         """Returns when the message is stored; raises as the async face does."""
-        return self._run(lambda producer: producer.send(message, timeout=timeout, queue=queue, select=select))
+        if select is not None or self._batches:
+            return self._run(lambda producer: producer.send(message, timeout=timeout, queue=queue, select=select))
+        ended = threading.Lock()
+        ended.acquire()
+        pending = PendingSend()
+        pending.add_done_callback(lambda _: ended.release())
+        loop, drafted = self._drafted(message, timeout, queue)
+        try:
+            loop.soon(_start, drafted, pending)
+            ended.acquire()
+        except BaseException:  # interrupted: the call is not waited for
+            loop.soon(drafted.parts.in_flight.give_up, pending)
+            raise
+        return pending.result
 
     def send_oneway(
         self,
@@ -145,20 +163,22 @@ class Producer(Opening[AsyncProducer]):
         In asyncio: `await asyncio.wrap_future(future)`.
         """
         future: Future[SendResult] = Future()
+        settle = partial(_settle, future)
+        if select is not None:  # a function of the user's chooses, on the loop
 
-        def settle(pending: PendingSend) -> None:
-            if not future.set_running_or_notify_cancel():
-                return
-            if pending.error is not None:
-                future.set_exception(pending.error)
-            else:
-                future.set_result(pending.result)
+            async def start(producer: AsyncProducer) -> None:
+                begun = await producer.send_soon(message, timeout=timeout, queue=queue, select=select, wait=wait)
+                begun.add_done_callback(settle)
 
-        async def start(producer: AsyncProducer) -> None:
-            pending = await producer.send_soon(message, timeout=timeout, queue=queue, select=select, wait=wait)
-            pending.add_done_callback(settle)
-
-        self._run(start)
+            self._run(start)
+            return future
+        pending = PendingSend()
+        pending.add_done_callback(settle)
+        loop, drafted = self._drafted(message, timeout, queue)
+        in_flight, size = drafted.parts.in_flight, len(drafted.payload.body)
+        if not in_flight.enter_nowait(size):
+            loop.run(partial(in_flight.enter, wait=wait), size)
+        loop.soon(_begin, drafted, pending, timeout is not None)
         return future
 
     send_async = send_soon
@@ -256,6 +276,49 @@ class Producer(Opening[AsyncProducer]):
     def message_queues(self, topic: str) -> tuple[MessageQueue, ...]:
         """The queues the topic may be written to now."""
         return self._run(lambda producer: producer.message_queues(topic))
+
+    def _drafted(self, message: Message, timeout: float | None, queue: MessageQueue | None) -> tuple[Portal, _Drafted]:
+        """The message checked and encoded in the calling thread."""
+        producer, loop = self._async(), portal()
+        loop.check_outside()
+        began = time.monotonic()
+        return loop, _Drafted(message, *producer.prepare(message, timeout, queue), began)
+
+
+class _Drafted(NamedTuple):
+    """A send on its way to the loop; its time runs since `began`."""
+
+    message: Message
+    parts: ProducerParts
+    payload: Payload
+    to: Target
+    timeout: float
+    began: float
+
+    def seconds_left(self) -> float:
+        return max(0.0, self.timeout - (time.monotonic() - self.began))
+
+
+def _start(drafted: _Drafted, pending: PendingSend) -> None:
+    """On the loop: a send that a thread waits for."""
+    in_flight = drafted.parts.in_flight
+    in_flight.start(drafted.payload, drafted.to, drafted.seconds_left(), (pending,), (0, 0), CommunicationMode.SYNC)
+
+
+def _begin(drafted: _Drafted, pending: PendingSend, alone: bool) -> None:
+    """On the loop: a send that nobody waits for yet."""
+    message, parts, payload, to, _, _ = drafted
+    parts.begin(message, payload, to, drafted.seconds_left(), pending, alone=alone)
+
+
+def _settle(future: Future[SendResult], pending: PendingSend) -> None:
+    """The future is told what became of the send; one that was cancelled is not."""
+    if not future.set_running_or_notify_cancel():
+        return
+    if pending.error is not None:
+        future.set_exception(pending.error)
+    else:
+        future.set_result(pending.result)
 
 
 class SendWindow:

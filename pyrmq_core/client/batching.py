@@ -77,14 +77,13 @@ class Accumulator:
             and not is_retry_topic(payload.topic)
         )
 
-    def add(self, message: Message, payload: Payload, to: Target) -> PendingSend:
+    def add(self, message: Message, payload: Payload, to: Target, pending: PendingSend) -> None:
         """Puts the message, which has entered, into the open batch of its kind; it is sent in the background."""
         key = (payload.topic, to, message.wait_store_msg_ok, message.tags)
         batch = self._open.get(key)
         if batch is None:
             batch = self._open[key] = _Batch(to, trio.current_time() + self._batching.max_delay)
             self._begun.set()
-        pending = PendingSend()
         batch.payloads.append(payload)
         batch.pendings.append(pending)
         body_bytes = len(payload.body)
@@ -93,7 +92,6 @@ class Accumulator:
         if batch.size_bytes >= self._batching.max_bytes:
             del self._open[key]
             self._send(batch)
-        return pending
 
     async def run(self) -> None:
         """For the life of the producer: what is old enough leaves."""
@@ -127,4 +125,4 @@ class Accumulator:
 
     def _send(self, batch: _Batch) -> None:
         joined = join_payloads(batch.payloads, one_tag=True)
-        self._in_flight.start(joined, batch.to, self._timeout, batch.pendings, batch.body_bytes)
+        self._in_flight.start(joined, batch.to, self._timeout, batch.pendings, (len(batch.pendings), batch.body_bytes))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
 from typing import Final
 
@@ -17,7 +18,7 @@ from pyrmq_core.protocol.payload import Payload
 
 # A caller that never has to wait lets others run this often.
 CALLS_BETWEEN_CHECKPOINTS: Final = 64
-NOBODY: Final[tuple[tuple[PendingSend, ...], int]] = ((), 0)
+NOBODY: Final[tuple[tuple[PendingSend, ...], tuple[int, int]]] = ((), (0, 0))
 
 
 class PendingSend:
@@ -112,7 +113,9 @@ class InFlight:
     def __init__(self, nursery: trio.Nursery, sender: Sender, max_count: int, max_bytes: int) -> None:
         self._nursery = nursery
         self._sender = sender
-        self._under_way: dict[SendStory[Receipt], tuple[Sequence[PendingSend], int]] = {}
+        self._under_way: dict[SendStory[Receipt], tuple[Sequence[PendingSend], tuple[int, int]]] = {}
+        self._lock = threading.Lock()
+        self._is_closed = False
         self._max_count = max_count
         self._max_bytes = max_bytes
         self._count = 0
@@ -121,20 +124,27 @@ class InFlight:
         self._turn = trio.Lock()
         self._ended: trio.Event | None = None
 
+    def enter_nowait(self, size: int) -> bool:
+        """Takes room for a message of so many bytes, unless there is none or others wait for it; from any thread."""
+        with self._lock:
+            if self._turn.locked() or not self._has_room(size):
+                return False
+            self._count += 1
+            self._bytes += size
+            return True
+
     async def enter(self, size: int, *, wait: bool = True) -> None:
         """Waits for room for so many bytes, first come first served; `WindowFull` instead, when `wait` is false."""
-        if self._turn.locked() or not self._has_room(size):
+        if not self.enter_nowait(size):
             if not wait:
-                raise WindowFull(
-                    f"{self._count} messages and {self._bytes} bytes are under way, and {self._max_count} and "
-                    f"{self._max_bytes} may be (max_in_flight, max_in_flight_bytes); wait for some of them"
-                )
+                raise self.full()
             async with self._turn:
                 while not self._has_room(size):
                     await self._next_end()
-                self._take(size)
+                with self._lock:
+                    self._count += 1
+                    self._bytes += size
             return
-        self._take(size)
         self._calls += 1
         if not self._calls % CALLS_BETWEEN_CHECKPOINTS:
             try:
@@ -143,31 +153,63 @@ class InFlight:
                 self.leave(size)
                 raise
 
+    def full(self) -> WindowFull:
+        """What is raised instead of waiting."""
+        return WindowFull(
+            f"{self._count} messages and {self._bytes} bytes are under way, and {self._max_count} and "
+            f"{self._max_bytes} may be (max_in_flight, max_in_flight_bytes); wait for some of them"
+        )
+
     def leave(self, size: int, count: int = 1) -> None:
         """So many messages and bytes are not under way any more."""
-        self._count -= count
-        self._bytes -= size
+        with self._lock:
+            self._count -= count
+            self._bytes -= size
         ended, self._ended = self._ended, None
         if ended is not None:
             ended.set()
 
-    def start(self, payload: Payload, to: Target, timeout: float, pendings: Sequence[PendingSend], size: int) -> None:
-        """Sends in the background what has entered: one payload, whose messages are `pendings`."""
+    def start(
+        self,
+        payload: Payload,
+        to: Target,
+        timeout: float,
+        pendings: Sequence[PendingSend],
+        entered: tuple[int, int],
+        mode: CommunicationMode = CommunicationMode.ASYNC,
+    ) -> None:
+        """Sends in the background one payload, whose messages are `pendings`.
+
+        `entered` are the messages and bytes that leave with it; (0, 0) for what is bounded by those who wait for it.
+        """
         sender = self._sender
-        story = sender.story(payload, to, timeout, CommunicationMode.ASYNC)
+        if self._is_closed:
+            self._leave_with(pendings, entered, given_up(payload.topic))
+            return
+        story = sender.story(payload, to, timeout, mode)
 
         def ended(end: Receipt | RocketMQError | None) -> None:
             if end is not None:
                 self._settle(story, end)
             elif story in self._under_way:
-                self._nursery.start_soon(self._go_on, story)
+                self._nursery.start_soon(self._go_on, story, pendings[0])
 
-        self._under_way[story] = (pendings, size)
-        forget = sender.post(story, ended)
+        self._under_way[story] = (pendings, entered)
+        try:
+            forget = sender.post(story, ended)
+        except RocketMQError as error:
+            self._settle(story, error)
+            return
         if forget is None:
-            self._nursery.start_soon(self._go_on, story)
+            self._nursery.start_soon(self._go_on, story, pendings[0])
         elif not pendings[0].is_done:
             pendings[0].forget = forget
+
+    def give_up(self, pending: PendingSend) -> None:
+        """Nobody waits for it any more: what has not left of it does not leave."""
+        for story, (pendings, _) in list(self._under_way.items()):
+            if pendings[0] is pending:
+                self._give_up(story, pending)
 
     async def drain(self) -> None:
         """Waits until nothing is under way."""
@@ -175,30 +217,46 @@ class InFlight:
             await self._next_end()
 
     def abandon(self) -> None:
-        """Ends everything under way: its producer is closed."""
+        """Ends everything under way, and all that comes after: its producer is closed."""
+        self._is_closed = True
         for story, (pendings, _) in list(self._under_way.items()):
-            if (forget := pendings[0].forget) is not None:
-                forget()
-            self._settle(story, given_up(story.payload.topic))
+            self._give_up(story, pendings[0])
 
-    async def _go_on(self, story: SendStory[Receipt]) -> None:
-        try:
-            self._settle(story, await self._sender.go_on(story))
-        except RocketMQError as error:
-            self._settle(story, error)
-        finally:
-            self._settle(story, given_up(story.payload.topic))
+    def _give_up(self, story: SendStory[Receipt], pending: PendingSend) -> None:
+        if pending.forget is not None:
+            pending.forget()
+        self._settle(story, given_up(story.payload.topic))
+
+    async def _go_on(self, story: SendStory[Receipt], pending: PendingSend) -> None:
+        if story not in self._under_way:
+            return
+        with trio.CancelScope() as scope:
+            pending.forget = scope.cancel
+            try:
+                self._settle(story, await self._sender.go_on(story))
+            except RocketMQError as error:
+                self._settle(story, error)
+            finally:
+                self._settle(story, given_up(story.payload.topic))
 
     def _settle(self, story: SendStory[Receipt], end: Receipt | RocketMQError) -> None:
         """Tells each message what became of it, once."""
-        pendings, size = self._under_way.pop(story, NOBODY)
-        if not pendings:
-            return
-        self.leave(size, len(pendings))
-        try:
-            results = end.results() if isinstance(end, Receipt) and len(pendings) > 1 else end
-        except SendFailed as unreadable:
-            results = unreadable
+        pendings, entered = self._under_way.pop(story, NOBODY)
+        if pendings:
+            self._leave_with(pendings, entered, end)
+
+    def _leave_with(
+        self, pendings: Sequence[PendingSend], entered: tuple[int, int], end: Receipt | RocketMQError
+    ) -> None:
+        count, size = entered
+        if count:
+            self.leave(size, count)
+        results: Receipt | SendResults | RocketMQError = end
+        if isinstance(end, Receipt) and len(pendings) > 1:
+            try:
+                results = end.results()
+            except SendFailed as unreadable:
+                results = unreadable
         for index, pending in enumerate(pendings):
             if isinstance(results, RocketMQError):
                 pending.set_error(results)
@@ -209,10 +267,6 @@ class InFlight:
         if self._ended is None:
             self._ended = trio.Event()
         await self._ended.wait()
-
-    def _take(self, size: int) -> None:
-        self._count += 1
-        self._bytes += size
 
     def _has_room(self, size: int) -> bool:
         """A payload larger than the bound goes when it is alone."""

@@ -44,6 +44,7 @@ from pyrmq_core.model import (
 )
 from pyrmq_core.protocol.names import check_group
 from pyrmq_core.protocol.namespaces import with_namespace
+from pyrmq_core.protocol.payload import Payload
 from pyrmq_core.protocol.properties import CORRELATION_ID
 from pyrmq_core.protocol.requests.recall_message import MessageRecalled, RecallHandle, RecallMessage
 from pyrmq_core.protocol.trace import TRACE_TOPIC
@@ -168,8 +169,10 @@ class Producer:
         payload = self._encoding.one(message)
         to = await self._target(message, queue, select, seconds)
         if parts.accumulator is not None and timeout is None and parts.accumulator.takes(message, payload):
+            pending = PendingSend()
             await parts.in_flight.enter(len(payload.body))
-            return await parts.accumulator.add(message, payload, to).wait()
+            parts.accumulator.add(message, payload, to, pending)
+            return await pending.wait()
         receipt = await parts.sender.send(payload, to, timeout=deadline - trio.current_time())
         return receipt.results()[0]
 
@@ -205,12 +208,9 @@ class Producer:
         parts, seconds = self._open(), self._seconds(timeout)
         payload = self._encoding.one(message)
         to = await self._target(message, queue, select, seconds)
-        size = len(payload.body)
-        await parts.in_flight.enter(size, wait=wait)
-        if parts.accumulator is not None and timeout is None and parts.accumulator.takes(message, payload):
-            return parts.accumulator.add(message, payload, to)
+        await parts.in_flight.enter(len(payload.body), wait=wait)
         pending = PendingSend()
-        parts.in_flight.start(payload, to, seconds, (pending,), size)
+        parts.begin(message, payload, to, seconds, pending, alone=timeout is not None)
         return pending
 
     async def send_batch(
@@ -362,12 +362,16 @@ class Producer:
     ) -> Target:
         if queue is not None and select is not None:
             raise InvalidArgument("give queue or select, not both")
-        if queue is not None:
-            return ThisQueue(queue)
         if select is not None:
             info = await self._open().sender.publish_info(message.topic, timeout=seconds)
             return ThisQueue(select(info.queues, message))
-        return KeyedQueue(message.sharding_key) if message.sharding_key is not None else ANY_QUEUE
+        return target_of(message, queue)
+
+    def prepare(
+        self, message: Message, timeout: float | None, queue: MessageQueue | None
+    ) -> tuple[ProducerParts, Payload, Target, float]:
+        """What a send begins with and nobody is asked for, done in any thread: for the blocking face."""
+        return self._open(), self._encoding.one(message), target_of(message, queue), self._seconds(timeout)
 
     def _seconds(self, timeout: float | None) -> float:
         return self._send_timeout if timeout is None else positive("timeout", timeout)
@@ -383,3 +387,10 @@ class Producer:
                 await self._parts.drain()
         finally:
             self._life.ended()
+
+
+def target_of(message: Message, queue: MessageQueue | None) -> Target:
+    """The given queue, else the one of the message's sharding key, else any."""
+    if queue is not None:
+        return ThisQueue(queue)
+    return ANY_QUEUE if message.sharding_key is None else KeyedQueue(message.sharding_key)

@@ -16,14 +16,17 @@ from pyrmq_core.client.client import CLOSE_SECONDS, Client
 from pyrmq_core.client.detector import run_detector
 from pyrmq_core.client.fault_latency import FaultLatency, FaultLatencySettings
 from pyrmq_core.client.hooks import ProducerHook, ProducerHooks
-from pyrmq_core.client.pending import InFlight
+from pyrmq_core.client.pending import InFlight, PendingSend
 from pyrmq_core.client.requesting import Requests
 from pyrmq_core.client.send_settings import SendSettings
 from pyrmq_core.client.sending import Sender
+from pyrmq_core.client.targets import Target
 from pyrmq_core.client.tracing import Tracer
 from pyrmq_core.client.transactions import TransactionListener, Transactions
+from pyrmq_core.model import Message
 from pyrmq_core.network import open_owned_nursery
 from pyrmq_core.protocol.namespaces import without_namespace
+from pyrmq_core.protocol.payload import Payload
 
 # client/trace/AsyncTraceDispatcher.java: a producer of its own sends trace messages.
 TRACE_NUMBERS: Final = itertools.count(1)
@@ -57,6 +60,15 @@ class ProducerParts:
     requests: Requests
     transactions: Transactions
     tracer: Tracer | None
+
+    def begin(
+        self, message: Message, payload: Payload, to: Target, seconds: float, pending: PendingSend, *, alone: bool
+    ) -> None:
+        """Sends in the background a message that has entered, together with others if it may."""
+        if self.accumulator is not None and not alone and self.accumulator.takes(message, payload):
+            self.accumulator.add(message, payload, to, pending)
+        else:
+            self.in_flight.start(payload, to, seconds, (pending,), (1, len(payload.body)))
 
     def abandon(self) -> None:
         """Ends what is under way: whoever holds a pending send is told."""

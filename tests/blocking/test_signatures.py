@@ -23,6 +23,7 @@ INTERNAL = {
         "master_address",
         "nameservers",
         "open_line",
+        "post",
         "register_producer",
         "routes",
         "send_oneway",
@@ -30,6 +31,7 @@ INTERNAL = {
         "serve",
         "unregister_producer",
     },
+    "Producer": {"prepare"},
 }
 
 
