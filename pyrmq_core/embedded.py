@@ -36,7 +36,11 @@ NAMESERVER: Final = "nameserver"
 # Memory-backed where the system has such a place: a commit log is written at memory speed there.
 MEMORY_BACKED: Final = Path("/dev/shm")
 # A test's store is small: the files are sparse, but what is recovered after a crash is read whole.
-SMALL_FILES: Final = {"mappedFileSizeCommitLog": str(64 * 1024 * 1024), "mappedFileSizeConsumeQueue": "600000"}
+SMALL_FILES: Final = {
+    "mappedFileSizeCommitLog": str(64 * 1024 * 1024),
+    "mappedFileSizeConsumeQueue": "600000",
+    "mapperFileSizeBatchConsumeQueue": "460000",
+}
 
 
 class Pass(enum.Enum):

@@ -1,8 +1,7 @@
 """A broker that carries the job for real: it stores messages in RocketMQ's own files, and answers pulls from them.
 
-Left out: slaves and replication, transactions, timer messages, SQL filters of heartbeats, batch topics
-(`queue.type=BatchCQ`), the key index (QUERY_MESSAGE), removal of old segments, access control, TLS, static topics, pop
-consumption. Each is refused by name.
+Left out: slaves and replication, transactions, timer messages, SQL filters of heartbeats, the key index
+(QUERY_MESSAGE), removal of old segments, access control, TLS, static topics, pop consumption. Each is refused by name.
 
 `handlers` has a function a request code; these stand in `sending`, `pulling` and the `..._requests` modules and work on
 `state.Broker`, the broker's parts. `store` keeps the messages, `topics`, `groups` and `group_offsets` the JSON files

@@ -77,7 +77,7 @@ async def _wait(broker: Broker, wanted: PullMessage, tags_codes: TagsCodes) -> C
 
 def _look(broker: Broker, wanted: PullMessage, tags_codes: TagsCodes) -> Command:
     limits = broker.config.pull_limits
-    most = Limits(min(wanted.max_msg_nums, limits.max_messages), limits.max_bytes)
+    most = Limits(min(wanted.max_msg_nums, limits.max_messages), limits.max_bytes, wanted.max_msg_nums)
     found = _get(broker, wanted, most, tags_codes)
     broker.offsets.note_pull(wanted.consumer_group, wanted.topic, wanted.queue_id, found.next_offset)
     return PullAnswer(

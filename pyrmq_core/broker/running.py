@@ -112,6 +112,10 @@ async def run_broker(
     store = MessageStore(directory, config.store_settings, entry_maker(config.delays_ms()))
     running: list[RunningBroker] = []
     try:
+        # How a topic's queues are kept has to be known before they are opened.
+        saved = TopicTable(directory, config)
+        saved.load()
+        store.is_batch_topic = saved.is_batch_topic
         recovery = await trio.to_thread.run_sync(store.open, os.getpid())
         log.info("store opened: %s", recovery)
         async with trio.open_nursery() as nursery:
@@ -214,6 +218,7 @@ def make_broker(config: BrokerConfig, store: MessageStore, services: trio.Nurser
     broker.booted_ms = broker.now_ms()
     topics.load()
     topics.save()
+    store.is_batch_topic = topics.is_batch_topic
     broker.groups.load()
     broker.offsets.load()
     broker.delays.load()

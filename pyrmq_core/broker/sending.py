@@ -15,12 +15,13 @@ from typing import Final
 from pyrmq_core.broker.retries import divert
 from pyrmq_core.broker.state import HELP, Answer, Broker
 from pyrmq_core.broker.store.appending import Append, Piece, batch_pieces, piece
-from pyrmq_core.broker.store.message_store import Stored
+from pyrmq_core.broker.store.message_store import INNER_BYTES, Stored
 from pyrmq_core.broker.storing import Refused, illegal, make_topic, put
 from pyrmq_core.broker.topics import WRITE
 from pyrmq_core.errors import BodyError
 from pyrmq_core.model import Permission, TopicConfig
 from pyrmq_core.network import Peer
+from pyrmq_core.protocol.batch_topic import MAX_RECORD_MESSAGES
 from pyrmq_core.protocol.codes import ResponseCode
 from pyrmq_core.protocol.command import Command, refusal
 from pyrmq_core.protocol.message_id import offset_msg_id
@@ -28,6 +29,8 @@ from pyrmq_core.protocol.names import FORBIDDEN_TOPICS, MAX_TOPIC_CHARS, SCHEDUL
 from pyrmq_core.protocol.properties import (
     CLUSTER,
     DELAY,
+    INNER_BASE,
+    INNER_NUM,
     MAX_STORED_PROPERTIES_BYTES,
     MSG_REGION,
     POP_CK,
@@ -43,7 +46,7 @@ from pyrmq_core.protocol.properties import (
 )
 from pyrmq_core.protocol.record import INT, SHORT, pack_host
 from pyrmq_core.protocol.requests.send_message import MessageStored, SendMessage
-from pyrmq_core.protocol.sysflag import TRANSACTION_MASK, SysFlag
+from pyrmq_core.protocol.sysflag import BATCH_RECORD, COMPRESSED, TRANSACTION_MASK, SysFlag
 
 TRAN_MSG: Final = "TRAN_MSG"
 TIMER_NAMES: Final = (TIMER_DELAY_SEC, TIMER_DELAY_MS, TIMER_DELIVER_MS)
@@ -61,6 +64,7 @@ class Prepared:
     queue_id: int
     unique_id: str | None
     waits_for_flush: bool
+    is_one_record: bool = False
 
 
 def send(broker: Broker, request: Command, peer: Peer) -> Answer:
@@ -179,6 +183,8 @@ def _prepare_one(broker: Broker, message: SendMessage, queue_id: int, sys_flag: 
     """One message with the properties a broker adds; `i` is read as Java reads it, so duplicates and order are lost."""
     properties = decode_properties(message.properties or "")
     refuse_unkept(broker, properties, sys_flag)
+    if INNER_NUM in properties or sys_flag & BATCH_RECORD:
+        raise illegal(broker)
     properties.pop(POP_CK, None)
     unique_id = properties.get(UNIQ_KEY) or broker.unique_id(broker.now_ms())
     properties[UNIQ_KEY] = unique_id
@@ -215,13 +221,20 @@ def _prepare_batch(broker: Broker, message: SendMessage, queue_id: int, sys_flag
     if sys_flag & TRANSACTION_MASK or delay_level(properties, sys_flag) > 0:
         raise illegal(broker)
     refuse_unkept(broker, properties, sys_flag)
+    whole = bool(broker.topics.is_batch_topic(message.topic) and properties.get(UNIQ_KEY))
+    if sys_flag & BATCH_RECORD and not whole:
+        raise illegal(broker)
     if len(message.body) > broker.config.max_message_size:
-        raise Refused(ResponseCode.SYSTEM_ERROR, "message body size exceeded")
+        raise illegal(broker) if whole else Refused(ResponseCode.SYSTEM_ERROR, "message body size exceeded")
     try:
         pieces = batch_pieces(bytes(message.body))
     except BodyError as error:
         raise Refused(ResponseCode.MESSAGE_ILLEGAL, str(error)) from error
     _refuse_delays_inside(broker, message.body, pieces)
+    inner_num = len(pieces) if whole else 0
+    if whole:
+        pieces = [_whole_batch(broker, message, sys_flag, properties, inner_num)]
+        sys_flag |= BATCH_RECORD
     append = Append(
         topic=message.topic,
         queue_id=queue_id,
@@ -231,8 +244,30 @@ def _prepare_batch(broker: Broker, message: SendMessage, queue_id: int, sys_flag
         store_host=broker.store_host,
         sys_flag=sys_flag,
         reconsume_times=message.reconsume_times or 0,
+        inner_num=inner_num,
     )
-    return Prepared(append, queue_id, properties.get(UNIQ_KEY), properties.get(WAIT) != "false")
+    return Prepared(append, queue_id, properties.get(UNIQ_KEY), properties.get(WAIT) != "false", whole)
+
+
+def _whole_batch(
+    broker: Broker, message: SendMessage, sys_flag: int, properties: dict[str, str], inner_num: int
+) -> Piece:
+    """A batch as one record of a batch topic, with the properties of its request."""
+    if sys_flag & COMPRESSED:
+        raise Refused(ResponseCode.SYSTEM_ERROR, "a batch whose messages are compressed cannot be kept as one record")
+    if inner_num > MAX_RECORD_MESSAGES:
+        raise Refused(
+            ResponseCode.SYSTEM_ERROR,
+            f'java.lang.NumberFormatException: Value out of range. Value:"{inner_num}" Radix:10; a batch topic takes '
+            f"{MAX_RECORD_MESSAGES} messages a batch",
+        )
+    own = {name: value for name, value in properties.items() if name not in (INNER_NUM, INNER_BASE)}
+    own |= {MSG_REGION: broker.config.region_id, TRACE_ON: _trace_on(broker)}
+    own[CLUSTER] = broker.config.broker_cluster_name
+    encoded = encode_properties(own).encode("utf-8", "replace")
+    if len(encoded) > MAX_STORED_PROPERTIES_BYTES - INNER_BYTES:
+        raise illegal(broker)
+    return piece(message.flag, message.body, encoded)
 
 
 def refuse_unkept(broker: Broker, properties: dict[str, str], sys_flag: int) -> None:
@@ -281,6 +316,7 @@ def _stored(broker: Broker, prepared: Prepared, stored: Stored, code: ResponseCo
         transaction_id=prepared.unique_id,
         region_id=broker.config.region_id,
         trace_on=_trace_on(broker),
+        batch_uniq_id=prepared.unique_id if prepared.is_one_record else None,
     ).to_command()
     return answer if code == ResponseCode.SUCCESS else Command(code, answer.ext)
 

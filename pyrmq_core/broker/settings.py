@@ -52,6 +52,7 @@ class BrokerConfig:
     store_path_commit_log: str = named("storePathCommitLog", "")
     mapped_file_size_commit_log: int = named("mappedFileSizeCommitLog", 1 << 30)
     mapped_file_size_consume_queue: int = named("mappedFileSizeConsumeQueue", 6_000_000)
+    mapper_file_size_batch_consume_queue: int = named("mapperFileSizeBatchConsumeQueue", 13_800_000)
     max_message_size: int = named("maxMessageSize", 4 * 1024 * 1024)
     flush_disk_type: str = named("flushDiskType", ASYNC_FLUSH)
     flush_interval_commit_log: int = named("flushIntervalCommitLog", 500)
@@ -115,6 +116,7 @@ class BrokerConfig:
         return StoreSettings(
             segment_bytes=self.mapped_file_size_commit_log,
             queue_file_bytes=self.mapped_file_size_consume_queue,
+            batch_queue_file_bytes=self.mapper_file_size_batch_consume_queue,
             readable_when_flushed=self.flush_disk_type == SYNC_FLUSH,
             log_folder=self.store_path_commit_log or LOG_FOLDER,
         )

@@ -5,6 +5,7 @@ Source: broker/processor/AdminBrokerProcessor.java, QueryMessageProcessor.java (
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 from pyrmq_core.broker.sending import topic_fault
@@ -28,7 +29,7 @@ from pyrmq_core.protocol.requests.topic_admin import (
 from pyrmq_core.protocol.topic_config import NO_VERSION
 
 FILTER_TYPES: Final = ("SINGLE_TAG", "MULTI_TAG")
-# common/TopicAttributes.java; those that say how queues are kept have one value here.
+# common/TopicAttributes.java; those that say how queues are kept have few values here.
 ATTRIBUTES: Final = (
     "queue.type",
     "cleanup.policy",
@@ -37,7 +38,9 @@ ATTRIBUTES: Final = (
     "priority.type",
     "lite.topic.expiration",
 )
-KEPT_ONLY: Final = {"queue.type": "SimpleCQ", "cleanup.policy": "DELETE"}
+KEPT_ONLY: Final = {"queue.type": ("SimpleCQ", "BatchCQ"), "cleanup.policy": ("DELETE",)}
+# Said once and for all, when the topic is made (common/attribute/AttributeUtil.java).
+UNCHANGEABLE: Final = re.compile(r"[+-](queue\.type|cleanup\.policy)(?:=|,|$)")
 
 
 def update_topic(broker: Broker, request: Command, _: Peer) -> Answer:
@@ -51,6 +54,9 @@ def update_topic(broker: Broker, request: Command, _: Peer) -> Answer:
     if wanted.topic_filter_type not in FILTER_TYPES:
         return refusal(ResponseCode.SYSTEM_ERROR, f"topicFilterType = [{wanted.topic_filter_type}] value invalid")
     known = broker.topics.get(wanted.topic)
+    if known is not None and (said := UNCHANGEABLE.search(wanted.attributes or "")):
+        remark = f"attempt to update an unchangeable attribute. key: {said[1]}"
+        return refusal(ResponseCode.SYSTEM_ERROR, remark)
     try:
         attributes = changed_attributes({} if known is None else known.attributes, wanted.attributes or "")
     except HeaderError as error:
@@ -87,8 +93,9 @@ def attribute_fault(attributes: dict[str, str]) -> str:
     for name, value in attributes.items():
         if name not in ATTRIBUTES:
             return f"unsupported key: {name}"
-        if KEPT_ONLY.get(name, value) != value:
-            return f"{name}={value} asks for queues that this broker does not keep; {KEPT_ONLY[name]} is possible"
+        if value not in KEPT_ONLY.get(name, (value,)):
+            possible = " or ".join(KEPT_ONLY[name])
+            return f"{name}={value} asks for queues that this broker does not keep; {possible} is possible"
     return ""
 
 

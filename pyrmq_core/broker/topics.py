@@ -15,6 +15,7 @@ from pyrmq_core.broker.settings import BrokerConfig
 from pyrmq_core.broker.store.files import Files
 from pyrmq_core.errors import BodyError, StoreError
 from pyrmq_core.model import Permission, TopicConfig
+from pyrmq_core.protocol.batch_topic import is_batch_topic
 from pyrmq_core.protocol.names import AUTO_CREATE_TOPIC, SCHEDULE_TOPIC, is_retry_topic
 from pyrmq_core.protocol.topic_config import DataVersion, TopicConfigTable, topic_config_from_members
 
@@ -25,7 +26,6 @@ WRITE: Final = int(Permission.WRITE)
 READ_WRITE: Final = READ | WRITE
 INHERITED: Final = READ_WRITE | int(Permission.INHERIT)
 MAX_DELAY_QUEUES: Final = 18
-BATCH_QUEUE: Final = {"queue.type": "BatchCQ"}
 
 
 class TopicTable:
@@ -39,7 +39,7 @@ class TopicTable:
         self.data_version = DataVersion()
 
     def load(self) -> None:
-        """`StoreError` when `topics.json` cannot be read, or has a topic whose queues this broker cannot keep."""
+        """`StoreError` when `topics.json` cannot be read."""
         members = load_config(self._files, FILE_NAME)
         try:
             table = (members.get("topicConfigTable") or {}).values()
@@ -47,9 +47,6 @@ class TopicTable:
             self.data_version = DataVersion.from_members(members.get("dataVersion") or {})
         except (BodyError, AttributeError) as error:
             raise StoreError(f"{FILE_NAME}: {error}") from error
-        for topic in self._topics.values():
-            if topic.attributes.get("queue.type") == BATCH_QUEUE["queue.type"]:
-                raise StoreError(f"topic {topic.topic} has queue.type=BatchCQ, which this broker does not keep")
 
     def __contains__(self, topic: str) -> bool:
         return topic in self._topics
@@ -59,6 +56,11 @@ class TopicTable:
 
     def get(self, topic: str) -> TopicConfig | None:
         return self._topics.get(topic)
+
+    def is_batch_topic(self, topic: str) -> bool | None:
+        """Whether its queues keep batches whole; None of a topic that there is not."""
+        known = self._topics.get(topic)
+        return None if known is None else is_batch_topic(known.attributes)
 
     def is_system(self, topic: str) -> bool:
         """Whether this broker made the topic for itself; its cluster's and its own name are among them."""

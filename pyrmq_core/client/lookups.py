@@ -86,7 +86,9 @@ class Lookups:
                 raise
             return end  # 5.4.0 fails (NullPointerException) where a batch topic's queue has no messages
         if answer.version >= FIRST_VERSION_WITH_BOUNDARIES:
-            return OffsetFound.from_command(answer).offset
+            found = OffsetFound.from_command(answer).offset
+            # Of a batch topic 5.4.0 answers the last record when none is as young.
+            return await self._first_at_or_after(queue, found, when_ms) if await self._keeps_batches(queue) else found
         # 4.9 answers an earlier neighbour, or any message of an equal time: from before the time on, messages are read.
         return await self._first_at_or_after(queue, await self._offset(queue, _search(queue, when_ms - 1)), when_ms)
 
@@ -124,7 +126,8 @@ class Lookups:
 
         async def mean(queue: MessageQueue) -> float:
             pulled = await self._puller.pull(queue, positions[queue], timeout=self._timeout)
-            answered = max(1, pulled.next_offset - pulled.start)
+            first = min((record.queue_offset for record in iterate_records(pulled.records)), default=pulled.start)
+            answered = max(1, pulled.next_offset - min(first, pulled.start))  # a record may begin before the position
             return len(pulled.records) / answered
 
         return await _many(positions, mean)
@@ -152,6 +155,11 @@ class Lookups:
         """`ResponseError` when the queue's broker cannot evaluate it."""
         subscription = SubscriptionData(queue.topic, wanted.expression, expression_type=wanted.KIND)
         await self._ask(queue, CheckClientConfig(self._client.client_id, self._group, subscription))
+
+    async def _keeps_batches(self, queue: MessageQueue) -> bool:
+        address = await self._client.master_address(queue, timeout=self._timeout)
+        topics = self._client.batch_topics
+        return await topics.is_batch_topic(queue.topic, queue.broker_name, address, timeout=self._timeout)
 
     async def _first_at_or_after(self, queue: MessageQueue, offset: int, when_ms: int) -> int:
         while True:

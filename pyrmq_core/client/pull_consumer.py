@@ -84,7 +84,8 @@ class PullConsumer:
     async def pull(
         self, queue: MessageQueue, offset: int, *, max_messages: int = 32, tags: str = "*", wait: float = 0.0
     ) -> PullResult:
-        """One pull. The broker may answer fewer than `max_messages` (32 at most by default).
+        """One pull. The broker may answer fewer than `max_messages` (32 at most by default); of a batch topic the rest
+        of the batch that holds `offset`, however many these are.
 
         It waits up to `wait` seconds for a first message. Go on at `next_offset`, also when no message came: what other
         tags hold is skipped, and an illegal offset is corrected.
@@ -95,7 +96,8 @@ class PullConsumer:
             raise InvalidArgument(f"max_messages={max_messages}: 1 is the least")
         tag_filter = TagFilter.parse(tags)
         pulled = await self._pulling().pull(queue, offset, max_messages=max_messages, tags=tag_filter, wait=wait)
-        messages = tuple(message for message in decode(pulled) if tag_filter.matches(message.tags))
+        own = OffsetRange(offset, max(offset, pulled.next_offset))  # a batch topic answers whole records
+        messages = tuple(message for message in decode(pulled, own) if tag_filter.matches(message.tags))
         return PullResult(pulled.status, messages, pulled.next_offset, pulled.min_offset, pulled.max_offset)
 
     def read(

@@ -9,9 +9,9 @@ offsets. Source: client/impl/consumer/PullAPIWrapper.java; broker's caps: store/
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import aclosing, asynccontextmanager
-from typing import Final
+from typing import Final, TypeAlias
 
 from pyrmq_core.client.calling import Line
 from pyrmq_core.client.client import Client
@@ -34,6 +34,7 @@ __all__ = ["Filter", "Puller", "ReadWindow", "no_progress"]
 HOLD_SWEEP_SECONDS: Final = 5.0
 ALL_TAGS: Final = TagFilter()
 READ_WINDOW: Final = ReadWindow()
+Passes: TypeAlias = Callable[[Mapping[str, str]], bool]
 # Decoding by columns pays from about a thousand messages on; larger than 2 MiB gains nothing.
 JOIN_BYTES: Final = 2 * 1024 * 1024
 JOIN_MESSAGES: Final = 16_384
@@ -58,9 +59,12 @@ class Puller:
     ) -> RawPull:
         """One request to the queue's broker, which waits up to `wait` seconds for a first message.
 
-        Raises `ResponseError` for refusals, `NetworkError`s, and `BrokerNotFound`. Nothing is retried.
+        Raises `ResponseError` for refusals, `NetworkError`s, and `BrokerNotFound`. Nothing is retried. A broker filters
+        the records of a batch topic as wholes: there it is asked for everything, and `RawPull.passes` is the filter.
         """
         address = await self._address(queue, timeout)
+        passes = None if tags.passes_all else await self._own_filter(queue, tags, address, timeout)
+        tags = tags if passes is None else ALL_TAGS
         request = PullMessage(
             consumer_group=self._consumer_group,
             topic=queue.topic,
@@ -75,7 +79,7 @@ class Puller:
         )
         hold = wait + HOLD_SWEEP_SECONDS if wait > 0 else 0.0
         answer = await self._client.call(address, request.to_command(), timeout=timeout + hold)
-        return _any_answer(queue, offset, answer, address)
+        return _any_answer(queue, offset, answer, address, passes)
 
     @asynccontextmanager
     async def read(
@@ -117,8 +121,10 @@ class Puller:
             yield lists
 
     def requests(self, queue: MessageQueue, tags: Filter) -> QueuePulls:
-        """The pulls of one queue for many offsets."""
-        return QueuePulls(self._consumer_group, queue, tags)
+        """The pulls of one queue for many offsets, after a first one by `pull`."""
+        if tags.passes_all or not self._client.batch_topics.is_known(queue.topic, queue.broker_name):
+            return QueuePulls(self._consumer_group, queue, tags)
+        return QueuePulls(self._consumer_group, queue, ALL_TAGS, tags.predicate())
 
     async def line(self, queue: MessageQueue) -> Line:
         """The connection that the queue is read over."""
@@ -134,6 +140,13 @@ class Puller:
                 yield reader
             finally:
                 reader.close()
+
+    async def _own_filter(self, queue: MessageQueue, tags: Filter, address: str, timeout: float) -> Passes | None:
+        """What the broker cannot filter."""
+        topics = self._client.batch_topics
+        if await topics.is_batch_topic(queue.topic, queue.broker_name, address, timeout=timeout):
+            return tags.predicate()
+        return None
 
     async def _address(self, queue: MessageQueue, timeout: float) -> str:
         try:
@@ -156,8 +169,9 @@ class Puller:
 class QueuePulls:
     """Pulls of one queue that differ in offset and count, and what a plain answer to one says."""
 
-    def __init__(self, consumer_group: str, queue: MessageQueue, tags: Filter) -> None:
+    def __init__(self, consumer_group: str, queue: MessageQueue, tags: Filter, passes: Passes | None = None) -> None:
         self._queue = queue
+        self._passes = passes
         self._passes_all = tags.passes_all
         request = PullMessage(
             consumer_group=consumer_group,
@@ -193,14 +207,14 @@ class QueuePulls:
             return None
         status = PullStatus.FOUND if found else PullStatus.NO_MATCHED_MSG
         records = memoryview(answer.body)
-        return RawPull(self._queue, start, min(next_offset, end), min_offset, max_offset, status, records)
+        return RawPull(self._queue, start, min(next_offset, end), min_offset, max_offset, status, records, self._passes)
 
     def any_answer(self, start: int, answer: Command, address: str) -> RawPull:
         """The pull; `ResponseError` for a refusal, `ProtocolError` for an answer without offsets."""
-        return _any_answer(self._queue, start, answer, address)
+        return _any_answer(self._queue, start, answer, address, self._passes)
 
 
-def _any_answer(queue: MessageQueue, offset: int, answer: Command, address: str) -> RawPull:
+def _any_answer(queue: MessageQueue, offset: int, answer: Command, address: str, passes: Passes | None) -> RawPull:
     if answer.code not in PULL_ANSWERS:
         raise response_error(answer, PullMessage.CODE, f"{queue.broker_name} ({address})", f"queue {queue}")
     pulled = PullAnswer.from_command(answer)
@@ -212,4 +226,5 @@ def _any_answer(queue: MessageQueue, offset: int, answer: Command, address: str)
         max_offset=pulled.max_offset,
         status=PullStatus(pulled.code),
         records=memoryview(pulled.records),
+        passes=passes,
     )

@@ -162,6 +162,7 @@ class RangeReader:
         if self._asked >= self._end:
             return
         first = await self._pull(self._asked, self._end)
+        self._requests = self._puller.requests(self._queue, self._tags)  # the first pull found out what can be asked
         self._stretches.append(_Stretch(first.next_offset, first.next_offset, pulls=[first], covered=True))
         self._asked = first.next_offset
         self._size = first.next_offset - first.start
@@ -315,7 +316,7 @@ class RangeReader:
             raise self._lost(start, end, pull)
         if pull.next_offset <= start:
             raise no_progress(pull)
-        if pull.status is PullStatus.NO_MATCHED_MSG and self._tags.passes_all:
+        if pull.status is PullStatus.NO_MATCHED_MSG and (self._tags.passes_all or pull.passes is not None):
             raise self._lost(start, min(pull.next_offset, end), pull)  # MESSAGE_WAS_REMOVING: the file is deleted
         return replace(pull, next_offset=min(pull.next_offset, end))
 

@@ -47,7 +47,8 @@ def decode_records(
     for name in columns.names:
         source_column(name)
     keep = keep_undecodable or "body" not in columns.names
-    if sum(pull.next_offset - pull.start for pull in pulls) >= BREAK_EVEN_MESSAGES:
+    by_columns = sum(pull.next_offset - pull.start for pull in pulls) >= BREAK_EVEN_MESSAGES
+    if by_columns and (tags.tags or all(pull.passes is None for pull in pulls)):  # SQL is evaluated message by message
         try:
             return decode_columns(pulls, columns, within, tags, keep_undecodable=keep)
         except Unreadable:

@@ -6,15 +6,18 @@ first (CHECK_CLIENT_CONFIG). Source: common/filter/ExpressionType.java; remoting
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
 from pyrmq_core.errors import InvalidArgument
+from pyrmq_core.filtering.sql92 import parse
 
 
 @dataclass(frozen=True, slots=True)
 class SqlFilter:
-    """The expression as the broker gets it; what comes back needs no second look."""
+    """The expression as the broker gets it; what comes back needs no second look, but for batch topics."""
 
     KIND: ClassVar[str] = "SQL92"
     expression: str
@@ -27,5 +30,17 @@ class SqlFilter:
     def passes_all(self) -> bool:
         return False
 
+    def predicate(self) -> Callable[[Mapping[str, str]], bool]:
+        """Whether a message with these properties passes, for what a broker cannot filter.
+
+        `InvalidArgument` for what is no SQL92.
+        """
+        return _parsed(self.expression)
+
     def matches(self, _tag: str | None) -> bool:
         return True
+
+
+@functools.lru_cache(maxsize=64)
+def _parsed(expression: str) -> Callable[[Mapping[str, str]], bool]:
+    return parse(expression)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Final, Self
 
@@ -37,6 +38,10 @@ class TagFilter:
     @property
     def passes_all(self) -> bool:
         return not self.tags
+
+    def predicate(self) -> Callable[[Mapping[str, str]], bool]:
+        """Whether a message with these properties passes, for what a broker cannot filter."""
+        return lambda properties: self.matches(properties.get("TAGS"))
 
     def matches(self, tag: str | None) -> bool:
         return not self.tags or tag in self.tags

@@ -7,8 +7,8 @@ share a request: a request has one sysFlag, and a broker gives it to every messa
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Final, cast
 
 from pyrmq_core.errors import BodyError, InvalidArgument, InvalidMessage, RecordError
@@ -70,7 +70,11 @@ PAYLOAD_DRAFT: Final = draft_class(Payload)
 
 @dataclass(frozen=True, slots=True)
 class RawPull:
-    """One pull's answer, its records not decoded: stored records of `queue` from about `start` on."""
+    """One pull's answer, its records not decoded: stored records of `queue` from about `start` on.
+
+    `passes` is a filter that the broker was not asked for, since it sees the records of a batch topic alone, and not
+    the messages in them: `decode` gives those whose properties pass.
+    """
 
     queue: MessageQueue
     start: int
@@ -79,6 +83,7 @@ class RawPull:
     max_offset: int
     status: PullStatus
     records: bytes | memoryview = b""
+    passes: Callable[[Mapping[str, str]], bool] | None = field(default=None, compare=False)
 
 
 def encode_one(
@@ -250,7 +255,8 @@ def decode(pull: RawPull, within: OffsetRange = EVERYTHING, *, keep_undecodable:
                 messages.append(_message(pull.queue, raw, raw.queue_offset, body, raw.properties, raw.flag))
         except RecordError as error:
             raise RecordError(f"{pull.queue}, pulled from offset {pull.start}: {error}") from error
-    return messages
+    passes = pull.passes
+    return messages if passes is None else [message for message in messages if passes(message.properties)]
 
 
 def _plain_body(raw: RawRecord, keep_undecodable: bool) -> bytes:

@@ -295,7 +295,7 @@ async def test_a_deleted_topic_begins_anew(tmp_path: Path) -> None:
         assert [record.body for record in records(await served.pull("T"))] == [b"new"]
 
 
-@pytest.mark.parametrize("attributes", ["+queue.type=BatchCQ", "+cleanup.policy=COMPACTION"])
+@pytest.mark.parametrize("attributes", ["+queue.type=OtherCQ", "+cleanup.policy=COMPACTION"])
 async def test_queues_of_another_kind_are_refused(tmp_path: Path, attributes: str) -> None:
     async with serving(tmp_path) as served:
         answer = await served.ask(UpdateTopic("T", 1, 1, 6, attributes=attributes).to_command())

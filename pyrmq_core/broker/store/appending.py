@@ -11,14 +11,15 @@ import functools
 import struct
 import zlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
+from pyrmq_core.broker.store.batch_queue import BatchEntry
 from pyrmq_core.broker.store.formats import ENTRY
 from pyrmq_core.errors import BodyError
 from pyrmq_core.protocol.batch import HEAD, OVERHEAD_BYTES
 from pyrmq_core.protocol.java_hash import tags_code
-from pyrmq_core.protocol.properties import java_text
+from pyrmq_core.protocol.properties import INNER_BASE, INNER_NUM, encode_properties, java_text
 from pyrmq_core.protocol.record import BYTE, CRC_MASK, INT, MAGIC_V1, MAGIC_V2, MAX_V1_TOPIC_BYTES, SHORT
 from pyrmq_core.protocol.sysflag import BORN_HOST_V6, HOSTS_V6, STORE_HOST_V6
 
@@ -49,7 +50,8 @@ class Piece(NamedTuple):
 class Append:
     """Messages for one queue, which get consecutive offsets: one, or a batch. Hosts are packed (record.pack_host).
 
-    With `delay_ms` the queue entries hold the store time plus the delay instead of the tags' hash.
+    With `delay_ms` the queue entries hold the store time plus the delay instead of the tags' hash. With `inner_num` the
+    one piece is a whole batch of so many messages, for a queue of a batch topic.
     """
 
     topic: str
@@ -62,6 +64,13 @@ class Append:
     reconsume_times: int = 0
     prepared_transaction_offset: int = 0
     delay_ms: int | None = None
+    inner_num: int = 0
+
+    def based(self, queue_offset: int) -> Append:
+        """A batch with the offset of its first message among its properties, as readers find it there."""
+        (batch,) = self.pieces
+        added = encode_properties({INNER_NUM: str(self.inner_num), INNER_BASE: str(queue_offset)}).encode()
+        return replace(self, pieces=[batch._replace(properties=_lengthened(batch.properties, added))])
 
 
 class Built(NamedTuple):
@@ -102,8 +111,10 @@ def appended_bytes(append: Append) -> int:
     return sum([overhead + len(body) + len(properties) for _, body, properties in append.pieces])
 
 
-def build(append: Append, physical_offset: int, queue_offset: int, store_timestamp_ms: int) -> Built:
-    """The bytes when the first record gets these offsets."""
+def build(
+    append: Append, physical_offset: int, queue_offset: int, store_timestamp_ms: int, *, batch_topic: bool = False
+) -> Built:
+    """The bytes when the first record gets these offsets; entries for the queue of a plain or of a batch topic."""
     middle, (magic, topic) = _middle(append, store_timestamp_ms), _topic_part(append.topic)
     overhead = START.size + len(middle) + len(topic)
     due_ms = None if append.delay_ms is None else store_timestamp_ms + append.delay_ms
@@ -117,11 +128,20 @@ def build(append: Append, physical_offset: int, queue_offset: int, store_timesta
         start = pack_start(size, magic, crc, queue_id, flag, queue_offset, physical_offset)
         records += (start, middle, body, topic, properties)
         code = properties_tags_code(properties[SHORT.size :]) if due_ms is None else due_ms
-        entries.append(pack_entry(physical_offset, size, code))
+        if batch_topic:
+            count = append.inner_num or 1
+            entries.append(BatchEntry(physical_offset, size, code, store_timestamp_ms, queue_offset, count).pack())
+        else:
+            entries.append(pack_entry(physical_offset, size, code))
         positions.append(physical_offset)
         queue_offset += 1
         physical_offset += size
     return Built(b"".join(records), b"".join(entries), positions)
+
+
+def _lengthened(properties: bytes, added: bytes) -> bytes:
+    (size,) = SHORT.unpack_from(properties)
+    return SHORT.pack(size + len(added)) + properties[SHORT.size :] + added
 
 
 def properties_tags_code(properties: bytes) -> int:

@@ -13,11 +13,12 @@ from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
 from pyrmq_core.broker.store.appending import Append, appended_bytes, build, properties_tags_code
+from pyrmq_core.broker.store.batch_queue import BatchConsumeQueue, BatchEntry, plain_entries
 from pyrmq_core.broker.store.commit_log import CommitLog
 from pyrmq_core.broker.store.consume_queue import ConsumeQueue
 from pyrmq_core.broker.store.files import Files
 from pyrmq_core.broker.store.formats import CHECKPOINT_BYTES, ENTRY, Checkpoint, Entry
-from pyrmq_core.broker.store.reading import Found, Limits, read_messages
+from pyrmq_core.broker.store.reading import AnyConsumeQueue, Found, Limits, read_messages
 from pyrmq_core.broker.store.recovery import EntryOf, QueueKey, Recovery, record_at, recover, scan
 from pyrmq_core.errors import StoreError
 from pyrmq_core.protocol.record import HEAD, SYS_FLAG_POSITION, RawRecord
@@ -25,16 +26,22 @@ from pyrmq_core.protocol.sysflag import BORN_HOST_V6
 
 LOG_FOLDER: Final = "commitlog"
 QUEUES_FOLDER: Final = "consumequeue"
+BATCH_QUEUES_FOLDER: Final = "batchconsumequeue"
 CHECKPOINT_NAME: Final = "checkpoint"
 ABORT_NAME: Final = "abort"
+# What a batch record's INNER_NUM and INNER_BASE may take.
+INNER_BYTES: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
 class StoreSettings:
-    """RocketMQ's mappedFileSizeCommitLog and mappedFileSizeConsumeQueue, as they were when the store was made."""
+    """RocketMQ's mappedFileSizeCommitLog, mappedFileSizeConsumeQueue and mapperFileSizeBatchConsumeQueue, as they were
+    when the store was made.
+    """
 
     segment_bytes: int = 1 << 30
     queue_file_bytes: int = 6_000_000
+    batch_queue_file_bytes: int = 13_800_000
     readable_when_flushed: bool = False
     log_folder: str = LOG_FOLDER
 
@@ -55,7 +62,7 @@ class _Waiting(NamedTuple):
     """Entries of stored messages that are not readable yet."""
 
     key: QueueKey
-    queue: ConsumeQueue
+    queue: AnyConsumeQueue
     queue_offset: int
     entries: bytes
     end: int
@@ -64,7 +71,8 @@ class _Waiting(NamedTuple):
 class MessageStore:
     """Opened by `open`, which recovers what a crash left.
 
-    `on_readable` is told of every queue that got messages, `on_stored` that there is something to flush.
+    `on_readable` is told of every queue that got messages, `on_stored` that there is something to flush;
+    `is_batch_topic` says how a topic's queues are kept, None of a topic nobody knows.
     """
 
     def __init__(self, files: Files, settings: StoreSettings, entry_of: EntryOf | None = None) -> None:
@@ -72,9 +80,10 @@ class MessageStore:
         self.settings = settings
         self.on_readable: Callable[[QueueKey, bytes], None] = lambda key, entries: None
         self.on_stored: Callable[[], None] = lambda: None
+        self.is_batch_topic: Callable[[str], bool | None] = lambda topic: None
         self._entry_of = entry_of or entry_of_record
         self._log = CommitLog(files, settings.log_folder, settings.segment_bytes)
-        self._queues: dict[QueueKey, ConsumeQueue] = {}
+        self._queues: dict[QueueKey, AnyConsumeQueue] = {}
         self._waiting: deque[_Waiting] = deque()
         self._checkpoint = Checkpoint()
         self._last_store_ms = 0
@@ -86,10 +95,8 @@ class MessageStore:
         clean = files.size(ABORT_NAME) is None
         self._checkpoint = Checkpoint.decode(files.load(CHECKPOINT_NAME))
         self._log.open()
-        for topic in files.folders(QUEUES_FOLDER):
-            for number in files.folders(f"{QUEUES_FOLDER}/{topic}"):
-                if number.isdigit():
-                    self._queue_of((topic, int(number))).open()
+        self._open_queues(QUEUES_FOLDER, are_batch=False)
+        self._open_queues(BATCH_QUEUES_FOLDER, are_batch=True)
         recovery = recover(self._log, self._queues, self._queue_of, self._entry_of, self._checkpoint, clean=clean)
         files.save(ABORT_NAME, str(process_id).encode(), keep_previous=False)
         self._last_store_ms = self._checkpoint.log_time_ms
@@ -113,7 +120,7 @@ class MessageStore:
 
     def put(self, append: Append, now_ms: int) -> Stored:
         """Stores messages; `DoesNotFit` for more than a segment holds, `StoreError` when the disk takes nothing."""
-        size = appended_bytes(append)
+        size = appended_bytes(append) + (INNER_BYTES if append.inner_num else 0)
         if not self._log.fits(size):
             raise DoesNotFit(f"{size} bytes do not fit into one segment of the commit log (mappedFileSizeCommitLog)")
         if self._waiting and not self.settings.readable_when_flushed:
@@ -121,10 +128,14 @@ class MessageStore:
             if self._waiting:
                 raise StoreError("the consume queues cannot be written; is the disk full?")
         key = (append.topic, append.queue_id)
-        queue = self._queue_of(key)
-        built = build(append, self._log.place(size), queue.next_offset, now_ms)
-        index, end = queue.next_offset, self._log.append(built.records)
-        queue.next_offset = index + len(built.positions)
+        queue = self._queue_of(key, bool(append.inner_num))
+        index, batch_topic = queue.next_offset, isinstance(queue, BatchConsumeQueue)
+        if append.inner_num:
+            append = append.based(index)
+            size = appended_bytes(append)
+        built = build(append, self._log.place(size), index, now_ms, batch_topic=batch_topic)
+        end = self._log.append(built.records)
+        queue.next_offset = index + (append.inner_num or len(built.positions))
         self._last_store_ms = now_ms
         self._waiting.append(_Waiting(key, queue, index, built.entries, end))
         if not self.settings.readable_when_flushed:
@@ -142,7 +153,8 @@ class MessageStore:
             except StoreError:
                 return
             waiting.popleft()
-            self.on_readable(stored.key, stored.entries)
+            batch_topic = isinstance(stored.queue, BatchConsumeQueue)
+            self.on_readable(stored.key, plain_entries(stored.entries) if batch_topic else stored.entries)
 
     def get(self, key: QueueKey, offset: int, limits: Limits, tags_codes: Container[int] | None = None) -> Found:
         """What a pull at `offset` is answered."""
@@ -169,7 +181,7 @@ class MessageStore:
         at = 68 if int.from_bytes(head[SYS_FLAG_POSITION : SYS_FLAG_POSITION + 4]) & BORN_HOST_V6 else 56
         return int.from_bytes(head[at : at + 8], signed=True)
 
-    def entry(self, key: QueueKey, offset: int) -> Entry:
+    def entry(self, key: QueueKey, offset: int) -> Entry | BatchEntry:
         """The queue entry at a readable offset; `StoreError` when there is none."""
         queue = self._queues.get(key)
         if queue is None or not queue.start <= offset < queue.end:
@@ -210,7 +222,8 @@ class MessageStore:
         self.flush()
         for key in [key for key in self._queues if key[0] == topic]:
             self._queues.pop(key).remove()
-        self.files.remove(f"{QUEUES_FOLDER}/{topic}")
+        for folder in (QUEUES_FOLDER, BATCH_QUEUES_FOLDER):
+            self.files.remove(f"{folder}/{topic}")
         self.mark_safe(self._log.flushed)
 
     def unsynced(self) -> tuple[int, list[Callable[[], None]]]:
@@ -264,12 +277,31 @@ class MessageStore:
         """As a killed process leaves it: nothing is flushed, the next opening recovers."""
         self.files.close()
 
-    def _queue_of(self, key: QueueKey) -> ConsumeQueue:
+    def _open_queues(self, folder: str, *, are_batch: bool) -> None:
+        for topic in self.files.folders(folder):
+            if self.is_batch_topic(topic) is (not are_batch):
+                kinds = ("SimpleCQ", "BatchCQ") if are_batch else ("BatchCQ", "SimpleCQ")
+                raise StoreError(f"The queue type of topic: {topic} should be {kinds[0]}, but is {kinds[1]}")
+            for number in self.files.folders(f"{folder}/{topic}"):
+                if number.isdigit():
+                    self._make_queue((topic, int(number)), is_batch=are_batch).open()
+
+    def _queue_of(self, key: QueueKey, has_batch: bool) -> AnyConsumeQueue:
         queue = self._queues.get(key)
         if queue is None:
-            folder = f"{QUEUES_FOLDER}/{key[0]}/{key[1]}"
-            queue = self._queues[key] = ConsumeQueue(self.files, folder, self.settings.queue_file_bytes)
+            known = self.is_batch_topic(key[0])
+            queue = self._make_queue(key, is_batch=has_batch if known is None else known)
         return queue
+
+    def _make_queue(self, key: QueueKey, *, is_batch: bool) -> AnyConsumeQueue:
+        files, settings, place = self.files, self.settings, f"{key[0]}/{key[1]}"
+        made: AnyConsumeQueue
+        if is_batch:
+            made = BatchConsumeQueue(files, f"{BATCH_QUEUES_FOLDER}/{place}", settings.batch_queue_file_bytes)
+        else:
+            made = ConsumeQueue(files, f"{QUEUES_FOLDER}/{place}", settings.queue_file_bytes)
+        self._queues[key] = made
+        return made
 
 
 def entry_of_record(record: RawRecord) -> bytes:

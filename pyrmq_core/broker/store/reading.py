@@ -9,14 +9,18 @@ from __future__ import annotations
 import enum
 from collections.abc import Container
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
+from pyrmq_core.broker.store.batch_queue import BATCH_ENTRY_BYTES, BatchConsumeQueue
 from pyrmq_core.broker.store.commit_log import CommitLog
 from pyrmq_core.broker.store.consume_queue import ConsumeQueue
 from pyrmq_core.broker.store.formats import FILLER_SIZE
 
+AnyConsumeQueue: TypeAlias = ConsumeQueue | BatchConsumeQueue
+
 # `maxFilterMessageSize` / 20: entries looked at for one answer.
 MAX_SCANNED_ENTRIES: Final = 800
+MAX_SCANNED_BYTES: Final = 16_000
 
 
 class GetStatus(enum.Enum):
@@ -35,10 +39,14 @@ class GetStatus(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How much one answer holds; the first message is given whatever its size."""
+    """How much one answer holds; the first message is given whatever its size.
+
+    `asked_messages` is what the reader wants, where that is more: it bounds whole batches.
+    """
 
     max_messages: int = 32
     max_bytes: int = 262_144
+    asked_messages: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,16 +62,19 @@ class Found:
 
 
 def read_messages(
-    log: CommitLog, queue: ConsumeQueue | None, offset: int, limits: Limits, tags_codes: Container[int] | None
+    log: CommitLog, queue: AnyConsumeQueue | None, offset: int, limits: Limits, tags_codes: Container[int] | None
 ) -> Found:
-    """Messages from `offset` on whose tags code is among `tags_codes` (None: all)."""
+    """Messages from `offset` on whose tags code is among `tags_codes` (None: all); of a batch topic whole records."""
     if queue is None:
         return Found(GetStatus.NO_MESSAGE_IN_QUEUE, 0, 0, 0)
     start, end = queue.start, queue.end
     status, next_offset = _judge(start, end, offset)
     if status is not GetStatus.FOUND:
         return Found(status, next_offset, start, end)
-    chosen = _choose(log.start, queue, offset, limits, tags_codes)
+    if isinstance(queue, BatchConsumeQueue):
+        chosen = _choose_records(log.start, queue, offset, limits, tags_codes)
+    else:
+        chosen = _choose(log.start, queue, offset, limits, tags_codes)
     if not chosen.messages:
         return Found(chosen.status, chosen.next_offset, start, end)
     pieces = [log.read(*run) for run in chosen.runs]
@@ -121,3 +132,30 @@ def _choose(
     if count:
         runs.append((run_start, run_end - run_start))
     return _Chosen(runs, count, offset, status)
+
+
+def _choose_records(
+    log_start: int, queue: BatchConsumeQueue, offset: int, limits: Limits, tags_codes: Container[int] | None
+) -> _Chosen:
+    """As `_choose`, of whole records: the one that holds `offset`, and what follows while there is room for it.
+
+    Offsets passed by are counted as if each had an entry of its own, as 5.4.0 does: few are skipped by one answer.
+    """
+    asked = max(1, limits.max_messages if limits.asked_messages is None else limits.asked_messages)
+    runs: list[tuple[int, int]] = []
+    count = total = 0
+    status, position = GetStatus.NO_MATCHED_MESSAGE, offset
+    for entry in queue.entries(offset):
+        if entry.physical_offset < log_start:
+            status = GetStatus.MESSAGE_WAS_REMOVING
+        elif tags_codes is None or entry.tags_code in tags_codes:
+            full = count + entry.inner_num > asked or count >= limits.max_messages
+            if count and (full or total + entry.size > limits.max_bytes):
+                break
+            runs.append((entry.physical_offset, entry.size))
+            count += entry.inner_num
+            total += entry.size
+        position = entry.end
+        if (position - offset) * BATCH_ENTRY_BYTES > MAX_SCANNED_BYTES and not count:
+            break
+    return _Chosen(runs, count, position, status)

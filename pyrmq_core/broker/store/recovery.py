@@ -15,11 +15,14 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
+from pyrmq_core.broker.store.batch_queue import BatchConsumeQueue, BatchEntry, BatchSlots
 from pyrmq_core.broker.store.commit_log import CommitLog
 from pyrmq_core.broker.store.consume_queue import ConsumeQueue
-from pyrmq_core.broker.store.formats import Checkpoint, Entry
+from pyrmq_core.broker.store.formats import ENTRY, Checkpoint, Entry
+from pyrmq_core.broker.store.reading import AnyConsumeQueue
 from pyrmq_core.errors import RecordError, StoreError
-from pyrmq_core.protocol.properties import java_text
+from pyrmq_core.protocol.batch_topic import MAX_RECORD_MESSAGES
+from pyrmq_core.protocol.properties import INNER_NUM, decode_properties, java_text
 from pyrmq_core.protocol.record import BLANK_MAGIC, HEAD, MAGIC_V1, MAGIC_V2, RawRecord, body_crc, unpack_record
 from pyrmq_core.protocol.sysflag import BATCH_RECORD, TRANSACTION_MASK
 
@@ -29,8 +32,10 @@ PAGE_BYTES: Final = 4096
 WITHOUT_ENTRY: Final = (0x4, 0xC)
 
 QueueKey = tuple[str, int]
+Slots = ConsumeQueue | BatchSlots
 EntryOf = Callable[[RawRecord], bytes]
-QueueOf = Callable[[QueueKey], ConsumeQueue]
+# The queue of a key; a new one is of a batch topic where the topic is, or, for a topic nobody knows, the record is.
+QueueOf = Callable[[QueueKey, bool], AnyConsumeQueue]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +64,7 @@ class MissingEntries(Exception):
 
 def recover(
     log: CommitLog,
-    queues: dict[QueueKey, ConsumeQueue],
+    queues: dict[QueueKey, AnyConsumeQueue],
     queue_of: QueueOf,
     entry_of: EntryOf,
     checkpoint: Checkpoint,
@@ -177,19 +182,32 @@ def _read_again(log: CommitLog, queue_of: QueueOf, entry_of: EntryOf, start: int
         if isinstance(found, LogEnd):
             log.cut(found.offset)
             return found, records
-        if found.sys_flag & BATCH_RECORD:
-            raise StoreError(
-                f"the commit log holds a batch record at {found.commit_log_offset} (topic {java_text(found.topic)}); "
-                "queues of batches (queue.type=BatchCQ) are not kept by this broker"
-            )
-        if found.sys_flag & TRANSACTION_MASK not in WITHOUT_ENTRY:
-            _refill(queue_of((java_text(found.topic), found.queue_id)), found.queue_offset, entry_of(found), whole)
+        if found.sys_flag & TRANSACTION_MASK in WITHOUT_ENTRY:
+            continue
+        is_batch = found.sys_flag & BATCH_RECORD == BATCH_RECORD
+        queue = queue_of((java_text(found.topic), found.queue_id), is_batch)
+        if isinstance(queue, BatchConsumeQueue):
+            _refill(queue, found.queue_offset, batch_entry_of(found, entry_of(found)), whole)
+        elif not is_batch:  # else the topic was a batch topic, then deleted, and is a plain one now
+            _refill(queue, found.queue_offset, entry_of(found), whole)
     raise AssertionError("a scan ends with the end of the log")
 
 
-def _refill(queue: ConsumeQueue, index: int, entry: bytes, whole: bool) -> None:
+def batch_entry_of(record: RawRecord, entry: bytes) -> bytes:
+    """What a batch topic's queue has of a record, beside what a plain queue's `entry` says."""
+    count = 1
+    if record.sys_flag & BATCH_RECORD == BATCH_RECORD:
+        given = decode_properties(java_text(record.properties)).get(INNER_NUM, "")
+        count = int(given) if given.isascii() and given.isdigit() else 0
+        if not 0 < count <= MAX_RECORD_MESSAGES:
+            raise StoreError(f"the batch record at {record.commit_log_offset} holds {given!r} messages by INNER_NUM")
+    place, size, code = ENTRY.unpack(entry)
+    return BatchEntry(place, size, code, record.store_timestamp_ms, record.queue_offset, count).pack()
+
+
+def _refill(queue: AnyConsumeQueue, index: int, entry: bytes, whole: bool) -> None:
     if index < queue.end:
-        if index >= queue.start and queue.read(index, 1) == entry:
+        if queue.holds(index, entry):
             return
         queue.cut(index)  # the topic was deleted and made again: what is younger counts
     elif index > queue.end and not whole:
@@ -197,19 +215,22 @@ def _refill(queue: ConsumeQueue, index: int, entry: bytes, whole: bool) -> None:
     queue.append(index, entry)
 
 
-def _cut_queue(queue: ConsumeQueue, key: QueueKey, log: CommitLog, start: int) -> int:
+def _cut_queue(queue: AnyConsumeQueue, key: QueueKey, log: CommitLog, start: int) -> int:
     """Keeps the entries of records before `start`; how many of these the log has no record for, and are dropped."""
-    end = _first(queue, queue.start, lambda entry: not entry.is_valid or entry.physical_offset >= start)
+    slots = queue.slots if isinstance(queue, BatchConsumeQueue) else queue
+    end = _first(slots, slots.start, lambda entry: not entry.is_valid or entry.physical_offset >= start)
     kept = end
-    while kept > queue.start and not _agrees(queue.entry(kept - 1), key, kept - 1, log):
+    while kept > slots.start and not _agrees(slots.entry(kept - 1), key, kept - 1, log):
         kept -= 1
-    if kept < queue.end:
-        queue.cut(kept)
-    queue.start = _first(queue, queue.start, lambda entry: not entry.is_filler and entry.physical_offset >= log.start)
+    if kept < slots.end:
+        slots.cut(kept)
+    slots.start = _first(slots, slots.start, lambda entry: not entry.is_filler and entry.physical_offset >= log.start)
+    if isinstance(queue, BatchConsumeQueue):
+        queue.settle()
     return end - kept
 
 
-def _first(queue: ConsumeQueue, low: int, holds: Callable[[Entry], bool]) -> int:
+def _first(queue: Slots, low: int, holds: Callable[[Entry | BatchEntry], bool]) -> int:
     """The first index from `low` on whose entry `holds`, as those behind it do; the end when there is none."""
     high = queue.end
     while low < high:
@@ -221,8 +242,9 @@ def _first(queue: ConsumeQueue, low: int, holds: Callable[[Entry], bool]) -> int
     return low
 
 
-def _agrees(entry: Entry, key: QueueKey, index: int, log: CommitLog) -> bool:
+def _agrees(entry: Entry | BatchEntry, key: QueueKey, number: int, log: CommitLog) -> bool:
     if entry.is_filler or entry.physical_offset < log.start:
         return True
+    index = entry.base if isinstance(entry, BatchEntry) else number
     record = record_at(log, entry.physical_offset, entry.size)
     return record is not None and (java_text(record.topic), record.queue_id, record.queue_offset) == (*key, index)

@@ -1,0 +1,112 @@
+"""Queue files: entries of one length, one after another, in files of one length.
+
+Files are named for the byte offset of their first entry. Entries are found by their place alone, so behind the end
+there are zeros and nothing else: bytes of entries once dropped would count as messages again when the log has grown
+past what they point to. Source: store/MappedFileQueue.java (5.4.0).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from pyrmq_core.broker.store.files import Files, StoredFile
+from pyrmq_core.broker.store.formats import file_name, file_offset
+from pyrmq_core.errors import StoreError
+
+
+class EntryFiles:
+    """Entries from number `start` up to, but without, `end`; `file_setting` is RocketMQ's name of the files' length."""
+
+    __slots__ = (
+        "_entry_bytes",
+        "_file_bytes",
+        "_file_setting",
+        "_files",
+        "_folder",
+        "_opened",
+        "_unsynced",
+        "end",
+        "start",
+    )
+
+    def __init__(self, files: Files, folder: str, file_bytes: int, entry_bytes: int, file_setting: str) -> None:
+        self._files = files
+        self._folder = folder
+        self._entry_bytes = entry_bytes
+        self._file_bytes = -(-file_bytes // entry_bytes) * entry_bytes  # a multiple, as RocketMQ rounds it
+        self._file_setting = file_setting
+        self._opened: dict[int, StoredFile] = {}  # by the byte offset of their first entry, ascending
+        self._unsynced: set[int] = set()
+        self.start = self.end = 0
+
+    def open(self) -> None:
+        """Finds the files; `end` is the end of the last one until it is cut. `StoreError` for other lengths."""
+        names = [name for name in self._files.names(self._folder) if file_offset(name) is not None]
+        if names and not self._files.size(self._path(names[-1])):
+            self._files.remove(self._path(names.pop()))
+        for name in names:
+            size = self._files.size(self._path(name))
+            if size != self._file_bytes:
+                raise StoreError(
+                    f"{self._path(name)} has {size} bytes and {self._file_setting} is {self._file_bytes}; "
+                    "set it as it was when the store was made"
+                )
+            self._opened[int(name)] = self._files.open(self._path(name), self._file_bytes)
+        self.start = next(iter(self._opened), 0) // self._entry_bytes
+        self.end = (max(self._opened, default=-self._file_bytes) + self._file_bytes) // self._entry_bytes
+
+    def read(self, index: int, count: int) -> bytes:
+        """The bytes of `count` entries, or of fewer where a file ends."""
+        position = index * self._entry_bytes
+        base = position - position % self._file_bytes
+        file = self._opened.get(base)
+        if file is None:
+            raise StoreError(f"{self._folder} holds no entry {index}")
+        return file.read(position - base, min(count * self._entry_bytes, base + self._file_bytes - position))
+
+    def write(self, index: int, entries: bytes) -> None:
+        """Writes entries from number `index` on."""
+        position, rest = index * self._entry_bytes, memoryview(entries)
+        while rest:
+            base = position - position % self._file_bytes
+            part = rest[: base + self._file_bytes - position]
+            self._file(base).write(position - base, bytes(part))
+            self._unsynced.add(base)
+            position, rest = position + len(part), rest[len(part) :]
+        self.end = max(self.end, position // self._entry_bytes)
+
+    def cut(self, end: int) -> None:
+        """Ends the entries at `end`: what lies behind becomes zeros, newer files are removed."""
+        position = end * self._entry_bytes
+        for base in [base for base in self._opened if base >= position and base > next(iter(self._opened))]:
+            del self._opened[base]
+            self._unsynced.discard(base)
+            self._files.remove(self._path(file_name(base)))
+        base = position - position % self._file_bytes
+        if base in self._opened:
+            self._opened[base].zero_from(position - base)
+            self._unsynced.add(base)
+        self.end = end
+        self.start = min(self.start, end)
+
+    def unsynced(self) -> list[Callable[[], None]]:
+        """What to call (in any thread) so that all entries written so far are on the medium."""
+        syncs = [self._opened[base].sync for base in self._unsynced]
+        self._unsynced.clear()
+        return syncs
+
+    def remove(self) -> None:
+        """Its topic is deleted."""
+        self._files.remove(self._folder)
+        self._opened.clear()
+        self._unsynced.clear()
+        self.start = self.end = 0
+
+    def _file(self, base: int) -> StoredFile:
+        file = self._opened.get(base)
+        if file is None:
+            file = self._opened[base] = self._files.open(self._path(file_name(base)), self._file_bytes)
+        return file
+
+    def _path(self, name: str) -> str:
+        return f"{self._folder}/{name}"
