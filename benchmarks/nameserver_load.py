@@ -1,10 +1,9 @@
-"""A NameServer under load: 100 brokers with 10,000 topics register while clients ask; then look-ups beside Java's.
+"""A NameServer under load: 100 brokers with 10,000 topics register while clients ask.
 
-    python -m benchmarks.nameserver_load [--quick] [--seconds N] [--brokers N] [--topics N] [--without-java]
+    python -m benchmarks.nameserver_load [--quick] [--seconds N] [--brokers N] [--topics N]
 
 Every process of its own: server, brokers, clients. First all brokers come, then they repeat themselves (every 30 s,
 spread), then each time with another DataVersion, the worst case: the time from question to answer (105) is the figure.
-Then 8 connections ask as fast as they can, ours and Apache's 5.4.0 in turn, A B B A: the ratio is the figure.
 """
 
 from __future__ import annotations
@@ -14,9 +13,7 @@ import contextlib
 import multiprocessing
 import random
 import re
-import select
 import socket
-import statistics
 import subprocess
 import sys
 import time
@@ -33,9 +30,6 @@ from pyrmq_core.protocol.registration import RegistrationBody
 from pyrmq_core.protocol.requests.get_route_info import GetRouteInfo
 from pyrmq_core.protocol.requests.register_broker import RegisterBroker, RegistrationHeader
 from pyrmq_core.protocol.topic_config import DataVersion
-from tests.support.apache import ApacheNameServer
-from tests.support.java_programs import temporary_directory
-from tests.support.maven import ApacheUnavailable
 
 PERIOD_SECONDS = 30.0
 ASK_EVERY_SECONDS = 0.005
@@ -164,26 +158,6 @@ def ask_steadily(
     results.put(took)
 
 
-def ask_hard(address: str, load: Load, seconds: float) -> float:
-    """Answers a second over 8 connections, one question under way on each."""
-    questions = [encode_frame(GetRouteInfo(load.topic(number)).to_command()) for number in range(load.topics)]
-    poll = select.poll()
-    connections = {connected.fileno(): connected for connected in (connect(address) for _ in range(CONNECTIONS))}
-    for number, connected in connections.items():
-        poll.register(number, select.POLLIN)
-        connected.sendall(questions[0])
-    answers = 0
-    started = time.monotonic()
-    while time.monotonic() < started + seconds:
-        for number, _ in poll.poll():
-            receive_frame(connections[number])
-            answers += 1
-            connections[number].sendall(questions[answers % len(questions)])
-    for connected in connections.values():
-        connected.close()
-    return answers / (time.monotonic() - started)
-
-
 # Runs
 
 
@@ -227,37 +201,8 @@ def resident_mib(process_id: int) -> int:
     return int(found[1]) // 1024 if found else 0
 
 
-def beside_java(pairs: int, seconds: float) -> None:
-    """Look-ups a second of one small cluster, ours and Apache's in turn."""
-    load = Load(1, 200, seconds)
-    with contextlib.ExitStack() as stack:
-        ours, _ = stack.enter_context(our_nameserver())
-        try:
-            home = stack.enter_context(temporary_directory("5.4.0"))
-            java = ApacheNameServer("5.4.0", home / "namesrv", {}, ())
-            stack.callback(java.kill)
-            java.start()
-        except ApacheUnavailable as reason:
-            print(f"Apache's NameServer does not run here: {reason}")
-            return
-        for address in (ours, java.address):
-            broker = stack.enter_context(connect(address))
-            broker.sendall(Bodies(load).frame(0, 1))
-            receive_success(broker)
-            ask_hard(address, load, seconds)  # Java compiles what is hot
-        ratios = []
-        print("| pair | ours a second | Apache's a second | ratio |\n|---|---|---|---|")
-        for pair in range(pairs):
-            a, b, c, d = (ask_hard(address, load, seconds) for address in (ours, java.address, java.address, ours))
-            ratios.append((a + d) / (b + c))
-            print(f"| {pair + 1} | {(a + d) / 2:.0f} | {(b + c) / 2:.0f} | {ratios[-1]:.2f} |", flush=True)
-        print(f"\nMedian {statistics.median(ratios):.2f}, from {min(ratios):.2f} to {max(ratios):.2f}.")
-
-
-def main(quick: bool = False, *, load: Load | None = None, with_java: bool = True) -> None:
+def main(quick: bool = False, *, load: Load | None = None) -> None:
     under_load(load or (Load(10, 1_000, 3.0) if quick else Load(100, 10_000, 60.0)))
-    if with_java:
-        beside_java(1 if quick else 3, 1.0 if quick else 5.0)
 
 
 if __name__ == "__main__":
@@ -266,7 +211,6 @@ if __name__ == "__main__":
     parser.add_argument("--seconds", type=float, default=60.0, help="how long each of the two rounds lasts")
     parser.add_argument("--brokers", type=int, default=100)
     parser.add_argument("--topics", type=int, default=10_000)
-    parser.add_argument("--without-java", action="store_true")
     wanted = parser.parse_args()
     chosen = None if wanted.quick else Load(wanted.brokers, wanted.topics, wanted.seconds)
-    main(wanted.quick, load=chosen, with_java=not wanted.without_java)
+    main(wanted.quick, load=chosen)

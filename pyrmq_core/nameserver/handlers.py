@@ -85,7 +85,7 @@ def get_route_info(server: NameServer, request: Command, _: Peer) -> Command:
     zone = request.ext.get("__ZONE_NAME", "").strip()
     if zone and parse_bool(request.ext.get("__ZONE_MODE", "")):
         return success(body=encode_route(lookups.route_in_zone(route, zone), order, bare_ids=not standard))
-    return success(body=server.answers.body(topic, route, order, bare_ids=not standard))
+    return server.answers.answer(topic, route, order, bare_ids=not standard)
 
 
 def register_broker(server: NameServer, request: Command, peer: Peer) -> Answer:

@@ -1,0 +1,93 @@
+"""Large registrations hold nobody up, and cost what their topics cost: told by processor time, whatever else runs."""
+
+from __future__ import annotations
+
+import gc
+import math
+import time
+from collections.abc import Iterator
+
+import pytest
+import trio
+from trio.abc import Instrument
+
+from pyrmq_core.model import TopicConfig
+from pyrmq_core.nameserver.process import YOUNG_OBJECTS
+from pyrmq_core.protocol.command import Command
+from pyrmq_core.protocol.registration import RegistrationBody, registration_crc
+from pyrmq_core.protocol.requests.register_broker import RegisterBroker, RegistrationHeader
+from pyrmq_core.protocol.topic_config import DataVersion
+from tests.nameserver.serving import Caller, nameserver
+
+BROKERS = 10
+TOPICS = 10_000
+TIMEOUT = 60.0
+# What 99 of 100 questions may wait; a step of the loop may take half of it.
+P99_SECONDS = 0.050
+
+
+class LongestStep(Instrument):
+    """The most processor time that one step of one task took."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+        self._began = math.inf  # it joins in the middle of a step
+
+    def before_task_step(self, task: trio.lowlevel.Task) -> None:
+        self._began = time.thread_time()
+
+    def after_task_step(self, task: trio.lowlevel.Task) -> None:
+        self.seconds = max(self.seconds, time.thread_time() - self._began)
+
+
+@pytest.fixture
+def garbage_as_in_the_process() -> Iterator[None]:
+    """Collected as the server's own process does it, and without what other tests left."""
+    before = gc.get_threshold()
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(YOUNG_OBJECTS)
+    yield
+    gc.set_threshold(*before)
+    gc.unfreeze()
+
+
+def registration_of(broker: int, body: bytes) -> Command:
+    address, crc = f"10.0.0.{broker}:10911", registration_crc(body)
+    return RegisterBroker(RegistrationHeader("C", address, f"broker-{broker}", 0, body_crc32=crc), body).to_command()
+
+
+async def ask_until(done: trio.Event, client: Caller, waits: list[float]) -> None:
+    while not done.is_set():
+        began = time.thread_time()
+        await client.route(f"topic_{len(waits) % TOPICS}")
+        waits.append(time.thread_time() - began)
+
+
+@pytest.mark.usefixtures("garbage_as_in_the_process")
+async def test_brokers_with_ten_thousand_topics_each_come_in_a_burst() -> None:
+    """As the first burst of a cluster: one full registration right after the other, questions meanwhile."""
+    body = RegistrationBody(DataVersion(1, 1), tuple(TopicConfig(f"topic_{n}", 8, 8) for n in range(TOPICS))).to_json()
+    costs: list[float] = []
+    waits: list[float] = []
+    longest = LongestStep()
+    async with nameserver() as (_, caller):
+        done = trio.Event()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(ask_until, done, caller(), waits)
+            brokers = [caller() for _ in range(BROKERS)]
+            trio.lowlevel.add_instrument(longest)
+            for number, broker in enumerate(brokers):
+                command = registration_of(number, body)
+                began = time.thread_time()
+                assert (await broker.pool.call(broker.address, command, timeout=TIMEOUT)).code == 0
+                costs.append(time.thread_time() - began)
+            trio.lowlevel.remove_instrument(longest)
+            done.set()
+        route = await caller().route("topic_7")
+    assert route is not None
+    assert len(route.queue_datas) == BROKERS
+    assert len(waits) > 20 * BROKERS  # every slice of a registration lets questions through
+    assert sorted(waits)[int(len(waits) * 0.99)] < P99_SECONDS
+    assert longest.seconds < P99_SECONDS / 2
+    assert sorted(costs[-3:])[1] < 3 * sorted(costs[:3])[1]  # the tenth broker costs what the first did
