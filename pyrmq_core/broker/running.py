@@ -170,7 +170,15 @@ async def _start(
             started[0].notify_groups(started[0].clients.disconnected(peer))
 
     handler = answer if wrap_handler is None else wrap_handler(answer)
-    listen = partial(serve, handler, config.bind_address, config.listen_port, on_close=closed)
+    listen = partial(
+        serve,
+        handler,
+        config.bind_address,
+        config.listen_port,
+        on_close=closed,
+        tls=config.tls.server_context(),
+        tls_mode=config.tls.mode,
+    )
     listening: Listening = await services.start(listen)
     started.append(make_broker(config, store, services, listening.port))
     return RunningBroker(started[0], listening)
@@ -209,7 +217,7 @@ def make_broker(config: BrokerConfig, store: MessageStore, services: trio.Nurser
         held=HeldPulls(config.max_held_pulls),
         delays=Delays(store, files, config.delays_ms()),
         flusher=Flusher(store, config),
-        registration=Registration(config, header, topics, ConnectionPool(services)),
+        registration=Registration(config, header, topics, ConnectionPool(services, tls=config.tls.client_context())),
         nursery=services,
         address=address,
         store_host=store_host,

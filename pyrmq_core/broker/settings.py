@@ -16,7 +16,8 @@ from pyrmq_core.broker.store.message_store import LOG_FOLDER, StoreSettings
 from pyrmq_core.broker.store.reading import Limits
 from pyrmq_core.errors import InvalidArgument
 from pyrmq_core.model import Permission
-from pyrmq_core.network import local_ip
+from pyrmq_core.network import TlsSettings, local_ip
+from pyrmq_core.network.tls_settings import NAMES as TLS_NAMES
 from pyrmq_core.protocol.java_properties import parse_java_properties
 
 DELAY_LEVELS: Final = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
@@ -82,6 +83,8 @@ class BrokerConfig:
     register_name_server_period: int = named("registerNameServerPeriod", 30_000)
     register_broker_timeout_mills: int = named("registerBrokerTimeoutMills", 24_000)
 
+    tls: TlsSettings = dataclasses.field(default_factory=TlsSettings)
+
     def __post_init__(self) -> None:
         if self.broker_role not in ROLES:
             raise InvalidArgument(f"brokerRole is {self.broker_role!r}; {', '.join(ROLES)} exist")
@@ -95,7 +98,7 @@ class BrokerConfig:
             raise InvalidArgument(f"flushDiskType is {self.flush_disk_type!r}; {ASYNC_FLUSH} and {SYNC_FLUSH} exist")
         if not self.broker_name or not self.broker_cluster_name:
             raise InvalidArgument("brokerName and brokerClusterName need a value")
-        for field in dataclasses.fields(self):
+        for field in _plain_fields():
             if isinstance(value := getattr(self, field.name), int) and value < 0:
                 raise InvalidArgument(f"{field.metadata['name']} is {value}; it cannot be negative")
         if self.mapped_file_size_commit_log < 1024 or self.mapped_file_size_consume_queue < 20:
@@ -139,25 +142,29 @@ class BrokerConfig:
             ) from error
 
     def to_properties(self) -> dict[str, str]:
-        """Every setting by RocketMQ's name, sorted."""
-        names = {field.metadata["name"]: getattr(self, field.name) for field in dataclasses.fields(self)}
-        return {name: _text(names[name]) for name in sorted(names)}
+        """Every setting by RocketMQ's name, sorted; passwords are hidden."""
+        texts = {field.metadata["name"]: _text(getattr(self, field.name)) for field in _plain_fields()}
+        return dict(sorted({**texts, **self.tls.to_settings()}.items()))
 
     def with_settings(self, properties: Mapping[str, str]) -> BrokerConfig:
         """With these settings; names that have no effect here are passed over (`unknown_names` tells them)."""
-        fields = {field.metadata["name"]: field for field in dataclasses.fields(self)}
+        fields = {field.metadata["name"]: field for field in _plain_fields()}
         values: dict[str, Any] = {
             fields[name].name: _parse(name, text, type(fields[name].default))
             for name, text in properties.items()
             if name in fields
         }
-        return dataclasses.replace(self, **values)
+        return dataclasses.replace(self, **values, tls=self.tls.with_settings(properties))
+
+
+def _plain_fields() -> list[dataclasses.Field[Any]]:
+    return [field for field in dataclasses.fields(BrokerConfig) if "name" in field.metadata]
 
 
 def unknown_names(properties: Mapping[str, str]) -> list[str]:
     """The names among these settings that have no effect on this broker."""
-    known = {field.metadata["name"] for field in dataclasses.fields(BrokerConfig)}
-    return sorted(set(properties) - known)
+    known = {field.metadata["name"] for field in _plain_fields()}
+    return sorted(set(properties) - known - TLS_NAMES)
 
 
 def read_config_file(path: str) -> dict[str, str]:

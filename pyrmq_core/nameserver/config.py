@@ -16,6 +16,8 @@ from typing import Final, Self
 
 from pyrmq_core.errors import HeaderError, InvalidArgument
 from pyrmq_core.nameserver.tables import TableRules
+from pyrmq_core.network.tls_settings import NAMES as TLS_NAMES
+from pyrmq_core.network.tls_settings import TlsSettings
 from pyrmq_core.protocol.fields import decode_fields, encode_fields, wire
 from pyrmq_core.protocol.java_properties import parse_java_properties
 
@@ -50,7 +52,7 @@ NOT_BUILT: Final[Mapping[str, str]] = {
     "clusterTest": "asking another environment's NameServer for routes",
     "enableControllerInNamesrv": "a controller inside the NameServer",
 }
-ALWAYS_BLACK: Final = frozenset({"configBlackList", "configStorePath", "kvConfigPath", "rocketmqHome"})
+ALWAYS_BLACK: Final = frozenset({"configBlackList", "configStorePath", "kvConfigPath", "rocketmqHome", *TLS_NAMES})
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +77,7 @@ class NameServerConfig:
     wait_seconds_for_service: int = wire("waitSecondsForService", 45)
     server_channel_max_idle_time_seconds: int = wire("serverChannelMaxIdleTimeSeconds", 120)
     others: Mapping[str, str] = field(default_factory=dict)
+    tls: TlsSettings = field(default_factory=TlsSettings)
 
     @property
     def rules(self) -> TableRules:
@@ -98,9 +101,10 @@ class NameServerConfig:
         """Settings that nobody changes over the network."""
         return ALWAYS_BLACK | {name for name in self.config_black_list.split(";") if name}
 
-    def to_settings(self) -> dict[str, str]:
-        """Every setting with its effective value, by RocketMQ's name."""
+    def to_settings(self, *, secrets: bool = False) -> dict[str, str]:
+        """Every setting with its effective value, by RocketMQ's name; passwords are hidden unless `secrets`."""
         settings = {**WITHOUT_EFFECT, **dict.fromkeys(NOT_BUILT, "false"), **self.others, **encode_fields(self)}
+        settings.update(self.tls.to_settings(secrets=secrets))
         settings["kvConfigPath"] = str(self.kv_config_file or "")
         settings["configStorePath"] = str(self.config_store_file or "")
         return dict(sorted(settings.items()))
@@ -122,7 +126,8 @@ class NameServerConfig:
         except HeaderError as error:
             raise InvalidArgument(f"{error}; correct the setting") from error
         others = {name: value for name, value in settings.items() if name in WITHOUT_EFFECT}
-        return replace(changed, others={**self.others, **others})._checked()
+        tls = self.tls.with_settings(settings)
+        return replace(changed, others={**self.others, **others}, tls=tls)._checked()
 
     def _checked(self) -> Self:
         if not 0 <= self.listen_port <= 65_535:
@@ -140,7 +145,7 @@ class NameServerConfig:
 
 def unknown_settings(settings: Mapping[str, str]) -> dict[str, str]:
     """Names that no NameServer has, each with the nearest one that there is, or an empty text."""
-    names = [*_TYPES, *WITHOUT_EFFECT, *NOT_BUILT]
+    names = [*_TYPES, *WITHOUT_EFFECT, *NOT_BUILT, *TLS_NAMES]
     return {name: next(iter(difflib.get_close_matches(name, names, 1)), "") for name in settings if name not in names}
 
 

@@ -9,17 +9,19 @@ from pathlib import Path
 def write_atomically(path: Path, content: bytes) -> None:
     """Replaces a file; what it held goes to `<file>.bak` first, as Java does (MixAll.string2File).
 
-    Missing folders are made. Raises OSError.
+    Missing folders are made. Who may read the file stays as it is. Raises OSError.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
+    mode = 0o666
     if path.exists():
-        _replace(path.with_name(path.name + ".bak"), path.read_bytes())
-    _replace(path, content)
+        mode = path.stat().st_mode & 0o777
+        _replace(path.with_name(path.name + ".bak"), path.read_bytes(), mode)
+    _replace(path, content, mode)
 
 
-def _replace(path: Path, content: bytes) -> None:
+def _replace(path: Path, content: bytes, mode: int) -> None:
     beside = path.with_name(path.name + ".tmp")
-    with open(beside, "wb") as file:
+    with open(beside, "wb", opener=lambda name, flags: os.open(name, flags, mode)) as file:
         file.write(content)
         file.flush()
         os.fsync(file.fileno())

@@ -67,7 +67,7 @@ async def run_nameserver(
 
     KV configuration is loaded before the port opens. `wrap_handler` sees and may change each request and answer.
     Cancelled, it closes the port and all connections, then writes what KV configuration is not written yet. Raises
-    `NetworkError` when it cannot listen.
+    `NetworkError` when it cannot listen, and `InvalidArgument` for TLS files that cannot be used.
     """
     config = config or NameServerConfig()
     to_send, to_take = trio.open_memory_channel[MinBrokerIdChange](NOTICES)
@@ -82,11 +82,13 @@ async def run_nameserver(
         on_close=server.connection_closed,
         idle_timeout=float(config.server_channel_max_idle_time_seconds),
         max_requests_per_connection=REQUESTS_PER_CONNECTION,
+        tls=config.tls.server_context(),
+        tls_mode=config.tls.mode,
     )
     try:
         async with trio.open_nursery() as nursery:
             listening = await nursery.start(listen)
-            nursery.start_soon(_send_notices, ConnectionPool(nursery), to_take)
+            nursery.start_soon(_send_notices, ConnectionPool(nursery, tls=config.tls.client_context()), to_take)
             nursery.start_soon(tell_kv_rounds, server)
             task_status.started(RunningNameServer(listening, server))
             await scan_rounds(server)

@@ -114,7 +114,7 @@ class NameServer:
         async with self._store_turn:
             if self._store_file is None:
                 return
-            stored = format_java_properties(self.config.to_settings()).encode()
+            stored = format_java_properties(self.config.to_settings(secrets=True)).encode()
             try:
                 await trio.to_thread.run_sync(write_atomically, self._store_file, stored)
             except OSError as error:

@@ -11,6 +11,7 @@ from pyrmq_core.network.handling import CutConnection, Handler, Peer, ask
 from pyrmq_core.network.ownership import open_owned_nursery
 from pyrmq_core.network.pool import ConnectionPool
 from pyrmq_core.network.serving import Listening, TlsMode, serve
+from pyrmq_core.network.tls_settings import TlsSettings
 
 __all__ = [
     "Connection",
@@ -21,6 +22,7 @@ __all__ = [
     "Listening",
     "Peer",
     "TlsMode",
+    "TlsSettings",
     "ask",
     "format_address",
     "local_ip",

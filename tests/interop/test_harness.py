@@ -9,10 +9,21 @@ from pathlib import Path
 
 import pytest
 
+from pyrmq_core.blocking import EmbeddedCluster
 from pyrmq_core.protocol.codes import RequestCode
 from pyrmq_core.protocol.command import Command
-from tests.support.apache import ApacheCluster, ask, boot_broker, boot_cluster, registered_brokers
+from tests.support.apache import (
+    ApacheCluster,
+    ApacheNameServer,
+    ask,
+    boot_broker,
+    boot_cluster,
+    free_port,
+    registered_brokers,
+)
 from tests.support.jvm import JavaFailed
+
+pytestmark = pytest.mark.timeout(180)  # several Java machines start one after another
 
 PRINTS_VERSION = """
 import org.apache.rocketmq.common.MQVersion;
@@ -88,6 +99,26 @@ def test_a_broker_that_cannot_boot_says_why(apache_5: ApacheCluster) -> None:
         boot_broker("5.4.0", apache_5.nameserver.address, "broker-c", settings=taken),
     ):
         pytest.fail("it booted")
+
+
+def test_a_server_whose_port_was_taken_meanwhile_moves(tmp_path: Path) -> None:
+    """Also when who took it answers as a NameServer does."""
+    with EmbeddedCluster(brokers=1) as ours:
+        nameserver = ApacheNameServer("5.4.0", tmp_path, {}, ())
+        nameserver.settings["listenPort"] = ours.nameserver.rpartition(":")[2]
+        try:
+            nameserver.start()
+            assert nameserver.address != ours.nameserver
+            assert registered_brokers(nameserver.address) == {}
+        finally:
+            nameserver.kill()
+
+
+def test_a_free_port_is_given_once() -> None:
+    assert len({free_port((-2, 0, 1)) for _ in range(20)}) == 20
+    theirs = "from tests.support.apache import PORTS, _reserve; print(sum(not _reserve([port]) for port in PORTS))"
+    printed = subprocess.run([sys.executable, "-c", theirs], capture_output=True, text=True, check=True).stdout
+    assert int(printed) >= 40
 
 
 def test_a_server_never_outlives_who_started_it(apache_5: ApacheCluster) -> None:

@@ -15,14 +15,11 @@ def test_the_codes_are_those_of_the_handlers() -> None:
 
 
 def test_every_setting_with_effect_has_its_row_and_its_default() -> None:
-    rows = re.findall(r"^\| (`.+?) \| (.+?) \|", PAGE.read_text("utf-8"), re.MULTILINE)
-    told = {
-        name: default
-        for names, defaults in rows
-        for name, default in zip(
-            re.findall(r"`(\w+)`", names), re.findall(r"`([^`]+)`", defaults) * len(names.split(",")), strict=False
-        )
-    }
+    told: dict[str, str] = {}
+    for names, defaults in re.findall(r"^\| (`.+?) \| (.+?) \|", PAGE.read_text("utf-8"), re.MULTILINE):
+        texts = ["" if text == "none" else text.strip("`") for text in defaults.split(", ")]
+        named = re.findall(r"`([\w.]+)`", names)
+        told.update(zip(named, texts * len(named) if len(texts) == 1 else texts, strict=True))
     settings = NameServerConfig().to_settings()
     with_effect = settings.keys() - WITHOUT_EFFECT.keys() - NOT_BUILT.keys()
     assert told.keys() == with_effect

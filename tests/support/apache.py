@@ -11,14 +11,17 @@ in trio, call what waits (boot, restart, terminate, mqadmin, run_java) by `trio.
 one temporary directory, memory-backed where there is one.
 """
 
+import fcntl
+import os
 import random
 import socket
 import ssl
+import tempfile
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 
 from pyrmq_core.errors import RocketMQError
@@ -38,7 +41,9 @@ from tests.support.java_programs import (
 from tests.support.jvm import POLL_SECONDS, JavaFailed, JavaProcess
 
 VERSIONS = ("5.4.0", "4.9.7")
-BOOT_SECONDS = 60.0
+BOOT_SECONDS = 90.0  # 7 s on two free cores
+PORT_TRIES = 5
+KEPT_RESERVATIONS = 60
 PORTS = range(20000, 30000)  # below the ports that systems give to outgoing connections
 # A broker binds its port - 2 for the fast channel and + 1 for its slaves.
 BROKER_PORTS = (-2, 0, 1)
@@ -65,6 +70,8 @@ BROKER_SETTINGS: Mapping[str, str] = {
     "transactionCheckInterval": "3000",
     "transactionTimeOut": "4000",
 }
+# What both releases write when they cannot bind.
+PORT_TAKEN = ("Address already in use", "BindException")
 NAMESERVER_MEMORY = ("-Xms64m", "-Xmx256m")
 BROKER_MEMORY = ("-Xms256m", "-Xmx1g", "-XX:MaxDirectMemorySize=1g")
 
@@ -97,13 +104,21 @@ def registered_brokers(nameserver: str, *, tls: ssl.SSLContext | None = None) ->
 
 
 class ApacheServer:
-    """One server process, its settings and its files; `start` returns when it answers."""
+    """One server process, its settings and its files; `start` returns when it answers.
+
+    Its port is a free one unless the settings name one. If somebody takes it before Java binds it, the server moves to
+    another, once: after the first start its clients know its port.
+    """
+
+    port_offsets: Sequence[int] = (0,)
 
     def __init__(self, name: str, version: str, main: str, home: Path, settings: Settings, options: Sequence[str]):
         self.name = name
         self.version = version
         self.home = home
         self.settings = dict(settings)
+        self._may_move = "listenPort" not in settings
+        self.settings.setdefault("listenPort", str(free_port(self.port_offsets)))
         self.tls: ssl.SSLContext | None = None
         prepare_home(home)
         self._conf = home / "server.conf"
@@ -120,7 +135,7 @@ class ApacheServer:
 
     @property
     def ports(self) -> tuple[int, ...]:
-        return (self.port,)
+        return tuple(self.port + offset for offset in self.port_offsets)
 
     def start(self) -> None:
         """Boots it, on the files it left if it ran before; `JavaFailed` with its last lines if it does not come up."""
@@ -133,10 +148,25 @@ class ApacheServer:
         self.process.start()
 
     def wait_until_ready(self) -> None:
-        self.process.wait_until(partial(_quietly, self.is_ready), BOOT_SECONDS)
+        for tries_left in reversed(range(PORT_TRIES)):
+            try:
+                self.process.wait_until(self._has_booted, BOOT_SECONDS)
+            except JavaFailed:
+                if not tries_left or not self._may_move or not self.process.wrote(*PORT_TAKEN):
+                    raise
+                self.process.kill()
+                self.settings["listenPort"] = str(free_port(self.port_offsets))
+                self.launch()
+            else:
+                self._may_move = False
+                return
 
     def is_ready(self) -> bool:
         raise NotImplementedError
+
+    def _has_booted(self) -> bool:
+        """By its own word first: at a port that was taken somebody else answers."""
+        return self.process.wrote("boot success") and _quietly(self.is_ready)
 
     def terminate(self) -> None:
         """SIGTERM: it says good-bye to its NameServers and flushes; up to 10 s for a broker."""
@@ -169,7 +199,7 @@ class ApacheNameServer(ApacheServer):
     """NamesrvStartup of a release."""
 
     def __init__(self, version: str, home: Path, settings: Settings, options: Sequence[str]) -> None:
-        first = {"listenPort": str(free_port((0,))), "bindAddress": "127.0.0.1", "kvConfigPath": str(home / "kv.json")}
+        first = {"bindAddress": "127.0.0.1", "kvConfigPath": str(home / "kv.json")}
         logs = "-Drmq.logback.configurationFile=rmq.namesrv.logback.xml"
         main = "org.apache.rocketmq.namesrv.NamesrvStartup"
         super().__init__("NameServer", version, main, home, {**first, **settings}, (*NAMESERVER_MEMORY, logs, *options))
@@ -181,6 +211,8 @@ class ApacheNameServer(ApacheServer):
 class ApacheBroker(ApacheServer):
     """BrokerStartup of a release, registered with `nameserver` (of any make) before it counts as started."""
 
+    port_offsets = BROKER_PORTS
+
     def __init__(
         self, name: str, version: str, nameserver: str, home: Path, settings: Settings, options: Sequence[str]
     ) -> None:
@@ -188,7 +220,6 @@ class ApacheBroker(ApacheServer):
         store = home / "store"
         first = {
             "brokerName": name,
-            "listenPort": str(free_port(BROKER_PORTS)),
             "namesrvAddr": nameserver,
             "storePathRootDir": str(store),
             "storePathCommitLog": str(store / "commitlog"),
@@ -201,10 +232,6 @@ class ApacheBroker(ApacheServer):
     @property
     def store(self) -> Path:
         return Path(self.settings["storePathRootDir"])
-
-    @property
-    def ports(self) -> tuple[int, ...]:
-        return tuple(self.port + offset for offset in BROKER_PORTS)
 
     def is_ready(self) -> bool:
         """Listed by each NameServer, and not inactive by its own word.
@@ -284,22 +311,50 @@ def boot_broker(
     *,
     settings: Settings | None = None,
     java_options: Sequence[str] = (),
+    tls: ssl.SSLContext | None = None,
 ) -> Iterator[ApacheBroker]:
     """One broker alone, registered with NameServers of any make (`host:port;host:port`)."""
     with ExitStack() as stack:
         home = stack.enter_context(temporary_directory(version))
         broker = ApacheBroker(name, version, nameserver, home / name, settings or {}, java_options)
+        broker.tls = tls
         stack.callback(broker.kill)
         broker.start()
         yield broker
 
 
 def free_port(offsets: Sequence[int]) -> int:
-    """A port that is free, and so are those at `offsets` from it."""
+    """A port that is free, and so are those at `offsets` from it; nobody else is given them for a while.
+
+    Between this and Java's own binding lie seconds, in which other runs on the machine look for ports, too.
+    """
     for port in random.sample(PORTS, 200):
-        if all(_can_bind(port + offset) for offset in offsets):
+        ports = [port + offset for offset in offsets]
+        if all(map(_can_bind, ports)) and _reserve(ports):
             return port
     raise OSError(f"no free ports {tuple(offsets)} around any of 200 between {PORTS.start} and {PORTS.stop}")
+
+
+def _reserve(ports: Sequence[int]) -> bool:
+    """A locked file a port, all of them or none; the oldest are unlocked when there are many, all when we end."""
+    directory = Path(tempfile.gettempdir()) / f"pyrmq-ports-{os.getuid()}"
+    directory.mkdir(exist_ok=True)
+    locked: list[int] = []
+    for port in ports:
+        locked.append(os.open(directory / str(port), os.O_CREAT | os.O_RDWR))
+        try:
+            fcntl.flock(locked[-1], fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            for file in locked:
+                os.close(file)
+            return False
+    _RESERVED.extend(locked)
+    while len(_RESERVED) > KEPT_RESERVATIONS:
+        os.close(_RESERVED.popleft())
+    return True
+
+
+_RESERVED: deque[int] = deque()
 
 
 def _can_bind(port: int) -> bool:

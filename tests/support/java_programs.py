@@ -27,10 +27,12 @@ def mqadmin(version: str, *arguments: str, nameserver: str, timeout: float = 60.
         return _run(java_command(version, home, *OPENED, logs, main, *arguments, "-n", nameserver), timeout)
 
 
-def run_java(version: str, source: Path, *arguments: str, timeout: float = 60.0) -> str:
+def run_java(
+    version: str, source: Path, *arguments: str, timeout: float = 60.0, java_options: Sequence[str] = ()
+) -> str:
     """Compiles and runs one Java file against a release's client; what it prints. `JavaFailed` when it fails."""
     with temporary_directory(version) as home:
-        return _run(java_command(version, home, str(source), *arguments), timeout)
+        return _run(java_command(version, home, *java_options, str(source), *arguments), timeout)
 
 
 @contextmanager

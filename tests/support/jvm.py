@@ -24,6 +24,7 @@ class JavaProcess:
         self._env = env
         self._process: subprocess.Popen[bytes] | None = None
         self._guard: subprocess.Popen[bytes] | None = None
+        self._started_at = 0
 
     @property
     def pid(self) -> int | None:
@@ -32,6 +33,7 @@ class JavaProcess:
 
     def start(self) -> None:
         with self.log.open("ab") as output:
+            self._started_at = output.tell()
             self._process = subprocess.Popen(
                 self._command,
                 stdin=subprocess.DEVNULL,
@@ -48,9 +50,9 @@ class JavaProcess:
         )
 
     def wait_until(self, ready: Callable[[], bool], timeout: float) -> None:
-        """Returns when `ready()` is true; `JavaFailed` when the process ends before, or after `timeout` seconds."""
+        """Returns when `ready()` is true of a process that runs; `JavaFailed` when it ended, or after `timeout` s."""
         deadline = time.monotonic() + timeout
-        while not ready():
+        while not ready() or self.pid is None:  # whoever else answers at its port
             if self.pid is None:
                 raise JavaFailed(f"{self.name} ended with {self._exit_code()} before it was ready{self.log_tail()}")
             if time.monotonic() > deadline:
@@ -90,6 +92,13 @@ class JavaProcess:
     def resume(self) -> None:
         """SIGCONT."""
         self._signal(signal.SIGCONT)
+
+    def wrote(self, *texts: str) -> bool:
+        """Whether one of these texts stands in what it wrote since the last `start`."""
+        if not self.log.exists():
+            return False
+        written = self.log.read_bytes()[self._started_at :].decode(errors="replace")
+        return any(text in written for text in texts)
 
     def log_tail(self, lines: int = 15) -> str:
         """The last lines it wrote, each indented, with a line break in front; empty when there are none."""

@@ -1,0 +1,156 @@
+"""A server's TLS under RocketMQ's names (`tls.server.mode`, `tls.server.certPath`, ...): settings to SSLContexts.
+
+Sources: remoting/netty/TlsSystemConfig.java, TlsHelper.java, 5.4.0. There they are JVM properties, or those of the file
+that `tls.config.file` names; here they stand among a server's other settings, or in such a file, which wins. Unlike
+Apache's, ours makes up no certificate (`tls.test.mode.enable`): without one it speaks plain.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import ssl
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final, Self
+
+from pyrmq_core.errors import InvalidArgument
+from pyrmq_core.network.serving import TlsMode
+from pyrmq_core.protocol.fields import decode_fields, encode_fields, wire
+from pyrmq_core.protocol.java_properties import parse_java_properties
+
+CONFIG_FILE: Final = "tls.config.file"
+HIDDEN: Final = "********"
+CLIENT_AUTH: Final[Mapping[str, ssl.VerifyMode]] = {
+    "none": ssl.CERT_NONE,
+    "optional": ssl.CERT_OPTIONAL,
+    "require": ssl.CERT_REQUIRED,
+}
+
+
+def _secret(name: str) -> str:
+    text: str = dataclasses.field(default="", repr=False, metadata={"wire": name})
+    return text
+
+
+@dataclass(frozen=True, slots=True)
+class TlsSettings:
+    """`server_*`: the port's own end; `client_*` and `enable`: calls that the server makes to other servers.
+
+    Paths name PEM files. A key's password is in no `repr` and not among `to_settings`.
+    """
+
+    config_file: str = wire(CONFIG_FILE, "")
+    server_mode: str = wire("tls.server.mode", "permissive")
+    server_cert_path: str = wire("tls.server.certPath", "")
+    server_key_path: str = wire("tls.server.keyPath", "")
+    server_key_password: str = _secret("tls.server.keyPassword")
+    server_need_client_auth: str = wire("tls.server.need.client.auth", "none")
+    server_auth_client: bool = wire("tls.server.authClient", False)
+    server_trust_cert_path: str = wire("tls.server.trustCertPath", "")
+    enable: bool = wire("tls.enable", False)
+    client_cert_path: str = wire("tls.client.certPath", "")
+    client_key_path: str = wire("tls.client.keyPath", "")
+    client_key_password: str = _secret("tls.client.keyPassword")
+    client_auth_server: bool = wire("tls.client.authServer", False)
+    client_trust_cert_path: str = wire("tls.client.trustCertPath", "")
+
+    @property
+    def mode(self) -> TlsMode:
+        """Permissive without a certificate is plain."""
+        return TlsMode(self.server_mode)
+
+    def to_settings(self, *, secrets: bool = False) -> dict[str, str]:
+        """By RocketMQ's names; passwords are hidden unless `secrets`, and then left out when `config_file` has them."""
+        settings = encode_fields(self)
+        if not secrets:
+            return {**settings, **{name: HIDDEN for name in SECRET_NAMES if settings[name]}}
+        return {name: text for name, text in settings.items() if not self.config_file or name not in SECRET_NAMES}
+
+    def with_settings(self, settings: Mapping[str, str]) -> Self:
+        """These over the present ones, those of `tls.config.file` over all; other names are passed over."""
+        settings = {**settings, **_file_settings(settings.get(CONFIG_FILE, self.config_file).strip())}
+        known = {name: value.strip() for name, value in settings.items() if name in NAMES}
+        for name in BOOLEANS & known.keys():
+            if known[name].lower() not in ("true", "false"):
+                raise InvalidArgument(f"{name}={known[name]}: true or false is wanted")
+        made: Self = decode_fields(type(self), {**encode_fields(self), **known}, "TLS settings")
+        made = replace(
+            made,
+            server_mode=made.server_mode.lower(),
+            server_need_client_auth=made.server_need_client_auth.lower(),
+        )
+        if made.server_mode not in MODES:
+            raise InvalidArgument(f"tls.server.mode={made.server_mode}: {', '.join(MODES)} exist")
+        if made.server_need_client_auth not in CLIENT_AUTH:
+            wanted = ", ".join(CLIENT_AUTH)
+            raise InvalidArgument(f"tls.server.need.client.auth={made.server_need_client_auth}: {wanted} exist")
+        return made
+
+    def server_context(self) -> ssl.SSLContext | None:
+        """What the port speaks TLS with, None without a certificate; `InvalidArgument` for what cannot be used."""
+        if self.mode is TlsMode.DISABLED:
+            return None
+        if not self.server_cert_path:
+            if self.mode is TlsMode.ENFORCING:
+                raise InvalidArgument("tls.server.mode=enforcing needs tls.server.certPath and tls.server.keyPath")
+            return None
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        _load_cert(context, "server", self.server_cert_path, self.server_key_path, self.server_key_password)
+        context.verify_mode = CLIENT_AUTH[self.server_need_client_auth]
+        if context.verify_mode is not ssl.CERT_NONE:
+            _load_trust(context, "tls.server.trustCertPath", self.server_trust_cert_path)
+        return context
+
+    def client_context(self) -> ssl.SSLContext | None:
+        """What calls to other servers speak TLS with; None unless `tls.enable`.
+
+        As with Apache's, the other end's certificate is checked only with `tls.client.authServer`, and its name never.
+        """
+        if not self.enable:
+            return None
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.check_hostname = False
+        if self.client_auth_server:
+            _load_trust(context, "tls.client.trustCertPath", self.client_trust_cert_path)
+        else:
+            context.verify_mode = ssl.CERT_NONE
+        if self.client_cert_path:
+            _load_cert(context, "client", self.client_cert_path, self.client_key_path, self.client_key_password)
+        return context
+
+
+def _file_settings(path: str) -> dict[str, str]:
+    if not path:
+        return {}
+    try:
+        return parse_java_properties(Path(path).expanduser().read_text("utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidArgument(f"cannot read {CONFIG_FILE} {path}: {error}") from error
+
+
+def _load_cert(context: ssl.SSLContext, end: str, cert: str, key: str, password: str) -> None:
+    try:
+        context.load_cert_chain(Path(cert).expanduser(), Path(key).expanduser() if key else None, password)
+    except (OSError, ssl.SSLError) as error:
+        names = f"tls.{end}.certPath {cert} and tls.{end}.keyPath {key}"
+        raise InvalidArgument(f"{names} cannot be used: {_reason(error)}; give a PEM certificate and its key") from None
+
+
+def _load_trust(context: ssl.SSLContext, name: str, path: str) -> None:
+    if not path:
+        raise InvalidArgument(f"{name} is missing: certificates that are asked for are checked against it")
+    try:
+        context.load_verify_locations(Path(path).expanduser())
+    except (OSError, ssl.SSLError) as error:
+        raise InvalidArgument(f"{name} {path} cannot be used: {_reason(error)}; give PEM certificates") from None
+
+
+def _reason(error: OSError) -> str:
+    return getattr(error, "reason", None) or error.strerror or str(error)
+
+
+NAMES: Final = frozenset(str(row.metadata["wire"]) for row in dataclasses.fields(TlsSettings))
+SECRET_NAMES: Final = frozenset(str(row.metadata["wire"]) for row in dataclasses.fields(TlsSettings) if not row.repr)
+BOOLEANS: Final = frozenset(str(row.metadata["wire"]) for row in dataclasses.fields(TlsSettings) if row.type == "bool")
+MODES: Final = tuple(mode.value for mode in TlsMode)
