@@ -63,6 +63,12 @@ class BrokerUnavailable(RocketMQError):
     condition = "RMQ_BROKER_UNAVAILABLE"
 
 
+class SurplusRows(RocketMQError):
+    """A broker answered a pull with more messages than it has offsets."""
+
+    condition = "RMQ_BAD_RECORD"
+
+
 class UnsupportedMode(InvalidArgument):
     """A save mode or output mode that a message queue cannot have."""
 

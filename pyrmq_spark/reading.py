@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Final
 
 from pyspark.sql.datasource import InputPartition
 
-from pyrmq_core import DataLost, ReadWindow, ResponseError, TagFilter
+from pyrmq_core import DataLost, OffsetRange, ReadWindow, ResponseError, TagFilter
 from pyrmq_core.columnar import decode_records
 from pyrmq_spark import worker
-from pyrmq_spark.conditions import told
+from pyrmq_spark.conditions import SurplusRows, told
 from pyrmq_spark.options import Connection, SourceOptions
 from pyrmq_spark.planning import QueueRange
 
@@ -73,7 +73,36 @@ def _batches(
         for pulls in reader:
             keep = options.on_undecodable_body == "keep"
             batch = decode_records(pulls, schema.columns, wanted.offsets, tags=tags, keep_undecodable=keep)
-            yield pulls[-1].next_offset, batch
+            following = pulls[-1].next_offset
+            if options.sql is None and tags.passes_all:
+                _check_complete(batch.num_rows, OffsetRange(pulls[0].start, following), wanted, options)
+            yield following, batch
+
+
+def _check_complete(rows: int, answered: OffsetRange, wanted: QueueRange, options: SourceOptions) -> None:
+    """Without a filter every offset has its row. A broker passes over entries whose log file it has just deleted, and
+    says so only where an answer has nothing else (MESSAGE_WAS_REMOVING in DefaultMessageStore.getMessage, 5.4.0)."""
+    expected = answered.end - answered.start
+    if rows > expected:
+        raise SurplusRows(
+            f"{wanted.queue.broker_name} answered {rows} messages for the {expected} offsets {answered.start} to "
+            f"{answered.end} of {wanted.queue}; the broker's queue is damaged"
+        )
+    if rows == expected:
+        return
+    lost = DataLost(
+        f"{expected - rows} of the offsets {answered.start} to {answered.end} of {wanted.queue} have no message any "
+        "more: they expired while they were read, or the topic keeps the last message of each key alone; set "
+        "failOnDataLoss=false to go on with what is left",
+        queue=wanted.queue,
+        start=answered.start,
+        end=answered.end,
+        min_offset=answered.end,
+        max_offset=wanted.end,
+    )
+    if options.fail_on_data_loss:
+        raise lost
+    log.warning("%s", lost)
 
 
 def _after(error: DataLost | ResponseError, position: int, wanted: QueueRange, options: SourceOptions) -> int:

@@ -1,0 +1,184 @@
+"""Brokers that answer a task's pulls wrongly: each a stable condition that names queue and broker, no wrong row."""
+
+import struct
+from collections.abc import Iterator
+
+import pytest
+from pyspark.sql.types import LongType, StringType, StructField, StructType
+
+from pyrmq_core import Message, MessageQueue
+from pyrmq_core.blocking import Admin, EmbeddedCluster, Producer
+from pyrmq_core.network import Peer
+from pyrmq_core.protocol.codes import RequestCode, ResponseCode
+from pyrmq_core.protocol.command import Command
+from pyrmq_core.protocol.requests.pull_message import PullAnswer
+from pyrmq_spark import worker
+from pyrmq_spark.columns import source_schema
+from pyrmq_spark.conditions import RocketMQSparkError
+from pyrmq_spark.options import Connection, read_source
+from pyrmq_spark.planning import QueueRange
+from pyrmq_spark.reading import RangePartition
+from pyrmq_spark.source import RocketMQReader
+from tests.support.spark import wait_readable
+
+A0 = MessageQueue("orders", "broker-a", 0)
+MESSAGES = 40
+SCHEMA = source_schema(StructType([StructField("queueOffset", LongType()), StructField("body", StringType())]))
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[EmbeddedCluster]:
+    with EmbeddedCluster(brokers=1) as cluster:
+        with Admin(nameserver=cluster.nameserver) as admin:
+            admin.create_topic("orders", queues=1)
+        with Producer("setup", nameserver=cluster.nameserver) as producer:
+            producer.send_batch([Message("orders", f"row {n}".encode()) for n in range(MESSAGES)], queue=A0)
+        wait_readable(cluster.nameserver, "orders", MESSAGES)
+        yield cluster
+        worker.close()
+
+
+@pytest.fixture(scope="module")
+def records(cluster: EmbeddedCluster) -> bytes:
+    """The first ten messages as their broker stores them."""
+    consumer = worker.consumer(Connection(name_server=cluster.nameserver), "g")
+    with consumer.read(A0, 0, 10) as reader:
+        return b"".join(bytes(pull.records) for pulls in reader for pull in pulls)
+
+
+def offsets(cluster: EmbeddedCluster, **options: str) -> list[int]:
+    """Those a task gives of the whole queue."""
+    settings = read_source({"topic": "orders", "pullTimeoutMs": "300"} | options)
+    reader = RocketMQReader(Connection(name_server=cluster.nameserver), settings, SCHEMA)
+    batches = reader.read(RangePartition(QueueRange(A0, 0, MESSAGES)))
+    return [row["queueOffset"] for batch in batches for row in batch.to_pylist()]
+
+
+def told(cluster: EmbeddedCluster, answer: PullAnswer, *, times: int | None = None, **options: str) -> str:
+    """What the task fails with when its pulls are answered so."""
+
+    async def answered(request: Command, peer: Peer) -> Command:
+        return answer.to_command()
+
+    control = cluster.control(RequestCode.PULL_MESSAGE, answered, times=times)
+    try:
+        with pytest.raises(RocketMQSparkError) as error:
+            offsets(cluster, **options)
+    finally:
+        control.remove()
+    assert offsets(cluster) == list(range(MESSAGES))
+    return str(error.value)
+
+
+def answer(next_offset: int, records: bytes, code: int = ResponseCode.SUCCESS) -> PullAnswer:
+    return PullAnswer(code, next_begin_offset=next_offset, min_offset=0, max_offset=MESSAGES, records=records)
+
+
+@pytest.mark.parametrize("next_offset", [-1, 0])
+@pytest.mark.parametrize("fail", ["true", "false"])
+def test_an_answer_that_does_not_go_forward(
+    cluster: EmbeddedCluster, records: bytes, next_offset: int, fail: str
+) -> None:
+    line = told(cluster, answer(next_offset, records), failOnDataLoss=fail)
+    assert line.startswith(
+        "[RMQ_BAD_RECORD] orders/broker-a/0: broker-a answered a pull of orders/broker-a/0 at 0 with"
+    )
+    assert "does not go forward" in line
+
+
+def test_an_answer_that_goes_backwards_later_on(cluster: EmbeddedCluster, records: bytes) -> None:
+    """The first pull is answered truly, those after it with what was read already."""
+    seen: list[int] = []
+
+    async def backwards(request: Command, peer: Peer) -> Command:
+        offset = int(request.ext["queueOffset"])
+        seen.append(offset)
+        return answer(10 if offset == 0 else 5, records).to_command()
+
+    control = cluster.control(RequestCode.PULL_MESSAGE, backwards)
+    try:
+        with pytest.raises(
+            RocketMQSparkError, match=r"\[RMQ_BAD_RECORD\] .* at \d+ with next offset 5, which does not"
+        ):
+            offsets(cluster)
+    finally:
+        control.remove()
+    assert seen[0] == 0
+    assert len(seen) < 100
+
+
+@pytest.mark.parametrize(
+    "size",
+    [0, -1, 7, 2**31 - 1, 100_000],
+    ids=["none", "negative", "below its fields", "the largest", "beyond the answer"],
+)
+def test_a_record_that_lies_about_its_length(cluster: EmbeddedCluster, records: bytes, size: int) -> None:
+    lying = struct.pack(">i", size) + records[4:]
+    assert "[RMQ_BAD_RECORD] orders/broker-a/0: " in told(cluster, answer(10, lying))
+
+
+def test_a_body_that_lies_about_its_length(cluster: EmbeddedCluster, records: bytes) -> None:
+    body = records.index(b"row 0") - 4
+    lying = records[:body] + struct.pack(">i", 2**31 - 1) + records[body + 4 :]
+    assert "[RMQ_BAD_RECORD] orders/broker-a/0: " in told(cluster, answer(10, lying))
+
+
+def test_half_a_record(cluster: EmbeddedCluster, records: bytes) -> None:
+    assert "[RMQ_BAD_RECORD] orders/broker-a/0: " in told(cluster, answer(10, records[:-1]))
+
+
+def test_garbage_for_records(cluster: EmbeddedCluster) -> None:
+    assert "[RMQ_BAD_RECORD] orders/broker-a/0: " in told(cluster, answer(10, b"\xff" * 500))
+
+
+def test_an_answer_without_its_offsets(cluster: EmbeddedCluster, records: bytes) -> None:
+    async def bare(request: Command, peer: Peer) -> Command:
+        return Command(ResponseCode.SUCCESS, {}, records)
+
+    control = cluster.control(RequestCode.PULL_MESSAGE, bare)
+    try:
+        with pytest.raises(RocketMQSparkError, match=r"\[RMQ_\w+\] .*lacks the field nextBeginOffset"):
+            offsets(cluster)
+    finally:
+        control.remove()
+
+
+def test_records_of_offsets_that_nobody_asked_for(cluster: EmbeddedCluster, records: bytes) -> None:
+    """What lies before a range's start and after its end belongs to other ranges: batch topics answer so."""
+
+    async def too_much(request: Command, peer: Peer) -> Command:
+        return answer(10, records).to_command()
+
+    control = cluster.control(RequestCode.PULL_MESSAGE, too_much)
+    try:
+        settings = read_source({"topic": "orders"})
+        reader = RocketMQReader(Connection(name_server=cluster.nameserver), settings, SCHEMA)
+        batches = reader.read(RangePartition(QueueRange(A0, 3, 7)))
+        assert [row["queueOffset"] for batch in batches for row in batch.to_pylist()] == [3, 4, 5, 6]
+    finally:
+        control.remove()
+
+
+@pytest.mark.parametrize("fail", [True, False])
+def test_offsets_that_an_answer_passes_over_in_silence(
+    cluster: EmbeddedCluster, records: bytes, fail: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As a broker does that has just deleted the log file of the first entries."""
+
+    async def passing_over(request: Command, peer: Peer) -> Command:
+        return answer(20, records).to_command()
+
+    cluster.control(RequestCode.PULL_MESSAGE, passing_over, times=1)
+    if fail:
+        with pytest.raises(
+            RocketMQSparkError, match=r"\[RMQ_DATA_LOSS\] .*10 of the offsets 0 to \d+ of orders/broker-a/0"
+        ):
+            offsets(cluster)
+    else:
+        assert offsets(cluster, failOnDataLoss="false") == [*range(10), *range(20, MESSAGES)]
+        assert "10 of the offsets 0 to" in caplog.text
+
+
+def test_an_answer_with_messages_twice(cluster: EmbeddedCluster, records: bytes) -> None:
+    line = told(cluster, answer(10, records + records), times=1)
+    assert "[RMQ_BAD_RECORD] orders/broker-a/0: broker-a answered 50 messages for the 40 offsets" in line

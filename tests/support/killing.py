@@ -1,0 +1,185 @@
+"""Kills a query and the brokers it reads from, at random, while two topics are written to; then counts every row."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pyarrow.parquet as pq
+
+from pyrmq_core import Message, MessageQueue, RocketMQError
+from pyrmq_core.blocking import Admin, Producer, PullConsumer
+from tests.support.jvm import JavaProcess
+from tests.support.our_cluster import OurCluster
+
+ROOT = Path(__file__).parent.parent.parent
+TOPICS = ("orders", "audit")
+QUEUES = 1
+BATCH_SECONDS = 180.0
+Position = tuple[str, str, int, int]
+
+
+class KilledQuery:
+    """The job as a process with a session of its own: whatever it has started is killed with it."""
+
+    def __init__(self, nameserver: str, directory: Path) -> None:
+        self._nameserver = nameserver
+        self._directory = directory
+        self._job: JavaProcess | None = None
+        self._session = 0
+
+    def start(self, mode: str = "follow") -> JavaProcess:
+        environment = os.environ | {
+            "PYSPARK_PYTHON": sys.executable,
+            "PYSPARK_DRIVER_PYTHON": sys.executable,
+            "PYTHONPATH": str(ROOT),
+            "SPARK_LOCAL_IP": "127.0.0.1",
+        }
+        command = [sys.executable, "-m", "tests.spark.killed_job", self._nameserver, ",".join(TOPICS)]
+        command += [str(self._directory), mode]
+        self._job = JavaProcess("the query", command, self._directory / "job.log", environment)
+        self._job.start()
+        self._session = self._job.pid or 0
+        return self._job
+
+    def kill(self) -> None:
+        """Python, its JVM and the JVM's Pythons: daemons of Spark leave the process group, but not the session."""
+        assert self._job is not None
+        for pid in _processes_of(self._session):
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                continue
+        self._job.kill()
+
+    def batches(self) -> int:
+        """How many are done, as the checkpoint says."""
+        done = (self._directory / "checkpoint" / "commits").glob("[0-9]*")
+        return max((int(file.name) for file in done if file.name.isdecimal()), default=-1) + 1
+
+    def wait_batch(self, after: int) -> None:
+        """Until one more is done; fails with the job's last lines when it ends by itself."""
+        assert self._job is not None
+        self._job.wait_until(lambda: self.batches() > after, BATCH_SECONDS)
+
+
+def _processes_of(session: int) -> Iterator[int]:
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdecimal():
+            try:
+                fields = (entry / "stat").read_text().rpartition(")")[2].split()
+            except OSError:
+                continue
+            if int(fields[3]) == session:
+                yield int(entry.name)
+
+
+@dataclass(slots=True)
+class Sent:
+    """Numbers that brokers acknowledged; a failed send may be stored all the same."""
+
+    acknowledged: set[int] = field(default_factory=set)
+    failures: int = 0
+
+
+@contextmanager
+def sending(nameserver: str) -> Iterator[Sent]:
+    """Numbered messages to both topics in turn, as long as the block runs."""
+    sent, stop = Sent(), threading.Event()
+
+    def run() -> None:
+        number = 0
+        with Producer("setup", nameserver=nameserver) as producer:
+            while not stop.wait(0.4):
+                numbers = range(number, number + 20)
+                topic = TOPICS[number // 20 % len(TOPICS)]
+                number += 20
+                try:
+                    producer.send_batch([Message(topic, f"{one}".encode()) for one in numbers])
+                    sent.acknowledged.update(numbers)
+                except RocketMQError:
+                    sent.failures += 1
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        yield sent
+    finally:
+        stop.set()
+        thread.join()
+
+
+def stored(nameserver: str) -> dict[Position, str]:
+    """Every message of the topics by its position."""
+    found: dict[Position, str] = {}
+    with PullConsumer("audit", nameserver=nameserver) as consumer:
+        queues = [queue for topic in TOPICS for queue in consumer.message_queues(topic)]
+        for queue, bounds in consumer.offset_bounds(queues).items():
+            found |= _stored_in(consumer, queue, bounds.start, bounds.end)
+    return found
+
+
+def _stored_in(consumer: PullConsumer, queue: MessageQueue, offset: int, end: int) -> dict[Position, str]:
+    found: dict[Position, str] = {}
+    while offset < end:
+        pulled = consumer.pull(queue, offset)
+        for message in pulled.messages:
+            found[queue.topic, queue.broker_name, queue.queue_id, message.queue_offset] = message.body.decode()
+        assert pulled.next_offset > offset, pulled
+        offset = pulled.next_offset
+    return found
+
+
+def arrived(directory: Path) -> Counter[tuple[Position, str]]:
+    """Every row that the finished query wrote, and how often."""
+    rows = pq.read_table(directory / "found").to_pylist()
+    return Counter(((row["topic"], row["brokerName"], row["queueId"], row["queueOffset"]), row["body"]) for row in rows)
+
+
+def killed_at_random(cluster: OurCluster, directory: Path, kills: int, draw: random.Random) -> Sent:
+    """Half of the kills, rounded up, hit the query, the others a broker; then everything there is arrives."""
+    nameserver = cluster.nameserver.address
+    with Admin(nameserver=nameserver) as admin:
+        for topic in TOPICS:
+            admin.create_topic(topic, queues=QUEUES)
+    victims = [
+        ("query", *cluster.brokers)[number % 2 and draw.randint(1, len(cluster.brokers))] for number in range(kills)
+    ]
+    draw.shuffle(victims)
+    query = KilledQuery(nameserver, directory)
+    with sending(nameserver) as sent:
+        query.start()
+        try:
+            for victim in victims:
+                _kill_one(cluster, query, victim, draw)
+        finally:
+            query.kill()
+    finishing = query.start("finish")
+    try:
+        assert finishing.wait_for_exit(BATCH_SECONDS) == 0, finishing.log_tail(40)
+    finally:
+        query.kill()
+    return sent
+
+
+def _kill_one(cluster: OurCluster, query: KilledQuery, victim: str, draw: random.Random) -> None:
+    """After another batch, most times, and a moment more; a query also while it starts."""
+    if victim != "query" or draw.random() < 0.75:
+        query.wait_batch(query.batches())
+    time.sleep(draw.uniform(0.0, 0.6))
+    if victim == "query":
+        query.kill()
+        query.start()
+        return
+    cluster.brokers[victim].kill()
+    time.sleep(draw.uniform(0.0, 2.0))
+    cluster.brokers[victim].start()
