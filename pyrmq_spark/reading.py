@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from pyspark.sql.datasource import InputPartition
 
-from pyrmq_core import DataLost, OffsetRange, ReadWindow, ResponseError, TagFilter
+from pyrmq_core import DataLost, MessageQueue, OffsetRange, ReadWindow, ResponseError, TagFilter
 from pyrmq_core.columnar import decode_records
 from pyrmq_spark import worker
-from pyrmq_spark.conditions import SurplusRows, told
+from pyrmq_spark.conditions import BrokerUnavailable, SurplusRows, told
 from pyrmq_spark.options import Connection, SourceOptions
 from pyrmq_spark.planning import QueueRange
 
@@ -26,6 +27,7 @@ log = logging.getLogger(__name__)
 DEFAULT_CONSUMER_GROUP: Final = "pyrmq-spark"
 # TOPIC_NOT_EXIST, and INVALID_PARAMETER for a queue that the topic does not have (any more).
 GONE_CODES: Final = (17, 29)
+PAUSE_SECONDS: Final = 0.2
 
 
 class RangePartition(InputPartition):
@@ -48,18 +50,28 @@ def read_range(
 
     Closed early (LIMIT, a cancelled task), it leaves no pull behind.
     """
-    position = wanted.start
+    position, deadline = wanted.start, None
     worker.settle()
     with told(str(wanted.queue)):
         while position < wanted.end:
             try:
                 for following, batch in _batches(connection, options, schema, wanted, position):
-                    position = following
+                    position, deadline = following, None
                     if batch.num_rows:
                         yield schema.as_given(batch)
                 return
-            except (DataLost, ResponseError) as error:
-                position = _after(error, position, wanted, options)
+            except DataLost as lost:
+                position = _after(lost, position, wanted, options)
+            except ResponseError as error:
+                if error.code not in GONE_CODES:
+                    raise
+                deadline = deadline or time.monotonic() + options.pull_timeout
+                if _is_gone(connection, options, wanted.queue):
+                    position = _after(_gone(error, position, wanted), position, wanted, options)
+                elif time.monotonic() >= deadline:
+                    raise _denied(error, wanted, options) from error
+                else:
+                    time.sleep(PAUSE_SECONDS)
 
 
 def _batches(
@@ -105,16 +117,12 @@ def _check_complete(rows: int, answered: OffsetRange, wanted: QueueRange, option
     log.warning("%s", lost)
 
 
-def _after(error: DataLost | ResponseError, position: int, wanted: QueueRange, options: SourceOptions) -> int:
+def _after(lost: DataLost, position: int, wanted: QueueRange, options: SourceOptions) -> int:
     """Where to go on with failOnDataLoss=false; nothing is read twice."""
-    if isinstance(error, ResponseError):
-        if error.code not in GONE_CODES:
-            raise error
-        error = _gone(error, position, wanted)
     if options.fail_on_data_loss:
-        raise error
-    following = max(position, error.min_offset) if error.min_offset > position else wanted.end
-    log.warning("%s: offsets %d to %d are skipped: %s", wanted.queue, position, min(following, wanted.end), error)
+        raise lost
+    following = max(position, lost.min_offset) if lost.min_offset > position else wanted.end
+    log.warning("%s: offsets %d to %d are skipped: %s", wanted.queue, position, min(following, wanted.end), lost)
     return following
 
 
@@ -128,3 +136,20 @@ def _gone(error: ResponseError, position: int, wanted: QueueRange) -> DataLost:
         min_offset=0,
         max_offset=0,
     )
+
+
+def _denied(error: ResponseError, wanted: QueueRange, options: SourceOptions) -> BrokerUnavailable:
+    return BrokerUnavailable(
+        f"waited {options.pull_timeout:g} s in vain, and nothing was skipped: the NameServer names "
+        f"{wanted.queue.broker_name} for {wanted.queue}, yet {error}"
+    )
+
+
+def _is_gone(connection: Connection, options: SourceOptions, queue: MessageQueue) -> bool:
+    """Its broker is there, master and all, and the topic's route has the queue no longer.
+
+    A slave denies a queue until it has learned its master's topics: that is no loss.
+    """
+    routes = consumer_of(connection, options).current_queues([queue.topic])
+    broker = worker.admin(connection).cluster_info().broker_addr_table.get(queue.broker_name)
+    return queue not in (routes[queue.topic] or ()) and broker is not None and broker.master is not None

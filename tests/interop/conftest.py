@@ -22,10 +22,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @contextmanager
-def cluster_or_skip(version: str) -> Iterator[ApacheCluster]:
+def cluster_or_skip(version: str, brokers: tuple[str, ...] = BROKERS) -> Iterator[ApacheCluster]:
     with ExitStack() as stack:
         try:
-            cluster = stack.enter_context(boot_cluster(version, BROKERS))
+            cluster = stack.enter_context(boot_cluster(version, brokers))
         except ApacheUnavailable as reason:
             pytest.skip(f"Apache RocketMQ {version}: {reason}")
         yield cluster

@@ -1,6 +1,7 @@
 """Brokers that answer a task's pulls wrongly: each a stable condition that names queue and broker, no wrong row."""
 
 import struct
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -10,7 +11,7 @@ from pyrmq_core import Message, MessageQueue
 from pyrmq_core.blocking import Admin, EmbeddedCluster, Producer
 from pyrmq_core.network import Peer
 from pyrmq_core.protocol.codes import RequestCode, ResponseCode
-from pyrmq_core.protocol.command import Command
+from pyrmq_core.protocol.command import Command, refusal
 from pyrmq_core.protocol.requests.pull_message import PullAnswer
 from pyrmq_spark import worker
 from pyrmq_spark.columns import source_schema
@@ -182,3 +183,62 @@ def test_offsets_that_an_answer_passes_over_in_silence(
 def test_an_answer_with_messages_twice(cluster: EmbeddedCluster, records: bytes) -> None:
     line = told(cluster, answer(10, records + records), times=1)
     assert "[RMQ_BAD_RECORD] orders/broker-a/0: broker-a answered 50 messages for the 40 offsets" in line
+
+
+def test_a_broker_that_stays_busy_is_waited_for_so_long_as_said(cluster: EmbeddedCluster) -> None:
+    """A slave that may not serve says so (`slaveReadEnable`, 5.4.0); nothing is skipped."""
+    asked: list[int] = []
+
+    async def busy(request: Command, peer: Peer) -> Command:
+        asked.append(int(request.ext["queueOffset"]))
+        return refusal(ResponseCode.SYSTEM_BUSY, "[REJECTREQUEST]system busy, start flow control for a while")
+
+    control = cluster.control(RequestCode.PULL_MESSAGE, busy)
+    began = time.monotonic()
+    try:
+        with pytest.raises(RocketMQSparkError, match=r"\[RMQ_REFUSED\] orders/broker-a/0: .*system busy"):
+            offsets(cluster, pullTimeoutMs="500", failOnDataLoss="false")
+    finally:
+        control.remove()
+    assert time.monotonic() - began >= 0.5
+    assert set(asked) == {0}
+    assert len(asked) >= 2
+
+
+@pytest.mark.parametrize("fail", ["true", "false"])
+@pytest.mark.parametrize("code", [ResponseCode.TOPIC_NOT_EXIST, 29])
+def test_a_broker_that_denies_a_queue_which_the_name_server_knows(
+    cluster: EmbeddedCluster, fail: str, code: int
+) -> None:
+    """As a slave does that has not learned its master's topics yet: no row is given up for that."""
+
+    async def denied(request: Command, peer: Peer) -> Command:
+        return refusal(code, "topic[orders] not exist")
+
+    control = cluster.control(RequestCode.PULL_MESSAGE, denied)
+    try:
+        with pytest.raises(RocketMQSparkError, match=r"\[RMQ_BROKER_UNAVAILABLE\] .*waited 0.3 s in vain.*not exist"):
+            offsets(cluster, failOnDataLoss=fail)
+    finally:
+        control.remove()
+    cluster.control(RequestCode.PULL_MESSAGE, denied, times=2)
+    assert offsets(cluster, failOnDataLoss=fail, pullTimeoutMs="5000") == list(range(MESSAGES))
+
+
+@pytest.mark.parametrize("fail", [True, False])
+def test_a_queue_that_is_gone_when_its_task_reads_it(cluster: EmbeddedCluster, fail: bool) -> None:
+    queue = MessageQueue("short", "broker-a", 0)
+    with Admin(nameserver=cluster.nameserver) as admin, Producer("setup", nameserver=cluster.nameserver) as producer:
+        admin.create_topic("short", queues=1)
+        producer.send(Message("short", b"row"), queue=queue)
+        wait_readable(cluster.nameserver, "short", 1)
+        admin.delete_topic("short")
+    settings = read_source({"topic": "short", "failOnDataLoss": str(fail).lower()})
+    task = RocketMQReader(Connection(name_server=cluster.nameserver), settings, SCHEMA).read(
+        RangePartition(QueueRange(queue, 0, 1))
+    )
+    if fail:
+        with pytest.raises(RocketMQSparkError, match=r"\[RMQ_DATA_LOSS\] .*offsets 0 to 1 of short/.*is gone"):
+            list(task)
+    else:
+        assert list(task) == []

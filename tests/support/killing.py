@@ -20,10 +20,12 @@ from pyrmq_core import Message, MessageQueue, RocketMQError
 from pyrmq_core.blocking import Admin, Producer, PullConsumer
 from tests.support.jvm import JavaProcess
 from tests.support.our_cluster import OurCluster
+from tests.support.standalone import job_environment
 
 ROOT = Path(__file__).parent.parent.parent
 TOPICS = ("orders", "audit")
 QUEUES = 1
+QUERY, BROKER, PYTHONS = "query", "broker", "pythons"
 BATCH_SECONDS = 180.0
 Position = tuple[str, str, int, int]
 
@@ -37,29 +39,33 @@ class KilledQuery:
         self._job: JavaProcess | None = None
         self._session = 0
 
-    def start(self, mode: str = "follow") -> JavaProcess:
-        environment = os.environ | {
-            "PYSPARK_PYTHON": sys.executable,
-            "PYSPARK_DRIVER_PYTHON": sys.executable,
-            "PYTHONPATH": str(ROOT),
-            "SPARK_LOCAL_IP": "127.0.0.1",
-        }
+    def start(self) -> JavaProcess:
         command = [sys.executable, "-m", "tests.spark.killed_job", self._nameserver, ",".join(TOPICS)]
-        command += [str(self._directory), mode]
-        self._job = JavaProcess("the query", command, self._directory / "job.log", environment)
+        command.append(str(self._directory))
+        self._job = JavaProcess("the query", command, self._directory / "job.log", job_environment(ROOT))
         self._job.start()
         self._session = self._job.pid or 0
         return self._job
 
-    def kill(self) -> None:
-        """Python, its JVM and the JVM's Pythons: daemons of Spark leave the process group, but not the session."""
+    def kill(self, words: str = "") -> None:
+        """Python, its JVM and the JVM's Pythons: daemons of Spark leave the process group, but not the session.
+
+        With `words`, those alone whose command line holds them.
+        """
         assert self._job is not None
-        for pid in _processes_of(self._session):
+        for pid in _processes_of(self._session, words):
             try:
                 os.kill(pid, signal.SIGKILL)
             except ProcessLookupError:
                 continue
-        self._job.kill()
+        if not words:
+            self._job.kill()
+
+    def finish(self) -> None:
+        """Returns when all rows that arrived are written."""
+        assert self._job is not None
+        (self._directory / "finish").touch()
+        assert self._job.wait_for_exit(BATCH_SECONDS) == 0, self._job.log_tail(40)
 
     def batches(self) -> int:
         """How many are done, as the checkpoint says."""
@@ -72,14 +78,15 @@ class KilledQuery:
         self._job.wait_until(lambda: self.batches() > after, BATCH_SECONDS)
 
 
-def _processes_of(session: int) -> Iterator[int]:
+def _processes_of(session: int, words: str) -> Iterator[int]:
     for entry in Path("/proc").iterdir():
         if entry.name.isdecimal():
             try:
                 fields = (entry / "stat").read_text().rpartition(")")[2].split()
+                command = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
             except OSError:
                 continue
-            if int(fields[3]) == session:
+            if int(fields[3]) == session and words in command:
                 yield int(entry.name)
 
 
@@ -146,26 +153,20 @@ def arrived(directory: Path) -> Counter[tuple[Position, str]]:
 
 
 def killed_at_random(cluster: OurCluster, directory: Path, kills: int, draw: random.Random) -> Sent:
-    """Half of the kills, rounded up, hit the query, the others a broker; then everything there is arrives."""
+    """The whole query, a broker, the query's Pythons, a broker, ... in any order; then everything there is arrives."""
     nameserver = cluster.nameserver.address
     with Admin(nameserver=nameserver) as admin:
         for topic in TOPICS:
             admin.create_topic(topic, queues=QUEUES)
-    victims = [
-        ("query", *cluster.brokers)[number % 2 and draw.randint(1, len(cluster.brokers))] for number in range(kills)
-    ]
+    victims = [(QUERY, BROKER, PYTHONS, BROKER)[number % 4] for number in range(kills)]
     draw.shuffle(victims)
     query = KilledQuery(nameserver, directory)
-    with sending(nameserver) as sent:
-        query.start()
-        try:
+    try:
+        with sending(nameserver) as sent:
+            query.start()
             for victim in victims:
                 _kill_one(cluster, query, victim, draw)
-        finally:
-            query.kill()
-    finishing = query.start("finish")
-    try:
-        assert finishing.wait_for_exit(BATCH_SECONDS) == 0, finishing.log_tail(40)
+        query.finish()
     finally:
         query.kill()
     return sent
@@ -173,13 +174,16 @@ def killed_at_random(cluster: OurCluster, directory: Path, kills: int, draw: ran
 
 def _kill_one(cluster: OurCluster, query: KilledQuery, victim: str, draw: random.Random) -> None:
     """After another batch, most times, and a moment more; a query also while it starts."""
-    if victim != "query" or draw.random() < 0.75:
+    if draw.random() < 0.8:
         query.wait_batch(query.batches())
     time.sleep(draw.uniform(0.0, 0.6))
-    if victim == "query":
+    if victim == QUERY:
         query.kill()
         query.start()
-        return
-    cluster.brokers[victim].kill()
-    time.sleep(draw.uniform(0.0, 2.0))
-    cluster.brokers[victim].start()
+    elif victim == PYTHONS:
+        query.kill("-m pyspark.")
+    else:
+        broker = draw.choice(sorted(cluster.brokers))
+        cluster.brokers[broker].kill()
+        time.sleep(draw.uniform(0.0, 2.0))
+        cluster.brokers[broker].start()

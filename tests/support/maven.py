@@ -30,18 +30,25 @@ def jars(version: str) -> Path:
 
     Two processes at once are safe: one downloads, the other waits for it. `ApacheUnavailable` without Maven or network.
     """
-    cache = Path(os.environ.get("PYRMQ_CACHE") or Path.home() / ".cache" / "pyrmq")
+    cache = cache_directory()
     directory = cache / f"rocketmq-{version}"
     if not directory.is_dir():
-        cache.mkdir(parents=True, exist_ok=True)
-        with _alone(cache / f"rocketmq-{version}.lock"):
+        with alone(cache / f"rocketmq-{version}.lock"):
             if not directory.is_dir():
                 _download(version, directory)
     return directory
 
 
+def cache_directory() -> Path:
+    """It exists."""
+    cache = Path(os.environ.get("PYRMQ_CACHE") or Path.home() / ".cache" / "pyrmq")
+    cache.mkdir(parents=True, exist_ok=True)
+    return cache
+
+
 @contextmanager
-def _alone(path: Path) -> Iterator[None]:
+def alone(path: Path) -> Iterator[None]:
+    """While others that want the same wait."""
     with path.open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield

@@ -22,8 +22,10 @@ Offset = dict[str, Any]
 class Query:
     """A query's offsets and rows, as a checkpoint keeps them; `restart` gives it a new reader, as after a failure."""
 
-    def __init__(self, cluster: EmbeddedCluster, **options: Any) -> None:
-        self._connection = Connection(name_server=cluster.nameserver, poll_name_server_interval=0.0)
+    def __init__(self, cluster: EmbeddedCluster | str, **options: Any) -> None:
+        """`cluster` may be a NameServer's address."""
+        nameserver = cluster if isinstance(cluster, str) else cluster.nameserver
+        self._connection = Connection(name_server=nameserver, poll_name_server_interval=0.0)
         self._options = {name: str(value) for name, value in options.items()}
         self.offset: Offset | None = None
         self.rows: list[tuple[str, int, str]] = []

@@ -1,0 +1,147 @@
+"""What the Spark source costs before a row is read: planning many queues, looking at an idle stream, a micro-batch."""
+
+from __future__ import annotations
+
+import statistics
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import BinaryType, StructField, StructType
+
+from benchmarks.support.pairs import Pairs
+from benchmarks.support.trivial_source import TrivialSource
+from pyrmq_core import Message, MessageQueue
+from pyrmq_core.blocking import Admin, EmbeddedCluster, Producer
+from pyrmq_spark import worker
+from pyrmq_spark.choosing import plan_batch
+from pyrmq_spark.columns import source_schema
+from pyrmq_spark.options import Connection, read_source
+from pyrmq_spark.reading import consumer_of
+from pyrmq_spark.stream_source import RocketMQStreamReader
+from tests.support.our_cluster import boot_our_cluster
+from tests.support.spark import wait_readable
+
+STARTS = {
+    "earliest to latest": {},
+    "from a time": {"startingTimestamp": "0"},
+    "from a time to a time": {"startingTimestamp": "0", "endingTimestamp": "2999-01-01T00:00Z"},
+}
+BATCHES = 60
+WARM = 10
+
+
+def main(*, quick: bool) -> None:
+    planning(3 if quick else 11)
+    idle(10 if quick else 60)
+    floor(1 if quick else 6, BATCHES // 2 if quick else BATCHES)
+
+
+def planning(rounds: int) -> None:
+    """The cluster runs in this process too, so the processor time is that of both sides."""
+    with EmbeddedCluster(brokers=10) as cluster:
+        with Admin(nameserver=cluster.nameserver) as admin:
+            admin.create_topic("many", queues=100)
+        connection = Connection(name_server=cluster.nameserver)
+        for name, given in STARTS.items():
+            options = read_source({"topic": "many"} | given)
+            times = []
+            for _ in range(rounds):
+                wall, cpu = time.perf_counter(), time.process_time()
+                plan_batch(consumer_of(connection, options), worker.admin(connection), options)
+                times.append((time.perf_counter() - wall, time.process_time() - cpu))
+            print(f"planning 1,000 queues on 10 brokers, {name:22} {_spread(times, 's')}", flush=True)
+        worker.close()
+
+
+def idle(triggers: int) -> None:
+    """A stream of 100 queues without news, asked once a second as Spark asks it; the servers are other processes."""
+    with boot_our_cluster() as cluster:
+        with Admin(nameserver=cluster.nameserver.address) as admin:
+            admin.create_topic("many", queues=50)
+        reader = RocketMQStreamReader(
+            Connection(name_server=cluster.nameserver.address),
+            read_source({"topic": "many", "startingOffsets": "earliest"}),
+            source_schema(StructType([StructField("body", BinaryType())])),
+        )
+        start, limit = reader.initialOffset(), reader.getDefaultReadLimit()
+        assert reader.latestOffset(start, limit) is start
+        times = []
+        began, cpu_began = time.perf_counter(), time.process_time()
+        for _ in range(triggers):
+            time.sleep(1.0)
+            wall, cpu = time.perf_counter(), time.process_time()
+            reader.latestOffset(start, limit)
+            times.append(((time.perf_counter() - wall) * 1000, (time.process_time() - cpu) * 1000))
+        share = (time.process_time() - cpu_began) / (time.perf_counter() - began)
+        print(f"an idle stream of 100 queues, each trigger              {_spread(times, 'ms')}")
+        print(f"    all that its process does, at a trigger a second: {share:.2%} of a core", flush=True)
+        worker.close()
+
+
+def floor(pairs: int, batches: int) -> None:
+    """Milliseconds of a micro-batch of one row into the sink `noop`, ours beside a source that only counts."""
+    found = Pairs()
+    with spark_session() as spark, boot_our_cluster(("broker-a",)) as cluster:
+        spark.dataSource.register(TrivialSource)
+        nameserver = cluster.nameserver.address
+        with Admin(nameserver=nameserver) as admin, Producer("setup", nameserver=nameserver) as producer:
+            admin.create_topic("floor", queues=1)
+            queue = MessageQueue("floor", "broker-a", 0)
+            producer.send_batch([Message("floor", b"x", tags="a", keys="k") for _ in range(batches)], queue=queue)
+        wait_readable(nameserver, "floor", batches)
+        source = spark.readStream.format("rocketmq").option("nameServer", nameserver).option("topic", "floor")
+        ours = source.option("startingOffsets", "earliest").option("maxOffsetsPerTrigger", 1).load()
+        trivial = spark.readStream.format("trivial").option("batches", batches).load()
+        for frame in (ours, trivial):
+            batch_ms(frame, batches)
+        for _ in range(pairs):
+            found.run(lambda: batch_ms(ours, batches), lambda: batch_ms(trivial, batches))
+    ratios = found.ratios
+    print(
+        f"a micro-batch of one row: {statistics.median(found.ours):.0f} ms, the trivial source "
+        f"{statistics.median(found.theirs):.0f} ms, ratio {statistics.median(ratios):.2f} "
+        f"({min(ratios):.2f} to {max(ratios):.2f}, {len(ratios)} pairs)",
+        flush=True,
+    )
+
+
+def batch_ms(frame: DataFrame, batches: int) -> float:
+    """The median of all batches but the first few."""
+    with tempfile.TemporaryDirectory() as directory:
+        writer = frame.writeStream.format("noop").option("checkpointLocation", directory)
+        query = writer.trigger(availableNow=True).start()
+        query.awaitTermination()
+    times = [one.durationMs["triggerExecution"] for one in query.recentProgress if one.numInputRows]
+    assert len(times) == batches
+    return statistics.median(times[WARM:])
+
+
+@contextmanager
+def spark_session() -> Iterator[SparkSession]:
+    root = Path(__file__).parent.parent
+    builder = SparkSession.builder.master("local[2]").appName("pyrmq benchmark")
+    for name, value in {
+        "spark.ui.enabled": "false",
+        "spark.driver.memory": "1g",
+        "spark.executorEnv.PYTHONPATH": str(root),
+    }.items():
+        builder = builder.config(name, value)
+    spark = builder.getOrCreate()
+    spark.sparkContext.setLogLevel("ERROR")
+    try:
+        yield spark
+    finally:
+        spark.stop()
+
+
+def _spread(times: list[tuple[float, float]], unit: str) -> str:
+    walls, cpus = zip(*times, strict=True)
+    digits = 2 if unit == "s" else 1
+    return (
+        f"{statistics.median(walls):.{digits}f} {unit} ({min(walls):.{digits}f} to {max(walls):.{digits}f}), "
+        f"processor {statistics.median(cpus):.{digits}f} {unit} ({min(cpus):.{digits}f} to {max(cpus):.{digits}f})"
+    )

@@ -1,0 +1,59 @@
+"""A stream goes on reading from 5.4.0's slave when its master is killed, and skips nothing when both are."""
+
+import pytest
+
+from pyrmq_core import Message, MessageQueue
+from pyrmq_core.blocking import Admin, Producer
+from pyrmq_core.protocol.codes import ResponseCode
+from pyrmq_core.protocol.command import Command
+from pyrmq_core.protocol.requests.offsets import GetMaxOffset, OffsetFound
+from pyrmq_core.protocol.requests.pull_message import PullMessage
+from pyrmq_spark import worker
+from pyrmq_spark.conditions import RocketMQSparkError
+from tests.interop.conftest import cluster_or_skip
+from tests.support.apache import ask, boot_broker, registered_brokers
+from tests.support.spark_streams import wait_until
+from tests.support.stream_queries import Query, numbers
+
+pytestmark = pytest.mark.timeout(180)
+
+QUEUE = MessageQueue("orders", "broker-a", 0)
+SECONDS = 60.0
+
+
+def held(address: str) -> int:
+    """How many messages of the queue a broker has, master or slave; -1 while it does not say."""
+    answer: Command = ask(address, GetMaxOffset(QUEUE.topic, QUEUE.queue_id).to_command())
+    return OffsetFound.from_command(answer).offset if answer.code == 0 else -1
+
+
+def serves(address: str) -> bool:
+    """A slave holds messages before it has learned their topic; until then it denies the topic."""
+    answer = ask(address, PullMessage("audit", QUEUE.topic, QUEUE.queue_id, 0, 1).to_command())
+    return answer.code == ResponseCode.SUCCESS
+
+
+def test_the_slave_serves_when_its_master_is_gone() -> None:
+    settings = {"brokerId": "1", "brokerRole": "SLAVE", "slaveReadEnable": "true"}
+    with cluster_or_skip("5.4.0", ("broker-a",)) as cluster:
+        nameserver, master = cluster.nameserver.address, cluster.brokers["broker-a"]
+        with boot_broker("5.4.0", nameserver, "broker-a", settings=settings) as slave:
+            with Admin(nameserver=nameserver) as admin:
+                admin.create_topic(QUEUE.topic, queues=1)
+            with Producer("setup", nameserver=nameserver) as producer:
+                producer.send_batch([Message(QUEUE.topic, f"{n}".encode()) for n in range(40)], queue=QUEUE)
+            wait_until(lambda: held(slave.address) == 40 and serves(slave.address), SECONDS)
+            query = Query(nameserver, topic=QUEUE.topic, startingOffsets="earliest", maxOffsetsPerTrigger=15)
+            assert query.batch() == numbers(0, 15)
+            master.kill()
+            wait_until(lambda: registered_brokers(nameserver) == {"broker-a": {slave.address}}, SECONDS)
+            assert query.batch() == numbers(15, 30)
+            query.restart()
+            assert query.batch() == numbers(30, 40)
+            assert query.batch() == []
+            assert [row[:2] for row in query.rows] == [("broker-a", n) for n in range(40)]
+            slave.kill()
+            query.restart(pullTimeoutMs=1000)
+            with pytest.raises(RocketMQSparkError, match=r"\[RMQ_BROKER_UNAVAILABLE\] .*waited 1 s in vain"):
+                query.batch()
+            worker.close()

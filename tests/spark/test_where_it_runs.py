@@ -1,0 +1,56 @@
+"""The same job on executors of their own: Spark's small cluster, a standalone cluster, and from Spark Connect."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.connect import connect_client
+from tests.support.maven import ApacheUnavailable
+from tests.support.standalone import boot_standalone, job_environment
+
+ROOT = Path(__file__).parent.parent.parent
+ROWS = 5000
+SECONDS = 400
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(480)]
+
+
+@pytest.fixture(autouse=True)
+def java() -> None:
+    if shutil.which("java") is None and "JAVA_HOME" not in os.environ:
+        pytest.skip("no Java here; install a JDK 17 or 21")
+
+
+def check(master: str, nameserver: str, directory: Path, environment: dict[str, str]) -> None:
+    """Every row by a batch and by a stream."""
+    topic = f"shipped_{master.partition('[')[0].partition(':')[0].replace('-', '_')}"
+    job = [sys.executable, "-m", "tests.spark.shipped_job", master, nameserver, topic, str(ROWS), str(directory)]
+    done = subprocess.run(job, cwd=directory, env=environment, capture_output=True, text=True, timeout=SECONDS)
+    assert done.returncode == 0, done.stderr[-4000:]
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert found["batch"] == found["stream"] == [ROWS, ROWS, ROWS * (ROWS - 1) // 2]
+    assert found["partitions"] >= 6
+
+
+def test_on_sparks_small_cluster(nameserver: str, tmp_path: Path) -> None:
+    environment = job_environment(ROOT) | {"SPARK_WORKER_DIR": str(tmp_path / "work")}
+    check("local-cluster[2,1,1024]", nameserver, tmp_path, environment)
+
+
+def test_on_a_standalone_cluster(nameserver: str, tmp_path: Path) -> None:
+    environment = job_environment(ROOT)
+    with boot_standalone(tmp_path, environment) as master:
+        check(master, nameserver, tmp_path, environment)
+
+
+def test_from_spark_connect(nameserver: str, tmp_path: Path) -> None:
+    try:
+        client = connect_client()
+    except ApacheUnavailable as reason:
+        pytest.skip(str(reason))
+    check("connect", nameserver, tmp_path, job_environment(ROOT, client) | {"PYRMQ_SERVER_PATH": str(ROOT)})

@@ -1,0 +1,48 @@
+"""A standalone Spark cluster of one master and one worker, as processes started by `spark-class`."""
+
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import pyspark
+
+from tests.support.apache import free_port
+from tests.support.jvm import JavaProcess
+
+SPARK_CLASS = Path(pyspark.__file__).parent / "bin" / "spark-class"
+DEPLOY = "org.apache.spark.deploy"
+BOOT_SECONDS = 120.0
+
+
+@contextmanager
+def boot_standalone(directory: Path, environment: Mapping[str, str]) -> Iterator[str]:
+    """Its address, `spark://...`; both processes are ended on leaving."""
+    port = free_port((0,))
+    master = ["master.Master", "--host", "127.0.0.1", "--port", str(port), "--webui-port", "0"]
+    address = f"spark://127.0.0.1:{port}"
+    worker = ["worker.Worker", "--host", "127.0.0.1", "--cores", "2", "--memory", "1g", "--webui-port", "0"]
+    worker += ["--work-dir", str(directory / "work"), address]
+    with ExitStack() as stack:
+        for arguments, ready in (
+            (master, "I have been elected leader"),
+            (worker, "Successfully registered with master"),
+        ):
+            name, log = arguments[0], directory / f"{arguments[0]}.log"
+            command = ["/bin/bash", str(SPARK_CLASS), f"{DEPLOY}.{name}", *arguments[1:]]
+            process = JavaProcess(name, command, log, {**environment, "SPARK_DAEMON_MEMORY": "256m"})
+            stack.callback(process.kill)
+            process.start()
+            process.wait_until(lambda log=log, ready=ready: ready in log.read_text(), BOOT_SECONDS)  # type: ignore[misc]
+        yield address
+
+
+def job_environment(root: Path, *more: Path) -> dict[str, str]:
+    """For a driver, and for whatever it starts: this Python, and this project before any other."""
+    return os.environ | {
+        "PYSPARK_PYTHON": sys.executable,
+        "PYSPARK_DRIVER_PYTHON": sys.executable,
+        "PYTHONPATH": os.pathsep.join(map(str, (root, *more))),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+    }
