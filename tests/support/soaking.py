@@ -17,7 +17,7 @@ from pyrmq_core import RocketMQError
 from pyrmq_core.blocking import PullConsumer
 
 ROOT = Path(__file__).parent.parent.parent
-POLL_SECONDS = 0.1
+POLL_SECONDS = 0.05
 # Rows of a file; its keys are those of every second file, so that a batch of two files has each key in one of them.
 KEYS = 3
 ROWS_A_KEY = 100

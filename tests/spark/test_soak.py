@@ -1,0 +1,140 @@
+"""Streams into topics while Spark's workers, its driver and brokers are killed at random: what was promised holds.
+
+The seed is printed; PYRMQ_SOAK_SEED=... repeats a run's choices, though not its moments.
+"""
+
+import os
+import random
+import shutil
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+
+from pyrmq_core.blocking import Admin, PullConsumer
+from pyrmq_core.protocol.requests.kv_config import PutKvConfig
+from tests.support.apache import ask
+from tests.support.our_cluster import OurCluster, boot_our_cluster
+from tests.support.soaking import Driver, Feed, held, kill, stored_rows, wait_until
+
+pytestmark = [pytest.mark.spark]
+
+TOPICS = ("plain", "shuffled")
+ROWS_A_FILE = 400
+SECONDS = 240.0
+
+
+@pytest.mark.timeout(600)
+def test_streams_survive_a_kill_of_each_kind(tmp_path: Path) -> None:
+    soak(tmp_path, ["broker", "worker", "driver"], files=2)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(5400)
+def test_streams_survive_fifty_kills(tmp_path: Path) -> None:
+    soak(tmp_path, ["worker", "driver", "broker"] * 16 + ["worker", "broker"], files=4)
+
+
+def soak(directory: Path, victims: list[str], *, files: int) -> None:
+    """A round for each victim; `files` of rows are added in each."""
+    if shutil.which("java") is None and "JAVA_HOME" not in os.environ:
+        pytest.skip("no Java here; install a JDK 17 or 21")
+    seed = int(os.environ.get("PYRMQ_SOAK_SEED") or random.getrandbits(32))
+    chance = random.Random(seed)
+    print(f"PYRMQ_SOAK_SEED={seed}", flush=True)  # noqa: T201 - what a failed run is repeated with
+    chance.shuffle(victims)
+    with (
+        boot_our_cluster(nameserver_settings={"orderMessageEnable": "true"}) as cluster,
+        PullConsumer("soak", nameserver=cluster.nameserver.address) as consumer,
+    ):
+        nameserver = cluster.nameserver.address
+        create_order_topics(nameserver, cluster.brokers)
+        feed, driver = Feed(directory / "rows"), Driver(nameserver, directory)
+        try:
+            for number, victim in enumerate(victims):
+                one_round(cluster, consumer, feed, files, driver, chance, victim)
+                print(f"{number + 1} of {len(victims)}: {victim} killed", flush=True)  # noqa: T201
+            (directory / "complete").touch()
+            driver.ensure()
+            wait_until(lambda: ended(driver), SECONDS, lambda: f"the streams did not end\n{log_of(driver)}")
+        finally:
+            driver.end()
+        for topic in TOPICS:
+            check(topic, stored_rows(consumer, topic), feed.rows)
+
+
+def create_order_topics(nameserver: str, brokers: Iterable[str]) -> None:
+    """Their queues stay the same while a broker is away, so a key keeps its queue from write to write."""
+    with Admin(nameserver=nameserver) as admin:
+        for topic in TOPICS:
+            admin.create_topic(topic, queues=4, order=True)
+            conf = ";".join(f"{name}:4" for name in brokers)
+            ask(nameserver, PutKvConfig("ORDER_TOPIC_CONFIG", topic, conf).to_command())
+
+
+def one_round(
+    cluster: OurCluster,
+    consumer: PullConsumer,
+    feed: Feed,
+    files: int,
+    driver: Driver,
+    chance: random.Random,
+    victim: str,
+) -> None:
+    """Some files more, and a kill when a random number of their rows is stored."""
+    driver.ensure()
+    topic = chance.choice(TOPICS)
+    before = held(consumer, topic) or 0
+    for _ in range(files):
+        feed.add()
+    enough = before + chance.randrange(1, files * ROWS_A_FILE)
+    wait_until(
+        lambda: ended(driver) or (held(consumer, topic) or 0) >= enough,
+        SECONDS,
+        lambda: f"{topic} holds {held(consumer, topic)} rows, not {enough}\n{log_of(driver)}",
+    )
+    if victim == "driver":
+        driver.kill()
+    elif victim == "worker":
+        if workers := driver.workers():
+            kill(chance.choice(workers))
+    else:
+        broker = chance.choice(list(cluster.brokers.values()))
+        broker.kill()
+        broker.restart()
+
+
+def ended(driver: Driver) -> bool:
+    """Starts it again when it broke down."""
+    if driver.has_ended_well:
+        return True
+    driver.ensure()
+    return False
+
+
+def log_of(driver: Driver) -> str:
+    return driver.log.read_text(errors="replace")[-3000:]
+
+
+def check(topic: str, by_queue: dict[str, list[tuple[str, str]]], rows: set[str]) -> None:
+    """Every row at least once, its id its own, its key's rows in one queue in the order of their first appearance."""
+    found: dict[str, str] = {}
+    ids_of: dict[str, set[str]] = {}
+    queue_of: dict[str, str] = {}
+    seen: dict[str, list[int]] = {}
+    for queue, messages in by_queue.items():
+        for body, msg_id in messages:
+            assert found.setdefault(msg_id, body) == body, f"{topic}: two rows have the id {msg_id}"
+            key, _, number = body.partition(" ")
+            if key != "none":
+                assert queue_of.setdefault(key, queue) == queue, f"{topic}: key {key} is in two queues"
+                if body not in ids_of:
+                    seen.setdefault(key, []).append(int(number))
+            ids_of.setdefault(body, set()).add(msg_id)
+    assert set(ids_of) == rows, f"{topic}: {len(rows - set(ids_of))} of {len(rows)} rows are lost"
+    for key, numbers in seen.items():
+        assert numbers == sorted(numbers), f"{topic}: rows of key {key} are out of order"
+    if topic == "plain":
+        assert max(map(len, ids_of.values())) == 1, "a repeat in the same order has another id"
+    stored = sum(map(len, by_queue.values()))
+    print(f"{topic}: {len(rows)} rows, {stored - len(rows)} repeats, all in order", flush=True)  # noqa: T201
