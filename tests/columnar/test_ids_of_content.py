@@ -77,3 +77,11 @@ def test_many_like_bodies_have_an_id_each() -> None:
     at_one_place = {content_ids(rows.slice(at, 1), b"s", 0)[0].as_py() for at in range(500)}
     assert len(at_one_place) == 500
     assert len(set(content_ids(rows, b"s", 0).to_pylist())) == 100_000
+
+
+def test_bodies_of_very_different_lengths_have_the_ids_they_have_alone() -> None:
+    lengths = [1, 100_000, 7, 8, 9, 64, 64, 0, 2_000_000, 4097, *range(500, 1500, 7)]
+    bodies = [bytes([number % 251]) * length for number, length in enumerate(lengths)]
+    together = ids(bodies)
+    assert len(set(together)) == len(bodies)
+    assert [ids([body], first=number)[0] for number, body in enumerate(bodies)] == together
