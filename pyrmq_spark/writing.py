@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from itertools import chain
 from typing import Final
@@ -85,9 +85,14 @@ class PartitionWrite:
             open_dead_letters(producer, options) as dead_letters,
         ):
             self.summary, self.dead_letters = window.summary, dead_letters.summary
-            for batch in batches:
-                self._put(batch, window, placing)
-                dead_letters.put_all(window.take_refused())
+            try:
+                for batch in batches:
+                    self._put(batch, window, placing)
+                    dead_letters.put_all(window.take_refused())
+            except RocketMQError:
+                with suppress(RocketMQError):  # what is under way ends first: what is told of it is then whole
+                    window.drain()
+                raise
             window.drain()
             dead_letters.put_all(window.take_refused())
             dead_letters.drain()
