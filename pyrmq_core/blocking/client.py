@@ -26,6 +26,9 @@ class Client(Opening[AsyncClient]):
         security_token: str | None = None,
         tls: ssl.SSLContext | None = None,
         instance_name: str | None = None,
+        unit_name: str | None = None,
+        unit_mode: bool = False,
+        namespace_v2: str | None = None,
         rpc_hooks: Sequence[RpcHook] = (),
     ) -> None:
         super().__init__()
@@ -40,6 +43,9 @@ class Client(Opening[AsyncClient]):
             security_token=security_token,
             tls=tls,
             instance_name=instance_name,
+            unit_name=unit_name,
+            unit_mode=unit_mode,
+            namespace_v2=namespace_v2,
             rpc_hooks=rpc_hooks,
         )
         self._named = repr(self._make_client())

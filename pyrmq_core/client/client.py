@@ -22,11 +22,13 @@ from pyrmq_core.client.calling import Caller, Line
 from pyrmq_core.client.discovery import Discovery
 from pyrmq_core.client.heartbeats import Heartbeats
 from pyrmq_core.client.hooks import RpcHook, RpcHooks
-from pyrmq_core.client.identity import client_id, credentials_of
+from pyrmq_core.client.identity import checked_unit_name, client_id, credentials_of
 from pyrmq_core.client.nameservers import NameServers
+from pyrmq_core.client.namespace_v2 import NamespaceV2
 from pyrmq_core.client.replies import Replies
 from pyrmq_core.client.routes import Routes
 from pyrmq_core.client.routing import parse_nameservers, reading_address
+from pyrmq_core.client.send_settings import namespace_of
 from pyrmq_core.client.service_state import Life, ServiceState
 from pyrmq_core.client.transaction_checks import TransactionChecks
 from pyrmq_core.errors import BrokerNotFound, InvalidArgument, InvalidState, RocketMQError
@@ -51,7 +53,9 @@ class Client:
     `nameserver` is `"host:port;host:port"` or a list; without it NAMESRV_ADDR is taken. With `nameserver_url` instead,
     the list is fetched from there, at the start and every 2 minutes. Times are seconds. `tls` is the context for every
     connection. Requests are signed when `access_key` and `secret_key` are given, after all `rpc_hooks`. `namespace` is
-    what the endpoint of a hosted instance names (`http://MQ_INST_..._....host:port`).
+    what the endpoint of a hosted instance names (`http://MQ_INST_..._....host:port`). `namespace_v2` goes with every
+    request as 5.x's header fields; `unit_name` ends the client's id and chooses the unit's page beside
+    `nameserver_url`, `unit_mode` is told with every message.
     """
 
     def __init__(
@@ -66,6 +70,9 @@ class Client:
         security_token: str | None = None,
         tls: ssl.SSLContext | None = None,
         instance_name: str | None = None,
+        unit_name: str | None = None,
+        unit_mode: bool = False,
+        namespace_v2: str | None = None,
         rpc_hooks: Sequence[RpcHook] = (),
     ) -> None:
         if nameserver is not None and nameserver_url is not None:
@@ -74,14 +81,23 @@ class Client:
             nameserver = os.environ.get("NAMESRV_ADDR", "")
         self._addresses = parse_nameservers(nameserver or "")
         self.namespace = instance_namespace(nameserver) if isinstance(nameserver, str) else None
-        self._discovery = None if nameserver_url is None else Discovery(nameserver_url)
+        unit_name = checked_unit_name(unit_name)
+        self.unit_mode = unit_mode
+        self._discovery = None if nameserver_url is None else Discovery(nameserver_url, unit_name)
         self._poll_seconds = poll_nameserver_interval
         self._heartbeat_seconds = heartbeat_broker_interval
         self._credentials = credentials_of(access_key, secret_key, security_token)
         self._tls = tls
-        self._rpc_hooks = RpcHooks(rpc_hooks)
+        tenant = namespace_of(namespace_v2)
+        self._rpc_hooks = RpcHooks([*([NamespaceV2(tenant)] if tenant else []), *rpc_hooks])
         self.client_id = client_id(
-            local_ip(), os.getpid(), instance_name, self._addresses, access_key, draw=random.getrandbits(48)
+            local_ip(),
+            os.getpid(),
+            instance_name,
+            self._addresses,
+            access_key,
+            draw=random.getrandbits(48),
+            unit_name=unit_name,
         )
         self._life = Life("client", self.client_id)
         self.transaction_checks = TransactionChecks()

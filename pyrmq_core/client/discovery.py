@@ -24,11 +24,12 @@ EVERY_SECONDS: Final = 120.0
 
 
 class Discovery:
-    """Where the list is published: a text `host:port;host:port`, of which the first line counts."""
+    """Where the list is published: a text `host:port;host:port`, of which the first line counts; each unit has its own
+    page beside it."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, unit_name: str | None = None) -> None:
         check_url(url)
-        self.url = url
+        self.url = f"{url}-{unit_name}?nofix=1" if unit_name else url
 
     async def start(self, nursery: trio.Nursery, nameservers: NameServers) -> None:
         """Returns when the first fetch ended, well or badly; the others go on in `nursery`."""

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 from pyrmq_core.errors import InvalidArgument
+
+UNIT_NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,12 +43,21 @@ def client_id(
     access_key: str | None,
     *,
     draw: int,
+    unit_name: str | None = None,
 ) -> str:
-    """`ip@instance#...`: differs between processes, clusters, credentials and clients; `draw` is a random number.
+    """`ip@instance#...[@unit]`: differs between processes, clusters, credentials and clients; `draw` is random.
 
     Brokers keep one channel a client id, and give a group's queues out by it: two clients of one id take each other's.
     """
     where = f"[{ip}]" if ":" in ip else ip
     kin = hashlib.sha256("\n".join([*sorted(nameservers), access_key or ""]).encode()).hexdigest()[:8]
     name = f"{instance_name}#{pid}" if instance_name else str(pid)
-    return f"{where}@{name}#{kin}{draw & 0xFFFFFFFFFFFF:012x}"
+    unit = f"@{unit_name}" if unit_name else ""
+    return f"{where}@{name}#{kin}{draw & 0xFFFFFFFFFFFF:012x}{unit}"
+
+
+def checked_unit_name(unit_name: str | None) -> str | None:
+    """As it is, an empty one None; `InvalidArgument` for what would not survive in an id and in a URL."""
+    if unit_name and not UNIT_NAME.fullmatch(unit_name):
+        raise InvalidArgument(f"unit_name={unit_name!r}: letters, digits, _ and - only")
+    return unit_name or None

@@ -6,7 +6,7 @@ import itertools
 import random
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import trio
@@ -86,7 +86,7 @@ class ProducerParts:
 @asynccontextmanager
 async def open_parts(client: Client, setup: ProducerSetup) -> AsyncIterator[ProducerParts]:
     """The group is registered as long as the block lasts; `InvalidState` when the client has a producer of it."""
-    settings = setup.settings
+    settings = replace(setup.settings, unit_mode=client.unit_mode)
     client.register_producer(settings.producer_group)
     try:
         async with open_owned_nursery() as nursery:

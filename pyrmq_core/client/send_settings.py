@@ -22,6 +22,7 @@ class SendSettings:
     create_topic_key: str = "TBW102"
     default_topic_queue_nums: int = 4
     start_detector_enable: bool = False
+    unit_mode: bool = False
 
 
 def positive(name: str, seconds: float) -> float:

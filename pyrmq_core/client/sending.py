@@ -353,8 +353,7 @@ class Sender:
         if is_retry_topic(payload.topic) or is_reply(payload.properties):
             return self._whole_request(payload, queue, born_ms).to_special_command()
         kind = (payload.topic, queue, payload.sys_flag, payload.flag, payload.batch)
-        template = self._templates.get(kind)
-        if template is None:
+        if (template := self._templates.get(kind)) is None:
             if len(self._templates) >= TEMPLATES_KEPT:
                 self._templates.clear()
             template = self._templates[kind] = SendTemplate(self._whole_request(payload, queue, born_ms))
@@ -371,6 +370,7 @@ class Sender:
             born_timestamp_ms=born_timestamp_ms,
             flag=payload.flag,
             properties=payload.properties,
+            unit_mode=self.settings.unit_mode,
             batch=payload.batch,
             broker_name=queue.broker_name,
             body=payload.body,

@@ -14,8 +14,11 @@ from dataclasses import dataclass
 
 import pytest
 
+from pyrmq_core import Message
+from pyrmq_core.blocking import Producer
 from pyrmq_core.protocol.codes import RequestCode
 from pyrmq_core.protocol.command import Command
+from pyrmq_core.protocol.java_hash import string_hash_code
 from pyrmq_core.protocol.java_properties import parse_java_properties
 from pyrmq_core.protocol.requests.get_route_info import GetRouteInfo, RouteInfo
 from pyrmq_core.protocol.requests.kv_config import GetKvConfig, KvConfig
@@ -24,7 +27,7 @@ from tests.support.apache import VERSIONS, ApacheBroker, ask, boot_broker, regis
 from tests.support.java_programs import mqadmin
 from tests.support.maven import ApacheUnavailable
 
-pytestmark = pytest.mark.timeout(180)  # several Java machines start one after another
+pytestmark = pytest.mark.timeout(300)  # several Java machines start one after another
 
 BOOTED = "The Name Server boot success. serializeType=JSON, address "
 # A killed broker has to be gone long before its time-out of 120 s; ours takes milliseconds.
@@ -127,6 +130,23 @@ def test_settings_by_mqadmin(site: Site) -> None:
     assert settings["orderMessageEnable"] == "true"
 
 
+def test_an_order_configuration_by_mqadmin_is_what_producers_honour(site: Site) -> None:
+    site.mqadmin("updateNamesrvConfig", "-k", "orderMessageEnable", "-v", "true")
+    site.mqadmin("updateTopic", "-t", "Ordered", "-c", "DefaultCluster", "-r", "4", "-w", "4", "-o", "true")
+    site.mqadmin("updateOrderConf", "-t", "Ordered", "-m", "put", "-v", "broker-a:3")
+    assert "broker-a:3" in site.mqadmin("updateOrderConf", "-t", "Ordered", "-m", "get")
+    with Producer("g", nameserver=site.nameserver, send_timeout=15) as producer:
+        assert [queue.queue_id for queue in producer.message_queues("Ordered")] == [0, 1, 2]
+        for number in range(6):
+            key = f"customer-{number}"
+            stored = producer.send(Message("Ordered", b"x", sharding_key=key)).message_queue
+            assert stored.queue_id == abs(string_hash_code(key)) % 3
+    site.mqadmin("updateOrderConf", "-t", "Ordered", "-m", "delete")
+    route = route_of(site.nameserver, "Ordered")
+    assert route is not None
+    assert route.order_topic_conf is None
+
+
 def test_a_slave_stays_when_its_master_is_killed_and_the_master_comes_back(site: Site) -> None:
     settings = {"brokerId": "1", "brokerRole": "SLAVE", "brokerName": "broker-a"}
     with boot_broker(site.version, site.nameserver, "broker-a-slave", settings=settings) as slave:
@@ -142,6 +162,17 @@ def test_a_slave_stays_when_its_master_is_killed_and_the_master_comes_back(site:
         assert route.queue_datas[0].perm == 6
         site.broker.restart()
         wait_for(20, "both again", lambda: registered_brokers(site.nameserver) == both)
+        slave.kill()
+        wait_for(
+            AT_ONCE,
+            "the master alone",
+            lambda: registered_brokers(site.nameserver) == {"broker-a": {site.broker.address}},
+        )
+        slave.restart()
+        wait_for(20, "both once more", lambda: registered_brokers(site.nameserver) == both)
+        route = route_of(site.nameserver, "SELF_TEST_TOPIC")
+        assert route is not None
+        assert route.broker_datas[0].broker_addrs == {0: site.broker.address, 1: slave.address}
     wait_for(
         AT_ONCE,
         "the killed slave gone",
