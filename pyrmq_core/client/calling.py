@@ -36,9 +36,9 @@ class Caller:
         await self._pool.send_oneway(address, self.prepared(address, command), timeout=timeout)
 
     def post(self, address: str, command: Command, *, timeout: float, done: Done) -> Callable[[], None] | None:
-        """As `Line.post`, over the connection that is open; None without one."""
+        """As `Line.post`, over the connection that is open; None without one, or when much waits to be written."""
         connection = self._pool.open_connection(address)
-        if connection is None:
+        if connection is None or connection.is_full:
             return None
         if self._plain:
             return connection.post(command, timeout=timeout, done=done)

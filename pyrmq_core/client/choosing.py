@@ -12,8 +12,9 @@ from pyrmq_core.client.routing import TopicPublishInfo
 from pyrmq_core.client.send_settings import SendSettings
 from pyrmq_core.client.story import R, SendStory
 from pyrmq_core.client.targets import AnyQueue, KeyedQueue, ThisQueue
-from pyrmq_core.errors import BrokerNotFound, InvalidArgument, RocketMQError
+from pyrmq_core.errors import BrokerNotFound, InvalidArgument, ProtocolError, RocketMQError
 from pyrmq_core.model import MessageQueue
+from pyrmq_core.protocol.command import Command
 from pyrmq_core.protocol.names import REPLY_TOPIC_SUFFIX
 from pyrmq_core.protocol.namespaces import with_namespace
 
@@ -82,12 +83,14 @@ class QueueChoice:
             return queue
         return self._of_info(await self.publish_info(story.payload.topic, timeout=story.seconds_left()), story)
 
-    def learn(self, story: SendStory[R], queue: MessageQueue, failure: RocketMQError | None) -> None:
+    def learn(self, story: SendStory[R], failure: RocketMQError | None) -> None:
         """Fault latency learns from every try that chose its queue freely."""
-        if self._faults is not None and isinstance(story.to, AnyQueue):
+        if self._faults is not None and story.queue is not None and isinstance(story.to, AnyQueue):
             now = trio.current_time()
             isolation, reachable = judged(failure, story.mode, detector=self._settings.start_detector_enable)
-            self._faults.update(queue.broker_name, now - story.began, isolation=isolation, reachable=reachable, now=now)
+            self._faults.update(
+                story.queue.broker_name, now - story.began, isolation=isolation, reachable=reachable, now=now
+            )
 
     def _this_queue(self, to: ThisQueue, story: SendStory[R]) -> MessageQueue:
         if to.queue.topic != story.payload.topic:
@@ -121,3 +124,13 @@ class QueueChoice:
             )
             known = self._tenant_infos[topic] = (info, mine)
         return known[1]
+
+
+def answered_queue(queue: MessageQueue, answer: Command) -> MessageQueue:
+    """The queue the broker names: it chooses itself when a negative queue id asks it to."""
+    if queue.queue_id >= 0:
+        return queue
+    try:
+        return MessageQueue(queue.topic, queue.broker_name, int(answer.ext["queueId"]))
+    except (KeyError, ValueError) as error:
+        raise ProtocolError(f"{queue.broker_name} acknowledged a send without naming the queue: {error!r}") from error

@@ -182,7 +182,8 @@ class Client:
     def post(self, address: str, command: Command, *, timeout: float, done: Done) -> Callable[[], None] | None:
         """`call` for one who does not wait: `done` is told the answer, or the error, once, on the loop.
 
-        None when no connection is open: nothing is sent then. What it returns ends the interest in the answer.
+        None when no connection is open, or much waits to be written: nothing is sent then. What it returns ends the
+        interest in the answer.
         """
         return self._open_caller().post(address, command, timeout=timeout, done=done)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from pyrmq_core.client.communication_mode import CommunicationMode
 from pyrmq_core.errors import InvalidArgument
 from pyrmq_core.protocol.compression import CompressionType
 from pyrmq_core.protocol.names import check_group
@@ -23,6 +24,12 @@ class SendSettings:
     default_topic_queue_nums: int = 4
     start_detector_enable: bool = False
     unit_mode: bool = False
+
+    def tries_allowed(self, mode: CommunicationMode) -> int:
+        """The first one included."""
+        if mode is CommunicationMode.ASYNC:
+            return 1 + self.retry_times_when_send_async_failed
+        return 1 + self.retry_times_when_send_failed if mode is CommunicationMode.SYNC else 1
 
 
 def positive(name: str, seconds: float) -> float:

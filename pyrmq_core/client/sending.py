@@ -15,7 +15,8 @@ from typing import Final, cast, overload
 
 import trio
 
-from pyrmq_core.client.choosing import QueueChoice
+from pyrmq_core.client.awaiting import Awaited
+from pyrmq_core.client.choosing import QueueChoice, answered_queue
 from pyrmq_core.client.client import Client
 from pyrmq_core.client.communication_mode import CommunicationMode
 from pyrmq_core.client.fault_latency import FaultLatency
@@ -151,11 +152,6 @@ class Sender:
         self.settings = settings
         self._hooks = hooks or None
         self._choice = QueueChoice(client, settings, faults)
-        self._tries_allowed = {
-            CommunicationMode.SYNC: 1 + settings.retry_times_when_send_failed,
-            CommunicationMode.ASYNC: 1 + settings.retry_times_when_send_async_failed,
-            CommunicationMode.ONEWAY: 1,
-        }
         self._templates: dict[tuple[str, MessageQueue, int, int, bool], SendTemplate] = {}
 
     async def publish_info(self, topic: str, *, timeout: float) -> TopicPublishInfo:
@@ -175,7 +171,19 @@ class Sender:
         Raises `SendFailed`; `NoRoute` and `NoNameServer` when there is nowhere to send to (nothing was sent then).
         A cancelled caller learns nothing about storage. `mode` decides what is tried again.
         """
-        return await self.go_on(self.story(payload, to, timeout, mode))
+        await trio.lowlevel.checkpoint_if_cancelled()
+        story = self.story(payload, to, timeout, mode)
+        awaited: Awaited[Receipt | RocketMQError | None] = Awaited()
+        if (forget := self.post(story, awaited.tell)) is None:
+            return await self.go_on(story)
+        try:
+            end = await awaited.wait(forget)
+        except trio.Cancelled:
+            self._choice.learn(story, None)
+            raise
+        if isinstance(end, RocketMQError):
+            raise end
+        return await self.go_on(story) if end is None else end
 
     async def send_oneway(self, payload: Payload, to: Target, *, timeout: float) -> None:
         """Returns when the request is written; whether a broker stored it nobody tells. One try; raises as `send`."""
@@ -185,7 +193,7 @@ class Sender:
 
     def story(self, payload: Payload, to: Target, timeout: float, mode: CommunicationMode) -> SendStory[Receipt]:
         """A send that begins now."""
-        return SendStory(payload, to, timeout, self._tries_allowed[mode], mode)
+        return SendStory(payload, to, timeout, self.settings.tries_allowed(mode), mode)
 
     def post(
         self, story: SendStory[Receipt], ended: Callable[[Receipt | RocketMQError | None], None]
@@ -225,17 +233,16 @@ class Sender:
 
     async def go_on(self, story: SendStory[Receipt]) -> Receipt:
         """Tries until a send's end, after what was tried already."""
-        if story.attempts:
-            await self._before_next_try(story)
         while True:
-            try:
-                story.queue = await self._choice.choose(story)
+            if story.attempts:
+                await self._before_next_try(story)
+            try:  # a queue that was chosen and not tried keeps its turn
+                story.queue = queue = story.queue or await self._choice.choose(story)
             except RocketMQError as error:
                 return self._end(error, story)
-            receipt = await self._try(story, story.queue)
+            receipt = await self._try(story, queue)
             if receipt is not None:
                 return receipt
-            await self._before_next_try(story)
 
     async def _try(self, story: SendStory[Receipt], queue: MessageQueue) -> Receipt | None:
         """One call; None when another try has to follow, and after a one-way request."""
@@ -255,7 +262,7 @@ class Sender:
         except RocketMQError as error:
             answer = error
         except trio.Cancelled:
-            self._choice.learn(story, queue, None)
+            self._choice.learn(story, None)
             raise
         return self._judge(story, queue, answer, context)
 
@@ -290,7 +297,7 @@ class Sender:
                 failure = error
         else:
             failure = answer
-        self._choice.learn(story, queue, failure)
+        self._choice.learn(story, failure)
         if context is not None and self._hooks is not None:
             self._hooks.after(context.ended(receipt, failure, trio.current_time() - story.began))
         if failure is not None:
@@ -330,6 +337,7 @@ class Sender:
 
     async def _before_next_try(self, story: SendStory[Receipt]) -> None:
         """A failure may mean that the route is old; a key's queue is waited for."""
+        story.queue = None
         with trio.move_on_after(min(1.0, story.seconds_left())):
             with suppress(RocketMQError):  # the route that is known may still serve
                 await self._client.routes.refresh(self._choice.on_wire(story.payload.topic))
@@ -384,17 +392,7 @@ def _receipt(story: SendStory[Receipt], queue: MessageQueue, answer: Command) ->
         raise response_error(answer, story.code, f"{queue.broker_name} ({story.address})", f"queue {queue}")
     payload = story.payload
     receipt = RECEIPT_DRAFT(
-        _answered_queue(queue, answer), payload.count, status, story.attempts, answer, payload.unique_ids
+        answered_queue(queue, answer), payload.count, status, story.attempts, answer, payload.unique_ids
     )
     receipt.__class__ = Receipt
     return cast("Receipt", receipt)
-
-
-def _answered_queue(queue: MessageQueue, answer: Command) -> MessageQueue:
-    """The queue the broker names: it chooses itself when a negative queue id asks it to."""
-    if queue.queue_id >= 0:
-        return queue
-    try:
-        return MessageQueue(queue.topic, queue.broker_name, int(answer.ext["queueId"]))
-    except (KeyError, ValueError) as error:
-        raise ProtocolError(f"{queue.broker_name} acknowledged a send without naming the queue: {error!r}") from error

@@ -79,7 +79,16 @@ class PostedCall(Call):
     def __init__(
         self, calls: Calls, command: Command, opaque: int, timeout: float, deadline: float, done: Done
     ) -> None:
-        super().__init__(calls, command, opaque, timeout, deadline)
+        self.chunks = None  # what `Call.__init__` does, without the call of it
+        self.size_bytes = 0
+        self.started = self.oneway = False
+        self._calls = calls
+        self._task = None
+        self.code = command.code
+        self.opaque = opaque
+        self.timeout = timeout
+        self.deadline = deadline
+        self.result = None
         self._done = done
 
     def end(self, result: Command | NetworkError) -> None:

@@ -82,6 +82,11 @@ class Connection:
     def calls_under_way(self) -> int:
         return len(self._calls)
 
+    @property
+    def is_full(self) -> bool:
+        """So much waits to be written that calls wait before they queue."""
+        return self._outbox.is_full
+
     async def call(self, command: Command, *, timeout: float) -> Command:
         """The answer to a request, whatever its code; `timeout` in seconds.
 

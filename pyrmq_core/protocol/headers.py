@@ -83,6 +83,9 @@ class LazyFields(Mapping[str, str]):
     def __getitem__(self, name: str) -> str:
         return self._fields()[name]
 
+    def get(self, name: str, default: Any = None) -> Any:
+        return (self._parsed or self._fields()).get(name, default)
+
     def __iter__(self) -> Iterator[str]:
         return iter(self._fields())
 
