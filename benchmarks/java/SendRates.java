@@ -1,0 +1,78 @@
+import java.util.ArrayList;
+import java.util.List;
+import java.util.concurrent.Semaphore;
+import java.util.concurrent.atomic.AtomicLong;
+import org.apache.rocketmq.client.producer.DefaultMQProducer;
+import org.apache.rocketmq.client.producer.SendCallback;
+import org.apache.rocketmq.client.producer.SendResult;
+import org.apache.rocketmq.common.message.Message;
+
+/** Messages a second that the Java client has acknowledged: NAMESERVER TOPIC async|autobatch|batch COUNT WINDOW. */
+public class SendRates {
+    static final byte[] BODY = "x".repeat(100).getBytes();
+    static final int NEAR_ONE_MIB = 5_000;
+
+    public static void main(String[] args) throws Exception {
+        String topic = args[1], mode = args[2];
+        int count = Integer.parseInt(args[3]), window = Integer.parseInt(args[4]);
+        DefaultMQProducer producer = new DefaultMQProducer("java-" + mode);
+        producer.setNamesrvAddr(args[0]);
+        producer.setSendMsgTimeout(30_000);
+        producer.setAutoBatch(mode.equals("autobatch"));
+        producer.start();
+        run(producer, topic, mode, Math.max(1, count / 4), window);
+        double seconds = run(producer, topic, mode, count, window);
+        System.out.printf("rate %.1f%n", count / seconds);
+        producer.shutdown();
+        System.exit(0);
+    }
+
+    static double run(DefaultMQProducer producer, String topic, String mode, int count, int window) throws Exception {
+        return mode.equals("batch") ? batches(producer, topic, count) : async(producer, topic, count, window);
+    }
+
+    static double async(DefaultMQProducer producer, String topic, int count, int window) throws Exception {
+        Semaphore room = new Semaphore(window);
+        AtomicLong failures = new AtomicLong();
+        SendCallback told = new SendCallback() {
+            public void onSuccess(SendResult result) {
+                room.release();
+            }
+
+            public void onException(Throwable error) {
+                failures.incrementAndGet();
+                room.release();
+            }
+        };
+        long began = System.nanoTime();
+        for (int number = 0; number < count; number++) {
+            room.acquire();
+            producer.send(message(topic, number), told);
+        }
+        room.acquire(window);
+        if (failures.get() > 0) {
+            throw new IllegalStateException(failures.get() + " sends failed");
+        }
+        return (System.nanoTime() - began) / 1e9;
+    }
+
+    /** The messages exist before the clock starts, as the list does that is handed to send_batch. */
+    static double batches(DefaultMQProducer producer, String topic, int count) throws Exception {
+        List<List<Message>> batches = new ArrayList<>();
+        for (int number = 0; number < count; number++) {
+            if (number % NEAR_ONE_MIB == 0) {
+                batches.add(new ArrayList<>());
+            }
+            batches.get(batches.size() - 1).add(message(topic, number));
+        }
+        long began = System.nanoTime();
+        for (List<Message> batch : batches) {
+            producer.send(batch);
+        }
+        return (System.nanoTime() - began) / 1e9;
+    }
+
+    static Message message(String topic, int number) {
+        return new Message(topic, "TagA", String.format("key-%06d", number), BODY);
+    }
+}

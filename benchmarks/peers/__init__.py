@@ -1,0 +1,1 @@
+"""Other clients, run beside ours in processes of their own."""

@@ -1,0 +1,36 @@
+"""Run by a Python of its own that has `rocketmq==0.4.4`: NAMESERVER TOPIC THREADS COUNT; prints sends a second."""
+
+import sys
+import threading
+import time
+from typing import Any
+
+
+def main(nameserver: str, topic: str, threads: int, count: int) -> None:
+    from rocketmq.client import Message, Producer  # type: ignore[import-not-found]
+
+    producer: Any = Producer("librocketmq")
+    producer.set_namesrv_addr(nameserver)
+    producer.start()
+
+    def send(some: int) -> None:
+        for number in range(some):
+            message = Message(topic)
+            message.set_keys(f"key-{number:06d}")
+            message.set_tags("TagA")
+            message.set_body(b"x" * 100)
+            producer.send_sync(message)
+
+    send(100)
+    callers = [threading.Thread(target=send, args=(count // threads,)) for _ in range(threads)]
+    began = time.perf_counter()
+    for caller in callers:
+        caller.start()
+    for caller in callers:
+        caller.join()
+    print(f"rate {count // threads * threads / (time.perf_counter() - began):.1f}", flush=True)
+    producer.shutdown()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4]))

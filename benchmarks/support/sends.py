@@ -1,0 +1,155 @@
+"""Our single sends, each road as a benchmark runs it; `python -m benchmarks.support.sends idle|million ...` alone."""
+
+from __future__ import annotations
+
+import resource
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+import trio
+
+from pyrmq_core import Message, PendingSend, Producer
+from pyrmq_core import blocking as blocking_face
+
+BODY = b"x" * 100
+TIMEOUT_SECONDS = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """Messages a second, this process's CPU microseconds for each, and the median of a call where one caller waits."""
+
+    rate: float
+    cpu_us: float
+    p50_us: float = 0.0
+
+
+def message(topic: str, number: int) -> Message:
+    return Message(topic, BODY, keys=f"key-{number:06d}", tags="TagA")
+
+
+def blocking(nameserver: str, topic: str, threads: int, count: int) -> Sent:
+    """`send` of the blocking face from so many threads."""
+    with blocking_face.Producer("ours", nameserver=nameserver, send_timeout=TIMEOUT_SECONDS) as producer:
+
+        def send(some: int) -> None:
+            for number in range(some):
+                producer.send(message(topic, number))
+
+        send(100)
+        callers = [threading.Thread(target=send, args=(count // threads,)) for _ in range(threads)]
+        clock = _Clock()
+        for caller in callers:
+            caller.start()
+        for caller in callers:
+            caller.join()
+        return clock.sent(count // threads * threads)
+
+
+def send_soon(nameserver: str, topic: str, window: int, count: int, *, batching: bool = False) -> Sent:
+    """`send_soon` of the trio face with so many under way."""
+
+    async def work(producer: Producer, count: int) -> None:
+        last: deque[PendingSend] = deque(maxlen=window)
+        for number in range(count):
+            last.append(await producer.send_soon(message(topic, number)))
+        for pending in last:
+            await pending.wait()
+
+    return _on_trio(nameserver, work, count, max_in_flight=window, batching=batching)
+
+
+def callers(nameserver: str, topic: str, window: int, count: int) -> Sent:
+    """`send` from so many tasks at once."""
+    times: list[float] = []
+
+    async def caller(producer: Producer, some: int) -> None:
+        for number in range(some):
+            began = time.perf_counter()
+            await producer.send(message(topic, number))
+            if window == 1:
+                times.append(time.perf_counter() - began)
+
+    async def work(producer: Producer, count: int) -> None:
+        times.clear()
+        async with trio.open_nursery() as nursery:
+            for _ in range(window):
+                nursery.start_soon(caller, producer, count // window)
+
+    found = _on_trio(nameserver, work, count // window * window)
+    return Sent(found.rate, found.cpu_us, sorted(times)[len(times) // 2] * 1e6) if times else found
+
+
+def send_batch(nameserver: str, topic: str, count: int) -> Sent:
+    """`send_batch` of one list that exists already."""
+    messages = [message(topic, number) for number in range(count)]
+
+    async def work(producer: Producer, count: int) -> None:
+        results = await producer.send_batch(messages[:count])
+        assert len(results) == count
+
+    return _on_trio(nameserver, work, count)
+
+
+def _on_trio(
+    nameserver: str,
+    work: Callable[[Producer, int], Awaitable[None]],
+    count: int,
+    *,
+    max_in_flight: int = 1000,
+    batching: bool = False,
+) -> Sent:
+    """The work, after a quarter of it to warm up; it has ended when all of it is acknowledged."""
+
+    async def main() -> Sent:
+        async with Producer(
+            "ours",
+            nameserver=nameserver,
+            send_timeout=TIMEOUT_SECONDS,
+            max_in_flight=max_in_flight,
+            batching=batching,
+        ) as producer:
+            await work(producer, max(1, count // 4))
+            clock = _Clock()
+            await work(producer, count)
+            return clock.sent(count)
+
+    return trio.run(main)
+
+
+class _Clock:
+    def __init__(self) -> None:
+        self._wall, self._cpu = time.perf_counter(), time.process_time()
+
+    def sent(self, count: int) -> Sent:
+        return Sent(count / (time.perf_counter() - self._wall), (time.process_time() - self._cpu) * 1e6 / count)
+
+
+def idle(nameserver: str, topic: str, seconds: int) -> None:
+    """The share of a core that a producer takes that has sent once and then does nothing."""
+    with blocking_face.Producer("idle", nameserver=nameserver) as producer:
+        producer.send(message(topic, 0))
+        time.sleep(2)  # the first heartbeat belongs to the start
+        cpu = time.process_time()
+        time.sleep(seconds)
+        print(f"rate {(time.process_time() - cpu) / seconds * 100:.4f}")
+
+
+def million(nameserver: str, topic: str, count: int) -> None:
+    """The largest resident set, in MB, of a process that sends so many in a loop and keeps none of them."""
+
+    async def main() -> None:
+        async with Producer("many", nameserver=nameserver, send_timeout=TIMEOUT_SECONDS) as producer:
+            for number in range(count):
+                await producer.send_soon(message(topic, number))
+
+    trio.run(main)
+    print(f"rate {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:.1f}")
+
+
+if __name__ == "__main__":
+    {"idle": idle, "million": million}[sys.argv[1]](sys.argv[2], sys.argv[3], int(sys.argv[4]))
