@@ -14,6 +14,11 @@ from pyrmq_core.columnar import BatchLimit
 DELAYS: Final = ("delayLevel", "deliverAt")
 
 
+def may_be_delayed(rows: pa.RecordBatch) -> bool:
+    """Whether there is a column for it."""
+    return any(name in rows.schema.names for name in DELAYS)
+
+
 def by_delay(rows: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.RecordBatch]:
     """The delayed rows, and the others without the columns that delay."""
     columns = [rows.column(name) for name in DELAYS if name in rows.schema.names]

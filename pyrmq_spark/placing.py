@@ -7,6 +7,7 @@ the queue's broker is waited for. A key's queue is looked up in the publish list
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -16,6 +17,7 @@ import pyarrow.compute as pc
 
 from pyrmq_core import AnyQueue, InvalidMessage, KeyedQueue, MessageQueue, TopicPublishInfo, check_topic
 from pyrmq_core.blocking import Producer
+from pyrmq_core.columnar import string_hash_codes
 from pyrmq_spark.creating import create_topic
 from pyrmq_spark.options import Connection, SinkOptions
 
@@ -23,8 +25,20 @@ Lanes = npt.NDArray[np.int64]
 
 # Rows that name neither a queue nor a key.
 BY_TURNS: Final = -1
-# Keys whose queue is remembered, for each topic.
-MAX_KEYS: Final = 100_000
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """Rows by their queues: those up to `ends[i]` go to `queues[i]`, None to any."""
+
+    rows: pa.RecordBatch
+    ends: tuple[int, ...]
+    queues: tuple[KeyedQueue | None, ...]
+
+    def parts(self) -> Iterator[tuple[KeyedQueue | None, pa.RecordBatch]]:
+        """The rows of each queue."""
+        for queue, start, end in zip(self.queues, (0, *self.ends), self.ends, strict=False):
+            yield queue, self.rows.slice(start, end - start)
 
 
 class Placing:
@@ -42,8 +56,8 @@ class Placing:
         self._keep = options.queue_selection == "partition"
         self._topics: dict[str, _TopicPlaces] = {}
 
-    def groups(self, topic: str, rows: pa.RecordBatch) -> Iterator[tuple[KeyedQueue | None, pa.RecordBatch]]:
-        """The rows of each fixed queue, and those without one, each in their order.
+    def placed(self, topic: str, rows: pa.RecordBatch) -> Placed:
+        """The rows, those of each fixed queue and those without one together, each in their order.
 
         `NoRoute` when no NameServer knows the topic and brokers do not create it; `InvalidMessage` for a queue that the
         topic does not have.
@@ -51,14 +65,14 @@ class Placing:
         lanes = self._places(topic).lanes(rows)
         rest = rows.drop_columns([name for name in ("brokerName", "queueId") if name in rows.schema.names])
         if lanes is None:
-            yield None, rest
-            return
+            return Placed(rest, (rows.num_rows,), (None,))
         order = np.argsort(lanes, kind="stable")
-        starts = np.flatnonzero(np.diff(lanes[order], prepend=lanes[order[0]] - 1))
-        for start, end in zip(starts, [*starts[1:], len(order)], strict=True):
-            lane = int(lanes[order[start]])
-            part = rest if end - start == len(order) else rest.take(pa.array(order[start:end]))
-            yield (None if lane == BY_TURNS else self._places(topic).fixed[lane]), part
+        sorted_lanes = lanes[order]
+        ends = np.append(np.flatnonzero(np.diff(sorted_lanes)) + 1, len(order))
+        fixed = self._places(topic).fixed
+        queues = [None if lane == BY_TURNS else fixed[lane] for lane in sorted_lanes[ends - 1].tolist()]
+        together = rest if len(ends) == 1 else rest.take(pa.array(order))
+        return Placed(together, tuple(ends.tolist()), tuple(queues))
 
     def by_turns(self, topic: str) -> AnyQueue:
         """For the next request of rows without a queue."""
@@ -95,7 +109,6 @@ class _TopicPlaces:
         self.kept: AnyQueue | None = None
         self.fixed: list[KeyedQueue] = []
         self._lane_of: dict[MessageQueue, int] = {}
-        self._keys: dict[str, int] = {}
 
     def lanes(self, rows: pa.RecordBatch) -> Lanes | None:
         """Of each row; a queue that a row names wins over its key. None when no row has either."""
@@ -109,9 +122,14 @@ class _TopicPlaces:
         return None if lanes is None or (lanes == BY_TURNS).all() else lanes
 
     def _lanes_of_keys(self, keys: pa.Array) -> Lanes:
+        """As `TopicPublishInfo.queue_of_key` for each, by columns."""
+        queues = self.walk.queues or (self.walk.select_one_message_queue(),)
         coded = keys if pa.types.is_dictionary(keys.type) else keys.dictionary_encode()
-        lanes = np.fromiter((self._lane_of_key(key) for key in coded.dictionary.to_pylist()), np.int64)
-        return _taken(lanes, coded.indices)
+        numbers = abs(string_hash_codes(coded.dictionary)) % len(queues)
+        lanes = np.full(len(queues), BY_TURNS)
+        for number in np.unique(numbers).tolist():
+            lanes[number] = self._lane(queues[number])
+        return _taken(lanes[numbers], coded.indices)
 
     def _lanes_of_queues(self, broker_names: pa.Array, queue_ids: pa.Array) -> Lanes:
         coded = broker_names.dictionary_encode()
@@ -125,13 +143,6 @@ class _TopicPlaces:
             for code, queue_id in numbered.T
         ]
         return np.array(lanes, np.int64)[place.ravel()]
-
-    def _lane_of_key(self, key: str) -> int:
-        if key not in self._keys:
-            if len(self._keys) >= MAX_KEYS:
-                self._keys.clear()
-            self._keys[key] = self._lane(self.walk.queue_of_key(key))
-        return self._keys[key]
 
     def _lane_of_queue(self, broker_name: str, queue_id: int) -> int:
         """A broker that is not in the list may only be down: it is waited for."""

@@ -22,9 +22,9 @@ from pyrmq_spark import worker
 from pyrmq_spark.columns import SinkSchema, by_topic, check_rows
 from pyrmq_spark.conditions import InvalidRow, RocketMQSparkError, RowsUnaccounted, told_line
 from pyrmq_spark.dead_letters import open_dead_letters
-from pyrmq_spark.delayed import by_delay, encode_singles
+from pyrmq_spark.delayed import by_delay, encode_singles, may_be_delayed
 from pyrmq_spark.options import Connection, SinkOptions
-from pyrmq_spark.placing import Placing
+from pyrmq_spark.placing import Placed, Placing
 from pyrmq_spark.sink import Attempt, PartitionWritten
 
 # Ids that were made before rows were divided go with them, in a column that no frame can have.
@@ -105,8 +105,22 @@ class PartitionWrite:
             rows = rows.append_column(ID_COLUMN, content_ids(rows, self._seed, first_row))
         for topic, part in by_topic(rows, self._schema.topic):
             with self._naming_rows(first_row):
-                for queue, group in placing.groups(topic, part):
-                    self._put_group(topic, group, queue, window, placing)
+                placed = placing.placed(topic, part)
+                if may_be_delayed(part) or placing.is_batch_topic(topic):
+                    for queue, group in placed.parts():
+                        self._put_group(topic, group, queue, window, placing)
+                else:
+                    self._put_placed(topic, placed, window, placing)
+
+    def _put_placed(self, topic: str, placed: Placed, window: SendWindow, placing: Placing) -> None:
+        """All rows are encoded together, and cut into requests where their queue changes."""
+        some, ids = with_ids(placed.rows)
+        number = taken = 0
+        for payload in encode_batches(some, topic, ids, self._limit, checked=True, stops=placed.ends):
+            while taken >= placed.ends[number]:
+                number += 1
+            taken += payload.count
+            window.put(payload, placed.queues[number] or placing.by_turns(topic))
 
     def _put_group(
         self, topic: str, rows: pa.RecordBatch, queue: KeyedQueue | None, window: SendWindow, placing: Placing

@@ -8,7 +8,7 @@ from pyrmq_core.columnar.cutting import BatchLimit
 from pyrmq_core.columnar.decode import decode_records
 from pyrmq_core.columnar.encode import compresses, encode_batches
 from pyrmq_core.columnar.faults import Fault, first_fault
-from pyrmq_core.columnar.grouping import by_queue, by_tag, by_topic
+from pyrmq_core.columnar.grouping import by_queue, by_tag, by_topic, string_hash_codes
 from pyrmq_core.columnar.ids_of_content import content_ids
 from pyrmq_core.columnar.outgoing import check_columns
 from pyrmq_core.columnar.unique_ids import Ids
@@ -31,4 +31,5 @@ __all__ = [
     "encode_batches",
     "first_fault",
     "schema_of",
+    "string_hash_codes",
 ]

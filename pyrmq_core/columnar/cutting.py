@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
@@ -71,17 +72,28 @@ def runs_of(body_bytes: Int32s, limit: BatchLimit, *, alone: bool) -> Iterator[R
         yield Run(start, end, bool(large[start]), bool(compressed[start]))
 
 
-def cuts_of(ends: Ints, limit: BatchLimit) -> Iterator[Cut]:
-    """Rows cut into requests as large as `limit` allows; row i ends at byte `ends[i]` of all rows."""
+def cuts_of(ends: Ints, limit: BatchLimit, stops: Iterable[int] = ()) -> Iterator[Cut]:
+    """Rows cut into requests as large as `limit` allows; row i ends at byte `ends[i]` of all rows.
+
+    None holds rows from both sides of a stop, the number of the first row behind it; they rise.
+    """
     start = before = 0
-    count, room = len(ends), limit.room_bytes
-    while start < count:
-        end = min(start + limit.messages, count)
-        if ends[end - 1] - before > room:
-            end = start + int(np.searchsorted(ends[start:end], before + room, side="right"))
-        end = max(end, start + 1)
-        yield start, end
-        start, before = end, int(ends[end - 1])
+    room = limit.room_bytes
+    for stop in (*stops, len(ends)):
+        while start < stop:
+            end = min(start + limit.messages, stop)
+            if ends[end - 1] - before > room:
+                end = start + int(np.searchsorted(ends[start:end], before + room, side="right"))
+            end = max(end, start + 1)
+            yield start, end
+            start, before = end, int(ends[end - 1])
+
+
+def stops_within(stops: Sequence[int], start: int, end: int) -> Sequence[int]:
+    """Those between rows `start` and `end`, counted from `start`."""
+    if not stops:
+        return ()
+    return [stop - start for stop in stops[bisect_right(stops, start) : bisect_left(stops, end)]]
 
 
 def grouped(cuts: Iterable[Cut], ends: Ints, most_bytes: int) -> Iterator[list[Cut]]:

@@ -8,12 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import pairwise
 from typing import Final, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
-from pyrmq_core.columnar.cutting import BatchLimit, cuts_of, grouped, pieces_of, runs_of
+from pyrmq_core.columnar.cutting import BatchLimit, cuts_of, grouped, pieces_of, runs_of, stops_within
 from pyrmq_core.columnar.faults import fault_of
 from pyrmq_core.columnar.joining import Numbers, Part, joined, part_of
 from pyrmq_core.columnar.message_by_message import encode_messages
@@ -49,6 +50,7 @@ def encode_batches(
     *,
     checked: bool = False,
     one_tag: bool = False,
+    stops: Sequence[int] = (),
     wait_store_msg_ok: bool = True,
     compress_all: CompressAll = map,
 ) -> Iterator[Payload]:
@@ -56,7 +58,8 @@ def encode_batches(
 
     `InvalidMessage` for rows that `first_fault` names, unless the caller has `checked` them. The bodies of payloads are
     views of larger buffers. `compress_all` maps a function over bodies, in threads if it likes (`executor.map`).
-    `one_tag` says that the rows share their tag, or have none (`by_tag`), which batch topics need.
+    `one_tag` says that the rows share their tag, or have none (`by_tag`), which batch topics need. No request holds
+    rows from both sides of one of `stops`, rising numbers of rows.
     """
     check_message(Message(topic, b"x"))
     parts = [(first, outgoing_rows(part)) for first, part in windows(rows)]
@@ -64,10 +67,13 @@ def encode_batches(
         if (fault := fault_of(some, limit.max_message_bytes)) is not None:
             raise InvalidMessage(f"row {first + fault.row}, column {fault.column}: {fault.reason}")
     alone = is_retry_topic(topic)
-    for _, some in parts:
+    for first, some in parts:
         made = ids_of(ids, len(some))
+        within = stops_within(stops, first, first + len(some))
         if len(some) < BREAK_EVEN_ROWS:
-            yield from encode_messages(some, topic, made, limit, alone=alone, waits=wait_store_msg_ok)
+            for start, end in pairwise((0, *within, len(some))):
+                few, theirs = _slice(some, made, start, end)
+                yield from encode_messages(few, topic, theirs, limit, alone=alone, waits=wait_store_msg_ok)
         else:
             yield from encode_columns(
                 some,
@@ -76,6 +82,7 @@ def encode_batches(
                 limit,
                 alone=alone,
                 one_tag=one_tag,
+                stops=within,
                 waits=wait_store_msg_ok,
                 compress_all=compress_all,
             )
@@ -100,10 +107,11 @@ def encode_columns(
     alone: bool,
     waits: bool,
     one_tag: bool = False,
+    stops: Sequence[int] = (),
     compress_all: CompressAll = map,
 ) -> Iterator[Payload]:
     """`encode_batches` without a loop over rows, but for those that are compressed or go alone."""
-    return _Encoder(topic, limit, waits, one_tag, compress_all).payloads(rows, ids, alone=alone)
+    return _Encoder(topic, limit, waits, one_tag, compress_all).payloads(rows, ids, stops, alone=alone)
 
 
 class _Encoder:
@@ -117,24 +125,31 @@ class _Encoder:
         self._properties = "" if waits else encode_properties({WAIT: "false"})
         self._compress_all = compress_all
 
-    def payloads(self, rows: OutgoingRows, ids: Sequence[Part], *, alone: bool) -> Iterator[Payload]:
+    def payloads(
+        self, rows: OutgoingRows, ids: Sequence[Part], stops: Sequence[int], *, alone: bool
+    ) -> Iterator[Payload]:
         for run in runs_of(rows.body.sizes, self._limit, alone=alone):
             if run.alone:
                 some, theirs = _slice(rows, ids, run.start, run.end)
                 yield from encode_messages(some, self._topic, theirs, self._limit, alone=True, waits=self._waits)
             elif run.compressed:
                 for start, end in pieces_of(rows.body.sizes, run, COMPRESS_BYTES):
-                    yield from self._compressed(*_slice(rows, ids, start, end))
+                    yield from self._compressed(*_slice(rows, ids, start, end), stops_within(stops, start, end))
             else:
-                yield from self._requests(*_slice(rows, ids, run.start, run.end), 0)
+                within = stops_within(stops, run.start, run.end)
+                yield from self._requests(*_slice(rows, ids, run.start, run.end), within, 0)
 
-    def _compressed(self, rows: OutgoingRows, ids: Sequence[Part]) -> Iterator[Payload]:
+    def _compressed(self, rows: OutgoingRows, ids: Sequence[Part], stops: Sequence[int]) -> Iterator[Payload]:
         kind = self._limit.compression
         assert kind is not None
         bodies = list(self._compress_all(partial(compress, kind=kind), rows.body.array.to_pylist()))
-        yield from self._requests(replace(rows, body=Bytes.of(pa.array(bodies, pa.binary()))), ids, kind.sys_flag)
+        yield from self._requests(
+            replace(rows, body=Bytes.of(pa.array(bodies, pa.binary()))), ids, stops, kind.sys_flag
+        )
 
-    def _requests(self, rows: OutgoingRows, ids: Sequence[Part], sys_flag: int) -> Iterator[Payload]:
+    def _requests(
+        self, rows: OutgoingRows, ids: Sequence[Part], stops: Sequence[int], sys_flag: int
+    ) -> Iterator[Payload]:
         """Batches of one kind of body."""
         string_bytes = properties_bytes(rows, ids, waits=self._waits)
         sizes = rows.body.sizes + string_bytes + OVERHEAD_BYTES
@@ -148,7 +163,7 @@ class _Encoder:
             *property_parts(rows, ids, waits=self._waits),
         ]
         ends = np.cumsum(sizes)
-        for together in grouped(cuts_of(ends, self._limit), ends, JOIN_BYTES):
+        for together in grouped(cuts_of(ends, self._limit, stops), ends, JOIN_BYTES):
             first, last = together[0][0], together[-1][1]
             data = memoryview(joined(parts, first, last - first).buffers()[2])
             begin = int(ends[first - 1]) if first else 0

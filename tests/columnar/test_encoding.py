@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from itertools import accumulate
 from typing import Any
 
 import pyarrow as pa
@@ -382,3 +383,19 @@ def test_requests_to_a_batch_topic_are_of_one_tag_and_plain(count: int) -> None:
             assert can_be_one_record(payload)
             tag = part.column("tags")[0].as_py()
             assert decode_properties(record_properties(payload, "R")).get("TAGS") == tag
+
+
+@given(ROWS, st.integers(0, 40), st.data())
+def test_no_request_holds_rows_from_both_sides_of_a_stop(
+    rows: list[dict[str, Any]], repeats: int, data: st.DataObject
+) -> None:
+    """Few rows and many, some of them compressed; otherwise they are what they are without stops."""
+    rows = rows * (1 + repeats)
+    stops = sorted(data.draw(st.sets(st.integers(0, len(rows)), max_size=4)))
+    batch = columns_of(rows, {"body", "tags"})
+    limit = BatchLimit(messages=7, compression=CompressionType.ZLIB, compress_over_bytes=30)
+    payloads = list(encode_batches(batch, "t", ids, limit, stops=stops))
+    ends = list(accumulate(payload.count for payload in payloads))
+    assert set(stops) <= {0, *ends}
+    whole = [one for payload in encode_batches(batch, "t", ids, limit) for one in sent(payload)]
+    assert [one for payload in payloads for one in sent(payload)] == whole
