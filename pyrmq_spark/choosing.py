@@ -13,6 +13,7 @@ from typing import Final
 from pyrmq_core import MessageQueue, OffsetRange, ResponseError, is_dead_letter_topic, is_retry_topic, is_system_topic
 from pyrmq_core.blocking import Admin, PullConsumer
 from pyrmq_spark.conditions import InvalidOption
+from pyrmq_spark.namespaces import name_of_tenant
 from pyrmq_spark.offsets import (
     Asked,
     Resolved,
@@ -112,16 +113,19 @@ def candidate_topics(consumer: PullConsumer, admin: Admin, options: SourceOption
         return options.topics or ()
     clusters = admin.cluster_info().cluster_addr_table
     own = {name for cluster, brokers in clusters.items() for name in (cluster, f"{cluster}_REPLY_TOPIC", *brokers)}
-    return matching(options.topic_pattern, (topic for topic in consumer.topics() if topic not in own))
+    topics = (topic for topic in consumer.topics() if topic not in own)
+    return matching(options.topic_pattern, topics, options.namespace)
 
 
-def matching(pattern: str, topics: Iterable[str]) -> list[str]:
-    """The topics that the whole pattern matches; RocketMQ's own, retry and dead-letter topics never do."""
+def matching(pattern: str, topics: Iterable[str], namespace: str | None = None) -> list[str]:
+    """The topics that the whole pattern matches, by their names in the namespace; RocketMQ's own, retry and dead-letter
+    topics never do."""
     wanted = re.compile(pattern)
     return sorted(
         topic
         for topic in topics
-        if wanted.fullmatch(topic)
+        if (name := name_of_tenant(topic, namespace)) is not None
+        and wanted.fullmatch(name)
         and not (is_system_topic(topic) or is_retry_topic(topic) or is_dead_letter_topic(topic))
     )
 

@@ -52,6 +52,13 @@ class SourceSchema:
         """The batch under the names and nullabilities that Spark expects."""
         return pa.RecordBatch.from_arrays(batch.columns, schema=self.given)
 
+    def of_topic(self, batch: pa.RecordBatch, topic: str) -> pa.RecordBatch:
+        """The batch with every row's topic named so, where there is such a column."""
+        place = self.columns.get_field_index("topic")
+        if place < 0:
+            return batch
+        return batch.set_column(place, self.columns.field(place), pa.array([topic] * batch.num_rows, pa.string()))
+
 
 def source_schema(schema: StructType) -> SourceSchema:
     """Raises `InvalidColumn` for a column that messages do not have, or another type, listing what there is."""

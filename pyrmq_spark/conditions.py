@@ -27,12 +27,6 @@ class InvalidOption(InvalidArgument):
     condition = "RMQ_INVALID_OPTION"
 
 
-class NotBuilt(InvalidArgument):
-    """Something of the documented interface that this version does not do."""
-
-    condition = "RMQ_NOT_BUILT"
-
-
 class InvalidColumn(InvalidArgument):
     """A schema with a column that the source does not have or the sink does not take."""
 

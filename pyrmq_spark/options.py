@@ -12,11 +12,12 @@ import difflib
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import Field, dataclass, field, fields, replace
-from typing import Any, ClassVar, Final, NoReturn, Protocol, TypeVar
+from typing import Any, ClassVar, Final, Protocol, TypeVar
 
 from pyrmq_core import MessageQueue, TagFilter
 from pyrmq_spark.admission import Limits
-from pyrmq_spark.conditions import InvalidOption, NotBuilt, UnknownOption
+from pyrmq_spark.conditions import InvalidOption, UnknownOption
+from pyrmq_spark.namespaces import in_namespace
 from pyrmq_spark.offsets import NoneAsYoung
 from pyrmq_spark.positions import Position, Word, parse_assign, parse_end, parse_start, parse_time, parse_times
 
@@ -118,9 +119,9 @@ def strategy(given: str, name: str) -> NoneAsYoung:
 # --- The table.
 
 
-def option(name: str, parse: Callable[[str, str], Any], default: Any = None, *, built: bool = True) -> Any:
-    """One line of it. With `built=False` no value but the default is taken, and the refusal names the option."""
-    metadata = {"name": name, "parse": parse, "built": built}
+def option(name: str, parse: Callable[[str, str], Any], default: Any = None) -> Any:
+    """One line of it."""
+    metadata = {"name": name, "parse": parse}
     return field(default=default, repr=parse is not secret, metadata=metadata)
 
 
@@ -146,6 +147,7 @@ class SourceOptions:
     """What is read. Times are seconds."""
 
     topics: tuple[str, ...] | None = option("topic", topics)
+    namespace: str | None = option("namespace", text)
     topic_pattern: str | None = option("topicPattern", pattern)
     assign: tuple[MessageQueue, ...] | None = option("assign", parse_assign)
     starting_offsets: Position | None = option("startingOffsets", parse_start)
@@ -295,11 +297,8 @@ def read_connection(given: Options, environment: Mapping[str, str]) -> Connectio
 
 
 def read_source(given: Options) -> SourceOptions:
+    """With every topic as brokers know it, namespace and all."""
     options = _read(SourceOptions, given)
-    if any(name.lower() == "namespace" for name in given):
-        raise NotBuilt(
-            "option namespace is not supported for reading by this version; name topics as brokers know them"
-        )
     chosen = [
         name
         for name, value in zip(
@@ -320,7 +319,7 @@ def read_source(given: Options) -> SourceOptions:
         raise InvalidOption(
             f"minOffsetsPerTrigger={least} is above maxOffsetsPerTrigger={most}; no batch could be made"
         )
-    return options
+    return in_namespace(options)
 
 
 def read_sink(given: Options, *, stream: bool = False) -> SinkOptions:
@@ -345,8 +344,6 @@ def _read(table: type[T], given: Options) -> T:
         if name.lower() not in by_name:
             continue
         value = parse(by_name[name.lower()], name)
-        if not line.metadata["built"] and value != line.default:
-            _refuse_not_built(name, value, line)
         values[line.name] = value
     return table(**values)
 
@@ -360,9 +357,3 @@ def _by_name(given: Options) -> dict[str, str]:
             raise InvalidOption(f"{name} is another name of {KNOWN[meant]}; set one of them")
         by_name[meant] = value
     return by_name
-
-
-def _refuse_not_built(name: str, value: object, line: Field[Any]) -> NoReturn:
-    instead = f"only {name}={line.default} is" if line.default is not None else "leave it out"
-    shown = f"={value}" if line.default is not None else ""
-    raise NotBuilt(f"option {name}{shown} is not supported by this version; {instead}")

@@ -13,6 +13,7 @@ from pyrmq_core import DataLost, MessageQueue, OffsetRange, ReadWindow, Response
 from pyrmq_core.columnar import decode_records
 from pyrmq_spark import worker
 from pyrmq_spark.conditions import BrokerUnavailable, SurplusRows, told
+from pyrmq_spark.namespaces import name_of_tenant
 from pyrmq_spark.options import Connection, SourceOptions
 from pyrmq_spark.planning import QueueRange
 
@@ -51,6 +52,7 @@ def read_range(
     Closed early (LIMIT, a cancelled task), it leaves no pull behind.
     """
     position, deadline = wanted.start, None
+    topic = name_of_tenant(wanted.queue.topic, options.namespace)
     worker.settle()
     with told(str(wanted.queue)):
         while position < wanted.end:
@@ -58,7 +60,8 @@ def read_range(
                 for following, batch in _batches(connection, options, schema, wanted, position):
                     position, deadline = following, None
                     if batch.num_rows:
-                        yield schema.as_given(batch)
+                        named = batch if options.namespace is None else schema.of_topic(batch, topic or "")
+                        yield schema.as_given(named)
                 return
             except DataLost as lost:
                 position = _after(lost, position, wanted, options)

@@ -79,7 +79,8 @@ def producer(connection: Connection, options: SinkOptions) -> Producer:
 
 
 def consumer(connection: Connection, group: str) -> PullConsumer:
-    """The worker's pull consumer of this group; it sends no heartbeats."""
+    """The worker's pull consumer of this group, in its namespace; it sends no heartbeats."""
+    group = with_namespace(group, connection.namespace)
     with _lock:
         kept = _client(connection)
         if group not in kept.consumers:

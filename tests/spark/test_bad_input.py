@@ -94,10 +94,6 @@ Job = Callable[[SparkSession, DataFrame], object]
             r"\[RMQ_INVALID_OFFSETS\] option startingOffsets: a batch read cannot start at latest",
         ),
         (
-            lambda spark, frame: read(spark, NOBODY, topic="t", namespace="x"),
-            r"\[RMQ_NOT_BUILT\] option namespace is not supported for reading",
-        ),
-        (
             lambda spark, frame: write(frame, NOBODY, topic="t", sendTimeoutMs=1000),
             r"\[RMQ_\w+\] partition 0: .*127\.0\.0\.1:1.*\(0 rows of this partition were acknowledged before\)",
         ),

@@ -212,18 +212,6 @@ def test_a_wrong_value_is_told_with_its_option(name: str, value: str, text: str)
     assert text in told(error)
 
 
-@pytest.mark.parametrize(
-    ("given_options", "text"),
-    [
-        ({"namespace": "x", "topic": "a"}, "option namespace is not supported for reading by this version"),
-    ],
-)
-def test_what_is_not_built_is_refused_by_name(given_options: dict[str, str], text: str) -> None:
-    with pytest.raises(RocketMQError) as error:
-        read_all(given_options)
-    assert told(error).startswith(f"[RMQ_NOT_BUILT] {text}")
-
-
 def test_streams_make_ids_of_content_unless_told_otherwise() -> None:
     assert read_sink({}).message_ids == "unique"
     assert read_sink({}, stream=True).message_ids == "content"

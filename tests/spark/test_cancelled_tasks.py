@@ -1,0 +1,88 @@
+"""Tasks that are cut short, and queries that are stopped, leave no thread and no connection behind."""
+
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from pyrmq_core import Message, MessageQueue
+from pyrmq_core.blocking import Admin, EmbeddedCluster, Producer
+from pyrmq_spark import worker
+from pyrmq_spark.options import Connection, read_source
+from pyrmq_spark.planning import QueueRange
+from pyrmq_spark.reading import RangePartition
+from pyrmq_spark.source import RocketMQReader
+from tests.spark.test_lying_brokers import SCHEMA
+from tests.support.spark import read, wait_readable
+from tests.support.spark_streams import wait_until
+from tests.support.worker_processes import Held, held_by, python_workers
+
+pytestmark = [
+    pytest.mark.timeout(240),
+    pytest.mark.skipif(sys.platform != "linux", reason="counts by /proc, which Linux alone has"),
+]
+
+TOPIC = "cut"
+MESSAGES = 3000
+QUEUE = MessageQueue(TOPIC, "broker-a", 0)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def messages(cluster: EmbeddedCluster) -> None:
+    with Admin(nameserver=cluster.nameserver) as admin, Producer("setup", nameserver=cluster.nameserver) as producer:
+        admin.create_topic(TOPIC, queues=1)
+        for first in range(0, MESSAGES, 1000):
+            producer.send_batch([Message(TOPIC, f"{n}".encode()) for n in range(first, first + 1000)], queue=QUEUE)
+    wait_readable(cluster.nameserver, TOPIC, MESSAGES)
+
+
+def test_a_read_that_is_closed_early(cluster: EmbeddedCluster) -> None:
+    """The client stays, for the next task; nothing else does."""
+    options = read_source({"topic": TOPIC, "pullBatchSize": "1"})
+    reader = RocketMQReader(Connection(name_server=cluster.nameserver), options, SCHEMA)
+
+    def cut_short() -> Held:
+        batches = reader.read(RangePartition(QueueRange(QUEUE, 0, MESSAGES)))
+        next(batches)
+        batches.close()  # type: ignore[attr-defined]
+        return held_by(os.getpid())
+
+    first = cut_short()
+    for _ in range(5):
+        last = cut_short()
+    assert (last.threads, last.connections) == (first.threads, first.connections)
+    worker.close()
+    wait_until(lambda: sum(held_by(os.getpid()).connections.values()) < sum(first.connections.values()))
+
+
+def held(spark: SparkSession, servers: set[int]) -> dict[int, Held]:
+    """By Spark's Pythons that have connections to our servers."""
+    gateway: Any = spark.sparkContext._gateway
+    return {pid: one for pid, one in python_workers(gateway.proc.pid).items() if servers & set(one.connections)}
+
+
+@pytest.mark.spark
+def test_jobs_with_a_limit_and_queries_that_are_stopped(
+    spark: SparkSession, cluster: EmbeddedCluster, tmp_path: Path
+) -> None:
+    addresses = [cluster.nameserver, *cluster.brokers.values()]
+    servers = {int(address.rpartition(":")[2]) for address in addresses}
+    options: dict[str, Any] = {"topic": TOPIC, "pullBatchSize": 1}
+    most_threads = []
+    for number in range(3):
+        assert len(read(spark, cluster.nameserver, **options).limit(5).collect()) == 5
+        stream = spark.readStream.format("rocketmq").options(nameServer=cluster.nameserver, **options)
+        frame = stream.option("startingOffsets", "earliest").option("maxOffsetsPerTrigger", 300).load()
+        writer = frame.writeStream.format("noop").option("checkpointLocation", str(tmp_path / str(number)))
+        query = writer.start()
+        wait_until(lambda query=query: query.lastProgress is not None, 90.0)  # type: ignore[misc]
+        query.stop()
+        wait_until(lambda: not [one for one in held(spark, servers).values() if "source_runner" in one.command], 60.0)
+        left = held(spark, servers)
+        for one in left.values():
+            assert all(count == 1 for port, count in one.connections.items() if port in servers), one
+        most_threads.append(max((one.threads for one in left.values()), default=0))
+    assert most_threads[-1] <= max(most_threads[0], 1) or most_threads[-1] <= most_threads[1]

@@ -1,0 +1,72 @@
+"""What Spark's Python processes hold, as /proc tells: threads, and connections by the address at their other end."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+
+ESTABLISHED = "01"
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """By one process."""
+
+    command: str
+    threads: int
+    connections: Counter[int]
+
+
+def python_workers(jvm: int) -> dict[int, Held]:
+    """Every Python under the JVM by its process id."""
+    parents = {pid: fields[1] for pid, fields in _stats().items()}
+    below = {jvm}
+    while more := {pid for pid, parent in parents.items() if parent in below} - below:
+        below |= more
+    found = {}
+    for pid in below - {jvm}:
+        try:
+            command = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+            if "-m pyspark." in command:
+                found[pid] = held_by(pid, command)
+        except OSError:
+            continue
+    return found
+
+
+def held_by(pid: int, command: str = "") -> Held:
+    """`OSError` when it ends meanwhile."""
+    return Held(command, len(os.listdir(f"/proc/{pid}/task")), _connections(pid))
+
+
+def _stats() -> dict[int, list[int]]:
+    """Process id to its own and its parent's."""
+    found = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdecimal():
+            try:
+                fields = (entry / "stat").read_text().rpartition(")")[2].split()
+            except OSError:
+                continue
+            found[int(entry.name)] = [int(entry.name), int(fields[1])]
+    return found
+
+
+def _connections(pid: int) -> Counter[int]:
+    """Ports at the other end, and how many connections to each."""
+    inodes = set()
+    for file in os.listdir(f"/proc/{pid}/fd"):
+        try:
+            target = os.readlink(f"/proc/{pid}/fd/{file}")
+        except OSError:
+            continue
+        if target.startswith("socket:["):
+            inodes.add(target[8:-1])
+    ports: Counter[int] = Counter()
+    for line in Path(f"/proc/{pid}/net/tcp").read_text().splitlines()[1:]:
+        fields = line.split()
+        if fields[3] == ESTABLISHED and fields[9] in inodes:
+            ports[int(fields[2].rpartition(":")[2], 16)] += 1
+    return ports
