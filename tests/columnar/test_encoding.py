@@ -12,13 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyrmq_core import InvalidArgument, InvalidMessage, Message
-from pyrmq_core.columnar import BatchLimit, by_tag, compresses, encode_batches
+from pyrmq_core.columnar import BatchLimit, compresses, encode_batches
 from pyrmq_core.columnar.encode import BREAK_EVEN_ROWS, encode_columns
 from pyrmq_core.columnar.message_by_message import encode_messages
 from pyrmq_core.columnar.outgoing import OutgoingRows, outgoing_rows
 from pyrmq_core.columnar.unique_ids import ids_of
 from pyrmq_core.protocol.batch import iterate_batch_body
-from pyrmq_core.protocol.batch_topic import can_be_one_record, record_properties
 from pyrmq_core.protocol.compression import CompressionType, decompress
 from pyrmq_core.protocol.message_id import IdRun, UniqueIdMaker
 from pyrmq_core.protocol.payload import Payload, encode_batch
@@ -367,22 +366,6 @@ def test_each_row_has_one_id(given_ids: Any) -> None:
 def test_ids_may_be_a_column() -> None:
     (payload,) = encode_batches(many(), "t", lambda count: pa.array([f"é{n}" for n in range(count)], pa.large_string()))
     assert sent(payload)[5][1]["UNIQ_KEY"] == "é5"
-
-
-@pytest.mark.parametrize("count", [BREAK_EVEN_ROWS - 1, 300])
-def test_requests_to_a_batch_topic_are_of_one_tag_and_plain(count: int) -> None:
-    """As `send_batch` makes them of the same messages: no body compressed, and each may be one record."""
-    tags = ["a", None, "b"]
-    rows = pa.record_batch(
-        {"body": [b"x" * 5000] * count, "tags": pa.array([tags[number % 3] for number in range(count)], pa.string())}
-    )
-    limit = BatchLimit(messages=100_000, bytes=4 << 20, compression=CompressionType.ZLIB)
-    assert limit.of_batch_topic().messages == 32_767
-    for part in by_tag(rows):
-        for payload in encode_batches(part, "orders", ids, limit.of_batch_topic(), one_tag=True):
-            assert can_be_one_record(payload)
-            tag = part.column("tags")[0].as_py()
-            assert decode_properties(record_properties(payload, "R")).get("TAGS") == tag
 
 
 @given(ROWS, st.integers(0, 40), st.data())

@@ -1,20 +1,26 @@
 """Batch topics (`queue.type=BatchCQ`) of 5.x: what we write Java reads, what Java writes we read; 4.9 refuses them."""
 
+import re
 import uuid
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from pyrmq_core import InvalidArgument, Message, MessageQueue, NoRoute
-from pyrmq_core.blocking import Admin, Producer, PullConsumer
+from pyrmq_core import InvalidArgument, Message, MessageExt, MessageQueue, NoRoute, OffsetRange, decode
+from pyrmq_core.blocking import Admin, EmbeddedCluster, Producer, PullConsumer
 from tests.support.apache import ApacheCluster
-from tests.support.spark import wait_readable
+from tests.support.batch_topic_jobs import BatchTopicJobs
+from tests.support.java_programs import run_java
+from tests.support.spark import spark, wait_readable
+
+__all__ = ["spark"]
 
 JAVA = Path(__file__).parent / "java"
 COUNT = 300
 TAGS = ("TagA", "TagB", None)
 
-pytestmark = [pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.timeout(300)]
 
 
 @pytest.fixture
@@ -24,7 +30,7 @@ def topic() -> str:
 
 def created(nameserver: str, topic: str) -> list[MessageQueue]:
     with Admin(nameserver=nameserver) as admin:
-        admin.create_topic(topic, queues=1, cluster=None, batch=True)
+        admin.create_topic(topic, queues=1, batch=True)
     with PullConsumer("audit", nameserver=nameserver) as consumer:
         return list(consumer.message_queues(topic))
 
@@ -38,9 +44,19 @@ def some_messages(topic: str) -> list[Message]:
     ]
 
 
-def test_java_reads_the_batches_we_write(apache_5: ApacheCluster, topic: str) -> None:
+@pytest.fixture(params=["5.4.0", "ours"])
+def nameserver(request: pytest.FixtureRequest) -> Iterator[str]:
+    """Of a real cluster of 5.x, and of our own."""
+    if request.param == "ours":
+        with EmbeddedCluster(brokers=1) as cluster:
+            yield cluster.nameserver
+    else:
+        apache: ApacheCluster = request.getfixturevalue("apache_5")
+        yield apache.nameserver.address
+
+
+def test_java_reads_the_batches_we_write(nameserver: str, topic: str) -> None:
     """All, and those of one tag, by push and lite pull: each message once, with its own id, tag, keys and offset."""
-    nameserver = apache_5.nameserver.address
     queue = created(nameserver, topic)[0]
     with Producer("g", nameserver=nameserver) as producer:
         assert producer.is_batch_topic(topic)
@@ -51,22 +67,53 @@ def test_java_reads_the_batches_we_write(apache_5: ApacheCluster, topic: str) ->
     assert sorted(result.queue_offset for result in sent) == list(range(COUNT))
     assert len({result.offset_msg_id for result in sent}) == 3
     wanted = {
-        (
-            result.queue_offset,
-            result.msg_id,
-            str(TAGS[number % 3]).replace("None", "null"),
-            f"k{number}",
-            f"body-{number}",
-        )
-        for number, result in enumerate(sent)
+        (result.queue_offset, result.msg_id, TAGS[n % 3] or "null", f"k{n}", f"body-{n}")
+        for n, result in enumerate(sent)
     } | {(single.queue_offset, single.msg_id, "TagA", "alone", "body-alone")}
     for expression, tags in (("*", {"TagA", "TagB", "null"}), ("TagA", {"TagA"})):
         expected = {one for one in wanted if one[2] in tags}
-        printed = apache_5.run_java(JAVA / "ReadBatchTopic.java", nameserver, topic, expression, str(len(expected)))
+        arguments = (nameserver, topic, expression, str(len(expected)))
+        printed = run_java("5.4.0", JAVA / "ReadBatchTopic.java", *arguments, timeout=120)
         for how in ("push", "lite"):
             rows = [line.split(" ") for line in printed.splitlines() if line.startswith(how)]
             got = [(int(offset), msg_id, tag, keys, body) for _, offset, _, msg_id, tag, keys, body in rows]
             assert sorted(got) == sorted(expected), (how, expression)
+
+
+def test_we_read_the_batches_java_writes(nameserver: str, topic: str) -> None:
+    """Also by a tag, which Java tells of each message and not of the batch: its own consumers get nothing then."""
+    queues = created(nameserver, topic)
+    printed = run_java("5.4.0", JAVA / "SendAndPull.java", nameserver, topic, timeout=120)
+    sent = re.findall(r"^sent (\w+) (\S+) (\d+) (\d+)$", printed, re.MULTILINE)
+    assert [status for status, *_ in sent] == ["SEND_OK"] * 22
+    expected = {f"batch-{n}": f"batched {n}" for n in range(50)}
+    with PullConsumer("audit", nameserver=nameserver) as consumer:
+        ends = consumer.max_offsets(queues)
+        found = [
+            (message.keys, message.body.decode(), message.tags, message.sys_flag & 0xC0)
+            for queue in queues
+            for message in everything(consumer, queue, ends[queue], "batch")
+        ]
+        assert sum(len(everything(consumer, queue, ends[queue], "*")) for queue in queues) == 71
+    assert sorted(found) == sorted((keys, body, "batch", 0xC0) for keys, body in expected.items())
+
+
+def everything(consumer: PullConsumer, queue: MessageQueue, end: int, tags: str) -> list[MessageExt]:
+    with consumer.read(queue, 0, end, tags=tags) as reader:
+        return [
+            message
+            for pulls in reader
+            for pull in pulls
+            for message in decode(pull, OffsetRange(pull.start, pull.next_offset))
+        ]
+
+
+class TestBatchTopicJobs(BatchTopicJobs):
+    """Spark's, on 5.4.0."""
+
+    @pytest.fixture
+    def nameserver(self, apache_5: ApacheCluster) -> str:
+        return apache_5.nameserver.address
 
 
 def test_a_4_9_broker_is_refused_before_anything_is_made(apache_4: ApacheCluster, topic: str) -> None:

@@ -16,6 +16,7 @@ from pyrmq_core.protocol.record import StoredRecord, iterate_records
 from pyrmq_core.protocol.requests.offsets import GetMaxOffset, OffsetFound, SearchOffset
 from pyrmq_core.protocol.requests.pull_message import PullAnswer, PullMessage
 from pyrmq_core.protocol.requests.send_message import SendMessage
+from pyrmq_core.protocol.requests.topic_admin import UpdateTopic
 from tests.support.apache import BROKER_SETTINGS, VERSIONS, ask, boot_broker, boot_cluster
 from tests.support.maven import ApacheUnavailable
 
@@ -29,6 +30,20 @@ LENGTHS = ("mappedFileSizeCommitLog", "mappedFileSizeConsumeQueue")
 
 def message(topic: str, queue_id: int, body: bytes, properties: str = "") -> SendMessage:
     return SendMessage("P", topic, "TBW102", QUEUES, queue_id, 0, 1_700_000_000_000, 7, properties, body=body)
+
+
+def make_batch_topic(address: str) -> None:
+    made = UpdateTopic("Whole", 1, 1, 6, attributes="+queue.type=BatchCQ")
+    assert ask(address, made.to_command()).code == 0
+
+
+def send_whole(address: str, turn: int) -> None:
+    """Two batches that are one record each, and a message between them."""
+    for number in range(3):
+        items = [BatchItem(0, b"%d-%d-%d" % (turn, number, one), b"TAGS\x01t\x02") for one in range(50)]
+        batch = replace(message("Whole", 0, encode_batch_body(items), f"UNIQ_KEY\x01R{turn}{number}\x02"), batch=True)
+        sent = message("Whole", 0, b"single") if number == 1 else batch
+        assert ask(address, sent.to_command()).code == 0
 
 
 def send_some(address: str, turn: int) -> None:
@@ -113,6 +128,42 @@ def test_a_store_goes_from_broker_to_broker(version: str, kill: bool) -> None:
                         broker.terminate()
         counts = {key: len(before[key]) for key in (("Single", 0), ("Batch", 1), ("Long", 0))}
         assert counts == {("Single", 0): 5 * TURNS, ("Batch", 1): 100 * TURNS, ("Long", 0): TURNS}
+
+
+@pytest.mark.timeout(180)
+@pytest.mark.parametrize("kill", [False, True], ids=["stopped", "killed"])
+def test_a_batch_topic_goes_from_broker_to_broker(kill: bool) -> None:
+    """Batches that are one record each, in queue files of their own kind; each broker goes on where the other ended."""
+    with ExitStack() as stack:
+        try:
+            cluster = stack.enter_context(boot_cluster("5.4.0", ()))
+        except ApacheUnavailable as reason:
+            pytest.skip(f"Apache RocketMQ 5.4.0: {reason}")
+        directory = cluster.home / "store"
+        places = {"storePathRootDir": str(directory), "storePathCommitLog": str(directory / "commitlog")}
+        before: list[StoredRecord] = []
+        for turn in range(TURNS):
+            if turn % 2 == 0:
+                with ours(directory, kill=kill) as address:
+                    before = take_batch_turn(address, turn, before)
+            else:
+                nameserver = cluster.nameserver.address
+                with boot_broker("5.4.0", nameserver, settings=places, java_options=OPENED) as broker:
+                    before = take_batch_turn(broker.address, turn, before)
+                    if not kill:
+                        broker.terminate()
+        offsets = [record.queue_offset for record in before]
+        assert offsets == [base + turn * 101 for turn in range(TURNS) for base in (0, 50, 51)]
+
+
+def take_batch_turn(address: str, turn: int, before: list[StoredRecord]) -> list[StoredRecord]:
+    if not turn:
+        make_batch_topic(address)
+    assert list(read(address, "Whole", 0)) == before
+    send_whole(address, turn)
+    after = list(read(address, "Whole", 0))
+    assert after[: len(before)] == before
+    return after
 
 
 def take_turn(

@@ -24,6 +24,7 @@ public class ReadBatchTopic {
         CountDownLatch left = new CountDownLatch(expected);
         DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(group("push", topic, tags));
         consumer.setNamesrvAddr(nameServer);
+        consumer.setMqClientApiTimeout(20_000);
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
         consumer.subscribe(topic, tags);
         consumer.registerMessageListener((MessageListenerConcurrently) (messages, context) -> {
@@ -34,18 +35,19 @@ public class ReadBatchTopic {
             return ConsumeConcurrentlyStatus.CONSUME_SUCCESS;
         });
         consumer.start();
-        left.await(20, TimeUnit.SECONDS);
+        left.await(40, TimeUnit.SECONDS);
         consumer.shutdown();
     }
 
     static void lite(String nameServer, String topic, String tags, int expected) throws Exception {
         DefaultLitePullConsumer consumer = new DefaultLitePullConsumer(group("lite", topic, tags));
         consumer.setNamesrvAddr(nameServer);
+        consumer.setMqClientApiTimeout(20_000);
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
         consumer.subscribe(topic, tags);
         consumer.start();
         int read = 0;
-        long deadline = System.currentTimeMillis() + 20_000;
+        long deadline = System.currentTimeMillis() + 40_000;
         while (read < expected && System.currentTimeMillis() < deadline) {
             List<MessageExt> messages = consumer.poll(500);
             for (MessageExt message : messages) {

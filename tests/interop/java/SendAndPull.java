@@ -24,6 +24,8 @@ public class SendAndPull {
     static int send(String nameServer, String topic) throws Exception {
         DefaultMQProducer producer = new DefaultMQProducer("java-producer");
         producer.setNamesrvAddr(nameServer);
+        producer.setSendMsgTimeout(20_000);
+        producer.setMqClientApiTimeout(20_000);
         producer.start();
         for (int i = 0; i < 20; i++) {
             told(producer.send(message(topic, "single", i, "plain " + i)));
@@ -50,6 +52,7 @@ public class SendAndPull {
     static void pull(String nameServer, String topic, int expected) throws Exception {
         DefaultMQPullConsumer consumer = new DefaultMQPullConsumer("java-consumer");
         consumer.setNamesrvAddr(nameServer);
+        consumer.setMqClientApiTimeout(20_000);
         consumer.start();
         int read = 0;
         long deadline = System.currentTimeMillis() + 20_000;

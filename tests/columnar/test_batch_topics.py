@@ -1,0 +1,30 @@
+"""Rows for a batch topic: requests of one tag each, nothing compressed."""
+
+import pyarrow as pa
+import pytest
+
+from pyrmq_core.columnar import BatchLimit, by_tag, encode_batches
+from pyrmq_core.columnar.encode import BREAK_EVEN_ROWS
+from pyrmq_core.protocol.batch_topic import can_be_one_record, record_properties
+from pyrmq_core.protocol.compression import CompressionType
+from pyrmq_core.protocol.properties import decode_properties
+
+
+def ids(count: int) -> list[str]:
+    return [f"ID{number}" for number in range(count)]
+
+
+@pytest.mark.parametrize("count", [BREAK_EVEN_ROWS - 1, 300])
+def test_requests_to_a_batch_topic_are_of_one_tag_and_plain(count: int) -> None:
+    """As `send_batch` makes them of the same messages: no body compressed, and each may be one record."""
+    tags = ["a", None, "b"]
+    rows = pa.record_batch(
+        {"body": [b"x" * 5000] * count, "tags": pa.array([tags[number % 3] for number in range(count)], pa.string())}
+    )
+    limit = BatchLimit(messages=100_000, bytes=4 << 20, compression=CompressionType.ZLIB)
+    assert limit.of_batch_topic().messages == 32_767
+    for part in by_tag(rows):
+        for payload in encode_batches(part, "orders", ids, limit.of_batch_topic(), one_tag=True):
+            assert can_be_one_record(payload)
+            tag = part.column("tags")[0].as_py()
+            assert decode_properties(record_properties(payload, "R")).get("TAGS") == tag

@@ -1,0 +1,13 @@
+"""Batch topics on our own cluster, written and read by Spark."""
+
+import pytest
+
+from tests.support.batch_topic_jobs import BatchTopicJobs, topic
+
+__all__ = ["topic"]
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(120)]
+
+
+class TestBatchTopicJobs(BatchTopicJobs):
+    """All of them, on two brokers of ours."""
