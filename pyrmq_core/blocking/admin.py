@@ -50,6 +50,7 @@ class Admin(Opening[AsyncAdmin]):
         topic: str,
         *,
         queues: int = 8,
+        read_queues: int | None = None,
         cluster: str | None = None,
         batch: bool = False,
         order: bool = False,
@@ -59,7 +60,14 @@ class Admin(Opening[AsyncAdmin]):
         """Make the topic with `queues` queues on every master, or change it."""
         self._run(
             lambda admin: admin.create_topic(
-                topic, queues=queues, cluster=cluster, batch=batch, order=order, perm=perm, attributes=attributes
+                topic,
+                queues=queues,
+                read_queues=read_queues,
+                cluster=cluster,
+                batch=batch,
+                order=order,
+                perm=perm,
+                attributes=attributes,
             )
         )
 
@@ -70,3 +78,23 @@ class Admin(Opening[AsyncAdmin]):
     def delete_topic(self, topic: str, *, cluster: str | None = None) -> None:
         """Delete it with its messages on every master, then from every NameServer."""
         self._run(lambda admin: admin.delete_topic(topic, cluster=cluster))
+
+    def topics(self, *, cluster: str | None = None) -> tuple[str, ...]:
+        """All topics that the NameServer knows, or those of one cluster; sorted."""
+        return self._run(lambda admin: admin.topics(cluster=cluster))
+
+    def kv_value(self, namespace: str, key: str) -> str | None:
+        """A value of KV configuration; None when there is none."""
+        return self._run(lambda admin: admin.kv_value(namespace, key))
+
+    def kv_values(self, namespace: str) -> dict[str, str]:
+        """All values of a namespace by key; empty when there is none."""
+        return self._run(lambda admin: admin.kv_values(namespace))
+
+    def put_kv(self, namespace: str, key: str, value: str) -> None:
+        """Tells every NameServer."""
+        self._run(lambda admin: admin.put_kv(namespace, key, value))
+
+    def delete_kv(self, namespace: str, key: str) -> None:
+        """As `put_kv`; a key that is not there is no error."""
+        self._run(lambda admin: admin.delete_kv(namespace, key))

@@ -1,46 +1,34 @@
-"""The commands: servers to try things on, and sending and reading from a terminal."""
+"""The commands: servers to try things on, sending and reading from a terminal; administration stands apart."""
 
 from __future__ import annotations
 
-import functools
 import json
 import sys
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Iterable
 from datetime import UTC, datetime
-from typing import Any
 
 import click
-import trio
 
-from pyrmq_core import Message, Producer, PullConsumer, RocketMQError
+from pyrmq_core import Message, Producer, PullConsumer
 from pyrmq_core.broker.__main__ import main as broker_main
+from pyrmq_core.cli.administration import cluster, kv, topic
 from pyrmq_core.cli.dev import serve_dev
+from pyrmq_core.cli.running import GROUP, nameserver_option, run
 from pyrmq_core.cli.tailing import tail_topic
 from pyrmq_core.nameserver.process import main as nameserver_main
 
-GROUP = "pyrmq-cli"
-
-nameserver_option = click.option(
-    "-n", "--namesrv-addr", "nameserver", envvar="NAMESRV_ADDR", help="NameServers, host:port;host:port  [NAMESRV_ADDR]"
-)
 # Options of these two are RocketMQ's own and parsed by the servers, which run without click as well.
 passed_on = {"ignore_unknown_options": True, "help_option_names": []}
-
-
-def run(call: Callable[..., Awaitable[None]], *args: Any) -> None:
-    """Run to the end; a failure is one line and exit status 1, Ctrl-C is quiet."""
-    try:
-        trio.run(functools.partial(call, *args))
-    except RocketMQError as error:
-        raise click.ClickException(str(error)) from None
-    except KeyboardInterrupt:
-        raise SystemExit(130) from None
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="pyrmq-spark")
 def pyrmq() -> None:
-    """RocketMQ from a terminal: servers to try things on, sending, reading."""
+    """RocketMQ from a terminal: servers to try things on, sending, reading, administration."""
+
+
+for administering in (topic, cluster, kv):
+    pyrmq.add_command(administering)
 
 
 @pyrmq.command()

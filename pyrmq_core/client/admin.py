@@ -16,8 +16,17 @@ from pyrmq_core.protocol.command import Command
 from pyrmq_core.protocol.conversation import response_error
 from pyrmq_core.protocol.names import check_topic, is_system_topic
 from pyrmq_core.protocol.requests.cluster_info import ClusterInfo, GetClusterInfo
+from pyrmq_core.protocol.requests.kv_config import (
+    DeleteKvConfig,
+    GetKvConfig,
+    GetKvList,
+    KvConfig,
+    KvTable,
+    PutKvConfig,
+)
 from pyrmq_core.protocol.requests.topic_admin import DeleteTopic, GetTopicConfig, TopicConfigFound, UpdateTopic
 from pyrmq_core.protocol.requests.topic_in_namesrv import DeleteTopicInNamesrv
+from pyrmq_core.protocol.requests.topic_lists import GetAllTopicList, GetTopicsByCluster, TopicList
 from pyrmq_core.protocol.route import TopicRouteData
 
 TIMEOUT_SECONDS: Final = 5.0
@@ -54,10 +63,7 @@ class Admin:
 
     async def cluster_info(self) -> ClusterInfo:
         """Every broker with its addresses, and the brokers of each cluster."""
-        answer = await self._open().nameservers.ask(GetClusterInfo().to_command(), timeout=self._timeout)
-        if answer.code != ResponseCode.SUCCESS:
-            raise response_error(answer, GetClusterInfo.CODE, "the NameServer")
-        return ClusterInfo.from_command(answer)
+        return ClusterInfo.from_command(await self._ask_nameserver(GetClusterInfo().to_command()))
 
     async def route(self, topic: str) -> TopicRouteData:
         """Where the topic is; `NoRoute` when no NameServer knows it."""
@@ -68,6 +74,7 @@ class Admin:
         topic: str,
         *,
         queues: int = 8,
+        read_queues: int | None = None,
         cluster: str | None = None,
         batch: bool = False,
         order: bool = False,
@@ -76,6 +83,7 @@ class Admin:
     ) -> None:
         """Make the topic with `queues` queues on every master of the cluster (without one: of all), or change it.
 
+        `read_queues` differs while a topic shrinks: queues that are no longer written to are still read.
         `batch` makes a batch topic of 5.x: a whole batch is one record, several times cheaper for the broker. A topic
         that is there as a plain one stays it, which is told as an error. Brokers before 5.0 keep no attributes, and
         would make a plain topic without a word: they are refused before anything is made.
@@ -83,13 +91,14 @@ class Admin:
         check_topic(topic)
         if is_system_topic(topic):
             raise InvalidArgument(f"topic {topic} is RocketMQ's own; choose another name")
-        if queues < 1:
-            raise InvalidArgument(f"queues={queues}: a topic has 1 at least")
+        reading = queues if read_queues is None else read_queues
+        if queues < 1 or reading < 1:
+            raise InvalidArgument(f"queues={queues}, read_queues={reading}: a topic has 1 at least")
         settings = {**(attributes or {}), **({QUEUE_TYPE: BATCH_QUEUE} if batch else {})}
         masters = await self._masters(cluster)
         fresh = {name: await self._changes(name, masters[name], topic, settings) for name in masters}
         for name, address in masters.items():
-            config = TopicConfig(topic, queues, queues, perm, order=order, attributes=fresh[name])
+            config = TopicConfig(topic, reading, queues, perm, order=order, attributes=fresh[name])
             await self._ask(name, address, UpdateTopic.of(config).to_command(), topic)
 
     async def topic_config(self, topic: str) -> dict[str, TopicConfig]:
@@ -113,6 +122,44 @@ class Admin:
             await self._ask(name, address, DeleteTopic(topic).to_command(), topic)
         for address in client.nameservers.addresses:
             await self._ask("NameServer", address, DeleteTopicInNamesrv(topic, cluster).to_command(), topic)
+
+    async def topics(self, *, cluster: str | None = None) -> tuple[str, ...]:
+        """All topics that the NameServer knows, RocketMQ's own included, or those of one cluster; sorted."""
+        asked = GetAllTopicList() if cluster is None else GetTopicsByCluster(cluster)
+        return tuple(sorted(TopicList.from_command(await self._ask_nameserver(asked.to_command())).topics))
+
+    async def kv_value(self, namespace: str, key: str) -> str | None:
+        """A value of KV configuration, as the chosen NameServer has it; None when there is none."""
+        answer = await self._ask_nameserver(GetKvConfig(namespace, key).to_command(), ResponseCode.QUERY_NOT_FOUND)
+        return None if answer.code else KvConfig.from_command(answer).value
+
+    async def kv_values(self, namespace: str) -> dict[str, str]:
+        """All values of a namespace by key; empty when there is none."""
+        answer = await self._ask_nameserver(GetKvList(namespace).to_command(), ResponseCode.QUERY_NOT_FOUND)
+        return {} if answer.code else dict(KvTable.from_command(answer).table)
+
+    async def put_kv(self, namespace: str, key: str, value: str) -> None:
+        """Tells every NameServer: they do not tell each other. The first that fails is the error."""
+        await self._tell_nameservers(PutKvConfig(namespace, key, value).to_command())
+
+    async def delete_kv(self, namespace: str, key: str) -> None:
+        """As `put_kv`; a key that is not there is no error."""
+        await self._tell_nameservers(DeleteKvConfig(namespace, key).to_command())
+
+    async def _ask_nameserver(self, command: Command, *accepted: ResponseCode) -> Command:
+        answer = await self._open().nameservers.ask(command, timeout=self._timeout)
+        if answer.code not in (ResponseCode.SUCCESS, *accepted):
+            raise response_error(answer, command.code, "the NameServer")
+        return answer
+
+    async def _tell_nameservers(self, command: Command) -> None:
+        client = self._open()
+        if not client.nameservers.addresses:
+            await client.nameservers.ask(command, timeout=self._timeout)  # says how to name one
+        for address in client.nameservers.addresses:
+            answer = await client.call(address, command, timeout=self._timeout)
+            if answer.code != ResponseCode.SUCCESS:
+                raise response_error(answer, command.code, f"NameServer {address}")
 
     async def _masters(self, cluster: str | None) -> dict[str, str]:
         info = await self.cluster_info()

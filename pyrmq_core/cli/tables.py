@@ -1,0 +1,26 @@
+"""Tables for people, JSON for programs: the same rows."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+json_option = click.option("--json", "as_json", is_flag=True, help="One JSON array of objects.")
+
+
+def show(rows: Iterable[Mapping[str, object]], columns: Iterable[str], *, as_json: bool) -> None:
+    """Each row has all the columns."""
+    rows, columns = list(rows), list(columns)
+    if as_json:
+        click.echo(json.dumps(rows, ensure_ascii=False))
+        return
+    table = Table(*columns, box=None, pad_edge=False)
+    for row in rows:
+        table.add_row(*("" if row[column] is None else str(row[column]) for column in columns))
+    # A pipe has no width: nothing is cut there.
+    console = Console(highlight=False)
+    console.print(table, soft_wrap=not console.is_terminal, markup=False)
