@@ -88,8 +88,9 @@ def create(
     """Make a topic, or change how many queues it has."""
 
     async def work(admin: Admin) -> None:
-        settings = {"queues": write_queues, "read_queues": read_queues}
-        await admin.create_topic(name, **settings, cluster=cluster, order=order, batch=batch)
+        await admin.create_topic(
+            name, queues=write_queues, read_queues=read_queues, cluster=cluster, order=order, batch=batch
+        )
         click.echo(f"topic {name} is there: {read_queues} queues to read, {write_queues} to write a broker")
 
     with_admin(nameserver, work)
