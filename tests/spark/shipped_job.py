@@ -27,9 +27,8 @@ def session(master: str) -> SparkSession:
         importlib.import_module("pandas")  # the client's; the server gets none
 
         os.environ["PYTHONPATH"] = os.environ["PYRMQ_SERVER_PATH"]
-        builder = builder.remote("local[2]")
-    else:
-        builder = builder.master(master)
+        return builder.remote("local[2]").getOrCreate()
+    builder = builder.master(master)
     for name, value in {
         "spark.driver.memory": "512m",
         "spark.executor.memory": "512m",

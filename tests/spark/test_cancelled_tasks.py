@@ -52,8 +52,14 @@ def test_a_read_that_is_closed_early(cluster: EmbeddedCluster) -> None:
 
     first = cut_short()
     for _ in range(5):
-        last = cut_short()
-    assert (last.threads, last.connections) == (first.threads, first.connections)
+        cut_short()
+    now: list[Held] = []
+
+    def is_back() -> bool:
+        now.append(held_by(os.getpid()))
+        return now[-1].threads <= first.threads and now[-1].connections.total() <= first.connections.total()
+
+    wait_until(is_back)
     worker.close()
     wait_until(lambda: sum(held_by(os.getpid()).connections.values()) < sum(first.connections.values()))
 
@@ -85,4 +91,4 @@ def test_jobs_with_a_limit_and_queries_that_are_stopped(
         for one in left.values():
             assert all(count == 1 for port, count in one.connections.items() if port in servers), one
         most_threads.append(max((one.threads for one in left.values()), default=0))
-    assert most_threads[-1] <= max(most_threads[0], 1) or most_threads[-1] <= most_threads[1]
+    assert most_threads[2] <= max(most_threads[:2])

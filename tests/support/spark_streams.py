@@ -147,7 +147,9 @@ class StreamJobs:
         frame = stream(spark, sent.nameserver, topic=sent.name, startingOffsets="earliest", maxOffsetsPerTrigger=5)
         assert batches(run(frame, tmp_path, once=True)) == [15]
 
-    def test_tags_leave_gaps_and_the_query_goes_on(self, spark: SparkSession, sent: Topic, tmp_path: Path) -> None:
+    def test_tags_leave_gaps_under_a_cap_and_over_a_restart(
+        self, spark: SparkSession, sent: Topic, tmp_path: Path
+    ) -> None:
         sent.send(0, 60, sent.queues()[0])
         options = {"topic": sent.name, "startingOffsets": "earliest", "maxOffsetsPerTrigger": 7}
         query = run(stream(spark, sent.nameserver, tags="t1", **options), tmp_path)
@@ -156,6 +158,10 @@ class StreamJobs:
         last = json.loads(query.lastProgress["sources"][0]["endOffset"])
         queue = sent.queues()[0]
         assert last["offsets"][sent.name][queue.broker_name][str(queue.queue_id)] == 60
+        sent.send(60, 90)
+        query = run(stream(spark, sent.nameserver, tags="t1", **options), tmp_path)
+        assert bodies(spark, tmp_path) == list(range(1, 90, 3))
+        assert len(batches(query)) >= 2
         run(stream(spark, sent.nameserver, tags="nobody", **options), tmp_path / "none")
         assert bodies(spark, tmp_path / "none") == []
 
