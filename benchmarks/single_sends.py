@@ -40,7 +40,7 @@ def main(*, quick: bool) -> None:
         with Admin(nameserver=cluster.nameserver.address) as admin:
             for topic in ("sends", PLAIN_TOPIC):
                 admin.create_topic(topic, queues=QUEUES)
-        bench = Bench(cluster, pairs=1 if quick else 5, share=10 if quick else 1)
+        bench = Bench(cluster, pairs=3 if quick else 5, share=20 if quick else 1)
         print(HEADING)
         bench.beside_librocketmq()
         bench.beside_java()

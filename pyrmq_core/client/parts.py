@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from itertools import accumulate, chain
+from typing import overload
 
 from pyrmq_core.client.encoding import Encoding
 from pyrmq_core.client.sending import Sender
@@ -10,6 +13,39 @@ from pyrmq_core.client.targets import AnyQueue, Target, ThisQueue
 from pyrmq_core.errors import BatchFailed, Outcome, RocketMQError, SendFailed
 from pyrmq_core.model import Message, SendResult
 from pyrmq_core.protocol.payload import Payload
+
+
+class ChainedResults(Sequence[SendResult]):
+    """The results of several requests, one after another; each is made when it is asked for."""
+
+    __slots__ = ("_ends", "_parts")
+
+    def __init__(self, parts: Sequence[Sequence[SendResult]]) -> None:
+        self._parts = parts
+        self._ends = list(accumulate(len(part) for part in parts))
+
+    def __repr__(self) -> str:
+        return repr(list(self))
+
+    def __len__(self) -> int:
+        return self._ends[-1] if self._ends else 0
+
+    def __iter__(self) -> Iterator[SendResult]:
+        return chain.from_iterable(self._parts)
+
+    @overload
+    def __getitem__(self, index: int) -> SendResult: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[SendResult]: ...
+
+    def __getitem__(self, index: int | slice) -> SendResult | list[SendResult]:
+        count = len(self)
+        if isinstance(index, slice):
+            return [self[number] for number in range(count)[index]]
+        place = range(count)[index]
+        part = bisect_right(self._ends, place)
+        return self._parts[part][place - self._ends[part]]  # from the part's end
 
 
 async def send_parts(
@@ -26,7 +62,8 @@ async def send_parts(
                 raise
             raise _batch_failed(error, done, len(payloads)) from error
         to = to if isinstance(to, ThisQueue) else AnyQueue(receipt.queue)
-    return [result for part in done if not isinstance(part, RocketMQError) for result in part]
+    results = [part for part in done if not isinstance(part, RocketMQError)]
+    return results[0] if len(results) == 1 else ChainedResults(results)
 
 
 def have_one_tag(messages: Sequence[Message]) -> bool:

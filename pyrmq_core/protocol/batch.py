@@ -46,18 +46,16 @@ class BatchItem(NamedTuple):
 
 def encode_batch_body(items: Iterable[BatchItem]) -> bytes:
     """The messages one after another; `InvalidMessage` when a properties string is too long."""
-    parts: list[bytes | memoryview] = []
-    for flag, body, properties in items:
-        body_bytes, properties_bytes = len(body), len(properties)
-        if properties_bytes > MAX_SHORT:
-            raise InvalidMessage(f"a message's properties take {properties_bytes} bytes; a batch holds {MAX_SHORT}")
-        parts += (
-            HEAD.pack(OVERHEAD_BYTES + body_bytes + properties_bytes, 0, 0, flag, body_bytes),
-            body,
-            SHORT.pack(properties_bytes),
-            properties,
-        )
-    return b"".join(parts)
+    return b"".join([encode_batch_item(flag, body, properties) for flag, body, properties in items])
+
+
+def encode_batch_item(flag: int, body: bytes | memoryview, properties: bytes) -> bytes:
+    """One message of a batch body; `InvalidMessage` when its properties are too long."""
+    body_bytes, properties_bytes = len(body), len(properties)
+    if properties_bytes > MAX_SHORT:
+        raise InvalidMessage(f"a message's properties take {properties_bytes} bytes; a batch holds {MAX_SHORT}")
+    head = HEAD.pack(OVERHEAD_BYTES + body_bytes + properties_bytes, 0, 0, flag, body_bytes)
+    return b"".join((head, body, SHORT.pack(properties_bytes), properties))
 
 
 def iterate_batch_body(body: bytes | memoryview) -> Iterator[BatchItem]:

@@ -85,7 +85,7 @@ def check_message(message: Message, max_message_bytes: int = MAX_MESSAGE_BYTES) 
     topic, body = message.topic, message.body
     if topic.__class__ is not str or topic not in _CHECKED_TOPICS:
         _check_sent_topic(topic)
-    if not _is_bytes(body):
+    if body.__class__ is not bytes and not _is_bytes(body):
         raise InvalidMessage(f"topic {topic}: the body is {type(body).__name__}; it has to be bytes (text.encode())")
     if not body:
         raise InvalidMessage(f"topic {topic}: the body is empty; brokers refuse empty bodies")

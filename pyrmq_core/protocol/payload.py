@@ -21,7 +21,7 @@ from pyrmq_core.model import (
     OffsetRange,
     PullStatus,
 )
-from pyrmq_core.protocol.batch import BatchItem, encode_batch_body, iterate_batch_body
+from pyrmq_core.protocol.batch import encode_batch_item, iterate_batch_body
 from pyrmq_core.protocol.compression import CompressionType, compress, decompress
 from pyrmq_core.protocol.drafts import draft_class
 from pyrmq_core.protocol.message_type import has_property
@@ -154,16 +154,16 @@ def split_batch(
     if not messages:
         raise InvalidMessage("a batch holds at least one message")
     _check_batch(messages)
-    items: list[BatchItem] = []
+    items: list[bytes] = []
     first = size = 0
     for index, (message, unique_id) in enumerate(zip(messages, unique_ids, strict=True)):
         item = _batch_item(message, unique_id, compression, max_message_bytes)
-        full = size + item.size_bytes > room or len(items) == request_messages
+        full = size + len(item) > room or len(items) == request_messages
         if items and (full or (apart_by_tag and message.tags != messages[first].tags)):
             yield _batch_payload(messages[first:index], items, unique_ids[first:index], compression)
             items, first, size = [], index, 0
         items.append(item)
-        size += item.size_bytes
+        size += len(item)
     yield _batch_payload(messages[first:], items, unique_ids[first:], compression)
 
 
@@ -175,10 +175,10 @@ def join_payloads(payloads: Sequence[Payload], *, one_tag: bool = False) -> Payl
     head = payloads[0]
     if len(payloads) == 1:
         return head
-    items = [BatchItem(payload.flag, payload.body, payload.properties.encode()) for payload in payloads]
+    items = [encode_batch_item(payload.flag, payload.body, payload.properties.encode()) for payload in payloads]
     return Payload(
         topic=head.topic,
-        body=encode_batch_body(items),
+        body=b"".join(items),
         count=len(items),
         properties=WAITS_NOT if has_property(head.properties, WAITS_NOT) else "",
         batch=True,
@@ -191,6 +191,15 @@ def _check_batch(messages: Sequence[Message]) -> None:
     head = messages[0]
     if is_retry_topic(head.topic):
         raise InvalidMessage(f"topic {head.topic}: retry topics take no batches; send one message at a time")
+    if all(
+        message.topic == head.topic
+        and message.wait_store_msg_ok == head.wait_store_msg_ok
+        and message.delay_level is None
+        and message.deliver_at is None
+        and message.delay is None
+        for message in messages
+    ):
+        return
     for index, message in enumerate(messages):
         if message.topic != head.topic:
             raise InvalidMessage(
@@ -202,15 +211,13 @@ def _check_batch(messages: Sequence[Message]) -> None:
             raise InvalidMessage(f"a batch cannot be delayed; message {index} of {head.topic} is: send it alone")
 
 
-def _batch_item(
-    message: Message, unique_id: str, compression: CompressionType | None, max_message_bytes: int
-) -> BatchItem:
+def _batch_item(message: Message, unique_id: str, compression: CompressionType | None, max_message_bytes: int) -> bytes:
     check_message(message, max_message_bytes)
     body = message.body if compression is None else compress(message.body, compression)
-    item = BatchItem(message.flag, body, message_properties_string(message, unique_id).encode())
-    if item.size_bytes > max_message_bytes:
+    item = encode_batch_item(message.flag, body, message_properties_string(message, unique_id).encode())
+    if len(item) > max_message_bytes:
         raise InvalidMessage(
-            f"topic {message.topic}: a message of {item.size_bytes} bytes does not fit into a batch; "
+            f"topic {message.topic}: a message of {len(item)} bytes does not fit into a batch; "
             f"{max_message_bytes} at most (max_message_bytes); send it alone"
         )
     return item
@@ -218,14 +225,14 @@ def _batch_item(
 
 def _batch_payload(
     messages: Sequence[Message],
-    items: Sequence[BatchItem],
+    items: Sequence[bytes],
     unique_ids: Sequence[str],
     compression: CompressionType | None,
 ) -> Payload:
     head = messages[0]
     return Payload(
         topic=head.topic,
-        body=encode_batch_body(items),
+        body=b"".join(items),
         count=len(items),
         properties="" if head.wait_store_msg_ok else WAITS_NOT,
         sys_flag=0 if compression is None else compression.sys_flag,
