@@ -8,7 +8,7 @@ import time
 import pytest
 
 from pyrmq_core.client import ids
-from pyrmq_core.client.ids import IDS_A_MILLISECOND, UniqueIds, unique_ids
+from pyrmq_core.client.ids import IDS_A_MILLISECOND, UniqueIds, unique_id, unique_ids
 from pyrmq_core.protocol.message_id import decode_unique_id
 
 
@@ -26,7 +26,8 @@ def test_many_threads_draw_no_id_twice() -> None:
 
     def draw() -> None:
         start.wait(10)
-        drawn.extend(unique_ids(count) for count in (1, 7, 1000))
+        drawn.extend(unique_ids(count) for count in (1, 7, 900))
+        drawn.append([unique_id() for _ in range(100)])
 
     threads = [threading.Thread(target=draw) for _ in range(8)]
     for thread in threads:
@@ -94,3 +95,13 @@ def test_a_child_draws_ids_of_its_own() -> None:
     assert not set(theirs) & set(ours)
     assert decode_unique_id(theirs[0]).discriminator != decode_unique_id(ours[0]).discriminator
     assert decode_unique_id(theirs[0]).pid == child & 0xFFFF
+
+
+def test_one_by_one_and_many_are_drawn_from_the_same_numbers(standing_clock: list[int]) -> None:
+    maker = UniqueIds()
+    drawn = [maker.draw_one(), *maker.draw(IDS_A_MILLISECOND - 2), maker.draw_one(), maker.draw_one(), *maker.draw(2)]
+    assert len(set(drawn)) == len(drawn)
+    assert drawn == sorted(drawn)
+    assert decode_unique_id(drawn[-1]).month_ms == decode_unique_id(drawn[0]).month_ms + 1
+    standing_clock[0] += 5_000_000
+    assert decode_unique_id(maker.draw_one()).month_ms == decode_unique_id(drawn[0]).month_ms + 5
