@@ -20,11 +20,14 @@ public class SendRates {
         producer.setSendMsgTimeout(30_000);
         producer.setAutoBatch(mode.equals("autobatch"));
         producer.start();
-        run(producer, topic, mode, Math.max(1, count / 4), window);
-        double seconds = run(producer, topic, mode, count, window);
-        System.out.printf("rate %.1f%n", count / seconds);
-        producer.shutdown();
-        System.exit(0);
+        try {
+            run(producer, topic, mode, Math.max(1, count / 4), window);
+            System.out.printf("rate %.1f%n", count / run(producer, topic, mode, count, window));
+            System.exit(0);
+        } catch (Exception error) {
+            error.printStackTrace();
+            System.exit(1);  // the client's threads would keep the process alive
+        }
     }
 
     static double run(DefaultMQProducer producer, String topic, String mode, int count, int window) throws Exception {
