@@ -116,7 +116,7 @@ async def test_what_may_share_a_request(
 
 
 async def test_a_given_queue_is_kept(stage: Stage, client: Client) -> None:
-    async with Producer("g", client=client, batching=True) as producer:
+    async with Producer("g", client=client, batching=Batching(max_delay=1)) as producer:
         pendings = [await producer.send_soon(Message("orders", b"x"), queue=A0) for _ in range(3)]
         pendings += [await producer.send_soon(Message("orders", b"x"), select=lambda queues, _: queues[0])]
         for pending in pendings:
