@@ -9,7 +9,7 @@ import pytest
 import pyrmq_core
 from pyrmq_core import blocking
 
-FACES = ["Client", "Producer", "PullConsumer", "SendWindow"]
+FACES = ["Admin", "Client", "Producer", "PullConsumer", "SendWindow"]
 # A blocking object has a life by hand too; the rest of a client is for the rooms of the library.
 ONLY_BLOCKING = {"open", "close", "send_async"}
 INTERNAL = {
@@ -51,7 +51,7 @@ def pairs() -> list[tuple[str, str]]:
     return found
 
 
-@pytest.mark.parametrize("face", ["Client", "Producer", "PullConsumer"])
+@pytest.mark.parametrize("face", ["Admin", "Client", "Producer", "PullConsumer"])
 def test_both_are_made_with_the_same_arguments(face: str) -> None:
     assert parameters_of(getattr(blocking, face).__init__) == parameters_of(getattr(pyrmq_core, face).__init__)
 

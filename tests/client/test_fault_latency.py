@@ -43,7 +43,10 @@ def info_of(*brokers: str, queues: int = 2, start: int = 0) -> TopicPublishInfo:
 
 @pytest.mark.parametrize(
     ("milliseconds", "seconds"),
-    [(49, 0), (50, 0), (549, 0), (550, 2), (1800, 5), (3000, 6), (5000, 10), (10000, 10), (15000, 30), (99999, 30)],
+    [
+        *((49, 0), (50, 0), (549, 0), (550, 2), (1799, 2), (1800, 5), (2999, 5), (3000, 6), (4999, 6), (5000, 10)),
+        *((10000, 10), (14999, 10), (15000, 30), (99999, 30)),
+    ],
 )
 def test_durations_of_5(milliseconds: int, seconds: float) -> None:
     assert RELEASE_5.not_available_seconds(milliseconds / 1000) == seconds
@@ -51,7 +54,10 @@ def test_durations_of_5(milliseconds: int, seconds: float) -> None:
 
 @pytest.mark.parametrize(
     ("milliseconds", "seconds"),
-    [(0, 0), (549, 0), (550, 30), (1000, 60), (2000, 120), (3000, 180), (15000, 600), (30000, 600)],
+    [
+        *((0, 0), (549, 0), (550, 30), (999, 30), (1000, 60), (1999, 60), (2000, 120), (2999, 120), (3000, 180)),
+        *((14999, 180), (15000, 600), (30000, 600)),
+    ],
 )
 def test_durations_of_4(milliseconds: int, seconds: float) -> None:
     assert RELEASE_4.not_available_seconds(milliseconds / 1000) == seconds

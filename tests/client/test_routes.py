@@ -1,5 +1,6 @@
 """Routes: asked in RocketMQ's order, borrowed for unknown topics, kept fresh, and shared."""
 
+import logging
 from dataclasses import replace
 
 import pytest
@@ -161,6 +162,28 @@ async def test_a_round_that_fails_never_ends_the_next(stage: Stage, client: Clie
     stage.topic("orders", queues=1)
     await trio.sleep(31)
     assert len((await info_of(client, "orders")).queues) == 2
+
+
+@pytest.mark.parametrize("work", ["routes.refresh_all", "heartbeats.send_round"])
+async def test_not_even_a_failure_that_nobody_foresaw_ends_the_next_round(
+    work: str,
+    client: Client,
+    jumping_clock: MockClock,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO)
+    began: list[float] = []
+
+    async def failing() -> None:
+        began.append(trio.current_time())
+        raise ArithmeticError("nobody foresaw this")
+
+    room, _, name = work.partition(".")
+    monkeypatch.setattr(getattr(client, room), name, failing)
+    await trio.sleep(95)
+    assert len(began) >= 3
+    assert "failed and will be tried again: nobody foresaw this" in caplog.text
 
 
 async def test_one_topics_failure_does_not_hold_up_the_others(
