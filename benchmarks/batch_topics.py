@@ -21,7 +21,7 @@ def main(*, quick: bool) -> None:
         print(HEADING)
         for body_bytes, rows in rows_of.items():
             written, read = Road(), Road()
-            for _ in range(2 if quick else 6):
+            for _ in range(1 if quick else 6):
                 with boot_cluster("5.4.0", ("broker-a",)) as cluster:
                     run_pair(spark, cluster, body_bytes, rows, written, read)
             written.tell(f"Spark write, until readable, {body_bytes} B")
