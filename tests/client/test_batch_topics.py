@@ -7,12 +7,15 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from pyrmq_core import Client, Message, MessageQueue, Producer, SendWindow
+from pyrmq_core import Admin, Client, InvalidArgument, Message, MessageQueue, Producer, SendWindow
 from pyrmq_core.client.ids import unique_ids
 from pyrmq_core.client.targets import AnyQueue
+from pyrmq_core.embedded import PASS, EmbeddedCluster, Pass
 from pyrmq_core.model import TopicConfig
+from pyrmq_core.network import Peer
 from pyrmq_core.protocol.batch import iterate_batch_body
 from pyrmq_core.protocol.codes import RequestCode, ResponseCode
+from pyrmq_core.protocol.command import Command, refusal
 from pyrmq_core.protocol.compression import CompressionType
 from pyrmq_core.protocol.payload import Payload, encode_batch
 from pyrmq_core.protocol.properties import decode_properties
@@ -224,3 +227,38 @@ async def test_single_messages_are_sent_as_ever(stage: Stage, client: Client) ->
     ((_, sent),) = stage.sends()
     assert not sent.batch
     assert asked(stage) == 0
+
+
+async def test_the_topic_of_a_namespace_is_asked_about_as_brokers_name_it(stage: Stage, client: Client) -> None:
+    stage.topic("ns%orders")
+    everywhere(stage, BATCH_TOPIC)
+    async with Producer("g", client=client, namespace="ns") as producer:
+        await producer.send_batch(messages("a", "a"), queue=A0)
+    (question,) = stage.brokers["broker-a"].of(ASK)
+    assert question.ext["topic"] == "ns%orders"
+    assert [own["TAGS"] for own, _ in requests(stage)] == ["a"]
+
+
+async def test_a_batch_topic_is_made_where_brokers_have_them() -> None:
+    """A broker of 4.9 is refused before anything is made, and no topic changes from one kind to the other."""
+    async with EmbeddedCluster(brokers=2) as cluster, Admin(nameserver=cluster.nameserver) as admin:
+
+        async def unknown(request: Command, peer: Peer) -> Command:
+            return refusal(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, "request type 351 not supported")
+
+        async def seen(request: Command, peer: Peer) -> Pass:
+            return PASS
+
+        made = cluster.control(RequestCode.UPDATE_AND_CREATE_TOPIC, seen)
+        old = cluster.control(ASK, unknown, server="broker-b")
+        with pytest.raises(InvalidArgument, match=r"was not made: broker-b .* is older than 5\.0"):
+            await admin.create_topic("orders", batch=True)
+        assert made.seen == []
+        old.remove()
+        await admin.create_topic("orders", queues=2, batch=True)
+        await admin.create_topic("orders", queues=3, batch=True)
+        configs = (await admin.topic_config("orders")).values()
+        assert [(one.write_queue_nums, one.attributes["queue.type"]) for one in configs] == [(3, "BatchCQ")] * 2
+        await admin.create_topic("plain", queues=1)
+        with pytest.raises(InvalidArgument, match=r"exists on broker-a .* as a plain topic, and stays one"):
+            await admin.create_topic("plain", batch=True)
