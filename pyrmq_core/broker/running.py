@@ -31,6 +31,7 @@ from pyrmq_core.broker.store.unsynced import ForgetfulFiles
 from pyrmq_core.broker.topics import TopicTable
 from pyrmq_core.errors import InvalidArgument, InvalidState, StoreError
 from pyrmq_core.network import ConnectionPool, Handler, Listening, Peer, format_address, serve
+from pyrmq_core.network.tls_settings import watch_certificate
 from pyrmq_core.protocol.codes import ResponseCode
 from pyrmq_core.protocol.command import Command, refusal
 from pyrmq_core.protocol.message_id import UniqueIdMaker
@@ -170,13 +171,16 @@ async def _start(
             started[0].notify_groups(started[0].clients.disconnected(peer))
 
     handler = answer if wrap_handler is None else wrap_handler(answer)
+    tls = config.tls.server_context()
+    if tls is not None:
+        services.start_soon(watch_certificate, config.tls, tls)
     listen = partial(
         serve,
         handler,
         config.bind_address,
         config.listen_port,
         on_close=closed,
-        tls=config.tls.server_context(),
+        tls=tls,
         tls_mode=config.tls.mode,
     )
     listening: Listening = await services.start(listen)

@@ -18,6 +18,7 @@ from pyrmq_core.nameserver.service import NameServer
 from pyrmq_core.nameserver.tables import RouteTables
 from pyrmq_core.nameserver.tables.changes import MinBrokerIdChange
 from pyrmq_core.network import ConnectionPool, Handler, Listening, serve
+from pyrmq_core.network.tls_settings import watch_certificate
 from pyrmq_core.protocol.requests.broker_heartbeat import NotifyMinBrokerIdChange
 
 log = logging.getLogger(__name__)
@@ -74,6 +75,7 @@ async def run_nameserver(
     server = NameServer(config, notify=partial(_queue_notice, to_send))
     server.load()
     answer: Handler = partial(handle, server)
+    tls = config.tls.server_context()
     listen = partial(
         serve,
         answer if wrap_handler is None else wrap_handler(answer),
@@ -82,7 +84,7 @@ async def run_nameserver(
         on_close=server.connection_closed,
         idle_timeout=float(config.server_channel_max_idle_time_seconds),
         max_requests_per_connection=REQUESTS_PER_CONNECTION,
-        tls=config.tls.server_context(),
+        tls=tls,
         tls_mode=config.tls.mode,
     )
     try:
@@ -90,6 +92,8 @@ async def run_nameserver(
             listening = await nursery.start(listen)
             nursery.start_soon(_send_notices, ConnectionPool(nursery, tls=config.tls.client_context()), to_take)
             nursery.start_soon(tell_kv_rounds, server)
+            if tls is not None:
+                nursery.start_soon(watch_certificate, config.tls, tls)
             task_status.started(RunningNameServer(listening, server))
             await scan_rounds(server)
     finally:

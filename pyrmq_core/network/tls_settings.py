@@ -8,17 +8,23 @@ Apache's, ours makes up no certificate (`tls.test.mode.enable`): without one it 
 from __future__ import annotations
 
 import dataclasses
+import logging
 import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, Self
 
+import trio
+
 from pyrmq_core.errors import InvalidArgument
 from pyrmq_core.network.serving import TlsMode
 from pyrmq_core.protocol.fields import decode_fields, encode_fields, wire
 from pyrmq_core.protocol.java_properties import parse_java_properties
 
+log = logging.getLogger(__name__)
+
+WATCH_SECONDS: Final = 10.0
 CONFIG_FILE: Final = "tls.config.file"
 HIDDEN: Final = "********"
 CLIENT_AUTH: Final[Mapping[str, ssl.VerifyMode]] = {
@@ -118,6 +124,33 @@ class TlsSettings:
         if self.client_cert_path:
             _load_cert(context, "client", self.client_cert_path, self.client_key_path, self.client_key_password)
         return context
+
+
+async def watch_certificate(settings: TlsSettings, context: ssl.SSLContext) -> None:
+    """For the life of a server: handshakes get the renewed certificate once its files have changed (as Apache's, by
+    srvutil/FileWatchService.java). One that cannot be used is logged, and the old one serves on."""
+    known = _stamps(settings)
+    while True:
+        await trio.sleep(WATCH_SECONDS)
+        stamps = await trio.to_thread.run_sync(_stamps, settings)
+        if stamps == known:
+            continue
+        known = stamps
+        files = (settings.server_cert_path, settings.server_key_path, settings.server_key_password)
+        try:
+            # Tried apart first: a pair that does not fit would leave the context with half of it.
+            for one in (ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), context):
+                _load_cert(one, "server", *files)
+        except InvalidArgument as error:
+            log.error("the certificate stays as it was: %s", error)
+        else:
+            log.info("the certificate in %s was renewed", settings.server_cert_path)
+
+
+def _stamps(settings: TlsSettings) -> list[int]:
+    """Changed when a file was; a file that is not there just now has none."""
+    paths = [Path(path).expanduser() for path in (settings.server_cert_path, settings.server_key_path) if path]
+    return [path.stat().st_mtime_ns if path.exists() else 0 for path in paths]
 
 
 def _file_settings(path: str) -> dict[str, str]:

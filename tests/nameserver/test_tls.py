@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import ssl
 import subprocess
@@ -19,7 +20,7 @@ from pyrmq_core.broker.settings import BrokerConfig
 from pyrmq_core.embedded import EmbeddedCluster
 from pyrmq_core.errors import InvalidArgument, NetworkError
 from pyrmq_core.nameserver import NameServerConfig, RunningNameServer
-from pyrmq_core.network import ConnectionPool, TlsMode, TlsSettings
+from pyrmq_core.network import ConnectionPool, TlsMode, TlsSettings, tls_settings
 from pyrmq_core.protocol.codes import RequestCode
 from pyrmq_core.protocol.command import Command
 from pyrmq_core.protocol.java_properties import format_java_properties, parse_java_properties
@@ -54,6 +55,19 @@ async def is_answered(address: str, tls: ssl.SSLContext | None) -> bool:
         finally:
             await pool.aclose()
             nursery.cancel_scope.cancel()
+
+
+async def is_reached(address: str, tls: ssl.SSLContext) -> bool:
+    """Whether the handshake succeeds."""
+    host, _, port = address.rpartition(":")
+    stream = trio.SSLStream(await trio.open_tcp_stream(host, int(port)), tls, server_hostname=host)
+    try:
+        await stream.do_handshake()
+    except trio.BrokenResourceError:
+        return False
+    finally:
+        await trio.aclose_forcefully(stream)
+    return True
 
 
 @pytest.mark.parametrize(
@@ -146,6 +160,32 @@ def test_files_that_cannot_be_used_are_named(certificates: Certificates, tmp_pat
         context(tls_config_file=none)
     with pytest.raises(InvalidArgument, match=r"tls\.client\.trustCertPath is missing"):
         TlsSettings(enable=True, client_auth_server=True).client_context()
+
+
+@pytest.mark.parametrize("server", ["nameserver", "broker"])
+async def test_a_renewed_certificate_is_taken_over(
+    server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(tls_settings, "WATCH_SECONDS", 0.02)
+    caplog.set_level(logging.INFO)
+    old = Certificates(tmp_path)
+    settings = old.server()
+    calls = {"tls.enable": "true"} if server == "nameserver" else settings
+    of_nameserver = settings if server == "nameserver" else {}
+    async with EmbeddedCluster(settings=calls, nameserver_settings=of_nameserver) as cluster:
+        address = cluster.brokers["broker-a"] if server == "broker" else cluster.nameserver
+        assert await is_reached(address, old.trusting())
+        new = Certificates(tmp_path)
+        with trio.fail_after(TIMEOUT):
+            while not await is_reached(address, new.trusting()):
+                pass
+        assert not await is_reached(address, old.trusting())
+        (tmp_path / "foreign").mkdir()
+        new.cert.write_bytes(Certificates(tmp_path / "foreign").cert.read_bytes())  # and not its key
+        with trio.fail_after(TIMEOUT):
+            while "the certificate stays as it was" not in caplog.text:
+                await trio.lowlevel.checkpoint()
+        assert await is_reached(address, new.trusting())
 
 
 async def test_a_keys_password_is_shown_to_nobody(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
