@@ -6,10 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import trio
 from pyspark.sql import SparkSession
 
 from pyrmq_core import Message, MessageQueue
 from pyrmq_core.blocking import Admin, EmbeddedCluster, Producer
+from pyrmq_core.blocking.portal import portal
 from pyrmq_spark import worker
 from pyrmq_spark.options import Connection, read_source
 from pyrmq_spark.planning import QueueRange
@@ -21,7 +23,7 @@ from tests.support.spark_streams import wait_until
 from tests.support.worker_processes import Held, held_by, python_workers
 
 pytestmark = [
-    pytest.mark.timeout(240),
+    pytest.mark.timeout(480),
     pytest.mark.skipif(sys.platform != "linux", reason="counts by /proc, which Linux alone has"),
 ]
 
@@ -39,6 +41,11 @@ def messages(cluster: EmbeddedCluster) -> None:
     wait_readable(cluster.nameserver, TOPIC, MESSAGES)
 
 
+async def living_tasks() -> int:
+    """Of the loop that all clients of a process share."""
+    return trio.lowlevel.current_statistics().tasks_living
+
+
 def test_a_read_that_is_closed_early(cluster: EmbeddedCluster) -> None:
     """The client stays, for the next task; nothing else does."""
     options = read_source({"topic": TOPIC, "pullBatchSize": "1"})
@@ -50,14 +57,14 @@ def test_a_read_that_is_closed_early(cluster: EmbeddedCluster) -> None:
         batches.close()  # type: ignore[attr-defined]
         return held_by(os.getpid())
 
-    first = cut_short()
+    first, tasks = cut_short(), portal().run(living_tasks)
     for _ in range(5):
         cut_short()
-    now: list[Held] = []
 
     def is_back() -> bool:
-        now.append(held_by(os.getpid()))
-        return now[-1].threads <= first.threads and now[-1].connections.total() <= first.connections.total()
+        now = held_by(os.getpid())
+        is_less = now.threads <= first.threads and now.connections.total() <= first.connections.total()
+        return is_less and portal().run(living_tasks) <= tasks
 
     wait_until(is_back)
     worker.close()
