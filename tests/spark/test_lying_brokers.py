@@ -242,3 +242,16 @@ def test_a_queue_that_is_gone_when_its_task_reads_it(cluster: EmbeddedCluster, f
             list(task)
     else:
         assert list(task) == []
+
+
+def test_tags_that_brokers_take_for_one_another(cluster: EmbeddedCluster) -> None:
+    """A broker compares the hashes of tags, and those of `Aa` and `BB` are one."""
+    queue = MessageQueue("clash", "broker-a", 0)
+    with Admin(nameserver=cluster.nameserver) as admin, Producer("setup", nameserver=cluster.nameserver) as producer:
+        admin.create_topic("clash", queues=1)
+        producer.send_batch([Message("clash", b"x", tags=("Aa", "BB")[n % 2]) for n in range(10)], queue=queue)
+    wait_readable(cluster.nameserver, "clash", 10)
+    settings = read_source({"topic": "clash", "tags": "BB"})
+    task = RocketMQReader(Connection(name_server=cluster.nameserver), settings, SCHEMA)
+    batches = task.read(RangePartition(QueueRange(queue, 0, 10)))
+    assert [row["queueOffset"] for batch in batches for row in batch.to_pylist()] == [1, 3, 5, 7, 9]
