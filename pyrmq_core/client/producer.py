@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import replace
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Self
 
 import trio
 
@@ -23,7 +23,7 @@ from pyrmq_core.client.requesting import reply_properties
 from pyrmq_core.client.routing import TopicPublishInfo
 from pyrmq_core.client.send_settings import SendSettings, namespace_of, positive
 from pyrmq_core.client.service_state import Life, ServiceState
-from pyrmq_core.client.targets import AnyQueue, KeyedQueue, Target, ThisQueue
+from pyrmq_core.client.targets import AnyQueue, Target, ThisQueue, target_of
 from pyrmq_core.client.transactions import (
     ExecuteLocalTransaction,
     Transaction,
@@ -50,8 +50,6 @@ from pyrmq_core.protocol.requests.recall_message import MessageRecalled, RecallH
 from pyrmq_core.protocol.trace import TRACE_TOPIC
 
 Select = Callable[[Sequence[MessageQueue], Message], MessageQueue]
-
-ANY_QUEUE: Final = AnyQueue()
 
 
 class Producer:
@@ -165,15 +163,16 @@ class Producer:
         else `SendFailed`.
         """
         parts, seconds = self._open(), self._seconds(timeout)
-        deadline = trio.current_time() + seconds
         payload = self._encoding.one(message)
-        to = await self._target(message, queue, select, seconds)
+        to = target_of(message, queue)
+        if select is not None:
+            to, seconds = await self._selected(message, queue, select, seconds)
         if parts.accumulator is not None and timeout is None and parts.accumulator.takes(message, payload):
             pending = PendingSend()
             await parts.in_flight.enter(len(payload.body))
             parts.accumulator.add(message, payload, to, pending)
             return await pending.wait()
-        receipt = await parts.sender.send(payload, to, timeout=deadline - trio.current_time())
+        receipt = await parts.sender.send(payload, to, timeout=seconds)
         return receipt.results()[0]
 
     async def send_oneway(
@@ -186,10 +185,11 @@ class Producer:
     ) -> None:
         """Returns when the message is written to the connection; whether it is stored nobody tells."""
         parts, seconds = self._open(), self._seconds(timeout)
-        deadline = trio.current_time() + seconds
         payload = self._encoding.one(message)
-        to = await self._target(message, queue, select, seconds)
-        await parts.sender.send_oneway(payload, to, timeout=deadline - trio.current_time())
+        to = target_of(message, queue)
+        if select is not None:
+            to, seconds = await self._selected(message, queue, select, seconds)
+        await parts.sender.send_oneway(payload, to, timeout=seconds)
 
     async def send_soon(
         self,
@@ -207,7 +207,9 @@ class Producer:
         """
         parts, seconds = self._open(), self._seconds(timeout)
         payload = self._encoding.one(message)
-        to = await self._target(message, queue, select, seconds)
+        to = target_of(message, queue)
+        if select is not None:
+            to, seconds = await self._selected(message, queue, select, seconds)
         await parts.in_flight.enter(len(payload.body), wait=wait)
         pending = PendingSend()
         parts.begin(message, payload, to, seconds, pending, alone=timeout is not None)
@@ -255,7 +257,9 @@ class Producer:
         parts, seconds = self._open(), self._seconds(timeout)
         properties = parts.requests.properties(seconds)
         payload = self._encoding.one(message, properties)
-        to = await self._target(message, queue, select, seconds)
+        to = target_of(message, queue)
+        if select is not None:
+            to, _ = await self._selected(message, queue, select, seconds)
         return await parts.requests.ask(payload, properties[CORRELATION_ID], to, timeout=seconds)
 
     async def reply(
@@ -300,7 +304,7 @@ class Producer:
         """
         parts, seconds = self._open(), self._seconds(timeout)
         payload = self._encoding.one(message, parts.transactions.properties(message))
-        to = await self._target(message, None, None, seconds)
+        to = target_of(message, None)
         return await parts.transactions.begin(message, payload, to, timeout=seconds)
 
     async def end_transaction(
@@ -357,15 +361,15 @@ class Producer:
         """The queues the topic may be written to now."""
         return (await self.publish_info(topic)).queues
 
-    async def _target(
-        self, message: Message, queue: MessageQueue | None, select: Select | None, seconds: float
-    ) -> Target:
-        if queue is not None and select is not None:
+    async def _selected(
+        self, message: Message, queue: MessageQueue | None, select: Select, seconds: float
+    ) -> tuple[Target, float]:
+        """The queue that a function of the user's chooses, and the time that is left after asking for the list."""
+        if queue is not None:
             raise InvalidArgument("give queue or select, not both")
-        if select is not None:
-            info = await self._open().sender.publish_info(message.topic, timeout=seconds)
-            return ThisQueue(select(info.queues, message))
-        return target_of(message, queue)
+        deadline = trio.current_time() + seconds
+        info = await self._open().sender.publish_info(message.topic, timeout=seconds)
+        return ThisQueue(select(info.queues, message)), deadline - trio.current_time()
 
     def prepare(
         self, message: Message, timeout: float | None, queue: MessageQueue | None
@@ -387,10 +391,3 @@ class Producer:
                 await self._parts.drain()
         finally:
             self._life.ended()
-
-
-def target_of(message: Message, queue: MessageQueue | None) -> Target:
-    """The given queue, else the one of the message's sharding key, else any."""
-    if queue is not None:
-        return ThisQueue(queue)
-    return ANY_QUEUE if message.sharding_key is None else KeyedQueue(message.sharding_key)

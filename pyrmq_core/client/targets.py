@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
-from pyrmq_core.model import MessageQueue
+from pyrmq_core.model import Message, MessageQueue
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,3 +39,12 @@ class KeyedQueue:
 
 
 Target = AnyQueue | ThisQueue | KeyedQueue
+
+ANY_QUEUE: Final = AnyQueue()
+
+
+def target_of(message: Message, queue: MessageQueue | None) -> Target:
+    """The given queue, else the one of the message's sharding key, else any."""
+    if queue is not None:
+        return ThisQueue(queue)
+    return ANY_QUEUE if message.sharding_key is None else KeyedQueue(message.sharding_key)
