@@ -53,10 +53,9 @@ public class SendRates {
             producer.send(message(topic, number), told);
         }
         room.acquire(window);
-        if (failures.get() > 0) {
-            throw new IllegalStateException(failures.get() + " sends failed");
-        }
-        return (System.nanoTime() - began) / 1e9;
+        double seconds = (System.nanoTime() - began) / 1e9;
+        System.out.printf("%d sends failed%n", failures.get());
+        return seconds * count / Math.max(1, count - failures.get()); // only what is acknowledged counts
     }
 
     /** The messages exist before the clock starts, as the list does that is handed to send_batch. */

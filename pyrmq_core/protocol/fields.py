@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, TypeVar
 
 from pyrmq_core.errors import HeaderError
+from pyrmq_core.protocol.headers import LazyFields
 
 T = TypeVar("T")
 MISSING: Final = dataclasses.MISSING
@@ -39,6 +40,8 @@ def encode_fields(value: Any) -> dict[str, str]:
 def decode_fields(cls: type[T], ext: Mapping[str, str], what: str = "") -> T:
     """The dataclass that header fields make; `HeaderError` names a field that is missing or no number."""
     members: dict[str, Any] = {}
+    if isinstance(ext, LazyFields):
+        ext = ext.fields()
     for attribute, name, _, read, required in _plan(cls):
         text = ext.get(name)
         if text is not None:

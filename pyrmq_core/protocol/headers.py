@@ -73,24 +73,22 @@ class LazyFields(Mapping[str, str]):
         self._parsed: dict[str, str] | None = None
 
     def __repr__(self) -> str:
-        return repr(self._fields())
+        return repr(self.fields())
 
-    def _fields(self) -> dict[str, str]:
+    def fields(self) -> dict[str, str]:
+        """All of them, parsed once."""
         if self._parsed is None:
             self._parsed = _text_fields(_load_object(self.raw))
         return self._parsed
 
     def __getitem__(self, name: str) -> str:
-        return self._fields()[name]
-
-    def get(self, name: str, default: Any = None) -> Any:
-        return (self._parsed or self._fields()).get(name, default)
+        return self.fields()[name]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._fields())
+        return iter(self.fields())
 
     def __len__(self) -> int:
-        return len(self._fields())
+        return len(self.fields())
 
 
 class WrittenFields(LazyFields):
