@@ -35,7 +35,12 @@ def write(frame: DataFrame, nameserver: str, topic: str) -> None:
     """Adds the rows, and waits until they can be read: a broker acknowledges a message before it has indexed it."""
     rows, before = frame.count(), held(nameserver, topic)
     frame.write.format("rocketmq").option("nameServer", nameserver).option("topic", topic).mode("append").save()
-    while held(nameserver, topic) < before + rows:
+    wait_readable(nameserver, topic, before + rows)
+
+
+def wait_readable(nameserver: str, topic: str, rows: int) -> None:
+    """Until the topic holds so many."""
+    while held(nameserver, topic) < rows:
         pass
 
 

@@ -6,7 +6,17 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from examples import each_batch, joined_topics, json_bodies, resumed_query, sql_view, time_range, windowed_count
+from examples import (
+    each_batch,
+    joined_topics,
+    json_bodies,
+    resumed_query,
+    sql_insert,
+    sql_view,
+    time_range,
+    topics_of_one_frame,
+    windowed_count,
+)
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(180)]
 
@@ -21,6 +31,24 @@ def test_a_view(spark: SparkSession, nameserver: str, topic: str) -> None:
         ("open", 8),
         ("paid", 4),
     ]
+
+
+def test_inserts(spark: SparkSession, nameserver: str, topic: str) -> None:
+    rows = [tuple(row) for row in sql_insert.inserted(spark, nameserver, topic).collect()]
+    assert rows == [("1", "card", "30.50"), ("2", "cash", "12.00"), *((key, None, "5.00") for key in "345")]
+
+
+def test_topics_of_one_frame(spark: SparkSession, nameserver: str, topic: str) -> None:
+    rows = topics_of_one_frame.orders_by_country(spark, nameserver, topic).collect()
+    assert sorted((row.topic, row.order.number, row.order.line.price) for row in rows) == sorted(
+        (f"{topic}_{'fr' if number % 2 else 'de'}", number, number * 1.5) for number in range(60)
+    )
+    for customer in range(7):
+        own = [row for row in rows if row.order.customer == f"customer {customer}"]
+        for name in (f"{topic}_de", f"{topic}_fr"):
+            placed = sorted((row.queueOffset, row.order.number) for row in own if row.topic == name)
+            assert [number for _, number in placed] == sorted(number for _, number in placed)
+            assert len({row.queueId for row in own if row.topic == name}) == 1
 
 
 def test_json(spark: SparkSession, nameserver: str, topic: str) -> None:
