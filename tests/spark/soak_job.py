@@ -23,6 +23,7 @@ def session() -> SparkSession:
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.driver.memory": "512m",
+        "spark.sql.streaming.minBatchesToRetain": "10000",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
     }.items():

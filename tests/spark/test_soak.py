@@ -15,7 +15,7 @@ from pyrmq_core.blocking import Admin, PullConsumer
 from pyrmq_core.protocol.requests.kv_config import PutKvConfig
 from tests.support.apache import ask
 from tests.support.our_cluster import OurCluster, boot_our_cluster
-from tests.support.soaking import Driver, Feed, held, kill, stored_rows, wait_until
+from tests.support.soaking import Driver, Feed, batches_of_files, file_of, held, kill, stored_rows, wait_until
 
 pytestmark = [pytest.mark.spark]
 
@@ -60,7 +60,7 @@ def soak(directory: Path, victims: list[str], *, files: int) -> None:
         finally:
             driver.end()
         for topic in TOPICS:
-            check(topic, stored_rows(consumer, topic), feed.rows)
+            check(topic, stored_rows(consumer, topic), feed.rows, batches_of_files(directory / topic))
 
 
 def create_order_topics(nameserver: str, brokers: Iterable[str]) -> None:
@@ -116,8 +116,11 @@ def log_of(driver: Driver) -> str:
     return driver.log.read_text(errors="replace")[-3000:]
 
 
-def check(topic: str, by_queue: dict[str, list[tuple[str, str]]], rows: set[str]) -> None:
-    """Every row at least once, its id its own, its key's rows in one queue in the order of their first appearance."""
+def check(topic: str, by_queue: dict[str, list[tuple[str, str]]], rows: set[str], batch_of: dict[int, int]) -> None:
+    """Every row at least once, its id its own, its key's rows in one queue in the order of their first appearance.
+
+    Batches come one after another, and a file's rows in theirs; files of one batch are of several tasks.
+    """
     found: dict[str, str] = {}
     ids_of: dict[str, set[str]] = {}
     queue_of: dict[str, str] = {}
@@ -133,7 +136,10 @@ def check(topic: str, by_queue: dict[str, list[tuple[str, str]]], rows: set[str]
             ids_of.setdefault(body, set()).add(msg_id)
     assert set(ids_of) == rows, f"{topic}: {len(rows - set(ids_of))} of {len(rows)} rows are lost"
     for key, numbers in seen.items():
-        assert numbers == sorted(numbers), f"{topic}: rows of key {key} are out of order"
+        batches = [batch_of[file_of(key, number)] for number in numbers]
+        assert batches == sorted(batches), f"{topic}: batches of key {key} are out of order"
+        by_file = sorted(numbers, key=lambda number: file_of(key, number))
+        assert by_file == sorted(numbers), f"{topic}: rows of key {key} are out of order"
     if topic == "plain":
         assert max(map(len, ids_of.values())) == 1, "a repeat in the same order has another id"
     stored = sum(map(len, by_queue.values()))

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
 import sys
 import time
+from bisect import bisect_left
 from collections.abc import Callable
 from pathlib import Path
 
@@ -144,6 +146,23 @@ class Feed:
         os.utime(made, (self._began + self._files,) * 2)
         made.rename(self._directory / f"{self._files:05d}.parquet")
         self._files += 1
+
+
+def batches_of_files(checkpoint: Path) -> dict[int, int]:
+    """The batch that each file was written in. A kill between Spark's two logs puts the files of two into one."""
+    entry_of = {
+        int(Path(found["path"]).stem): int(found["batchId"])
+        for log in (checkpoint / "sources" / "0").glob("[0-9]*")
+        for found in map(json.loads, log.read_text().splitlines()[1:])
+    }
+    logs = sorted((checkpoint / "offsets").glob("[0-9]*"), key=lambda log: int(log.name))
+    ends = [int(json.loads(log.read_text().splitlines()[-1])["logOffset"]) for log in logs]
+    return {file: bisect_left(ends, entry) for file, entry in entry_of.items()}
+
+
+def file_of(key: str, number: int) -> int:
+    """The file that `Feed` put a row into."""
+    return 2 * (number // ROWS_A_KEY) + int(key[0])
 
 
 def held(consumer: PullConsumer, topic: str) -> int | None:
