@@ -33,12 +33,13 @@ def test_a_key_has_the_queue_that_java_gives_it(keys: list[str | None]) -> None:
 def test_a_queue_wins_over_a_key_and_null_is_neither() -> None:
     rows = pa.record_batch(
         {
-            "shardingKey": pa.array(["k", "k", None, None]),
+            "shardingKey": pa.array(["j", "j", None, None]),
             "brokerName": pa.array(["broker-b", None, "broker-a", None]),
             "queueId": pa.array([2, None, 1, None], pa.int32()),
         }
     )
-    of_key = TopicPublishInfo("orders", QUEUES, counter_start=0).queue_of_key("k")
+    of_key = TopicPublishInfo("orders", QUEUES, counter_start=0).queue_of_key("j")
+    assert of_key != QUEUES[5]
     assert queues_of(places(), rows) == [QUEUES[5], of_key, QUEUES[1], None]
 
 
