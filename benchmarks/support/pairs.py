@@ -68,3 +68,22 @@ def resident_bytes(words: str) -> int:
             except OSError:
                 continue
     return largest
+
+
+def job_cpu_seconds() -> float:
+    """Of Spark and its Python workers that this process started: their ended children count, this process does not."""
+    processes: dict[int, tuple[int, int, bool]] = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdecimal():
+            try:
+                is_spark = b"pyspark" in (entry / "cmdline").read_bytes()
+                fields = (entry / "stat").read_text().rpartition(")")[2].split()
+            except OSError:
+                continue  # it ended meanwhile
+            processes[int(entry.name)] = int(fields[1]), sum(map(int, fields[11:15])), is_spark
+    total = 0
+    for pid, (parent, ticks, is_spark) in processes.items():
+        while parent in processes and parent != os.getpid():
+            parent = processes[parent][0]
+        total += ticks if is_spark and parent == os.getpid() and pid != os.getpid() else 0
+    return total / CLOCK_TICKS

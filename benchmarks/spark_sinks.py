@@ -1,0 +1,172 @@
+"""What Spark's sink costs beyond a plain write: ids of content, properties, keys; and a batch beside a trivial sink's.
+
+    python -m benchmarks spark_sinks
+
+Jobs write to a real Apache RocketMQ 5.4.0, pairs run A B B A. A cost is how much more processor time Spark and its
+Python workers take than for the same rows without the option; times by the clock scatter more on a shared machine.
+"""
+
+from __future__ import annotations
+
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - Spark's own short name
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceStreamArrowWriter,
+    DataSourceStreamWriter,
+    WriterCommitMessage,
+)
+
+from benchmarks.spark_batches import QUEUES, spark_session
+from benchmarks.support.pairs import job_cpu_seconds
+from pyrmq_core.blocking import Admin
+from tests.support.apache import boot_cluster
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+KEYS = 10_000
+FILES, ROWS_A_FILE = 20, 10
+
+
+def main(*, quick: bool) -> None:
+    rows, pairs = (100_000, 1) if quick else (1_000_000, 5)
+    with spark_session() as spark:
+        spark.dataSource.register(Trivial)
+        with boot_cluster("5.4.0", ("broker-a",)) as cluster:
+            nameserver = cluster.nameserver.address
+            with Admin(nameserver=nameserver) as admin:
+                admin.create_topic("t", queues=QUEUES)
+            for body, name in ((small(), "100 B"), (mixed(), "512 to 1,536 B")):
+                few = rows if name == "100 B" else rows // 4
+                plain = frame(spark, few, body)
+                write(spark, plain, nameserver)
+                others: dict[str, tuple[DataFrame, dict[str, str]]] = {
+                    "messageIds=content": (plain, {"messageIds": "content"}),
+                    "properties of 5 entries": (plain.withColumn("properties", five_properties()), {}),
+                    f"shardingKey of {KEYS:,}": (plain.withColumn("shardingKey", key()), {}),
+                }
+                for what, (other, options) in others.items():
+                    print(cost(spark, nameserver, f"{what}, {name}", plain, other, options, few, pairs), flush=True)
+            print(floor(spark, nameserver, pairs), flush=True)
+
+
+def small() -> Column:
+    return F.lit(b"x" * 100)
+
+
+def mixed() -> Column:
+    return F.substring(F.lit("x" * 1536), 1, (F.lit(512) + F.hash("id") % 512 + 512).cast("int"))
+
+
+def key() -> Column:
+    return F.concat(F.lit("customer-"), F.abs(F.hash("keys")) % KEYS)
+
+
+def five_properties() -> Column:
+    return F.create_map(*[part for number in range(5) for part in (F.lit(f"name{number}"), F.col("keys"))])
+
+
+def frame(spark: SparkSession, rows: int, body: Column) -> DataFrame:
+    ids = spark.range(0, rows, 1, QUEUES)
+    return ids.select(body.alias("body"), F.format_string("key-%06d", F.col("id")).alias("keys"))
+
+
+def write(spark: SparkSession, rows: DataFrame, nameserver: str, **options: str) -> tuple[float, float]:
+    """Seconds by the clock, and of the job's processors."""
+    cpu, began = job_cpu_seconds(), time.perf_counter()
+    writer = rows.write.format("rocketmq").options(nameServer=nameserver, topic="t", **options)
+    writer.mode("append").save()
+    return time.perf_counter() - began, job_cpu_seconds() - cpu
+
+
+def cost(
+    spark: SparkSession,
+    nameserver: str,
+    what: str,
+    plain: DataFrame,
+    other: DataFrame,
+    options: dict[str, str],
+    rows: int,
+    pairs: int,
+) -> str:
+    write(spark, other, nameserver, **options)  # the JVM compiles what it runs
+    ratios = in_pairs(
+        lambda: write(spark, plain, nameserver), lambda: write(spark, other, nameserver, **options), pairs
+    )
+    return line(what, ratios, f"{rows:,} rows")
+
+
+def in_pairs(
+    one: Callable[[], tuple[float, float]], other: Callable[[], tuple[float, float]], pairs: int
+) -> list[tuple[float, float]]:
+    """How much longer the other takes, by the clock and of processors."""
+    ratios = []
+    for pair in range(pairs):
+        first, second = (one(), other()) if pair % 2 == 0 else reversed((other(), one()))
+        ratios.append((second[0] / first[0], second[1] / first[1]))
+    return ratios
+
+
+def line(what: str, ratios: Sequence[tuple[float, float]], of: str) -> str:
+    clock, cpu = ([pair[number] for pair in ratios] for number in (0, 1))
+    return (
+        f"{what:40} processor time x {statistics.median(cpu):.2f} ({min(cpu):.2f} to {max(cpu):.2f}), "
+        f"clock x {statistics.median(clock):.2f} ({min(clock):.2f} to {max(clock):.2f}); {len(ratios)} pairs, {of}"
+    )
+
+
+# --- A stream's batches
+
+
+class TrivialWriter(DataSourceStreamArrowWriter):
+    """Looks at its rows and keeps none."""
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        sum(batch.num_rows for batch in iterator)
+        return WriterCommitMessage()
+
+
+class Trivial(DataSource):
+    """What every sink in Python costs."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "trivial"
+
+    def streamWriter(self, schema: object, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802 - Spark's name
+        return TrivialWriter()
+
+
+def floor(spark: SparkSession, nameserver: str, pairs: int) -> str:
+    """Batches of a few rows, which cost what a batch costs whatever is in it."""
+    with tempfile.TemporaryDirectory() as name:
+        directory = Path(name)
+        for _ in range(FILES):
+            spark.range(0, ROWS_A_FILE, 1, 1).selectExpr("cast(id as string) as body").coalesce(1).write.mode(
+                "append"
+            ).parquet(str(directory / "rows"))
+        runs = iter(range(1_000_000))
+
+        def run(sink: str) -> tuple[float, float]:
+            rows = spark.readStream.schema("body string").option("maxFilesPerTrigger", 1)
+            writer = rows.parquet(str(directory / "rows")).writeStream.format(sink)
+            writer = writer.options(nameServer=nameserver, topic="t") if sink == "rocketmq" else writer
+            cpu, began = job_cpu_seconds(), time.perf_counter()
+            query = writer.option("checkpointLocation", str(directory / f"{next(runs)}"))
+            query.trigger(availableNow=True).start().awaitTermination()
+            return time.perf_counter() - began, job_cpu_seconds() - cpu
+
+        run("rocketmq")
+        return line(
+            "a stream's batch, beside a trivial sink",
+            in_pairs(lambda: run("trivial"), lambda: run("rocketmq"), pairs),
+            f"{FILES} batches of {ROWS_A_FILE} rows",
+        )
