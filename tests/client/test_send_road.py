@@ -1,11 +1,12 @@
 """The cheap road of single sends: no task for a first try, queues keep their turn, answers are read when asked."""
 
+import contextlib
 from itertools import pairwise
 
 import pytest
 import trio
 
-from pyrmq_core import AnyQueue, Client, Message, Outcome, Producer, SendFailed, SendResult
+from pyrmq_core import AnyQueue, Client, Message, Outcome, PendingSend, Producer, SendFailed, SendResult
 from pyrmq_core.client.awaiting import Awaited
 from pyrmq_core.client.parts import ChainedResults
 from pyrmq_core.client.sending import Sender
@@ -81,9 +82,11 @@ async def test_results_of_a_list_are_made_when_asked_for(stage: Stage, client: C
 
 
 async def test_giving_up_a_send_withdraws_it(stage: Stage, client: Client) -> None:
-    for server in stage.brokers.values():
-        server.always(SEND, silence)
     async with Producer("g", client=client, retry_times_when_send_failed=0) as producer:
+        for queue in await producer.message_queues("orders"):
+            await producer.send(Message("orders", b"x"), queue=queue)  # the connections are open from here on
+        for server in stage.brokers.values():
+            server.always(SEND, silence)
         with trio.move_on_after(0.05) as scope:
             await producer.send(Message("orders", b"x"), timeout=600)
         assert scope.cancelled_caught
@@ -94,3 +97,20 @@ async def test_what_is_told_before_the_wait_is_there_at_once() -> None:
     awaited: Awaited[int] = Awaited()
     awaited.tell(7)
     assert await awaited.wait(lambda: pytest.fail("it was not given up")) == 7
+
+
+async def test_an_error_ends_what_was_posted(stage: Stage, client: Client) -> None:
+    """No task carries it, and yet whoever holds it is told."""
+    pending: list[PendingSend] = []
+    with contextlib.suppress(KeyError):
+        async with Producer("g", client=client) as producer:
+            for queue in await producer.message_queues("orders"):
+                await producer.send(Message("orders", b"x"), queue=queue)
+            for server in stage.brokers.values():
+                server.always(SEND, silence)
+            pending.append(await producer.send_soon(Message("orders", b"x"), timeout=600))
+            raise KeyError("my own")
+    with trio.fail_after(5):
+        with pytest.raises(SendFailed, match="closed while a message for orders was under way"):
+            await pending[0].wait()
+    assert not any(connection.calls_under_way for connection in client._open_caller()._pool.connections)
