@@ -1,0 +1,232 @@
+"""The connector beside raw sockets and other clients, on a real Apache RocketMQ 5.4.0: rates, ratios and CPU.
+
+    python -m benchmarks.connector [--quick] [--sittings N] [--librocketmq DIRECTORY] [--output DIRECTORY]
+
+Each road of a sitting has a broker and a store of its own, warmed first; it writes, waits until all is readable, and
+reads it back. Every second sitting goes through the roads the other way round. *Readable* is polled every 20 ms.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import re
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from time import perf_counter
+
+import pyarrow as pa
+from pyspark.sql import Row, SparkSession
+
+from benchmarks.support import raw
+from benchmarks.support.figures import HEADING, OUTPUT, Compared, Demand, Figure, Sittings, timed, write_json
+from benchmarks.support.spark_jobs import messages, read_frame, spark_session, write_frame
+from pyrmq_core.blocking import Admin, Producer, PullConsumer
+from tests.support.apache import boot_cluster
+from tests.support.java_programs import run_java
+
+QUEUES = 4
+BROKER_SETTINGS = {
+    "mappedFileSizeCommitLog": str(256 << 20),
+    "mappedFileSizeConsumeQueue": "6000000",
+    "maxHashSlotNum": "5000000",
+    "maxIndexNum": "20000000",
+}
+ROWS = {100: 2_000_000, 1024: 500_000}
+QUICK_ROWS = {100: 200_000, 1024: 50_000}
+ARROW_BATCH = 10_000
+# It sends one message after another, so a hundredth of the rows takes it as long.
+FOREACH_SHARE = 100
+LITE_PULL = Path(__file__).parent / "java" / "LitePull.java"
+
+
+def demands(body_bytes: int) -> list[Demand]:
+    """What is compared, with the bounds for bodies of this size. Writes end when all is readable."""
+    small = body_bytes == 100
+
+    def bound(at_100: float, at_1024: float) -> float:
+        return at_100 if small else at_1024
+
+    return [
+        Demand("send_arrow | raw batches", "library write", "raw write", bound(0.95, 0.85), bound(0.33, 0.85)),
+        Demand("Spark write | raw batches", "spark write", "raw write", bound(0.75, 0.65), bound(0.40, 1.15)),
+        Demand("read_arrow, all columns | raw pulls", "library read", "raw read", bound(0.55, 0.48), bound(1.0, 1.7)),
+        Demand("Spark read, all columns | raw pulls", "spark read", "raw read", bound(0.40, 0.25)),
+        Demand("Spark read, body only | all columns", "spark read body", "spark read", 1.6),
+        Demand("read_arrow | Java lite pull, 32 a pull", "library read", "java read", 2.0),
+        Demand("Spark write | foreachPartition, librocketmq", "spark write", "foreachPartition write", 50),
+        Demand("Spark write, batch topic | plain topic", "spark batch write", "spark write", bound(1.9, 1.15)),
+        Demand("Spark read, batch topic | plain topic", "spark batch read", "spark read", 1.5),
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class Sitting:
+    """What a road gets to work with."""
+
+    spark: SparkSession
+    nameserver: str
+    address: str
+    rows: int
+    body_bytes: int
+
+    def readable(self, topic: str) -> float:
+        """Seconds until all of the topic is readable."""
+        began = perf_counter()
+        with raw.Line(self.address) as line:
+            raw.wait_readable(line, topic, QUEUES, self.rows)
+        return perf_counter() - began
+
+
+Road = Callable[[Sitting], Iterator[tuple[str, Figure]]]
+
+
+def raw_road(at: Sitting) -> Iterator[tuple[str, Figure]]:
+    """Bytes made beforehand over plain sockets."""
+    with timed() as watch:
+        raw.write(at.address, "plain", QUEUES, at.rows, at.body_bytes)
+    yield "raw write", watch.figure(at.rows)
+    with timed() as watch:
+        raw.read(at.address, "plain", QUEUES)
+    yield "raw read", watch.figure(at.rows)
+    rate = run_java("5.4.0", LITE_PULL, at.nameserver, "plain", str(at.rows), timeout=300)
+    yield "java read", Figure(float(re.findall(r"rate ([\d.]+)", rate)[-1]), 0.0)
+
+
+def library_road(at: Sitting) -> Iterator[tuple[str, Figure]]:
+    """Record batches through `send_arrow` and `read_arrow`, one connection."""
+    rows = pa.Table.from_batches([arrow_rows(at.body_bytes)] * (at.rows // ARROW_BATCH))
+    with Producer("benchmark", nameserver=at.nameserver) as producer:
+        producer.send_arrow(rows.slice(0, ARROW_BATCH), topic="warm")
+        with timed() as watch:
+            producer.send_arrow(rows, topic="plain")
+        watch.seconds += at.readable("plain")
+    yield "library write", watch.figure(at.rows)
+    with PullConsumer("benchmark", nameserver=at.nameserver) as consumer:
+        drain(consumer, "warm")
+        with timed() as watch:
+            drain(consumer, "plain")
+    yield "library read", watch.figure(at.rows)
+
+
+def drain(consumer: PullConsumer, topic: str) -> None:
+    for queue in consumer.message_queues(topic):
+        with consumer.read_arrow(queue, 0, consumer.max_offset(queue)) as batches:
+            for _ in batches:
+                pass
+
+
+def spark_road(at: Sitting, *, batch_topic: bool = False) -> Iterator[tuple[str, Figure]]:
+    """Spark jobs: what a user types."""
+    name, topic = ("spark batch", "batched") if batch_topic else ("spark", "plain")
+    with timed(workers=True) as watch:
+        write_frame(at.spark, at.nameserver, topic, at.rows, at.body_bytes, QUEUES)
+    watch.seconds += at.readable(topic)
+    yield f"{name} write", watch.figure(at.rows)
+    with timed(workers=True) as watch:
+        read_frame(at.spark, at.nameserver, topic)
+    yield f"{name} read", watch.figure(at.rows)
+    if not batch_topic:
+        with timed(workers=True) as watch:
+            read_frame(at.spark, at.nameserver, topic, "body binary")
+        yield "spark read body", watch.figure(at.rows)
+
+
+def foreach_road(directory: Path, at: Sitting) -> Iterator[tuple[str, Figure]]:
+    """`foreachPartition` with librocketmq's `send_sync`: what Spark users without a connector do."""
+    rows = at.rows // FOREACH_SHARE
+    send = partial(send_each, str(directory), at.nameserver)
+    with timed(workers=True) as watch:
+        messages(at.spark, rows, at.body_bytes, QUEUES).foreachPartition(send)
+    yield "foreachPartition write", watch.figure(rows)
+
+
+def send_each(directory: str, nameserver: str, rows: Iterator[Row]) -> None:
+    """Runs in a Spark worker. The library writes a log under HOME."""
+    os.environ["HOME"] = tempfile.gettempdir()
+    sys.path.insert(0, directory)
+    client = importlib.import_module("rocketmq.client")
+    producer = client.Producer("foreach")
+    producer.set_namesrv_addr(nameserver)
+    producer.start()
+    for row in rows:
+        message = client.Message("plain")
+        message.set_keys(row.keys)
+        message.set_tags(row.tags)
+        message.set_body(bytes(row.body))
+        producer.send_sync(message)
+    producer.shutdown()
+
+
+ROADS: tuple[Road, ...] = (raw_road, library_road, spark_road, partial(spark_road, batch_topic=True))
+
+
+def arrow_rows(body_bytes: int, count: int = ARROW_BATCH) -> pa.RecordBatch:
+    return pa.record_batch(
+        {
+            "body": pa.array([b"x" * body_bytes] * count, pa.binary()),
+            "keys": pa.array([f"key-{number:06d}" for number in range(count)]),
+            "tags": pa.array(["TagA"] * count),
+        }
+    )
+
+
+def sit(
+    spark: SparkSession, roads: Sequence[Road], rows: int, body_bytes: int, number: int, sittings: Sittings
+) -> None:
+    """Every road once, each on a fresh store."""
+    for road in roads[:: -1 if number % 2 else 1]:
+        with boot_cluster("5.4.0", ("broker-a",), broker_settings=BROKER_SETTINGS) as cluster:
+            at = Sitting(spark, cluster.nameserver.address, cluster.brokers["broker-a"].address, rows, body_bytes)
+            warm(at)
+            for name, figure in road(at):
+                sittings.add(name, figure)
+
+
+def warm(at: Sitting) -> None:
+    with Admin(nameserver=at.nameserver) as admin:
+        for topic in ("warm", "plain"):
+            admin.create_topic(topic, queues=QUEUES)
+        admin.create_topic("batched", queues=QUEUES, batch=True)
+    raw.write(at.address, "warm", QUEUES, 50_000, at.body_bytes)
+    raw.read(at.address, "warm", QUEUES)
+    write_frame(at.spark, at.nameserver, "warm", 20_000, at.body_bytes, QUEUES)
+    read_frame(at.spark, at.nameserver, "warm")
+
+
+def main(*, quick: bool = False, sittings: int = 5, librocketmq: Path | None = None, output: Path = OUTPUT) -> None:
+    """Prints the table, and writes it as JSON."""
+    compared: list[Compared] = []
+    roads = list(ROADS)
+    if librocketmq is not None:
+        roads.append(partial(foreach_road, librocketmq))
+    with spark_session() as spark:
+        for body_bytes, rows in (QUICK_ROWS if quick else ROWS).items():
+            found = Sittings()
+            print(f"{body_bytes} B bodies\n{HEADING}", flush=True)
+            for number in range(1 if quick else sittings):
+                sit(spark, roads, rows, body_bytes, number, found)
+            for demand in demands(body_bytes):
+                if (row := found.compared(demand)) is not None:
+                    compared.append(row)
+                    print(row.line(), flush=True)
+            for road in ("raw write", "raw read"):
+                print(f"{road}: client CPU {found.figures[road][0].cpu:.2f} s a million", flush=True)
+    write_json(output / "connector.json", compared)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="one sitting with few rows, to see that it works")
+    parser.add_argument("--sittings", type=int, default=5)
+    parser.add_argument(
+        "--librocketmq", type=Path, help="where `pip install --no-deps --target DIRECTORY rocketmq==0.4.4` put it"
+    )
+    parser.add_argument("--output", type=Path, default=OUTPUT, help="a directory for connector.json")
+    chosen = parser.parse_args()
+    main(quick=chosen.quick, sittings=chosen.sittings, librocketmq=chosen.librocketmq, output=chosen.output)

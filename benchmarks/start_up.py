@@ -1,0 +1,96 @@
+"""What starting costs: the first Spark jobs of a session beside a trivial Python data source, and the import.
+
+Each figure comes from a driver of its own, started anew; the broker is ours, in this process. The pairs go A B, B A.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+
+from benchmarks.support.trivial_table import PARTITIONS, ROWS_A_PARTITION
+from pyrmq_core import Message, MessageQueue
+from pyrmq_core.blocking import Admin, EmbeddedCluster, Producer
+
+DRIVER_SECONDS = 180
+# Reads, then writes a thousand rows, and prints the seconds of each as JSON.
+DRIVER = """
+import json, sys, time
+from pyspark.sql import SparkSession
+from benchmarks.support.trivial_table import TrivialTable
+
+source, nameserver = sys.argv[1:]
+spark = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").getOrCreate()
+spark.sparkContext.setLogLevel("OFF")
+if source == "trivialTable":
+    spark.dataSource.register(TrivialTable)
+spark.range(1000).write.format("noop").mode("overwrite").save()
+options = {"nameServer": nameserver, "topic": "start"} if source == "rocketmq" else {}
+began = time.perf_counter()
+rows = spark.read.format(source).options(**options).schema("body binary, keys string, tags string").load()
+rows.write.format("noop").mode("overwrite").save()
+read = time.perf_counter() - began
+frame = spark.range(0, 1000, 1, 4).selectExpr("cast('x' as binary) body", "cast(id as string) keys", "'TagA' tags")
+began = time.perf_counter()
+frame.write.format(source).options(**options).mode("append").save()
+print(json.dumps([read, time.perf_counter() - began]))
+spark.stop()
+"""
+
+
+def first_jobs(source: str, nameserver: str) -> tuple[float, float]:
+    """Seconds of a new session's first read and first write."""
+    done = subprocess.run(
+        [sys.executable, "-c", DRIVER, source, nameserver], stdout=subprocess.PIPE, timeout=DRIVER_SECONDS, check=True
+    )
+    read, write = json.loads(done.stdout.splitlines()[-1])
+    return read, write
+
+
+def main(*, quick: bool = False) -> None:
+    """Prints what ours takes more, in seconds."""
+    with EmbeddedCluster(brokers=1) as cluster:
+        with Admin(nameserver=cluster.nameserver) as admin:
+            admin.create_topic("start", queues=PARTITIONS)
+        with Producer("benchmark", nameserver=cluster.nameserver) as producer:
+            for number in range(PARTITIONS):
+                queue = MessageQueue("start", "broker-a", number)
+                producer.send_batch([Message("start", b"x" * 100)] * ROWS_A_PARTITION, queue=queue)
+        found: dict[str, list[tuple[float, float]]] = {"rocketmq": [], "trivialTable": []}
+        for pair in range(1 if quick else 5):
+            for source in list(found)[:: -1 if pair % 2 else 1]:
+                found[source].append(first_jobs(source, cluster.nameserver))
+    for place, job in enumerate(("read", "write")):
+        ours, theirs = ([figures[place] for figures in found[source]] for source in found)
+        report(f"first {job} of a session", ours, theirs, "trivialTable", 0.30)
+    imports: list[tuple[float, float]] = []
+    for pair in range(3 if quick else 15):
+        modules = ("pyrmq_core", "trio")[:: -1 if pair % 2 else 1]
+        seconds = {module: import_seconds(module) for module in modules}
+        imports.append((seconds["pyrmq_core"], seconds["trio"]))
+    report("import pyrmq_core", [ours for ours, _ in imports], [theirs for _, theirs in imports], "import trio", 0.15)
+
+
+def report(what: str, ours: Sequence[float], theirs: Sequence[float], other: str, at_most: float) -> None:
+    more = [mine - their for mine, their in zip(ours, theirs, strict=True)]
+    print(
+        f"{what}: {statistics.median(ours):.2f} s, {other} {statistics.median(theirs):.2f} s, more "
+        f"{statistics.median(more):+.2f} s ({min(more):+.2f} to {max(more):+.2f}, {len(more)} pairs), "
+        f"at most {at_most:+.2f}",
+        flush=True,
+    )
+
+
+def import_seconds(module: str) -> float:
+    """Of a process that does nothing else."""
+    began = time.perf_counter()
+    subprocess.run([sys.executable, "-c", f"import {module}"], timeout=DRIVER_SECONDS, check=True)
+    return time.perf_counter() - began
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,164 @@
+"""Figures of several roads in the same sittings, compared: median ratios with their spread, and CPU for a million."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import statistics
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from time import perf_counter, process_time
+from typing import TypeAlias
+
+from benchmarks.support.pairs import cpu_seconds
+
+OUTPUT = Path("build/benchmarks")
+LIBRARIES = ("trio", "pyarrow", "numpy", "pyspark")
+HEADING = (
+    f"{'':40} {'ours /s':>10} {'theirs /s':>10} {'ratio':>6} {'(spread)':13} {'at least':>8} {'CPU s/M':>8} "
+    f"{'at most':>8}"
+)
+WORKERS = "pyspark.daemon"
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """One run: rows a second, and CPU seconds of its client for a million rows."""
+
+    rate: float
+    cpu: float
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One point of a curve."""
+
+    x: int
+    figure: Figure
+
+    @property
+    def told(self) -> tuple[int, float, float]:
+        return self.x, self.figure.rate, self.figure.cpu
+
+
+Curve: TypeAlias = tuple[Point, ...]
+
+
+class Stopwatch:
+    """Time and CPU between entering `timed` and leaving it; more time may be added, such as until all is readable."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+        self.cpu = 0.0
+
+    def figure(self, rows: int) -> Figure:
+        return Figure(rows / self.seconds, self.cpu * 1e6 / rows)
+
+
+@contextmanager
+def timed(*, workers: bool = False) -> Iterator[Stopwatch]:
+    """`workers`: the CPU of Spark's Python workers, ended ones too, instead of this process's own."""
+    watch = Stopwatch()
+    cpu = cpu_seconds(WORKERS) if workers else process_time()
+    began = perf_counter()
+    yield watch
+    watch.seconds += perf_counter() - began
+    watch.cpu += (cpu_seconds(WORKERS) if workers else process_time()) - cpu
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """What is compared with what; `at_least` of its rate, and `at_most` seconds of CPU for a million rows of ours."""
+
+    name: str
+    ours: str
+    theirs: str
+    at_least: float | None = None
+    at_most: float | None = None
+
+
+@dataclass(slots=True)
+class Sittings:
+    """What each road reached in each sitting; a road that was left out has a shorter list."""
+
+    figures: dict[str, list[Figure]] = field(default_factory=dict)
+
+    def add(self, road: str, figure: Figure) -> None:
+        self.figures.setdefault(road, []).append(figure)
+
+    def compared(self, demand: Demand) -> Compared | None:
+        ours, theirs = self.figures.get(demand.ours, []), self.figures.get(demand.theirs, [])
+        return Compared(demand, ours, theirs) if ours and theirs else None
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """One row of the table."""
+
+    demand: Demand
+    ours: Sequence[Figure]
+    theirs: Sequence[Figure]
+
+    @property
+    def ratios(self) -> list[float]:
+        return [mine.rate / other.rate for mine, other in zip(self.ours, self.theirs, strict=False)]
+
+    @property
+    def cpu(self) -> float:
+        return statistics.median(figure.cpu for figure in self.ours)
+
+    def line(self) -> str:
+        demand, ratios = self.demand, self.ratios
+        rates = [statistics.median(figure.rate for figure in some) for some in (self.ours, self.theirs)]
+        return (
+            f"{demand.name:40} {rates[0]:>10,.0f} {rates[1]:>10,.0f} {statistics.median(ratios):>6.2f} "
+            f"({min(ratios):.2f}-{max(ratios):.2f}){'':2} {_told(demand.at_least):>8} {self.cpu:>8.2f} "
+            f"{_told(demand.at_most):>8}"
+        )
+
+    def as_json(self) -> dict[str, object]:
+        ratios = self.ratios
+        return {
+            "name": self.demand.name,
+            "ours": [[figure.rate, figure.cpu] for figure in self.ours],
+            "theirs": [[figure.rate, figure.cpu] for figure in self.theirs],
+            "ratio": statistics.median(ratios),
+            "spread": [min(ratios), max(ratios)],
+            "at_least": self.demand.at_least,
+            "cpu_seconds_a_million": self.cpu,
+            "at_most": self.demand.at_most,
+        }
+
+
+def _told(bound: float | None) -> str:
+    return "" if bound is None else f"{bound:.2f}"
+
+
+def write_json(path: Path, rows: Sequence[Compared], **more: object) -> None:
+    """The rows with the machine and the versions they were measured on."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    text = json.dumps({"machine": machine(), "rows": [row.as_json() for row in rows], **more}, indent=1)
+    path.write_text(text + "\n")
+
+
+def machine() -> dict[str, object]:
+    """What a figure means nothing without."""
+    versions = {"python": platform.python_version()}
+    for library in LIBRARIES:
+        try:
+            versions[library] = version(library)
+        except PackageNotFoundError:
+            continue
+    return {"cores": os.cpu_count(), "processor": _processor(), "system": platform.system(), "versions": versions}
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor()
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "unknown")

@@ -1,0 +1,50 @@
+"""The Spark session and the jobs that benchmarks time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - Spark's own short name
+
+
+@contextmanager
+def spark_session() -> Iterator[SparkSession]:
+    """The JVM's heap is touched beforehand: the first use of a page costs more here than filling it."""
+    builder = SparkSession.builder.master("local[2]").appName("pyrmq benchmark")
+    for name, value in {
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.driver.memory": "3g",
+        "spark.driver.extraJavaOptions": "-Xms3g -XX:+AlwaysPreTouch",
+    }.items():
+        builder = builder.config(name, value)
+    spark = builder.getOrCreate()
+    spark.sparkContext.setLogLevel("ERROR")
+    try:
+        yield spark
+    finally:
+        spark.stop()
+
+
+def messages(spark: SparkSession, rows: int, body_bytes: int, partitions: int) -> DataFrame:
+    """Bodies of one size with a key of their own and one tag."""
+    return spark.range(0, rows, 1, partitions).select(
+        F.lit(b"x" * body_bytes).alias("body"),
+        F.format_string("key-%06d", F.col("id")).alias("keys"),
+        F.lit("TagA").alias("tags"),
+    )
+
+
+def write_frame(spark: SparkSession, nameserver: str, topic: str, rows: int, body_bytes: int, partitions: int) -> None:
+    """As a user would write it, every option its default."""
+    writer = messages(spark, rows, body_bytes, partitions).write.format("rocketmq")
+    writer.option("nameServer", nameserver).option("topic", topic).mode("append").save()
+
+
+def read_frame(spark: SparkSession, nameserver: str, topic: str, schema: str | None = None) -> None:
+    """The whole topic, every column or those of `schema`, to nowhere."""
+    reader = spark.read.format("rocketmq").option("nameServer", nameserver).option("topic", topic)
+    frame = (reader if schema is None else reader.schema(schema)).load()
+    frame.write.format("noop").mode("overwrite").save()
