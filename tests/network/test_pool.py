@@ -194,7 +194,7 @@ async def test_permits_come_back_however_a_call_ends() -> None:
         pool = ConnectionPool(nursery, max_calls=1)
         for _ in range(3):
             with pytest.raises(CallTimeout, match="did not answer"):
-                await pool.call(listening.address, Command(11), timeout=0.02)
+                await pool.call(listening.address, Command(11), timeout=0.25)
             with trio.move_on_after(0.02):
                 await pool.call(listening.address, Command(11), timeout=5)
             with pytest.raises(ConnectFailed):
