@@ -25,12 +25,11 @@ from pyspark.sql import Row, SparkSession
 
 from benchmarks.support import raw
 from benchmarks.support.figures import HEADING, OUTPUT, Compared, Demand, Figure, Sittings, timed, write_json
-from benchmarks.support.spark_jobs import messages, read_frame, spark_session, write_frame
+from benchmarks.support.spark_jobs import QUEUES, messages, read_frame, spark_session, write_frame
 from pyrmq_core.blocking import Admin, Producer, PullConsumer
 from tests.support.apache import boot_cluster
 from tests.support.java_programs import run_java
 
-QUEUES = 4
 BROKER_SETTINGS = {
     "mappedFileSizeCommitLog": str(256 << 20),
     "mappedFileSizeConsumeQueue": "6000000",

@@ -24,8 +24,8 @@ from pyspark.sql.datasource import (
     WriterCommitMessage,
 )
 
-from benchmarks.spark_batches import QUEUES, spark_session
 from benchmarks.support.pairs import job_cpu_seconds
+from benchmarks.support.spark_jobs import QUEUES, spark_session
 from pyrmq_core.blocking import Admin
 from tests.support.apache import boot_cluster
 

@@ -8,6 +8,8 @@ from contextlib import contextmanager
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own short name
 
+QUEUES = 4
+
 
 @contextmanager
 def spark_session() -> Iterator[SparkSession]:

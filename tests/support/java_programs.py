@@ -69,7 +69,7 @@ def _run(command: Sequence[str], timeout: float) -> str:
 
 
 def java_command(version: str, home: Path, *rest: str) -> list[str]:
-    """`java` with a release's jars; what it would write under the user's home or /tmp (RocksDB's library) is in `home`."""
+    """`java` with a release's jars; what it would write under the user's home or /tmp (RocksDB) goes to `home`."""
     properties = [f"-Drocketmq.home.dir={home}", f"-Duser.home={home}", f"-Djava.io.tmpdir={home}"]
     return [java(), *properties, "-cp", f"{jars(version)}/*", *rest]
 
