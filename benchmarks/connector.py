@@ -88,11 +88,10 @@ Road = Callable[[Sitting], Iterator[tuple[str, Figure]]]
 def raw_road(at: Sitting) -> Iterator[tuple[str, Figure]]:
     """Bytes made beforehand over plain sockets."""
     with timed() as watch:
-        raw.write(at.address, "plain", QUEUES, at.rows, at.body_bytes)
-    yield "raw write", watch.figure(at.rows)
-    with timed() as watch:
-        raw.read(at.address, "plain", QUEUES)
-    yield "raw read", watch.figure(at.rows)
+        seconds = raw.write(at.address, "plain", QUEUES, at.rows, at.body_bytes)
+    yield "raw write", Figure(at.rows / seconds, watch.cpu * 1e6 / at.rows)
+    seconds, cpu = raw.read(at.address, "plain", QUEUES)
+    yield "raw read", Figure(at.rows / seconds, cpu * 1e6 / at.rows)
     rate = run_java("5.4.0", LITE_PULL, at.nameserver, "plain", str(at.rows), timeout=300)
     yield "java read", Figure(float(re.findall(r"rate ([\d.]+)", rate)[-1]), 0.0)
 

@@ -10,12 +10,13 @@ import json
 import socket
 import struct
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 BATCH = 1000
 BATCHES_UNDER_WAY = 4
 PULL = 32
 PULLS_UNDER_WAY = 64
+PULLS_AT_ONCE = 16
 PREFIX = struct.Struct(">II")
 OPAQUE_DIGITS = 9
 
@@ -103,21 +104,23 @@ def write(address: str, topic: str, queues: int, count: int, body_bytes: int) ->
         return time.perf_counter() - began
 
 
-def read(address: str, topic: str, queues: int) -> tuple[float, int]:
-    """Seconds, and messages, of pulling everything that is there; bodies are received and dropped."""
+def read(address: str, topic: str, queues: int) -> tuple[float, float]:
+    """Seconds, and those of this process's CPU, of pulling everything that is there; bodies are received and dropped.
+
+    The requests are prepared before the time runs, and those that follow the answers of one receipt leave together.
+    """
     with Line(address) as line:
-        began = time.perf_counter()
-        messages = 0
-        waiting = _pulls(topic, queues, [_max_offset(line, topic, queue) for queue in range(queues)])
-        under_way: list[int] = []
-        for expected, request in waiting:
-            if len(under_way) == PULLS_UNDER_WAY:
-                messages += _pulled(line, under_way.pop(0))
-            line.write(request)
-            under_way.append(expected)
-        for expected in under_way:
-            messages += _pulled(line, expected)
-        return time.perf_counter() - began, messages
+        waiting = _pulls(topic, [_max_offset(line, topic, queue) for queue in range(queues)])
+        began, cpu = time.perf_counter(), time.process_time()
+        line.write(b"".join(waiting[:PULLS_UNDER_WAY]))
+        asked = PULLS_UNDER_WAY
+        for first in range(0, len(waiting), PULLS_AT_ONCE):
+            answered = waiting[first : first + PULLS_AT_ONCE]
+            for _ in answered:
+                _pulled(line)
+            line.write(b"".join(waiting[asked : asked + len(answered)]))
+            asked += len(answered)
+        return time.perf_counter() - began, time.process_time() - cpu
 
 
 def wait_readable(line: Line, topic: str, queues: int, count: int) -> None:
@@ -133,15 +136,18 @@ def _send_fields(topic: str, queue: int) -> dict[str, str]:
     }  # fmt: skip
 
 
-def _pulls(topic: str, queues: int, ends: Sequence[int]) -> Iterator[tuple[int, bytearray]]:
-    for queue in range(queues):
-        for offset in range(0, ends[queue], PULL):
+def _pulls(topic: str, ends: Sequence[int]) -> list[bytearray]:
+    """The requests for all of the queues; a broker answers the opaque they share in the order they came."""
+    requests = []
+    for queue, end in enumerate(ends):
+        for offset in range(0, end, PULL):
             fields = {
                 "consumerGroup": "raw", "topic": topic, "queueId": str(queue), "queueOffset": str(offset),
                 "maxMsgNums": str(PULL), "sysFlag": "4", "commitOffset": "0", "suspendTimeoutMillis": "0",
                 "subscription": "*", "subVersion": "0", "expressionType": "TAG",
             }  # fmt: skip
-            yield min(PULL, ends[queue] - offset), frame(11, fields)
+            requests.append(frame(11, fields))
+    return requests
 
 
 def _max_offset(line: Line, topic: str, queue: int) -> int:
@@ -154,8 +160,7 @@ def _acknowledged(line: Line) -> None:
         raise RuntimeError(f"a batch was answered {header[:200]!r}")
 
 
-def _pulled(line: Line, expected: int) -> int:
+def _pulled(line: Line) -> None:
     header, body = line.read()
     if not header.startswith(b'{"code":0,') or not body:
         raise RuntimeError(f"a pull was answered {header[:200]!r}")
-    return expected
