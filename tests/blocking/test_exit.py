@@ -100,7 +100,9 @@ def test_an_exit_handler_may_still_send(stage: Stage) -> None:
 def test_ctrl_c_ends_a_program_that_waits(stage: Stage) -> None:
     for server in stage.brokers.values():
         server.always(SEND, silence)
-    script = HEAD + "print('sending', flush=True)\nwith producer:\n    producer.send(Message('orders', b'x'))"
+    # A program that was started in the background begins with SIGINT ignored.
+    listens = "import signal\nsignal.signal(signal.SIGINT, signal.default_int_handler)\n"
+    script = HEAD + listens + "print('sending', flush=True)\nwith producer:\n    producer.send(Message('orders', b'x'))"
     with subprocess.Popen(
         [sys.executable, "-c", script, stage.nameserver.address],
         cwd=ROOT,

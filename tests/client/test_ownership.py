@@ -135,5 +135,9 @@ def test_ctrl_c_ends_a_program_at_once() -> None:
             signal.raise_signal(signal.SIGINT)
             await producer.send(Message("orders", b"x"), timeout=30)
 
-    with pytest.raises(KeyboardInterrupt):
-        trio.run(main)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored where the tests run in the background
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            trio.run(main)
+    finally:
+        signal.signal(signal.SIGINT, before)

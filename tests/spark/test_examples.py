@@ -4,6 +4,7 @@ import uuid
 from pathlib import Path
 
 import pytest
+from chispa import assert_df_equality
 from pyspark.sql import SparkSession
 
 from examples import (
@@ -27,10 +28,8 @@ def topic() -> str:
 
 
 def test_a_view(spark: SparkSession, nameserver: str, topic: str) -> None:
-    assert [tuple(row) for row in sql_view.orders_by_tag(spark, nameserver, topic).collect()] == [
-        ("open", 8),
-        ("paid", 4),
-    ]
+    expected = spark.createDataFrame([("open", 8), ("paid", 4)], "tags string, orders bigint")
+    assert_df_equality(sql_view.orders_by_tag(spark, nameserver, topic), expected, ignore_nullable=True)
 
 
 def test_inserts(spark: SparkSession, nameserver: str, topic: str) -> None:
@@ -52,8 +51,8 @@ def test_topics_of_one_frame(spark: SparkSession, nameserver: str, topic: str) -
 
 
 def test_json(spark: SparkSession, nameserver: str, topic: str) -> None:
-    rows = json_bodies.parsed(spark, nameserver, topic).collect()
-    assert sorted(map(tuple, rows)) == [(1, "kettle", 30.5), (2, "lamp", 12.0)]
+    expected = spark.createDataFrame([(1, "kettle", 30.5), (2, "lamp", 12.0)], "id int, item string, price double")
+    assert_df_equality(json_bodies.parsed(spark, nameserver, topic), expected, ignore_row_order=True)
 
 
 def test_windows(spark: SparkSession, nameserver: str, topic: str, tmp_path: Path) -> None:

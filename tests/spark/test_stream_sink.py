@@ -61,20 +61,17 @@ def written_twice(
     spark: SparkSession, cluster: EmbeddedCluster, topic: str, directory: Path, *, other_order: bool
 ) -> None:
     """A batch that fails half way, and comes again: in the same order, or shuffled."""
-    broken = True
 
     async def refuse_some(request: Command, peer: Peer) -> Command | Pass:
-        return (
-            refusal(ResponseCode.MESSAGE_ILLEGAL, "not now") if broken and RED in bytes(request.body or b"") else PASS
-        )
+        return refusal(ResponseCode.MESSAGE_ILLEGAL, "not now") if RED in bytes(request.body) else PASS
 
-    cluster.control(RequestCode.SEND_BATCH_MESSAGE, refuse_some)
+    rule = cluster.control(RequestCode.SEND_BATCH_MESSAGE, refuse_some)
     first = numbered(spark, directory / "rows", 1000).selectExpr("concat('row ', id) as body")
     second = first.repartition(2, "body") if other_order else first
     options = {"topic": topic, "maxBatchBytes": "2000"}
     with pytest.raises(StreamingQueryException, match=r"\[RMQ_SEND_FAILED\] .*not now"):
         start(first, cluster.nameserver, directory / "checkpoint", **options).awaitTermination(SECONDS)
-    broken = False
+    rule.remove()
     assert start(second, cluster.nameserver, directory / "checkpoint", **options).awaitTermination(SECONDS)
     wait_readable(cluster.nameserver, topic, 1001)
 

@@ -42,6 +42,7 @@ def test_on_sparks_small_cluster(nameserver: str, tmp_path: Path) -> None:
     check("local-cluster[2,1,1024]", nameserver, tmp_path, environment)
 
 
+@pytest.mark.soak
 def test_on_a_standalone_cluster(nameserver: str, tmp_path: Path) -> None:
     environment = job_environment(ROOT)
     with boot_standalone(tmp_path, environment) as master:

@@ -31,7 +31,19 @@ class Topic:
         self._sent = 0
 
     def create(self, queues: int = 2, name: str | None = None) -> None:
+        """Returns when every broker's queues are in the route: those that come later a stream takes from the start."""
         self.admin.create_topic(name or self.name, queues=queues)
+        masters = set(self.admin.cluster_info().broker_addr_table)
+        deadline = time.monotonic() + SECONDS
+        while self._routed(name or self.name) != masters:
+            assert time.monotonic() < deadline, f"the route of {name or self.name} lacks a broker of {masters}"
+            time.sleep(0.05)
+
+    def _routed(self, topic: str) -> set[str]:
+        try:
+            return {queue_data.broker_name for queue_data in self.admin.route(topic).queue_datas}
+        except RocketMQError:
+            return set()
 
     def queues(self) -> list[MessageQueue]:
         return sorted(self._producer.message_queues(self.name))
