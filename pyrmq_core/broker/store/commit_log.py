@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from pyrmq_core.broker.store.files import Files, StoredFile
-from pyrmq_core.broker.store.formats import blank_record, file_name, file_offset
+from pyrmq_core.broker.store.files import Files, StoredFile, open_all
+from pyrmq_core.broker.store.formats import blank_record, file_name
 from pyrmq_core.errors import StoreError
 
 # What the closing of a segment needs.
@@ -30,17 +30,7 @@ class CommitLog:
 
     def open(self) -> None:
         """Finds the segments; `end` is known only after recovery. `StoreError` for segments of another length."""
-        names = [name for name in self._files.names(self._folder) if file_offset(name) is not None]
-        if names and not self._files.size(self._path(names[-1])):
-            self._files.remove(self._path(names.pop()))
-        for name in names:
-            size = self._files.size(self._path(name))
-            if size != self.segment_bytes:
-                raise StoreError(
-                    f"{self._path(name)} has {size} bytes and mappedFileSizeCommitLog is {self.segment_bytes}; "
-                    "set it as it was when the store was made"
-                )
-            self._segments[int(name)] = self._files.open(self._path(name), self.segment_bytes)
+        self._segments = open_all(self._files, self._folder, self.segment_bytes, "mappedFileSizeCommitLog")
         self.end = self.flushed = max(self._segments, default=-self.segment_bytes) + self.segment_bytes
 
     @property

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from pyrmq_core.broker.store.files import Files, StoredFile
-from pyrmq_core.broker.store.formats import file_name, file_offset
+from pyrmq_core.broker.store.files import Files, StoredFile, open_all
+from pyrmq_core.broker.store.formats import file_name
 from pyrmq_core.errors import StoreError
 
 
@@ -41,17 +41,7 @@ class EntryFiles:
 
     def open(self) -> None:
         """Finds the files; `end` is the end of the last one until it is cut. `StoreError` for other lengths."""
-        names = [name for name in self._files.names(self._folder) if file_offset(name) is not None]
-        if names and not self._files.size(self._path(names[-1])):
-            self._files.remove(self._path(names.pop()))
-        for name in names:
-            size = self._files.size(self._path(name))
-            if size != self._file_bytes:
-                raise StoreError(
-                    f"{self._path(name)} has {size} bytes and {self._file_setting} is {self._file_bytes}; "
-                    "set it as it was when the store was made"
-                )
-            self._opened[int(name)] = self._files.open(self._path(name), self._file_bytes)
+        self._opened = open_all(self._files, self._folder, self._file_bytes, self._file_setting)
         self.start = next(iter(self._opened), 0) // self._entry_bytes
         self.end = (max(self._opened, default=-self._file_bytes) + self._file_bytes) // self._entry_bytes
 

@@ -14,6 +14,7 @@ from collections import OrderedDict
 from pathlib import Path
 from typing import IO, Final, Protocol
 
+from pyrmq_core.broker.store.formats import file_offset
 from pyrmq_core.errors import StoreError
 
 try:
@@ -244,6 +245,25 @@ class DiskFile:
 
     def _error(self, what: str, error: OSError) -> StoreError:
         return StoreError(f"cannot {what} {self._files.full_path(self._path)}: {error.strerror}")
+
+
+def open_all(files: Files, folder: str, file_bytes: int, setting: str) -> dict[int, StoredFile]:
+    """The files of a folder that are named for the offset of their first byte, by it, ascending.
+
+    An empty last one was never begun and is removed; `StoreError` for one that is not of the length `setting` names.
+    """
+    names = [name for name in files.names(folder) if file_offset(name) is not None]
+    if names and not files.size(f"{folder}/{names[-1]}"):
+        files.remove(f"{folder}/{names.pop()}")
+    opened = {}
+    for name in names:
+        path = f"{folder}/{name}"
+        if (size := files.size(path)) != file_bytes:
+            raise StoreError(
+                f"{path} has {size} bytes and {setting} is {file_bytes}; set it as it was when the store was made"
+            )
+        opened[int(name)] = files.open(path, file_bytes)
+    return opened
 
 
 def _seek(descriptor: int, position: int, end: int, what: str) -> int:
