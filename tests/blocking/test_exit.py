@@ -96,7 +96,6 @@ def test_an_exit_handler_may_still_send(stage: Stage) -> None:
     assert output_of(script, stage.nameserver.address) == ["0"]
 
 
-@pytest.mark.skipif(not hasattr(signal, "SIGINT"), reason="no signals on this system")
 def test_ctrl_c_ends_a_program_that_waits(stage: Stage) -> None:
     for server in stage.brokers.values():
         server.always(SEND, silence)

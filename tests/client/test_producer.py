@@ -95,7 +95,6 @@ async def test_asking_for_the_queues_counts_in_the_time(stage: Stage, client: Cl
 
 @pytest.mark.parametrize("compression", ["zlib", "lz4", "zstd"])
 async def test_large_bodies_are_compressed(stage: Stage, client: Client, compression: str) -> None:
-    pytest.importorskip({"zlib": "zlib", "lz4": "lz4.frame", "zstd": "zstandard"}[compression])
     async with Producer("g", client=client, compression=compression, compress_body_over_bytes=100) as producer:
         await producer.send(Message("orders", b"s" * 99))
         await producer.send(Message("orders", b"l" * 100))
