@@ -5,14 +5,12 @@ from __future__ import annotations
 import statistics
 import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 from pyspark.sql.types import BinaryType, StructField, StructType
 
 from benchmarks.support.pairs import Pairs
+from benchmarks.support.spark_jobs import spark_session
 from benchmarks.support.trivial_source import TrivialSource
 from pyrmq_core import Message, MessageQueue
 from pyrmq_core.blocking import Admin, EmbeddedCluster, Producer
@@ -118,24 +116,6 @@ def batch_ms(frame: DataFrame, batches: int) -> float:
     times = [one.durationMs["triggerExecution"] for one in query.recentProgress if one.numInputRows]
     assert len(times) == batches
     return statistics.median(times[WARM:])
-
-
-@contextmanager
-def spark_session() -> Iterator[SparkSession]:
-    root = Path(__file__).parent.parent
-    builder = SparkSession.builder.master("local[2]").appName("pyrmq benchmark")
-    for name, value in {
-        "spark.ui.enabled": "false",
-        "spark.driver.memory": "1g",
-        "spark.executorEnv.PYTHONPATH": str(root),
-    }.items():
-        builder = builder.config(name, value)
-    spark = builder.getOrCreate()
-    spark.sparkContext.setLogLevel("ERROR")
-    try:
-        yield spark
-    finally:
-        spark.stop()
 
 
 def _spread(times: list[tuple[float, float]], unit: str) -> str:

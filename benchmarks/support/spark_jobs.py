@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own short name
 
 QUEUES = 4
+ROOT = Path(__file__).parent.parent.parent
 
 
 @contextmanager
@@ -20,6 +22,7 @@ def spark_session() -> Iterator[SparkSession]:
         "spark.ui.showConsoleProgress": "false",
         "spark.driver.memory": "3g",
         "spark.driver.extraJavaOptions": "-Xms3g -XX:+AlwaysPreTouch",
+        "spark.executorEnv.PYTHONPATH": str(ROOT),  # the trivial sources lie here
     }.items():
         builder = builder.config(name, value)
     spark = builder.getOrCreate()
