@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from pyrmq_core.client.hooks import RpcHooks
 from pyrmq_core.client.identity import Credentials
 from pyrmq_core.errors import NetworkError
-from pyrmq_core.network import Connection, ConnectionPool, Done
+from pyrmq_core.network import Asked, Connection, ConnectionPool, Done
 from pyrmq_core.protocol.acl import sign
 from pyrmq_core.protocol.command import Command
+from pyrmq_core.protocol.frame import RequestForm
 
 
 class Caller:
@@ -90,8 +91,6 @@ class Line:
 
     def post(self, command: Command, *, timeout: float, done: Done) -> Callable[[], None]:
         """`done` is told the answer, whatever its code, or the error; as `Connection.post`."""
-        if self._plain:
-            return self._connection.post(command, timeout=timeout, done=done)
         address = self._connection.address
         request = self._caller.prepared(address, command)
 
@@ -101,3 +100,18 @@ class Line:
             done(result)
 
         return self._connection.post(request, timeout=timeout, done=told)
+
+    def post_all(self, form: RequestForm, requests: Sequence[Asked], *, timeout: float) -> None:
+        """Requests of one form; none is posted when this raises."""
+        if self._plain:
+            self._connection.post_all(form, requests, timeout=timeout)
+            return
+        posted: list[Callable[[], None]] = []
+        try:
+            for asked in requests:
+                forget = self.post(form.command(asked.numbers()), timeout=timeout, done=asked.end)
+                posted.append(forget)
+        except BaseException:
+            for forget in posted:
+                forget()
+            raise

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import aclosing, asynccontextmanager
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, cast
 
 from pyrmq_core.client.calling import Line
 from pyrmq_core.client.client import Client
@@ -24,15 +24,16 @@ from pyrmq_core.network import open_owned_nursery
 from pyrmq_core.protocol.codes import ResponseCode
 from pyrmq_core.protocol.command import Command
 from pyrmq_core.protocol.conversation import response_error
-from pyrmq_core.protocol.headers import FieldsTemplate
-from pyrmq_core.protocol.payload import RawPull
-from pyrmq_core.protocol.requests.pull_message import PULL_ANSWERS, PullAnswer, PullMessage, PullSysFlag
+from pyrmq_core.protocol.frame import RequestForm
+from pyrmq_core.protocol.payload import RAW_PULL_DRAFT, RawPull
+from pyrmq_core.protocol.requests.pull_message import PULL_ANSWERS, PullAnswer, PullMessage, PullSysFlag, pull_offsets
 
 __all__ = ["Filter", "Puller", "ReadWindow", "no_progress"]
 
 # A held pull is answered up to 5 s after its limit: the broker sweeps every 5 s (PullRequestHoldService.java).
 HOLD_SWEEP_SECONDS: Final = 5.0
 ALL_TAGS: Final = TagFilter()
+FOUND: Final = PullStatus.FOUND
 READ_WINDOW: Final = ReadWindow()
 Passes: TypeAlias = Callable[[Mapping[str, str]], bool]
 # Decoding by columns pays from about a thousand messages on; larger than 2 MiB gains nothing.
@@ -183,31 +184,31 @@ class QueuePulls:
             expression_type=tags.KIND,
             broker_name=queue.broker_name,
         )
-        self._code = request.CODE
-        self._fields = FieldsTemplate(request.to_command().ext, ("queueOffset", "maxMsgNums"))
-
-    def command(self, offset: int, max_messages: int) -> Command:
-        return Command(self._code, self._fields.filled(str(offset), str(max_messages)))
+        self.form = RequestForm(request.to_command(), ("queueOffset", "maxMsgNums"))
 
     def plain_answer(self, start: int, end: int, answer: Command) -> RawPull | None:
         """The pull, if it found something or passed by what a filter drops, and goes forward; clipped to `end`."""
-        found = answer.code == ResponseCode.SUCCESS
-        if not found and (answer.code != ResponseCode.PULL_RETRY_IMMEDIATELY or self._passes_all):
+        status = FOUND
+        if answer.code:
+            if answer.code != ResponseCode.PULL_RETRY_IMMEDIATELY or self._passes_all:
+                return None
+            status = PullStatus.NO_MATCHED_MSG
+        offsets = pull_offsets(answer)
+        if offsets is None or offsets[0] <= start:
             return None
-        ext = answer.ext
-        try:
-            next_offset, min_offset, max_offset = (
-                int(ext["nextBeginOffset"]),
-                int(ext["minOffset"]),
-                int(ext["maxOffset"]),
-            )
-        except (KeyError, ValueError):
-            return None
-        if next_offset <= start:
-            return None
-        status = PullStatus.FOUND if found else PullStatus.NO_MATCHED_MSG
-        records = memoryview(answer.body)
-        return RawPull(self._queue, start, min(next_offset, end), min_offset, max_offset, status, records, self._passes)
+        following, maximum, minimum = offsets
+        pull = RAW_PULL_DRAFT(
+            self._queue,
+            start,
+            following if following < end else end,
+            minimum,
+            maximum,
+            status,
+            answer.body,
+            self._passes,
+        )
+        pull.__class__ = RawPull
+        return cast("RawPull", pull)
 
     def any_answer(self, start: int, answer: Command, address: str) -> RawPull:
         """The pull; `ResponseError` for a refusal, `ProtocolError` for an answer without offsets."""

@@ -8,9 +8,8 @@ costs five times as much of this process.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import AsyncGenerator, Callable
-from dataclasses import dataclass, field, replace
-from functools import partial
+from collections.abc import AsyncGenerator
+from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
 import trio
@@ -20,8 +19,10 @@ from pyrmq_core.errors import DataLost, NetworkError, RecordError, ResponseError
 from pyrmq_core.filtering.sql import SqlFilter
 from pyrmq_core.filtering.tags import TagFilter
 from pyrmq_core.model import MessageQueue, PullStatus
+from pyrmq_core.network import Asked
 from pyrmq_core.protocol.codes import ResponseCode
 from pyrmq_core.protocol.command import Command
+from pyrmq_core.protocol.frame import RequestForm
 from pyrmq_core.protocol.payload import RawPull
 
 PULL_TIMEOUT_SECONDS: Final = 10.0
@@ -38,7 +39,10 @@ Filter = TagFilter | SqlFilter
 class PullRequests(Protocol):
     """Pulls of one queue that differ in offset and count."""
 
-    def command(self, offset: int, max_messages: int) -> Command: ...
+    @property
+    def form(self) -> RequestForm:
+        """Of their offset and count."""
+        ...
 
     def plain_answer(self, start: int, end: int, answer: Command) -> RawPull | None:
         """The pull, if it goes forward as wished; clipped to `end`."""
@@ -74,17 +78,28 @@ class ReadWindow:
     patience: float = 20.0
 
 
-@dataclass(slots=True, eq=False)
-class _Stretch:
+class _Stretch(Asked):
     """Offsets asked for together: `pulls` cover it up to `position`, from where the rest is asked for."""
 
-    end: int
-    position: int
-    larger: bool = False
-    pulls: list[RawPull] = field(default_factory=list)
-    covered: bool = False
-    error: RocketMQError | None = None
-    forget: Callable[[], None] | None = None
+    __slots__ = ("covered", "end_offset", "error", "larger", "position", "pulls", "reader")
+
+    def __init__(self, reader: RangeReader, start: int, end: int, *, larger: bool = False) -> None:
+        self.reader = reader
+        self.position = start
+        self.end_offset = end
+        self.larger = larger
+        self.pulls: list[RawPull] = []
+        self.covered = False
+        self.error: RocketMQError | None = None
+
+    def numbers(self) -> tuple[int, int]:
+        """The next pull's offset and count."""
+        position, most = self.position, self.reader.max_messages_a_pull
+        wanted = self.end_offset - position
+        return position, wanted if wanted < most else most
+
+    def end(self, result: Command | NetworkError) -> None:
+        self.reader.answered(self, result)
 
 
 class RangeReader:
@@ -105,6 +120,7 @@ class RangeReader:
         self._queue = queue
         self._tags = tags
         self._window = window
+        self.max_messages_a_pull = window.max_messages_a_pull
         self._nursery = nursery
         self._requests = puller.requests(queue, tags)
         self._line: Line | None = None
@@ -153,9 +169,6 @@ class RangeReader:
     def close(self) -> None:
         """Ends the interest in what is under way."""
         self._is_closed = True
-        for stretch in self._stretches:
-            if stretch.forget is not None and not stretch.covered:
-                stretch.forget()
 
     async def _begin(self) -> None:
         """The first stretch is asked alone: its answer tells how much the broker gives at once."""
@@ -163,7 +176,10 @@ class RangeReader:
             return
         first = await self._pull(self._asked, self._end)
         self._requests = self._puller.requests(self._queue, self._tags)  # the first pull found out what can be asked
-        self._stretches.append(_Stretch(first.next_offset, first.next_offset, pulls=[first], covered=True))
+        head = _Stretch(self, first.next_offset, first.next_offset)
+        head.pulls.append(first)
+        head.covered = True
+        self._stretches.append(head)
         self._asked = first.next_offset
         self._size = first.next_offset - first.start
         self._answer_bytes = float(len(first.records))
@@ -181,8 +197,8 @@ class RangeReader:
         stretches = self._stretches
         while stretches and stretches[0].covered and not self._is_enough():
             head = stretches[0]
-            self._taken += head.pulls
             for pull in head.pulls:
+                self._taken.append(pull)
                 self._taken_bytes += len(pull.records)
                 self._taken_messages += pull.next_offset - pull.start
             head.pulls = []
@@ -207,39 +223,38 @@ class RangeReader:
         window = self._window
         room = min(window.messages // max(1, self._size), int(window.bytes / max(1.0, self._answer_bytes)))
         room = max(1, min(room, MAX_UNDER_WAY))
-        while self._asked < self._end and len(self._stretches) < room:
+        more: list[_Stretch] = []
+        room -= len(self._stretches)
+        while self._asked < self._end and len(more) < room:
             self._count += 1
             larger = self._count % LARGER_EVERY == 0
             end = min(self._asked + self._size * (2 if larger else 1), self._end)
-            stretch = _Stretch(end, self._asked, larger)
+            more.append(_Stretch(self, self._asked, end, larger=larger))
             self._asked = end
-            self._stretches.append(stretch)
-            self._post(stretch)
+        if more:
+            self._stretches += more
+            self._post(more)
 
-    def _post(self, stretch: _Stretch) -> None:
-        wanted = min(stretch.end - stretch.position, self._window.max_messages_a_pull)
+    def _post(self, stretches: list[_Stretch]) -> None:
         try:
             if self._line is not None and not self._line.is_closed:
-                stretch.forget = self._line.post(
-                    self._requests.command(stretch.position, wanted),
-                    timeout=PULL_TIMEOUT_SECONDS,
-                    done=partial(self._answered, stretch),
-                )
+                self._line.post_all(self._requests.form, stretches, timeout=PULL_TIMEOUT_SECONDS)
                 return
         except RocketMQError:
             pass
-        self._nursery.start_soon(self._mend, stretch, None)
+        for stretch in stretches:
+            self._nursery.start_soon(self._mend, stretch, None)
 
-    def _answered(self, stretch: _Stretch, result: Command | NetworkError) -> None:
+    def answered(self, stretch: _Stretch, result: Command | NetworkError) -> None:
         """Called by the connection; what is not a plain answer is asked for again by a task, with patience."""
         if self._is_closed:
             return
         pull = None
-        if isinstance(result, NetworkError) or result.code == ResponseCode.GO_AWAY:
-            self._line = None
-        else:
-            pull = self._requests.plain_answer(stretch.position, stretch.end, result)
+        if isinstance(result, Command):
+            pull = self._requests.plain_answer(stretch.position, stretch.end_offset, result)
         if pull is None:
+            if isinstance(result, NetworkError) or result.code == ResponseCode.GO_AWAY:
+                self._line = None
             self._nursery.start_soon(self._mend, stretch, result)
             return
         if stretch.larger and not stretch.pulls:
@@ -247,8 +262,8 @@ class RangeReader:
         self._answer_bytes += (len(pull.records) - self._answer_bytes) / 16
         stretch.pulls.append(pull)
         stretch.position = pull.next_offset
-        if stretch.position < stretch.end:
-            self._post(stretch)
+        if stretch.position < stretch.end_offset:
+            self._post([stretch])
         else:
             self._cover(stretch)
 
@@ -266,8 +281,8 @@ class RangeReader:
 
     async def _mend(self, stretch: _Stretch, result: Command | NetworkError | None) -> None:
         try:
-            while stretch.position < stretch.end:
-                pull = await self._pull(stretch.position, stretch.end, result)
+            while stretch.position < stretch.end_offset:
+                pull = await self._pull(stretch.position, stretch.end_offset, result)
                 result = None
                 stretch.pulls.append(pull)
                 stretch.position = pull.next_offset
@@ -281,7 +296,7 @@ class RangeReader:
         `result` is what the first try came to, if it was made already.
         """
         deadline = trio.current_time() + self._window.patience
-        wanted = min(end - start, self._window.max_messages_a_pull)
+        wanted = min(end - start, self.max_messages_a_pull)
         while True:
             try:
                 if result is None:

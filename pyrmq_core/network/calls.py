@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final, TypeAlias
 
 import trio
@@ -12,6 +12,7 @@ from pyrmq_core.errors import CallTimeout, ConnectionClosed, NetworkError
 from pyrmq_core.network.outbox import Outbox, Outgoing
 from pyrmq_core.protocol.codes import request_name
 from pyrmq_core.protocol.command import ONEWAY_BIT, Command
+from pyrmq_core.protocol.frame import RequestForm
 
 MAX_OPAQUE: Final = 0x7FFF_FFFF
 
@@ -95,6 +96,36 @@ class PostedCall(Call):
         self._done(result)
 
 
+class Asked:
+    """One of many requests that are posted, and leave, together: subclassed by who asks, to be told what comes of it.
+
+    It is the call itself, since a great many short-lived objects keep the garbage collector busy. It cannot be taken
+    back: who has no interest any more drops what `end` is told.
+    """
+
+    __slots__ = ("code", "deadline", "frames", "opaque", "timeout")
+
+    oneway = False
+
+    code: int
+    deadline: float
+    frames: Outgoing
+    opaque: int
+    timeout: float
+
+    @property
+    def started(self) -> bool:
+        return self.frames.started
+
+    def numbers(self) -> tuple[int, ...]:
+        """What goes into the form that it is posted with."""
+        raise NotImplementedError
+
+    def end(self, result: Command | NetworkError) -> None:
+        """Told the answer, or why there is none; must not raise."""
+        raise NotImplementedError
+
+
 class Calls:
     """The table of one connection's calls by opaque.
 
@@ -104,7 +135,7 @@ class Calls:
     def __init__(self, address: str, outbox: Outbox) -> None:
         self._address = address
         self._outbox = outbox
-        self._table: dict[int, Call] = {}
+        self._table: dict[int, Call | Asked] = {}
         self._opaque = 0
 
     def __len__(self) -> int:
@@ -112,15 +143,32 @@ class Calls:
 
     def open(self, command: Command, timeout: float, deadline: float, done: Done | None = None) -> Call:
         """A new call under a number that no other call has; with `done` one that is only posted."""
-        opaque = self._opaque = (self._opaque + 1) & MAX_OPAQUE
-        while opaque in self._table:
-            opaque = self._opaque = (self._opaque + 1) & MAX_OPAQUE
+        opaque = self._free_opaque()
         if done is None:
             call = Call(self, command, opaque, timeout, deadline)
         else:
             call = PostedCall(self, command, opaque, timeout, deadline, done)
         self._table[opaque] = call
         return call
+
+    def open_all(self, form: RequestForm, requests: Iterable[Asked], timeout: float, deadline: float) -> Outgoing:
+        """Enters them all; what is to be written for them."""
+        table, frames, code = self._table, Outgoing(), form.code
+        parts = []
+        for asked in requests:
+            opaque = self._free_opaque()
+            asked.code, asked.opaque, asked.timeout, asked.deadline = code, opaque, timeout, deadline
+            asked.frames = frames
+            table[opaque] = asked
+            parts.append(form.frame(opaque, asked.numbers()))
+        frames.load(b"".join(parts), b"")
+        return frames
+
+    def _free_opaque(self) -> int:
+        opaque = self._opaque = (self._opaque + 1) & MAX_OPAQUE
+        while opaque in self._table:
+            opaque = self._opaque = (self._opaque + 1) & MAX_OPAQUE
+        return opaque
 
     def answered(self, answer: Command) -> bool:
         """Hands the answer to its caller; False when nobody waits for it (too late, or never asked)."""
@@ -131,10 +179,11 @@ class Calls:
         call.end(answer)
         return True
 
-    def forget(self, call: Call) -> None:
+    def forget(self, call: Call | Asked) -> None:
         """Nobody waits any more: a frame that is not begun is withdrawn, an answer will be dropped."""
         self._table.pop(call.opaque, None)
-        self._outbox.withdraw(call)
+        if isinstance(call, Call):
+            self._outbox.withdraw(call)
 
     def expire(self, now: float) -> float:
         """Ends the calls whose time is up; the earliest deadline of those left, infinity without any."""
@@ -156,7 +205,7 @@ class Calls:
         for call in calls.values():
             call.end(self.closed(call.code, reason, left=call.started))
 
-    def timed_out(self, call: Call) -> CallTimeout:
+    def timed_out(self, call: Call | Asked) -> CallTimeout:
         what = request_name(call.code)
         if call.timeout <= 0:
             text = f"no time was left to ask {self._address} for {what}"

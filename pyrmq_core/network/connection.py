@@ -7,20 +7,20 @@ calls are entries in the connection's table, which the sweeper of its pool or se
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Final
 
 import trio
 
 from pyrmq_core.errors import ProtocolError
-from pyrmq_core.network.calls import Call, Calls, Done
+from pyrmq_core.network.calls import Asked, Call, Calls, Done
 from pyrmq_core.network.handling import CutConnection, Handler, Peer, failure_answer, refuse_unsupported
 from pyrmq_core.network.outbox import Answer, Outbox, Outgoing
 from pyrmq_core.network.sweeping import Sweeper
 from pyrmq_core.network.watch import Limits, Signs, Watch
 from pyrmq_core.network.wire import WIRE_ERRORS, Wire
 from pyrmq_core.protocol.command import RESPONSE_BIT, Command
-from pyrmq_core.protocol.frame import FrameDecoder, encode_answer_head, encode_request_head
+from pyrmq_core.protocol.frame import FrameDecoder, RequestForm, encode_answer_head, encode_request_head
 
 log = logging.getLogger(__name__)
 
@@ -130,6 +130,15 @@ class Connection:
         call = self._open_call(command, trio.current_time() + timeout, timeout, done)
         self._post(call, command)
         return call.forget
+
+    def post_all(self, form: RequestForm, requests: Iterable[Asked], *, timeout: float) -> None:
+        """`post` for requests of one form, which are written joined."""
+        if self.is_closed:
+            raise self._calls.closed(form.code, self._close_reason, left=False)
+        deadline = trio.current_time() + timeout
+        frames = self._calls.open_all(form, requests, timeout, deadline)
+        self._sweeper.look_at(deadline)
+        self._send(frames, alone=True)
 
     def answer(self, request: Command, answer: Command) -> None:
         """Sends the answer to a request, now or later; nothing for a one-way request or on a closed connection."""

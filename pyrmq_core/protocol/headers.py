@@ -58,7 +58,7 @@ _LAZY_TAIL: Final = re.compile(
 )
 _LAZY_ANSWER: Final = re.compile(
     rb'\{"code":0,"extFields":(\{[^{}]*\}),"flag":1,"language":"(\w{1,16})","opaque":(-?\d{1,10}),'
-    rb'"serializeTypeCurrentRPC":"JSON","version":(\d{1,6})\}'
+    rb'(?:"remark":"(\w*)",)?"serializeTypeCurrentRPC":"JSON","version":(\d{1,6})\}'
 )
 _LAZY_TAIL_BYTES: Final = 160
 
@@ -68,7 +68,7 @@ class LazyFields(Mapping[str, str]):
 
     __slots__ = ("_parsed", "raw")
 
-    def __init__(self, raw: bytes | str) -> None:
+    def __init__(self, raw: bytes) -> None:
         self.raw = raw
         self._parsed: dict[str, str] | None = None
 
@@ -97,8 +97,8 @@ class WrittenFields(LazyFields):
     __slots__ = ("text",)
 
     def __init__(self, text: str) -> None:
-        self.raw = self.text = text
-        self._parsed = None
+        super().__init__(text.encode("utf-8", "replace"))
+        self.text = text
 
 
 class FieldsTemplate:
@@ -237,9 +237,9 @@ def _decode_answer_lazily(header: bytes, body: bytes | memoryview) -> Command | 
     found = _LAZY_ANSWER.fullmatch(header)
     if found is None:
         return None
-    fields, language, opaque, version = found.groups()
-    ext = LazyFields(fields)
-    return make_command(0, ext, body, int(opaque), RESPONSE_BIT, None, language.decode(), int(version))
+    fields, language, opaque, remark, version = found.groups()
+    text = None if remark is None else remark.decode()
+    return make_command(0, LazyFields(fields), body, int(opaque), RESPONSE_BIT, text, language.decode(), int(version))
 
 
 def _load_object(text: bytes | str) -> dict[str, Any]:

@@ -86,6 +86,9 @@ class RawPull:
     passes: Callable[[Mapping[str, str]], bool] | None = field(default=None, compare=False)
 
 
+RAW_PULL_DRAFT: Final = draft_class(RawPull)
+
+
 def encode_one(
     message: Message,
     unique_id: str,

@@ -8,6 +8,7 @@ common/sysflag/PullSysFlag.java.
 from __future__ import annotations
 
 import enum
+import re
 from dataclasses import dataclass
 from typing import ClassVar, Final, Self
 
@@ -16,6 +17,7 @@ from pyrmq_core.protocol.codes import RequestCode, ResponseCode
 from pyrmq_core.protocol.command import Command
 from pyrmq_core.protocol.conversation import HeaderRequest
 from pyrmq_core.protocol.fields import decode_fields, encode_fields, wire
+from pyrmq_core.protocol.headers import LazyFields
 
 
 class PullSysFlag(enum.IntFlag):
@@ -41,6 +43,20 @@ PULL_ANSWERS: Final = frozenset(
 
 # @CFNotNull in PullMessageResponseHeader.java.
 REQUIRED_FIELDS: Final = ("nextBeginOffset", "minOffset", "maxOffset")
+# As brokers of 4.9 and 5.x write them, one behind the other; inside of a text the quotes would be escaped.
+_OFFSETS: Final = re.compile(rb'"nextBeginOffset":"(-?\d{1,19})","maxOffset":"(-?\d{1,19})","minOffset":"(-?\d{1,19})"')
+
+
+def pull_offsets(answer: Command) -> tuple[int, int, int] | None:
+    """An answer's next, maximum and minimum offset; None where they are not all whole numbers."""
+    ext = answer.ext
+    if type(ext) is LazyFields and (found := _OFFSETS.search(ext.raw)):
+        following, maximum, minimum = found.groups()
+        return int(following), int(maximum), int(minimum)
+    try:
+        return int(ext["nextBeginOffset"]), int(ext["maxOffset"]), int(ext["minOffset"])
+    except (KeyError, ValueError):
+        return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +89,8 @@ class PullAnswer:
     code: int = ResponseCode.SUCCESS
     remark: str | None = None
     next_begin_offset: int = wire("nextBeginOffset", 0)
-    min_offset: int = wire("minOffset", 0)
     max_offset: int = wire("maxOffset", 0)
+    min_offset: int = wire("minOffset", 0)
     suggest_which_broker_id: int = wire("suggestWhichBrokerId", 0)
     offset_delta: int | None = wire("offsetDelta", None)
     topic_sys_flag: int | None = wire("topicSysFlag", 0)
