@@ -104,7 +104,10 @@ def chosen_queues(consumer: PullConsumer, admin: Admin, options: SourceOptions) 
     if options.assign is not None:
         return _assigned(consumer, options.assign)
     topics = candidate_topics(consumer, admin, options)
-    return sorted(queue for topic in topics for queue in consumer.message_queues(topic))
+    if options.topic_pattern is None:
+        return sorted(queue for topic in topics for queue in consumer.message_queues(topic))
+    routes = consumer.current_queues(topics)  # a topic that was deleted since it was listed has none
+    return sorted(queue for queues in routes.values() for queue in queues or ())
 
 
 def candidate_topics(consumer: PullConsumer, admin: Admin, options: SourceOptions) -> Sequence[str]:

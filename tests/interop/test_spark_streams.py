@@ -6,6 +6,8 @@ from tests.support.apache import ApacheCluster
 from tests.support.spark import spark
 from tests.support.spark_batches import topic
 from tests.support.spark_streams import StreamJobs, sender, sent
+from tests.support.spark_stress import StressJobs
+from tests.support.spark_unions import UnionJobs
 
 __all__ = ["sender", "sent", "spark", "topic"]
 
@@ -19,3 +21,11 @@ def nameserver(apache: ApacheCluster) -> str:
 
 class TestStreamJobs(StreamJobs):
     """All of them, on each release."""
+
+
+class TestUnionJobs(UnionJobs):
+    """All of them, too."""
+
+
+class TestStressJobs(StressJobs):
+    """All of them, too."""

@@ -16,6 +16,7 @@ from pyrmq_core.network import Peer
 from pyrmq_core.protocol.codes import RequestCode, ResponseCode
 from pyrmq_core.protocol.command import Command
 from pyrmq_core.protocol.requests.pull_message import PullAnswer
+from pyrmq_core.protocol.requests.topic_lists import TopicList
 from pyrmq_spark import worker
 from pyrmq_spark.choosing import chosen_queues, matching, plan_batch
 from pyrmq_spark.columns import source_schema
@@ -87,6 +88,17 @@ def test_a_pattern_matches_whole_names_of_users_topics(cluster: EmbeddedCluster)
         worker.consumer(connection, "g"), worker.admin(connection), read_source({"topicPattern": ".*"})
     )
     assert {queue.topic for queue in everything} == {"orders", "audit"}
+
+
+def test_a_topic_that_goes_once_a_pattern_has_found_it_is_none_of_its_topics(cluster: EmbeddedCluster) -> None:
+    async def listed_late(request: Command, peer: Peer) -> Command:
+        return TopicList(("orders", "orders_gone")).to_command()
+
+    control = cluster.control(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER, listed_late, server="nameserver")
+    try:
+        assert planned(cluster, topic=None, topicPattern="ord.*") == [QueueRange(A0, 0, MESSAGES)]
+    finally:
+        control.remove()
 
 
 def test_rocketmqs_own_topics_never_match() -> None:

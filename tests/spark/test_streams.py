@@ -4,6 +4,8 @@ import pytest
 
 from tests.support.spark_batches import topic
 from tests.support.spark_streams import StreamJobs, sender, sent
+from tests.support.spark_stress import StressJobs
+from tests.support.spark_unions import UnionJobs
 
 __all__ = ["sender", "sent", "topic"]
 
@@ -12,3 +14,11 @@ pytestmark = [pytest.mark.spark, pytest.mark.timeout(180)]
 
 class TestStreamJobs(StreamJobs):
     """All of them, on two brokers of ours."""
+
+
+class TestUnionJobs(UnionJobs):
+    """All of them, too."""
+
+
+class TestStressJobs(StressJobs):
+    """All of them, too."""
