@@ -322,7 +322,7 @@ def _settle(future: Future[SendResult], pending: PendingSend) -> None:
 
 
 class SendWindow:
-    """As the async one: one hop to the loop for each payload, never one for each message."""
+    """As the async one: one hop to the loop for each payload, never one for each message, and no waiting for it."""
 
     def __init__(self, opened: Opened[AsyncSendWindow]) -> None:
         self._opened = opened
@@ -334,7 +334,11 @@ class SendWindow:
 
     def put(self, payload: Payload, to: Target) -> None:
         """Waits for room only; raises the first failure of any earlier payload."""
-        portal().run(self._opened.value.put, payload, to)
+        window, loop = self._opened.value, portal()
+        loop.check_outside()
+        while not window.enter_nowait(payload):
+            loop.run(window.wait_for_room, payload)
+        loop.soon(window.start, payload, to)
 
     def drain(self) -> WriteSummary:
         """Waits until every payload is acknowledged; raises the first failure."""

@@ -5,21 +5,28 @@ Payloads for one ordered queue go one after another, in the order of their `put`
 
 from __future__ import annotations
 
+import threading
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
+from typing import Final
 
 import trio
 
 from pyrmq_core.client.retrying import is_refused_for_good
 from pyrmq_core.client.sending import Receipt, Sender
 from pyrmq_core.client.targets import AnyQueue, Target
+from pyrmq_core.client.under_way import UnderWay
 from pyrmq_core.errors import InvalidArgument, ResponseError, RocketMQError, SendFailed
 from pyrmq_core.model import MessageQueue, SendStatus
 from pyrmq_core.network import open_owned_nursery
 from pyrmq_core.protocol.dividing import halves
 from pyrmq_core.protocol.payload import Payload
+
+# So many times what may be under way may be handed over.
+HANDED_OVER: Final = 8
 
 
 @dataclass(slots=True)
@@ -58,7 +65,12 @@ class RefusedMessage:
 
 
 class SendWindow:
-    """Made by `open_send_window`."""
+    """Made by `open_send_window`.
+
+    Payloads that are handed over and not sent yet wait here, so that each acknowledgement is followed by the next
+    request at once, whatever the caller does meanwhile. Another thread may hand over: `enter_nowait`, then `start` on
+    the loop.
+    """
 
     summary: WriteSummary
 
@@ -74,40 +86,51 @@ class SendWindow:
     ) -> None:
         self._sender = sender
         self._nursery = nursery
+        self._under_way = UnderWay(nursery, sender)
         self._max_requests = max_requests
         self._max_bytes = max_bytes
         self._timeout = timeout
         self._keep_refused = keep_refused
         self._refused: deque[RefusedMessage] = deque()  # taken from another thread too
-        self._requests = 0
+        self._room = threading.Lock()  # of the two numbers that follow
+        self._count = 0
         self._bytes = 0
-        self._changed = trio.Event()
+        self._requests = 0
+        self._handed: deque[tuple[Payload, Target]] = deque()
         self._lanes: dict[Target, deque[Payload]] = {}
         self._kept: dict[Target, Target] = {}
         self._failure: RocketMQError | None = None
+        self._changed: trio.Event | None = None
         self.summary = WriteSummary()
 
     async def put(self, payload: Payload, to: Target) -> None:
         """Waits for room, then sends in the background. Raises the first failure of any earlier payload."""
-        size = len(payload.body)
-        while self._requests and (self._requests >= self._max_requests or self._bytes + size > self._max_bytes):
-            self._raise_failure()
-            await self._changed.wait()
+        while not self.enter_nowait(payload):
+            await self.wait_for_room(payload)
+        self.start(payload, to)
+
+    def enter_nowait(self, payload: Payload) -> bool:
+        """Takes room for the payload if there is some; raises the first failure of any earlier one."""
         self._raise_failure()
-        self._requests += 1
-        self._bytes += size
-        if isinstance(to, AnyQueue) and not to.keep:
-            self._nursery.start_soon(self._send, payload, to)
-        elif to in self._lanes:
-            self._lanes[to].append(payload)
-        else:
-            self._lanes[to] = deque([payload])
-            self._nursery.start_soon(self._send_lane, to)
+        with self._room:
+            if not self._has_room(payload, HANDED_OVER * self._max_requests - 1, self._max_bytes):
+                return False
+            self._count += 1
+            self._bytes += len(payload.body)
+            return True
+
+    def start(self, payload: Payload, to: Target) -> None:
+        """Sends, in its turn, what has entered."""
+        self._handed.append((payload, to))
+        self._start_more()
+
+    async def wait_for_room(self, payload: Payload) -> None:
+        """Returns when half of the window is empty: a caller that is woken for every request has no time for more."""
+        await self._until(lambda: self._has_room(payload, HANDED_OVER * self._max_requests // 2, self._max_bytes // 2))
 
     async def drain(self) -> WriteSummary:
         """Waits until every payload is acknowledged; raises the first failure, when all the others have ended too."""
-        while self._requests:
-            await self._changed.wait()
+        await self._until(lambda: not self._count)
         self._raise_failure()
         return self.summary
 
@@ -115,55 +138,111 @@ class SendWindow:
         """What brokers refused since the last call (with `keep_refused`); the messages beside it are stored."""
         return [self._refused.popleft() for _ in range(len(self._refused))]
 
-    async def _send_lane(self, lane: Target) -> None:
-        """The payloads of one ordered target, one under way at a time; after a failure the rest is not sent."""
-        payloads = self._lanes[lane]
-        while payloads:
-            payload = payloads.popleft()
-            if self._failure is None:
-                receipt = await self._send(payload, self._kept.get(lane, lane))
-                if receipt is not None and isinstance(lane, AnyQueue):
-                    self._kept[lane] = AnyQueue(receipt.queue, keep=True)
-            else:
-                self._done(payload)
-        del self._lanes[lane]
+    def abandon(self) -> None:
+        """Ends the interest in what is under way."""
+        self._under_way.abandon()
 
-    async def _send(self, payload: Payload, to: Target) -> Receipt | None:
+    def _has_room(self, payload: Payload, most: int, most_bytes: int) -> bool:
+        """Whether so much at most is in the window, and the payload fits; one above the bound goes when it is alone."""
+        fits = self._bytes <= most_bytes and self._bytes + len(payload.body) <= self._max_bytes
+        return not self._count or (self._count <= most and fits)
+
+    async def _until(self, has_come: Callable[[], bool]) -> None:
+        while not has_come():
+            if self._changed is None:
+                self._changed = trio.Event()
+            await self._changed.wait()
+
+    def _start_more(self) -> None:
+        """Starts what may be under way; what was handed over before a failure and not sent is dropped."""
+        while self._handed and (self._requests < self._max_requests or self._failure is not None):
+            payload, to = self._handed.popleft()
+            if self._failure is not None:
+                self._leave(payload)
+            elif not is_ordered(to):
+                self._send(payload, to)
+            elif to in self._lanes:
+                self._lanes[to].append(payload)
+            else:
+                self._lanes[to] = deque()
+                self._send(payload, to)
+
+    def _send(self, payload: Payload, to: Target) -> None:
+        self._requests += 1
+        self._under_way.start(payload, self._kept.get(to, to), self._timeout, partial(self._ended, payload, to))
+
+    def _ended(self, payload: Payload, to: Target, end: Receipt | RocketMQError) -> None:
+        if isinstance(end, Receipt):
+            self.summary.add(end, len(payload.body))
+            self._over(payload, to, end.queue)
+        elif self._keep_refused and isinstance(end, SendFailed) and is_refused_for_good(end):
+            self._nursery.start_soon(self._divide, payload, to, end)
+        else:
+            self._failure = self._failure or end
+            self._over(payload, to, None)
+
+    def _over(self, payload: Payload, to: Target, stored_in: MessageQueue | None) -> None:
+        """What comes of one payload is known: the next of its lane follows, then others."""
+        self._requests -= 1
+        self._leave(payload)
+        if is_ordered(to):
+            if stored_in is not None and isinstance(to, AnyQueue):
+                self._kept[to] = AnyQueue(stored_in, keep=True)
+            lane = self._lanes[to]
+            while lane and self._failure is not None:
+                self._leave(lane.popleft())
+            if lane:
+                self._send(lane.popleft(), to)
+            else:
+                del self._lanes[to]
+        self._start_more()
+
+    def _leave(self, payload: Payload) -> None:
+        with self._room:
+            self._count -= 1
+            self._bytes -= len(payload.body)
+        changed, self._changed = self._changed, None
+        if changed is not None:
+            changed.set()
+
+    async def _divide(self, payload: Payload, to: Target, refusal: SendFailed) -> None:
+        """Finds the refused messages of a refused batch."""
+        stored_in = None
         try:
-            return await self._send_in_parts(payload, to)
+            stored_in = await self._send_halves(payload, self._kept.get(to, to), refusal)
         except RocketMQError as error:
             self._failure = self._failure or error
+        self._over(payload, to, stored_in)
+
+    async def _send_halves(self, payload: Payload, to: Target, refusal: SendFailed) -> MessageQueue | None:
+        """One half after the other, in order; the queue of the last message that was taken, None without one."""
+        if payload.count == 1:
+            self._refused.append(RefusedMessage(payload, refusal))
             return None
-        finally:
-            self._done(payload)
-
-    async def _send_in_parts(self, payload: Payload, to: Target) -> Receipt | None:
-        """Whole, or, with `keep_refused`, a refused batch by halves in order; None when nothing of it was taken."""
-        try:
-            receipt = await self._sender.send(payload, to, timeout=self._timeout)
-        except SendFailed as error:
-            if not self._keep_refused or not is_refused_for_good(error):
-                raise
-            if payload.count == 1:
-                self._refused.append(RefusedMessage(payload, error))
-                return None
-            first, second = halves(payload)
-            before = await self._send_in_parts(first, to)
-            if before is not None and isinstance(to, AnyQueue) and to.keep:
-                to = AnyQueue(before.queue, keep=True)
-            return await self._send_in_parts(second, to) or before
-        self.summary.add(receipt, len(payload.body))
-        return receipt
-
-    def _done(self, payload: Payload) -> None:
-        self._requests -= 1
-        self._bytes -= len(payload.body)
-        changed, self._changed = self._changed, trio.Event()
-        changed.set()
+        stored_in: MessageQueue | None = None
+        for half in halves(payload):
+            try:
+                receipt = await self._sender.send(half, to, timeout=self._timeout)
+            except SendFailed as error:
+                if not is_refused_for_good(error):
+                    raise
+                now = await self._send_halves(half, to, error)
+            else:
+                self.summary.add(receipt, len(half.body))
+                now = receipt.queue
+            if now is not None and isinstance(to, AnyQueue) and to.keep:
+                to = AnyQueue(now, keep=True)
+            stored_in = now or stored_in
+        return stored_in
 
     def _raise_failure(self) -> None:
         if self._failure is not None:
             raise self._failure
+
+
+def is_ordered(to: Target) -> bool:
+    """Whether payloads for it go one after another."""
+    return not isinstance(to, AnyQueue) or to.keep
 
 
 @asynccontextmanager
@@ -175,7 +254,8 @@ async def open_send_window(
     timeout: float = 30.0,
     keep_refused: bool = False,
 ) -> AsyncIterator[SendWindow]:
-    """A window over `sender`; `timeout` is each payload's own. Leaving without `drain` abandons what is under way.
+    """A window over `sender`; `max_bytes` bounds all that is handed over and not acknowledged, `timeout` is each
+    request's own, from when it leaves. Leaving without `drain` abandons what is under way.
 
     With `keep_refused` a message that brokers refuse for what it is (MESSAGE_ILLEGAL, INVALID_PARAMETER) or for who
     sends it (NO_PERMISSION) does not stop the window: it is found by halving its batch, and waits in `take_refused`.
@@ -183,7 +263,7 @@ async def open_send_window(
     if max_requests < 1 or max_bytes < 1:
         raise InvalidArgument(f"a window needs room: max_requests={max_requests}, max_bytes={max_bytes}")
     async with open_owned_nursery() as nursery:
-        yield SendWindow(
+        window = SendWindow(
             sender,
             nursery,
             max_requests=max_requests,
@@ -191,3 +271,7 @@ async def open_send_window(
             timeout=timeout,
             keep_refused=keep_refused,
         )
+        try:
+            yield window
+        finally:
+            window.abandon()

@@ -97,8 +97,14 @@ class WrittenFields(LazyFields):
     __slots__ = ("text",)
 
     def __init__(self, text: str) -> None:
-        super().__init__(text.encode("utf-8", "replace"))
+        self.raw = b""
         self.text = text
+        self._parsed = None
+
+    def fields(self) -> dict[str, str]:
+        if self._parsed is None:
+            self._parsed = _text_fields(_load_object(self.text))
+        return self._parsed
 
 
 class FieldsTemplate:

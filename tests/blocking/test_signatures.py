@@ -32,6 +32,7 @@ INTERNAL = {
         "unregister_producer",
     },
     "Producer": {"prepare"},
+    "SendWindow": {"abandon", "enter_nowait", "start", "wait_for_room"},
 }
 
 

@@ -22,6 +22,7 @@ from pyrmq_core import (
     unique_ids,
 )
 from pyrmq_core.client.targets import Target
+from pyrmq_core.client.window import HANDED_OVER
 from tests.support.scripted import BATCH, SEND, after, cut, refuse
 from tests.support.stage import Stage, settled
 
@@ -76,17 +77,16 @@ async def test_requests_under_way_are_bounded(stage: Stage, producer: Producer) 
 
         async def put_all() -> None:
             nonlocal put
-            for number in range(10):
+            for number in range(40):
                 await window.put(payload(number), AnyQueue())
                 put += 1
 
         nursery.start_soon(put_all)
         await settled()
-        assert (put, len(stage.sends())) == (3, 3)
+        assert (put, len(stage.sends())) == (3 * HANDED_OVER, 3)
         release.set()
         await settled()
-        await window.drain()
-        assert put == 10
+        assert (await window.drain()).messages == put == 40
 
 
 async def test_bytes_under_way_are_bounded(stage: Stage, producer: Producer) -> None:
@@ -102,6 +102,20 @@ async def test_bytes_under_way_are_bounded(stage: Stage, producer: Producer) -> 
         release.set()
         await settled()
         assert (await window.drain()).messages == 3
+
+
+async def test_what_does_not_fit_beside_half_a_window_waits(stage: Stage, producer: Producer) -> None:
+    release = trio.Event()
+    for name, server in stage.brokers.items():
+        server.always(SEND, after(release, stage.stores[name]))
+    async with producer.open_window(max_requests=100, max_bytes=1000) as window, trio.open_nursery() as nursery:
+        await window.put(payload(0, size=450), AnyQueue())
+        nursery.start_soon(window.put, payload(1, size=600), AnyQueue())
+        await settled()
+        assert len(stage.sends()) == 1
+        release.set()
+        await settled()
+        assert (await window.drain()).messages == 2
 
 
 async def test_a_payload_above_the_bound_goes_alone(stage: Stage, producer: Producer) -> None:
@@ -244,7 +258,8 @@ async def test_a_waiting_put_is_told_of_a_failure(stage: Stage, producer: Produc
     release = trio.Event()
     stage.brokers["broker-a"].always(SEND, after(release, refuse(13)))
     async with producer.open_window(max_requests=1) as window, trio.open_nursery() as nursery:
-        await window.put(payload(), ThisQueue(A0))
+        for _ in range(HANDED_OVER):
+            await window.put(payload(), ThisQueue(A0))
 
         async def put() -> None:
             with pytest.raises(SendFailed):

@@ -136,11 +136,12 @@ def test_a_killed_broker_is_replaced_and_no_row_is_lost(cluster: EmbeddedCluster
     killed = threading.Event()
 
     def batches() -> Iterator[pa.RecordBatch]:
-        yield bodies(0, 1000)
-        first = next(iter(work.summary.messages_by_queue))
-        cluster.kill(first.broker_name)
-        killed.set()
-        yield bodies(1000, 9000)
+        for start in range(0, 10_000, 500):
+            if work.summary.messages_by_queue and not killed.is_set():
+                first = next(iter(work.summary.messages_by_queue))
+                cluster.kill(first.broker_name)
+                killed.set()
+            yield bodies(start, 500)
 
     written = work.run(batches())
     assert killed.is_set()
