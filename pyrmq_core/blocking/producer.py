@@ -338,7 +338,8 @@ class SendWindow:
         loop.check_outside()
         while not window.enter_nowait(payload):
             loop.run(window.wait_for_room, payload)
-        loop.soon(window.start, payload, to)
+        if window.hand_over(payload, to):
+            loop.soon(window.start_more)
 
     def drain(self) -> WriteSummary:
         """Waits until every payload is acknowledged; raises the first failure."""

@@ -68,8 +68,8 @@ class SendWindow:
     """Made by `open_send_window`.
 
     Payloads that are handed over and not sent yet wait here, so that each acknowledgement is followed by the next
-    request at once, whatever the caller does meanwhile. Another thread may hand over: `enter_nowait`, then `start` on
-    the loop.
+    request at once, whatever the caller does meanwhile. Another thread may do the same as `put`: `enter_nowait`, then
+    `hand_over`, and `start_more` on the loop when that says so.
     """
 
     summary: WriteSummary
@@ -107,7 +107,8 @@ class SendWindow:
         """Waits for room, then sends in the background. Raises the first failure of any earlier payload."""
         while not self.enter_nowait(payload):
             await self.wait_for_room(payload)
-        self.start(payload, to)
+        if self.hand_over(payload, to):
+            self.start_more()
 
     def enter_nowait(self, payload: Payload) -> bool:
         """Takes room for the payload if there is some; raises the first failure of any earlier one."""
@@ -119,10 +120,13 @@ class SendWindow:
             self._bytes += len(payload.body)
             return True
 
-    def start(self, payload: Payload, to: Target) -> None:
-        """Sends, in its turn, what has entered."""
+    def hand_over(self, payload: Payload, to: Target) -> bool:
+        """What has entered is sent in its turn; False when an answer that is awaited will see to that.
+
+        The loop lets go of a lane or a place first and then looks here, so it cannot miss what comes meanwhile.
+        """
         self._handed.append((payload, to))
-        self._start_more()
+        return self._requests < self._max_requests and to not in self._lanes
 
     async def wait_for_room(self, payload: Payload) -> None:
         """Returns when half of the window is empty: a caller that is woken for every request has no time for more."""
@@ -153,7 +157,7 @@ class SendWindow:
                 self._changed = trio.Event()
             await self._changed.wait()
 
-    def _start_more(self) -> None:
+    def start_more(self) -> None:
         """Starts what may be under way; what was handed over before a failure and not sent is dropped."""
         while self._handed and (self._requests < self._max_requests or self._failure is not None):
             payload, to = self._handed.popleft()
@@ -195,7 +199,7 @@ class SendWindow:
                 self._send(lane.popleft(), to)
             else:
                 del self._lanes[to]
-        self._start_more()
+        self.start_more()
 
     def _leave(self, payload: Payload) -> None:
         with self._room:

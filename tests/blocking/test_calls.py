@@ -1,6 +1,7 @@
 """Every call without a loop: the same results and errors as with one, from the first use to after the end."""
 
 import asyncio
+import random
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -14,6 +15,7 @@ from pyrmq_core import (
     InvalidArgument,
     InvalidMessage,
     InvalidState,
+    KeyedQueue,
     Message,
     MessageQueue,
     NoNameServer,
@@ -30,6 +32,7 @@ from pyrmq_core import (
     unique_ids,
 )
 from pyrmq_core.blocking import Client, Producer, PullConsumer
+from pyrmq_core.client.targets import Target
 from pyrmq_core.protocol.codes import RequestCode
 from tests.support.memory_broker import FIRST_STORE_MS
 from tests.support.scripted import PULL, SEND, refuse, silence
@@ -150,6 +153,26 @@ def test_a_window_takes_payloads(stage: Stage) -> None:
         assert window.drain().messages == 30
         assert window.summary.requests == 30
     assert len(stage.stored("orders")) == 30
+
+
+@pytest.mark.parametrize("max_requests", [1, 4])
+def test_what_a_thread_hands_over_is_never_left_lying(stage: Stage, max_requests: int) -> None:
+    """The loop is only told of what no awaited answer will lead to; queues that are ordered have theirs in order."""
+    targets: list[Target] = [AnyQueue(), ThisQueue(A0), AnyQueue(B3, keep=True), KeyedQueue("order-1")]
+    chance = random.Random(max_requests)
+    producer = Producer("g", nameserver=stage.nameserver.address)
+    with producer, producer.open_window(max_requests=max_requests) as window:
+        for number in range(2000):
+            kind = chance.randrange(len(targets))
+            message = Message("orders", b"%d" % number, tags=f"kind{kind}")
+            window.put(encode_one(message, unique_ids(1)[0]), targets[kind])
+            if not number % 97:
+                assert window.drain().messages == number + 1
+        assert window.drain().messages == 2000
+    for kind in range(1, len(targets)):
+        in_order = [int(one.body) for one in stage.stored("orders") if f"TAGS\x01kind{kind}" in one.properties]
+        assert len(in_order) > 100
+        assert in_order == sorted(in_order)
 
 
 def test_a_window_raises_the_first_failure(stage: Stage) -> None:

@@ -32,7 +32,7 @@ INTERNAL = {
         "unregister_producer",
     },
     "Producer": {"prepare"},
-    "SendWindow": {"abandon", "enter_nowait", "start", "wait_for_room"},
+    "SendWindow": {"abandon", "enter_nowait", "hand_over", "start_more", "wait_for_room"},
 }
 
 
