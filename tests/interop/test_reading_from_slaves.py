@@ -1,4 +1,4 @@
-"""A stream goes on reading from 5.4.0's slave when its master is killed, and skips nothing when both are."""
+"""A stream goes on reading from a slave of each release when its master is killed, and skips nothing when both are."""
 
 import pytest
 
@@ -11,7 +11,7 @@ from pyrmq_core.protocol.requests.pull_message import PullMessage
 from pyrmq_spark import worker
 from pyrmq_spark.conditions import RocketMQSparkError
 from tests.interop.conftest import cluster_or_skip
-from tests.support.apache import ask, boot_broker, registered_brokers
+from tests.support.apache import VERSIONS, ask, boot_broker, registered_brokers
 from tests.support.spark_streams import wait_until
 from tests.support.stream_queries import Query, numbers
 
@@ -33,11 +33,12 @@ def serves(address: str) -> bool:
     return answer.code == ResponseCode.SUCCESS
 
 
-def test_the_slave_serves_when_its_master_is_gone() -> None:
+@pytest.mark.parametrize("version", VERSIONS)
+def test_the_slave_serves_when_its_master_is_gone(version: str) -> None:
     settings = {"brokerId": "1", "brokerRole": "SLAVE", "slaveReadEnable": "true"}
-    with cluster_or_skip("5.4.0", ("broker-a",)) as cluster:
+    with cluster_or_skip(version, ("broker-a",)) as cluster:
         nameserver, master = cluster.nameserver.address, cluster.brokers["broker-a"]
-        with boot_broker("5.4.0", nameserver, "broker-a", settings=settings) as slave:
+        with boot_broker(version, nameserver, "broker-a", settings=settings) as slave:
             with Admin(nameserver=nameserver) as admin:
                 admin.create_topic(QUEUE.topic, queues=1)
             with Producer("setup", nameserver=nameserver) as producer:
