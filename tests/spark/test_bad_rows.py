@@ -9,7 +9,7 @@ import pytest
 from pyrmq_core.blocking import EmbeddedCluster
 from pyrmq_spark.columns import SINK_TYPES, SinkSchema, check_rows
 from pyrmq_spark.conditions import InvalidRow, RocketMQSparkError
-from tests.support.sink import BODY, bodies, cluster, stored, task
+from tests.support.sink import BODY, bodies, cluster, messages, stored, task
 from tests.support.spark import wait_readable
 
 __all__ = ["cluster"]
@@ -42,7 +42,14 @@ def test_null_is_no_value_in_every_column_that_may_lack_one(cluster: EmbeddedClu
     written = task(cluster, schema=schema, messageIds="content").run(iter([rows] * 20))
     assert written.rows == 40
     wait_readable(cluster.nameserver, "orders", 40)  # level 1 is a second
-    assert sorted(body for found in stored(cluster).values() for body in found) == ["all"] * 20 + ["none"] * 20
+    found = messages(cluster)
+    assert sorted(message.body for message in found) == [b"all"] * 20 + [b"none"] * 20
+    by_body = {message.body: message for message in found}
+    full, bare = by_body[b"all"], by_body[b"none"]
+    assert (full.tags, full.keys, full.sharding_key, full.flag) == ("t", "k", "s", 7)
+    assert full.properties["p"] == "v"
+    assert (bare.tags, bare.flag) == (None, 0)
+    assert set(bare.properties) == {"UNIQ_KEY", "WAIT"}
 
 
 @pytest.mark.parametrize(

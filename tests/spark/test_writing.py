@@ -10,7 +10,7 @@ import trio
 
 from pyrmq_core import MessageQueue, WriteSummary
 from pyrmq_core.blocking import EmbeddedCluster, Producer
-from pyrmq_core.embedded import PASS
+from pyrmq_core.embedded import PASS, Pass
 from pyrmq_core.network import Peer
 from pyrmq_core.protocol.codes import RequestCode, ResponseCode
 from pyrmq_core.protocol.command import Command, refusal
@@ -46,6 +46,20 @@ def test_each_partition_has_the_queue_after_the_last_ones(cluster: EmbeddedClust
 
 
 def test_a_partitions_rows_keep_their_order_over_many_requests(cluster: EmbeddedCluster) -> None:
+    """Every other request is held for a while at the broker: one that were sent meanwhile would pass it."""
+    held: list[trio.Event] = []
+
+    async def let_the_next_pass(request: Command, peer: Peer) -> Pass:
+        if held:
+            held.pop().set()
+        else:
+            held.append(trio.Event())
+            with trio.move_on_after(0.05):
+                await held[0].wait()
+            held.clear()
+        return PASS
+
+    cluster.control(SEND, let_the_next_pass)
     written = task(cluster, maxBatchBytes="2000").run(iter([bodies(0, 700), bodies(700, 300)]))
     assert written.requests > 30
     assert (written.rows, written.retries, len(written.rows_by_queue)) == (1000, 0, 1)

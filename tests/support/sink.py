@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pytest
 
+from pyrmq_core import MessageExt, MessageQueue
 from pyrmq_core.blocking import Admin, EmbeddedCluster, PullConsumer
 from pyrmq_spark import worker
 from pyrmq_spark.columns import SinkSchema
@@ -45,11 +46,20 @@ def task(
 def stored(cluster: EmbeddedCluster, topic: str = "orders") -> dict[str, list[str]]:
     """The bodies in each queue that has any, in their order."""
     found: dict[str, list[str]] = {}
+    for message in messages(cluster, topic):
+        queue = MessageQueue(topic, message.broker_name, message.queue_id)
+        found.setdefault(str(queue), []).append(message.body.decode())
+    return found
+
+
+def messages(cluster: EmbeddedCluster, topic: str = "orders") -> list[MessageExt]:
+    """All of them, queue after queue."""
+    found: list[MessageExt] = []
     with PullConsumer("tests", nameserver=cluster.nameserver) as consumer:
         for queue, bounds in consumer.offset_bounds(consumer.message_queues(topic)).items():
             position = bounds.start
             while position < bounds.end:
                 pulled = consumer.pull(queue, position)
-                found.setdefault(str(queue), []).extend(message.body.decode() for message in pulled.messages)
+                found += pulled.messages
                 position = pulled.next_offset
     return found
