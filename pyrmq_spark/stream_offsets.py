@@ -35,9 +35,9 @@ class StreamOffset:
         return written | ({"from": _tree(self.began)} if self.began else {})
 
     @classmethod
-    def from_json(cls, given: Mapping[str, Any]) -> Self:
-        """`InvalidCheckpoint` for what another source or another version wrote."""
-        if given.get("source") != SOURCE:
+    def from_json(cls, given: object) -> Self:
+        """`InvalidCheckpoint` for what another source or another version wrote; that may be any JSON."""
+        if not isinstance(given, Mapping) or given.get("source") != SOURCE:
             raise InvalidCheckpoint(
                 "the checkpoint's offset was not written by the source rocketmq; start the query with a new "
                 f"checkpointLocation (it holds {_shortened(given)})"

@@ -33,8 +33,8 @@ RESERVED: Final = pa.array(sorted(name.encode() for name in RESERVED_NAMES | BAT
 # As long as a UNIQ_KEY with an IPv4 address.
 SOME_ID: Final = (b"0" * 32,)
 
-EMPTY: Final = "it is empty, which is lost on the way; make it null"
-SEPARATED: Final = "it holds U+0001 or U+0002, which separate properties; remove them"
+EMPTY: Final = "{it} is empty, which is lost on the way; {instead}"
+SEPARATED: Final = "{it} holds U+0001 or U+0002, which separate properties; remove them"
 SPACED: Final = "one of its elements holds a space, which separates keys"
 NULL_WORD: Final = "one of its elements is null"
 BLANK: Final = "it holds no word; make it null"
@@ -102,11 +102,11 @@ def _body_faults(body: Bytes, max_bytes: int) -> Iterator[Fault]:
     yield from _of_rows("body", iter(rules))
 
 
-def _text_faults(text: Bytes) -> Found:
+def _text_faults(text: Bytes, it: str = "it", instead: str = "make it null") -> Found:
     if text.there is not None:
-        yield ~text.there & _valid(text.array), EMPTY
+        yield ~text.there & _valid(text.array), EMPTY.format(it=it, instead=instead)
     if (separated := _holding(text.array, SEPARATORS)) is not None:
-        yield separated & _valid(text.array), SEPARATED
+        yield separated & _valid(text.array), SEPARATED.format(it=it)
 
 
 def _blank(keys: Bytes) -> Found:
@@ -127,7 +127,7 @@ def _word_faults(words: pa.Array) -> Iterator[Fault]:
 def _word_rules(word: pa.Array) -> Found:
     if word.null_count:
         yield ~_valid(word), NULL_WORD
-    yield from _text_faults(Bytes.of(word))
+    yield from _text_faults(Bytes.of(word), "one of its elements", "leave it out")
     if (spaced := _holding(word, (SPACE,))) is not None:
         yield spaced, SPACED
 
@@ -148,14 +148,14 @@ def _property_faults(properties: pa.Array, sharding_key: Bytes | None) -> Iterat
 
 
 def _name_rules(name: pa.Array) -> Found:
-    yield from _text_faults(Bytes.of(name))
+    yield from _text_faults(Bytes.of(name), "one of its names", "leave it out")
     yield pc.is_in(name, value_set=RESERVED).to_numpy(zero_copy_only=False), KEPT_NAME
 
 
 def _value_rules(value: pa.Array) -> Found:
     if value.null_count:
         yield ~_valid(value), NULL_VALUE
-    yield from _text_faults(Bytes.of(value))
+    yield from _text_faults(Bytes.of(value), "one of its values", "leave that name out")
 
 
 def _too_long(rows: OutgoingRows, size: Ints) -> Iterator[Fault]:
