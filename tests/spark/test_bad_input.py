@@ -74,6 +74,16 @@ Job = Callable[[SparkSession, DataFrame], object]
             r"\[RMQ_UNSUPPORTED_MODE\] a topic cannot be overwritten, .*mode\(\"append\"\)",
         ),
         (
+            lambda spark, frame: frame.write.format("rocketmq").options(nameServer=NOBODY, topic="t").save(),
+            r"\[UNSUPPORTED_DATA_SOURCE_SAVE_MODE\] .*\"ErrorIfExists\" mode.*\"Append\"",
+        ),
+        (
+            lambda spark, frame: (
+                frame.write.format("rocketmq").options(nameServer=NOBODY, topic="t").mode("ignore").save()
+            ),
+            r"\[UNSUPPORTED_DATA_SOURCE_SAVE_MODE\] .*\"Ignore\" mode.*\"Append\"",
+        ),
+        (
             lambda spark, frame: write(frame, NOBODY),
             r"\[RMQ_INVALID_COLUMN\] .*neither a column topic nor the option topic",
         ),
@@ -92,6 +102,18 @@ Job = Callable[[SparkSession, DataFrame], object]
         (
             lambda spark, frame: read(spark, NOBODY, topic="t", startingOffsets="latest").count(),
             r"\[RMQ_INVALID_OFFSETS\] option startingOffsets: a batch read cannot start at latest",
+        ),
+        (
+            lambda spark, frame: read(spark, NOBODY, topic="t", startingOffsets='{"t":{"broker-a":{"0":1,}}}').count(),
+            r"\[RMQ_INVALID_OFFSETS\] option startingOffsets is .*: that is no JSON: .* at character 25",
+        ),
+        (
+            lambda spark, frame: read(spark, NOBODY, topicPattern="a(b").count(),
+            r"\[RMQ_INVALID_OPTION\] option topicPattern is 'a\(b', which is no regular expression: .*at position 1",
+        ),
+        (
+            lambda spark, frame: read(spark, NOBODY, topic="t", tags="||").count(),
+            r"\[RMQ_INVALID_ARGUMENT\] the tag expression '\|\|' names no tag",
         ),
         (
             lambda spark, frame: write(frame, NOBODY, topic="t", sendTimeoutMs=1000),

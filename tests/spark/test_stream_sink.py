@@ -57,6 +57,16 @@ def test_output_mode_complete_is_refused_with_what_to_do(
         writer.trigger(availableNow=True).start().awaitTermination(SECONDS)
 
 
+def test_output_mode_update_is_refused_by_spark(
+    spark: SparkSession, cluster: EmbeddedCluster, topic: str, tmp_path: Path
+) -> None:
+    rows = numbered(spark, tmp_path / "rows", 10).selectExpr("cast(id as string) as body")
+    writer = rows.writeStream.format("rocketmq").options(nameServer=cluster.nameserver, topic=topic)
+    writer = writer.outputMode("update").option("checkpointLocation", str(tmp_path / "checkpoint"))
+    with pytest.raises(PySparkException, match=r"does not support Update mode"):
+        writer.trigger(availableNow=True).start().awaitTermination(SECONDS)
+
+
 def written_twice(
     spark: SparkSession, cluster: EmbeddedCluster, topic: str, directory: Path, *, other_order: bool
 ) -> None:
