@@ -27,6 +27,7 @@ class Awaited(Generic[T]):
         self._value = value
         self._is_told = True
         task, self._task = self._task, None
+        self._given_up = None  # it leads back here by way of the call: a circle would be left to the garbage collector
         if task is not None:
             trio.lowlevel.reschedule(task)
 

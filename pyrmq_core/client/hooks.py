@@ -25,7 +25,7 @@ from pyrmq_core.protocol.payload import Payload
 from pyrmq_core.protocol.properties import decode_properties
 
 if TYPE_CHECKING:
-    from pyrmq_core.client.sending import Receipt
+    from pyrmq_core.client.receipts import Receipt
 
 log = logging.getLogger(__name__)
 

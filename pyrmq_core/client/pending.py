@@ -9,7 +9,8 @@ from typing import Final
 import trio
 
 from pyrmq_core.client.communication_mode import CommunicationMode
-from pyrmq_core.client.sending import Receipt, Sender, SendResults
+from pyrmq_core.client.receipts import Receipt, SendResults
+from pyrmq_core.client.sending import Sender
 from pyrmq_core.client.story import SendStory
 from pyrmq_core.client.targets import Target
 from pyrmq_core.errors import InvalidArgument, Outcome, RocketMQError, SendFailed, WindowFull
@@ -86,7 +87,7 @@ class PendingSend:
         if results is None:
             return
         try:
-            self._result = (results.results() if isinstance(results, Receipt) else results)[self._index]
+            self._result = results.result() if isinstance(results, Receipt) else results[self._index]
         except SendFailed as unreadable:
             self._error = unreadable
 

@@ -173,7 +173,7 @@ class Producer:
             parts.accumulator.add(message, payload, to, pending)
             return await pending.wait()
         receipt = await parts.sender.send(payload, to, timeout=seconds)
-        return receipt.results()[0]
+        return receipt.result()
 
     async def send_oneway(
         self,
@@ -277,7 +277,7 @@ class Producer:
         topic, own = reply_properties(request)
         payload = self._encoding.one(Message(topic, body, properties=properties), own)
         receipt = await self._open().sender.send(payload, AnyQueue(), timeout=self._seconds(timeout))
-        return receipt.results()[0]
+        return receipt.result()
 
     async def recall(self, topic: str, recall_handle: str, *, timeout: float | None = None) -> str:
         """Takes back a delayed message before it is delivered (brokers of 5.3 and younger, `recallMessageEnable`).

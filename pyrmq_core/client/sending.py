@@ -8,10 +8,9 @@ Source: client/impl/producer/DefaultMQProducerImpl.java (sendDefaultImpl, sendKe
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import Final, cast, overload
+from typing import Final, cast
 
 import trio
 
@@ -21,117 +20,28 @@ from pyrmq_core.client.client import Client
 from pyrmq_core.client.communication_mode import CommunicationMode
 from pyrmq_core.client.fault_latency import FaultLatency
 from pyrmq_core.client.hooks import ProducerHooks, SendContext
+from pyrmq_core.client.receipts import RECEIPT_DRAFT, Receipt
 from pyrmq_core.client.retrying import attempt_seconds, is_retried, outcome_of, send_failed
 from pyrmq_core.client.routing import TopicPublishInfo
 from pyrmq_core.client.send_settings import SendSettings
 from pyrmq_core.client.story import SendStory
 from pyrmq_core.client.targets import AnyQueue, KeyedQueue, Target, ThisQueue
 from pyrmq_core.client.timers import check_timers
-from pyrmq_core.errors import Attempt, LocalError, Outcome, ProtocolError, RocketMQError, SendFailed
-from pyrmq_core.model import MessageQueue, SendResult, SendStatus
+from pyrmq_core.errors import LocalError, Outcome, RocketMQError
+from pyrmq_core.model import MessageQueue, SendStatus
 from pyrmq_core.protocol.codes import ResponseCode
 from pyrmq_core.protocol.command import Command
 from pyrmq_core.protocol.conversation import response_error
-from pyrmq_core.protocol.drafts import draft_class
 from pyrmq_core.protocol.message_type import has_timer, is_reply
 from pyrmq_core.protocol.names import is_retry_topic
 from pyrmq_core.protocol.namespaces import without_namespace
 from pyrmq_core.protocol.payload import Payload
-from pyrmq_core.protocol.requests.send_message import MessageStored, SendMessage, SendTemplate
+from pyrmq_core.protocol.requests.send_message import SendMessage, SendTemplate
 
 STATUS_OF_CODE: Final = {status.value: status for status in SendStatus}
 WAIT_FOR_BROKER_SECONDS: Final = 0.5
 # One template a queue and kind of message; beyond so many, all are made anew.
 TEMPLATES_KEPT: Final = 4096
-RESULT_DRAFT: Final = draft_class(SendResult)
-
-
-@dataclass(frozen=True, slots=True)
-class Receipt:
-    """A payload is stored: where, since which queue offset, and how.
-
-    `attempts` are the failed tries before; with one that says *perhaps stored* there may be a second copy.
-    """
-
-    queue: MessageQueue
-    count: int
-    status: SendStatus
-    attempts: tuple[Attempt, ...]
-    answer: Command
-    unique_ids: tuple[str, ...] | None
-
-    @property
-    def queue_offset(self) -> int:
-        return self._stored().queue_offset
-
-    @property
-    def perhaps_repeated(self) -> bool:
-        return any(attempt.outcome is not Outcome.NOT_STORED for attempt in self.attempts)
-
-    @property
-    def trace_on(self) -> bool:
-        """Whether the broker wants the message traced."""
-        return self._stored().trace_on != "false"
-
-    def results(self) -> SendResults:
-        """One result a message, in their order; parsed only now, since a bulk write never asks."""
-        return SendResults(self, self._stored())
-
-    def _stored(self) -> MessageStored:
-        try:
-            return MessageStored.from_command(self.answer)
-        except ProtocolError as error:
-            raise SendFailed(
-                f"{self.queue.broker_name} acknowledged a send to {self.queue}, but not where it is stored: {error}; "
-                "sending again may store a second copy",
-                outcome=Outcome.PERHAPS_STORED,
-                attempts=self.attempts,
-            ) from error
-
-
-RECEIPT_DRAFT: Final = draft_class(Receipt)
-
-
-class SendResults(Sequence[SendResult]):
-    """The results of one request's messages, in their order; each is made when it is asked for."""
-
-    __slots__ = ("_offset_ids", "_receipt", "_stored")
-
-    def __init__(self, receipt: Receipt, stored: MessageStored) -> None:
-        self._receipt = receipt
-        self._stored = stored
-        offset_ids = stored.msg_ids.split(",")
-        # One record of a 5.x batch topic: all its messages share its id.
-        self._offset_ids = offset_ids if len(offset_ids) == receipt.count else offset_ids[:1] * receipt.count
-
-    def __repr__(self) -> str:
-        return repr(list(self))
-
-    def __len__(self) -> int:
-        return len(self._offset_ids)
-
-    @overload
-    def __getitem__(self, index: int) -> SendResult: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> list[SendResult]: ...
-
-    def __getitem__(self, index: int | slice) -> SendResult | list[SendResult]:
-        if isinstance(index, slice):
-            return [self[number] for number in range(len(self))[index]]
-        stored, receipt, offset_id = self._stored, self._receipt, self._offset_ids[index]
-        result = RESULT_DRAFT(
-            receipt.status,
-            receipt.unique_ids[index] if receipt.unique_ids else offset_id,
-            offset_id,
-            receipt.queue,
-            stored.queue_offset + (index if index >= 0 else index + len(self)),
-            stored.transaction_id,
-            stored.region_id,
-            stored.recall_handle,
-        )
-        result.__class__ = SendResult
-        return cast("SendResult", result)
 
 
 class Sender:

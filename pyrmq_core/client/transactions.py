@@ -21,7 +21,8 @@ import trio
 
 from pyrmq_core.client.client import Client
 from pyrmq_core.client.hooks import EndTransactionContext, ProducerHooks
-from pyrmq_core.client.sending import Receipt, Sender
+from pyrmq_core.client.receipts import Receipt
+from pyrmq_core.client.sending import Sender
 from pyrmq_core.client.targets import Target
 from pyrmq_core.errors import InvalidMessage, InvalidState, RocketMQError
 from pyrmq_core.model import LocalTransactionState, Message, MessageExt, SendResult, SendStatus
@@ -113,7 +114,7 @@ class Transactions:
         """Stores the half message. One that is stored but not safely is rolled back at the end, as in Java."""
         half = replace(payload, sys_flag=payload.sys_flag | TRANSACTION_PREPARED)
         receipt: Receipt = await self._sender.send(half, to, timeout=timeout)
-        result = receipt.results()[0]
+        result = receipt.result()
         address = await self._client.master_address(result.message_queue, timeout=END_TIMEOUT_SECONDS)
         return Transaction(message, result, address, decode_offset_msg_id(result.offset_msg_id).offset)
 

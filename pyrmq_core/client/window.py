@@ -15,8 +15,9 @@ from typing import Final
 
 import trio
 
+from pyrmq_core.client.receipts import Receipt
 from pyrmq_core.client.retrying import is_refused_for_good
-from pyrmq_core.client.sending import Receipt, Sender
+from pyrmq_core.client.sending import Sender
 from pyrmq_core.client.targets import AnyQueue, Target
 from pyrmq_core.client.under_way import UnderWay
 from pyrmq_core.errors import InvalidArgument, ResponseError, RocketMQError, SendFailed

@@ -16,4 +16,4 @@ from typing import Any
 def draft_class(frozen: type) -> Any:
     """A class with fields and layout of a frozen dataclass with slots: one's values may become the other's."""
     fields = [(field.name, field.type) for field in dataclasses.fields(frozen)]
-    return dataclasses.make_dataclass(f"{frozen.__name__}Draft", fields, slots=True)
+    return dataclasses.make_dataclass(f"{frozen.__name__}Draft", fields, bases=frozen.__bases__, slots=True)

@@ -2,7 +2,7 @@
 
 from pyrmq_core import AnyQueue, Message, MessageQueue, Payload, SendFailed
 from pyrmq_core.client.ids import unique_ids
-from pyrmq_core.client.sending import Receipt
+from pyrmq_core.client.receipts import Receipt
 from pyrmq_core.protocol.payload import encode_one
 
 GARBAGE = b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n"

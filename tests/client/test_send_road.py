@@ -1,6 +1,7 @@
 """The cheap road of single sends: no task for a first try, queues keep their turn, answers are read when asked."""
 
 import contextlib
+import gc
 from itertools import pairwise
 
 import pytest
@@ -10,6 +11,7 @@ from pyrmq_core import AnyQueue, Client, Message, Outcome, PendingSend, Producer
 from pyrmq_core.client.awaiting import Awaited
 from pyrmq_core.client.parts import ChainedResults
 from pyrmq_core.client.sending import Sender
+from pyrmq_core.client.story import SendStory
 from pyrmq_core.protocol.codes import ResponseCode
 from pyrmq_core.protocol.command import success
 from tests.client.sends import payload
@@ -97,6 +99,18 @@ async def test_what_is_told_before_the_wait_is_there_at_once() -> None:
     awaited: Awaited[int] = Awaited()
     awaited.tell(7)
     assert await awaited.wait(lambda: pytest.fail("it was not given up")) == 7
+
+
+async def test_an_ended_send_leaves_nothing_to_the_garbage_collector(stage: Stage, client: Client) -> None:
+    gc.collect()
+    gc.disable()
+    try:
+        async with Producer("g", client=client) as producer:
+            for _ in range(20):
+                await producer.send(Message("orders", b"x"))
+            assert not [left for left in gc.get_objects() if isinstance(left, SendStory)]
+    finally:
+        gc.enable()
 
 
 async def test_an_error_ends_what_was_posted(stage: Stage, client: Client) -> None:

@@ -9,8 +9,9 @@ from trio.testing import MockClock
 from pyrmq_core import AnyQueue, Client, KeyedQueue, Message, MessageQueue, Outcome, SendFailed, ThisQueue
 from pyrmq_core.client.communication_mode import CommunicationMode
 from pyrmq_core.client.ids import unique_ids
+from pyrmq_core.client.receipts import Receipt
 from pyrmq_core.client.send_settings import SendSettings
-from pyrmq_core.client.sending import Receipt, Sender
+from pyrmq_core.client.sending import Sender
 from pyrmq_core.client.story import SendStory
 from pyrmq_core.errors import BrokerNotFound, InvalidArgument
 from pyrmq_core.protocol.payload import encode_one

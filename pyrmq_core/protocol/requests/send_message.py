@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
-from typing import ClassVar, Final, Self
+from typing import ClassVar, Final, Self, cast
 
 from pyrmq_core.protocol.codes import RequestCode
 from pyrmq_core.protocol.command import LANGUAGE, VERSION, Command, make_command
 from pyrmq_core.protocol.conversation import HeaderResponse
-from pyrmq_core.protocol.fields import decode_fields, encode_fields, wire
-from pyrmq_core.protocol.headers import FieldsTemplate
+from pyrmq_core.protocol.drafts import draft_class
+from pyrmq_core.protocol.fields import decode_fields, encode_fields, read_long, wire
+from pyrmq_core.protocol.headers import FieldsTemplate, LazyFields
 from pyrmq_core.protocol.message_type import is_reply
 from pyrmq_core.protocol.properties import (
     MAX_RECONSUME_TIMES,
@@ -135,3 +136,27 @@ class MessageStored(HeaderResponse):
     region_id: str | None = wire("MSG_REGION", None)
     trace_on: str | None = wire("TRACE_ON", None)
     recall_handle: str | None = wire("recallHandle", None)
+
+    @classmethod
+    def from_command(cls, command: Command) -> Self:
+        """As any response is read, at a quarter of the price: it is read for every single message."""
+        ext = command.ext.fields() if isinstance(command.ext, LazyFields) else command.ext
+        found = ext.get
+        try:
+            stored = STORED_DRAFT(
+                ext["msgId"],
+                read_long(ext["queueId"]),
+                read_long(ext["queueOffset"]),
+                found("transactionId"),
+                found("batchUniqId"),
+                found("MSG_REGION"),
+                found("TRACE_ON"),
+                found("recallHandle"),
+            )
+        except (KeyError, ValueError):  # the general way says which field it is
+            return decode_fields(cls, ext, cls.__name__)
+        stored.__class__ = cls
+        return cast("Self", stored)
+
+
+STORED_DRAFT: Final = draft_class(MessageStored)
