@@ -8,7 +8,7 @@ from dataclasses import replace
 from pyrmq_core.client.hooks import RpcHooks
 from pyrmq_core.client.identity import Credentials
 from pyrmq_core.errors import NetworkError
-from pyrmq_core.network import Asked, Connection, ConnectionPool, Done
+from pyrmq_core.network import Asked, Call, Connection, ConnectionPool, Done
 from pyrmq_core.protocol.acl import sign
 from pyrmq_core.protocol.command import Command
 from pyrmq_core.protocol.frame import RequestForm
@@ -35,6 +35,13 @@ class Caller:
     async def send_oneway(self, address: str, command: Command, *, timeout: float) -> None:
         """Returns when the request is written."""
         await self._pool.send_oneway(address, self.prepared(address, command), timeout=timeout)
+
+    def begin(self, address: str, command: Command, *, timeout: float) -> Call | None:
+        """A call that the task waits for at once; None, and nothing is sent, when `call` has to do it."""
+        connection = self._pool.open_connection(address)
+        if connection is None or connection.is_full or self._hooks:
+            return None
+        return connection.begin(command if self._plain else self._signed(command), timeout=timeout)
 
     def post(self, address: str, command: Command, *, timeout: float, done: Done) -> Callable[[], None] | None:
         """As `Line.post`, over the connection that is open; None without one, or when much waits to be written."""

@@ -11,7 +11,7 @@ from pyrmq_core.client.fault_latency import FaultLatency, judged
 from pyrmq_core.client.routing import TopicPublishInfo
 from pyrmq_core.client.send_settings import SendSettings
 from pyrmq_core.client.story import R, SendStory
-from pyrmq_core.client.targets import AnyQueue, KeyedQueue, ThisQueue
+from pyrmq_core.client.targets import ANY_QUEUE, AnyQueue, KeyedQueue, ThisQueue
 from pyrmq_core.errors import BrokerNotFound, InvalidArgument, ProtocolError, RocketMQError
 from pyrmq_core.model import MessageQueue
 from pyrmq_core.protocol.command import Command
@@ -66,10 +66,11 @@ class QueueChoice:
             queue = self._this_queue(story.to, story)
             return queue if self.master_nowait(queue.broker_name) is not None else None
         topic = story.payload.topic
-        info = self._client.routes.known_publish_info(self.on_wire(topic))
-        if info is None:
-            return None
-        return self._of_info(info if self._settings.namespace is None else self._tenant_info(topic, info), story)
+        if self._settings.namespace is None:
+            info = self._client.routes.known_publish_info(topic)
+        elif (info := self._client.routes.known_publish_info(self.on_wire(topic))) is not None:
+            info = self._tenant_info(topic, info)
+        return None if info is None else self._of_info(info, story)
 
     async def choose(self, story: SendStory[R]) -> MessageQueue:
         """The queue of the next try. Raises what asking for it met, `NoRoute` and `InvalidArgument`."""
@@ -101,6 +102,8 @@ class QueueChoice:
 
     def _of_info(self, info: TopicPublishInfo, story: SendStory[R]) -> MessageQueue:
         to = story.to
+        if to is ANY_QUEUE and self._faults is None:
+            return info.select_one_message_queue(story.last_broker_name)
         if isinstance(to, KeyedQueue):
             given = TopicPublishInfo(info.topic, to.queues, counter_start=0) if to.queues else info
             return given.queue_of_key(to.sharding_key)

@@ -33,7 +33,7 @@ from pyrmq_core.client.service_state import Life, ServiceState
 from pyrmq_core.client.transaction_checks import TransactionChecks
 from pyrmq_core.errors import BrokerNotFound, InvalidArgument, InvalidState, RocketMQError
 from pyrmq_core.model import MessageQueue
-from pyrmq_core.network import ConnectionPool, Done, Handler, Peer, local_ip, open_owned_nursery
+from pyrmq_core.network import Call, ConnectionPool, Done, Handler, Peer, local_ip, open_owned_nursery
 from pyrmq_core.network.handling import refuse_unsupported
 from pyrmq_core.protocol.codes import RequestCode, ResponseCode
 from pyrmq_core.protocol.command import Command
@@ -186,6 +186,13 @@ class Client:
         interest in the answer.
         """
         return self._open_caller().post(address, command, timeout=timeout, done=done)
+
+    def begin(self, address: str, command: Command, *, timeout: float) -> Call | None:
+        """The first half of `call`: the request is on its way, its `Call` is to be waited for at once by the task.
+
+        None, and nothing is sent, when a connection or room has to be waited for, or there are `rpc_hooks` to be told.
+        """
+        return self._open_caller().begin(address, command, timeout=timeout)
 
     async def open_line(self, address: str, *, timeout: float = CALL_TIMEOUT_SECONDS) -> Line:
         """The connection to one server, for requests that are posted and not waited for one by one."""

@@ -92,7 +92,8 @@ class TopicPublishInfo:
         return self._counter
 
     def _next(self) -> MessageQueue:
-        return self.queues[self.next_number() % len(self.queues)]
+        self._counter = counter = (self._counter + 1) & COUNTER_MASK
+        return self.queues[counter % len(self.queues)]
 
 
 def publish_queues(topic: str, route: TopicRouteData) -> tuple[MessageQueue, ...]:

@@ -14,7 +14,6 @@ from typing import Final, cast
 
 import trio
 
-from pyrmq_core.client.awaiting import Awaited
 from pyrmq_core.client.choosing import QueueChoice, answered_queue
 from pyrmq_core.client.client import Client
 from pyrmq_core.client.communication_mode import CommunicationMode
@@ -38,6 +37,7 @@ from pyrmq_core.protocol.namespaces import without_namespace
 from pyrmq_core.protocol.payload import Payload
 from pyrmq_core.protocol.requests.send_message import SendMessage, SendTemplate
 
+GO_AWAY: Final = ResponseCode.GO_AWAY.value
 STATUS_OF_CODE: Final = {status.value: status for status in SendStatus}
 WAIT_FOR_BROKER_SECONDS: Final = 0.5
 # One template a queue and kind of message; beyond so many, all are made anew.
@@ -83,17 +83,18 @@ class Sender:
         """
         await trio.lowlevel.checkpoint_if_cancelled()
         story = self.story(payload, to, timeout, mode)
-        awaited: Awaited[Receipt | RocketMQError | None] = Awaited()
-        if (forget := self.post(story, awaited.tell)) is None:
+        if (request := self._ready(story)) is None:
             return await self.go_on(story)
+        answer: Command | RocketMQError | None
         try:
-            end = await awaited.wait(forget)
+            call = self._client.begin(story.address, request, timeout=self._attempt_seconds(story, timeout))
+            answer = None if call is None else await call.wait()
+        except RocketMQError as error:
+            answer = error
         except trio.Cancelled:
             self._choice.learn(story, None)
             raise
-        if isinstance(end, RocketMQError):
-            raise end
-        return await self.go_on(story) if end is None else end
+        return self._end_of_first(story, answer) or await self.go_on(story)
 
     async def send_oneway(self, payload: Payload, to: Target, *, timeout: float) -> None:
         """Returns when the request is written; whether a broker stored it nobody tells. One try; raises as `send`."""
@@ -113,33 +114,45 @@ class Sender:
         `ended` is told the receipt, the error, or None: then `go_on` has to follow. What is given back ends the
         interest in the answer.
         """
-        if self._hooks is not None or has_timer(story.payload.properties):
-            return None
-        story.queue = queue = self._choice.choose_nowait(story)
-        address = None if queue is None else self._choice.master_nowait(queue.broker_name)
-        if queue is None or address is None:
-            return None
-        story.address = address
-        topic = self._choice.on_wire(story.payload.topic)
-        if (payload := self._client.batch_topics.as_kept_nowait(story, topic, queue)) is None:
+        if (request := self._ready(story)) is None:
             return None
 
         def told(answer: Command | RocketMQError) -> None:
-            if isinstance(answer, Command) and answer.code == ResponseCode.GO_AWAY:
-                ended(None)
-                return
             try:
-                ended(self._judge(story, queue, answer))
+                ended(self._end_of_first(story, answer))
             except RocketMQError as error:
                 ended(error)
 
-        request = self._request(payload, queue)
-        story.code = request.code
+        timeout = self._attempt_seconds(story, story.timeout)
         try:
-            return self._client.post(address, request, timeout=self._attempt_seconds(story, story.timeout), done=told)
+            return self._client.post(story.address, request, timeout=timeout, done=told)
         except RocketMQError as error:  # it did not leave
             told(error)
             return lambda: None
+
+    def _ready(self, story: SendStory[Receipt]) -> Command | None:
+        """The request of a first try for `story.queue` at `story.address`; None when something has to be waited for."""
+        payload = story.payload
+        if self._hooks is not None or has_timer(payload.properties):
+            return None
+        story.queue = queue = self._choice.choose_nowait(story)
+        if queue is None or (address := self._choice.master_nowait(queue.broker_name)) is None:
+            return None
+        story.address = address
+        if payload.batch:
+            topic = self._choice.on_wire(payload.topic)
+            if (kept := self._client.batch_topics.as_kept_nowait(story, topic, queue)) is None:
+                return None
+            payload = kept
+        request = self._request(payload, queue)
+        story.code = request.code
+        return request
+
+    def _end_of_first(self, story: SendStory[Receipt], answer: Command | RocketMQError | None) -> Receipt | None:
+        """As `_judge`; None also when nothing was sent, and after GO_AWAY, which counts for no try."""
+        if story.queue is None or answer is None or (isinstance(answer, Command) and answer.code == GO_AWAY):
+            return None
+        return self._judge(story, story.queue, answer)
 
     async def go_on(self, story: SendStory[Receipt]) -> Receipt:
         """Tries until a send's end, after what was tried already."""
@@ -212,7 +225,7 @@ class Sender:
             self._hooks.after(context.ended(receipt, failure, trio.current_time() - story.began))
         if failure is not None:
             return self._failed(queue, story, failure)
-        if receipt is None or not self._wants_another_broker(receipt, story):
+        if receipt is None or receipt.status is SendStatus.SEND_OK or not self._wants_another_broker(story):
             return receipt
         story.stored = receipt
         seconds = trio.current_time() - story.began
@@ -229,12 +242,8 @@ class Sender:
         )
         return None if again and story.seconds_left() > 0 else self._end(error, story)
 
-    def _wants_another_broker(self, receipt: Receipt, story: SendStory[Receipt]) -> bool:
-        return (
-            receipt.status is not SendStatus.SEND_OK
-            and self.settings.retry_another_broker_when_not_store_ok
-            and isinstance(story.to, AnyQueue)
-        )
+    def _wants_another_broker(self, story: SendStory[Receipt]) -> bool:
+        return self.settings.retry_another_broker_when_not_store_ok and isinstance(story.to, AnyQueue)
 
     def _end(self, error: RocketMQError, story: SendStory[Receipt]) -> Receipt:
         """The end of a send whose last try failed: what an earlier try stored, or the error with the whole story."""
@@ -268,9 +277,10 @@ class Sender:
 
     def _request(self, payload: Payload, queue: MessageQueue) -> Command:
         born_ms = time.time_ns() // 1_000_000
-        if is_retry_topic(payload.topic) or is_reply(payload.properties):
+        topic = payload.topic
+        if is_retry_topic(topic) or is_reply(payload.properties):
             return self._whole_request(payload, queue, born_ms).to_special_command()
-        kind = (payload.topic, queue, payload.sys_flag, payload.flag, payload.batch)
+        kind = (topic, queue, payload.sys_flag, payload.flag, payload.batch)
         if (template := self._templates.get(kind)) is None:
             if len(self._templates) >= TEMPLATES_KEPT:
                 self._templates.clear()

@@ -5,7 +5,7 @@ only home of sockets.
 """
 
 from pyrmq_core.network.addresses import format_address, local_ip, parse_address
-from pyrmq_core.network.calls import Asked, Done
+from pyrmq_core.network.calls import Asked, Call, Done
 from pyrmq_core.network.connection import Connection
 from pyrmq_core.network.handling import CutConnection, Handler, Peer, ask
 from pyrmq_core.network.ownership import open_owned_nursery
@@ -15,6 +15,7 @@ from pyrmq_core.network.tls_settings import TlsSettings
 
 __all__ = [
     "Asked",
+    "Call",
     "Connection",
     "ConnectionPool",
     "CutConnection",

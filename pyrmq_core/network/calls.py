@@ -38,13 +38,18 @@ class Call(Outgoing):
         self.deadline = deadline
         self.result: Command | NetworkError | None = None
 
-    async def wait(self) -> None:
-        """Returns when woken, or at once when the call is over. Cancelled, it is as if never made."""
+    async def wait(self) -> Command | None:
+        """The answer, also when it has come already; None when woken for room, or a one-way request is out.
+
+        Raises what the call failed with. Cancelled, it is as if never made.
+        """
         if self.result is None and not (self.oneway and self.started and self.chunks is None):
             self._task = trio.lowlevel.current_task()
             await trio.lowlevel.wait_task_rescheduled(self._abort)
-        if isinstance(self.result, NetworkError):
-            raise self.result
+        result = self.result
+        if isinstance(result, NetworkError):
+            raise result
+        return result
 
     def end(self, result: Command | NetworkError) -> None:
         self.result = result

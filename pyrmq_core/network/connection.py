@@ -103,10 +103,15 @@ class Connection:
         if self._outbox.is_full:
             await self._wait_for_room(call)
         self._post(call, command)
-        await call.wait()
-        if not isinstance(call.result, Command):
-            raise AssertionError("a call ended without an answer")
-        return call.result
+        answer = await call.wait()
+        assert answer is not None, "a call ended without an answer"
+        return answer
+
+    def begin(self, command: Command, *, timeout: float) -> Call:
+        """`call` without its waits: not for room, and `wait` has to follow at once. Raises `ConnectionClosed`."""
+        call = self._open_call(command, trio.current_time() + timeout, timeout)
+        self._post(call, command)
+        return call
 
     async def send_oneway(self, command: Command, *, timeout: float) -> None:
         """Returns when the request is handed to the system whole; no answer is expected. Raises as `call` does."""

@@ -43,7 +43,7 @@ def has_timer(properties: str) -> bool:
 
 def is_reply(properties: str) -> bool:
     """Whether the message answers a request: brokers push it to one client and store nothing."""
-    return has_property(properties, REPLY)
+    return REPLY in properties and has_property(properties, REPLY)
 
 
 def has_property(properties: str, start: str) -> bool:

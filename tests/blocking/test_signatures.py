@@ -17,6 +17,7 @@ INTERNAL = {
         "async_client",
         "ask_broker",
         "batch_topics",
+        "begin",
         "call",
         "close_connection",
         "heartbeats",

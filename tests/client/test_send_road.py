@@ -8,7 +8,6 @@ import pytest
 import trio
 
 from pyrmq_core import AnyQueue, Client, Message, Outcome, PendingSend, Producer, SendFailed, SendResult
-from pyrmq_core.client.awaiting import Awaited
 from pyrmq_core.client.parts import ChainedResults
 from pyrmq_core.client.sending import Sender
 from pyrmq_core.client.story import SendStory
@@ -93,12 +92,6 @@ async def test_giving_up_a_send_withdraws_it(stage: Stage, client: Client) -> No
             await producer.send(Message("orders", b"x"), timeout=600)
         assert scope.cancelled_caught
         assert not any(connection.calls_under_way for connection in client._open_caller()._pool.connections)
-
-
-async def test_what_is_told_before_the_wait_is_there_at_once() -> None:
-    awaited: Awaited[int] = Awaited()
-    awaited.tell(7)
-    assert await awaited.wait(lambda: pytest.fail("it was not given up")) == 7
 
 
 async def test_an_ended_send_leaves_nothing_to_the_garbage_collector(stage: Stage, client: Client) -> None:
