@@ -16,6 +16,7 @@ from typing import Any, Final, Generic, TypeVar
 
 import trio
 
+from pyrmq_core.blocking.lending import Lending
 from pyrmq_core.errors import InvalidState
 
 T = TypeVar("T")
@@ -29,6 +30,8 @@ class Portal:
         self._ready = threading.Event()
         self._nursery: trio.Nursery | None = None
         self._token: trio.lowlevel.TrioToken | None = None
+        self._clock: trio.abc.Clock | None = None
+        self._lending = Lending()
         self._queue: deque[tuple[Callable[..., object], tuple[object, ...]]] = deque()
         self._woken = False  # the loop will look at the queue: one wake serves all that come meanwhile
         self._thread = threading.Thread(target=self._run, name="pyrmq-loop", daemon=True)
@@ -73,6 +76,18 @@ class Portal:
                 raise _ended() from None
             raise
 
+    def aside(self, function: Callable[..., bool], *args: object) -> bool:
+        """The function's word, called in this thread while the loop waits for I/O; False when it does not wait now.
+
+        It does not overtake what `soon` was given before. It must not use what belongs to trio.
+        """
+        return not self._queue and self._lending.try_run(function, *args)
+
+    def now(self) -> float:
+        """The loop's time, in any thread."""
+        assert self._clock is not None
+        return self._clock.current_time()
+
     def stop(self) -> None:
         """Cancels everything and waits a bounded time for it to end."""
         if self._thread.is_alive() and self._nursery is not None:
@@ -81,7 +96,7 @@ class Portal:
         self._thread.join(STOP_SECONDS)
 
     def _run(self) -> None:
-        trio.run(self._main, restrict_keyboard_interrupt_to_checkpoints=True)
+        trio.run(self._main, restrict_keyboard_interrupt_to_checkpoints=True, instruments=[self._lending])
         self._run_queue()  # what came too late is told so
 
     def _run_queue(self) -> None:
@@ -93,7 +108,7 @@ class Portal:
     async def _main(self) -> None:
         async with trio.open_nursery() as nursery:
             self._nursery = nursery
-            self._token = trio.lowlevel.current_trio_token()
+            self._token, self._clock = trio.lowlevel.current_trio_token(), trio.lowlevel.current_clock()
             self._ready.set()
             await trio.sleep_forever()
 

@@ -131,7 +131,8 @@ class Producer(Opening[AsyncProducer]):
         pending.add_done_callback(lambda _: ended.release())
         loop, drafted = self._drafted(message, timeout, queue)
         try:
-            loop.soon(_start, drafted, pending)
+            if not loop.aside(_start_aside, drafted, pending, loop):
+                loop.soon(_start, drafted, pending)
             ended.acquire()
         except BaseException:  # interrupted: the call is not waited for
             loop.soon(drafted.parts.in_flight.give_up, pending)
@@ -303,6 +304,12 @@ def _start(drafted: _Drafted, pending: PendingSend) -> None:
     """On the loop: a send that a thread waits for."""
     in_flight = drafted.parts.in_flight
     in_flight.start(drafted.payload, drafted.to, drafted.seconds_left(), (pending,), (0, 0), CommunicationMode.SYNC)
+
+
+def _start_aside(drafted: _Drafted, pending: PendingSend, loop: Portal) -> bool:
+    """In the calling thread, while the loop waits: the same, unless others are under way."""
+    in_flight = drafted.parts.in_flight
+    return in_flight.start_aside(drafted.payload, drafted.to, drafted.timeout, pending, loop.now(), loop.soon)
 
 
 def _begin(drafted: _Drafted, pending: PendingSend, alone: bool) -> None:

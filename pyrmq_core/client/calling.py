@@ -52,6 +52,16 @@ class Caller:
             return connection.post(command, timeout=timeout, done=done)
         return Line(self, connection, plain=False).post(command, timeout=timeout, done=done)
 
+    def post_aside(
+        self, address: str, command: Command, *, deadline: float, timeout: float, done: Done
+    ) -> Callable[[], None] | None:
+        """`post` by another thread while the loop waits; see `Connection.post_aside`."""
+        connection = self._pool.open_connection(address)
+        if connection is None or self._hooks:
+            return None
+        request = command if self._plain else self._signed(command)
+        return connection.post_aside(request, deadline=deadline, timeout=timeout, done=done)
+
     async def line(self, address: str, *, timeout: float) -> Line:
         """A connection to post requests to; raises `ConnectFailed`."""
         return Line(self, await self._pool.connection(address, timeout=timeout), plain=self._plain)

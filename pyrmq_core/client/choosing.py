@@ -110,7 +110,8 @@ class QueueChoice:
         if isinstance(to, AnyQueue) and to.first is not None and not story.attempts and to.first in info.queues:
             return to.first
         if self._faults is not None:
-            return self._faults.select(info, story.last_broker_name, trio.current_time())
+            now = trio.current_time() if story.attempts else story.started
+            return self._faults.select(info, story.last_broker_name, now)
         return info.select_one_message_queue(story.last_broker_name)
 
     def _tenant_info(self, topic: str, info: TopicPublishInfo) -> TopicPublishInfo:

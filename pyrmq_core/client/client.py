@@ -187,6 +187,12 @@ class Client:
         """
         return self._open_caller().post(address, command, timeout=timeout, done=done)
 
+    def post_aside(
+        self, address: str, command: Command, *, deadline: float, timeout: float, done: Done
+    ) -> Callable[[], None] | None:
+        """`post` by another thread while the loop waits for I/O; None, too, while other calls are under way there."""
+        return self._open_caller().post_aside(address, command, deadline=deadline, timeout=timeout, done=done)
+
     def begin(self, address: str, command: Command, *, timeout: float) -> Call | None:
         """The first half of `call`: the request is on its way, its `Call` is to be waited for at once by the task.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Final
 
 import trio
@@ -19,6 +20,7 @@ from pyrmq_core.protocol.payload import Payload
 
 # A caller that never has to wait lets others run this often.
 CALLS_BETWEEN_CHECKPOINTS: Final = 64
+Soon = Callable[..., None]
 NOBODY: Final[tuple[tuple[PendingSend, ...], tuple[int, int]]] = ((), (0, 0))
 
 
@@ -183,26 +185,49 @@ class InFlight:
 
         `entered` are the messages and bytes that leave with it; (0, 0) for what is bounded by those who wait for it.
         """
-        sender = self._sender
         if self._is_closed:
             self._leave_with(pendings, entered, given_up(payload.topic))
-            return
-        story = sender.story(payload, to, timeout, mode)
+        else:
+            story = self._sender.story(payload, to, timeout, mode)
+            self._post(story, pendings, entered, self._nursery.start_soon, aside=False)
 
+    def start_aside(
+        self, payload: Payload, to: Target, timeout: float, pending: PendingSend, now: float, soon: Soon
+    ) -> bool:
+        """As `start`, by a thread that will wait, while the loop waits for I/O: it spares the hop to the loop's thread.
+
+        False, and nothing is done, while others are under way: they are better written together. `now` is the loop's
+        time; `soon` has a function called on the loop.
+        """
+        if self._under_way or self._is_closed:
+            return False
+        story = self._sender.story(payload, to, timeout, CommunicationMode.SYNC, now)
+        self._post(story, (pending,), (0, 0), partial(soon, self._nursery.start_soon), aside=True)
+        return True
+
+    def _post(
+        self,
+        story: SendStory[Receipt],
+        pendings: Sequence[PendingSend],
+        entered: tuple[int, int],
+        start_soon: Soon,
+        *,
+        aside: bool,
+    ) -> None:
         def ended(end: Receipt | RocketMQError | None) -> None:
             if end is not None:
                 self._settle(story, end)
             elif story in self._under_way:
-                self._nursery.start_soon(self._go_on, story, pendings[0])
+                start_soon(self._go_on, story, pendings[0])
 
         self._under_way[story] = (pendings, entered)
         try:
-            forget = sender.post(story, ended)
+            forget = self._sender.post(story, ended, aside=aside)
         except RocketMQError as error:
             self._settle(story, error)
             return
         if forget is None:
-            self._nursery.start_soon(self._go_on, story, pendings[0])
+            start_soon(self._go_on, story, pendings[0])
         elif not pendings[0].is_done:
             pendings[0].forget = forget
 

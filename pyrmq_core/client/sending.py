@@ -102,17 +102,23 @@ class Sender:
         story.queue = await self._choice.choose(story)
         await self._try(story, story.queue)
 
-    def story(self, payload: Payload, to: Target, timeout: float, mode: CommunicationMode) -> SendStory[Receipt]:
-        """A send that begins now."""
-        return SendStory(payload, to, timeout, self.settings.tries_allowed(mode), mode)
+    def story(
+        self, payload: Payload, to: Target, timeout: float, mode: CommunicationMode, now: float | None = None
+    ) -> SendStory[Receipt]:
+        """A send that begins now; the time is handed in where trio cannot be asked for it."""
+        return SendStory(payload, to, timeout, self.settings.tries_allowed(mode), mode, now)
 
     def post(
-        self, story: SendStory[Receipt], ended: Callable[[Receipt | RocketMQError | None], None]
+        self,
+        story: SendStory[Receipt],
+        ended: Callable[[Receipt | RocketMQError | None], None],
+        *,
+        aside: bool = False,
     ) -> Callable[[], None] | None:
         """The first try of a send that nobody waits for, when nothing has to be waited for before it; else None.
 
         `ended` is told the receipt, the error, or None: then `go_on` has to follow. What is given back ends the
-        interest in the answer.
+        interest in the answer. It is `aside` in another thread, while the loop waits for I/O.
         """
         if (request := self._ready(story)) is None:
             return None
@@ -124,6 +130,9 @@ class Sender:
                 ended(error)
 
         timeout = self._attempt_seconds(story, story.timeout)
+        if aside:
+            deadline = story.started + timeout
+            return self._client.post_aside(story.address, request, deadline=deadline, timeout=timeout, done=told)
         try:
             return self._client.post(story.address, request, timeout=timeout, done=told)
         except RocketMQError as error:  # it did not leave

@@ -16,7 +16,7 @@ R = TypeVar("R")
 
 
 class SendStory(Generic[R]):
-    """Begun when a send begins; `timeout` counts from then.
+    """Begun when a send begins, `now` on trio's clock; `timeout` counts from then.
 
     `queue`, `address`, `code` (the request's) and `began` are of the latest try. `stored` is the receipt of a try that
     was not SEND_OK; `record_id` names a batch that is kept as one record, alike in every try.
@@ -45,13 +45,14 @@ class SendStory(Generic[R]):
         timeout: float,
         tries_allowed: int,
         mode: CommunicationMode = CommunicationMode.SYNC,
+        now: float | None = None,
     ) -> None:
         self.payload = payload
         self.to = to
         self.timeout = timeout
         self.tries_allowed = tries_allowed
         self.mode = mode
-        self.started = self.began = trio.current_time()
+        self.started = self.began = trio.current_time() if now is None else now
         self.attempts: tuple[Attempt, ...] = ()
         self.stored: R | None = None
         self.queue: MessageQueue | None = None

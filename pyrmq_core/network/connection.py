@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Iterable
+from functools import partial
 from typing import Final
 
 import trio
@@ -70,6 +71,7 @@ class Connection:
         self._reading = True
         self._request_done: trio.Event | None = None
         self._nursery: trio.Nursery | None = None
+        self._soon: Callable[[Callable[[], None]], None] = _not_running
         self.is_closed = False
         self._close_reason = ""
         self._closed = trio.Event()
@@ -136,6 +138,27 @@ class Connection:
         self._post(call, command)
         return call.forget
 
+    def post_aside(self, command: Command, *, deadline: float, timeout: float, done: Done) -> Callable[[], None] | None:
+        """`post` by another thread while the loop waits for I/O, where trio's own functions cannot be used.
+
+        None, and nothing is sent, unless no other call is under way and the wire takes it at once.
+        """
+        if self.is_closed or self._calls or not self._outbox.is_idle or not self._sweeper.looks_before(deadline):
+            return None
+        call = self._calls.open(command, timeout, deadline, done)
+        try:
+            call.load(encode_request_head(command, call.opaque), command.body)
+            if self._outbox.send_aside(call, self._soon):
+                return call.forget
+            self._calls.forget(call)
+            return None
+        except WIRE_ERRORS as error:
+            self._soon(partial(self._broken, error))
+            return call.forget
+        except BaseException:  # an interrupt: nobody knows how much of the frame is out
+            self._soon(partial(self.close, "a thread was interrupted while it wrote"))
+            raise
+
     def post_all(self, form: RequestForm, requests: Iterable[Asked], *, timeout: float) -> None:
         """`post` for requests of one form, which are written joined."""
         if self.is_closed:
@@ -180,7 +203,7 @@ class Connection:
         """Reads, answers and writes until either end closes; raises nothing for what the peer did."""
         try:
             async with trio.open_nursery() as nursery:
-                self._nursery = nursery
+                self._nursery, self._soon = nursery, trio.lowlevel.current_trio_token().run_sync_soon
                 self._sweeper.add(self)
                 if self._outbox.queued_bytes:
                     self._start_writer()
@@ -342,3 +365,7 @@ class Connection:
 
     def _broken(self, error: BaseException) -> None:
         self.close(getattr(error, "strerror", None) or str(error) or type(error).__name__)
+
+
+def _not_running(_: Callable[[], None]) -> None:
+    raise AssertionError("a connection that does not run")

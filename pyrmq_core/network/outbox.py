@@ -80,23 +80,33 @@ class Outbox:
     def is_full(self) -> bool:
         return self.queued_bytes >= FULL_BYTES
 
+    @property
+    def is_idle(self) -> bool:
+        """Nothing is queued, held or being written."""
+        return not self._queue and not self._writer_runs and not self._held
+
     def send(self, frame: Outgoing, *, alone: bool) -> None:
         """Writes the frame, as far as the wire takes it, or queues it; raises one of `WIRE_ERRORS`."""
-        if not self._queue and not self._writer_runs and not self._held and frame.chunks:
-            count = self.wire.send_nowait(frame.chunks)
-            self.written_bytes += count
-            if count == frame.size_bytes:
-                frame.started, frame.chunks = True, None
-                frame.written()
-                if not alone:
-                    self._wake_writer()
-                return
-            if count:
-                _shorten(frame, count)
-        self._queue.append(frame)
-        self.queued_bytes += frame.size_bytes
+        if self.is_idle and self._write(frame):
+            if not alone:
+                self._wake_writer()
+            return
+        self._enqueue(frame)
         if not self._held:
             self._wake_writer()
+
+    def send_aside(self, frame: Outgoing, soon: Callable[[Callable[[], None]], None]) -> bool:
+        """`send` on an idle outbox, from another thread while the loop waits; False when the wire takes nothing now.
+
+        The rest of a frame that is taken in part is the writer's, whom `soon` has woken on the loop.
+        """
+        if not self._write(frame):
+            if not frame.started:
+                frame.chunks = None
+                return False
+            self._enqueue(frame)
+            soon(self._wake_writer)
+        return True
 
     def hold(self) -> None:
         """What is sent until `release` is queued only."""
@@ -145,6 +155,24 @@ class Outbox:
             else:
                 self._writer_runs = False
                 await trio.lowlevel.wait_task_rescheduled(_abort)
+
+    def _write(self, frame: Outgoing) -> bool:
+        """What the wire takes of it at once; whether that is all."""
+        if not frame.chunks:
+            return False
+        count = self.wire.send_nowait(frame.chunks)
+        self.written_bytes += count
+        if count == frame.size_bytes:
+            frame.started, frame.chunks = True, None
+            frame.written()
+            return True
+        if count:
+            _shorten(frame, count)
+        return False
+
+    def _enqueue(self, frame: Outgoing) -> None:
+        self._queue.append(frame)
+        self.queued_bytes += frame.size_bytes
 
     def _wake_writer(self) -> None:
         if not self._writer_runs:

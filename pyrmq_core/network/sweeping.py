@@ -54,6 +54,10 @@ class Sweeper:
             self._wakes_at = deadline
             self._woken.set()
 
+    def looks_before(self, deadline: float) -> bool:
+        """Whether `look_at` has nothing to do."""
+        return self._wakes_at <= deadline
+
     async def run(self) -> None:
         health_at = trio.current_time() + self._health_seconds
         while True:

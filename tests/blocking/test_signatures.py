@@ -25,6 +25,7 @@ INTERNAL = {
         "nameservers",
         "open_line",
         "post",
+        "post_aside",
         "register_producer",
         "routes",
         "send_oneway",

@@ -1,0 +1,83 @@
+"""A single caller writes its request itself, while the loop waits; whoever is not alone leaves it to the loop."""
+
+import threading
+from collections.abc import Sequence
+
+import pytest
+import trio
+
+from pyrmq_core import Message, MessageQueue
+from pyrmq_core.blocking import Producer
+from pyrmq_core.blocking.lending import Lending
+from pyrmq_core.blocking.portal import portal
+from pyrmq_core.network.wire import Chunk, SocketWire
+from tests.support.scripted import SEND, silence
+from tests.support.stage import Stage
+
+A0 = MessageQueue("orders", "broker-a", 0)
+BODY = b"told apart by this body"
+
+
+@pytest.fixture
+def writers(monkeypatch: pytest.MonkeyPatch) -> list[threading.Thread]:
+    """The threads that wrote requests of such a body."""
+    found: list[threading.Thread] = []
+    write = SocketWire.send_nowait
+
+    def send_nowait(wire: SocketWire, chunks: Sequence[Chunk]) -> int:
+        if any(BODY in bytes(chunk) and b'"opaque"' in bytes(chunk) for chunk in chunks):
+            found.append(threading.current_thread())
+        return write(wire, chunks)
+
+    monkeypatch.setattr(SocketWire, "send_nowait", send_nowait)
+    return found
+
+
+def test_one_caller_writes_for_itself(stage: Stage, writers: list[threading.Thread]) -> None:
+    with Producer("g", nameserver=stage.nameserver.address) as producer:
+        producer.send(Message("orders", b"x"), queue=A0)
+        offsets = [producer.send(Message("orders", BODY), queue=A0).queue_offset for _ in range(20)]
+    assert offsets == list(range(1, 21))
+    assert len(writers) == 20
+    assert threading.current_thread() in writers  # not always: the loop may still be at work
+
+
+def test_beside_another_the_loop_writes(stage: Stage, writers: list[threading.Thread]) -> None:
+    with Producer("g", nameserver=stage.nameserver.address) as producer:
+        producer.send(Message("orders", b"x"), queue=A0)
+        stage.brokers["broker-a"].on(SEND, silence)
+        waiting = producer.send_soon(Message("orders", b"y"), queue=A0, timeout=600)  # is not overtaken
+        producer.send(Message("orders", BODY), queue=A0)
+        assert not waiting.done()
+        assert threading.current_thread() not in writers
+        portal().soon(producer._async()._open().in_flight.abandon)
+        assert waiting.exception(10) is not None
+
+
+def test_what_is_lent_comes_back() -> None:
+    """The loop does not go on while another thread holds its state, and gives it to nobody while it runs."""
+    lending, wake = Lending(), threading.Event()
+    seen: list[str] = []
+    token: trio.lowlevel.TrioToken | None = None
+
+    def work() -> bool:
+        assert token is not None
+        token.run_sync_soon(lambda: seen.append("loop"))
+        wake.wait(0.05)
+        seen.append("thread")
+        return True
+
+    async def main() -> None:
+        nonlocal token
+        token = trio.lowlevel.current_trio_token()
+        assert not lending.try_run(lambda: True)
+
+        def ask() -> None:
+            while not lending.try_run(work):
+                pass
+
+        await trio.to_thread.run_sync(ask)
+
+    trio.run(main, instruments=[lending])
+    assert seen == ["thread", "loop"]
+    assert not lending.try_run(lambda: True)

@@ -1,0 +1,135 @@
+"""Requests written by another thread while the loop waits: at once and whole, or not at all."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from functools import partial
+
+import pytest
+import trio
+
+from pyrmq_core.errors import ConnectionClosed, NetworkError
+from pyrmq_core.network.connection import Connection
+from pyrmq_core.network.wire import Chunk, SocketWire
+from pyrmq_core.protocol.command import Command
+from tests.network.ends import KINDS, Recorder, Socket, echo, joined, running, until
+
+LATER = 600.0
+
+
+def post_aside(connection: Connection, told: list[Command | NetworkError], body: bytes = b"") -> object:
+    deadline = trio.current_time() + LATER
+    return connection.post_aside(Command(11, body=body), deadline=deadline, timeout=LATER, done=told.append)
+
+
+async def test_it_is_written_by_who_posts_it() -> None:
+    told: list[Command | NetworkError] = []
+    async with joined("socket", there=echo) as (here, _):
+        posted = partial(post_aside, here, told)
+        deadline = trio.current_time() + LATER
+        command = Command(11, {"n": "7"})
+        assert await trio.to_thread.run_sync(
+            partial(here.post_aside, command, deadline=deadline, timeout=LATER, done=told.append)
+        )
+        await until(lambda: len(told) == 1)
+        assert isinstance(told[0], Command)
+        assert told[0].ext["n"] == "7"
+        assert posted() is not None  # nothing is left of the one before
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_not_while_others_are_under_way(kind: str) -> None:
+    recorder = Recorder()
+    told: list[Command | NetworkError] = []
+    async with joined(kind, there=recorder.held) as (here, _):
+        here.post(Command(11), timeout=LATER, done=told.append)
+        assert post_aside(here, told) is None
+        assert here.calls_under_way == 1
+        recorder.gate.set()
+
+
+async def test_not_over_a_wire_that_only_its_writer_may_use() -> None:
+    told: list[Command | NetworkError] = []
+    async with joined("stream", there=echo) as (here, _):
+        assert post_aside(here, told) is None
+        assert here.calls_under_way == 0
+        assert (await here.call(Command(12), timeout=5)).code == 0
+    assert told == []
+
+
+async def test_not_before_the_sweeper_would_look() -> None:
+    async with joined("socket", there=echo) as (here, _):
+        soon = trio.current_time() + 1e-6
+        assert here.post_aside(Command(11), deadline=soon, timeout=1e-6, done=lambda _: None) is None
+
+
+async def test_not_on_a_closed_connection() -> None:
+    async with joined("socket", there=echo) as (here, _):
+        here.close()
+        assert post_aside(here, []) is None
+
+
+class Sparing(SocketWire):
+    """Takes of the first write what `take` says."""
+
+    take: Callable[[Chunk], int] | None = None
+
+    def send_nowait(self, chunks: Sequence[Chunk]) -> int:
+        if self.take is None:
+            return super().send_nowait(chunks)
+        take, self.take = self.take, None
+        count = take(chunks[0])
+        return super().send_nowait([chunks[0][:count]]) if count else 0
+
+
+async def test_the_rest_of_a_frame_is_the_writers() -> None:
+    here, there = socket.socketpair()
+    wire = Sparing(here)
+    with closing(there):
+        peer = Socket(trio.socket.from_stdlib_socket(there))
+        async with running(wire) as connection:
+            wire.take = lambda chunk: 9
+            assert post_aside(connection, [], b"x" * 100) is not None
+            connection.post(Command(12), timeout=LATER, done=lambda _: None)
+            received = [await peer.receive(), await peer.receive()]
+            assert [(one.code, one.body) for one in received if one is not None] == [(11, b"x" * 100), (12, b"")]
+
+
+async def test_a_full_wire_takes_nothing() -> None:
+    here, there = socket.socketpair()
+    wire = Sparing(here)
+    with closing(there):
+        peer = Socket(trio.socket.from_stdlib_socket(there))
+        async with running(wire) as connection:
+            wire.take = lambda chunk: 0
+            assert post_aside(connection, []) is None
+            assert connection.calls_under_way == 0
+            connection.post(Command(12), timeout=LATER, done=lambda _: None)
+            received = await peer.receive()
+            assert received is not None
+            assert received.code == 12
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, BrokenPipeError])
+async def test_a_write_that_fails_ends_the_connection(error: type[BaseException]) -> None:
+    """After an interrupt nobody knows how much of the frame is out: the rest must not follow, nor anything else."""
+    here, there = socket.socketpair()
+    wire = Sparing(here)
+    told: list[Command | NetworkError] = []
+
+    def fail(chunk: Chunk) -> int:
+        raise error
+
+    with closing(there):
+        async with running(wire) as connection:
+            wire.take = fail
+            if issubclass(error, OSError):
+                assert post_aside(connection, told) is not None
+            else:
+                with pytest.raises(error):
+                    post_aside(connection, told)
+            await connection.wait_closed()
+    (end,) = told
+    assert isinstance(end, ConnectionClosed)
