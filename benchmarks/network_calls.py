@@ -6,7 +6,7 @@ The echo server is a process of its own and answers as a broker answers a send; 
 CPU on each request (a real broker about 18). `serve` is our own server with a handler that answers at once. Each row is
 a pair, run A B B A; the verdict is the median of the pairs' ratios, its spread beside it. `s/M` is the CPU of this
 process for a million calls: the firmer figure where others use the machine. `ours` sends a new `SendMessage` each time,
-`template` the same fields written once but for two.
+`form` the same header written once but for two fields.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from functools import partial
 import trio
 
 from pyrmq_core.network import ConnectionPool, Peer, serve
-from pyrmq_core.protocol.codes import RequestCode
 from pyrmq_core.protocol.command import Command
-from pyrmq_core.protocol.headers import FieldsTemplate, encode_header
+from pyrmq_core.protocol.frame import FormedRequest
+from pyrmq_core.protocol.headers import encode_header
 from pyrmq_core.protocol.requests.send_message import MessageStored, SendMessage
 
 OPAQUE = re.compile(rb'"opaque":(\d+)')
@@ -128,22 +128,22 @@ def blocking(port: int, window: int, calls: int) -> Figure:
         return _figure(calls, started, cpu, times)
 
 
-def ours(port: int, window: int, calls: int, *, template: bool = False) -> Figure:
+def ours(port: int, window: int, calls: int, *, form: bool = False) -> Figure:
     """A pool's calls from `window` tasks."""
     times: list[float] = []
-    written = FieldsTemplate(SEND.to_command().ext, ("g", "i"))
-
-    def request() -> Command:
-        if template:
-            return Command(RequestCode.SEND_MESSAGE_V2, written.filled("1700000000000", PROPERTIES), SEND.body)
-        return replace(SEND, queue_id=3).to_command()
+    written = SEND.to_form()
 
     address = f"127.0.0.1:{port}"
 
     async def caller(pool: ConnectionPool, count: int) -> None:
         for _ in range(count):
             begun = time.perf_counter()
-            await pool.call(address, request(), timeout=30)
+            if form:
+                connection = await pool.connection(address, timeout=30)
+                request = FormedRequest(written, (SEND.born_timestamp_ms,), PROPERTIES, SEND.body)
+                await connection.begin(request, timeout=30).wait()
+            else:
+                await pool.call(address, replace(SEND, queue_id=3).to_command(), timeout=30)
             if window == 1:
                 times.append(time.perf_counter() - begun)
 
@@ -228,11 +228,11 @@ def table(places: dict[str, int], count: int, calls: int) -> None:
     for where, port in places.items():
         for window in (1, 16, 256):
             some = calls // 8 if window == 1 else calls
-            for template in (False, True):
-                mine = partial(ours, port, window, some, template=template)
+            for form in (False, True):
+                mine = partial(ours, port, window, some, form=form)
                 found = pairs(count, partial(blocking, port, window, some), mine)
                 what = "one caller, p50 us" if window == 1 else f"{window} callers, calls/s"
-                name = f"{where}, {what}{', template' if template else ''}"
+                name = f"{where}, {what}{', form' if form else ''}"
                 report(name, found, "p50_us" if window == 1 else "rate")
 
 

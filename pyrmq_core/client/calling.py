@@ -11,7 +11,7 @@ from pyrmq_core.errors import NetworkError
 from pyrmq_core.network import Asked, Call, Connection, ConnectionPool, Done
 from pyrmq_core.protocol.acl import sign
 from pyrmq_core.protocol.command import Command
-from pyrmq_core.protocol.frame import RequestForm
+from pyrmq_core.protocol.frame import Request, RequestForm, as_command
 
 
 class Caller:
@@ -36,30 +36,30 @@ class Caller:
         """Returns when the request is written."""
         await self._pool.send_oneway(address, self.prepared(address, command), timeout=timeout)
 
-    def begin(self, address: str, command: Command, *, timeout: float) -> Call | None:
+    def begin(self, address: str, command: Request, *, timeout: float) -> Call | None:
         """A call that the task waits for at once; None, and nothing is sent, when `call` has to do it."""
         connection = self._pool.open_connection(address)
         if connection is None or connection.is_full or self._hooks:
             return None
-        return connection.begin(command if self._plain else self._signed(command), timeout=timeout)
+        return connection.begin(command if self._plain else self._signed(as_command(command)), timeout=timeout)
 
-    def post(self, address: str, command: Command, *, timeout: float, done: Done) -> Callable[[], None] | None:
+    def post(self, address: str, command: Request, *, timeout: float, done: Done) -> Callable[[], None] | None:
         """As `Line.post`, over the connection that is open; None without one, or when much waits to be written."""
         connection = self._pool.open_connection(address)
         if connection is None or connection.is_full:
             return None
         if self._plain:
             return connection.post(command, timeout=timeout, done=done)
-        return Line(self, connection, plain=False).post(command, timeout=timeout, done=done)
+        return Line(self, connection, plain=False).post(as_command(command), timeout=timeout, done=done)
 
     def post_aside(
-        self, address: str, command: Command, *, deadline: float, timeout: float, done: Done
+        self, address: str, command: Request, *, deadline: float, timeout: float, done: Done
     ) -> Callable[[], None] | None:
         """`post` by another thread while the loop waits; see `Connection.post_aside`."""
         connection = self._pool.open_connection(address)
         if connection is None or self._hooks:
             return None
-        request = command if self._plain else self._signed(command)
+        request = command if self._plain else self._signed(as_command(command))
         return connection.post_aside(request, deadline=deadline, timeout=timeout, done=done)
 
     async def line(self, address: str, *, timeout: float) -> Line:

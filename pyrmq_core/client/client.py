@@ -38,6 +38,7 @@ from pyrmq_core.network.handling import refuse_unsupported
 from pyrmq_core.protocol.codes import RequestCode, ResponseCode
 from pyrmq_core.protocol.command import Command
 from pyrmq_core.protocol.conversation import response_error
+from pyrmq_core.protocol.frame import Request
 from pyrmq_core.protocol.namespaces import instance_namespace
 
 log = logging.getLogger(__name__)
@@ -179,7 +180,7 @@ class Client:
         """One request to one server; the answer, whatever its code. Raises `NetworkError`s and `ProtocolError`s."""
         return await self._open_caller().call(address, command, timeout=timeout)
 
-    def post(self, address: str, command: Command, *, timeout: float, done: Done) -> Callable[[], None] | None:
+    def post(self, address: str, command: Request, *, timeout: float, done: Done) -> Callable[[], None] | None:
         """`call` for one who does not wait: `done` is told the answer, or the error, once, on the loop.
 
         None when no connection is open, or much waits to be written: nothing is sent then. What it returns ends the
@@ -188,12 +189,12 @@ class Client:
         return self._open_caller().post(address, command, timeout=timeout, done=done)
 
     def post_aside(
-        self, address: str, command: Command, *, deadline: float, timeout: float, done: Done
+        self, address: str, command: Request, *, deadline: float, timeout: float, done: Done
     ) -> Callable[[], None] | None:
         """`post` by another thread while the loop waits for I/O; None, too, while other calls are under way there."""
         return self._open_caller().post_aside(address, command, deadline=deadline, timeout=timeout, done=done)
 
-    def begin(self, address: str, command: Command, *, timeout: float) -> Call | None:
+    def begin(self, address: str, command: Request, *, timeout: float) -> Call | None:
         """The first half of `call`: the request is on its way, its `Call` is to be waited for at once by the task.
 
         None, and nothing is sent, when a connection or room has to be waited for, or there are `rpc_hooks` to be told.

@@ -31,17 +31,18 @@ from pyrmq_core.model import MessageQueue, SendStatus
 from pyrmq_core.protocol.codes import ResponseCode
 from pyrmq_core.protocol.command import Command
 from pyrmq_core.protocol.conversation import response_error
+from pyrmq_core.protocol.frame import FormedRequest, Request, RequestForm, as_command
 from pyrmq_core.protocol.message_type import has_timer, is_reply
 from pyrmq_core.protocol.names import is_retry_topic
 from pyrmq_core.protocol.namespaces import without_namespace
 from pyrmq_core.protocol.payload import Payload
-from pyrmq_core.protocol.requests.send_message import SendMessage, SendTemplate
+from pyrmq_core.protocol.requests.send_message import SendMessage
 
 GO_AWAY: Final = ResponseCode.GO_AWAY.value
 STATUS_OF_CODE: Final = {status.value: status for status in SendStatus}
 WAIT_FOR_BROKER_SECONDS: Final = 0.5
-# One template a queue and kind of message; beyond so many, all are made anew.
-TEMPLATES_KEPT: Final = 4096
+# One form a queue and kind of message; beyond so many, all are made anew.
+FORMS_KEPT: Final = 4096
 
 
 class Sender:
@@ -62,7 +63,7 @@ class Sender:
         self.settings = settings
         self._hooks = hooks or None
         self._choice = QueueChoice(client, settings, faults)
-        self._templates: dict[tuple[str, MessageQueue, int, int, bool], SendTemplate] = {}
+        self._forms: dict[tuple[str, MessageQueue, int, int, bool], RequestForm] = {}
 
     async def publish_info(self, topic: str, *, timeout: float) -> TopicPublishInfo:
         """The queues the topic may be written to now; asks NameServers only when they are not known."""
@@ -139,7 +140,7 @@ class Sender:
             told(error)
             return lambda: None
 
-    def _ready(self, story: SendStory[Receipt]) -> Command | None:
+    def _ready(self, story: SendStory[Receipt]) -> Request | None:
         """The request of a first try for `story.queue` at `story.address`; None when something has to be waited for."""
         payload = story.payload
         if self._hooks is not None or has_timer(payload.properties):
@@ -202,7 +203,7 @@ class Sender:
         payload = story.payload
         if payload.one_tag:
             payload = await self._client.batch_topics.as_kept(story, self._choice.on_wire(payload.topic), queue)
-        request, seconds_left = self._request(payload, queue), story.seconds_left()
+        request, seconds_left = as_command(self._request(payload, queue)), story.seconds_left()
         story.code = request.code
         if story.mode is CommunicationMode.ONEWAY:
             await self._client.send_oneway(story.address, request, timeout=seconds_left)
@@ -284,17 +285,17 @@ class Sender:
             payload=story.payload,
         )
 
-    def _request(self, payload: Payload, queue: MessageQueue) -> Command:
+    def _request(self, payload: Payload, queue: MessageQueue) -> Request:
         born_ms = time.time_ns() // 1_000_000
-        topic = payload.topic
-        if is_retry_topic(topic) or is_reply(payload.properties):
+        topic, properties = payload.topic, payload.properties
+        if is_retry_topic(topic) or is_reply(properties):
             return self._whole_request(payload, queue, born_ms).to_special_command()
         kind = (topic, queue, payload.sys_flag, payload.flag, payload.batch)
-        if (template := self._templates.get(kind)) is None:
-            if len(self._templates) >= TEMPLATES_KEPT:
-                self._templates.clear()
-            template = self._templates[kind] = SendTemplate(self._whole_request(payload, queue, born_ms))
-        return template.command(born_ms, payload.properties, payload.body)
+        if (form := self._forms.get(kind)) is None:
+            if len(self._forms) >= FORMS_KEPT:
+                self._forms.clear()
+            form = self._forms[kind] = self._whole_request(payload, queue, born_ms).to_form()
+        return FormedRequest(form, (born_ms,), properties, payload.body)
 
     def _whole_request(self, payload: Payload, queue: MessageQueue, born_timestamp_ms: int) -> SendMessage:
         return SendMessage(

@@ -12,7 +12,7 @@ from pyrmq_core.errors import CallTimeout, ConnectionClosed, NetworkError
 from pyrmq_core.network.outbox import Outbox, Outgoing
 from pyrmq_core.protocol.codes import request_name
 from pyrmq_core.protocol.command import ONEWAY_BIT, Command
-from pyrmq_core.protocol.frame import RequestForm
+from pyrmq_core.protocol.frame import Request, RequestForm
 
 MAX_OPAQUE: Final = 0x7FFF_FFFF
 
@@ -25,7 +25,7 @@ class Call(Outgoing):
 
     __slots__ = ("_calls", "_task", "code", "deadline", "oneway", "opaque", "result", "timeout")
 
-    def __init__(self, calls: Calls, command: Command, opaque: int, timeout: float, deadline: float) -> None:
+    def __init__(self, calls: Calls, command: Request, opaque: int, timeout: float, deadline: float) -> None:
         self.chunks = None
         self.size_bytes = 0
         self.started = False
@@ -83,7 +83,7 @@ class PostedCall(Call):
     __slots__ = ("_done",)
 
     def __init__(
-        self, calls: Calls, command: Command, opaque: int, timeout: float, deadline: float, done: Done
+        self, calls: Calls, command: Request, opaque: int, timeout: float, deadline: float, done: Done
     ) -> None:
         self.chunks = None  # what `Call.__init__` does, without the call of it
         self.size_bytes = 0
@@ -146,7 +146,7 @@ class Calls:
     def __len__(self) -> int:
         return len(self._table)
 
-    def open(self, command: Command, timeout: float, deadline: float, done: Done | None = None) -> Call:
+    def open(self, command: Request, timeout: float, deadline: float, done: Done | None = None) -> Call:
         """A new call under a number that no other call has; with `done` one that is only posted."""
         opaque = self._free_opaque()
         if done is None:

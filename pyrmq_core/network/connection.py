@@ -21,7 +21,7 @@ from pyrmq_core.network.sweeping import Sweeper
 from pyrmq_core.network.watch import Limits, Signs, Watch
 from pyrmq_core.network.wire import WIRE_ERRORS, Wire
 from pyrmq_core.protocol.command import RESPONSE_BIT, Command
-from pyrmq_core.protocol.frame import FrameDecoder, RequestForm, encode_answer_head, encode_request_head
+from pyrmq_core.protocol.frame import FrameDecoder, Request, RequestForm, encode_answer_head, encode_request_head
 
 log = logging.getLogger(__name__)
 
@@ -109,7 +109,7 @@ class Connection:
         assert answer is not None, "a call ended without an answer"
         return answer
 
-    def begin(self, command: Command, *, timeout: float) -> Call:
+    def begin(self, command: Request, *, timeout: float) -> Call:
         """`call` without its waits: not for room, and `wait` has to follow at once. Raises `ConnectionClosed`."""
         call = self._open_call(command, trio.current_time() + timeout, timeout)
         self._post(call, command)
@@ -128,7 +128,7 @@ class Connection:
         self._post(call, request)
         await call.wait()
 
-    def post(self, command: Command, *, timeout: float, done: Done) -> Callable[[], None]:
+    def post(self, command: Request, *, timeout: float, done: Done) -> Callable[[], None]:
         """`call` for one who does not wait: `done` is told the answer, or the error, once, on the loop.
 
         What is posted from within `done` goes out joined. It goes out also when much is queued already: whoever posts
@@ -138,7 +138,7 @@ class Connection:
         self._post(call, command)
         return call.forget
 
-    def post_aside(self, command: Command, *, deadline: float, timeout: float, done: Done) -> Callable[[], None] | None:
+    def post_aside(self, command: Request, *, deadline: float, timeout: float, done: Done) -> Callable[[], None] | None:
         """`post` by another thread while the loop waits for I/O, where trio's own functions cannot be used.
 
         None, and nothing is sent, unless no other call is under way and the wire takes it at once.
@@ -247,7 +247,7 @@ class Connection:
         except Exception:
             log.exception("what was to be done when the connection with %s had closed failed", self.address)
 
-    def _open_call(self, command: Command, deadline: float, timeout: float, done: Done | None = None) -> Call:
+    def _open_call(self, command: Request, deadline: float, timeout: float, done: Done | None = None) -> Call:
         if self.is_closed:
             raise self._calls.closed(command.code, self._close_reason, left=False)
         call = self._calls.open(command, timeout, deadline, done)
@@ -262,7 +262,7 @@ class Connection:
             self._outbox.await_room(call)
             await call.wait()
 
-    def _post(self, call: Call, command: Command) -> None:
+    def _post(self, call: Call, command: Request) -> None:
         try:
             call.load(encode_request_head(command, call.opaque), command.body)
         except BaseException:

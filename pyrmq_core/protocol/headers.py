@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import re
 import struct
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from json.encoder import encode_basestring
 from typing import Any, Final
 
@@ -91,43 +91,6 @@ class LazyFields(Mapping[str, str]):
         return len(self.fields())
 
 
-class WrittenFields(LazyFields):
-    """Custom header fields whose JSON is written already; `FieldsTemplate.filled` makes them."""
-
-    __slots__ = ("text",)
-
-    def __init__(self, text: str) -> None:
-        self.raw = b""
-        self.text = text
-        self._parsed = None
-
-    def fields(self) -> dict[str, str]:
-        if self._parsed is None:
-            self._parsed = _text_fields(_load_object(self.text))
-        return self._parsed
-
-
-class FieldsTemplate:
-    """The header fields of many requests that differ in a few of them: the JSON of the others is written once.
-
-    What `filled` gives serves as a `Command`'s `ext`; it takes the texts of the `varying` fields in their order.
-    """
-
-    __slots__ = ("_form",)
-
-    def __init__(self, fixed: Mapping[str, str], varying: Sequence[str]) -> None:
-        head = _json_fields({name: text for name, text in fixed.items() if name not in varying})[:-1]
-        parts = []
-        for name in varying:
-            comma = "," if len(head) != 1 else ""
-            parts.append(f"{head}{comma}{encode_basestring(name)}:".replace("%", "%%") + "%s")
-            head = ""
-        self._form = "".join(parts) + "}"
-
-    def filled(self, *texts: str) -> WrittenFields:
-        return WrittenFields(self._form % tuple(map(encode_basestring, texts)))
-
-
 def encode_header(command: Command) -> bytes:
     """The header's bytes in the command's own serialization."""
     return encode_json(command) if command.serialization is Serialization.JSON else encode_binary(command)
@@ -146,9 +109,7 @@ def encode_json(command: Command, opaque: int | None = None, flag: int | None = 
     flag = command.flag if flag is None else flag
     opaque = command.opaque if opaque is None else opaque
     ext = command.ext
-    if isinstance(ext, WrittenFields):
-        fields = f',"extFields":{ext.text}'
-    elif ext:
+    if ext:
         fields = f',"extFields":{_json_fields(ext)}'
     elif flag & RESPONSE_BIT and command.code == 0:
         fields = ',"extFields":{}'  # Java clients dereference it in every success answer that has a header class

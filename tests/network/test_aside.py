@@ -5,7 +5,6 @@ from __future__ import annotations
 import socket
 from collections.abc import Callable, Sequence
 from contextlib import closing
-from functools import partial
 
 import pytest
 import trio
@@ -24,19 +23,16 @@ def post_aside(connection: Connection, told: list[Command | NetworkError], body:
     return connection.post_aside(Command(11, body=body), deadline=deadline, timeout=LATER, done=told.append)
 
 
-async def test_it_is_written_by_who_posts_it() -> None:
+async def test_it_is_written_at_once_and_told_its_answer() -> None:
     told: list[Command | NetworkError] = []
-    async with joined("socket", there=echo) as (here, _):
-        posted = partial(post_aside, here, told)
-        deadline = trio.current_time() + LATER
-        command = Command(11, {"n": "7"})
-        assert await trio.to_thread.run_sync(
-            partial(here.post_aside, command, deadline=deadline, timeout=LATER, done=told.append)
-        )
-        await until(lambda: len(told) == 1)
-        assert isinstance(told[0], Command)
-        assert told[0].ext["n"] == "7"
-        assert posted() is not None  # nothing is left of the one before
+    async with joined("socket", there=echo) as (here, there):
+        for number in range(1, 4):
+            assert post_aside(here, told, b"%d" % number) is not None
+            assert here.calls_under_way == 1
+            assert len(told) == number - 1
+            await until(lambda: not here.calls_under_way)
+        assert there.calls_under_way == 0
+    assert [one.body for one in told if isinstance(one, Command)] == [b"1", b"2", b"3"]
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 from pyrmq_core.errors import InvalidMessage
 from pyrmq_core.model import Message
 from pyrmq_core.protocol.drafts import draft_class
+from pyrmq_core.protocol.frame import FormedRequest
 from pyrmq_core.protocol.payload import Payload, encode_one
 from pyrmq_core.protocol.properties import encode_properties, message_properties, message_properties_string
-from pyrmq_core.protocol.requests.send_message import SendMessage, SendTemplate
+from pyrmq_core.protocol.requests.send_message import SendMessage
 
 WORDS = st.text(max_size=8) | st.sampled_from(["a\x01b", "\x02", "é", "\ud800", "k"])
 MESSAGES = st.builds(
@@ -55,9 +56,9 @@ def test_the_string_of_a_plain_message_is_that_of_its_properties(message: Messag
 
 
 @given(st.integers(0, 2**62), st.text(alphabet=st.characters(exclude_categories=["Cs"])), st.booleans())
-def test_a_template_is_the_whole_request(born_ms: int, properties: str, batch: bool) -> None:
+def test_a_form_is_the_whole_request(born_ms: int, properties: str, batch: bool) -> None:
     first = SendMessage("G", "T%", "TBW102", 4, 3, 1, 5, 7, "x", batch=batch, broker_name='b"1')
     whole = replace(first, born_timestamp_ms=born_ms, properties=properties, body=b"body")
-    made = SendTemplate(first).command(born_ms, properties, b"body")
+    made = FormedRequest(first.to_form(), (born_ms,), properties, b"body").command()
     assert made == whole.to_command()
     assert SendMessage.from_command(made) == whole

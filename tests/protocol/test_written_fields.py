@@ -1,4 +1,4 @@
-"""Header fields written once for many requests, and heads written for another number: the same bytes mean the same."""
+"""Headers written once for many requests, and heads written for another number: the same bytes mean the same."""
 
 from __future__ import annotations
 
@@ -12,43 +12,41 @@ from pyrmq_core.protocol.command import Command, Serialization, make_command
 from pyrmq_core.protocol.frame import (
     FIRST_BUFFER_BYTES,
     READ_AHEAD_BYTES,
+    FormedRequest,
     FrameDecoder,
+    RequestForm,
+    as_command,
     encode_answer_head,
     encode_frame_head,
     encode_request_head,
 )
-from pyrmq_core.protocol.headers import FieldsTemplate, decode_json, encode_binary, encode_json
+from pyrmq_core.protocol.headers import decode_json, encode_json
 from tests.protocol.strategies import EXT, commands
 
 ANY = st.sampled_from(Serialization).flatmap(commands)
 OPAQUES = st.integers(-(2**31), 2**31 - 1)
 
 
-@given(EXT, EXT)
-def test_a_template_means_what_its_fields_mean(fixed: dict[str, str], varying: dict[str, str]) -> None:
-    whole = {**fixed, **varying}
-    filled = FieldsTemplate(fixed, tuple(varying)).filled(*varying.values()) if varying else None
-    if filled is None:
-        return
-    assert filled == whole
-    command = Command(310, filled, b"body", opaque=3)
-    assert decode_json(encode_json(command), b"body").ext == whole
-    assert encode_binary(command) != b""
+@given(EXT, st.lists(st.integers(0, 2**63 - 1), max_size=3), st.text(), st.binary(max_size=50), OPAQUES)
+def test_a_form_means_what_its_command_means(
+    fixed: dict[str, str], numbers: list[int], text: str, body: bytes, opaque: int
+) -> None:
+    varying = [f"number {index}" for index in range(len(numbers))]
+    form = RequestForm(Command(310, {**fixed, varying[0] if varying else "x": "7"}), varying, "text")
+    request = FormedRequest(form, tuple(numbers), text, body)
+    meant = as_command(request)
+    assert meant.ext == {**form.command(tuple(numbers)).ext, "text": text}
+    assert (meant.code, meant.body) == (request.code, request.body) == (310, body)
+    decoder = FrameDecoder()
+    decoder.feed(encode_request_head(request, opaque) + body)
+    assert decoder.next_command() == decode_json(encode_json(meant, opaque), body)
 
 
-def test_a_template_is_used_again() -> None:
-    template = FieldsTemplate({"b": "T", "i": "?"}, ("g", "i"))
-    assert [dict(template.filled(*texts)) for texts in (("1", "x"), ("2", 'y"\n\x01'))] == [
-        {"b": "T", "g": "1", "i": "x"},
-        {"b": "T", "g": "2", "i": 'y"\n\x01'},
-    ]
-
-
-def test_a_template_wants_every_varying_field() -> None:
-    template = FieldsTemplate({}, ("g", "i"))
-    assert dict(template.filled("1", "2")) == {"g": "1", "i": "2"}
-    with pytest.raises(TypeError, match="not enough arguments"):
-        template.filled("1")
+def test_a_form_without_a_text() -> None:
+    form = RequestForm(Command(11, {"b": "100 %", "n": "1"}), ("n",))
+    decoder = FrameDecoder()
+    decoder.feed(form.frame(9, (2,)))
+    assert decoder.next_command() == replace(form.command((2,)), opaque=9)
 
 
 @given(ANY, OPAQUES)

@@ -13,11 +13,12 @@ from dataclasses import dataclass
 from typing import ClassVar, Final, Self, cast
 
 from pyrmq_core.protocol.codes import RequestCode
-from pyrmq_core.protocol.command import LANGUAGE, VERSION, Command, make_command
+from pyrmq_core.protocol.command import Command
 from pyrmq_core.protocol.conversation import HeaderResponse
 from pyrmq_core.protocol.drafts import draft_class
 from pyrmq_core.protocol.fields import decode_fields, encode_fields, read_long, wire
-from pyrmq_core.protocol.headers import FieldsTemplate, LazyFields
+from pyrmq_core.protocol.frame import RequestForm
+from pyrmq_core.protocol.headers import LazyFields
 from pyrmq_core.protocol.message_type import is_reply
 from pyrmq_core.protocol.properties import (
     MAX_RECONSUME_TIMES,
@@ -74,6 +75,10 @@ class SendMessage:
         code = RequestCode.SEND_BATCH_MESSAGE if self.batch else RequestCode.SEND_MESSAGE_V2
         return Command(code, encode_fields(self), self.body)
 
+    def to_form(self) -> RequestForm:
+        """Of requests that differ from this one in born timestamp, properties and body alone."""
+        return RequestForm(self.to_command(), ("g",), "i")
+
     def to_reply_command(self) -> Command:
         """A reply, which nobody stores: brokers push it to the client that its properties name."""
         return Command(RequestCode.SEND_REPLY_MESSAGE_V2, encode_fields(self), self.body)
@@ -106,22 +111,6 @@ class SendMessage:
             request, "body", command.body
         )  # freshly made and not shared yet: no second copy of 14 fields
         return request
-
-
-class SendTemplate:
-    """Requests that differ in born timestamp, properties and body alone; the rest of the header is written once."""
-
-    __slots__ = ("_code", "_fields")
-
-    def __init__(self, request: SendMessage) -> None:
-        command = request.to_command()
-        self._code = command.code
-        self._fields = FieldsTemplate(command.ext, ("g", "i"))
-
-    def command(self, born_timestamp_ms: int, properties: str, body: bytes | memoryview) -> Command:
-        """As `to_command` of the whole request."""
-        ext = self._fields.filled(str(born_timestamp_ms), properties)
-        return make_command(self._code, ext, body, 0, 0, None, LANGUAGE, VERSION)
 
 
 @dataclass(frozen=True, slots=True)
