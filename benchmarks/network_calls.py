@@ -141,7 +141,7 @@ def ours(port: int, window: int, calls: int, *, form: bool = False) -> Figure:
             if form:
                 connection = await pool.connection(address, timeout=30)
                 request = FormedRequest(written, (SEND.born_timestamp_ms,), PROPERTIES, SEND.body)
-                await connection.begin(request, timeout=30).wait()
+                await connection.begin(request, deadline=trio.current_time() + 30, timeout=30).wait()
             else:
                 await pool.call(address, replace(SEND, queue_id=3).to_command(), timeout=30)
             if window == 1:

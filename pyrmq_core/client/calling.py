@@ -21,6 +21,7 @@ class Caller:
         self._pool = pool
         self._hooks = rpc_hooks
         self._credentials = credentials
+        self._is_hooked = bool(rpc_hooks)
         self._plain = credentials is None and not rpc_hooks
 
     async def call(self, address: str, command: Command, *, timeout: float) -> Command:
@@ -36,12 +37,13 @@ class Caller:
         """Returns when the request is written."""
         await self._pool.send_oneway(address, self.prepared(address, command), timeout=timeout)
 
-    def begin(self, address: str, command: Request, *, timeout: float) -> Call | None:
+    def begin(self, address: str, command: Request, *, deadline: float, timeout: float) -> Call | None:
         """A call that the task waits for at once; None, and nothing is sent, when `call` has to do it."""
         connection = self._pool.open_connection(address)
-        if connection is None or connection.is_full or self._hooks:
+        if connection is None or connection.is_full or self._is_hooked:
             return None
-        return connection.begin(command if self._plain else self._signed(as_command(command)), timeout=timeout)
+        request = command if self._plain else self._signed(as_command(command))
+        return connection.begin(request, deadline=deadline, timeout=timeout)
 
     def post(self, address: str, command: Request, *, timeout: float, done: Done) -> Callable[[], None] | None:
         """As `Line.post`, over the connection that is open; None without one, or when much waits to be written."""
@@ -57,7 +59,7 @@ class Caller:
     ) -> Callable[[], None] | None:
         """`post` by another thread while the loop waits; see `Connection.post_aside`."""
         connection = self._pool.open_connection(address)
-        if connection is None or self._hooks:
+        if connection is None or self._is_hooked:
             return None
         request = command if self._plain else self._signed(as_command(command))
         return connection.post_aside(request, deadline=deadline, timeout=timeout, done=done)

@@ -194,12 +194,12 @@ class Client:
         """`post` by another thread while the loop waits for I/O; None, too, while other calls are under way there."""
         return self._open_caller().post_aside(address, command, deadline=deadline, timeout=timeout, done=done)
 
-    def begin(self, address: str, command: Request, *, timeout: float) -> Call | None:
+    def begin(self, address: str, command: Request, *, deadline: float, timeout: float) -> Call | None:
         """The first half of `call`: the request is on its way, its `Call` is to be waited for at once by the task.
 
         None, and nothing is sent, when a connection or room has to be waited for, or there are `rpc_hooks` to be told.
         """
-        return self._open_caller().begin(address, command, timeout=timeout)
+        return self._open_caller().begin(address, command, deadline=deadline, timeout=timeout)
 
     async def open_line(self, address: str, *, timeout: float = CALL_TIMEOUT_SECONDS) -> Line:
         """The connection to one server, for requests that are posted and not waited for one by one."""

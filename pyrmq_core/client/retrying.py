@@ -122,8 +122,11 @@ def attempt_seconds(time_left: float, per_attempt: float | None, attempts_left: 
 
     `per_attempt` caps it; without one, the time left is shared equally among the tries that are left.
     """
-    share = per_attempt if per_attempt is not None else time_left / max(1, attempts_left)
-    return max(MIN_ATTEMPT_SECONDS, min(time_left, share))
+    if per_attempt is None:
+        seconds = time_left / attempts_left if attempts_left > 1 else time_left
+    else:
+        seconds = per_attempt if per_attempt < time_left else time_left
+    return seconds if seconds > MIN_ATTEMPT_SECONDS else MIN_ATTEMPT_SECONDS
 
 
 def send_failed(topic: str, attempts: Sequence[Attempt], seconds: float, count: int) -> SendFailed:

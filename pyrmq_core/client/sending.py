@@ -87,8 +87,9 @@ class Sender:
         if (request := self._ready(story)) is None:
             return await self.go_on(story)
         answer: Command | RocketMQError | None
+        seconds = self._attempt_seconds(story, timeout)
         try:
-            call = self._client.begin(story.address, request, timeout=self._attempt_seconds(story, timeout))
+            call = self._client.begin(story.address, request, deadline=story.started + seconds, timeout=seconds)
             answer = None if call is None else await call.wait()
         except RocketMQError as error:
             answer = error

@@ -109,9 +109,9 @@ class Connection:
         assert answer is not None, "a call ended without an answer"
         return answer
 
-    def begin(self, command: Request, *, timeout: float) -> Call:
-        """`call` without its waits: not for room, and `wait` has to follow at once. Raises `ConnectionClosed`."""
-        call = self._open_call(command, trio.current_time() + timeout, timeout)
+    def begin(self, command: Request, *, deadline: float, timeout: float) -> Call:
+        """`call_until` without its waits: not for room, and `wait` has to follow at once. Raises `ConnectionClosed`."""
+        call = self._open_call(command, deadline, timeout)
         self._post(call, command)
         return call
 

@@ -87,11 +87,12 @@ class Outbox:
 
     def send(self, frame: Outgoing, *, alone: bool) -> None:
         """Writes the frame, as far as the wire takes it, or queues it; raises one of `WIRE_ERRORS`."""
-        if self.is_idle and self._write(frame):
+        if not self._queue and self.is_idle and self._write(frame):
             if not alone:
                 self._wake_writer()
             return
-        self._enqueue(frame)
+        self._queue.append(frame)
+        self.queued_bytes += frame.size_bytes
         if not self._held:
             self._wake_writer()
 
@@ -104,7 +105,8 @@ class Outbox:
             if not frame.started:
                 frame.chunks = None
                 return False
-            self._enqueue(frame)
+            self._queue.append(frame)
+            self.queued_bytes += frame.size_bytes
             soon(self._wake_writer)
         return True
 
@@ -169,10 +171,6 @@ class Outbox:
         if count:
             _shorten(frame, count)
         return False
-
-    def _enqueue(self, frame: Outgoing) -> None:
-        self._queue.append(frame)
-        self.queued_bytes += frame.size_bytes
 
     def _wake_writer(self) -> None:
         if not self._writer_runs:

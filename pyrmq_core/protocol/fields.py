@@ -59,7 +59,11 @@ def parse_bool(text: str) -> bool:
     return text.lower() == "true"
 
 
-def read_long(text: str) -> int:
+def _write_bool(value: bool) -> str:
+    return "true" if value else "false"
+
+
+def _read_long(text: str) -> int:
     """No field is wider than Java's long: a larger number would only fail later, in a store or a header."""
     value = int(text)
     if not -(2**63) <= value < 2**63:
@@ -67,13 +71,9 @@ def read_long(text: str) -> int:
     return value
 
 
-def _write_bool(value: bool) -> str:
-    return "true" if value else "false"
-
-
 _CODECS: Final[dict[type, tuple[Writer, Reader]]] = {
     str: (str, str),
-    int: (lambda value: str(int(value)), read_long),
+    int: (lambda value: str(int(value)), _read_long),
     bool: (_write_bool, parse_bool),
     float: (repr, float),
 }

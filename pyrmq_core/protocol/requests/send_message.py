@@ -9,6 +9,7 @@ SendMessageResponseHeader.java.
 from __future__ import annotations
 
 import dataclasses
+import re
 from dataclasses import dataclass
 from typing import ClassVar, Final, Self, cast
 
@@ -16,7 +17,7 @@ from pyrmq_core.protocol.codes import RequestCode
 from pyrmq_core.protocol.command import Command
 from pyrmq_core.protocol.conversation import HeaderResponse
 from pyrmq_core.protocol.drafts import draft_class
-from pyrmq_core.protocol.fields import decode_fields, encode_fields, read_long, wire
+from pyrmq_core.protocol.fields import decode_fields, encode_fields, wire
 from pyrmq_core.protocol.frame import RequestForm
 from pyrmq_core.protocol.headers import LazyFields
 from pyrmq_core.protocol.message_type import is_reply
@@ -113,6 +114,14 @@ class SendMessage:
         return request
 
 
+# As brokers of 5.x write it for a single message: what is found needs no unescaping.
+_USUAL: Final = re.compile(
+    r'\{"queueId":"(\d{1,9})","transactionId":"(\w*)","msgId":"(\w*)","TRACE_ON":"(\w*)","MSG_REGION":"([\w-]*)",'
+    r'"queueOffset":"(\d{1,18})"\}',
+    re.ASCII,
+)
+
+
 @dataclass(frozen=True, slots=True)
 class MessageStored(HeaderResponse):
     """Where it is stored; `msg_ids` are offset message ids, separated by commas for a batch."""
@@ -128,22 +137,13 @@ class MessageStored(HeaderResponse):
 
     @classmethod
     def from_command(cls, command: Command) -> Self:
-        """As any response is read, at a quarter of the price: it is read for every single message."""
-        ext = command.ext.fields() if isinstance(command.ext, LazyFields) else command.ext
-        found = ext.get
-        try:
-            stored = STORED_DRAFT(
-                ext["msgId"],
-                read_long(ext["queueId"]),
-                read_long(ext["queueOffset"]),
-                found("transactionId"),
-                found("batchUniqId"),
-                found("MSG_REGION"),
-                found("TRACE_ON"),
-                found("recallHandle"),
-            )
-        except (KeyError, ValueError):  # the general way says which field it is
+        """As any response is read, at a fifth of the price where it looks as usual: it is read for every message."""
+        ext = command.ext
+        found = _USUAL.fullmatch(ext.raw.decode("latin-1")) if type(ext) is LazyFields else None
+        if found is None:
             return decode_fields(cls, ext, cls.__name__)
+        queue_id, transaction_id, msg_id, trace_on, region_id, queue_offset = found.groups()
+        stored = STORED_DRAFT(msg_id, int(queue_id), int(queue_offset), transaction_id, None, region_id, trace_on, None)
         stored.__class__ = cls
         return cast("Self", stored)
 
