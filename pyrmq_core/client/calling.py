@@ -57,9 +57,9 @@ class Caller:
     def post_aside(
         self, address: str, command: Request, *, deadline: float, timeout: float, done: Done
     ) -> Callable[[], None] | None:
-        """`post` by another thread while the loop waits; see `Connection.post_aside`."""
+        """`post` by another thread while the loop waits, without hooks; see `Connection.post_aside`."""
         connection = self._pool.open_connection(address)
-        if connection is None or self._is_hooked:
+        if connection is None:
             return None
         request = command if self._plain else self._signed(as_command(command))
         return connection.post_aside(request, deadline=deadline, timeout=timeout, done=done)

@@ -188,6 +188,11 @@ class Client:
         """
         return self._open_caller().post(address, command, timeout=timeout, done=done)
 
+    @property
+    def posts_aside(self) -> bool:
+        """Whether `post_aside` has a chance: never over TLS, nor where `rpc_hooks` are to be told."""
+        return self._tls is None and not self._rpc_hooks
+
     def post_aside(
         self, address: str, command: Request, *, deadline: float, timeout: float, done: Done
     ) -> Callable[[], None] | None:

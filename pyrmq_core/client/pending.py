@@ -199,7 +199,7 @@ class InFlight:
         False, and nothing is done, while others are under way: they are better written together. `now` is the loop's
         time; `soon` has a function called on the loop.
         """
-        if self._under_way or self._is_closed:
+        if self._under_way or self._is_closed or not self._sender.posts_aside:
             return False
         story = self._sender.story(payload, to, timeout, CommunicationMode.SYNC, now)
         self._post(story, (pending,), (0, 0), partial(soon, self._nursery.start_soon), aside=True)

@@ -62,6 +62,7 @@ class Sender:
         self._client = client
         self.settings = settings
         self._hooks = hooks or None
+        self.posts_aside = self._hooks is None and client.posts_aside
         self._choice = QueueChoice(client, settings, faults)
         self._forms: dict[tuple[str, MessageQueue, int, int, bool], RequestForm] = {}
 

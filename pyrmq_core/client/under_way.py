@@ -12,7 +12,8 @@ from typing import TypeAlias
 import trio
 
 from pyrmq_core.client.communication_mode import CommunicationMode
-from pyrmq_core.client.sending import Receipt, Sender
+from pyrmq_core.client.receipts import Receipt
+from pyrmq_core.client.sending import Sender
 from pyrmq_core.client.story import SendStory
 from pyrmq_core.client.targets import Target
 from pyrmq_core.errors import RocketMQError

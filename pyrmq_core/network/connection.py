@@ -146,8 +146,8 @@ class Connection:
         if self.is_closed or self._calls or not self._outbox.is_idle or not self._sweeper.looks_before(deadline):
             return None
         call = self._calls.open(command, timeout, deadline, done)
+        self._load(call, command)
         try:
-            call.load(encode_request_head(command, call.opaque), command.body)
             if self._outbox.send_aside(call, self._soon):
                 return call.forget
             self._calls.forget(call)
@@ -262,13 +262,16 @@ class Connection:
             self._outbox.await_room(call)
             await call.wait()
 
-    def _post(self, call: Call, command: Request) -> None:
+    def _load(self, call: Call, command: Request) -> None:
         try:
             call.load(encode_request_head(command, call.opaque), command.body)
         except BaseException:
             self._calls.forget(call)
             self._outbox.tell_room()
             raise
+
+    def _post(self, call: Call, command: Request) -> None:
+        self._load(call, command)
         self._send(call, alone=len(self._calls) == 1)
 
     def _send(self, frame: Outgoing, *, alone: bool) -> None:

@@ -7,10 +7,12 @@ import pytest
 import trio
 
 from pyrmq_core import Message, MessageQueue
-from pyrmq_core.blocking import Producer
+from pyrmq_core.blocking import Client, Producer
 from pyrmq_core.blocking.lending import Lending
 from pyrmq_core.blocking.portal import portal
+from pyrmq_core.client.hooks import SendContext
 from pyrmq_core.network.wire import Chunk, SocketWire
+from pyrmq_core.protocol.command import Command
 from tests.support.scripted import SEND, silence
 from tests.support.stage import Stage
 
@@ -52,6 +54,35 @@ def test_beside_another_the_loop_writes(stage: Stage, writers: list[threading.Th
         assert threading.current_thread() not in writers
         portal().soon(producer._async()._open().in_flight.abandon)
         assert waiting.exception(10) is not None
+
+
+def test_with_hooks_the_loop_writes(stage: Stage, writers: list[threading.Thread]) -> None:
+    """Hooks may use what belongs to trio; the same holds for those of the client, and TLS has a writer of its own."""
+
+    class Hook:
+        def send_message_before(self, context: SendContext) -> None:
+            pass
+
+        def send_message_after(self, context: SendContext) -> None:
+            pass
+
+    class RpcHook:
+        def do_before_request(self, address: str, request: Command) -> None:
+            pass
+
+        def do_after_response(self, address: str, request: Command, answer: Command) -> None:
+            pass
+
+    with Client(nameserver=stage.nameserver.address, rpc_hooks=[RpcHook()]) as hooked:
+        for producer in (
+            Producer("g", nameserver=stage.nameserver.address, hooks=[Hook()]),
+            Producer("h", client=hooked),
+        ):
+            with producer:
+                for _ in range(5):
+                    producer.send(Message("orders", BODY), queue=A0)
+    assert len(writers) == 10
+    assert threading.current_thread() not in writers
 
 
 def test_what_is_lent_comes_back() -> None:

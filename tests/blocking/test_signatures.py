@@ -26,6 +26,7 @@ INTERNAL = {
         "open_line",
         "post",
         "post_aside",
+        "posts_aside",
         "register_producer",
         "routes",
         "send_oneway",

@@ -107,6 +107,8 @@ THIRD_PARTY: dict[str, tuple[str, ...]] = {
 ROAD_ROOMS = ("pyrmq_core.client", "pyrmq_core.columnar", "pyrmq_core.blocking", "pyrmq_core.cli", "pyrmq_spark")
 SEND_NAMES = {"SEND_MESSAGE", "SEND_MESSAGE_V2", "SEND_BATCH_MESSAGE", "SendMessage", "send_message"}
 PULL_NAMES = {"PULL_MESSAGE", "LITE_PULL_MESSAGE", "PullMessage", "pull_message"}
+# Their answers may be read elsewhere.
+ANSWER_NAMES = {"MessageStored"}
 ROADS = (
     ("pyrmq_core.client.sending", SEND_NAMES, {10, 310, 320}),
     ("pyrmq_core.client.pulling", PULL_NAMES, {11, 361}),
@@ -267,7 +269,8 @@ def _named(node: ast.AST) -> set[str]:
         case ast.Attribute(attr=name) | ast.Name(id=name):
             return {name}
         case ast.ImportFrom(module=module, names=aliases):
-            return {alias.name for alias in aliases} | {(module or "").rpartition(".")[2]}
+            names = {alias.name for alias in aliases}
+            return set() if names <= ANSWER_NAMES else names | {(module or "").rpartition(".")[2]}
         case ast.Import(names=aliases):
             return {alias.name.rpartition(".")[2] for alias in aliases}
         case _:
