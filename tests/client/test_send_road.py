@@ -26,7 +26,9 @@ async def test_what_is_under_way_has_no_task_of_its_own(stage: Stage, client: Cl
         warm = [
             await producer.send_soon(Message("orders", b"x")) for _ in range(8)
         ]  # by tasks: they make the connections
-        await settled()
+        with trio.fail_after(10):
+            while len(stage.sends()) < len(warm):
+                await settled()
         assert producer._parts is not None
         nursery = producer._parts.in_flight._nursery
         before = len(nursery.child_tasks)
