@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.support.apache import ApacheCluster
+from tests.support.apache import NEWEST_AND_LONG_OLDER, ApacheCluster
 from tests.support.spark import spark
 from tests.support.spark_batches import topic
 from tests.support.spark_streams import StreamJobs, sender, sent
@@ -23,9 +23,11 @@ class TestStreamJobs(StreamJobs):
     """All of them, on each release."""
 
 
+@pytest.mark.parametrize("apache", NEWEST_AND_LONG_OLDER, indirect=True)
 class TestUnionJobs(UnionJobs):
     """All of them, too."""
 
 
+@pytest.mark.parametrize("apache", NEWEST_AND_LONG_OLDER, indirect=True)
 class TestStressJobs(StressJobs):
     """All of them, too."""

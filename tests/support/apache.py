@@ -24,6 +24,8 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import pytest
+
 from pyrmq_core.errors import RocketMQError
 from pyrmq_core.protocol.codes import RequestCode, ResponseCode
 from pyrmq_core.protocol.command import Command
@@ -41,6 +43,8 @@ from tests.support.java_programs import (
 from tests.support.jvm import POLL_SECONDS, JavaFailed, JavaProcess
 
 VERSIONS = ("5.4.0", "4.9.7")
+# For long tests of what hardly depends on the release: the older one is left to `make soak`.
+NEWEST_AND_LONG_OLDER = ("5.4.0", pytest.param("4.9.7", marks=pytest.mark.soak))
 BOOT_SECONDS = 90.0  # 7 s on two free cores
 PORT_TRIES = 5
 KEPT_RESERVATIONS = 60
