@@ -12,6 +12,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -40,22 +41,29 @@ def main(*, quick: bool) -> None:
     rows, pairs = (100_000, 1) if quick else (1_000_000, 5)
     with spark_session() as spark:
         spark.dataSource.register(Trivial)
-        with boot_cluster("5.4.0", ("broker-a",)) as cluster:
-            nameserver = cluster.nameserver.address
-            with Admin(nameserver=nameserver) as admin:
-                admin.create_topic("t", queues=QUEUES)
-            for body, name in ((small(), "100 B"), (mixed(), "512 to 1,536 B")):
-                few = rows if name == "100 B" else rows // 4
-                plain = frame(spark, few, body)
-                write(spark, plain, nameserver)
-                others: dict[str, tuple[DataFrame, dict[str, str]]] = {
-                    "messageIds=content": (plain, {"messageIds": "content"}),
-                    "properties of 5 entries": (plain.withColumn("properties", five_properties()), {}),
-                    f"shardingKey of {KEYS:,}": (plain.withColumn("shardingKey", key()), {}),
-                }
-                for what, (other, options) in others.items():
+        for body, name in ((small(), "100 B"), (mixed(), "512 to 1,536 B")):
+            few = rows if name == "100 B" else rows // 4
+            plain = frame(spark, few, body)
+            others: dict[str, tuple[DataFrame, dict[str, str]]] = {
+                "messageIds=content": (plain, {"messageIds": "content"}),
+                "properties of 5 entries": (plain.withColumn("properties", five_properties()), {}),
+                f"shardingKey of {KEYS:,}": (plain.withColumn("shardingKey", key()), {}),
+            }
+            for what, (other, options) in others.items():
+                with broker() as nameserver:
+                    write(spark, plain, nameserver)
                     print(cost(spark, nameserver, f"{what}, {name}", plain, other, options, few, pairs), flush=True)
+        with broker() as nameserver:
             print(floor(spark, nameserver, pairs), flush=True)
+
+
+@contextmanager
+def broker() -> Iterator[str]:
+    """The NameServer of one with an empty store, which lies in memory: that of all rows together would fill it."""
+    with boot_cluster("5.4.0", ("broker-a",)) as cluster:
+        with Admin(nameserver=cluster.nameserver.address) as admin:
+            admin.create_topic("t", queues=QUEUES)
+        yield cluster.nameserver.address
 
 
 def small() -> Column:
