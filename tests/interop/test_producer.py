@@ -110,8 +110,7 @@ async def make_topic(client: Client, topic: str, *, queues: int = 4) -> None:
 
 
 class Listener:
-    """Remembers what it is asked about, and commits it, except what was rolled back: a busy broker may ask about that
-    before it has noted the end."""
+    """Commits what it is asked about, but for what was rolled back: a busy broker may ask before it notes the end."""
 
     def __init__(self) -> None:
         self.asked: list[MessageExt] = []
