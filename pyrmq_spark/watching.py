@@ -22,6 +22,7 @@ from pyrmq_spark.stream_offsets import Offsets
 log = logging.getLogger(__name__)
 
 # Spark asks a stream without data every 10 ms (spark.sql.streaming.pollingDelay); brokers are asked this often at most.
+# The answer waits until then: an old one would end `processAllAvailable` with messages unread.
 FLOOR_SECONDS: Final = 0.1
 PAUSE_SECONDS: Final = 0.2
 # What looks lost is looked at again so often, with everything asked anew (fetchOffset.numRetries of Kafka's source).
@@ -63,21 +64,20 @@ class QueueWatch:
         self._checked: set[str] = set()
         self._discovered_at = float("-inf")
         self._asked_at = float("-inf")
-        self._seen: tuple[Offsets, Seen] | None = None
+        self._reached: Offsets | None = None
 
     def look(self, start: Offsets) -> Seen:
         """What there is now; `start` are the offsets reached. Waits for brokers that do not answer."""
-        now = time.monotonic()
-        if self._seen is not None and self._seen[0] == start and now - self._asked_at < FLOOR_SECONDS:
-            return self._seen[1]
-        stale = now - self._discovered_at >= self._refresh
+        if self._reached == start:
+            time.sleep(max(0.0, self._asked_at + FLOOR_SECONDS - time.monotonic()))
+        stale = time.monotonic() - self._discovered_at >= self._refresh
         seen = self.patiently(lambda again: self._look(start, discover=stale or again))
         for number in range(LOOKS_AT_LOSS):
             if not seen.gone and all(seen.bounds[queue].end >= offset for queue, offset in start.items()):
                 break
             time.sleep(LOSS_PAUSE_SECONDS if number else 0.0)
             seen = self.patiently(lambda _: self._look(start, discover=True))
-        self._seen, self._asked_at = (dict(start), seen), time.monotonic()
+        self._reached, self._asked_at = dict(start), time.monotonic()
         return seen
 
     def patiently(self, ask: Callable[[bool], T]) -> T:

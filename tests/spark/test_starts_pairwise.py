@@ -17,8 +17,7 @@ STARTS = ("latest", "earliest", "offsets", "times", "time")
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[EmbeddedCluster]:
-    with EmbeddedCluster(brokers=2) as cluster, pytest.MonkeyPatch.context() as patch:
-        patch.setattr("pyrmq_spark.watching.FLOOR_SECONDS", 0.0)
+    with EmbeddedCluster(brokers=2) as cluster:
         yield cluster
         worker.close()
 

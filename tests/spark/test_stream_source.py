@@ -1,6 +1,7 @@
 """The stream reader asked as Spark asks it, in this process, against our own brokers; offsets pass as JSON text."""
 
 import json
+import time
 import uuid
 from collections.abc import Iterator
 
@@ -16,6 +17,7 @@ from pyrmq_core.protocol.requests.offsets import OffsetFound
 from pyrmq_spark import worker
 from pyrmq_spark.conditions import InvalidOption, RocketMQSparkError
 from pyrmq_spark.source import RocketMQDataSource
+from pyrmq_spark.watching import FLOOR_SECONDS
 from tests.support.stream_queries import SCHEMA, Query, numbers, send, text, wait_end
 
 pytestmark = pytest.mark.timeout(60)
@@ -23,10 +25,7 @@ pytestmark = pytest.mark.timeout(60)
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[EmbeddedCluster]:
-    """Two brokers; each question is put to them, however soon it is asked again."""
-    settings = {"enablePropertyFilter": "true"}
-    with EmbeddedCluster(brokers=2, settings=settings) as cluster, pytest.MonkeyPatch.context() as patch:
-        patch.setattr("pyrmq_spark.watching.FLOOR_SECONDS", 0.0)
+    with EmbeddedCluster(brokers=2, settings={"enablePropertyFilter": "true"}) as cluster:
         yield cluster
         worker.close()
 
@@ -70,6 +69,20 @@ def test_without_news_the_start_comes_back_as_it_was(cluster: EmbeddedCluster, p
     query.batch()
     odd = {name: query.start()[name] for name in reversed(query.start())}
     assert json.dumps(query.reader.latestOffset(odd, ReadAllAvailable())) == json.dumps(odd)
+
+
+def test_asked_again_at_once_it_waits_and_never_answers_from_memory(
+    cluster: EmbeddedCluster, producer: Producer, topic: str
+) -> None:
+    """`processAllAvailable` ends when a trigger finds nothing: what was sent before that must be found."""
+    query = Query(cluster, topic=topic)
+    start = query.start()
+    began = time.monotonic()
+    for _ in range(3):
+        assert query.reader.latestOffset(start, ReadAllAvailable()) == start
+    assert time.monotonic() - began >= 2 * FLOOR_SECONDS
+    send(producer, cluster, topic, 0, 3)
+    assert query.batch() == numbers(0, 3)
 
 
 def test_a_failure_in_batch_0_replays_it_exactly(cluster: EmbeddedCluster, producer: Producer, topic: str) -> None:
