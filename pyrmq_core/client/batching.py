@@ -13,8 +13,9 @@ from typing import Final
 
 import trio
 
-from pyrmq_core.client.pending import InFlight, PendingSend, given_up
+from pyrmq_core.client.pending import InFlight, PendingSend
 from pyrmq_core.client.targets import Target
+from pyrmq_core.client.under_way import given_up
 from pyrmq_core.errors import InvalidArgument
 from pyrmq_core.model import Message
 from pyrmq_core.protocol.batch import OVERHEAD_BYTES

@@ -121,16 +121,12 @@ class Line:
         return self._connection.post(request, timeout=timeout, done=told)
 
     def post_all(self, form: RequestForm, requests: Sequence[Asked], *, timeout: float) -> None:
-        """Requests of one form; none is posted when this raises."""
+        """Requests of one form; each is told once what comes of it, also when the connection ends meanwhile."""
         if self._plain:
             self._connection.post_all(form, requests, timeout=timeout)
             return
-        posted: list[Callable[[], None]] = []
-        try:
-            for asked in requests:
-                forget = self.post(form.command(asked.numbers()), timeout=timeout, done=asked.end)
-                posted.append(forget)
-        except BaseException:
-            for forget in posted:
-                forget()
-            raise
+        for asked in requests:
+            try:
+                self.post(form.command(asked.numbers()), timeout=timeout, done=asked.end)
+            except NetworkError as error:
+                asked.end(error)

@@ -14,24 +14,23 @@ from pyrmq_core.client.receipts import Receipt, SendResults
 from pyrmq_core.client.sending import Sender
 from pyrmq_core.client.story import SendStory
 from pyrmq_core.client.targets import Target
-from pyrmq_core.errors import InvalidArgument, Outcome, RocketMQError, SendFailed, WindowFull
+from pyrmq_core.client.under_way import Soon, UnderWay
+from pyrmq_core.errors import InvalidArgument, RocketMQError, SendFailed, WindowFull
 from pyrmq_core.model import SendResult
 from pyrmq_core.protocol.payload import Payload
 
 # A caller that never has to wait lets others run this often.
 CALLS_BETWEEN_CHECKPOINTS: Final = 64
-Soon = Callable[..., None]
-NOBODY: Final[tuple[tuple[PendingSend, ...], tuple[int, int]]] = ((), (0, 0))
 
 
 class PendingSend:
     """One message under way."""
 
-    __slots__ = ("_callbacks", "_error", "_index", "_result", "_results", "_waited", "forget", "is_done")
+    __slots__ = ("_callbacks", "_error", "_index", "_result", "_results", "_waited", "is_done", "story")
 
     def __init__(self) -> None:
         self.is_done = False
-        self.forget: Callable[[], None] | None = None
+        self.story: SendStory[Receipt] | None = None
         self._waited: trio.Event | None = None
         self._results: Receipt | SendResults | None = None
         self._index = 0
@@ -95,7 +94,6 @@ class PendingSend:
 
     def _end(self) -> None:
         self.is_done = True
-        self.forget = None
         if self._waited is not None:
             self._waited.set()
         callbacks, self._callbacks = self._callbacks, None
@@ -114,11 +112,8 @@ class InFlight:
     """Sends under way that nobody waits for, bounded by count and by bytes; who comes first is let in first."""
 
     def __init__(self, nursery: trio.Nursery, sender: Sender, max_count: int, max_bytes: int) -> None:
-        self._nursery = nursery
-        self._sender = sender
-        self._under_way: dict[SendStory[Receipt], tuple[Sequence[PendingSend], tuple[int, int]]] = {}
+        self._under_way = UnderWay(nursery, sender)
         self._lock = threading.Lock()
-        self._is_closed = False
         self._max_count = max_count
         self._max_bytes = max_bytes
         self._count = 0
@@ -185,57 +180,21 @@ class InFlight:
 
         `entered` are the messages and bytes that leave with it; (0, 0) for what is bounded by those who wait for it.
         """
-        if self._is_closed:
-            self._leave_with(pendings, entered, given_up(payload.topic))
-        else:
-            story = self._sender.story(payload, to, timeout, mode)
-            self._post(story, pendings, entered, self._nursery.start_soon, aside=False)
+        ended = partial(self._leave_with, pendings, entered)
+        pendings[0].story = self._under_way.start(payload, to, timeout, mode, ended)
 
     def start_aside(
         self, payload: Payload, to: Target, timeout: float, pending: PendingSend, now: float, soon: Soon
     ) -> bool:
-        """As `start`, by a thread that will wait, while the loop waits for I/O: it spares the hop to the loop's thread.
-
-        False, and nothing is done, while others are under way: they are better written together. `now` is the loop's
-        time; `soon` has a function called on the loop.
-        """
-        if self._under_way or self._is_closed or not self._sender.posts_aside:
-            return False
-        story = self._sender.story(payload, to, timeout, CommunicationMode.SYNC, now)
-        self._post(story, (pending,), (0, 0), partial(soon, self._nursery.start_soon), aside=True)
-        return True
-
-    def _post(
-        self,
-        story: SendStory[Receipt],
-        pendings: Sequence[PendingSend],
-        entered: tuple[int, int],
-        start_soon: Soon,
-        *,
-        aside: bool,
-    ) -> None:
-        def ended(end: Receipt | RocketMQError | None) -> None:
-            if end is not None:
-                self._settle(story, end)
-            elif story in self._under_way:
-                start_soon(self._go_on, story, pendings[0])
-
-        self._under_way[story] = (pendings, entered)
-        try:
-            forget = self._sender.post(story, ended, aside=aside)
-        except RocketMQError as error:
-            self._settle(story, error)
-            return
-        if forget is None:
-            start_soon(self._go_on, story, pendings[0])
-        elif not pendings[0].is_done:
-            pendings[0].forget = forget
+        """As `start` for one message; `UnderWay.start_aside` says when, and when not."""
+        ended = partial(self._leave_with, (pending,), (0, 0))
+        pending.story = self._under_way.start_aside(payload, to, timeout, now, soon, ended)
+        return pending.story is not None
 
     def give_up(self, pending: PendingSend) -> None:
         """Nobody waits for it any more: what has not left of it does not leave."""
-        for story, (pendings, _) in list(self._under_way.items()):
-            if pendings[0] is pending:
-                self._give_up(story, pending)
+        if pending.story is not None:
+            self._under_way.give_up(pending.story)
 
     async def drain(self) -> None:
         """Waits until nothing is under way."""
@@ -244,32 +203,7 @@ class InFlight:
 
     def abandon(self) -> None:
         """Ends everything under way, and all that comes after: its producer is closed."""
-        self._is_closed = True
-        for story, (pendings, _) in list(self._under_way.items()):
-            self._give_up(story, pendings[0])
-
-    def _give_up(self, story: SendStory[Receipt], pending: PendingSend) -> None:
-        if pending.forget is not None:
-            pending.forget()
-        self._settle(story, given_up(story.payload.topic))
-
-    async def _go_on(self, story: SendStory[Receipt], pending: PendingSend) -> None:
-        if story not in self._under_way:
-            return
-        with trio.CancelScope() as scope:
-            pending.forget = scope.cancel
-            try:
-                self._settle(story, await self._sender.go_on(story))
-            except RocketMQError as error:
-                self._settle(story, error)
-            finally:
-                self._settle(story, given_up(story.payload.topic))
-
-    def _settle(self, story: SendStory[Receipt], end: Receipt | RocketMQError) -> None:
-        """Tells each message what became of it, once."""
-        pendings, entered = self._under_way.pop(story, NOBODY)
-        if pendings:
-            self._leave_with(pendings, entered, end)
+        self._under_way.abandon()
 
     def _leave_with(
         self, pendings: Sequence[PendingSend], entered: tuple[int, int], end: Receipt | RocketMQError
@@ -297,12 +231,3 @@ class InFlight:
     def _has_room(self, size: int) -> bool:
         """A payload larger than the bound goes when it is alone."""
         return self._count == 0 or (self._count < self._max_count and self._bytes + size <= self._max_bytes)
-
-
-def given_up(topic: str) -> SendFailed:
-    """What a send ends with that was under way when its producer was closed."""
-    return SendFailed(
-        f"the producer was closed while a message for {topic} was under way; sending it again may store a second copy",
-        outcome=Outcome.PERHAPS_STORED,
-        attempts=(),
-    )

@@ -236,12 +236,9 @@ class RangeReader:
             self._post(more)
 
     def _post(self, stretches: list[_Stretch]) -> None:
-        try:
-            if self._line is not None and not self._line.is_closed:
-                self._line.post_all(self._requests.form, stretches, timeout=PULL_TIMEOUT_SECONDS)
-                return
-        except RocketMQError:
-            pass
+        if self._line is not None:
+            self._line.post_all(self._requests.form, stretches, timeout=PULL_TIMEOUT_SECONDS)
+            return
         for stretch in stretches:
             self._nursery.start_soon(self._mend, stretch, None)
 

@@ -1,12 +1,13 @@
 """`UnderWay`: sends that no task waits for, each told once how it ended.
 
 A send that goes plainly is posted, and its answer told by the connection; a task goes on with it only where something
-has to be waited for. A task for every send costs twice as much.
+has to be waited for. What is bounded, and by what, is for who stands on this: `InFlight` and `SendWindow`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TypeAlias
 
 import trio
@@ -16,60 +17,104 @@ from pyrmq_core.client.receipts import Receipt
 from pyrmq_core.client.sending import Sender
 from pyrmq_core.client.story import SendStory
 from pyrmq_core.client.targets import Target
-from pyrmq_core.errors import RocketMQError
+from pyrmq_core.errors import Outcome, RocketMQError, SendFailed
 from pyrmq_core.protocol.payload import Payload
 
 # Told, on the loop, what a send came to.
 Ended: TypeAlias = Callable[[Receipt | RocketMQError], None]
+Soon: TypeAlias = Callable[..., None]
 
 
 class UnderWay:
-    """The sends of one window over a `Sender`."""
+    """The sends of one producer, or of one window, over a `Sender`."""
 
     def __init__(self, nursery: trio.Nursery, sender: Sender) -> None:
         self._nursery = nursery
         self._sender = sender
-        self._forgets: dict[SendStory[Receipt], Callable[[], None] | None] = {}
+        self._ended: dict[SendStory[Receipt], Ended] = {}
+        self._forgets: dict[SendStory[Receipt], Callable[[], None]] = {}
         self._is_closed = False
 
-    def start(self, payload: Payload, to: Target, timeout: float, ended: Ended) -> None:
-        """Sends in the background; `ended` is told in any case but that of `abandon`, perhaps at once."""
+    def __len__(self) -> int:
+        return len(self._ended)
+
+    def start(
+        self, payload: Payload, to: Target, timeout: float, mode: CommunicationMode, ended: Ended
+    ) -> SendStory[Receipt]:
+        """Sends in the background; `ended` is told once, perhaps before this returns."""
+        story = self._sender.story(payload, to, timeout, mode)
         if self._is_closed:
-            return
-        story = self._sender.story(payload, to, timeout, CommunicationMode.SYNC)
+            ended(given_up(payload.topic))
+        else:
+            self._post(story, ended, self._nursery.start_soon, aside=False)
+        return story
 
-        def told(end: Receipt | RocketMQError | None) -> None:
-            if self._is_closed or story not in self._forgets:
-                return
-            if end is None:
-                self._nursery.start_soon(self._go_on, story, ended)
-            else:
-                del self._forgets[story]
-                ended(end)
+    def start_aside(
+        self, payload: Payload, to: Target, timeout: float, now: float, soon: Soon, ended: Ended
+    ) -> SendStory[Receipt] | None:
+        """As `start`, by a thread that will wait, while the loop waits for I/O: it spares the hop to the loop's thread.
 
-        self._forgets[story] = None
-        try:
-            forget = self._sender.post(story, told)
-        except RocketMQError as error:
-            told(error)
-            return
-        if forget is None:
-            self._nursery.start_soon(self._go_on, story, ended)
-        elif story in self._forgets:
-            self._forgets[story] = forget
+        None, and nothing is done, while others are under way: they are better written together. `now` is the loop's
+        time; `soon` has a function called on the loop.
+        """
+        if self._ended or self._is_closed or not self._sender.posts_aside:
+            return None
+        story = self._sender.story(payload, to, timeout, CommunicationMode.SYNC, now)
+        self._post(story, ended, partial(soon, self._nursery.start_soon), aside=True)
+        return story
+
+    def give_up(self, story: SendStory[Receipt]) -> None:
+        """Nobody waits for it any more: what has not left of it does not leave."""
+        if (forget := self._forgets.get(story)) is not None:
+            forget()
+        self._settle(story, given_up(story.payload.topic))
 
     def abandon(self) -> None:
-        """Ends the interest in all of them: what has not left does not leave; tasks end with their nursery."""
+        """Gives up all of them, and all that come after."""
         self._is_closed = True
-        for forget in self._forgets.values():
-            if forget is not None:
-                forget()
+        for story in list(self._ended):
+            self.give_up(story)
 
-    async def _go_on(self, story: SendStory[Receipt], ended: Ended) -> None:
-        end: Receipt | RocketMQError
+    def _post(self, story: SendStory[Receipt], ended: Ended, start_soon: Soon, *, aside: bool) -> None:
+        def told(end: Receipt | RocketMQError | None) -> None:
+            if end is not None:
+                self._settle(story, end)
+            elif story in self._ended:
+                start_soon(self._go_on, story)
+
+        self._ended[story] = ended
         try:
-            end = await self._sender.go_on(story)
+            forget = self._sender.post(story, told, aside=aside)
         except RocketMQError as error:
-            end = error
-        del self._forgets[story]
-        ended(end)
+            self._settle(story, error)
+            return
+        if forget is None:
+            start_soon(self._go_on, story)
+        elif story in self._ended:
+            self._forgets[story] = forget
+
+    async def _go_on(self, story: SendStory[Receipt]) -> None:
+        if story not in self._ended:
+            return
+        with trio.CancelScope() as scope:
+            self._forgets[story] = scope.cancel
+            try:
+                self._settle(story, await self._sender.go_on(story))
+            except RocketMQError as error:
+                self._settle(story, error)
+            finally:
+                self._settle(story, given_up(story.payload.topic))
+
+    def _settle(self, story: SendStory[Receipt], end: Receipt | RocketMQError) -> None:
+        self._forgets.pop(story, None)
+        if (ended := self._ended.pop(story, None)) is not None:
+            ended(end)
+
+
+def given_up(topic: str) -> SendFailed:
+    """What a send ends with that nobody waits for any more."""
+    return SendFailed(
+        f"the producer was closed while a message for {topic} was under way; sending it again may store a second copy",
+        outcome=Outcome.PERHAPS_STORED,
+        attempts=(),
+    )

@@ -15,6 +15,7 @@ from typing import Final
 
 import trio
 
+from pyrmq_core.client.communication_mode import CommunicationMode
 from pyrmq_core.client.receipts import Receipt
 from pyrmq_core.client.retrying import is_refused_for_good
 from pyrmq_core.client.sending import Sender
@@ -144,7 +145,7 @@ class SendWindow:
         return [self._refused.popleft() for _ in range(len(self._refused))]
 
     def abandon(self) -> None:
-        """Ends the interest in what is under way."""
+        """Gives up what is under way, and sends no more."""
         self._under_way.abandon()
 
     def _has_room(self, payload: Payload, most: int, most_bytes: int) -> bool:
@@ -174,7 +175,9 @@ class SendWindow:
 
     def _send(self, payload: Payload, to: Target) -> None:
         self._requests += 1
-        self._under_way.start(payload, self._kept.get(to, to), self._timeout, partial(self._ended, payload, to))
+        self._under_way.start(
+            payload, self._kept.get(to, to), self._timeout, CommunicationMode.SYNC, partial(self._ended, payload, to)
+        )
 
     def _ended(self, payload: Payload, to: Target, end: Receipt | RocketMQError) -> None:
         if isinstance(end, Receipt):

@@ -160,9 +160,11 @@ class Connection:
             raise
 
     def post_all(self, form: RequestForm, requests: Iterable[Asked], *, timeout: float) -> None:
-        """`post` for requests of one form, which are written joined."""
+        """`post` for requests of one form, which are written joined; those of a closed connection are told at once."""
         if self.is_closed:
-            raise self._calls.closed(form.code, self._close_reason, left=False)
+            for asked in requests:
+                asked.end(self._calls.closed(form.code, self._close_reason, left=False))
+            return
         deadline = trio.current_time() + timeout
         frames = self._calls.open_all(form, requests, timeout, deadline)
         self._sweeper.look_at(deadline)

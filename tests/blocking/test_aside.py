@@ -112,3 +112,26 @@ def test_what_is_lent_comes_back() -> None:
     trio.run(main, instruments=[lending])
     assert seen == ["thread", "loop"]
     assert not lending.try_run(lambda: True)
+
+
+def test_what_came_too_late_for_a_wait_is_not_lent() -> None:
+    """Between the look and the lock the loop may have begun to run: then nothing is called."""
+    lending = Lending()
+    called = []
+
+    def call() -> bool:
+        called.append("called")
+        return True
+
+    class LockTakenLate:
+        def __enter__(self) -> None:
+            lending._loop_waits = False
+
+        def __exit__(self, *_: object) -> None:
+            pass
+
+    lending.before_run()
+    lending.before_io_wait(1)
+    lending._lock = LockTakenLate()  # type: ignore[assignment]  # a lock that is had at the worst moment
+    assert not lending.try_run(call)
+    assert called == []

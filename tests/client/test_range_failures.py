@@ -19,8 +19,10 @@ from pyrmq_core import (
     decode,
 )
 from pyrmq_core.client.pulling import Puller
-from pyrmq_core.client.range_reading import MAX_UNDER_WAY
+from pyrmq_core.client.range_reading import MAX_UNDER_WAY, PULL_TIMEOUT_SECONDS
 from pyrmq_core.errors import ConnectionClosed
+from pyrmq_core.network import Peer, ask
+from pyrmq_core.protocol.command import Command, refusal
 from pyrmq_core.protocol.requests.pull_message import PullAnswer
 from tests.client.reading import A0, asked, fill, read_all
 from tests.support.scripted import (
@@ -92,6 +94,9 @@ async def test_an_answer_that_does_not_go_forward_is_told(
     stage.brokers["broker-a"].on(PULL, answer(wrong))
     with pytest.raises(ProtocolError, match=rf"pull of orders/broker-a/0 at 10 with next offset {next_offset}"):
         await read_all(puller, 10, 100)
+    stage.brokers["broker-a"].on(PULL, stage.stores["broker-a"], answer(wrong))  # one of those under way together
+    with pytest.raises(ProtocolError, match=rf"pull of orders/broker-a/0 at 42 with next offset {next_offset}"):
+        await read_all(puller, 10, 100)
 
 
 async def test_what_is_not_readable_yet_is_waited_for(stage: Stage, puller: Puller, jumping_clock: MockClock) -> None:
@@ -131,8 +136,47 @@ async def test_a_pull_that_fails_is_made_again(
 ) -> None:
     fill(stage, 500)
     stage.brokers["broker-a"].on(PULL, step, stage.stores["broker-a"], step, step)
+    began = trio.current_time()
     offsets, _ = await read_all(puller, 0, 500)
     assert offsets == list(range(500))
+    assert trio.current_time() - began < 3 * PULL_TIMEOUT_SECONDS
+
+
+async def test_a_connection_that_ends_while_pulls_are_posted_gives_each_row_once(stage: Stage) -> None:
+    """With hooks pulls are posted one by one, so some can find the connection ended by those before."""
+    pulls = 0
+
+    class Hook:
+        def do_before_request(self, address: str, request: Command) -> None:
+            nonlocal pulls
+            pulls += request.code == PULL
+            if request.code == PULL and pulls in (10, 11, 20):
+                client.close_connection(address)
+
+        def do_after_response(self, address: str, request: Command, answer: Command) -> None:
+            pass
+
+    fill(stage, 1000)
+    async with Client(nameserver=stage.nameserver.address, rpc_hooks=[Hook()]) as client:
+        offsets, _ = await read_all(Puller(client, "g"), 0, 1000)
+    assert offsets == list(range(1000))
+    assert pulls > 20
+
+
+async def test_a_broker_that_says_go_away_is_read_over_another_connection(stage: Stage, puller: Puller) -> None:
+    fill(stage, 2000)
+    server, store = stage.brokers["broker-a"], stage.stores["broker-a"]
+    peers: list[Peer] = []
+
+    async def step(request: Command, peer: Peer) -> Command | None:
+        peers.append(peer)
+        return refusal(1500, "go away") if peer is peers[0] and len(peers) > 3 else await ask(store, request, peer)
+
+    server.always(PULL, step)
+    window = ReadWindow(messages=64)
+    offsets, _ = await read_all(puller, 0, 2000, window=window)
+    assert offsets == list(range(2000))
+    assert sum(peer is peers[0] for peer in peers) < 10
 
 
 async def test_an_answer_to_another_question_is_none(stage: Stage, puller: Puller, jumping_clock: MockClock) -> None:

@@ -23,7 +23,7 @@ from pyrmq_core import (
 )
 from pyrmq_core.client.targets import Target
 from pyrmq_core.client.window import HANDED_OVER
-from tests.support.scripted import BATCH, SEND, after, cut, refuse
+from tests.support.scripted import BATCH, SEND, after, cut, refuse, silence
 from tests.support.stage import Stage, settled
 
 A0 = MessageQueue("orders", "broker-a", 0)
@@ -268,6 +268,52 @@ async def test_a_waiting_put_is_told_of_a_failure(stage: Stage, producer: Produc
         nursery.start_soon(put)
         await settled()
         release.set()
+
+
+async def test_after_a_failure_what_was_handed_over_is_not_sent(stage: Stage, producer: Producer) -> None:
+    release = trio.Event()
+    stage.brokers["broker-a"].always(SEND, after(release, refuse(13)))
+    async with producer.open_window(max_requests=1) as window:
+        await window.put(payload(), ThisQueue(A0))
+        for number in range(1, HANDED_OVER):
+            await window.put(payload(number), AnyQueue())
+        release.set()
+        with pytest.raises(SendFailed):
+            await window.drain()
+    assert len(stage.sends()) == 1
+
+
+async def test_a_caller_that_waits_for_room_is_woken_when_half_is_empty(stage: Stage, producer: Producer) -> None:
+    gates = [trio.Event() for _ in range(HANDED_OVER)]
+    stage.brokers["broker-a"].on(SEND, *[after(gate, stage.stores["broker-a"]) for gate in gates])
+    async with producer.open_window(max_requests=1) as window, trio.open_nursery() as nursery:
+        for number in range(HANDED_OVER):
+            await window.put(payload(number), ThisQueue(A0))
+        entered = trio.Event()
+
+        async def put() -> None:
+            await window.put(payload(HANDED_OVER), ThisQueue(A0))
+            entered.set()
+
+        nursery.start_soon(put)
+        for number, gate in enumerate(gates):
+            await settled()
+            assert entered.is_set() == (number >= HANDED_OVER // 2)
+            gate.set()
+        assert (await window.drain()).messages == HANDED_OVER + 1
+
+
+async def test_what_is_abandoned_is_not_waited_for(stage: Stage, producer: Producer, client: Client) -> None:
+    for server in stage.brokers.values():
+        server.always(SEND, silence)
+    async with producer.open_window() as window:
+        for to in (AnyQueue(), ThisQueue(A0), KeyedQueue("order-1")):
+            await window.put(payload(), to)
+        await settled()
+        for to in (AnyQueue(), ThisQueue(A0), KeyedQueue("order-2")):  # the connections are open: these are posted
+            await window.put(payload(), to)
+        await settled()
+    assert not any(connection.calls_under_way for connection in client._open_caller()._pool.connections)
 
 
 async def test_leaving_without_drain_abandons(stage: Stage, producer: Producer) -> None:

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyrmq_core.protocol.command import Serialization
-from pyrmq_core.protocol.requests.pull_message import PULL_ANSWERS, PullAnswer, PullMessage
-from tests.protocol.conversations import SERIALIZATIONS, assert_garbage_is_named, assert_survives
+from pyrmq_core.protocol.command import RESPONSE_BIT, Command, Serialization
+from pyrmq_core.protocol.headers import LazyFields
+from pyrmq_core.protocol.requests.pull_message import PULL_ANSWERS, PullAnswer, PullMessage, pull_offsets
+from tests.protocol.conversations import SERIALIZATIONS, assert_garbage_is_named, assert_survives, over_the_wire
 from tests.protocol.strategies import INT32, INT64, SOME_TEXT
+from tests.protocol.test_real_conversations import command_of
+from tests.support import golden
 
 PULLS = st.builds(
     PullMessage,
@@ -55,6 +61,29 @@ def test_answers_survive(answer: PullAnswer, serialization: Serialization) -> No
 def test_garbage_is_named(data: st.DataObject, pull: PullMessage, answer: PullAnswer) -> None:
     assert_garbage_is_named(PullMessage, pull, data)
     assert_garbage_is_named(PullAnswer, answer, data)
+
+
+@given(ANSWERS, SERIALIZATIONS)
+def test_offsets_are_read_alike_in_passing(answer: PullAnswer, serialization: Serialization) -> None:
+    command = over_the_wire(replace(answer.to_command(), flag=RESPONSE_BIT), serialization)
+    assert pull_offsets(command) == (answer.next_begin_offset, answer.max_offset, answer.min_offset)
+
+
+def test_offsets_of_real_answers() -> None:
+    """Of both releases; as they write them their fields need not be parsed."""
+    answers = [command_of(frame) for frame in golden.answers(11) if frame.code == 0]
+    assert len({frame.source for frame in golden.answers(11) if frame.code == 0}) >= 2
+    for answer in answers:
+        assert type(answer.ext) is LazyFields
+        read = PullAnswer.from_command(answer)
+        assert pull_offsets(answer) == (read.next_begin_offset, read.max_offset, read.min_offset)
+
+
+@pytest.mark.parametrize(
+    "fields", [{}, {"nextBeginOffset": "3"}, {"nextBeginOffset": "x", "minOffset": "0", "maxOffset": "3"}]
+)
+def test_offsets_that_are_missing(fields: dict[str, str]) -> None:
+    assert pull_offsets(Command(0, fields)) is None
 
 
 def test_an_absent_subscription_is_none() -> None:

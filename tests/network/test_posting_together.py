@@ -1,0 +1,77 @@
+"""Requests of one form that are posted together: one write, an answer for each, and each told its end once."""
+
+from __future__ import annotations
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from pyrmq_core.errors import CallTimeout, ConnectionClosed, NetworkError
+from pyrmq_core.network import Asked
+from pyrmq_core.protocol.command import Command
+from pyrmq_core.protocol.frame import RequestForm
+from tests.network.ends import KINDS, Recorder, echo, joined, until
+
+pytestmark = pytest.mark.parametrize("kind", KINDS)
+
+FORM = RequestForm(Command(11, {"topic": "T", "offset": "", "count": ""}), ("offset", "count"))
+
+
+class Told(Asked):
+    """What one of them came to, and when."""
+
+    __slots__ = ("at", "number", "results")
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.results: list[Command | NetworkError] = []
+        self.at = 0.0
+
+    def numbers(self) -> tuple[int, int]:
+        return self.number, 32
+
+    def end(self, result: Command | NetworkError) -> None:
+        self.results.append(result)
+        self.at = trio.current_time()
+
+
+async def test_each_gets_its_answer(kind: str) -> None:
+    requests = [Told(number) for number in range(100)]
+    async with joined(kind, there=echo) as (here, _):
+        here.post_all(FORM, requests, timeout=5)
+        await until(lambda: all(one.results for one in requests))
+        assert here.calls_under_way == 0
+    for one in requests:
+        (answer,) = one.results
+        assert isinstance(answer, Command)
+        assert dict(answer.ext) == {"topic": "T", "offset": str(one.number), "count": "32"}
+
+
+async def test_all_end_at_their_deadline(kind: str, autojump_clock: MockClock) -> None:
+    requests = [Told(number) for number in range(10)]
+    async with joined(kind, there=Recorder().held) as (here, _):
+        began = trio.current_time()
+        here.post_all(FORM, requests, timeout=3)
+        await until(lambda: not here.calls_under_way)
+    for one in requests:
+        (error,) = one.results
+        assert isinstance(error, CallTimeout)
+        assert "did not answer PULL_MESSAGE (11) within 3 s" in str(error)
+        assert error.request_left
+        assert one.at - began == pytest.approx(3, abs=0.05)
+
+
+async def test_all_end_with_their_connection(kind: str) -> None:
+    recorder = Recorder()
+    requests = [Told(number) for number in range(10)]
+    late = [Told(number) for number in range(3)]
+    async with joined(kind, there=recorder.held) as (here, there):
+        here.post_all(FORM, requests, timeout=5)
+        await until(lambda: len(recorder.requests) == 10)
+        there.close()
+        await here.wait_closed()
+        here.post_all(FORM, late, timeout=5)
+    for one in (*requests, *late):
+        (error,) = one.results
+        assert isinstance(error, ConnectionClosed)
+        assert error.request_left == (one in requests)
