@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from pyrmq_core.columnar.arrays import Bools, Int32s, Ints, bounds_of, octets_of
 from pyrmq_core.columnar.outgoing import Bytes, OutgoingRows, outgoing_rows, windows
 from pyrmq_core.columnar.property_strings import properties_bytes
+from pyrmq_core.columnar.user_properties import UserProperties
 from pyrmq_core.errors import InvalidMessage
 from pyrmq_core.model import Message
 from pyrmq_core.protocol.names import MAX_MESSAGE_BYTES, check_message
@@ -132,13 +133,14 @@ def _word_rules(word: pa.Array) -> Found:
         yield spaced, SPACED
 
 
-def _property_faults(properties: pa.Array, sharding_key: Bytes | None) -> Iterator[Fault]:
-    offsets = properties.offsets.to_numpy()
+def _property_faults(properties: UserProperties, sharding_key: Bytes | None) -> Iterator[Fault]:
+    offsets = properties.array.offsets.to_numpy()
     names, values = (
         child.slice(offsets[0], offsets[-1] - offsets[0]).view(pa.binary())
-        for child in (properties.keys, properties.items)
+        for child in (properties.array.keys, properties.array.items)
     )
-    yield from _of_elements("properties", offsets, names, _name_rules(names))
+    to_check = names if properties.names is None else names[: len(properties.names)]
+    yield from _of_elements("properties", offsets, to_check, _name_rules(to_check))
     yield from _of_elements("properties", offsets, values, _value_rules(values))
     if sharding_key is not None:  # where both are the same it is in the map no more
         twice = pc.equal(names, pa.scalar(SHARDING_KEY.encode(), pa.binary())).to_numpy(zero_copy_only=False)

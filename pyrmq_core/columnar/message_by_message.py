@@ -94,7 +94,7 @@ def encode_messages(
 def _messages(rows: OutgoingRows, topic: str, *, waits: bool) -> list[Message]:
     texts = [_texts(rows, name) for name in ("tags", "keys", "shardingKey")]
     flags = [0] * len(rows) if rows.flag is None else rows.flag.fill_null(0).to_pylist()
-    pairs = [None] * len(rows) if rows.properties is None else rows.properties.to_pylist()
+    pairs = [None] * len(rows) if rows.properties is None else rows.properties.array.to_pylist()
     return [
         Message(
             topic, body, tags, keys, sharding_key, dict(own) if own else NO_PROPERTIES, flag, wait_store_msg_ok=waits

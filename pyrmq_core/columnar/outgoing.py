@@ -18,16 +18,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final, Self
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyrmq_core.columnar.arrays import Bools, Int32s, bounds_of
-from pyrmq_core.columnar.pairs import name_twice
+from pyrmq_core.columnar.user_properties import STRING_MAP, UserProperties
 from pyrmq_core.errors import InvalidArgument
 from pyrmq_core.protocol.properties import SHARDING_KEY
 
-STRING_MAP: Final = pa.map_(pa.string(), pa.string())
 TEXTS: Final = ("keys", "tags", "shardingKey")
 TEXT_TYPES: Final = (pa.string(), pa.large_string(), pa.string_view())
 BINARY_TYPES: Final = (pa.binary(), pa.large_binary(), pa.binary_view())
@@ -68,7 +66,7 @@ class OutgoingRows:
     body: Bytes
     texts: dict[str, Bytes] = field(default_factory=dict)
     words: pa.Array | None = None
-    properties: pa.Array | None = None
+    properties: UserProperties | None = None
     flag: pa.Array | None = None
 
     def __len__(self) -> int:
@@ -84,9 +82,8 @@ class OutgoingRows:
             return None if array is None else array.slice(start, count)
 
         texts = {name: text.slice(start, end) for name, text in self.texts.items()}
-        return OutgoingRows(
-            self.body.slice(start, end), texts, some(self.words), some(self.properties), some(self.flag)
-        )
+        properties = None if self.properties is None else self.properties.slice(start, count)
+        return OutgoingRows(self.body.slice(start, end), texts, some(self.words), properties, some(self.flag))
 
 
 def windows(rows: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
@@ -123,7 +120,7 @@ def outgoing_rows(rows: pa.RecordBatch) -> OutgoingRows:
         body=_bytes("body", given["body"]),
         texts=texts,
         words=words,
-        properties=None if properties is None else _tidied(properties, texts.get("shardingKey")),
+        properties=None if properties is None else _tidied(UserProperties.of(properties), texts.get("shardingKey")),
         flag=_cast("flag", given["flag"], pa.int32()) if "flag" in given else None,
     )
 
@@ -173,16 +170,13 @@ def _joined_words(words: pa.Array) -> pa.Array:
     return pc.if_else(pc.equal(pc.list_value_length(words), 0), pa.scalar(None, pa.string()), joined)
 
 
-def _tidied(properties: pa.Array, sharding_keys: Bytes | None) -> pa.Array:
+def _tidied(properties: UserProperties, sharding_keys: Bytes | None) -> UserProperties:
     """Each name once in a row, with its last value; the sharding key not twice. Seldom needs a look at the rows."""
-    offsets = properties.offsets.to_numpy()
-    names = properties.keys.slice(offsets[0], offsets[-1] - offsets[0]).dictionary_encode()
-    known = names.dictionary.to_pylist()
-    keyed = sharding_keys is not None and SHARDING_KEY in known
-    if not keyed and not name_twice(names.indices.to_numpy(), np.diff(offsets).astype(np.int64), len(known)).any():
+    keyed = sharding_keys is not None and SHARDING_KEY in properties.known_names()
+    if not keyed and not properties.has_name_twice():
         return properties
-    pairs = [None if row is None else dict(row) for row in properties.to_pylist()]
+    pairs = [None if row is None else dict(row) for row in properties.array.to_pylist()]
     for row, key in zip(pairs, sharding_keys.array.to_pylist() if sharding_keys is not None else (), strict=False):
         if row is not None and key is not None and row.get(SHARDING_KEY) == key.decode():
             del row[SHARDING_KEY]
-    return pa.array([None if row is None else list(row.items()) for row in pairs], STRING_MAP)
+    return UserProperties.of(pa.array([None if row is None else list(row.items()) for row in pairs], STRING_MAP))

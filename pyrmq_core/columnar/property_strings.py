@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 from pyrmq_core.columnar.arrays import Ints, bounds_of, spans
 from pyrmq_core.columnar.joining import NOTHING, Numbers, Part, Sometimes
 from pyrmq_core.columnar.outgoing import Bytes, OutgoingRows
+from pyrmq_core.columnar.user_properties import UserProperties
 from pyrmq_core.protocol.properties import KEYS, SHARDING_KEY, TAGS, UNIQ_KEY, WAIT
 
 NAME_END: Final = b"\x01"
@@ -32,7 +33,7 @@ def property_parts(rows: OutgoingRows, ids: Sequence[Part], *, waits: bool) -> l
         VALUE_END + WAIT.encode() + NAME_END + WAITS[waits] + VALUE_END,
         *_text_parts(rows, "tags"),
         *_text_parts(rows, "shardingKey"),
-        *([] if rows.properties is None else [_user_strings(rows.properties)]),
+        *([] if rows.properties is None else _user_parts(rows.properties)),
     ]
 
 
@@ -54,8 +55,8 @@ def properties_bytes(rows: OutgoingRows, ids: Sequence[Part], *, waits: bool) ->
         else:
             size += np.where(text.there, text.sizes + _fixed_bytes(NAMES[name]), 0)
     if rows.properties is not None:
-        first, last = _pairs_of(rows.properties)
-        for child in (rows.properties.keys, rows.properties.items):
+        first, last = rows.properties.pairs()
+        for child in (rows.properties.array.keys, rows.properties.array.items):
             bounds = bounds_of(child)
             size += bounds[last] - bounds[first]
         size += 2 * (last - first)
@@ -77,21 +78,21 @@ def _text_parts(rows: OutgoingRows, name: str) -> list[Part]:
     return [Sometimes(head, text.there), text.array, Sometimes(VALUE_END, text.there)]
 
 
-def _user_strings(properties: pa.Array) -> pa.Array:
-    """The user's pairs of each row; those of all rows are joined at once, and lie one after another."""
-    first, last = _pairs_of(properties)
+def _user_parts(properties: UserProperties) -> list[Part]:
+    """The user's pairs. Where names differ from row to row, the pairs of all rows are joined first."""
+    if properties.names is None:
+        return [_strings_of_pairs(properties)]
+    parts: list[Part] = []
+    for number, name in enumerate(properties.names):
+        parts += [name.encode() + NAME_END, properties.values_of(number), VALUE_END]
+    return parts
+
+
+def _strings_of_pairs(properties: UserProperties) -> pa.Array:
+    first, last = properties.pairs()
     start, stop = (int(first[0]), int(last[-1])) if len(first) else (0, 0)
-    names, values = (child.slice(start, stop - start) for child in (properties.keys, properties.items))
+    names, values = (child.slice(start, stop - start) for child in (properties.array.keys, properties.array.items))
     ends = pa.scalar(NAME_END, pa.binary()), pa.scalar(VALUE_END, pa.binary())
     pairs = pc.binary_join_element_wise(names.view(pa.binary()), ends[0], values.view(pa.binary()), ends[1], NOTHING)
     bounds = bounds_of(pairs).astype(np.int64)
     return spans(pairs.buffers()[2] or pa.py_buffer(b""), bounds[first - start], bounds[last - start])
-
-
-def _pairs_of(properties: pa.Array) -> tuple[Ints, Ints]:
-    """The number of each row's first pair, and the one behind its last; a null has none."""
-    offsets = properties.offsets.to_numpy().astype(np.int64)
-    first, last = offsets[:-1], offsets[1:]
-    if properties.null_count:
-        last = np.where(properties.is_valid().to_numpy(zero_copy_only=False), last, first)
-    return first, last
