@@ -25,7 +25,7 @@ from pyspark.sql.datasource import (
     WriterCommitMessage,
 )
 
-from benchmarks.support.pairs import job_cpu_seconds
+from benchmarks.support.processes import SPARK, cpu_seconds
 from benchmarks.support.spark_jobs import QUEUES, spark_session
 from pyrmq_core.blocking import Admin
 from tests.support.apache import boot_cluster
@@ -89,10 +89,10 @@ def frame(spark: SparkSession, rows: int, body: Column) -> DataFrame:
 
 def write(spark: SparkSession, rows: DataFrame, nameserver: str, **options: str) -> tuple[float, float]:
     """Seconds by the clock, and of the job's processors."""
-    cpu, began = job_cpu_seconds(), time.perf_counter()
+    cpu, began = cpu_seconds(SPARK), time.perf_counter()
     writer = rows.write.format("rocketmq").options(nameServer=nameserver, topic="t", **options)
     writer.mode("append").save()
-    return time.perf_counter() - began, job_cpu_seconds() - cpu
+    return time.perf_counter() - began, cpu_seconds(SPARK) - cpu
 
 
 def cost(
@@ -167,10 +167,10 @@ def floor(spark: SparkSession, nameserver: str, pairs: int) -> str:
             rows = spark.readStream.schema("body string").option("maxFilesPerTrigger", 1)
             writer = rows.parquet(str(directory / "rows")).writeStream.format(sink)
             writer = writer.options(nameServer=nameserver, topic="t") if sink == "rocketmq" else writer
-            cpu, began = job_cpu_seconds(), time.perf_counter()
+            cpu, began = cpu_seconds(SPARK), time.perf_counter()
             query = writer.option("checkpointLocation", str(directory / f"{next(runs)}"))
             query.trigger(availableNow=True).start().awaitTermination()
-            return time.perf_counter() - began, job_cpu_seconds() - cpu
+            return time.perf_counter() - began, cpu_seconds(SPARK) - cpu
 
         run("rocketmq")
         return line(

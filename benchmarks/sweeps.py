@@ -19,9 +19,9 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from benchmarks.connector import BROKER_SETTINGS, Sitting, arrow_rows, drain, warm
-from benchmarks.support.figures import OUTPUT, WORKERS, Curve, Figure, Point, timed, write_json
-from benchmarks.support.pairs import resident_bytes
+from benchmarks.support.figures import OUTPUT, Curve, Figure, Point, timed, write_json
 from benchmarks.support.plots import draw
+from benchmarks.support.processes import WORKERS, resident_bytes
 from benchmarks.support.spark_jobs import spark_session, write_frame
 from pyrmq_core import AnyQueue, unique_id_runs
 from pyrmq_core.blocking import Producer, PullConsumer

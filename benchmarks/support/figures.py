@@ -14,7 +14,7 @@ from pathlib import Path
 from time import perf_counter, process_time
 from typing import TypeAlias
 
-from benchmarks.support.pairs import cpu_seconds
+from benchmarks.support.processes import WORKERS, cpu_seconds
 
 OUTPUT = Path("build/benchmarks")
 LIBRARIES = ("trio", "pyarrow", "numpy", "pyspark")
@@ -22,7 +22,6 @@ HEADING = (
     f"{'':40} {'ours /s':>10} {'theirs /s':>10} {'ratio':>6} {'(spread)':13} {'at least':>8} {'CPU s/M':>8} "
     f"{'at most':>8}"
 )
-WORKERS = "pyspark.daemon"
 
 
 @dataclass(frozen=True, slots=True)
