@@ -1,11 +1,13 @@
 """Java programs against a release's jars: `mqadmin`, and small mains of our own, run in a home that is thrown away."""
 
+import atexit
 import os
 import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 
 from tests.support.jvm import JavaFailed, JavaProcess
@@ -18,13 +20,16 @@ OPENED = tuple(
     for option in ("--add-opens", f"java.base/{package}=ALL-UNNAMED")
 )
 
+RUN_AND_EXIT = Path(__file__).parent / "java" / "RunAndExit.java"
+
 
 def mqadmin(version: str, *arguments: str, nameserver: str, timeout: float = 60.0) -> str:
     """What Java's administration tool prints, errors included: it exits with 0 whatever happened."""
     main = "org.apache.rocketmq.tools.command.MQAdminStartup"
     with temporary_directory(version) as home:
         logs = "-Drmq.logback.configurationFile=rmq.tools.logback.xml"
-        return _run(java_command(version, home, *OPENED, logs, main, *arguments, "-n", nameserver), timeout)
+        rest = (*OPENED, logs, RUN_AND_EXIT.stem, main, *arguments, "-n", nameserver)
+        return _run(java_command(version, home, *rest, classes=_launcher()), timeout)
 
 
 def run_java(
@@ -68,10 +73,21 @@ def _run(command: Sequence[str], timeout: float) -> str:
     return done.stdout
 
 
-def java_command(version: str, home: Path, *rest: str) -> list[str]:
+def java_command(version: str, home: Path, *rest: str, classes: Path | None = None) -> list[str]:
     """`java` with a release's jars; what it would write under the user's home or /tmp (RocksDB) goes to `home`."""
     properties = [f"-Drocketmq.home.dir={home}", f"-Duser.home={home}", f"-Djava.io.tmpdir={home}"]
-    return [java(), *properties, "-cp", f"{jars(version)}/*", *rest]
+    path = os.pathsep.join([f"{jars(version)}/*", *([str(classes)] if classes else [])])
+    return [java(), *properties, "-cp", path, *rest]
+
+
+@cache
+def _launcher() -> Path:
+    """Where the class of `RUN_AND_EXIT` lies, compiled once a process."""
+    directory = Path(tempfile.mkdtemp(prefix="pyrmq-launcher-"))
+    atexit.register(shutil.rmtree, directory, ignore_errors=True)
+    compiler = [java(), "-m", "jdk.compiler/com.sun.tools.javac.Main"]
+    _run([*compiler, "-d", str(directory), str(RUN_AND_EXIT)], timeout=60)
+    return directory
 
 
 def java_environment() -> dict[str, str]:
