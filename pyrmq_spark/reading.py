@@ -16,6 +16,7 @@ from pyrmq_spark.conditions import BrokerUnavailable, SurplusRows, told
 from pyrmq_spark.namespaces import name_of_tenant
 from pyrmq_spark.options import Connection, SourceOptions
 from pyrmq_spark.planning import QueueRange
+from pyrmq_spark.settling import settle
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -53,7 +54,7 @@ def read_range(
     """
     position, deadline = wanted.start, None
     topic = name_of_tenant(wanted.queue.topic, options.namespace)
-    worker.settle()
+    settle()
     with told(str(wanted.queue)):
         while position < wanted.end:
             try:

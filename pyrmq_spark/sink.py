@@ -18,6 +18,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 
 from pyrmq_core import SendStatus
 from pyrmq_spark.options import Connection, SinkOptions
+from pyrmq_spark.settling import settle
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -92,6 +93,7 @@ class RocketMQWriter(DataSourceArrowWriter):
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         log.info("%s", summary_line(_written(messages)))
+        settle()
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """What was sent stays sent. Spark does not know all of it: a task that was cut short reports nothing."""
@@ -113,6 +115,7 @@ class RocketMQStreamWriter(DataSourceStreamArrowWriter):
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
         log.info("batch %d: %s", batchId, summary_line(_written(messages)))
+        settle()
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
         """What was sent stays sent, and is sent again when the query goes on."""

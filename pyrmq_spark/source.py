@@ -25,6 +25,7 @@ from pyrmq_spark.options import (
     read_source,
 )
 from pyrmq_spark.positions import Word
+from pyrmq_spark.settling import settle
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -53,6 +54,7 @@ class RocketMQDataSource(DataSource):
         with told():
             check_names(options)
             self._connection = read_connection(options, os.environ)
+        settle()
 
     @classmethod
     def name(cls) -> str:

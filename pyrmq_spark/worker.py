@@ -6,7 +6,6 @@ nothing is ever pickled, and a child after `fork` opens connections of its own (
 
 from __future__ import annotations
 
-import gc
 import ssl
 import threading
 from collections import OrderedDict
@@ -43,7 +42,6 @@ class _Kept:
 
 _kept: OrderedDict[Connection, _Kept] = OrderedDict()
 _lock = threading.Lock()
-_settled = False
 
 
 def producer(connection: Connection, options: SinkOptions) -> Producer:
@@ -99,18 +97,6 @@ def admin(connection: Connection) -> Admin:
 def name_on_brokers(connection: Connection, topic: str) -> str:
     """With the namespace, which producers add by themselves."""
     return with_namespace(topic, connection.namespace)
-
-
-def settle() -> None:
-    """Once a worker: what is loaded by now stays, so the collection that Spark runs after each task passes it over.
-
-    Without it that collection takes about 20 ms a task.
-    """
-    global _settled
-    if not _settled:
-        _settled = True
-        gc.collect()
-        gc.freeze()
 
 
 def close() -> None:

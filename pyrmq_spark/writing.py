@@ -25,6 +25,7 @@ from pyrmq_spark.dead_letters import open_dead_letters
 from pyrmq_spark.delayed import by_delay, encode_singles, may_be_delayed
 from pyrmq_spark.options import Connection, SinkOptions
 from pyrmq_spark.placing import Placed, Placing
+from pyrmq_spark.settling import settle
 from pyrmq_spark.sink import Attempt, PartitionWritten
 
 # Ids that were made before rows were divided go with them, in a column that no frame can have.
@@ -65,7 +66,7 @@ class PartitionWrite:
         except RocketMQError as error:
             stored = f"{self._acknowledged} rows of this partition were acknowledged before"
             raise RocketMQSparkError(f"{told_line(error, f'partition {self._partition}')} ({stored})") from None
-        worker.settle()
+        settle()
         return self._written()
 
     @property
