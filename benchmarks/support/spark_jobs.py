@@ -34,10 +34,10 @@ def spark_session() -> Iterator[SparkSession]:
 
 
 def messages(spark: SparkSession, rows: int, body_bytes: int, partitions: int) -> DataFrame:
-    """Bodies of one size with a key of their own and one tag."""
+    """Bodies of one size with a key of their own and one tag; made by what costs Spark little."""
     return spark.range(0, rows, 1, partitions).select(
         F.lit(b"x" * body_bytes).alias("body"),
-        F.format_string("key-%06d", F.col("id")).alias("keys"),
+        F.concat(F.lit("key-"), F.col("id").cast("string")).alias("keys"),
         F.lit("TagA").alias("tags"),
     )
 

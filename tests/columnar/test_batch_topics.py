@@ -21,10 +21,16 @@ def test_requests_to_a_batch_topic_are_of_one_tag_and_plain(count: int) -> None:
     rows = pa.record_batch(
         {"body": [b"x" * 5000] * count, "tags": pa.array([tags[number % 3] for number in range(count)], pa.string())}
     )
-    limit = BatchLimit(messages=100_000, bytes=4 << 20, compression=CompressionType.ZLIB)
-    assert limit.of_batch_topic().messages == 32_767
+    limit = BatchLimit(bytes=4 << 20, compression=CompressionType.ZLIB)
     for part in by_tag(rows):
         for payload in encode_batches(part, "orders", ids, limit.of_batch_topic(), one_tag=True):
             assert can_be_one_record(payload)
             tag = part.column("tags")[0].as_py()
             assert decode_properties(record_properties(payload, "R")).get("TAGS") == tag
+
+
+def test_one_record_takes_as_many_messages_as_its_count_can_tell() -> None:
+    rows = pa.record_batch({"body": [b"x"] * 40_000})
+    payloads = list(encode_batches(rows, "orders", ids, BatchLimit(bytes=4 << 20).of_batch_topic(), one_tag=True))
+    assert [payload.count for payload in payloads] == [32_767, 7_233]
+    assert all(map(can_be_one_record, payloads))
