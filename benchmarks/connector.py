@@ -21,6 +21,7 @@ from pathlib import Path
 from time import perf_counter
 
 import pyarrow as pa
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import PythonException
 from pyspark.sql import Row, SparkSession
 
@@ -143,7 +144,7 @@ def foreach_road(directory: Path, at: Sitting) -> Iterator[tuple[str, Figure]]:
     try:
         with timed(workers=True) as watch:
             messages(at.spark, rows, at.body_bytes, QUEUES).foreachPartition(send)
-    except PythonException as error:  # it does not always find the route of a topic that is there
+    except (PythonException, Py4JJavaError) as error:  # it does not find each route, and at times ends its process
         print(f"librocketmq failed, a sitting goes without it: {str(error).splitlines()[-1]}", flush=True)
         return
     yield "foreachPartition write", watch.figure(rows)
@@ -221,6 +222,8 @@ def main(
             print(f"{body_bytes} B bodies\n{HEADING}", flush=True)
             for number in range(1 if quick else sittings):
                 sit(spark, roads, rows, body_bytes, number, found)
+                for name, figures in found.figures.items():
+                    print(f"{name:24} {figures[-1].rate:>12,.0f} /s {figures[-1].cpu:>6.2f} s a million", flush=True)
             for demand in demands(body_bytes):
                 if (row := found.compared(demand)) is not None:
                     compared.append(row)
