@@ -83,15 +83,6 @@ def test_a_broker_is_killed_restarted_and_paused() -> None:
     assert not home.exists()
 
 
-def test_a_slave_stands_beside_its_master() -> None:
-    slave_settings = {"brokerId": "1", "brokerRole": "SLAVE"}
-    with boot_cluster("5.4.0") as cluster:
-        nameserver = cluster.nameserver.address
-        with boot_broker("5.4.0", nameserver, "broker-a", settings=slave_settings) as slave:
-            both = {cluster.brokers["broker-a"].address, slave.address}
-            assert registered_brokers(nameserver) == {"broker-a": both}
-
-
 def test_a_broker_that_cannot_boot_says_why(apache_5: ApacheCluster) -> None:
     taken = {"listenPort": str(apache_5.brokers["broker-a"].port)}
     with (
