@@ -283,24 +283,28 @@ async def test_after_a_failure_what_was_handed_over_is_not_sent(stage: Stage, pr
     assert len(stage.sends()) == 1
 
 
-async def test_a_caller_that_waits_for_room_is_woken_when_half_is_empty(stage: Stage, producer: Producer) -> None:
-    gates = [trio.Event() for _ in range(HANDED_OVER)]
+@pytest.mark.parametrize(("count", "max_bytes"), [(HANDED_OVER, 1 << 20), (4, 400)])
+async def test_a_caller_that_waits_for_room_is_woken_when_half_is_empty(
+    stage: Stage, producer: Producer, count: int, max_bytes: int
+) -> None:
+    gates = [trio.Event() for _ in range(count)]
     stage.brokers["broker-a"].on(SEND, *[after(gate, stage.stores["broker-a"]) for gate in gates])
-    async with producer.open_window(max_requests=1) as window, trio.open_nursery() as nursery:
-        for number in range(HANDED_OVER):
-            await window.put(payload(number), ThisQueue(A0))
+    window_of_one = producer.open_window(max_requests=1, max_bytes=max_bytes)
+    async with window_of_one as window, trio.open_nursery() as nursery:
+        for number in range(count):
+            await window.put(payload(number, size=98), ThisQueue(A0))
         entered = trio.Event()
 
         async def put() -> None:
-            await window.put(payload(HANDED_OVER), ThisQueue(A0))
+            await window.put(payload(count, size=98), ThisQueue(A0))
             entered.set()
 
         nursery.start_soon(put)
         for number, gate in enumerate(gates):
             await settled()
-            assert entered.is_set() == (number >= HANDED_OVER // 2)
+            assert entered.is_set() == (number >= count // 2)
             gate.set()
-        assert (await window.drain()).messages == HANDED_OVER + 1
+        assert (await window.drain()).messages == count + 1
 
 
 async def test_what_is_abandoned_is_not_waited_for(stage: Stage, producer: Producer, client: Client) -> None:

@@ -50,15 +50,16 @@ async def test_each_gets_its_answer(kind: str) -> None:
 async def test_all_end_at_their_deadline(kind: str, autojump_clock: MockClock) -> None:
     requests = [Told(number) for number in range(10)]
     async with joined(kind, there=Recorder().held) as (here, _):
+        await trio.testing.wait_all_tasks_blocked()  # the sweeper sleeps until it looks at the connection's health
         began = trio.current_time()
-        here.post_all(FORM, requests, timeout=3)
+        here.post_all(FORM, requests, timeout=0.2)
         await until(lambda: not here.calls_under_way)
     for one in requests:
         (error,) = one.results
         assert isinstance(error, CallTimeout)
-        assert "did not answer PULL_MESSAGE (11) within 3 s" in str(error)
+        assert "did not answer PULL_MESSAGE (11) within 0.2 s" in str(error)
         assert error.request_left
-        assert one.at - began == pytest.approx(3, abs=0.05)
+        assert one.at - began == pytest.approx(0.2, abs=0.05)
 
 
 async def test_all_end_with_their_connection(kind: str) -> None:

@@ -1,0 +1,66 @@
+"""Sends that are under way for others: given up when nobody waits, started aside only where nothing else is."""
+
+import trio
+
+from pyrmq_core import AnyQueue, RocketMQError, SendFailed
+from pyrmq_core.client.communication_mode import CommunicationMode
+from pyrmq_core.client.receipts import Receipt
+from pyrmq_core.client.sending import Sender
+from pyrmq_core.client.under_way import Soon, UnderWay
+from tests.client.sends import payload
+from tests.support.scripted import SEND, after
+from tests.support.stage import Stage, settled
+
+End = Receipt | RocketMQError
+
+
+def on_the_loop() -> Soon:
+    token = trio.lowlevel.current_trio_token()
+    return lambda function, *args: token.run_sync_soon(function, *args)
+
+
+async def test_what_starts_after_the_end_is_given_up_at_once(stage: Stage, sender: Sender) -> None:
+    ends: list[End] = []
+    async with trio.open_nursery() as nursery:
+        under_way = UnderWay(nursery, sender)
+        under_way.abandon()
+        under_way.start(payload(), AnyQueue(), 3, CommunicationMode.SYNC, ends.append)
+        (end,) = ends
+        assert isinstance(end, SendFailed)
+        aside = under_way.start_aside(payload(), AnyQueue(), 3, trio.current_time(), on_the_loop(), ends.append)
+        assert aside is None
+    assert stage.sends() == []
+
+
+async def test_only_a_send_that_is_alone_is_started_aside(stage: Stage, sender: Sender) -> None:
+    release = trio.Event()
+    for name, server in stage.brokers.items():
+        server.always(SEND, after(release, stage.stores[name]))
+    ends: list[End] = []
+    async with trio.open_nursery() as nursery:
+        under_way = UnderWay(nursery, sender)
+        under_way.start(payload(), AnyQueue(), 3, CommunicationMode.SYNC, ends.append)
+
+        def start_aside() -> object:
+            return under_way.start_aside(payload(), AnyQueue(), 3, trio.current_time(), on_the_loop(), ends.append)
+
+        assert start_aside() is None
+        release.set()
+        await settled()
+        assert len(ends) == 1
+        assert len(under_way) == 0
+        assert start_aside() is not None
+        await settled()
+    assert [isinstance(end, Receipt) for end in ends] == [True, True]
+
+
+async def test_what_is_given_up_before_its_task_has_run_is_not_sent(stage: Stage, sender: Sender) -> None:
+    ends: list[End] = []
+    async with trio.open_nursery() as nursery:
+        under_way = UnderWay(nursery, sender)
+        story = under_way.start(payload(), AnyQueue(), 3, CommunicationMode.SYNC, ends.append)  # no route is known yet
+        assert ends == []
+        under_way.give_up(story)
+        await settled()
+    assert [type(end) for end in ends] == [SendFailed]
+    assert stage.sends() == []
