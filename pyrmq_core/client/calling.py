@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from pyrmq_core.client.hooks import RpcHooks
 from pyrmq_core.client.identity import Credentials
-from pyrmq_core.errors import NetworkError
+from pyrmq_core.errors import NetworkError, RocketMQError
 from pyrmq_core.network import Asked, Call, Connection, ConnectionPool, Done
 from pyrmq_core.protocol.acl import sign
 from pyrmq_core.protocol.command import Command
@@ -121,12 +121,12 @@ class Line:
         return self._connection.post(request, timeout=timeout, done=told)
 
     def post_all(self, form: RequestForm, requests: Sequence[Asked], *, timeout: float) -> None:
-        """Requests of one form; each is told once what comes of it, also when the connection ends meanwhile."""
+        """Requests of one form; each is told once what comes of it, also where a hook made it unfit to send."""
         if self._plain:
             self._connection.post_all(form, requests, timeout=timeout)
             return
         for asked in requests:
             try:
                 self.post(form.command(asked.numbers()), timeout=timeout, done=asked.end)
-            except NetworkError as error:
+            except RocketMQError as error:
                 asked.end(error)

@@ -92,8 +92,14 @@ class PendingSend:
         except SendFailed as unreadable:
             self._error = unreadable
 
+    def begun(self, story: SendStory[Receipt]) -> None:
+        """Its payload is kept no longer than it is under way, however long the result is."""
+        if not self.is_done:
+            self.story = story
+
     def _end(self) -> None:
         self.is_done = True
+        self.story = None
         if self._waited is not None:
             self._waited.set()
         callbacks, self._callbacks = self._callbacks, None
@@ -181,15 +187,17 @@ class InFlight:
         `entered` are the messages and bytes that leave with it; (0, 0) for what is bounded by those who wait for it.
         """
         ended = partial(self._leave_with, pendings, entered)
-        pendings[0].story = self._under_way.start(payload, to, timeout, mode, ended)
+        pendings[0].begun(self._under_way.start(payload, to, timeout, mode, ended))
 
     def start_aside(
         self, payload: Payload, to: Target, timeout: float, pending: PendingSend, now: float, soon: Soon
     ) -> bool:
         """As `start` for one message; `UnderWay.start_aside` says when, and when not."""
         ended = partial(self._leave_with, (pending,), (0, 0))
-        pending.story = self._under_way.start_aside(payload, to, timeout, now, soon, ended)
-        return pending.story is not None
+        story = self._under_way.start_aside(payload, to, timeout, now, soon, ended)
+        if story is not None:
+            pending.begun(story)
+        return story is not None
 
     def give_up(self, pending: PendingSend) -> None:
         """Nobody waits for it any more: what has not left of it does not leave."""

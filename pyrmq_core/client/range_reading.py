@@ -98,7 +98,7 @@ class _Stretch(Asked):
         wanted = self.end_offset - position
         return position, wanted if wanted < most else most
 
-    def end(self, result: Command | NetworkError) -> None:
+    def end(self, result: Command | RocketMQError) -> None:
         self.reader.answered(self, result)
 
 
@@ -242,7 +242,7 @@ class RangeReader:
         for stretch in stretches:
             self._nursery.start_soon(self._mend, stretch, None)
 
-    def answered(self, stretch: _Stretch, result: Command | NetworkError) -> None:
+    def answered(self, stretch: _Stretch, result: Command | RocketMQError) -> None:
         """Called by the connection; what is not a plain answer is asked for again by a task, with patience."""
         if self._is_closed:
             return
@@ -250,7 +250,7 @@ class RangeReader:
         if isinstance(result, Command):
             pull = self._requests.plain_answer(stretch.position, stretch.end_offset, result)
         if pull is None:
-            if isinstance(result, NetworkError) or result.code == ResponseCode.GO_AWAY:
+            if not isinstance(result, Command) or result.code == ResponseCode.GO_AWAY:
                 self._line = None
             self._nursery.start_soon(self._mend, stretch, result)
             return
@@ -276,7 +276,7 @@ class RangeReader:
         self._waiting = None
         return trio.lowlevel.Abort.SUCCEEDED
 
-    async def _mend(self, stretch: _Stretch, result: Command | NetworkError | None) -> None:
+    async def _mend(self, stretch: _Stretch, result: Command | RocketMQError | None) -> None:
         try:
             while stretch.position < stretch.end_offset:
                 pull = await self._pull(stretch.position, stretch.end_offset, result)
@@ -287,7 +287,7 @@ class RangeReader:
             stretch.error = error
         self._cover(stretch)
 
-    async def _pull(self, start: int, end: int, result: Command | NetworkError | None = None) -> RawPull:
+    async def _pull(self, start: int, end: int, result: Command | RocketMQError | None = None) -> RawPull:
         """One answer that moves forward, clipped to the range; the network's failures are waited out.
 
         `result` is what the first try came to, if it was made already.
@@ -311,8 +311,8 @@ class RangeReader:
                 await self._refresh_route(deadline)
             await trio.sleep(RETRY_PAUSE_SECONDS)
 
-    def _known(self, start: int, result: Command | NetworkError) -> RawPull:
-        if isinstance(result, NetworkError):
+    def _known(self, start: int, result: Command | RocketMQError) -> RawPull:
+        if isinstance(result, RocketMQError):
             raise result
         return self._requests.any_answer(start, result, self._address)
 

@@ -8,7 +8,7 @@ from typing import Final, TypeAlias
 
 import trio
 
-from pyrmq_core.errors import CallTimeout, ConnectionClosed, NetworkError
+from pyrmq_core.errors import CallTimeout, ConnectionClosed, NetworkError, RocketMQError
 from pyrmq_core.network.outbox import Outbox, Outgoing
 from pyrmq_core.protocol.codes import request_name
 from pyrmq_core.protocol.command import ONEWAY_BIT, Command
@@ -126,7 +126,7 @@ class Asked:
         """What goes into the form that it is posted with."""
         raise NotImplementedError
 
-    def end(self, result: Command | NetworkError) -> None:
+    def end(self, result: Command | RocketMQError) -> None:
         """Told the answer, or why there is none; must not raise."""
         raise NotImplementedError
 

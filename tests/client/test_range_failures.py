@@ -1,6 +1,7 @@
 """Ranges that cannot be read whole at once: losses, brokers that go and come, and no task left behind."""
 
 from collections.abc import AsyncIterator
+from dataclasses import replace
 
 import pytest
 import trio
@@ -20,7 +21,7 @@ from pyrmq_core import (
 )
 from pyrmq_core.client.pulling import Puller
 from pyrmq_core.client.range_reading import MAX_UNDER_WAY, PULL_TIMEOUT_SECONDS
-from pyrmq_core.errors import ConnectionClosed
+from pyrmq_core.errors import ConnectionClosed, HeaderError
 from pyrmq_core.network import Peer, ask
 from pyrmq_core.protocol.command import Command, refusal
 from pyrmq_core.protocol.requests.pull_message import PullAnswer
@@ -161,6 +162,24 @@ async def test_a_connection_that_ends_while_pulls_are_posted_gives_each_row_once
         offsets, _ = await read_all(Puller(client, "g"), 0, 1000)
     assert offsets == list(range(1000))
     assert pulls > 20
+
+
+async def test_a_pull_that_a_hook_made_too_large_ends_the_read_with_its_error(stage: Stage) -> None:
+    pulls = 0
+
+    class Hook:
+        def do_before_request(self, address: str, request: Command) -> Command:
+            nonlocal pulls
+            pulls += request.code == PULL
+            return replace(request, ext={**request.ext, "more": "x" * (1 << 24)}) if pulls > 10 else request
+
+        def do_after_response(self, address: str, request: Command, answer: Command) -> None:
+            pass
+
+    fill(stage, 1000)
+    async with Client(nameserver=stage.nameserver.address, rpc_hooks=[Hook()]) as client:
+        with pytest.raises(HeaderError, match="does not fit into a frame"):
+            await read_all(Puller(client, "g"), 0, 1000)
 
 
 async def test_a_broker_that_says_go_away_is_read_over_another_connection(stage: Stage, puller: Puller) -> None:

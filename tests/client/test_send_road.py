@@ -108,6 +108,16 @@ async def test_an_ended_send_leaves_nothing_to_the_garbage_collector(stage: Stag
         gc.enable()
 
 
+async def test_a_result_that_is_kept_keeps_no_payload(stage: Stage, client: Client) -> None:
+    async with Producer("g", client=client) as producer:
+        kept = [await producer.send_soon(Message("orders", b"x")) for _ in range(20)]
+        for pending in kept:
+            await pending.wait()
+        gc.collect()
+        assert not [left for left in gc.get_objects() if isinstance(left, SendStory)]
+        assert all(pending.is_done for pending in kept)
+
+
 async def test_an_error_ends_what_was_posted(stage: Stage, client: Client) -> None:
     """No task carries it, and yet whoever holds it is told."""
     pending: list[PendingSend] = []

@@ -6,7 +6,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from pyrmq_core.errors import CallTimeout, ConnectionClosed, NetworkError
+from pyrmq_core.errors import CallTimeout, ConnectionClosed, RocketMQError
 from pyrmq_core.network import Asked
 from pyrmq_core.protocol.command import Command
 from pyrmq_core.protocol.frame import RequestForm
@@ -24,13 +24,13 @@ class Told(Asked):
 
     def __init__(self, number: int) -> None:
         self.number = number
-        self.results: list[Command | NetworkError] = []
+        self.results: list[Command | RocketMQError] = []
         self.at = 0.0
 
     def numbers(self) -> tuple[int, int]:
         return self.number, 32
 
-    def end(self, result: Command | NetworkError) -> None:
+    def end(self, result: Command | RocketMQError) -> None:
         self.results.append(result)
         self.at = trio.current_time()
 
