@@ -53,7 +53,8 @@ async def send_rows(
     encoding: Encoding,
     timeout: float,
 ) -> WriteSummary:
-    """Each row as a message, encoded whole and sent in requests of about 1,000 messages or 1 MiB, several under way.
+    """Each row as a message, encoded whole and sent in requests of about 1,000 messages or 1 MiB, several under way
+    (to a batch topic of 1 MiB, whatever they hold).
 
     Nothing is sent when a row cannot be. Raises `BatchFailed` when a request fails after others were stored.
     """

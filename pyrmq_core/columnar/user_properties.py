@@ -18,7 +18,7 @@ STRING_MAP: Final = pa.map_(pa.string(), pa.string())
 class UserProperties:
     """`array` is a `STRING_MAP`; `names` are those of each row, in their order, or None where rows differ.
 
-    Rows with the same names, and no null among them, are joined in a third of the time.
+    Rows with the same names, and no null among them, are encoded in half the time of others.
     """
 
     array: pa.Array

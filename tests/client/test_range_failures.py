@@ -164,22 +164,36 @@ async def test_a_connection_that_ends_while_pulls_are_posted_gives_each_row_once
     assert pulls > 20
 
 
-async def test_a_pull_that_a_hook_made_too_large_ends_the_read_with_its_error(stage: Stage) -> None:
-    pulls = 0
+async def test_a_pull_that_a_hook_made_too_large_ends_its_read_alone(stage: Stage) -> None:
+    """Posted when an answer comes, and by the reader: another read over the same connection goes on."""
+    numbers = iter(range(1000))
 
     class Hook:
         def do_before_request(self, address: str, request: Command) -> Command:
-            nonlocal pulls
-            pulls += request.code == PULL
-            return replace(request, ext={**request.ext, "more": "x" * (1 << 24)}) if pulls > 10 else request
+            too_large = request.code == PULL and next(numbers) in (5, 150)
+            return replace(request, ext={**request.ext, "more": "x" * (1 << 24)}) if too_large else request
 
         def do_after_response(self, address: str, request: Command, answer: Command) -> None:
             pass
 
-    fill(stage, 1000)
+    fill(stage, 10_000)
     async with Client(nameserver=stage.nameserver.address, rpc_hooks=[Hook()]) as client:
+        connections = client._open_caller()._pool.connections
         with pytest.raises(HeaderError, match="does not fit into a frame"):
-            await read_all(Puller(client, "g"), 0, 1000)
+            await read_all(Puller(client, "g"), 0, 10_000)
+        before = list(connections)
+
+        async def read_joined() -> None:
+            """The reader waits for many answers, and each that comes has one more asked for."""
+            async with Puller(client, "g").read_joined(A0, 0, 10_000) as lists:
+                async for _ in lists:
+                    pass
+
+        with pytest.raises(HeaderError, match="does not fit into a frame"):
+            await read_joined()
+        offsets, _ = await read_all(Puller(client, "g"), 0, 10_000)
+        assert list(connections) == before
+    assert offsets == list(range(10_000))
 
 
 async def test_a_broker_that_says_go_away_is_read_over_another_connection(stage: Stage, puller: Puller) -> None:
