@@ -20,8 +20,9 @@ import pyarrow as pa
 from pyrmq_core import MessageQueue, OffsetRange, Payload, PullStatus, RawPull, TagFilter, unique_id_runs
 from pyrmq_core.columnar import BatchLimit, schema_of
 from pyrmq_core.columnar.decode import decode_columns
+from pyrmq_core.columnar.decode_messages import decode_messages
 from pyrmq_core.columnar.encode import encode_columns
-from pyrmq_core.columnar.message_by_message import decode_messages, encode_messages
+from pyrmq_core.columnar.encode_messages import encode_messages
 from pyrmq_core.columnar.outgoing import outgoing_rows
 from pyrmq_core.columnar.unique_ids import ids_of
 from pyrmq_core.protocol.record import encode_record

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from pyrmq_core.errors import (
     BatchFailed,
@@ -30,6 +29,7 @@ from pyrmq_core.errors import (
     SendForbidden,
     WindowFull,
 )
+from pyrmq_core.lazy_names import load_when_named
 from pyrmq_core.model import (
     LocalTransactionState,
     Message,
@@ -202,13 +202,7 @@ _LAZY: Final = {
 }
 
 
-def __getattr__(name: str) -> Any:
-    module = _LAZY.get(name)
-    if module is None:
-        raise AttributeError(f"pyrmq_core has no public name {name!r}")
-    value = getattr(importlib.import_module(module), name)
-    globals()[name] = value
-    return value
+__getattr__ = load_when_named(__name__, _LAZY)
 
 
 def __dir__() -> list[str]:

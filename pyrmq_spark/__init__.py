@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
+
+from pyrmq_core.lazy_names import load_when_named
 
 if TYPE_CHECKING:
     from pyrmq_spark.progress import OffsetPublisher, QueueLag, commit_offsets, lag
@@ -11,7 +12,8 @@ if TYPE_CHECKING:
 
 __all__ = ["OffsetPublisher", "QueueLag", "RocketMQDataSource", "commit_offsets", "lag"]
 
-_MODULES: Final = {
+# Spark imports this package in every process in which it looks for sources.
+_LAZY: Final = {
     "OffsetPublisher": "pyrmq_spark.progress",
     "QueueLag": "pyrmq_spark.progress",
     "RocketMQDataSource": "pyrmq_spark.source",
@@ -19,9 +21,4 @@ _MODULES: Final = {
     "lag": "pyrmq_spark.progress",
 }
 
-
-def __getattr__(name: str) -> Any:
-    """Loaded when first named: Spark imports this package in every process in which it looks for sources."""
-    if name not in _MODULES:
-        raise AttributeError(f"pyrmq_spark has no public name {name!r}")
-    return getattr(importlib.import_module(_MODULES[name]), name)
+__getattr__ = load_when_named(__name__, _LAZY)

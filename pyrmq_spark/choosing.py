@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Final
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from pyrmq_core import MessageQueue, OffsetRange, ResponseError, is_dead_letter_topic, is_retry_topic, is_system_topic
-from pyrmq_core.blocking import Admin, PullConsumer
 from pyrmq_spark.conditions import InvalidOption
 from pyrmq_spark.namespaces import name_of_tenant
 from pyrmq_spark.offsets import (
@@ -29,13 +28,19 @@ from pyrmq_spark.options import SourceOptions
 from pyrmq_spark.planning import QueueRange, plan
 from pyrmq_spark.positions import Point, Word
 
+if TYPE_CHECKING:
+    from pyrmq_core.blocking import Admin, PullConsumer
+
 log = logging.getLogger(__name__)
 
 # SYSTEM_ERROR (enablePropertyFilter is off) and SUBSCRIPTION_PARSE_FAILED.
 CANNOT_FILTER: Final = (1, 23)
 
+# Made when it is asked something, which few reads need.
+AdminOf: TypeAlias = "Callable[[], Admin]"
 
-def plan_batch(consumer: PullConsumer, admin: Admin, options: SourceOptions) -> list[QueueRange]:
+
+def plan_batch(consumer: PullConsumer, admin: AdminOf, options: SourceOptions) -> list[QueueRange]:
     """The tasks of a batch read; asks all queues together."""
     queues = chosen_queues(consumer, admin, options)
     (start, start_name), (end, end_name) = options.start(Word.EARLIEST), options.end()
@@ -55,7 +60,7 @@ def plan_batch(consumer: PullConsumer, admin: Admin, options: SourceOptions) -> 
     )
 
 
-def stream_start(consumer: PullConsumer, admin: Admin, options: SourceOptions) -> dict[MessageQueue, int]:
+def stream_start(consumer: PullConsumer, admin: AdminOf, options: SourceOptions) -> dict[MessageQueue, int]:
     """Where a new stream begins in each queue; asks all queues together."""
     queues = chosen_queues(consumer, admin, options)
     start, name = options.start(Word.LATEST)
@@ -99,7 +104,7 @@ def _tell_skipped(*resolved: Resolved) -> None:
             log.warning("%s", line)
 
 
-def chosen_queues(consumer: PullConsumer, admin: Admin, options: SourceOptions) -> list[MessageQueue]:
+def chosen_queues(consumer: PullConsumer, admin: AdminOf, options: SourceOptions) -> list[MessageQueue]:
     """The readable queues that the options choose, in order; a pattern may match no topic."""
     if options.assign is not None:
         return _assigned(consumer, options.assign)
@@ -110,11 +115,11 @@ def chosen_queues(consumer: PullConsumer, admin: Admin, options: SourceOptions) 
     return sorted(queue for queues in routes.values() for queue in queues or ())
 
 
-def candidate_topics(consumer: PullConsumer, admin: Admin, options: SourceOptions) -> Sequence[str]:
+def candidate_topics(consumer: PullConsumer, admin: AdminOf, options: SourceOptions) -> Sequence[str]:
     """The topics that are named, or those there are now that match."""
     if options.topic_pattern is None:
         return options.topics or ()
-    clusters = admin.cluster_info().cluster_addr_table
+    clusters = admin().cluster_info().cluster_addr_table
     own = {name for cluster, brokers in clusters.items() for name in (cluster, f"{cluster}_REPLY_TOPIC", *brokers)}
     topics = (topic for topic in consumer.topics() if topic not in own)
     return matching(options.topic_pattern, topics, options.namespace)

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from pyspark.sql.datasource import InputPartition
+
 from pyrmq_core import MessageQueue, OffsetRange
 
 
@@ -27,6 +29,14 @@ class QueueRange:
     @property
     def offsets(self) -> OffsetRange:
         return OffsetRange(self.start, self.end)
+
+
+class RangePartition(InputPartition):
+    """What one task reads. The reader is sent before partitions are planned, so this holds all a task needs to know."""
+
+    def __init__(self, wanted: QueueRange) -> None:
+        super().__init__(wanted)
+        self.wanted = wanted
 
 
 def plan(

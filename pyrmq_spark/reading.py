@@ -7,10 +7,7 @@ import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
-from pyspark.sql.datasource import InputPartition
-
 from pyrmq_core import DataLost, MessageQueue, OffsetRange, ReadWindow, ResponseError, TagFilter
-from pyrmq_core.columnar import decode_records
 from pyrmq_spark import worker
 from pyrmq_spark.conditions import BrokerUnavailable, SurplusRows, told
 from pyrmq_spark.namespaces import name_of_tenant
@@ -30,14 +27,6 @@ DEFAULT_CONSUMER_GROUP: Final = "pyrmq-spark"
 # TOPIC_NOT_EXIST, and INVALID_PARAMETER for a queue that the topic does not have (any more).
 GONE_CODES: Final = (17, 29)
 PAUSE_SECONDS: Final = 0.2
-
-
-class RangePartition(InputPartition):
-    """What one task reads. The reader is sent before partitions are planned, so this holds all a task needs to know."""
-
-    def __init__(self, wanted: QueueRange) -> None:
-        super().__init__(wanted)
-        self.wanted = wanted
 
 
 def consumer_of(connection: Connection, options: SourceOptions) -> PullConsumer:
@@ -82,6 +71,8 @@ def _batches(
     connection: Connection, options: SourceOptions, schema: SourceSchema, wanted: QueueRange, start: int
 ) -> Iterator[tuple[int, pa.RecordBatch]]:
     """Each with the offset after it."""
+    from pyrmq_core.columnar import decode_records
+
     tags = TagFilter.parse(options.tags)
     window = ReadWindow(max_messages_a_pull=options.pull_batch_size, patience=options.pull_timeout)
     consumer = consumer_of(connection, options)

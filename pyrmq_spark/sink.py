@@ -86,6 +86,7 @@ class RocketMQWriter(DataSourceArrowWriter):
         self._base = random.getrandbits(COUNTER_BITS)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        settle()
         from pyrmq_spark.writing import PartitionWrite
 
         attempt = Attempt.of_batch(self._name, self._base)
@@ -109,6 +110,7 @@ class RocketMQStreamWriter(DataSourceStreamArrowWriter):
         self._schema = schema
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        settle()
         from pyrmq_spark.writing import PartitionWrite
 
         return PartitionWrite(self._connection, self._options, self._schema, Attempt.of_stream()).run(iterator)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Iterator, MutableMapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
@@ -135,19 +136,25 @@ class RocketMQReader(DataSourceReader):
         self._schema = schema
 
     def partitions(self) -> Sequence[InputPartition]:
+        settle()
         from pyrmq_spark import worker
         from pyrmq_spark.choosing import plan_batch
-        from pyrmq_spark.reading import RangePartition, consumer_of
+        from pyrmq_spark.planning import RangePartition
+        from pyrmq_spark.reading import consumer_of
 
         with told():
             options = self._options
             if options.streaming_only:
                 log.warning("a batch read has no use for %s", ", ".join(options.streaming_only))
-            ranges = plan_batch(consumer_of(self._connection, options), worker.admin(self._connection), options)
+            ranges = plan_batch(
+                consumer_of(self._connection, options), partial(worker.admin, self._connection), options
+            )
             return [RangePartition(wanted) for wanted in ranges]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        from pyrmq_spark.reading import RangePartition, read_range
+        settle()
+        from pyrmq_spark.planning import RangePartition
+        from pyrmq_spark.reading import read_range
 
         if isinstance(partition, RangePartition):  # Spark makes up one of its own when there is nothing to read
             yield from read_range(self._connection, self._options, self._schema, partition.wanted)

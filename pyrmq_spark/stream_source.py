@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
@@ -20,8 +21,8 @@ from pyrmq_spark.admission import Backlog, admitted, is_held_back
 from pyrmq_spark.choosing import stream_start
 from pyrmq_spark.conditions import told
 from pyrmq_spark.options import Connection, SourceOptions
-from pyrmq_spark.planning import plan
-from pyrmq_spark.reading import RangePartition, consumer_of, read_range
+from pyrmq_spark.planning import RangePartition, plan
+from pyrmq_spark.reading import consumer_of, read_range
 from pyrmq_spark.stream_offsets import Followed, Offsets, StreamOffset, all_lost, bounds_of_run, follow
 from pyrmq_spark.watching import QueueWatch, Seen
 
@@ -68,7 +69,7 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Asked for twice in batch 0; both times the same."""
         if self._initial is None:
             with told("the stream's start"):
-                consumer, admin = self._consumer(), worker.admin(self._connection)
+                consumer, admin = self._consumer(), partial(worker.admin, self._connection)
                 start = self._watching().patiently(lambda _: stream_start(consumer, admin, self._options))
                 self._initial = StreamOffset(start).to_json()
         return self._initial
@@ -152,7 +153,9 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _watching(self) -> QueueWatch:
         if self._watch is None:
             refresh = self._connection.poll_name_server_interval
-            self._watch = QueueWatch(self._consumer(), worker.admin(self._connection), self._options, refresh=refresh)
+            self._watch = QueueWatch(
+                self._consumer(), partial(worker.admin, self._connection), self._options, refresh=refresh
+            )
         return self._watch
 
     def _consumer(self) -> PullConsumer:

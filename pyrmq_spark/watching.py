@@ -10,14 +10,16 @@ import logging
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from pyrmq_core import MessageQueue, NetworkError, NoRoute, OffsetRange, ResponseError, RocketMQError, RoutingError
-from pyrmq_core.blocking import Admin, PullConsumer
-from pyrmq_spark.choosing import candidate_topics, check_sql
+from pyrmq_spark.choosing import AdminOf, candidate_topics, check_sql
 from pyrmq_spark.conditions import BrokerUnavailable
 from pyrmq_spark.options import SourceOptions
 from pyrmq_spark.stream_offsets import Offsets
+
+if TYPE_CHECKING:
+    from pyrmq_core.blocking import PullConsumer
 
 log = logging.getLogger(__name__)
 
@@ -52,7 +54,7 @@ class Seen:
 class QueueWatch:
     """Asks for one query. `refresh` is how long, in seconds, it may take until new queues are noticed."""
 
-    def __init__(self, consumer: PullConsumer, admin: Admin, options: SourceOptions, *, refresh: float) -> None:
+    def __init__(self, consumer: PullConsumer, admin: AdminOf, options: SourceOptions, *, refresh: float) -> None:
         self._consumer = consumer
         self._admin = admin
         self._options = options
@@ -135,7 +137,7 @@ class QueueWatch:
 
     def _brokers(self) -> dict[str, bool]:
         """Those that are registered, and whether by their master."""
-        table = self._admin.cluster_info().broker_addr_table
+        table = self._admin().cluster_info().broker_addr_table
         return {name: broker.master is not None for name, broker in table.items() if broker.broker_addrs}
 
     def _reason(self, queue: MessageQueue) -> str:

@@ -2,20 +2,24 @@
 
 Spark reuses its workers from task to task, and ends them at any moment without a word: nothing here needs to be closed,
 nothing is ever pickled, and a child after `fork` opens connections of its own (`pyrmq_core.blocking` sees to that).
+Each kind is loaded when it is wanted: a reader's process does without a producer.
 """
 
 from __future__ import annotations
 
-import ssl
 import threading
 from collections import OrderedDict
 from dataclasses import dataclass, field
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from pyrmq_core import with_namespace
-from pyrmq_core.blocking import Admin, Client, Producer, PullConsumer
 from pyrmq_spark.conditions import InvalidOption
 from pyrmq_spark.options import Connection, SinkOptions
+
+if TYPE_CHECKING:
+    import ssl
+
+    from pyrmq_core.blocking import Admin, Client, Producer, PullConsumer
 
 # Settings a worker keeps clients for; jobs of more clusters than these in one worker connect anew.
 MAX_CLIENTS: Final = 8
@@ -46,6 +50,8 @@ _lock = threading.Lock()
 
 def producer(connection: Connection, options: SinkOptions) -> Producer:
     """The worker's producer of this group. A client has one a group: other settings take its place."""
+    from pyrmq_core.blocking import Producer
+
     settings = (
         options.send_timeout,
         options.request_timeout,
@@ -78,6 +84,8 @@ def producer(connection: Connection, options: SinkOptions) -> Producer:
 
 def consumer(connection: Connection, group: str) -> PullConsumer:
     """The worker's pull consumer of this group, in its namespace; it sends no heartbeats."""
+    from pyrmq_core.blocking import PullConsumer
+
     group = with_namespace(group, connection.namespace)
     with _lock:
         kept = _client(connection)
@@ -88,6 +96,8 @@ def consumer(connection: Connection, group: str) -> PullConsumer:
 
 def admin(connection: Connection) -> Admin:
     """The worker's view of the cluster."""
+    from pyrmq_core.blocking import Admin
+
     with _lock:
         kept = _client(connection)
         kept.admin = kept.admin or Admin(client=kept.client)
@@ -107,6 +117,8 @@ def close() -> None:
 
 
 def _client(connection: Connection) -> _Kept:
+    from pyrmq_core.blocking import Client
+
     kept = _kept.get(connection)
     if kept is None:
         kept = _kept[connection] = _Kept(
@@ -129,6 +141,8 @@ def _tls(connection: Connection) -> ssl.SSLContext | None:
     """Made from files of the machine that connects."""
     if not connection.use_tls:
         return None
+    import ssl
+
     try:
         context = ssl.create_default_context(cafile=connection.tls_ca_file)
         if connection.tls_cert_file is not None:

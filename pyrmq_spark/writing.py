@@ -19,12 +19,13 @@ from pyrmq_core import InvalidMessage, KeyedQueue, RocketMQError, WriteSummary, 
 from pyrmq_core.blocking import SendWindow
 from pyrmq_core.columnar import BatchLimit, CompressionType, Ids, by_tag, content_ids, encode_batches
 from pyrmq_spark import worker
-from pyrmq_spark.columns import SinkSchema, by_topic, check_rows
+from pyrmq_spark.columns import SinkSchema
 from pyrmq_spark.conditions import InvalidRow, RocketMQSparkError, RowsUnaccounted, told_line
 from pyrmq_spark.dead_letters import open_dead_letters
 from pyrmq_spark.delayed import by_delay, encode_singles, may_be_delayed
 from pyrmq_spark.options import Connection, SinkOptions
 from pyrmq_spark.placing import Placed, Placing
+from pyrmq_spark.rows import by_topic, check_rows
 from pyrmq_spark.settling import settle
 from pyrmq_spark.sink import Attempt, PartitionWritten
 
@@ -56,6 +57,7 @@ class PartitionWrite:
         first = next(filled, None)
         if first is None:  # nothing to write is no reason to connect
             return PartitionWritten(self._partition, 0)
+        settle()
         try:
             self._send(chain((first,), filled))
             if self._acknowledged != self._taken:
@@ -66,7 +68,6 @@ class PartitionWrite:
         except RocketMQError as error:
             stored = f"{self._acknowledged} rows of this partition were acknowledged before"
             raise RocketMQSparkError(f"{told_line(error, f'partition {self._partition}')} ({stored})") from None
-        settle()
         return self._written()
 
     @property

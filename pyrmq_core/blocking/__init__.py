@@ -6,23 +6,30 @@ child after `fork` (which drops the parent's connections unclosed and opens its 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Final
 
-from pyrmq_core.blocking.admin import Admin
-from pyrmq_core.blocking.client import Client
-from pyrmq_core.blocking.producer import Producer, SendWindow
-from pyrmq_core.blocking.pull_consumer import PullConsumer
+from pyrmq_core.lazy_names import load_when_named
 
 if TYPE_CHECKING:
+    from pyrmq_core.blocking.admin import Admin
+    from pyrmq_core.blocking.client import Client
     from pyrmq_core.blocking.embedded import EmbeddedCluster
+    from pyrmq_core.blocking.producer import Producer, SendWindow
+    from pyrmq_core.blocking.pull_consumer import PullConsumer
 
 __all__ = ["Admin", "Client", "EmbeddedCluster", "Producer", "PullConsumer", "SendWindow"]
 
+_LAZY: Final = {
+    "Admin": "pyrmq_core.blocking.admin",
+    "Client": "pyrmq_core.blocking.client",
+    "EmbeddedCluster": "pyrmq_core.blocking.embedded",
+    "Producer": "pyrmq_core.blocking.producer",
+    "PullConsumer": "pyrmq_core.blocking.pull_consumer",
+    "SendWindow": "pyrmq_core.blocking.producer",
+}
 
-def __getattr__(name: str) -> Any:
-    """The servers are loaded when somebody embeds them, not by every client."""
-    if name == "EmbeddedCluster":
-        from pyrmq_core.blocking.embedded import EmbeddedCluster
+__getattr__ = load_when_named(__name__, _LAZY)
 
-        return EmbeddedCluster
-    raise AttributeError(f"pyrmq_core.blocking has no public name {name!r}")
+
+def __dir__() -> list[str]:
+    return __all__

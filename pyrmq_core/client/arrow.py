@@ -1,176 +1,22 @@
-"""Whole columns over the two roads: record batches sent by a window, ranges read as record batches (extra `arrow`).
-
-Nothing here is loaded before it is used; what Arrow's types are called is `pyarrow.RecordBatch`.
-"""
+"""The way to the room of columns (extra `arrow`): nothing of Arrow is loaded before it is used."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import aclosing, asynccontextmanager, suppress
+from importlib import import_module
 from types import ModuleType
-from typing import Any, Final
 
-import trio
-
-from pyrmq_core.client.encoding import Encoding
-from pyrmq_core.client.ids import unique_id_runs
-from pyrmq_core.client.pulling import Filter, Puller, ReadWindow
-from pyrmq_core.client.sending import Sender
-from pyrmq_core.client.targets import AnyQueue, KeyedQueue, Target, ThisQueue
-from pyrmq_core.client.window import SendWindow, WriteSummary, open_send_window
-from pyrmq_core.errors import BatchFailed, InvalidMessage, MissingLibrary, Outcome, RocketMQError, SendFailed
-from pyrmq_core.filtering.tags import TagFilter
-from pyrmq_core.model import MessageQueue, OffsetRange
-from pyrmq_core.protocol.names import check_topic
-from pyrmq_core.protocol.payload import Payload, RawPull
-
-REQUESTS_UNDER_WAY: Final = 4
-BYTES_UNDER_WAY: Final = 16 * 1024 * 1024
-COMPRESSING_THREADS: Final = 4
-ANY_QUEUE: Final = AnyQueue()
+from pyrmq_core.errors import MissingLibrary
 
 
 def columnar() -> ModuleType:
     """The room of columns; `MissingLibrary` without Arrow."""
     try:
-        import pyrmq_core.columnar
+        for library in ("numpy", "pyarrow"):
+            import_module(library)
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in ("pyarrow", "numpy"):
             raise
         raise MissingLibrary(
             f'record batches need {error.name}, which is not installed: pip install "pyrmq-spark[arrow]"'
         ) from error
-    return pyrmq_core.columnar
-
-
-async def send_rows(
-    sender: Sender,
-    rows: Any,
-    topic: str | None,
-    *,
-    queue: MessageQueue | None,
-    encoding: Encoding,
-    timeout: float,
-) -> WriteSummary:
-    """Each row as a message, encoded whole and sent in requests of about 1,000 messages or 1 MiB, several under way
-    (to a batch topic of 1 MiB, whatever they hold).
-
-    Nothing is sent when a row cannot be. Raises `BatchFailed` when a request fails after others were stored.
-    """
-    arrow = columnar()
-    batches = rows.to_batches() if hasattr(rows, "to_batches") else [rows]
-    first = 0
-    for number, batch in enumerate(batches):
-        arrow.check_columns(batch.schema)
-        if topic is not None and "topic" in batch.schema.names:
-            batches[number] = batch.drop_columns(["topic"])
-        fault = arrow.first_fault(batches[number], encoding.max_message_bytes)
-        if fault is not None:
-            raise InvalidMessage(f"row {first + fault.row}, column {fault.column}: {fault.reason}")
-        first += batch.num_rows
-    limit = arrow.BatchLimit(
-        compression=encoding.compression,
-        compress_over_bytes=encoding.compress_over_bytes,
-        max_message_bytes=encoding.max_message_bytes,
-    )
-    async with open_send_window(
-        sender, max_requests=REQUESTS_UNDER_WAY, max_bytes=BYTES_UNDER_WAY, timeout=timeout
-    ) as window:
-        try:
-            for batch in batches:
-                for name, some in arrow.by_topic(batch, topic):
-                    await _send_topic(sender, window, name, some, queue=queue, limit=limit, timeout=timeout)
-            return await window.drain()
-        except RocketMQError as error:
-            raise await _failed(error, window, first) from error
-
-
-async def _send_topic(
-    sender: Sender, window: SendWindow, topic: str, rows: Any, *, queue: MessageQueue | None, limit: Any, timeout: float
-) -> None:
-    """Rows without a sharding key go where requests go in turn, those with one to their key's queue, in order."""
-    arrow = columnar()
-    check_topic(topic)
-    if not rows.num_rows:
-        return
-    whole = await sender.is_batch_topic(topic, timeout=timeout)
-    if queue is not None or "shardingKey" not in rows.schema.names:
-        to = ANY_QUEUE if queue is None else ThisQueue(queue)
-        await _send_in_order(window, topic, rows, to, limit, whole=whole)
-        return
-    info = await sender.publish_info(topic, timeout=timeout)
-    for key, some in arrow.by_queue(rows, max(1, len(info.queues))):
-        keyed = ANY_QUEUE if key is None else KeyedQueue(key, info.queues)
-        await _send_in_order(window, topic, some, keyed, limit, whole=whole)
-
-
-async def _send_in_order(window: SendWindow, topic: str, rows: Any, to: Target, limit: Any, *, whole: bool) -> None:
-    arrow = columnar()
-    if whole:  # a batch topic: one tag a request, nothing compressed
-        for some in arrow.by_tag(rows):
-            batches = arrow.encode_batches(
-                some, topic, unique_id_runs, limit.of_batch_topic(), checked=True, one_tag=True
-            )
-            for payload in batches:
-                await window.put(payload, to)
-        return
-    if not arrow.compresses(rows, limit):
-        for payload in arrow.encode_batches(rows, topic, unique_id_runs, limit, checked=True):
-            await window.put(payload, to)
-        return
-    with ThreadPoolExecutor(COMPRESSING_THREADS, "pyrmq-compress") as threads:
-        payloads = arrow.encode_batches(rows, topic, unique_id_runs, limit, checked=True, compress_all=threads.map)
-        while (payload := await trio.to_thread.run_sync(_next, payloads)) is not None:
-            await window.put(payload, to)
-
-
-def _next(payloads: Iterator[Payload]) -> Payload | None:
-    return next(payloads, None)
-
-
-async def _failed(error: RocketMQError, window: SendWindow, rows: int) -> RocketMQError:
-    """What is under way is waited for, so that the summary is whole."""
-    with suppress(RocketMQError):
-        await window.drain()
-    stored = window.summary.messages
-    if not isinstance(error, SendFailed) or not stored:
-        return error
-    return BatchFailed(
-        f"{stored} of {rows} rows are stored, then a request failed (error.parts[0] tells where they are). {error}",
-        outcome=Outcome.PERHAPS_STORED,
-        attempts=error.attempts,
-        parts=[window.summary, error],
-    )
-
-
-@asynccontextmanager
-async def read_rows(
-    puller: Puller,
-    queue: MessageQueue,
-    wanted: OffsetRange,
-    *,
-    columns: Sequence[str] | Any | None,
-    tags: Filter,
-    window: ReadWindow,
-    keep_undecodable: bool,
-) -> AsyncIterator[AsyncIterator[Any]]:
-    """The range as record batches of about 2 MiB of records each, in offset order."""
-    schema = columnar().schema_of(columns)
-    async with puller.read_joined(queue, wanted.start, wanted.end, tags=tags, window=window) as lists:
-        tag_filter = tags if isinstance(tags, TagFilter) else TagFilter()
-        decoded = _decoded(lists, schema, wanted, tag_filter, keep_undecodable=keep_undecodable)
-        async with aclosing(decoded) as batches:
-            yield batches
-
-
-async def _decoded(
-    lists: AsyncIterator[list[RawPull]], schema: Any, wanted: OffsetRange, tags: TagFilter, *, keep_undecodable: bool
-) -> AsyncGenerator[Any, None]:
-    decode_records = columnar().decode_records
-    async for pulls in lists:
-        # What follows is asked for already: let it be written before the loop is held up by decoding.
-        await trio.lowlevel.checkpoint()
-        batch = decode_records(pulls, schema, wanted, tags=tags, keep_undecodable=keep_undecodable)
-        if batch.num_rows:
-            yield batch
+    return import_module("pyrmq_core.columnar")

@@ -13,13 +13,12 @@ import ssl
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
 from types import TracebackType
-from typing import Final, Self
+from typing import TYPE_CHECKING, Final, Self
 
 import trio
 
 from pyrmq_core.client.batch_topics import BatchTopics
 from pyrmq_core.client.calling import Caller, Line
-from pyrmq_core.client.discovery import Discovery
 from pyrmq_core.client.heartbeats import Heartbeats
 from pyrmq_core.client.hooks import RpcHook, RpcHooks
 from pyrmq_core.client.identity import checked_unit_name, client_id, credentials_of
@@ -40,6 +39,9 @@ from pyrmq_core.protocol.command import Command
 from pyrmq_core.protocol.conversation import response_error
 from pyrmq_core.protocol.frame import Request
 from pyrmq_core.protocol.namespaces import instance_namespace
+
+if TYPE_CHECKING:
+    from pyrmq_core.client.discovery import Discovery
 
 log = logging.getLogger(__name__)
 
@@ -84,7 +86,7 @@ class Client:
         self.namespace = instance_namespace(nameserver) if isinstance(nameserver, str) else None
         unit_name = checked_unit_name(unit_name)
         self.unit_mode = unit_mode
-        self._discovery = None if nameserver_url is None else Discovery(nameserver_url, unit_name)
+        self._discovery = None if nameserver_url is None else _discovery(nameserver_url, unit_name)
         self._poll_seconds = poll_nameserver_interval
         self._heartbeat_seconds = heartbeat_broker_interval
         self._credentials = credentials_of(access_key, secret_key, security_token)
@@ -321,3 +323,10 @@ class Client:
         if self._caller is None:
             raise self._life.not_running()
         return self._caller
+
+
+def _discovery(url: str, unit_name: str | None) -> Discovery:
+    """Loaded where a list is fetched: few clients do, and it takes an HTTP client."""
+    from pyrmq_core.client.discovery import Discovery
+
+    return Discovery(url, unit_name)

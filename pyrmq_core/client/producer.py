@@ -10,7 +10,7 @@ from typing import Any, Self
 
 import trio
 
-from pyrmq_core.client.arrow import send_rows
+from pyrmq_core.client.arrow_sending import send_rows
 from pyrmq_core.client.batching import Batching
 from pyrmq_core.client.client import Client
 from pyrmq_core.client.encoding import Encoding

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from types import TracebackType
 from typing import Any, Final, Self
 
-from pyrmq_core.client.arrow import read_rows
+from pyrmq_core.client.arrow_reading import read_rows
 from pyrmq_core.client.client import CALL_TIMEOUT_SECONDS, Client
 from pyrmq_core.client.lookups import Lookups
 from pyrmq_core.client.pulling import Filter, Puller, ReadWindow

@@ -3,16 +3,23 @@
 What comes out is what `protocol/payload.py` makes of the same messages one by one.
 """
 
-from pyrmq_core.columnar.columns import DEFAULT_COLUMNS, SOURCE_COLUMNS, schema_of
-from pyrmq_core.columnar.cutting import BatchLimit
-from pyrmq_core.columnar.decode import decode_records
-from pyrmq_core.columnar.encode import compresses, encode_batches
-from pyrmq_core.columnar.faults import Fault, first_fault
-from pyrmq_core.columnar.grouping import by_queue, by_tag, by_topic, string_hash_codes
-from pyrmq_core.columnar.ids_of_content import content_ids
-from pyrmq_core.columnar.outgoing import check_columns
-from pyrmq_core.columnar.unique_ids import Ids
-from pyrmq_core.protocol.compression import CompressionType
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from pyrmq_core.lazy_names import load_when_named
+
+if TYPE_CHECKING:
+    from pyrmq_core.columnar.columns import DEFAULT_COLUMNS, SOURCE_COLUMNS, schema_of
+    from pyrmq_core.columnar.cutting import BatchLimit
+    from pyrmq_core.columnar.decode import decode_records
+    from pyrmq_core.columnar.encode import compresses, encode_batches
+    from pyrmq_core.columnar.faults import Fault, first_fault
+    from pyrmq_core.columnar.grouping import by_queue, by_tag, by_topic, string_hash_codes
+    from pyrmq_core.columnar.ids_of_content import content_ids
+    from pyrmq_core.columnar.outgoing import check_columns
+    from pyrmq_core.columnar.unique_ids import Ids
+    from pyrmq_core.protocol.compression import CompressionType
 
 __all__ = [
     "DEFAULT_COLUMNS",
@@ -33,3 +40,30 @@ __all__ = [
     "schema_of",
     "string_hash_codes",
 ]
+
+# A reader needs no encoding, a planner only what the columns are called.
+_LAZY: Final = {
+    "DEFAULT_COLUMNS": "pyrmq_core.columnar.columns",
+    "SOURCE_COLUMNS": "pyrmq_core.columnar.columns",
+    "BatchLimit": "pyrmq_core.columnar.cutting",
+    "CompressionType": "pyrmq_core.protocol.compression",
+    "Fault": "pyrmq_core.columnar.faults",
+    "Ids": "pyrmq_core.columnar.unique_ids",
+    "by_queue": "pyrmq_core.columnar.grouping",
+    "by_tag": "pyrmq_core.columnar.grouping",
+    "by_topic": "pyrmq_core.columnar.grouping",
+    "check_columns": "pyrmq_core.columnar.outgoing",
+    "compresses": "pyrmq_core.columnar.encode",
+    "content_ids": "pyrmq_core.columnar.ids_of_content",
+    "decode_records": "pyrmq_core.columnar.decode",
+    "encode_batches": "pyrmq_core.columnar.encode",
+    "first_fault": "pyrmq_core.columnar.faults",
+    "schema_of": "pyrmq_core.columnar.columns",
+    "string_hash_codes": "pyrmq_core.columnar.grouping",
+}
+
+__getattr__ = load_when_named(__name__, _LAZY)
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -16,8 +16,8 @@ import pyarrow.compute as pc
 from pyrmq_core.columnar.arrays import as_text, numbers, repeated, spans
 from pyrmq_core.columnar.boundaries import Unreadable
 from pyrmq_core.columnar.columns import TIMESTAMP, source_column
+from pyrmq_core.columnar.decode_messages import MAX_MS, decode_messages
 from pyrmq_core.columnar.hosts import host_texts, offset_msg_ids
-from pyrmq_core.columnar.message_by_message import MAX_MS, decode_messages
 from pyrmq_core.columnar.pairs import Pairs, read_pairs
 from pyrmq_core.columnar.records import Rows, read_rows, with_plain_bodies
 from pyrmq_core.filtering.tags import TagFilter

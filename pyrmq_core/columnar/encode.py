@@ -15,9 +15,9 @@ import numpy as np
 import pyarrow as pa
 
 from pyrmq_core.columnar.cutting import BatchLimit, cuts_of, grouped, pieces_of, runs_of, stops_within
+from pyrmq_core.columnar.encode_messages import encode_messages
 from pyrmq_core.columnar.faults import fault_of
 from pyrmq_core.columnar.joining import Numbers, Part, joined, part_of
-from pyrmq_core.columnar.message_by_message import encode_messages
 from pyrmq_core.columnar.outgoing import Bytes, OutgoingRows, outgoing_rows, windows
 from pyrmq_core.columnar.property_strings import properties_bytes, property_parts
 from pyrmq_core.columnar.unique_ids import Ids, ids_of

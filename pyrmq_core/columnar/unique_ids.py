@@ -16,7 +16,7 @@ from pyrmq_core.protocol.message_id import IdRun
 Ids: TypeAlias = Callable[[int], Sequence[str] | Sequence[IdRun] | pa.Array]
 
 # Four digits for each counter, as one number.
-COUNTERS: Final = np.frombuffer(b"".join(b"%04X" % value for value in range(0x10000)), np.uint32)
+COUNTERS: Final = np.frombuffer(np.arange(0x10000, dtype=">u2").tobytes().hex().upper().encode(), np.uint32)
 
 
 def ids_of(ids: Ids, count: int) -> list[Part]:

@@ -4,14 +4,21 @@
 only home of sockets.
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from pyrmq_core.lazy_names import load_when_named
 from pyrmq_core.network.addresses import format_address, local_ip, parse_address
 from pyrmq_core.network.calls import Asked, Call, Done
 from pyrmq_core.network.connection import Connection
 from pyrmq_core.network.handling import CutConnection, Handler, Peer, ask
 from pyrmq_core.network.ownership import open_owned_nursery
 from pyrmq_core.network.pool import ConnectionPool
-from pyrmq_core.network.serving import Listening, TlsMode, serve
-from pyrmq_core.network.tls_settings import TlsSettings
+
+if TYPE_CHECKING:
+    from pyrmq_core.network.serving import Listening, TlsMode, serve
+    from pyrmq_core.network.tls_settings import TlsSettings
 
 __all__ = [
     "Asked",
@@ -32,3 +39,13 @@ __all__ = [
     "parse_address",
     "serve",
 ]
+
+# What a client does without.
+_LAZY: Final = {
+    "Listening": "pyrmq_core.network.serving",
+    "TlsMode": "pyrmq_core.network.serving",
+    "TlsSettings": "pyrmq_core.network.tls_settings",
+    "serve": "pyrmq_core.network.serving",
+}
+
+__getattr__ = load_when_named(__name__, _LAZY)

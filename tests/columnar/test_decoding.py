@@ -15,7 +15,7 @@ from pyrmq_core import InvalidArgument, OffsetRange, RawPull, TagFilter
 from pyrmq_core.columnar import SOURCE_COLUMNS, decode_records, schema_of
 from pyrmq_core.columnar.boundaries import Unreadable
 from pyrmq_core.columnar.decode import ALL_TAGS, BREAK_EVEN_MESSAGES, decode_columns
-from pyrmq_core.columnar.message_by_message import decode_messages
+from pyrmq_core.columnar.decode_messages import decode_messages
 from pyrmq_core.columnar.pairs import Pairs, _plain_pairs
 from pyrmq_core.errors import RecordError
 from pyrmq_core.model import EVERYTHING

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from pyrmq_core import InvalidArgument, InvalidMessage, Message
 from pyrmq_core.columnar import BatchLimit, compresses, encode_batches
 from pyrmq_core.columnar.encode import BREAK_EVEN_ROWS, encode_columns
-from pyrmq_core.columnar.message_by_message import encode_messages
+from pyrmq_core.columnar.encode_messages import encode_messages
 from pyrmq_core.columnar.outgoing import OutgoingRows, outgoing_rows
 from pyrmq_core.columnar.unique_ids import ids_of
 from pyrmq_core.protocol.batch import iterate_batch_body

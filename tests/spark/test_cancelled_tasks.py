@@ -14,8 +14,7 @@ from pyrmq_core.blocking import Admin, EmbeddedCluster, Producer
 from pyrmq_core.blocking.portal import portal
 from pyrmq_spark import worker
 from pyrmq_spark.options import Connection, read_source
-from pyrmq_spark.planning import QueueRange
-from pyrmq_spark.reading import RangePartition
+from pyrmq_spark.planning import QueueRange, RangePartition
 from pyrmq_spark.source import RocketMQReader
 from tests.spark.test_lying_brokers import SCHEMA
 from tests.support.spark import read, wait_readable

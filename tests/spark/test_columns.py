@@ -22,13 +22,12 @@ from pyrmq_core.columnar import DEFAULT_COLUMNS, SOURCE_COLUMNS
 from pyrmq_spark.columns import (
     SINK_TYPES,
     SOURCE_TYPES,
-    by_topic,
-    check_rows,
     default_schema,
     sink_schema,
     source_schema,
 )
 from pyrmq_spark.conditions import InvalidColumn, InvalidRow
+from pyrmq_spark.rows import by_topic, check_rows
 
 STRING, BINARY, INT, LONG = StringType(), BinaryType(), IntegerType(), LongType()
 MAP = MapType(STRING, STRING)

@@ -17,8 +17,7 @@ from pyrmq_spark import worker
 from pyrmq_spark.columns import source_schema
 from pyrmq_spark.conditions import RocketMQSparkError
 from pyrmq_spark.options import Connection, read_source
-from pyrmq_spark.planning import QueueRange
-from pyrmq_spark.reading import RangePartition
+from pyrmq_spark.planning import QueueRange, RangePartition
 from pyrmq_spark.source import RocketMQReader
 from tests.support.spark import wait_readable
 

@@ -3,6 +3,7 @@
 import json
 import pickle
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -22,8 +23,7 @@ from pyrmq_spark.choosing import chosen_queues, matching, plan_batch
 from pyrmq_spark.columns import source_schema
 from pyrmq_spark.conditions import InvalidOption, RocketMQSparkError
 from pyrmq_spark.options import Connection, read_source
-from pyrmq_spark.planning import QueueRange
-from pyrmq_spark.reading import RangePartition
+from pyrmq_spark.planning import QueueRange, RangePartition
 from pyrmq_spark.source import RocketMQDataSource, RocketMQReader
 from tests.support.spark import wait_readable
 
@@ -53,7 +53,7 @@ def planned(cluster: EmbeddedCluster, **options: Any) -> list[QueueRange]:
         del texts["topic"]
     connection = Connection(name_server=cluster.nameserver)
     read = read_source(texts)
-    return plan_batch(worker.consumer(connection, read.consumer_group or "g"), worker.admin(connection), read)
+    return plan_batch(worker.consumer(connection, read.consumer_group or "g"), partial(worker.admin, connection), read)
 
 
 def reader(cluster: EmbeddedCluster, **options: str) -> RocketMQReader:
@@ -85,7 +85,7 @@ def test_a_pattern_matches_whole_names_of_users_topics(cluster: EmbeddedCluster)
     assert planned(cluster, topic=None, topicPattern="ord") == []
     connection = Connection(name_server=cluster.nameserver)
     everything = chosen_queues(
-        worker.consumer(connection, "g"), worker.admin(connection), read_source({"topicPattern": ".*"})
+        worker.consumer(connection, "g"), partial(worker.admin, connection), read_source({"topicPattern": ".*"})
     )
     assert {queue.topic for queue in everything} == {"orders", "audit"}
 

@@ -17,11 +17,12 @@ MAX_FUNCTION_LINES = 60
 Sources = Mapping[str, str]
 
 # Room -> the rooms it may import (besides itself). A room is a module or package; the longest name that fits counts.
-GROUND = {"pyrmq_core.errors", "pyrmq_core.model"}
+GROUND = {"pyrmq_core.errors", "pyrmq_core.model", "pyrmq_core.lazy_names"}
 BYTES = GROUND | {"pyrmq_core.protocol"}
 SHARED = BYTES | {"pyrmq_core.filtering", "pyrmq_core.network"}
 ROOMS: dict[str, set[str]] = {
     "pyrmq_core.model": set(),
+    "pyrmq_core.lazy_names": set(),
     "pyrmq_core.errors": {"pyrmq_core.model"},
     "pyrmq_core.protocol": GROUND,
     "pyrmq_core.filtering": BYTES,
@@ -38,12 +39,19 @@ ROOMS: dict[str, set[str]] = {
     "pyspark_rocketmq": {"pyrmq_spark"},
 }
 # What Spark's side may name of the core, exactly: no module below these.
-PUBLIC_CORE = {"pyrmq_core", "pyrmq_core.blocking", "pyrmq_core.columnar", "pyrmq_core.embedded"}
+PUBLIC_CORE = {
+    "pyrmq_core",
+    "pyrmq_core.blocking",
+    "pyrmq_core.columnar",
+    "pyrmq_core.embedded",
+    "pyrmq_core.lazy_names",
+}
 
 # Plain functions and values: they cannot wait, look at a clock, draw lots, open anything or log.
 PURE_ROOMS = (
     "pyrmq_core.model",
     "pyrmq_core.errors",
+    "pyrmq_core.lazy_names",
     "pyrmq_core.protocol",
     "pyrmq_core.filtering",
     "pyrmq_core.columnar",
