@@ -44,6 +44,9 @@ QUICK_ROWS = {100: 200_000, 1024: 50_000}
 ARROW_BATCH = 10_000
 # It sends one message after another, so a hundredth of the rows takes it as long.
 FOREACH_SHARE = 100
+WARM_BYTES = 40_000_000
+# A raw batch has 1,000 messages, and a broker takes 4 MiB.
+LARGEST_RAW_BODY = 1024
 LITE_PULL = Path(__file__).parent / "java" / "LitePull.java"
 
 
@@ -198,9 +201,9 @@ def warm(at: Sitting) -> None:
         for topic in ("warm", "plain"):
             admin.create_topic(topic, queues=QUEUES)
         admin.create_topic("batched", queues=QUEUES, batch=True)
-    raw.write(at.address, "warm", QUEUES, 50_000, at.body_bytes)
+    raw.write(at.address, "warm", QUEUES, 50_000, min(at.body_bytes, LARGEST_RAW_BODY))
     raw.read(at.address, "warm", QUEUES)
-    write_frame(at.spark, at.nameserver, "warm", 20_000, at.body_bytes, QUEUES)
+    write_frame(at.spark, at.nameserver, "warm", min(20_000, WARM_BYTES // at.body_bytes), at.body_bytes, QUEUES)
     read_frame(at.spark, at.nameserver, "warm")
 
 

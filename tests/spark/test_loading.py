@@ -1,0 +1,67 @@
+"""What the processes of a Spark job load: a reader's no producer, a planner's no decoder. It is half of a first job."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+from pyrmq_core import Message
+from pyrmq_core.blocking import Admin, EmbeddedCluster, Producer
+from tests.support.spark import wait_readable
+
+MESSAGES = 100
+WRITING = {
+    "pyrmq_core.client.producer",
+    "pyrmq_core.client.arrow_sending",
+    "pyrmq_core.columnar.encode",
+    "pyrmq_core.columnar.outgoing",
+    "pyrmq_core.columnar.unique_ids",
+    "pyrmq_spark.writing",
+}
+SERVING_AND_ASKING = {"pyrmq_core.client.admin", "pyrmq_core.client.discovery", "pyrmq_core.network.serving"}
+DECODING = {"pyrmq_core.columnar.decode", "pyarrow.compute"}
+
+MAKE = """
+import pickle, sys
+from pyspark.sql.types import BinaryType, StringType, StructField, StructType
+from pyrmq_spark.source import RocketMQDataSource
+reader = RocketMQDataSource({"nameServer": sys.argv[1], "topic": "orders"}).reader(
+    StructType([StructField("body", BinaryType()), StructField("tags", StringType())])
+)
+print(*sorted(sys.modules))
+"""
+PLAN = f"""
+{MAKE}
+partitions = list(reader.partitions())
+with open(sys.argv[2], "wb") as file:
+    pickle.dump((reader, partitions), file)
+print(*sorted(sys.modules))
+"""
+READ = """
+import pickle, sys
+with open(sys.argv[2], "rb") as file:
+    reader, partitions = pickle.load(file)
+print(sum(batch.num_rows for partition in partitions for batch in reader.read(partition)))
+print(*sorted(sys.modules))
+"""
+
+
+def test_each_step_of_a_read_loads_what_it_needs(tmp_path: Path) -> None:
+    with EmbeddedCluster(brokers=1) as cluster:
+        with Admin(nameserver=cluster.nameserver) as admin:
+            admin.create_topic("orders", queues=2)
+        with Producer("setup", nameserver=cluster.nameserver) as producer:
+            producer.send_batch([Message("orders", b"row", tags="t")] * MESSAGES)
+        wait_readable(cluster.nameserver, "orders", MESSAGES)
+
+        def lines_of(script: str) -> list[str]:
+            command = [sys.executable, "-c", script, cluster.nameserver, str(tmp_path / "reader")]
+            return subprocess.check_output(command, text=True, timeout=50).splitlines()
+
+        made, planned = (set(line.split()) for line in lines_of(PLAN))
+        rows, read = lines_of(READ)
+    assert "trio" not in made
+    assert "trio" in planned
+    assert planned & (WRITING | SERVING_AND_ASKING | DECODING) == set()
+    assert int(rows) == MESSAGES
+    assert set(read.split()) & (WRITING | SERVING_AND_ASKING) == set()
+    assert set(read.split()) > DECODING
