@@ -4,6 +4,8 @@ import argparse
 import importlib
 import pkgutil
 import sys
+import time
+from contextlib import ExitStack
 
 import benchmarks
 
@@ -23,9 +25,14 @@ def main() -> int:
     if not known:
         print("There is no benchmark yet.", file=sys.stderr)
         return 1
-    for name in wanted.names or known:
-        print(f"== {name}", flush=True)
-        importlib.import_module(f"benchmarks.{name}").main(quick=wanted.quick)
+    began = time.perf_counter()
+    with ExitStack() as stack:
+        if wanted.quick and not wanted.names:  # one session for all
+            stack.enter_context(importlib.import_module("benchmarks.support.spark_jobs").spark_session())
+        for name in wanted.names or known:
+            print(f"== {name}", flush=True)
+            importlib.import_module(f"benchmarks.{name}").main(quick=wanted.quick)
+            print(f"   {time.perf_counter() - began:.0f} s since the beginning", flush=True)
     return 0
 
 

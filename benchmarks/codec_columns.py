@@ -150,7 +150,7 @@ def line(name: str, count: int, body_bytes: int, rounds: int, ways: tuple[Callab
 
 def main(*, quick: bool = False, rounds: int = 25) -> None:
     """Prints the table."""
-    rounds = 5 if quick else rounds
+    rounds = 2 if quick else rounds
     print(f"{'ns a message: least (median)':30} {'body':>7} {'N':>7} {'columns':>17} {'by message':>17} {'ratio':>8}")
     schemas = {
         "decode, 12 columns with map": schema_of(),

@@ -3,7 +3,8 @@
     python -m benchmarks.connector [--quick] [--sittings N] [--bodies 100 1024] [--librocketmq DIRECTORY] [--output ...]
 
 Each road of a sitting has a broker and a store of its own, warmed first; it writes, waits until all is readable, and
-reads it back. Every second sitting goes through the roads the other way round. *Readable* is polled every 20 ms.
+reads it back. Every second sitting goes through the roads the other way round. *Readable* is polled every 20 ms. A
+quick run has one sitting of the first size, and one broker for all.
 """
 
 from __future__ import annotations
@@ -16,37 +17,26 @@ import statistics
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from time import perf_counter
 
 import pyarrow as pa
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PythonException
-from pyspark.sql import Row, SparkSession
+from pyspark.sql import Row
 
 from benchmarks.support import raw
+from benchmarks.support.brokers import WARM, Brokers, Sitting
 from benchmarks.support.figures import HEADING, OUTPUT, Compared, Demand, Figure, Sittings, timed, write_json
 from benchmarks.support.spark_jobs import QUEUES, messages, read_frame, spark_session, write_frame
-from pyrmq_core.blocking import Admin, Producer, PullConsumer
-from tests.support.apache import boot_cluster
+from pyrmq_core.blocking import Producer, PullConsumer
 from tests.support.java_programs import run_java
 
-BROKER_SETTINGS = {
-    "mappedFileSizeCommitLog": str(256 << 20),
-    "mappedFileSizeConsumeQueue": "6000000",
-    "maxHashSlotNum": "5000000",
-    "maxIndexNum": "20000000",
-}
 ROWS = {100: 2_000_000, 1024: 500_000}
 QUICK_ROWS = {100: 200_000, 1024: 50_000}
 ARROW_BATCH = 10_000
 # It sends one message after another, so a hundredth of the rows takes it as long.
 FOREACH_SHARE = 100
-WARM_BYTES = 40_000_000
-# A raw batch has 1,000 messages, and a broker takes 4 MiB.
-LARGEST_RAW_BODY = 1024
 LITE_PULL = Path(__file__).parent / "java" / "LitePull.java"
 
 
@@ -70,35 +60,17 @@ def demands(body_bytes: int) -> list[Demand]:
     ]
 
 
-@dataclass(frozen=True, slots=True)
-class Sitting:
-    """What a road gets to work with."""
-
-    spark: SparkSession
-    nameserver: str
-    address: str
-    rows: int
-    body_bytes: int
-
-    def readable(self, topic: str) -> float:
-        """Seconds until all of the topic is readable."""
-        began = perf_counter()
-        with raw.Line(self.address) as line:
-            raw.wait_readable(line, topic, QUEUES, self.rows)
-        return perf_counter() - began
-
-
 Road = Callable[[Sitting], Iterator[tuple[str, Figure]]]
 
 
 def raw_road(at: Sitting) -> Iterator[tuple[str, Figure]]:
     """Bytes made beforehand over plain sockets."""
     with timed() as watch:
-        seconds = raw.write(at.address, "plain", QUEUES, at.rows, at.body_bytes)
+        seconds = raw.write(at.address, at.plain, QUEUES, at.rows, at.body_bytes)
     yield "raw write", Figure(at.rows / seconds, watch.cpu * 1e6 / at.rows)
-    seconds, cpu = raw.read(at.address, "plain", QUEUES)
+    seconds, cpu = raw.read(at.address, at.plain, QUEUES)
     yield "raw read", Figure(at.rows / seconds, cpu * 1e6 / at.rows)
-    rate = run_java("5.4.0", LITE_PULL, at.nameserver, "plain", str(at.rows), timeout=300)
+    rate = run_java("5.4.0", LITE_PULL, at.nameserver, at.plain, str(at.rows), timeout=300)
     yield "java read", Figure(float(re.findall(r"rate ([\d.]+)", rate)[-1]), 0.0)
 
 
@@ -106,15 +78,15 @@ def library_road(at: Sitting) -> Iterator[tuple[str, Figure]]:
     """Record batches through `send_arrow` and `read_arrow`, one connection."""
     rows = pa.Table.from_batches([arrow_rows(at.body_bytes)] * (at.rows // ARROW_BATCH))
     with Producer("benchmark", nameserver=at.nameserver) as producer:
-        producer.send_arrow(rows.slice(0, ARROW_BATCH), topic="warm")
+        producer.send_arrow(rows.slice(0, ARROW_BATCH), topic=WARM)
         with timed() as watch:
-            producer.send_arrow(rows, topic="plain")
-        watch.seconds += at.readable("plain")
+            producer.send_arrow(rows, topic=at.plain)
+        watch.seconds += at.readable(at.plain)
     yield "library write", watch.figure(at.rows)
     with PullConsumer("benchmark", nameserver=at.nameserver) as consumer:
-        drain(consumer, "warm")
+        drain(consumer, WARM)
         with timed() as watch:
-            drain(consumer, "plain")
+            drain(consumer, at.plain)
     yield "library read", watch.figure(at.rows)
 
 
@@ -127,7 +99,7 @@ def drain(consumer: PullConsumer, topic: str) -> None:
 
 def spark_road(at: Sitting, *, batch_topic: bool = False) -> Iterator[tuple[str, Figure]]:
     """Spark jobs: what a user types."""
-    name, topic = ("spark batch", "batched") if batch_topic else ("spark", "plain")
+    name, topic = ("spark batch", at.batched) if batch_topic else ("spark", at.plain)
     with timed(workers=True) as watch:
         write_frame(at.spark, at.nameserver, topic, at.rows, at.body_bytes, QUEUES)
     watch.seconds += at.readable(topic)
@@ -144,7 +116,7 @@ def spark_road(at: Sitting, *, batch_topic: bool = False) -> Iterator[tuple[str,
 def foreach_road(directory: Path, at: Sitting) -> Iterator[tuple[str, Figure]]:
     """`foreachPartition` with librocketmq's `send_sync`: what Spark users without a connector do."""
     rows = at.rows // FOREACH_SHARE
-    send = partial(send_each, str(directory), at.nameserver)
+    send = partial(send_each, str(directory), at.nameserver, at.plain)
     try:
         with timed(workers=True) as watch:
             messages(at.spark, rows, at.body_bytes, QUEUES).foreachPartition(send)
@@ -154,7 +126,7 @@ def foreach_road(directory: Path, at: Sitting) -> Iterator[tuple[str, Figure]]:
     yield "foreachPartition write", watch.figure(rows)
 
 
-def send_each(directory: str, nameserver: str, rows: Iterator[Row]) -> None:
+def send_each(directory: str, nameserver: str, topic: str, rows: Iterator[Row]) -> None:
     """Runs in a Spark worker. The library writes a log under HOME."""
     os.environ["HOME"] = tempfile.gettempdir()
     sys.path.insert(0, directory)
@@ -163,7 +135,7 @@ def send_each(directory: str, nameserver: str, rows: Iterator[Row]) -> None:
     producer.set_namesrv_addr(nameserver)
     producer.start()
     for row in rows:
-        message = client.Message("plain")
+        message = client.Message(topic)
         message.set_keys(row.keys)
         message.set_tags(row.tags)
         message.set_body(bytes(row.body))
@@ -184,27 +156,12 @@ def arrow_rows(body_bytes: int, count: int = ARROW_BATCH) -> pa.RecordBatch:
     )
 
 
-def sit(
-    spark: SparkSession, roads: Sequence[Road], rows: int, body_bytes: int, number: int, sittings: Sittings
-) -> None:
-    """Every road once, each on a fresh store."""
+def sit(brokers: Brokers, roads: Sequence[Road], rows: int, body_bytes: int, number: int, sittings: Sittings) -> None:
+    """Every road once."""
     for road in roads[:: -1 if number % 2 else 1]:
-        with boot_cluster("5.4.0", ("broker-a",), broker_settings=BROKER_SETTINGS) as cluster:
-            at = Sitting(spark, cluster.nameserver.address, cluster.brokers["broker-a"].address, rows, body_bytes)
-            warm(at)
+        with brokers.sitting(rows, body_bytes) as at:
             for name, figure in road(at):
                 sittings.add(name, figure)
-
-
-def warm(at: Sitting) -> None:
-    with Admin(nameserver=at.nameserver) as admin:
-        for topic in ("warm", "plain"):
-            admin.create_topic(topic, queues=QUEUES)
-        admin.create_topic("batched", queues=QUEUES, batch=True)
-    raw.write(at.address, "warm", QUEUES, 50_000, min(at.body_bytes, LARGEST_RAW_BODY))
-    raw.read(at.address, "warm", QUEUES)
-    write_frame(at.spark, at.nameserver, "warm", min(20_000, WARM_BYTES // at.body_bytes), at.body_bytes, QUEUES)
-    read_frame(at.spark, at.nameserver, "warm")
 
 
 def main(
@@ -220,12 +177,12 @@ def main(
     roads = list(ROADS)
     if librocketmq is not None:
         roads.append(partial(foreach_road, librocketmq))
-    with spark_session() as spark:
-        for body_bytes in bodies:
+    with spark_session() as spark, Brokers(spark, shared=quick) as brokers:
+        for body_bytes in bodies[:1] if quick else bodies:
             rows, found = (QUICK_ROWS if quick else ROWS)[body_bytes], Sittings()
             print(f"{body_bytes} B bodies\n{HEADING}", flush=True)
             for number in range(1 if quick else sittings):
-                sit(spark, roads, rows, body_bytes, number, found)
+                sit(brokers, roads, rows, body_bytes, number, found)
                 for name, figures in found.figures.items():
                     print(f"{name:24} {figures[-1].rate:>12,.0f} /s {figures[-1].cpu:>6.2f} s a million", flush=True)
             for demand in demands(body_bytes):

@@ -199,7 +199,7 @@ def report(name: str, found: list[tuple[Figure, Figure]], measure: str) -> None:
 def main(*, quick: bool = False, count: int = 5, calls: int = 40_000, server_us: float = 15.0) -> None:
     """Prints the table."""
     if quick:
-        count, calls = 2, 5_000
+        count, calls = 1, 5_000
     context = multiprocessing.get_context("fork")
     ports: multiprocessing.SimpleQueue[int] = context.SimpleQueue()
     with socket.create_server(("127.0.0.1", 0)) as busy, socket.create_server(("127.0.0.1", 0)) as idle:

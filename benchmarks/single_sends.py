@@ -42,12 +42,12 @@ def main(*, quick: bool) -> None:
         with Admin(nameserver=cluster.nameserver.address) as admin:
             for topic in ("sends", PLAIN_TOPIC):
                 admin.create_topic(topic, queues=QUEUES)
-        bench = Bench(cluster, pairs=2 if quick else 5, share=20 if quick else 1)
+        bench = Bench(cluster, pairs=1 if quick else 5, share=20 if quick else 1)
         print(HEADING)
         bench.beside_librocketmq()
         bench.beside_java()
         bench.beside_sockets()
-        bench.at_rest(seconds=10 if quick else 60, count=50_000 if quick else 1_000_000)
+        bench.at_rest(seconds=3 if quick else 60, count=20_000 if quick else 1_000_000)
 
 
 class Bench:

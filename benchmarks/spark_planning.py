@@ -35,8 +35,8 @@ WARM = 10
 
 def main(*, quick: bool) -> None:
     planning(3 if quick else 11)
-    idle(10 if quick else 60)
-    floor(1 if quick else 6, BATCHES // 2 if quick else BATCHES)
+    idle(3 if quick else 60)
+    floor(1 if quick else 6, BATCHES // 4 if quick else BATCHES)
 
 
 def planning(rounds: int) -> None:

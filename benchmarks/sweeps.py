@@ -2,7 +2,8 @@
 
     python -m benchmarks.sweeps [--quick] [--output DIRECTORY]
 
-On a real Apache RocketMQ 5.4.0, each point on a store of its own, warmed first; until all is readable, as everywhere.
+On a real Apache RocketMQ 5.4.0, each point on a store of its own, warmed first; until all is readable, as everywhere. A
+quick run has one broker for all.
 """
 
 from __future__ import annotations
@@ -16,9 +17,9 @@ from time import perf_counter
 from typing import TypeVar
 
 import pyarrow as pa
-from pyspark.sql import SparkSession
 
-from benchmarks.connector import BROKER_SETTINGS, Sitting, arrow_rows, drain, warm
+from benchmarks.connector import arrow_rows, drain
+from benchmarks.support.brokers import BROKER_SETTINGS, Brokers, Sitting
 from benchmarks.support.figures import OUTPUT, Curve, Figure, Point, timed, write_json
 from benchmarks.support.plots import draw
 from benchmarks.support.processes import WORKERS, resident_bytes
@@ -26,12 +27,12 @@ from benchmarks.support.spark_jobs import spark_session, write_frame
 from pyrmq_core import AnyQueue, unique_id_runs
 from pyrmq_core.blocking import Producer, PullConsumer
 from pyrmq_core.columnar import BatchLimit, encode_batches
-from tests.support.apache import boot_cluster
 
 BODY_BYTES = (10, 100, 1024, 10 * 1024, 100 * 1024)
 BATCHES = (10, 100, 1000, 4000)
 PARTITIONS = (1, 2, 4, 8)
 MESSAGE_BYTES = 100
+COMPRESSED_OVER_BYTES = 4096
 BYTES_A_POINT = 200_000_000
 MOST_ROWS = 1_000_000
 MEMORY_ROWS = 20_000_000
@@ -41,36 +42,37 @@ WATCHED_SECONDS = 0.25
 T = TypeVar("T")
 
 
-def by_size(spark: SparkSession, scale: int) -> dict[str, Curve]:
-    """`send_arrow` and `read_arrow` over the size of bodies."""
-    writes: list[Point] = []
-    reads: list[Point] = []
+def by_size(brokers: Brokers, scale: int) -> dict[str, Curve]:
+    """`send_arrow` and `read_arrow` over the size of bodies; those that are compressed by default, uncompressed too."""
+    curves: dict[str, list[Point]] = {}
     for body_bytes in some_of(BODY_BYTES, scale):
         rows = min(MOST_ROWS, BYTES_A_POINT // body_bytes) // scale // 1000 * 1000 or 1000
-        write, read = at_fresh_broker(spark, rows, body_bytes, write_and_read)
-        writes.append(Point(body_bytes, write))
-        reads.append(Point(body_bytes, read))
-    return {"send_arrow, until readable": tuple(writes), "read_arrow, all columns": tuple(reads)}
+        for compression in ("zlib", "none") if body_bytes > COMPRESSED_OVER_BYTES else ("zlib",):
+            figures = measured(brokers, rows, body_bytes, partial(write_and_read, compression))
+            for name, figure in zip(("send_arrow, until readable", "read_arrow, all columns"), figures, strict=True):
+                curve = name if compression == "zlib" else f"{name}, compression={compression}"
+                curves.setdefault(curve, []).append(Point(body_bytes, figure))
+    return {name: tuple(points) for name, points in curves.items()}
 
 
-def write_and_read(at: Sitting) -> tuple[Figure, Figure]:
+def write_and_read(compression: str, at: Sitting) -> tuple[Figure, Figure]:
     batch = arrow_rows(at.body_bytes, 1000)
     rows = pa.Table.from_batches([batch] * (at.rows // 1000))
-    with Producer("sweep", nameserver=at.nameserver) as producer:
+    with Producer("sweep", nameserver=at.nameserver, compression=compression) as producer:
         with timed() as write:
-            producer.send_arrow(rows, topic="plain")
-        write.seconds += at.readable("plain")
+            producer.send_arrow(rows, topic=at.plain)
+        write.seconds += at.readable(at.plain)
     with PullConsumer("sweep", nameserver=at.nameserver) as consumer, timed() as read:
-        drain(consumer, "plain")
+        drain(consumer, at.plain)
     return write.figure(at.rows), read.figure(at.rows)
 
 
-def by_batch(spark: SparkSession, scale: int) -> dict[str, Curve]:
+def by_batch(brokers: Brokers, scale: int) -> dict[str, Curve]:
     """Rows encoded by columns and sent in requests of so many messages, four under way."""
     curve = []
     for messages in some_of(BATCHES, scale):
         rows = min(MOST_ROWS, messages * 10_000) // scale // 10_000 * 10_000 or 10_000
-        curve.append(Point(messages, at_fresh_broker(spark, rows, MESSAGE_BYTES, partial(in_batches, messages))))
+        curve.append(Point(messages, measured(brokers, rows, MESSAGE_BYTES, partial(in_batches, messages))))
     return {"encoded and sent, until readable": tuple(curve)}
 
 
@@ -79,25 +81,25 @@ def in_batches(messages: int, at: Sitting) -> Figure:
     limit = BatchLimit(messages=messages)
     with Producer("sweep", nameserver=at.nameserver) as producer, producer.open_window() as window, timed() as watch:
         for _ in range(at.rows // batch.num_rows):
-            for payload in encode_batches(batch, "plain", unique_id_runs, limit, checked=True):
+            for payload in encode_batches(batch, at.plain, unique_id_runs, limit, checked=True):
                 window.put(payload, AnyQueue())
         window.drain()
-        watch.seconds += at.readable("plain")
+        watch.seconds += at.readable(at.plain)
     return watch.figure(at.rows)
 
 
-def by_partitions(spark: SparkSession, scale: int) -> dict[str, Curve]:
+def by_partitions(brokers: Brokers, scale: int) -> dict[str, Curve]:
     """A Spark write over the number of its partitions; two cores."""
 
     def spark_write(partitions: int, at: Sitting) -> Figure:
         with timed(workers=True) as watch:
-            write_frame(at.spark, at.nameserver, "plain", at.rows, at.body_bytes, partitions)
-        watch.seconds += at.readable("plain")
+            write_frame(at.spark, at.nameserver, at.plain, at.rows, at.body_bytes, partitions)
+        watch.seconds += at.readable(at.plain)
         return watch.figure(at.rows)
 
     rows = MOST_ROWS // scale
     curve = [
-        Point(partitions, at_fresh_broker(spark, rows, MESSAGE_BYTES, partial(spark_write, partitions)))
+        Point(partitions, measured(brokers, rows, MESSAGE_BYTES, partial(spark_write, partitions)))
         for partitions in some_of(PARTITIONS, scale)
     ]
     return {"Spark write, until readable": tuple(curve)}
@@ -108,14 +110,12 @@ def some_of(places: Sequence[int], scale: int) -> Sequence[int]:
     return places if scale == 1 else (places[0], places[-2])
 
 
-def at_fresh_broker(spark: SparkSession, rows: int, body_bytes: int, measure: Callable[[Sitting], T]) -> T:
-    with boot_cluster("5.4.0", ("broker-a",), broker_settings=BROKER_SETTINGS) as cluster:
-        at = Sitting(spark, cluster.nameserver.address, cluster.brokers["broker-a"].address, rows, body_bytes)
-        warm(at)
+def measured(brokers: Brokers, rows: int, body_bytes: int, measure: Callable[[Sitting], T]) -> T:
+    with brokers.sitting(rows, body_bytes) as at:
         return measure(at)
 
 
-def memory_over_time(spark: SparkSession, rows: int) -> list[tuple[float, int]]:
+def memory_over_time(brokers: Brokers, rows: int) -> list[tuple[float, int]]:
     """Seconds since the start, and the resident bytes of the largest Python worker, while one write takes its rows."""
     samples: list[tuple[float, int]] = []
     ended = threading.Event()
@@ -126,13 +126,11 @@ def memory_over_time(spark: SparkSession, rows: int) -> list[tuple[float, int]]:
             samples.append((perf_counter() - began, resident_bytes(WORKERS)))
 
     settings = {**BROKER_SETTINGS, "deleteWhen": "00", "fileReservedTime": "1"}
-    with boot_cluster("5.4.0", ("broker-a",), broker_settings=settings) as cluster:
-        at = Sitting(spark, cluster.nameserver.address, cluster.brokers["broker-a"].address, rows, MESSAGE_BYTES)
-        warm(at)
+    with brokers.sitting(rows, MESSAGE_BYTES, settings) as at:
         watcher = threading.Thread(target=watch)
         watcher.start()
         try:
-            write_frame(spark, at.nameserver, "plain", rows, MESSAGE_BYTES, 2)
+            write_frame(at.spark, at.nameserver, at.plain, rows, MESSAGE_BYTES, 2)
         finally:
             ended.set()
             watcher.join()
@@ -148,13 +146,13 @@ def growth(samples: list[tuple[float, int]]) -> int:
 def main(*, quick: bool = False, output: Path = OUTPUT) -> None:
     """Prints each curve, and writes JSON and pictures."""
     scale = 20 if quick else 1
-    with spark_session() as spark:
+    with spark_session() as spark, Brokers(spark, shared=quick) as brokers:
         sweeps = {
-            "message size, bytes": by_size(spark, scale),
-            "messages a request": by_batch(spark, scale),
-            "partitions": by_partitions(spark, scale),
+            "message size, bytes": by_size(brokers, scale),
+            "messages a request": by_batch(brokers, scale),
+            "partitions": by_partitions(brokers, scale),
         }
-        samples = memory_over_time(spark, MEMORY_ROWS // (100 if quick else 1))
+        samples = memory_over_time(brokers, MEMORY_ROWS // (100 if quick else 1))
     for x, curves in sweeps.items():
         for name, curve in curves.items():
             print(f"{name}, over {x}")

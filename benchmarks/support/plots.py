@@ -27,7 +27,10 @@ def draw(sweeps: Mapping[str, Mapping[str, Curve]], memory: Sequence[tuple[float
             axes.set_xlabel(x)
             axes.set_ylabel(title)
             axes.set_xscale("log", base=2 if x == "partitions" else 10)
-            axes.set_ylim(bottom=0)
+            if x.startswith("message size"):
+                axes.set_yscale("log")
+            else:
+                axes.set_ylim(bottom=0)
             axes.grid(visible=True, alpha=0.3)
         rates.legend()
         _save(figure, directory / f"{x.split(',')[0].replace(' ', '-')}.png")

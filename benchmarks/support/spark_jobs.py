@@ -15,7 +15,13 @@ ROOT = Path(__file__).parent.parent.parent
 
 @contextmanager
 def spark_session() -> Iterator[SparkSession]:
-    """The JVM's heap is touched beforehand: the first use of a page costs more here than filling it."""
+    """The JVM's heap is touched beforehand: the first use of a page costs more here than filling it.
+
+    Where one is open already, that one.
+    """
+    if (opened := SparkSession.getActiveSession()) is not None:
+        yield opened
+        return
     builder = SparkSession.builder.master("local[2]").appName("pyrmq benchmark")
     for name, value in {
         "spark.ui.enabled": "false",
