@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 
-def load_when_named(package: str, modules: Mapping[str, str]) -> Callable[[str], Any]:
-    """The `__getattr__` of a package: each name to the module that has it, loaded once."""
+def load_when_named(
+    package: str, names: Sequence[str], modules: Mapping[str, str]
+) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """`__getattr__` and `__dir__` of a package: each of its lazy names to the module that has it, loaded once."""
 
     def load(name: str) -> Any:
         module = modules.get(name)
@@ -19,4 +21,4 @@ def load_when_named(package: str, modules: Mapping[str, str]) -> Callable[[str],
         setattr(sys.modules[package], name, value)
         return value
 
-    return load
+    return load, lambda: list(names)

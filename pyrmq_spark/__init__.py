@@ -21,4 +21,5 @@ _LAZY: Final = {
     "lag": "pyrmq_spark.progress",
 }
 
-__getattr__ = load_when_named(__name__, _LAZY)
+if not TYPE_CHECKING:  # else every name would pass for one of these
+    __getattr__, __dir__ = load_when_named(__name__, __all__, _LAZY)

@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
-from pyrmq_core import DataLost, MessageQueue, OffsetRange, ReadWindow, ResponseError, TagFilter
+from pyrmq_core import DataLost, MessageQueue, OffsetRange, ReadWindow, ResponseError, TagFilter, columnar
 from pyrmq_spark import worker
 from pyrmq_spark.conditions import BrokerUnavailable, SurplusRows, told
 from pyrmq_spark.namespaces import name_of_tenant
@@ -71,15 +71,13 @@ def _batches(
     connection: Connection, options: SourceOptions, schema: SourceSchema, wanted: QueueRange, start: int
 ) -> Iterator[tuple[int, pa.RecordBatch]]:
     """Each with the offset after it."""
-    from pyrmq_core.columnar import decode_records
-
     tags = TagFilter.parse(options.tags)
     window = ReadWindow(max_messages_a_pull=options.pull_batch_size, patience=options.pull_timeout)
     consumer = consumer_of(connection, options)
     with consumer.read(wanted.queue, start, wanted.end, tags=options.tags, sql=options.sql, window=window) as reader:
         for pulls in reader:
             keep = options.on_undecodable_body == "keep"
-            batch = decode_records(pulls, schema.columns, wanted.offsets, tags=tags, keep_undecodable=keep)
+            batch = columnar.decode_records(pulls, schema.columns, wanted.offsets, tags=tags, keep_undecodable=keep)
             following = pulls[-1].next_offset
             if options.sql is None and tags.passes_all:
                 _check_complete(batch.num_rows, OffsetRange(pulls[0].start, following), wanted, options)

@@ -2,24 +2,20 @@
 
 Spark reuses its workers from task to task, and ends them at any moment without a word: nothing here needs to be closed,
 nothing is ever pickled, and a child after `fork` opens connections of its own (`pyrmq_core.blocking` sees to that).
-Each kind is loaded when it is wanted: a reader's process does without a producer.
+Each kind is loaded when `blocking` is asked for it: a reader's process does without a producer.
 """
 
 from __future__ import annotations
 
+import ssl
 import threading
 from collections import OrderedDict
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from pyrmq_core import with_namespace
+from pyrmq_core import blocking, with_namespace
 from pyrmq_spark.conditions import InvalidOption
 from pyrmq_spark.options import Connection, SinkOptions
-
-if TYPE_CHECKING:
-    import ssl
-
-    from pyrmq_core.blocking import Admin, Client, Producer, PullConsumer
 
 # Settings a worker keeps clients for; jobs of more clusters than these in one worker connect anew.
 MAX_CLIENTS: Final = 8
@@ -29,10 +25,10 @@ MAX_CLIENTS: Final = 8
 class _Kept:
     """A client and the producers and consumers that use it, by their group."""
 
-    client: Client
-    producers: dict[str, tuple[tuple[object, ...], Producer]] = field(default_factory=dict)
-    consumers: dict[str, PullConsumer] = field(default_factory=dict)
-    admin: Admin | None = None
+    client: blocking.Client
+    producers: dict[str, tuple[tuple[object, ...], blocking.Producer]] = field(default_factory=dict)
+    consumers: dict[str, blocking.PullConsumer] = field(default_factory=dict)
+    admin: blocking.Admin | None = None
 
     def close(self) -> None:
         for _, producer in self.producers.values():
@@ -48,10 +44,8 @@ _kept: OrderedDict[Connection, _Kept] = OrderedDict()
 _lock = threading.Lock()
 
 
-def producer(connection: Connection, options: SinkOptions) -> Producer:
+def producer(connection: Connection, options: SinkOptions) -> blocking.Producer:
     """The worker's producer of this group. A client has one a group: other settings take its place."""
-    from pyrmq_core.blocking import Producer
-
     settings = (
         options.send_timeout,
         options.request_timeout,
@@ -67,7 +61,7 @@ def producer(connection: Connection, options: SinkOptions) -> Producer:
             return known[1]
         if known is not None:
             known[1].close()
-        made = Producer(
+        made = blocking.Producer(
             options.producer_group,
             client=kept.client,
             namespace=connection.namespace,
@@ -82,25 +76,21 @@ def producer(connection: Connection, options: SinkOptions) -> Producer:
         return made
 
 
-def consumer(connection: Connection, group: str) -> PullConsumer:
+def consumer(connection: Connection, group: str) -> blocking.PullConsumer:
     """The worker's pull consumer of this group, in its namespace; it sends no heartbeats."""
-    from pyrmq_core.blocking import PullConsumer
-
     group = with_namespace(group, connection.namespace)
     with _lock:
         kept = _client(connection)
         if group not in kept.consumers:
-            kept.consumers[group] = PullConsumer(group, client=kept.client)
+            kept.consumers[group] = blocking.PullConsumer(group, client=kept.client)
         return kept.consumers[group]
 
 
-def admin(connection: Connection) -> Admin:
+def admin(connection: Connection) -> blocking.Admin:
     """The worker's view of the cluster."""
-    from pyrmq_core.blocking import Admin
-
     with _lock:
         kept = _client(connection)
-        kept.admin = kept.admin or Admin(client=kept.client)
+        kept.admin = kept.admin or blocking.Admin(client=kept.client)
         return kept.admin
 
 
@@ -117,12 +107,10 @@ def close() -> None:
 
 
 def _client(connection: Connection) -> _Kept:
-    from pyrmq_core.blocking import Client
-
     kept = _kept.get(connection)
     if kept is None:
         kept = _kept[connection] = _Kept(
-            Client(
+            blocking.Client(
                 nameserver=connection.name_server,
                 poll_nameserver_interval=connection.poll_name_server_interval,
                 access_key=connection.access_key,
@@ -141,8 +129,6 @@ def _tls(connection: Connection) -> ssl.SSLContext | None:
     """Made from files of the machine that connects."""
     if not connection.use_tls:
         return None
-    import ssl
-
     try:
         context = ssl.create_default_context(cafile=connection.tls_ca_file)
         if connection.tls_cert_file is not None:

@@ -1,6 +1,8 @@
 """Packages whose names are loaded when first named have each of them, and say which they have not."""
 
+import ast
 import importlib
+import inspect
 import subprocess
 import sys
 
@@ -24,7 +26,21 @@ def test_a_name_that_is_none_is_refused(package: str) -> None:
 
 
 @pytest.mark.parametrize("package", PACKAGES)
-def test_a_name_that_is_no_public_one_is_not_loaded(package: str) -> None:
-    """What `from package import *` and a wrong import see."""
+def test_what_is_loaded_when_named_is_public_and_listed(package: str) -> None:
     module = importlib.import_module(package)
     assert set(module._LAZY) <= set(module.__all__)
+    assert dir(module) == sorted(module.__all__)
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_a_type_checker_knows_no_name_but_these(package: str) -> None:
+    """One that sees `__getattr__` lets every name pass, also a misspelt one in a user's program."""
+    tree = ast.parse(inspect.getsource(importlib.import_module(package)))
+    seen = [statement for statement in tree.body if not isinstance(statement, ast.If)]
+    assert "__getattr__" not in "\n".join(map(ast.unparse, seen))
+    hidden = [
+        ast.unparse(branch)
+        for branch in tree.body
+        if isinstance(branch, ast.If) and "__getattr__" in ast.unparse(branch)
+    ]
+    assert [branch.splitlines()[0] for branch in hidden] == ["if not TYPE_CHECKING:"]

@@ -50,7 +50,7 @@ class Sitting:
 
 
 class Brokers:
-    """Boots them; with `shared`, one for everything until the end."""
+    """Boots them; with `shared` one for everything, until the end and with the first one's settings."""
 
     def __init__(self, spark: SparkSession, *, shared: bool) -> None:
         self._spark = spark
@@ -71,28 +71,27 @@ class Brokers:
     def sitting(self, rows: int, body_bytes: int, settings: Mapping[str, str] = BROKER_SETTINGS) -> Iterator[Sitting]:
         """For one road."""
         with ExitStack() as own:
-            stack = self._stack if self._shared else own
-            is_new = self._running is None
-            if self._running is None:
+            running = self._running
+            if running is None:
+                stack = self._stack if self._shared else own
                 cluster = stack.enter_context(boot_cluster("5.4.0", ("broker-a",), broker_settings=settings))
-                addresses = cluster.nameserver.address, cluster.brokers["broker-a"].address
-                self._running = addresses if self._shared else None
-            else:
-                addresses = self._running
+                running = cluster.nameserver.address, cluster.brokers["broker-a"].address
             self._sittings += 1
             plain, batched = f"plain-{self._sittings}", f"batched-{self._sittings}"
-            at = Sitting(self._spark, *addresses, rows, body_bytes, plain, batched)
+            at = Sitting(self._spark, *running, rows, body_bytes, plain, batched)
             with Admin(nameserver=at.nameserver) as admin:
                 admin.create_topic(plain, queues=QUEUES)
                 admin.create_topic(batched, queues=QUEUES, batch=True)
-                if is_new:
-                    admin.create_topic(WARM, queues=QUEUES)
-            if is_new:
+            if self._running is None:
                 warm(at)
+            if self._shared:
+                self._running = running
             yield at
 
 
 def warm(at: Sitting) -> None:
+    with Admin(nameserver=at.nameserver) as admin:
+        admin.create_topic(WARM, queues=QUEUES)
     raw.write(at.address, WARM, QUEUES, WARM_ROWS, min(at.body_bytes, LARGEST_RAW_BODY))
     raw.read(at.address, WARM, QUEUES)
     write_frame(at.spark, at.nameserver, WARM, min(20_000, WARM_BYTES // at.body_bytes), at.body_bytes, QUEUES)

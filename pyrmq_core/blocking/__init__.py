@@ -28,8 +28,5 @@ _LAZY: Final = {
     "SendWindow": "pyrmq_core.blocking.producer",
 }
 
-__getattr__ = load_when_named(__name__, _LAZY)
-
-
-def __dir__() -> list[str]:
-    return __all__
+if not TYPE_CHECKING:  # else every name would pass for one of these
+    __getattr__, __dir__ = load_when_named(__name__, __all__, _LAZY)

@@ -48,4 +48,5 @@ _LAZY: Final = {
     "serve": "pyrmq_core.network.serving",
 }
 
-__getattr__ = load_when_named(__name__, _LAZY)
+if not TYPE_CHECKING:  # else every name would pass for one of these
+    __getattr__, __dir__ = load_when_named(__name__, __all__, _LAZY)
