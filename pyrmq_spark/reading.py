@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
-from pyrmq_core import DataLost, MessageQueue, OffsetRange, ReadWindow, ResponseError, TagFilter, columnar
+from pyrmq_core import DataLost, MessageQueue, OffsetRange, RawPull, ReadWindow, ResponseError, TagFilter, columnar
 from pyrmq_spark import worker
 from pyrmq_spark.conditions import BrokerUnavailable, SurplusRows, told
 from pyrmq_spark.namespaces import name_of_tenant
@@ -73,15 +73,18 @@ def _batches(
     """Each with the offset after it."""
     tags = TagFilter.parse(options.tags)
     window = ReadWindow(max_messages_a_pull=options.pull_batch_size, patience=options.pull_timeout)
-    consumer = consumer_of(connection, options)
+    keep = options.on_undecodable_body == "keep"
+    consumer, decode = consumer_of(connection, options), columnar.decode_records
+
+    def decoded(pulls: list[RawPull]) -> tuple[OffsetRange, pa.RecordBatch]:
+        batch = decode(pulls, schema.columns, wanted.offsets, tags=tags, keep_undecodable=keep)
+        return OffsetRange(pulls[0].start, pulls[-1].next_offset), batch
+
     with consumer.read(wanted.queue, start, wanted.end, tags=options.tags, sql=options.sql, window=window) as reader:
-        for pulls in reader:
-            keep = options.on_undecodable_body == "keep"
-            batch = columnar.decode_records(pulls, schema.columns, wanted.offsets, tags=tags, keep_undecodable=keep)
-            following = pulls[-1].next_offset
+        for answered, batch in reader.decoded(decoded):
             if options.sql is None and tags.passes_all:
-                _check_complete(batch.num_rows, OffsetRange(pulls[0].start, following), wanted, options)
-            yield following, batch
+                _check_complete(batch.num_rows, answered, wanted, options)
+            yield answered.end, batch
 
 
 def _check_complete(rows: int, answered: OffsetRange, wanted: QueueRange, options: SourceOptions) -> None:

@@ -6,7 +6,9 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from datetime import datetime
 from functools import partial
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeVar
+
+import trio
 
 from pyrmq_core.blocking.client import Client
 from pyrmq_core.blocking.opening import Opening
@@ -19,6 +21,8 @@ from pyrmq_core.client.pulling import ReadWindow
 from pyrmq_core.filtering.tags import TagFilter
 from pyrmq_core.model import MessageQueue, OffsetRange, PullResult
 from pyrmq_core.protocol.payload import RawPull
+
+T = TypeVar("T")
 
 
 class PullConsumer(Opening[AsyncPullConsumer]):
@@ -103,10 +107,7 @@ class PullConsumer(Opening[AsyncPullConsumer]):
         window: ReadWindow = ReadWindow(),  # noqa: B008 - a frozen value
         keep_undecodable: bool = False,
     ) -> ArrowReader:
-        """A range as `pyarrow.RecordBatch`es in offset order (extra `arrow`): `for batch in batches`, inside `with`.
-
-        They are decoded in the thread that takes them; else as the async face does it.
-        """
+        """A range as `pyarrow.RecordBatch`es in offset order (extra `arrow`): `for batch in batches`, inside `with`."""
         arrow = columnar()
         tag_filter = filter_of(tags, sql)
         decode = partial(
@@ -172,7 +173,11 @@ class PullConsumer(Opening[AsyncPullConsumer]):
 
 
 class RangeReader:
-    """Lists of pulls in offset order, each list worth one decoding; one hop to the loop a list."""
+    """Lists of pulls in offset order, each list worth one decoding; one hop to the loop a list.
+
+    `decoded` spares the caller's thread the decoding: the loop's thread has the bytes at hand, and two threads that
+    share the interpreter while one receives and one decodes read a tenth to a sixth slower.
+    """
 
     def __init__(self, opened: Opened[AsyncIterator[list[RawPull]]]) -> None:
         self._opened = opened
@@ -180,6 +185,11 @@ class RangeReader:
     def __iter__(self) -> Iterator[list[RawPull]]:
         while pulls := portal().run(_next_pulls, self._opened.value):
             yield pulls
+
+    def decoded(self, decode: Callable[[list[RawPull]], T]) -> Iterator[T]:
+        """What `decode`, called in the loop's thread, makes of each list; it gives no None and waits for nothing."""
+        while (made := portal().run(_next_decoded, self._opened.value, decode)) is not None:
+            yield made
 
     def close(self) -> None:
         """Abandons what is under way."""
@@ -200,6 +210,16 @@ async def _next_pulls(lists: AsyncIterator[list[RawPull]]) -> list[RawPull]:
     return await anext(lists, [])
 
 
+async def _next_decoded(lists: AsyncIterator[list[RawPull]], decode: Callable[[list[RawPull]], T]) -> T | None:
+    """None at the end."""
+    pulls = await _next_pulls(lists)
+    if not pulls:
+        return None
+    # What follows is asked for already: let it be written before the loop is held up by decoding.
+    await trio.lowlevel.checkpoint()
+    return decode(pulls)
+
+
 class ArrowReader:
     """Record batches in offset order."""
 
@@ -208,8 +228,7 @@ class ArrowReader:
         self._decode = decode
 
     def __iter__(self) -> Iterator[Any]:
-        for pulls in self._reader:
-            batch = self._decode(pulls)
+        for batch in self._reader.decoded(self._decode):
             if batch.num_rows:
                 yield batch
 

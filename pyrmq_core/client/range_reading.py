@@ -15,6 +15,7 @@ from typing import Final, Protocol
 import trio
 
 from pyrmq_core.client.calling import Line
+from pyrmq_core.client.stretch_plan import StretchPlan
 from pyrmq_core.errors import DataLost, NetworkError, RecordError, ResponseError, RocketMQError, RoutingError
 from pyrmq_core.filtering.sql import SqlFilter
 from pyrmq_core.filtering.tags import TagFilter
@@ -28,8 +29,6 @@ from pyrmq_core.protocol.payload import RawPull
 PULL_TIMEOUT_SECONDS: Final = 10.0
 RETRY_PAUSE_SECONDS: Final = 0.2
 MAX_UNDER_WAY: Final = 128
-# Every so many stretches one is twice as large: so it is noticed when the broker gives more at once than at first.
-LARGER_EVERY: Final = 64
 PASSING_CODES: Final = frozenset((ResponseCode.SYSTEM_BUSY, ResponseCode.SERVICE_NOT_AVAILABLE, ResponseCode.GO_AWAY))
 
 
@@ -125,11 +124,10 @@ class RangeReader:
         self._requests = puller.requests(queue, tags)
         self._line: Line | None = None
         self._address = ""
-        self._asked = start
+        self._handed = self._asked = start
         self._end = end
-        self._size = 0
+        self._plan = StretchPlan()
         self._answer_bytes = 0.0
-        self._count = 0
         self._stretches: deque[_Stretch] = deque()
         self._taken: list[RawPull] = []
         self._taken_bytes = self._taken_messages = 0
@@ -153,7 +151,7 @@ class RangeReader:
 
         What follows is asked for before this returns. Raises what stands in the way of the next pull.
         """
-        if not self._size:
+        if not self._plan.size:
             await self._begin()
         await self._renew_line()
         self._most_bytes, self._most_messages = most_bytes, most_messages
@@ -181,7 +179,7 @@ class RangeReader:
         head.covered = True
         self._stretches.append(head)
         self._asked = first.next_offset
-        self._size = first.next_offset - first.start
+        self._plan.begin(first)
         self._answer_bytes = float(len(first.records))
 
     async def _renew_line(self) -> None:
@@ -197,14 +195,29 @@ class RangeReader:
         stretches = self._stretches
         while stretches and stretches[0].covered and not self._is_enough():
             head = stretches[0]
-            for pull in head.pulls:
-                self._taken.append(pull)
-                self._taken_bytes += len(pull.records)
-                self._taken_messages += pull.next_offset - pull.start
-            head.pulls = []
-            if head.error is None:
+            while head.pulls and self._take_over(head.pulls[0]):
+                del head.pulls[0]
+            if not head.pulls and head.error is None:
                 stretches.popleft()
         self._fill()
+
+    def _take_over(self, pull: RawPull) -> bool:
+        """Gives what is new of it to the taker. False when something lies before it: that is asked for first.
+
+        A filter may pass by more than was asked. A batch topic gives whole batches, from before the stretch, too.
+        """
+        handed = self._handed
+        if pull.start > handed and (first := pull.reaches_back_to) > handed:
+            gap = _Stretch(self, handed, first)
+            self._stretches.appendleft(gap)
+            self._post([gap])
+            return False
+        if pull.next_offset > handed:
+            self._taken.append(pull if pull.start == handed else replace(pull, start=handed))
+            self._taken_bytes += len(pull.records)
+            self._taken_messages += pull.next_offset - handed
+            self._handed = pull.next_offset
+        return True
 
     def _is_enough(self) -> bool:
         if not self._stretches:
@@ -220,15 +233,15 @@ class RangeReader:
 
     def _fill(self) -> None:
         """Asks for as many stretches as the window has room for."""
-        window = self._window
-        room = min(window.messages // max(1, self._size), int(window.bytes / max(1.0, self._answer_bytes)))
-        room = max(1, min(room, MAX_UNDER_WAY))
+        window, plan = self._window, self._plan
+        # A batch has as many messages as it has: two may be under way though one fills the window.
+        by_count = max(2 if plan.is_batched else 1, window.messages // max(1, plan.size))
+        room = max(1, min(by_count, int(window.bytes / max(1.0, self._answer_bytes)), MAX_UNDER_WAY))
         more: list[_Stretch] = []
         room -= len(self._stretches)
         while self._asked < self._end and len(more) < room:
-            self._count += 1
-            larger = self._count % LARGER_EVERY == 0
-            end = min(self._asked + self._size * (2 if larger else 1), self._end)
+            end, larger = plan.next_end(self._asked)
+            end = min(end, self._end)
             more.append(_Stretch(self, self._asked, end, larger=larger))
             self._asked = end
         if more:
@@ -248,18 +261,23 @@ class RangeReader:
             return
         pull = None
         if isinstance(result, Command):
-            pull = self._requests.plain_answer(stretch.position, stretch.end_offset, result)
+            pull = self._requests.plain_answer(stretch.position, self._end, result)
         if pull is None:
             if not isinstance(result, Command) or result.code == ResponseCode.GO_AWAY:
                 self._line = None
             self._nursery.start_soon(self._mend, stretch, result)
             return
-        if stretch.larger and not stretch.pulls:
-            self._size = max(self._size, pull.next_offset - pull.start)
+        plan = self._plan
+        plan.learn(pull, end=stretch.end_offset, larger=stretch.larger and not stretch.pulls)
         self._answer_bytes += (len(pull.records) - self._answer_bytes) / 16
         stretch.pulls.append(pull)
         stretch.position = pull.next_offset
-        if stretch.position < stretch.end_offset:
+        if plan.is_batched:
+            # What lies between its batch and the next stretch comes with that one's batch, or is asked for in its turn.
+            if stretch is self._stretches[-1]:
+                self._asked = stretch.position
+            self._cover(stretch)
+        elif stretch.position < stretch.end_offset:
             self._post([stretch])
         else:
             self._cover(stretch)

@@ -34,7 +34,7 @@ from pyrmq_core.protocol.properties import (
     java_text,
     message_properties_string,
 )
-from pyrmq_core.protocol.record import RawRecord, unpack_host, unpack_record
+from pyrmq_core.protocol.record import RawRecord, batch_base, unpack_host, unpack_record
 from pyrmq_core.protocol.sysflag import BATCH_RECORD, COMPRESSED
 
 # `compressMsgBodyOverHowmuch` of Java's producer.
@@ -84,6 +84,17 @@ class RawPull:
     status: PullStatus
     records: bytes | memoryview = b""
     passes: Callable[[Mapping[str, str]], bool] | None = field(default=None, compare=False)
+
+    @property
+    def reaches_back_to(self) -> int:
+        """The first offset that its records hold: before `start` when they begin with a batch that does."""
+        base = batch_base(self.records)
+        return self.start if base is None else min(base, self.start)
+
+    @property
+    def is_batched(self) -> bool:
+        """Whether its records begin with a batch record: of a batch topic."""
+        return batch_base(self.records) is not None
 
 
 RAW_PULL_DRAFT: Final = draft_class(RawPull)

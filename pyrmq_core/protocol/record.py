@@ -36,7 +36,7 @@ from typing import Final, NamedTuple
 
 from pyrmq_core.errors import InvalidArgument, RecordError
 from pyrmq_core.protocol.properties import java_text
-from pyrmq_core.protocol.sysflag import BORN_HOST_V6, HOSTS_V6, STORE_HOST_V6
+from pyrmq_core.protocol.sysflag import BATCH_RECORD, BORN_HOST_V6, HOSTS_V6, STORE_HOST_V6
 
 MAGIC_V1: Final = -626843481  # daa320a7
 MAGIC_V2: Final = -626843477  # daa320ab
@@ -53,6 +53,7 @@ HEAD: Final = struct.Struct(">ii")  # total size, magic
 INT: Final = struct.Struct(">i")
 SHORT: Final = struct.Struct(">h")
 BYTE: Final = struct.Struct(">b")
+PLACE_AND_FLAG: Final = struct.Struct(">qqi")  # queue offset, commit-log offset, sysFlag
 
 
 def _fixed_part(born_host_bytes: int, store_host_bytes: int) -> struct.Struct:
@@ -235,6 +236,14 @@ def iterate_records(buffer: bytes | memoryview, *, check_crc: bool = False) -> I
         record = decode_record(buffer, position, check_crc=check_crc)
         yield record
         position += record.store_size
+
+
+def batch_base(records: bytes | memoryview) -> int | None:
+    """The queue offset of the first message of the batch record that `records` begin with; None for other records."""
+    if len(records) < MIN_RECORD_BYTES:
+        return None
+    queue_offset, _, sys_flag = PLACE_AND_FLAG.unpack_from(records, QUEUE_OFFSET_POSITION)
+    return queue_offset if sys_flag & BATCH_RECORD == BATCH_RECORD else None
 
 
 def unpack_record(buffer: bytes | memoryview, position: int) -> RawRecord:

@@ -6,15 +6,11 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from pyrmq_core import Client, Message, ReadWindow, decode, encode_batch, unique_ids
+from pyrmq_core import Client, ReadWindow, decode
 from pyrmq_core.client.pulling import Puller
 from pyrmq_core.network import Peer
 from pyrmq_core.protocol.command import Command
-from pyrmq_core.protocol.record import encode_record
-from pyrmq_core.protocol.requests.pull_message import PullAnswer, PullMessage
-from pyrmq_core.protocol.sysflag import BATCH_RECORD
 from tests.client.reading import A0, asked, fill, read_all
-from tests.support.memory_broker import HOST
 from tests.support.scripted import PULL, after, later
 from tests.support.stage import Stage, settled, staged
 
@@ -184,32 +180,3 @@ async def test_only_the_end_is_filtered_away(stage: Stage, puller: Puller) -> No
     offsets, pulls = await read_all(puller, 0, 40, tags="yes || no")
     assert offsets == [0]
     assert pulls[-1].next_offset == 40
-
-
-async def test_a_batch_record_is_shared_by_its_neighbours(stage: Stage, puller: Puller) -> None:
-    """Batch topics answer whole records: one that lies across a stretch's end is clipped to each pull's own range."""
-    batch = encode_batch([Message("orders", b"%d" % number) for number in range(10)], unique_ids(10))
-
-    def record(base: int) -> bytes:
-        return encode_record(
-            topic="orders",
-            queue_id=0,
-            queue_offset=base,
-            commit_log_offset=0,
-            body=batch.body,
-            properties="",
-            sys_flag=BATCH_RECORD,
-            born_timestamp_ms=1,
-            born_host=HOST,
-            store_timestamp_ms=1,
-            store_host=HOST,
-        )
-
-    def whole_records(request: Command, peer: Peer) -> Command:
-        offset = PullMessage.from_command(request).queue_offset
-        base = offset - offset % 10
-        return PullAnswer(next_begin_offset=base + 10, min_offset=0, max_offset=100, records=record(base)).to_command()
-
-    stage.brokers["broker-a"].always(PULL, whole_records)
-    offsets, _ = await read_all(puller, 3, 97)
-    assert offsets == list(range(3, 97))
