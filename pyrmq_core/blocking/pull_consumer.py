@@ -88,7 +88,7 @@ class PullConsumer(Opening[AsyncPullConsumer]):
     ) -> RangeReader:
         """A whole range, with many pulls under way: `with consumer.read(q, 0, n) as reader: for pulls in reader`.
 
-        It gives lists of pulls of about 2 MiB together, each worth one decoding.
+        It gives lists of pulls of about 4 MiB together, each worth one decoding.
         """
         lists = self._async().read_joined(queue, start, end, tags=tags, sql=sql, window=window)
         return RangeReader(Opened(portal(), lists))

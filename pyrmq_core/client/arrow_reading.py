@@ -26,7 +26,7 @@ async def read_rows(
     window: ReadWindow,
     keep_undecodable: bool,
 ) -> AsyncIterator[AsyncIterator[Any]]:
-    """The range as record batches of about 2 MiB of records each, in offset order."""
+    """The range as record batches of about 4 MiB of records each, in offset order."""
     schema = columnar().schema_of(columns)
     async with puller.read_joined(queue, wanted.start, wanted.end, tags=tags, window=window) as lists:
         tag_filter = tags if isinstance(tags, TagFilter) else TagFilter()

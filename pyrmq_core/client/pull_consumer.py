@@ -127,7 +127,7 @@ class PullConsumer:
         sql: str | None = None,
         window: ReadWindow = ReadWindow(),  # noqa: B008 - a frozen value
     ) -> AbstractAsyncContextManager[AsyncIterator[list[RawPull]]]:
-        """As `read`, in lists of pulls of about 2 MiB together: each is worth one decoding by columns."""
+        """As `read`, in lists of pulls of about 4 MiB together: each is worth one decoding by columns."""
         return self._pulling().read_joined(queue, start, end, tags=filter_of(tags, sql), window=window)
 
     def read_arrow(

@@ -36,8 +36,9 @@ ALL_TAGS: Final = TagFilter()
 FOUND: Final = PullStatus.FOUND
 READ_WINDOW: Final = ReadWindow()
 Passes: TypeAlias = Callable[[Mapping[str, str]], bool]
-# Decoding by columns pays from about a thousand messages on; larger than 2 MiB gains nothing.
-JOIN_BYTES: Final = 2 * 1024 * 1024
+# Of decoding 2 MiB of 1 KiB bodies by columns a third is the same for any number of messages. In 4 MiB a read of these
+# takes a seventh less processor time; more gains little, and holds as much more memory.
+JOIN_BYTES: Final = 4 * 1024 * 1024
 JOIN_MESSAGES: Final = 16_384
 
 
