@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -23,6 +24,7 @@ from pyrmq_core import (
     OffsetRange,
     Outcome,
     PullStatus,
+    RawPull,
     ReadWindow,
     SendFailed,
     SendResult,
@@ -229,6 +231,27 @@ def test_a_range_comes_in_lists_worth_decoding(stage: Stage) -> None:
     assert offsets == list(range(10_000))
     assert len(lists) == 2
     assert len(stage.brokers["broker-a"].of(PULL)) > 300
+
+
+def test_a_range_is_decoded_where_its_bytes_are_and_a_failure_reaches_who_asked(stage: Stage) -> None:
+    for number in range(100):
+        stage.stores["broker-a"].put("orders", 0, b"%d" % number)
+    threads: list[int] = []
+
+    def counted(pulls: list[RawPull]) -> int:
+        threads.append(threading.get_ident())
+        if pulls[-1].next_offset > 50:
+            raise ValueError("beyond 50")
+        return sum(pull.next_offset - pull.start for pull in pulls)
+
+    with PullConsumer("g", nameserver=stage.nameserver.address) as consumer:
+        consumer.message_queues("orders")
+        with consumer.read(A0, 0, 40) as reader:
+            assert sum(reader.decoded(counted)) == 40
+        with consumer.read(A0, 0, 100) as reader, pytest.raises(ValueError, match="beyond 50"):
+            list(reader.decoded(counted))
+        assert consumer.max_offset(A0) == 100
+    assert threading.get_ident() not in threads
 
 
 def test_leaving_a_range_early_ends_it(stage: Stage) -> None:
