@@ -8,8 +8,6 @@ from functools import partial
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-import trio
-
 from pyrmq_core.blocking.client import Client
 from pyrmq_core.blocking.opening import Opening
 from pyrmq_core.blocking.portal import Opened, portal
@@ -213,11 +211,7 @@ async def _next_pulls(lists: AsyncIterator[list[RawPull]]) -> list[RawPull]:
 async def _next_decoded(lists: AsyncIterator[list[RawPull]], decode: Callable[[list[RawPull]], T]) -> T | None:
     """None at the end."""
     pulls = await _next_pulls(lists)
-    if not pulls:
-        return None
-    # What follows is asked for already: let it be written before the loop is held up by decoding.
-    await trio.lowlevel.checkpoint()
-    return decode(pulls)
+    return decode(pulls) if pulls else None
 
 
 class ArrowReader:

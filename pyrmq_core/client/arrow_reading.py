@@ -6,8 +6,6 @@ from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import aclosing, asynccontextmanager
 from typing import Any
 
-import trio
-
 from pyrmq_core.client.arrow import columnar
 from pyrmq_core.client.pulling import Filter, Puller, ReadWindow
 from pyrmq_core.filtering.tags import TagFilter
@@ -40,8 +38,6 @@ async def _decoded(
 ) -> AsyncGenerator[Any, None]:
     decode_records = columnar().decode_records
     async for pulls in lists:
-        # What follows is asked for already: let it be written before the loop is held up by decoding.
-        await trio.lowlevel.checkpoint()
         batch = decode_records(pulls, schema, wanted, tags=tags, keep_undecodable=keep_undecodable)
         if batch.num_rows:
             yield batch

@@ -144,6 +144,8 @@ class RangeReader:
     async def joined(self, most_bytes: int, most_messages: int) -> AsyncGenerator[list[RawPull], None]:
         """Lists of pulls, each of about so many bytes or messages."""
         while pulls := await self.take(most_bytes, most_messages):
+            # What follows is asked for already: let it be written before the taker holds up the loop with decoding.
+            await trio.lowlevel.checkpoint()
             yield pulls
 
     async def take(self, most_bytes: int, most_messages: int) -> list[RawPull]:

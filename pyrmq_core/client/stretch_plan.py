@@ -41,7 +41,8 @@ class StretchPlan:
             self._recent.append(pull.next_offset - pull.reaches_back_to)
             self.size = max(self._recent)
         elif larger:
-            self.size = max(self.size, pull.next_offset - pull.start)
+            # What a filter passed by beyond `end` says nothing of how much is given at once.
+            self.size = max(self.size, min(pull.next_offset, end) - pull.start)
 
     def next_end(self, start: int) -> tuple[int, bool]:
         """Where a stretch ends that begins at `start`, and whether it is larger than others."""

@@ -10,16 +10,18 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from pyrmq_core import Message, ReadWindow, encode_batch, unique_ids
+from pyrmq_core import Message, PullStatus, RawPull, ReadWindow, encode_batch, unique_ids
 from pyrmq_core.client.pulling import Puller
+from pyrmq_core.client.stretch_plan import StretchPlan
 from pyrmq_core.network import Peer
+from pyrmq_core.protocol.codes import ResponseCode
 from pyrmq_core.protocol.command import Command
 from pyrmq_core.protocol.record import encode_record
 from pyrmq_core.protocol.requests.pull_message import PullAnswer, PullMessage
 from pyrmq_core.protocol.sysflag import BATCH_RECORD
-from tests.client.reading import asked, read_all
+from tests.client.reading import A0, asked, read_all
 from tests.support.memory_broker import HOST
-from tests.support.scripted import PULL, after, later
+from tests.support.scripted import PULL, after, cut, later, refuse
 from tests.support.stage import Stage, settled
 
 
@@ -129,6 +131,27 @@ async def test_any_batches_and_answers_that_overtake_each_other_come_whole(
     window = ReadWindow(messages=chance.choice([1, 50, 4000]))
     offsets, _ = await read_all(puller, start, end, window=window)
     assert offsets == list(range(start, end))
+
+
+@pytest.mark.parametrize("seed", range(6))
+async def test_connections_that_end_meanwhile_lose_and_repeat_nothing(
+    stage: Stage, puller: Puller, jumping_clock: MockClock, seed: int
+) -> None:
+    chance = random.Random(seed)
+    batches = WholeBatches([chance.choice([1, 7, 30]) for _ in range(100)])
+    steps = [cut, refuse(ResponseCode.SYSTEM_BUSY), *[later(0.5, batches)] * 8]
+    stage.brokers["broker-a"].on(PULL, *[chance.choice(steps) for _ in range(100)])
+    stage.brokers["broker-a"].always(PULL, batches)
+    offsets, _ = await read_all(puller, 0, batches.end)
+    assert offsets == list(range(batches.end))
+
+
+def test_what_a_filter_passes_by_does_not_make_stretches_large() -> None:
+    """Else a stretch of many messages would leave no room for another beside it."""
+    plan = StretchPlan()
+    plan.begin(RawPull(A0, 0, 32, 0, 9999, PullStatus.FOUND))
+    plan.learn(RawPull(A0, 32, 9000, 0, 9999, PullStatus.FOUND), end=96, larger=True)
+    assert plan.next_end(9000) == (9064, False)
 
 
 @pytest.mark.parametrize(
