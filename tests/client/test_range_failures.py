@@ -1,6 +1,6 @@
 """Ranges that cannot be read whole at once: losses, brokers that go and come, and no task left behind."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable
 from dataclasses import replace
 
 import pytest
@@ -23,6 +23,7 @@ from pyrmq_core.client.pulling import Puller
 from pyrmq_core.client.range_reading import MAX_UNDER_WAY, PULL_TIMEOUT_SECONDS
 from pyrmq_core.errors import ConnectionClosed, HeaderError
 from pyrmq_core.network import Peer, ask
+from pyrmq_core.protocol.codes import ResponseCode
 from pyrmq_core.protocol.command import Command, refusal
 from pyrmq_core.protocol.requests.pull_message import PullAnswer
 from tests.client.reading import A0, asked, fill, read_all
@@ -141,6 +142,21 @@ async def test_a_pull_that_fails_is_made_again(
     offsets, _ = await read_all(puller, 0, 500)
     assert offsets == list(range(500))
     assert trio.current_time() - began < 3 * PULL_TIMEOUT_SECONDS
+
+
+async def test_a_pull_that_fails_and_then_gives_less_is_gone_on_with(
+    stage: Stage, puller: Puller, jumping_clock: MockClock
+) -> None:
+    fill(stage, 64)
+    store = stage.stores["broker-a"]
+
+    def seven(request: Command, peer: Peer) -> Command | Awaitable[Command | None] | None:
+        store.pull_cap = 7
+        return store(request, peer)
+
+    stage.brokers["broker-a"].on(PULL, store, refuse(ResponseCode.SYSTEM_BUSY), seven)
+    offsets, _ = await read_all(puller, 0, 64)
+    assert offsets == list(range(64))
 
 
 async def test_a_connection_that_ends_while_pulls_are_posted_gives_each_row_once(stage: Stage) -> None:
