@@ -27,8 +27,9 @@ def main() -> int:
         return 1
     began = time.perf_counter()
     with ExitStack() as stack:
-        if wanted.quick and not wanted.names:  # one session for all
-            stack.enter_context(importlib.import_module("benchmarks.support.spark_jobs").spark_session())
+        if wanted.quick and not wanted.names:  # one session and one broker for all
+            spark = stack.enter_context(importlib.import_module("benchmarks.support.spark_jobs").spark_session("1g"))
+            stack.enter_context(importlib.import_module("benchmarks.support.brokers").shared_broker(spark))
         for name in wanted.names or known:
             print(f"== {name}", flush=True)
             importlib.import_module(f"benchmarks.{name}").main(quick=wanted.quick)

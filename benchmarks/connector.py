@@ -17,16 +17,17 @@ import statistics
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PythonException
-from pyspark.sql import Row
+from pyspark.sql import Row, SparkSession
 
 from benchmarks.support import raw
-from benchmarks.support.brokers import WARM, Brokers, Sitting
+from benchmarks.support.brokers import WARM, Sitting, shared_broker, sitting
 from benchmarks.support.figures import HEADING, OUTPUT, Compared, Demand, Figure, Sittings, timed, write_json
 from benchmarks.support.spark_jobs import QUEUES, messages, read_frame, spark_session, write_frame
 from pyrmq_core.blocking import Producer, PullConsumer
@@ -34,7 +35,7 @@ from tests.support.java_programs import run_java
 from tests.support.jvm import JavaFailed
 
 ROWS = {100: 2_000_000, 1024: 500_000}
-QUICK_ROWS = {100: 200_000, 1024: 50_000}
+QUICK_ROWS = {100: 100_000, 1024: 25_000}
 ARROW_BATCH = 10_000
 # It sends one message after another, so a hundredth of the rows takes it as long.
 FOREACH_SHARE = 100
@@ -161,12 +162,12 @@ def arrow_rows(body_bytes: int, count: int = ARROW_BATCH) -> pa.RecordBatch:
     )
 
 
-def sit(brokers: Brokers, roads: Sequence[Road], rows: int, body_bytes: int, number: int, sittings: Sittings) -> None:
+def sit(spark: SparkSession, roads: Sequence[Road], rows: int, body_bytes: int, number: int, found: Sittings) -> None:
     """Every road once."""
     for road in roads[:: -1 if number % 2 else 1]:
-        with brokers.sitting(rows, body_bytes) as at:
+        with sitting(spark, rows, body_bytes) as at:
             for name, figure in road(at):
-                sittings.add(name, figure)
+                found.add(name, figure)
 
 
 def main(
@@ -182,12 +183,12 @@ def main(
     roads = list(ROADS)
     if librocketmq is not None:
         roads.append(partial(foreach_road, librocketmq))
-    with spark_session() as spark, Brokers(spark, shared=quick) as brokers:
+    with spark_session() as spark, shared_broker(spark) if quick else nullcontext():
         for body_bytes in bodies[:1] if quick else bodies:
             rows, found = (QUICK_ROWS if quick else ROWS)[body_bytes], Sittings()
             print(f"{body_bytes} B bodies\n{HEADING}", flush=True)
             for number in range(1 if quick else sittings):
-                sit(brokers, roads, rows, body_bytes, number, found)
+                sit(spark, roads, rows, body_bytes, number, found)
                 for name, figures in found.figures.items():
                     print(f"{name:24} {figures[-1].rate:>12,.0f} /s {figures[-1].cpu:>6.2f} s a million", flush=True)
             for demand in demands(body_bytes):

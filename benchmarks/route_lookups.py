@@ -115,7 +115,7 @@ def main(quick: bool = False, *, pairs: int = 15) -> None:
         )
         print("|---|---|---|---|---|---|")
         for under_way in UNDER_WAY:
-            measure(ours, java, 2 if quick else pairs, under_way)
+            measure(ours, java, 1 if quick else pairs, under_way)
     print("\nThe last two columns: processor time of the server for one look-up, all its threads.")
 
 

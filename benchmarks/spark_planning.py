@@ -34,9 +34,9 @@ WARM = 10
 
 
 def main(*, quick: bool) -> None:
-    planning(3 if quick else 11)
-    idle(3 if quick else 60)
-    floor(1 if quick else 6, BATCHES // 4 if quick else BATCHES)
+    planning(1 if quick else 11)
+    idle(1 if quick else 60)
+    floor(1 if quick else 6, WARM + 2 if quick else BATCHES)
 
 
 def planning(rounds: int) -> None:
@@ -95,7 +95,7 @@ def floor(pairs: int, batches: int) -> None:
         source = spark.readStream.format("rocketmq").option("nameServer", nameserver).option("topic", "floor")
         ours = source.option("startingOffsets", "earliest").option("maxOffsetsPerTrigger", 1).load()
         trivial = spark.readStream.format("trivial").option("batches", batches).load()
-        for frame in (ours, trivial):
+        for frame in (ours, trivial) if pairs > 1 else ():
             batch_ms(frame, batches)
         for _ in range(pairs):
             found.run(lambda: batch_ms(ours, batches), lambda: batch_ms(trivial, batches))

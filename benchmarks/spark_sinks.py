@@ -12,7 +12,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,23 +25,22 @@ from pyspark.sql.datasource import (
     WriterCommitMessage,
 )
 
+from benchmarks.support.brokers import one_broker, shared_broker
 from benchmarks.support.processes import SPARK, cpu_seconds
 from benchmarks.support.spark_jobs import QUEUES, spark_session
 from pyrmq_core.blocking import Admin
-from tests.support.apache import boot_cluster
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 KEYS = 10_000
-FILES, ROWS_A_FILE = 20, 10
+ROWS_A_FILE = 10
 
 
 def main(*, quick: bool) -> None:
-    rows, pairs = (50_000, 1) if quick else (1_000_000, 5)
-    with spark_session() as spark, ExitStack() as stack:
+    rows, files, pairs = (20_000, 5, 1) if quick else (1_000_000, 20, 5)
+    with spark_session() as spark, shared_broker(spark) if quick else nullcontext():
         spark.dataSource.register(Trivial)
-        shared = stack.enter_context(broker()) if quick else None
         sizes = ((small(), "100 B"), (mixed(), "512 to 1,536 B"))
         for body, name in sizes[:1] if quick else sizes:
             few = rows if name == "100 B" else rows // 4
@@ -52,17 +51,17 @@ def main(*, quick: bool) -> None:
                 f"shardingKey of {KEYS:,}": (plain.withColumn("shardingKey", key()), {}),
             }
             for what, (other, options) in others.items():
-                with broker() if shared is None else nullcontext(shared) as nameserver:
+                with broker() as nameserver:
                     write(spark, plain, nameserver)
                     print(cost(spark, nameserver, f"{what}, {name}", plain, other, options, few, pairs), flush=True)
-        with broker() if shared is None else nullcontext(shared) as nameserver:
-            print(floor(spark, nameserver, pairs), flush=True)
+        with broker() as nameserver:
+            print(floor(spark, nameserver, files, pairs), flush=True)
 
 
 @contextmanager
 def broker() -> Iterator[str]:
     """The NameServer of one with an empty store, which lies in memory: that of all rows together would fill it."""
-    with boot_cluster("5.4.0", ("broker-a",)) as cluster:
+    with one_broker({}) as cluster:
         with Admin(nameserver=cluster.nameserver.address) as admin:
             admin.create_topic("t", queues=QUEUES)
         yield cluster.nameserver.address
@@ -155,11 +154,11 @@ class Trivial(DataSource):
         return TrivialWriter()
 
 
-def floor(spark: SparkSession, nameserver: str, pairs: int) -> str:
+def floor(spark: SparkSession, nameserver: str, files: int, pairs: int) -> str:
     """Batches of a few rows, which cost what a batch costs whatever is in it."""
     with tempfile.TemporaryDirectory() as name:
         directory = Path(name)
-        for _ in range(FILES):
+        for _ in range(files):
             spark.range(0, ROWS_A_FILE, 1, 1).selectExpr("cast(id as string) as body").coalesce(1).write.mode(
                 "append"
             ).parquet(str(directory / "rows"))
@@ -178,5 +177,5 @@ def floor(spark: SparkSession, nameserver: str, pairs: int) -> str:
         return line(
             "a stream's batch, beside a trivial sink",
             in_pairs(lambda: run("trivial"), lambda: run("rocketmq"), pairs),
-            f"{FILES} batches of {ROWS_A_FILE} rows",
+            f"{files} batches of {ROWS_A_FILE} rows",
         )

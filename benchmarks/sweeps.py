@@ -11,15 +11,17 @@ from __future__ import annotations
 import argparse
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from time import perf_counter
 from typing import TypeVar
 
 import pyarrow as pa
+from pyspark.sql import SparkSession
 
 from benchmarks.connector import arrow_rows, drain
-from benchmarks.support.brokers import BROKER_SETTINGS, Brokers, Sitting
+from benchmarks.support.brokers import BROKER_SETTINGS, Sitting, shared_broker, sitting
 from benchmarks.support.figures import OUTPUT, Curve, Figure, Point, timed, write_json
 from benchmarks.support.plots import draw
 from benchmarks.support.processes import WORKERS, resident_bytes
@@ -42,13 +44,13 @@ WATCHED_SECONDS = 0.25
 T = TypeVar("T")
 
 
-def by_size(brokers: Brokers, scale: int) -> dict[str, Curve]:
+def by_size(spark: SparkSession, scale: int) -> dict[str, Curve]:
     """`send_arrow` and `read_arrow` over the size of bodies; those that are compressed by default, uncompressed too."""
     curves: dict[str, list[Point]] = {}
     for body_bytes in some_of(BODY_BYTES, scale):
         rows = min(MOST_ROWS, BYTES_A_POINT // body_bytes) // scale // 1000 * 1000 or 1000
         for compression in ("zlib", "none") if body_bytes > COMPRESSED_OVER_BYTES else ("zlib",):
-            figures = measured(brokers, rows, body_bytes, partial(write_and_read, compression))
+            figures = measured(spark, rows, body_bytes, partial(write_and_read, compression))
             for name, figure in zip(("send_arrow, until readable", "read_arrow, all columns"), figures, strict=True):
                 curve = name if compression == "zlib" else f"{name}, compression={compression}"
                 curves.setdefault(curve, []).append(Point(body_bytes, figure))
@@ -67,12 +69,12 @@ def write_and_read(compression: str, at: Sitting) -> tuple[Figure, Figure]:
     return write.figure(at.rows), read.figure(at.rows)
 
 
-def by_batch(brokers: Brokers, scale: int) -> dict[str, Curve]:
+def by_batch(spark: SparkSession, scale: int) -> dict[str, Curve]:
     """Rows encoded by columns and sent in requests of so many messages, four under way."""
     curve = []
     for messages in some_of(BATCHES, scale):
         rows = min(MOST_ROWS, messages * 10_000) // scale // 10_000 * 10_000 or 10_000
-        curve.append(Point(messages, measured(brokers, rows, MESSAGE_BYTES, partial(in_batches, messages))))
+        curve.append(Point(messages, measured(spark, rows, MESSAGE_BYTES, partial(in_batches, messages))))
     return {"encoded and sent, until readable": tuple(curve)}
 
 
@@ -88,7 +90,7 @@ def in_batches(messages: int, at: Sitting) -> Figure:
     return watch.figure(at.rows)
 
 
-def by_partitions(brokers: Brokers, scale: int) -> dict[str, Curve]:
+def by_partitions(spark: SparkSession, scale: int) -> dict[str, Curve]:
     """A Spark write over the number of its partitions; two cores."""
 
     def spark_write(partitions: int, at: Sitting) -> Figure:
@@ -99,7 +101,7 @@ def by_partitions(brokers: Brokers, scale: int) -> dict[str, Curve]:
 
     rows = MOST_ROWS // scale
     curve = [
-        Point(partitions, measured(brokers, rows, MESSAGE_BYTES, partial(spark_write, partitions)))
+        Point(partitions, measured(spark, rows, MESSAGE_BYTES, partial(spark_write, partitions)))
         for partitions in some_of(PARTITIONS, scale)
     ]
     return {"Spark write, until readable": tuple(curve)}
@@ -110,12 +112,12 @@ def some_of(places: Sequence[int], scale: int) -> Sequence[int]:
     return places if scale == 1 else (places[0], places[-2])
 
 
-def measured(brokers: Brokers, rows: int, body_bytes: int, measure: Callable[[Sitting], T]) -> T:
-    with brokers.sitting(rows, body_bytes) as at:
+def measured(spark: SparkSession, rows: int, body_bytes: int, measure: Callable[[Sitting], T]) -> T:
+    with sitting(spark, rows, body_bytes) as at:
         return measure(at)
 
 
-def memory_over_time(brokers: Brokers, rows: int) -> list[tuple[float, int]]:
+def memory_over_time(spark: SparkSession, rows: int) -> list[tuple[float, int]]:
     """Seconds since the start, and the resident bytes of the largest Python worker, while one write takes its rows."""
     samples: list[tuple[float, int]] = []
     ended = threading.Event()
@@ -126,7 +128,7 @@ def memory_over_time(brokers: Brokers, rows: int) -> list[tuple[float, int]]:
             samples.append((perf_counter() - began, resident_bytes(WORKERS)))
 
     settings = {**BROKER_SETTINGS, "deleteWhen": "00", "fileReservedTime": "1"}
-    with brokers.sitting(rows, MESSAGE_BYTES, settings) as at:
+    with sitting(spark, rows, MESSAGE_BYTES, settings) as at:
         watcher = threading.Thread(target=watch)
         watcher.start()
         try:
@@ -146,13 +148,13 @@ def growth(samples: list[tuple[float, int]]) -> int:
 def main(*, quick: bool = False, output: Path = OUTPUT) -> None:
     """Prints each curve, and writes JSON and pictures."""
     scale = 20 if quick else 1
-    with spark_session() as spark, Brokers(spark, shared=quick) as brokers:
+    with spark_session() as spark, shared_broker(spark) if quick else nullcontext():
         sweeps = {
-            "message size, bytes": by_size(brokers, scale),
-            "messages a request": by_batch(brokers, scale),
-            "partitions": by_partitions(brokers, scale),
+            "message size, bytes": by_size(spark, scale),
+            "messages a request": by_batch(spark, scale),
+            "partitions": by_partitions(spark, scale),
         }
-        samples = memory_over_time(brokers, MEMORY_ROWS // (100 if quick else 1))
+        samples = memory_over_time(spark, MEMORY_ROWS // (100 if quick else 1))
     for x, curves in sweeps.items():
         for name, curve in curves.items():
             print(f"{name}, over {x}")

@@ -14,7 +14,7 @@ ROOT = Path(__file__).parent.parent.parent
 
 
 @contextmanager
-def spark_session() -> Iterator[SparkSession]:
+def spark_session(heap: str = "3g") -> Iterator[SparkSession]:
     """The JVM's heap is touched beforehand: the first use of a page costs more here than filling it.
 
     Where one is open already, that one.
@@ -26,8 +26,8 @@ def spark_session() -> Iterator[SparkSession]:
     for name, value in {
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
-        "spark.driver.memory": "3g",
-        "spark.driver.extraJavaOptions": "-Xms3g -XX:+AlwaysPreTouch",
+        "spark.driver.memory": heap,
+        "spark.driver.extraJavaOptions": f"-Xms{heap} -XX:+AlwaysPreTouch",
         "spark.executorEnv.PYTHONPATH": str(ROOT),  # the trivial sources lie here
     }.items():
         builder = builder.config(name, value)
