@@ -86,8 +86,10 @@ class JavaProcess:
             self.wait_for_exit(10.0)
 
     def pause(self) -> None:
-        """SIGSTOP: its connections stay open, and nothing answers."""
+        """SIGSTOP: its connections stay open, and nothing answers when this returns."""
         self._signal(signal.SIGSTOP)
+        if (pid := self.pid) is not None:  # on a busy machine its threads run on for some milliseconds
+            os.waitid(os.P_PID, pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
 
     def resume(self) -> None:
         """SIGCONT."""
