@@ -23,7 +23,7 @@ from pyrmq_spark.settling import settle
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from pyrmq_spark.columns import SinkSchema
+    from pyrmq_spark.sink_columns import SinkSchema
 
 log = logging.getLogger(__name__)
 

@@ -33,7 +33,8 @@ if TYPE_CHECKING:
     from pyspark.sql.datasource import DataSourceStreamReader, DataSourceStreamWriter, DataSourceWriter
     from pyspark.sql.types import StructType
 
-    from pyrmq_spark.columns import SinkSchema, SourceSchema
+    from pyrmq_spark.columns import SourceSchema
+    from pyrmq_spark.sink_columns import SinkSchema
 
 log = logging.getLogger(__name__)
 
@@ -114,7 +115,7 @@ class RocketMQDataSource(DataSource):
     def _sink(self, schema: StructType, *, stream: bool) -> tuple[SinkOptions, SinkSchema]:
         """Everything about a write that can be refused before a row is sent; then its topic is created if asked for."""
         from pyrmq_core import check_topic
-        from pyrmq_spark.columns import sink_schema
+        from pyrmq_spark.sink_columns import sink_schema
 
         options = read_sink(self.options, stream=stream)
         for topic in filter(None, (options.topic, options.dead_letter_topic)):

@@ -19,7 +19,6 @@ from pyrmq_core import InvalidMessage, KeyedQueue, RocketMQError, WriteSummary, 
 from pyrmq_core.blocking import SendWindow
 from pyrmq_core.columnar import BatchLimit, CompressionType, Ids, by_tag, content_ids, encode_batches
 from pyrmq_spark import worker
-from pyrmq_spark.columns import SinkSchema
 from pyrmq_spark.conditions import InvalidRow, RocketMQSparkError, RowsUnaccounted, told_line
 from pyrmq_spark.dead_letters import open_dead_letters
 from pyrmq_spark.delayed import by_delay, encode_singles, may_be_delayed
@@ -28,6 +27,7 @@ from pyrmq_spark.placing import Placed, Placing
 from pyrmq_spark.rows import by_topic, check_rows
 from pyrmq_spark.settling import settle
 from pyrmq_spark.sink import Attempt, PartitionWritten
+from pyrmq_spark.sink_columns import SinkSchema
 
 # Ids that were made before rows were divided go with them, in a column that no frame can have.
 ID_COLUMN: Final = "\0id"

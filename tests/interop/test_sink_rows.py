@@ -9,10 +9,10 @@ import pytest
 from pyrmq_core.blocking import Admin, Producer
 from pyrmq_core.columnar import content_ids
 from pyrmq_spark import worker
-from pyrmq_spark.columns import SinkSchema
 from pyrmq_spark.conditions import RocketMQSparkError
 from pyrmq_spark.options import Connection, read_sink
 from pyrmq_spark.sink import Attempt, PartitionWritten
+from pyrmq_spark.sink_columns import SinkSchema
 from pyrmq_spark.writing import PartitionWrite
 from tests.support.apache import ApacheCluster
 from tests.support.spark import wait_readable

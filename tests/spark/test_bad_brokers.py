@@ -18,10 +18,10 @@ from pyrmq_core.embedded import PASS, Pass
 from pyrmq_core.network import Peer
 from pyrmq_core.protocol.codes import RequestCode, ResponseCode
 from pyrmq_core.protocol.command import Command, refusal, success
-from pyrmq_spark.columns import SinkSchema
 from pyrmq_spark.conditions import RocketMQSparkError
 from pyrmq_spark.options import Connection, read_sink
 from pyrmq_spark.sink import Attempt
+from pyrmq_spark.sink_columns import SinkSchema
 from pyrmq_spark.writing import PartitionWrite
 from tests.support.scripted import route_of
 from tests.support.sink import BODY, bodies, cluster, stored, task

@@ -19,6 +19,7 @@ WRITING = {
 }
 SERVING_AND_ASKING = {"pyrmq_core.client.admin", "pyrmq_core.client.discovery", "pyrmq_core.network.serving"}
 DECODING = {"pyrmq_core.columnar.decode", "pyarrow.compute"}
+HEAVY = {"pyarrow", "numpy", "trio"}
 
 MAKE = """
 import pickle, sys
@@ -43,6 +44,34 @@ with open(sys.argv[2], "rb") as file:
 print(sum(batch.num_rows for partition in partitions for batch in reader.read(partition)))
 print(*sorted(sys.modules))
 """
+PLAN_A_WRITE = """
+import pickle, sys
+from pyspark.sql.types import BinaryType, MapType, StringType, StructField, StructType
+from pyrmq_spark.source import RocketMQDataSource
+strings = MapType(StringType(), StringType())
+writer = RocketMQDataSource({"nameServer": "127.0.0.1:9", "topic": "orders"}).writer(
+    StructType([StructField("body", BinaryType()), StructField("properties", strings)]), False
+)
+with open(sys.argv[1], "wb") as file:
+    pickle.dump(writer, file)
+print(*sorted(sys.modules))
+"""
+CLOSE_A_WRITE = """
+import pickle, sys
+with open(sys.argv[1], "rb") as file:
+    writer = pickle.load(file)
+writer.commit([])
+writer.abort([])
+print(*sorted(sys.modules))
+"""
+
+
+def test_planning_a_write_and_closing_it_load_no_columns_and_no_network(tmp_path: Path) -> None:
+    for step in (PLAN_A_WRITE, CLOSE_A_WRITE):
+        command = [sys.executable, "-c", step, str(tmp_path / "writer")]
+        loaded = set(subprocess.check_output(command, text=True, timeout=50).split())
+        assert "pyrmq_spark.sink" in loaded
+        assert loaded & (HEAVY | WRITING) == set()
 
 
 def test_each_step_of_a_read_loads_what_it_needs(tmp_path: Path) -> None:

@@ -9,9 +9,9 @@ import pytest
 
 from pyrmq_core.blocking import Admin, Producer, PullConsumer
 from pyrmq_spark import worker
-from pyrmq_spark.columns import SinkSchema
 from pyrmq_spark.options import Connection, read_sink
 from pyrmq_spark.sink import Attempt, PartitionWritten
+from pyrmq_spark.sink_columns import SinkSchema
 from pyrmq_spark.writing import PartitionWrite
 from tests.support.our_cluster import OurCluster, boot_our_cluster
 from tests.support.soaking import stored_rows

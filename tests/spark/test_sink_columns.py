@@ -16,10 +16,10 @@ from pyrmq_core.protocol.command import Command
 from pyrmq_core.protocol.properties import decode_properties
 from pyrmq_core.protocol.requests.send_message import SendMessage
 from pyrmq_spark import worker
-from pyrmq_spark.columns import SinkSchema
 from pyrmq_spark.conditions import RocketMQSparkError
 from pyrmq_spark.options import Connection, read_sink
 from pyrmq_spark.sink import Attempt
+from pyrmq_spark.sink_columns import SinkSchema
 from pyrmq_spark.writing import PartitionWrite
 from tests.support.sink import cluster, stored, task
 from tests.support.spark import wait_readable

@@ -8,9 +8,9 @@ import pytest
 from pyrmq_core import MessageExt, MessageQueue
 from pyrmq_core.blocking import Admin, EmbeddedCluster, PullConsumer
 from pyrmq_spark import worker
-from pyrmq_spark.columns import SinkSchema
 from pyrmq_spark.options import Connection, read_sink
 from pyrmq_spark.sink import Attempt
+from pyrmq_spark.sink_columns import SinkSchema
 from pyrmq_spark.writing import PartitionWrite
 
 BODY = SinkSchema({"body": 0}, "orders")
