@@ -41,13 +41,12 @@ async def send_rows(
     Nothing is sent when a row cannot be. Raises `BatchFailed` when a request fails after others were stored.
     """
     arrow = columnar()
-    batches = rows.to_batches() if hasattr(rows, "to_batches") else [rows]
+    arrow.check_columns(rows.schema)
+    if topic is not None and "topic" in rows.schema.names:
+        rows = rows.drop_columns(["topic"])
     first = 0
-    for number, batch in enumerate(batches):
-        arrow.check_columns(batch.schema)
-        if topic is not None and "topic" in batch.schema.names:
-            batches[number] = batch.drop_columns(["topic"])
-        fault = arrow.first_fault(batches[number], encoding.max_message_bytes)
+    for batch in arrow.batches_of(rows):
+        fault = arrow.first_fault(batch, encoding.max_message_bytes)
         if fault is not None:
             raise InvalidMessage(f"row {first + fault.row}, column {fault.column}: {fault.reason}")
         first += batch.num_rows
@@ -60,7 +59,7 @@ async def send_rows(
         sender, max_requests=REQUESTS_UNDER_WAY, max_bytes=BYTES_UNDER_WAY, timeout=timeout
     ) as window:
         try:
-            for batch in batches:
+            for batch in arrow.batches_of(rows):
                 for name, some in arrow.by_topic(batch, topic):
                     await _send_topic(sender, window, name, some, queue=queue, limit=limit, timeout=timeout)
             return await window.drain()

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pyrmq_core.columnar.faults import Fault, first_fault
     from pyrmq_core.columnar.grouping import by_queue, by_tag, by_topic, string_hash_codes
     from pyrmq_core.columnar.ids_of_content import content_ids
-    from pyrmq_core.columnar.outgoing import check_columns
+    from pyrmq_core.columnar.outgoing import batches_of, check_columns
     from pyrmq_core.columnar.unique_ids import Ids
     from pyrmq_core.protocol.compression import CompressionType
 
@@ -28,6 +28,7 @@ __all__ = [
     "CompressionType",
     "Fault",
     "Ids",
+    "batches_of",
     "by_queue",
     "by_tag",
     "by_topic",
@@ -49,6 +50,7 @@ _LAZY: Final = {
     "CompressionType": "pyrmq_core.protocol.compression",
     "Fault": "pyrmq_core.columnar.faults",
     "Ids": "pyrmq_core.columnar.unique_ids",
+    "batches_of": "pyrmq_core.columnar.outgoing",
     "by_queue": "pyrmq_core.columnar.grouping",
     "by_tag": "pyrmq_core.columnar.grouping",
     "by_topic": "pyrmq_core.columnar.grouping",

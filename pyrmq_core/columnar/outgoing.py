@@ -33,6 +33,10 @@ SINK_COLUMNS: Final = ("body", "topic", *TEXTS, "properties", "flag")
 # Rows are looked at in parts no larger than these, so that their bytes can be counted in 32 bits.
 WINDOW_ROWS: Final = 65_536
 WINDOW_BYTES: Final = 64 * 1024 * 1024
+# Smaller batches of a table are joined up to this: in batches of 1,000 rows a row costs 1.7 times as much as in batches
+# of 10,000, in those of 100 eleven times.
+JOINED_ROWS: Final = 10_000
+JOINED_BYTES: Final = 8 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +88,27 @@ class OutgoingRows:
         texts = {name: text.slice(start, end) for name, text in self.texts.items()}
         properties = None if self.properties is None else self.properties.slice(start, count)
         return OutgoingRows(self.body.slice(start, end), texts, some(self.words), properties, some(self.flag))
+
+
+def batches_of(rows: pa.RecordBatch | pa.Table) -> Iterator[pa.RecordBatch]:
+    """The rows in their order; neighbouring batches of a table that are small are joined, and copied for it."""
+    together: list[pa.RecordBatch] = []
+    count = size = 0
+    for batch in rows.to_batches() if isinstance(rows, pa.Table) else [rows]:
+        if together and (count + batch.num_rows > JOINED_ROWS or size + batch.nbytes > JOINED_BYTES):
+            yield _as_one(together)
+            together, count, size = [], 0, 0
+        together.append(batch)
+        count, size = count + batch.num_rows, size + batch.nbytes
+    if together:
+        yield _as_one(together)
+
+
+def _as_one(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+    if len(batches) == 1:
+        return batches[0]
+    (joined,) = pa.Table.from_batches(batches).combine_chunks().to_batches()
+    return joined
 
 
 def windows(rows: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:

@@ -25,7 +25,7 @@ from pyrmq_core import (
     SendFailed,
     WriteSummary,
 )
-from pyrmq_core.columnar import DEFAULT_COLUMNS
+from pyrmq_core.columnar import DEFAULT_COLUMNS, batches_of
 from pyrmq_core.errors import RecordError
 from tests.client.reading import A0, asked, fill
 from tests.support.scripted import BATCH, refuse
@@ -63,6 +63,7 @@ async def test_requests_take_the_queues_in_turn(stage: Stage, producer: Producer
 async def test_nothing_to_send_is_sent_to_nobody(stage: Stage, producer: Producer) -> None:
     assert await producer.send_arrow(rows(0), topic="nowhere") == WriteSummary()
     assert await producer.send_arrow(rows(0).schema.empty_table(), topic="nowhere") == WriteSummary()
+    assert await producer.send_arrow(pa.Table.from_batches([rows(0)] * 2), topic="nowhere") == WriteSummary()
     assert stage.sends() == []
 
 
@@ -72,6 +73,25 @@ async def test_a_table_is_its_batches(stage: Stage, producer: Producer) -> None:
     wrong = pa.Table.from_batches([rows(10, tags=["a"] * 10), rows(2, tags=["b", "\x02"])])
     with pytest.raises(InvalidMessage, match="row 11, column tags"):
         await producer.send_arrow(wrong, topic="orders")
+
+
+async def test_small_batches_of_a_table_share_requests_in_their_order(stage: Stage, producer: Producer) -> None:
+    counts = (100, 0, 900, 1, *[333] * 30, 9000, 1)
+    chunks = [rows(count, tags=pa.array(["t"] * count, pa.string())) for count in counts]
+    table = pa.Table.from_batches(chunks)
+    summary = await producer.send_arrow(table, topic="orders", queue=A0)
+    bodies = [message.body for message in stage.stored("orders")]
+    assert bodies == table.column("body").to_pylist()
+    assert summary.requests <= len(bodies) // 1000 + 4
+
+
+async def test_large_batches_of_a_table_are_not_joined() -> None:
+    large = pa.record_batch({"body": pa.array([b"x" * 5_000_000], pa.binary())})
+    assert [batch.num_rows for batch in batches_of(pa.Table.from_batches([large] * 3))] == [1, 1, 1]
+    joined = list(batches_of(pa.Table.from_batches([rows(4000)] * 5)))
+    assert [batch.num_rows for batch in joined] == [8000, 8000, 4000]
+    (alone,) = batches_of(whole := rows(20_000))
+    assert alone is whole
 
 
 async def test_keys_go_to_their_queues_and_others_in_turn(stage: Stage, producer: Producer) -> None:
