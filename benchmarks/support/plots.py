@@ -18,7 +18,7 @@ def draw(sweeps: Mapping[str, Mapping[str, Curve]], memory: Sequence[tuple[float
     """A picture each: rate, and CPU for a million, over what was varied; memory over time."""
     directory.mkdir(parents=True, exist_ok=True)
     for x, curves in sweeps.items():
-        figure, (rates, cpu) = plt.subplots(1, 2, figsize=(10, 4))
+        figure, (rates, cpu) = plt.subplots(1, 2, figsize=(10, 4.5), layout="constrained")
         for name, curve in curves.items():
             places = [point.x for point in curve]
             rates.plot(places, [point.figure.rate / 1000 for point in curve], marker="o", label=name)
@@ -30,20 +30,19 @@ def draw(sweeps: Mapping[str, Mapping[str, Curve]], memory: Sequence[tuple[float
             if x.startswith("message size"):
                 axes.set_yscale("log")
             else:
-                axes.set_ylim(bottom=0)
+                axes.set_ylim(0, 1.1 * axes.get_ylim()[1])
             axes.grid(visible=True, alpha=0.3)
-        rates.legend()
+        figure.legend(*rates.get_legend_handles_labels(), loc="outside lower center", ncols=2)
         _save(figure, directory / f"{x.split(',')[0].replace(' ', '-')}.png")
-    figure, axes = plt.subplots(figsize=(6, 4))
+    figure, axes = plt.subplots(figsize=(6, 4), layout="constrained")
     axes.plot([seconds for seconds, _ in memory], [size / 1e6 for _, size in memory])
     axes.set_xlabel("seconds since the write began")
     axes.set_ylabel("largest Python worker, MB resident")
-    axes.set_ylim(bottom=0)
+    axes.set_ylim(0, 1.1 * axes.get_ylim()[1])
     axes.grid(visible=True, alpha=0.3)
     _save(figure, directory / "memory.png")
 
 
 def _save(figure: Picture, file: Path) -> None:
-    figure.tight_layout()
     figure.savefig(file, dpi=110)
     plt.close(figure)
