@@ -41,7 +41,7 @@ async def send_rows(
     Nothing is sent when a row cannot be. Raises `BatchFailed` when a request fails after others were stored.
     """
     arrow = columnar()
-    arrow.check_columns(rows.schema)
+    arrow.check_columns(rows)
     if topic is not None and "topic" in rows.schema.names:
         rows = rows.drop_columns(["topic"])
     first = 0
@@ -59,7 +59,7 @@ async def send_rows(
         sender, max_requests=REQUESTS_UNDER_WAY, max_bytes=BYTES_UNDER_WAY, timeout=timeout
     ) as window:
         try:
-            for batch in arrow.batches_of(rows):
+            for batch in arrow.batches_of(rows):  # joined once more: keeping them would be a second copy of the table
                 for name, some in arrow.by_topic(batch, topic):
                     await _send_topic(sender, window, name, some, queue=queue, limit=limit, timeout=timeout)
             return await window.drain()

@@ -150,8 +150,16 @@ def outgoing_rows(rows: pa.RecordBatch) -> OutgoingRows:
     )
 
 
-def check_columns(schema: pa.Schema) -> None:
-    """Raises `InvalidArgument` for columns that are no part of a message, or stand there twice."""
+def check_columns(rows: object) -> None:
+    """Raises `InvalidArgument` for what has no columns, and for columns that are no part of a message or stand there
+    twice.
+    """
+    if not isinstance(rows, (pa.RecordBatch, pa.Table)):
+        raise InvalidArgument(
+            f"the rows to send are a {type(rows).__name__}; a pyarrow.RecordBatch or Table is sent "
+            "(pyarrow.Table.from_pylist, from_pandas, from_batches make one)"
+        )
+    schema = rows.schema
     for name in schema.names:
         if name not in SINK_COLUMNS:
             raise InvalidArgument(f"there is no column {name} to send; there are {', '.join(SINK_COLUMNS)}")

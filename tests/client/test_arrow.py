@@ -85,7 +85,7 @@ async def test_small_batches_of_a_table_share_requests_in_their_order(stage: Sta
     assert summary.requests <= len(bodies) // 1000 + 4
 
 
-async def test_large_batches_of_a_table_are_not_joined() -> None:
+def test_large_batches_of_a_table_are_not_joined() -> None:
     large = pa.record_batch({"body": pa.array([b"x" * 5_000_000], pa.binary())})
     assert [batch.num_rows for batch in batches_of(pa.Table.from_batches([large] * 3))] == [1, 1, 1]
     joined = list(batches_of(pa.Table.from_batches([rows(4000)] * 5)))
@@ -138,6 +138,15 @@ async def test_columns_that_make_no_message_are_told(
 ) -> None:
     with pytest.raises(InvalidArgument, match=told):
         await producer.send_arrow(rows(3, **columns), topic=topic)
+    assert stage.sends() == []
+
+
+@pytest.mark.parametrize(
+    "wrong", [[{"body": b"x"}], None, pa.array([b"x"]), pa.RecordBatchReader.from_batches(rows(0).schema, [])]
+)
+async def test_what_has_no_columns_is_refused(stage: Stage, producer: Producer, wrong: Any) -> None:
+    with pytest.raises(InvalidArgument, match=f"are a {type(wrong).__name__}; a pyarrow.RecordBatch or Table is sent"):
+        await producer.send_arrow(wrong, topic="orders")
     assert stage.sends() == []
 
 

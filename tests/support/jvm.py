@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 POLL_SECONDS = 0.05
+STOP_SECONDS = 10.0
 
 
 class JavaFailed(Exception):
@@ -88,8 +89,9 @@ class JavaProcess:
     def pause(self) -> None:
         """SIGSTOP: its connections stay open, and nothing answers when this returns."""
         self._signal(signal.SIGSTOP)
-        if (pid := self.pid) is not None:  # on a busy machine its threads run on for some milliseconds
-            os.waitid(os.P_PID, pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
+        # On a busy machine its threads run on for some milliseconds. macOS tells of it since Python 3.13.
+        if self.pid is not None and hasattr(os, "waitid"):
+            self.wait_until(self._has_stopped, STOP_SECONDS)
 
     def resume(self) -> None:
         """SIGCONT."""
@@ -111,6 +113,10 @@ class JavaProcess:
         pid = self.pid
         if pid is not None:
             os.kill(pid, number)
+
+    def _has_stopped(self) -> bool:
+        pid = self.pid
+        return pid is not None and os.waitid(os.P_PID, pid, os.WSTOPPED | os.WNOHANG | os.WNOWAIT) is not None
 
     def _exit_code(self) -> int | None:
         return self._process.poll() if self._process else None
