@@ -68,7 +68,10 @@ def one_broker(settings: Mapping[str, str]) -> Iterator[ApacheCluster]:
 
 @contextmanager
 def shared_broker(spark: SparkSession) -> Iterator[None]:
-    """One for all that is measured within, warmed: booting takes longer than a small run."""
+    """One for all that is measured within, warmed: booting takes longer than a small run. Once is enough."""
+    if _shared:
+        yield
+        return
     with one_broker({**BROKER_SETTINGS, **PATIENT}) as cluster:
         warm(spark, cluster, SHARED_WARM_BODY)
         _shared.append(cluster)
