@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import aclosing, asynccontextmanager
-from typing import Final, TypeAlias, cast
+from typing import Final, TypeAlias
 
 from pyrmq_core.client.calling import Line
 from pyrmq_core.client.client import Client
@@ -198,7 +198,7 @@ class QueuePulls:
         if offsets is None or offsets[0] <= start:
             return None
         following, maximum, minimum = offsets
-        pull = RAW_PULL_DRAFT(
+        pull: RawPull = RAW_PULL_DRAFT(
             self._queue,
             start,
             following if following < end else end,
@@ -209,7 +209,7 @@ class QueuePulls:
             self._passes,
         )
         pull.__class__ = RawPull
-        return cast("RawPull", pull)
+        return pull
 
     def any_answer(self, start: int, answer: Command, address: str) -> RawPull:
         """The pull; `ResponseError` for a refusal, `ProtocolError` for an answer without offsets."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final, cast, overload
+from typing import Final, overload
 
 from pyrmq_core.errors import Attempt, Outcome, ProtocolError, SendFailed
 from pyrmq_core.model import MessageQueue, SendResult, SendStatus
@@ -99,7 +99,7 @@ class SendResults(Sequence[SendResult]):
 
 
 def _result(receipt: Receipt, stored: MessageStored, index: int, offset_id: str) -> SendResult:
-    result = RESULT_DRAFT(
+    result: SendResult = RESULT_DRAFT(
         receipt.status,
         receipt.unique_ids[index] if receipt.unique_ids else offset_id,
         offset_id,
@@ -110,4 +110,4 @@ def _result(receipt: Receipt, stored: MessageStored, index: int, offset_id: str)
         stored.recall_handle,
     )
     result.__class__ = SendResult
-    return cast("SendResult", result)
+    return result

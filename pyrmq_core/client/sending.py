@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Final, cast
+from typing import Final
 
 import trio
 
@@ -289,14 +289,16 @@ class Sender:
 
     def _request(self, payload: Payload, queue: MessageQueue) -> Request:
         born_ms = time.time_ns() // 1_000_000
-        topic, properties = payload.topic, payload.properties
-        if is_retry_topic(topic) or is_reply(properties):
-            return self._whole_request(payload, queue, born_ms).to_special_command()
-        kind = (topic, queue, payload.sys_flag, payload.flag, payload.batch)
-        if (form := self._forms.get(kind)) is None:
+        properties = payload.properties
+        kind = (payload.topic, queue, payload.sys_flag, payload.flag, payload.batch)
+        form = self._forms.get(kind)
+        if form is None or is_reply(properties):
+            whole = self._whole_request(payload, queue, born_ms)
+            if is_retry_topic(payload.topic) or is_reply(properties):
+                return whole.to_special_command()
             if len(self._forms) >= FORMS_KEPT:
                 self._forms.clear()
-            form = self._forms[kind] = self._whole_request(payload, queue, born_ms).to_form()
+            form = self._forms[kind] = whole.to_form()
         return FormedRequest(form, (born_ms,), properties, payload.body)
 
     def _whole_request(self, payload: Payload, queue: MessageQueue, born_timestamp_ms: int) -> SendMessage:
@@ -323,8 +325,8 @@ def _receipt(story: SendStory[Receipt], queue: MessageQueue, answer: Command) ->
     if status is None:
         raise response_error(answer, story.code, f"{queue.broker_name} ({story.address})", f"queue {queue}")
     payload = story.payload
-    receipt = RECEIPT_DRAFT(
+    receipt: Receipt = RECEIPT_DRAFT(
         answered_queue(queue, answer), payload.count, status, story.attempts, answer, payload.unique_ids
     )
     receipt.__class__ = Receipt
-    return cast("Receipt", receipt)
+    return receipt

@@ -56,8 +56,9 @@ _LAZY_TAIL: Final = re.compile(
     rb'\},"flag":(\d{1,4}),"language":"(\w{1,16})","opaque":(-?\d{1,10}),'
     rb'"serializeTypeCurrentRPC":"JSON","version":(\d{1,6})\}$'
 )
+# Fields end at the first `}`; that none of them is an object is asked after it, at a third of a `[^{}]`'s price.
 _LAZY_ANSWER: Final = re.compile(
-    rb'\{"code":0,"extFields":(\{[^{}]*\}),"flag":1,"language":"(\w{1,16})","opaque":(-?\d{1,10}),'
+    rb'\{"code":0,"extFields":(\{[^}]*\}),"flag":1,"language":"(\w{1,16})","opaque":(-?\d{1,10}),'
     rb'(?:"remark":"(\w*)",)?"serializeTypeCurrentRPC":"JSON","version":(\d{1,6})\}'
 )
 _LAZY_TAIL_BYTES: Final = 160
@@ -205,6 +206,8 @@ def _decode_answer_lazily(header: bytes, body: bytes | memoryview) -> Command | 
     if found is None:
         return None
     fields, language, opaque, remark, version = found.groups()
+    if fields.rfind(b"{"):
+        return None
     text = None if remark is None else remark.decode()
     return make_command(0, LazyFields(fields), body, int(opaque), RESPONSE_BIT, text, language.decode(), int(version))
 

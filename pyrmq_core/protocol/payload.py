@@ -9,7 +9,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, cast
+from typing import Final
 
 from pyrmq_core.errors import BodyError, InvalidArgument, InvalidMessage, RecordError
 from pyrmq_core.model import (
@@ -119,9 +119,11 @@ def encode_one(
     body, sys_flag = message.body, 0
     if compression is not None and len(body) >= compress_over_bytes:
         body, sys_flag = compress(body, compression), compression.sys_flag
-    payload = PAYLOAD_DRAFT(message.topic, body, 1, properties, sys_flag, message.flag, False, (unique_id,), False)
+    payload: Payload = PAYLOAD_DRAFT(
+        message.topic, body, 1, properties, sys_flag, message.flag, False, (unique_id,), False
+    )
     payload.__class__ = Payload
-    return cast("Payload", payload)
+    return payload
 
 
 def encode_batch(
@@ -308,7 +310,7 @@ def _message(
 ) -> MessageExt:
     properties = decode_properties(java_text(properties_bytes))
     offset_id = (raw.store_host + COMMIT_LOG_OFFSET.pack(raw.commit_log_offset)).hex().upper()
-    message = MESSAGE_DRAFT(
+    message: MessageExt = MESSAGE_DRAFT(
         java_text(raw.topic),
         queue.broker_name,
         queue.queue_id,
@@ -330,4 +332,4 @@ def _message(
         offset_id,
     )
     message.__class__ = MessageExt
-    return cast("MessageExt", message)
+    return message

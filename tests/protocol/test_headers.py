@@ -233,6 +233,20 @@ def test_small_requests_and_refusals_are_parsed_at_once() -> None:
         assert not isinstance(decode_json(header).ext, LazyFields)
 
 
+@pytest.mark.parametrize("text", ["{", "}", "{}", "}{", '"},"flag":1', "a{b"])
+def test_a_small_answer_with_braces_in_a_text_is_parsed_at_once(text: str) -> None:
+    header = encode_json(Command(0, {"msgId": text}, flag=RESPONSE_BIT, language="JAVA"))
+    command = decode_json(header)
+    assert not isinstance(command.ext, LazyFields)
+    assert command.ext == {"msgId": text}
+
+
+def test_a_small_answer_whose_fields_do_not_end_is_refused_at_once() -> None:
+    header = java_batch_answer(2).replace(b'"queueOffset":', b'"nested":{"queueOffset":')
+    with pytest.raises(HeaderError, match="not JSON"):
+        decode_json(header)
+
+
 @given(
     EXT,
     st.integers(-(2**31), 2**31 - 1),

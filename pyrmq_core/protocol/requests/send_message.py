@@ -11,7 +11,7 @@ from __future__ import annotations
 import dataclasses
 import re
 from dataclasses import dataclass
-from typing import ClassVar, Final, Self, cast
+from typing import ClassVar, Final, Self
 
 from pyrmq_core.protocol.codes import RequestCode
 from pyrmq_core.protocol.command import Command
@@ -143,9 +143,11 @@ class MessageStored(HeaderResponse):
         if found is None:
             return decode_fields(cls, ext, cls.__name__)
         queue_id, transaction_id, msg_id, trace_on, region_id, queue_offset = found.groups()
-        stored = STORED_DRAFT(msg_id, int(queue_id), int(queue_offset), transaction_id, None, region_id, trace_on, None)
+        stored: Self = STORED_DRAFT(
+            msg_id, int(queue_id), int(queue_offset), transaction_id, None, region_id, trace_on, None
+        )
         stored.__class__ = cls
-        return cast("Self", stored)
+        return stored
 
 
 STORED_DRAFT: Final = draft_class(MessageStored)
