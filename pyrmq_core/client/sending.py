@@ -289,16 +289,14 @@ class Sender:
 
     def _request(self, payload: Payload, queue: MessageQueue) -> Request:
         born_ms = time.time_ns() // 1_000_000
-        properties = payload.properties
-        kind = (payload.topic, queue, payload.sys_flag, payload.flag, payload.batch)
-        form = self._forms.get(kind)
-        if form is None or is_reply(properties):
-            whole = self._whole_request(payload, queue, born_ms)
-            if is_retry_topic(payload.topic) or is_reply(properties):
-                return whole.to_special_command()
+        topic, properties = payload.topic, payload.properties
+        if is_retry_topic(topic) or is_reply(properties):
+            return self._whole_request(payload, queue, born_ms).to_special_command()
+        kind = (topic, queue, payload.sys_flag, payload.flag, payload.batch)
+        if (form := self._forms.get(kind)) is None:
             if len(self._forms) >= FORMS_KEPT:
                 self._forms.clear()
-            form = self._forms[kind] = whole.to_form()
+            form = self._forms[kind] = self._whole_request(payload, queue, born_ms).to_form()
         return FormedRequest(form, (born_ms,), properties, payload.body)
 
     def _whole_request(self, payload: Payload, queue: MessageQueue, born_timestamp_ms: int) -> SendMessage:
