@@ -15,6 +15,7 @@ import shutil
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -22,7 +23,6 @@ from pathlib import Path
 from benchmarks.support.trivial_table import PARTITIONS, ROWS_A_PARTITION
 from pyrmq_core import Message, MessageQueue
 from pyrmq_core.blocking import Admin, EmbeddedCluster, Producer
-from tests.support.java_programs import temporary_directory
 
 ROOT = Path(__file__).parent.parent
 PACKAGES = ("pyrmq_core", "pyrmq_spark", "benchmarks")
@@ -82,11 +82,12 @@ def first_jobs(source: str, nameserver: str, environment: Mapping[str, str]) -> 
 
 def main(*, quick: bool = False) -> None:
     """Prints what ours takes more, in seconds."""
-    with temporary_directory("installed") as directory:
-        compare(installed(directory), quick=quick)
+    with tempfile.TemporaryDirectory(prefix="pyrmq-installed-") as directory:
+        compare(installed(Path(directory)), quick=quick)
 
 
 def compare(environment: Mapping[str, str], *, quick: bool) -> None:
+    """First jobs beside a trivial source's, and our import beside trio's."""
     with EmbeddedCluster(brokers=1) as cluster:
         with Admin(nameserver=cluster.nameserver) as admin:
             admin.create_topic("start", queues=PARTITIONS)
