@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pyrmq_core.columnar.arrays import Bools, fixed_spans
+from pyrmq_core.columnar.arrays import Bools, bounds_of, fixed_spans
 
 
 class Numbers(NamedTuple):
@@ -48,7 +48,25 @@ def joined(parts: Sequence[Part], first: int, count: int) -> pa.Array:
         arguments.append(_sometimes(part, first, count) if isinstance(part, Sometimes) else part.slice(first, count))
     if fixed:
         arguments.append(_together(fixed, first, count))
+    if len(arguments) == 3 and not any(argument.null_count for argument in arguments):
+        # Two joined by what stands between them take two thirds of the time of three joined by nothing.
+        before, between, behind = arguments
+        return pc.binary_join_element_wise(before, behind, between)
     return pc.binary_join_element_wise(*arguments, NOTHING, null_handling="skip")
+
+
+def column_part(array: pa.Array) -> Part:
+    """A column without nulls, of one element at least.
+
+    Where all elements have one size, as ids and codes do, they are values of that width: joined with their neighbours
+    they take a tenth of the time.
+    """
+    bounds = bounds_of(array)
+    sizes = bounds[1:] - bounds[:-1]
+    if (sizes != sizes[0]).any():
+        return array
+    kind = f"V{sizes[0]}"
+    return Numbers(kind, np.frombuffer(array.buffers()[2], kind, len(sizes), int(bounds[0])))
 
 
 def part_of(part: Part, start: int, end: int) -> Part:

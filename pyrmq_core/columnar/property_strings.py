@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyrmq_core.columnar.arrays import Ints, bounds_of, spans
-from pyrmq_core.columnar.joining import NOTHING, Numbers, Part, Sometimes
+from pyrmq_core.columnar.joining import NOTHING, Numbers, Part, Sometimes, column_part
 from pyrmq_core.columnar.outgoing import Bytes, OutgoingRows
 from pyrmq_core.columnar.user_properties import UserProperties
 from pyrmq_core.protocol.properties import KEYS, SHARDING_KEY, TAGS, UNIQ_KEY, WAIT
@@ -74,7 +74,7 @@ def _text_parts(rows: OutgoingRows, name: str) -> list[Part]:
         return []
     head = NAMES[name].encode() + NAME_END
     if text.there is None:
-        return [head, text.array, VALUE_END]
+        return [head, column_part(text.array), VALUE_END]
     return [Sometimes(head, text.there), text.array, Sometimes(VALUE_END, text.there)]
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from pyrmq_core.columnar.joining import Numbers, Part, joined
@@ -42,9 +43,16 @@ def id_texts(parts: Sequence[Part], count: int) -> list[str]:
 def _counted(runs: Sequence[IdRun], count: int) -> list[Part]:
     if sum(run.count for run in runs) != count:
         raise InvalidArgument(f"{count} messages and {sum(run.count for run in runs)} ids; each message has one")
-    counters = [COUNTERS[np.arange(run.counter, run.counter + run.count) & 0xFFFF] for run in runs]
+    counters = [_digits(run.counter & 0xFFFF, run.count) for run in runs]
     if len(runs) == 1:  # a millisecond has ids enough for most
         return [runs[0].prefix.encode(), Numbers("u4", counters[0])]
     prefixes = np.array([run.prefix.encode() for run in runs])
     each = np.repeat(prefixes, [run.count for run in runs])
     return [Numbers(f"S{prefixes.itemsize}", each), Numbers("u4", np.concatenate(counters))]
+
+
+def _digits(first: int, count: int) -> npt.NDArray[np.uint32]:
+    """Of counters from the first on; the last of all, FFFF, is followed by 0."""
+    if first + count <= len(COUNTERS):
+        return COUNTERS[first : first + count]
+    return COUNTERS.take(np.arange(first, first + count), mode="wrap")
