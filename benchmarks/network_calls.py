@@ -26,7 +26,6 @@ import trio
 
 from pyrmq_core.network import ConnectionPool, Peer, serve
 from pyrmq_core.protocol.command import Command
-from pyrmq_core.protocol.frame import FormedRequest
 from pyrmq_core.protocol.headers import encode_header
 from pyrmq_core.protocol.requests.send_message import MessageStored, SendMessage
 
@@ -140,8 +139,8 @@ def ours(port: int, window: int, calls: int, *, form: bool = False) -> Figure:
             begun = time.perf_counter()
             if form:
                 connection = await pool.connection(address, timeout=30)
-                request = FormedRequest(written, (SEND.born_timestamp_ms,), PROPERTIES, SEND.body)
-                await connection.begin(request, deadline=trio.current_time() + 30, timeout=30).wait()
+                request = written.request((SEND.born_timestamp_ms,), PROPERTIES, SEND.body)
+                await connection.begin(request, trio.current_time() + 30, 30).wait()
             else:
                 await pool.call(address, replace(SEND, queue_id=3).to_command(), timeout=30)
             if window == 1:

@@ -13,7 +13,7 @@ from pyrmq_core.client.arrow import columnar
 from pyrmq_core.client.encoding import Encoding
 from pyrmq_core.client.ids import unique_id_runs
 from pyrmq_core.client.sending import Sender
-from pyrmq_core.client.targets import AnyQueue, KeyedQueue, Target, ThisQueue
+from pyrmq_core.client.targets import ANY_QUEUE, KeyedQueue, Target, ThisQueue
 from pyrmq_core.client.window import SendWindow, WriteSummary, open_send_window
 from pyrmq_core.errors import BatchFailed, InvalidMessage, Outcome, RocketMQError, SendFailed
 from pyrmq_core.model import MessageQueue
@@ -23,7 +23,6 @@ from pyrmq_core.protocol.payload import Payload
 REQUESTS_UNDER_WAY: Final = 4
 BYTES_UNDER_WAY: Final = 16 * 1024 * 1024
 COMPRESSING_THREADS: Final = 4
-ANY_QUEUE: Final = AnyQueue()
 
 
 async def send_rows(

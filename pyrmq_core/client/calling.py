@@ -37,27 +37,37 @@ class Caller:
         """Returns when the request is written."""
         await self._pool.send_oneway(address, self.prepared(address, command), timeout=timeout)
 
-    def begin(self, address: str, command: Request, *, deadline: float, timeout: float) -> Call | None:
-        """A call that the task waits for at once; None, and nothing is sent, when `call` has to do it."""
-        connection = self._pool.open_connection(address)
-        if connection is None or connection.is_full or self._is_hooked:
+    def begin(self, address: str, command: Request, deadline: float, timeout: float) -> Call | None:
+        """The first half of `call`: the request is on its way, its `Call` is to be waited for at once by the task.
+
+        None, and nothing is sent, when a connection or room has to be waited for, or there are hooks to be told.
+        """
+        connection = self._pool.ready_connection(address)
+        if connection is None or self._is_hooked:
             return None
         request = command if self._plain else self._signed(as_command(command))
-        return connection.begin(request, deadline=deadline, timeout=timeout)
+        return connection.begin(request, deadline, timeout)
 
-    def post(self, address: str, command: Request, *, timeout: float, done: Done) -> Callable[[], None] | None:
-        """As `Line.post`, over the connection that is open; None without one, or when much waits to be written."""
-        connection = self._pool.open_connection(address)
-        if connection is None or connection.is_full:
+    def post(
+        self, address: str, command: Request, deadline: float, timeout: float, done: Done
+    ) -> Callable[[], None] | None:
+        """`call` for one who does not wait: `done` is told the answer, or the error, once, on the loop.
+
+        None when no connection is open, or much waits to be written: nothing is sent then. What it returns ends the
+        interest in the answer.
+        """
+        connection = self._pool.ready_connection(address)
+        if connection is None:
             return None
         if self._plain:
-            return connection.post(command, timeout=timeout, done=done)
+            return connection.begin(command, deadline, timeout, done).forget
         return Line(self, connection, plain=False).post(as_command(command), timeout=timeout, done=done)
 
     def post_aside(
-        self, address: str, command: Request, *, deadline: float, timeout: float, done: Done
+        self, address: str, command: Request, deadline: float, timeout: float, done: Done
     ) -> Callable[[], None] | None:
-        """`post` by another thread while the loop waits, without hooks; see `Connection.post_aside`."""
+        """`post` by another thread while the loop waits for I/O, without hooks; None, too, while other calls are under
+        way there."""
         connection = self._pool.open_connection(address)
         if connection is None:
             return None

@@ -24,8 +24,10 @@ class QueueChoice:
 
     def __init__(self, client: Client, settings: SendSettings, faults: FaultLatency | None) -> None:
         self._client = client
+        self._routes = client.routes
         self._settings = settings
         self._faults = faults
+        self.learns = faults is not None
         self._tenant_infos: dict[str, tuple[TopicPublishInfo, TopicPublishInfo]] = {}
 
     def on_wire(self, topic: str) -> str:
@@ -37,7 +39,7 @@ class QueueChoice:
 
     async def publish_info(self, topic: str, *, timeout: float) -> TopicPublishInfo:
         """The queues the topic may be written to now; asks NameServers only when they are not known."""
-        info = await self._client.routes.publish_info(
+        info = await self._routes.publish_info(
             self.on_wire(topic),
             create_topic_key=self._settings.create_topic_key,
             default_topic_queue_nums=self._settings.default_topic_queue_nums,
@@ -45,14 +47,9 @@ class QueueChoice:
         )
         return info if self._settings.namespace is None else self._tenant_info(topic, info)
 
-    def master_nowait(self, broker_name: str) -> str | None:
-        """The broker's address, as far as it is known."""
-        broker = self._client.routes.known_broker(broker_name)
-        return None if broker is None else broker.master
-
     def master(self, broker_name: str) -> str:
         """Raises `BrokerNotFound` for a broker without a master, and for one that no route names."""
-        broker = self._client.routes.broker(broker_name)
+        broker = self._routes.broker(broker_name)
         if broker.master is None:
             raise BrokerNotFound(
                 f"broker {broker_name} has no master now, only slaves, and slaves take no writes",
@@ -64,11 +61,11 @@ class QueueChoice:
         """The queue of the next try; None when somebody has to be asked for it first."""
         if isinstance(story.to, ThisQueue):
             queue = self._this_queue(story.to, story)
-            return queue if self.master_nowait(queue.broker_name) is not None else None
+            return queue if self._routes.known_master(queue.broker_name) is not None else None
         topic = story.payload.topic
         if self._settings.namespace is None:
-            info = self._client.routes.known_publish_info(topic)
-        elif (info := self._client.routes.known_publish_info(self.on_wire(topic))) is not None:
+            info = self._routes.known_publish_info(topic)
+        elif (info := self._routes.known_publish_info(self.on_wire(topic))) is not None:
             info = self._tenant_info(topic, info)
         return None if info is None else self._of_info(info, story)
 
@@ -132,8 +129,6 @@ class QueueChoice:
 
 def answered_queue(queue: MessageQueue, answer: Command) -> MessageQueue:
     """The queue the broker names: it chooses itself when a negative queue id asks it to."""
-    if queue.queue_id >= 0:
-        return queue
     try:
         return MessageQueue(queue.topic, queue.broker_name, int(answer.ext["queueId"]))
     except (KeyError, ValueError) as error:

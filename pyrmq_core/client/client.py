@@ -32,12 +32,11 @@ from pyrmq_core.client.service_state import Life, ServiceState
 from pyrmq_core.client.transaction_checks import TransactionChecks
 from pyrmq_core.errors import BrokerNotFound, InvalidArgument, InvalidState, RocketMQError
 from pyrmq_core.model import MessageQueue
-from pyrmq_core.network import Call, ConnectionPool, Done, Handler, Peer, local_ip, open_owned_nursery
+from pyrmq_core.network import ConnectionPool, Handler, Peer, local_ip, open_owned_nursery
 from pyrmq_core.network.handling import refuse_unsupported
 from pyrmq_core.protocol.codes import RequestCode, ResponseCode
 from pyrmq_core.protocol.command import Command
 from pyrmq_core.protocol.conversation import response_error
-from pyrmq_core.protocol.frame import Request
 from pyrmq_core.protocol.namespaces import instance_namespace
 
 if TYPE_CHECKING:
@@ -154,8 +153,14 @@ class Client:
         await self._stack.__aexit__(kind, error, traceback)
 
     @property
+    def caller(self) -> Caller:
+        """For who sends requests without waiting for each; `InvalidState` outside the `async with` block."""
+        if self._caller is None:
+            raise self._life.not_running()
+        return self._caller
+
+    @property
     def routes(self) -> Routes:
-        """`InvalidState` outside the `async with` block."""
         if self._routes is None:
             raise self._life.not_running()
         return self._routes
@@ -180,45 +185,24 @@ class Client:
 
     async def call(self, address: str, command: Command, *, timeout: float = CALL_TIMEOUT_SECONDS) -> Command:
         """One request to one server; the answer, whatever its code. Raises `NetworkError`s and `ProtocolError`s."""
-        return await self._open_caller().call(address, command, timeout=timeout)
-
-    def post(self, address: str, command: Request, *, timeout: float, done: Done) -> Callable[[], None] | None:
-        """`call` for one who does not wait: `done` is told the answer, or the error, once, on the loop.
-
-        None when no connection is open, or much waits to be written: nothing is sent then. What it returns ends the
-        interest in the answer.
-        """
-        return self._open_caller().post(address, command, timeout=timeout, done=done)
+        return await self.caller.call(address, command, timeout=timeout)
 
     @property
     def posts_aside(self) -> bool:
-        """Whether `post_aside` has a chance: never over TLS, nor where `rpc_hooks` are to be told."""
+        """Whether `Caller.post_aside` has a chance: never over TLS, nor where `rpc_hooks` are to be told."""
         return self._tls is None and not self._rpc_hooks
-
-    def post_aside(
-        self, address: str, command: Request, *, deadline: float, timeout: float, done: Done
-    ) -> Callable[[], None] | None:
-        """`post` by another thread while the loop waits for I/O; None, too, while other calls are under way there."""
-        return self._open_caller().post_aside(address, command, deadline=deadline, timeout=timeout, done=done)
-
-    def begin(self, address: str, command: Request, *, deadline: float, timeout: float) -> Call | None:
-        """The first half of `call`: the request is on its way, its `Call` is to be waited for at once by the task.
-
-        None, and nothing is sent, when a connection or room has to be waited for, or there are `rpc_hooks` to be told.
-        """
-        return self._open_caller().begin(address, command, deadline=deadline, timeout=timeout)
 
     async def open_line(self, address: str, *, timeout: float = CALL_TIMEOUT_SECONDS) -> Line:
         """The connection to one server, for requests that are posted and not waited for one by one."""
-        return await self._open_caller().line(address, timeout=timeout)
+        return await self.caller.line(address, timeout=timeout)
 
     async def send_oneway(self, address: str, command: Command, *, timeout: float = CALL_TIMEOUT_SECONDS) -> None:
         """One request of which no answer is expected; returns when it is written."""
-        await self._open_caller().send_oneway(address, command, timeout=timeout)
+        await self.caller.send_oneway(address, command, timeout=timeout)
 
     async def send_oneway_over(self, peer: Peer, command: Command, *, timeout: float = CALL_TIMEOUT_SECONDS) -> None:
         """As `send_oneway`, over the connection that a broker asked over."""
-        await peer.connection.send_oneway(self._open_caller().prepared(peer.address, command), timeout=timeout)
+        await peer.connection.send_oneway(self.caller.prepared(peer.address, command), timeout=timeout)
 
     async def ask_broker(
         self, queue: MessageQueue, command: Command, *, timeout: float = CALL_TIMEOUT_SECONDS
@@ -269,7 +253,7 @@ class Client:
 
     def close_connection(self, address: str) -> None:
         """Drop the connection to a server that does not answer; the next call opens a new one."""
-        self._open_caller().close(address)
+        self.caller.close(address)
 
     async def _leave(self, heartbeats: Heartbeats) -> None:
         """Says good-bye to the brokers, also when cancelled; a silent one is not waited for."""
@@ -318,11 +302,6 @@ class Client:
             await work()
         except* Exception as group:
             log.info("%s failed and will be tried again: %s", what, group.exceptions[0])
-
-    def _open_caller(self) -> Caller:
-        if self._caller is None:
-            raise self._life.not_running()
-        return self._caller
 
 
 def _discovery(url: str, unit_name: str | None) -> Discovery:

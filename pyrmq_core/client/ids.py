@@ -14,6 +14,7 @@ from pyrmq_core.network import local_ip
 from pyrmq_core.protocol.message_id import IdRun, UniqueIdMaker, month_start_ms
 
 IDS_A_MILLISECOND: Final = 0x10000
+BYTE_TEXTS: Final = [f"{byte:02X}" for byte in range(256)]
 
 
 class UniqueIds:
@@ -38,7 +39,7 @@ class UniqueIds:
                 self._prefix = maker.run(self._now_ms, self._month_ms, 0, 0).prefix
             counter = self._counter
             self._counter = counter + 1
-            return f"{self._prefix}{counter:04X}"
+            return f"{self._prefix}{BYTE_TEXTS[counter >> 8]}{BYTE_TEXTS[counter & 0xFF]}"
 
     def draw(self, count: int) -> list[str]:
         """`count` ids."""

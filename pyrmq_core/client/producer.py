@@ -381,7 +381,7 @@ class Producer:
         return self._send_timeout if timeout is None else positive("timeout", timeout)
 
     def _open(self) -> ProducerParts:
-        if self._parts is None or self._life.state is not ServiceState.RUNNING:
+        if self._parts is None:
             raise self._life.not_running()
         return self._parts
 
@@ -390,4 +390,5 @@ class Producer:
             if kind is None and self._parts is not None:
                 await self._parts.drain()
         finally:
+            self._parts = None
             self._life.ended()

@@ -25,7 +25,7 @@ from pyrmq_core.protocol.codes import ResponseCode
 from pyrmq_core.protocol.command import Command
 from pyrmq_core.protocol.conversation import response_error
 from pyrmq_core.protocol.frame import RequestForm
-from pyrmq_core.protocol.payload import RAW_PULL_DRAFT, RawPull
+from pyrmq_core.protocol.payload import RawPull, make_raw_pull
 from pyrmq_core.protocol.requests.pull_message import PULL_ANSWERS, PullAnswer, PullMessage, PullSysFlag, pull_offsets
 
 __all__ = ["Filter", "Puller", "ReadWindow", "no_progress"]
@@ -198,18 +198,8 @@ class QueuePulls:
         if offsets is None or offsets[0] <= start:
             return None
         following, maximum, minimum = offsets
-        pull: RawPull = RAW_PULL_DRAFT(
-            self._queue,
-            start,
-            following if following < end else end,
-            minimum,
-            maximum,
-            status,
-            answer.body,
-            self._passes,
-        )
-        pull.__class__ = RawPull
-        return pull
+        following = following if following < end else end
+        return make_raw_pull(self._queue, start, following, minimum, maximum, status, answer.body, self._passes)
 
     def any_answer(self, start: int, answer: Command, address: str) -> RawPull:
         """The pull; `ResponseError` for a refusal, `ProtocolError` for an answer without offsets."""

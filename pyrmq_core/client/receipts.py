@@ -9,10 +9,10 @@ from typing import Final, overload
 from pyrmq_core.errors import Attempt, Outcome, ProtocolError, SendFailed
 from pyrmq_core.model import MessageQueue, SendResult, SendStatus
 from pyrmq_core.protocol.command import Command
-from pyrmq_core.protocol.drafts import draft_class
+from pyrmq_core.protocol.makers import maker_of
 from pyrmq_core.protocol.requests.send_message import MessageStored
 
-RESULT_DRAFT: Final = draft_class(SendResult)
+_make_result: Final = maker_of(SendResult)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ class Receipt:
             ) from error
 
 
-RECEIPT_DRAFT: Final = draft_class(Receipt)
+make_receipt: Final = maker_of(Receipt)
 
 
 class SendResults(Sequence[SendResult]):
@@ -99,7 +99,7 @@ class SendResults(Sequence[SendResult]):
 
 
 def _result(receipt: Receipt, stored: MessageStored, index: int, offset_id: str) -> SendResult:
-    result: SendResult = RESULT_DRAFT(
+    return _make_result(
         receipt.status,
         receipt.unique_ids[index] if receipt.unique_ids else offset_id,
         offset_id,
@@ -109,5 +109,3 @@ def _result(receipt: Receipt, stored: MessageStored, index: int, offset_id: str)
         stored.region_id,
         stored.recall_handle,
     )
-    result.__class__ = SendResult
-    return result

@@ -17,7 +17,7 @@ from pyrmq_core.protocol.codes import RequestCode, ResponseCode
 from pyrmq_core.protocol.command import Command
 from pyrmq_core.protocol.conversation import response_error
 from pyrmq_core.protocol.requests.get_route_info import GetRouteInfo, RouteInfo
-from pyrmq_core.protocol.route import BrokerData, TopicRouteData
+from pyrmq_core.protocol.route import MASTER_ID, BrokerData, TopicRouteData
 
 log = logging.getLogger(__name__)
 
@@ -79,9 +79,10 @@ class Routes:
         """How often the topic's route was asked for."""
         return self._questions[topic].count if topic in self._questions else 0
 
-    def known_broker(self, broker_name: str) -> BrokerData | None:
-        """As `broker`, without an error."""
-        return self._brokers.get(broker_name)
+    def known_master(self, broker_name: str) -> str | None:
+        """The address of the broker's master; None when there is none, or no known route names the broker."""
+        broker = self._brokers.get(broker_name)
+        return None if broker is None else broker.broker_addrs.get(MASTER_ID)
 
     def known_publish_info(self, topic: str) -> TopicPublishInfo | None:
         """What `publish_info` gives without asking; None when it would ask."""

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 from pyrmq_core.client.communication_mode import CommunicationMode
 from pyrmq_core.errors import InvalidArgument
 from pyrmq_core.protocol.compression import CompressionType
 from pyrmq_core.protocol.names import check_group
+
+# A member of an enum costs more than a call to look up.
+SYNC: Final = CommunicationMode.SYNC
+ASYNC: Final = CommunicationMode.ASYNC
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,9 +32,9 @@ class SendSettings:
 
     def tries_allowed(self, mode: CommunicationMode) -> int:
         """The first one included."""
-        if mode is CommunicationMode.ASYNC:
-            return 1 + self.retry_times_when_send_async_failed
-        return 1 + self.retry_times_when_send_failed if mode is CommunicationMode.SYNC else 1
+        if mode is SYNC:
+            return 1 + self.retry_times_when_send_failed
+        return 1 + self.retry_times_when_send_async_failed if mode is ASYNC else 1
 
 
 def positive(name: str, seconds: float) -> float:

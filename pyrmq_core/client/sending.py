@@ -19,7 +19,7 @@ from pyrmq_core.client.client import Client
 from pyrmq_core.client.communication_mode import CommunicationMode
 from pyrmq_core.client.fault_latency import FaultLatency
 from pyrmq_core.client.hooks import ProducerHooks, SendContext
-from pyrmq_core.client.receipts import RECEIPT_DRAFT, Receipt
+from pyrmq_core.client.receipts import Receipt, make_receipt
 from pyrmq_core.client.retrying import attempt_seconds, is_retried, outcome_of, send_failed
 from pyrmq_core.client.routing import TopicPublishInfo
 from pyrmq_core.client.send_settings import SendSettings
@@ -31,7 +31,7 @@ from pyrmq_core.model import MessageQueue, SendStatus
 from pyrmq_core.protocol.codes import ResponseCode
 from pyrmq_core.protocol.command import Command
 from pyrmq_core.protocol.conversation import response_error
-from pyrmq_core.protocol.frame import FormedRequest, Request, RequestForm, as_command
+from pyrmq_core.protocol.frame import Request, RequestForm, as_command
 from pyrmq_core.protocol.message_type import has_timer, is_reply
 from pyrmq_core.protocol.names import is_retry_topic
 from pyrmq_core.protocol.namespaces import without_namespace
@@ -39,6 +39,7 @@ from pyrmq_core.protocol.payload import Payload
 from pyrmq_core.protocol.requests.send_message import SendMessage
 
 GO_AWAY: Final = ResponseCode.GO_AWAY.value
+SEND_OK: Final = SendStatus.SEND_OK
 STATUS_OF_CODE: Final = {status.value: status for status in SendStatus}
 WAIT_FOR_BROKER_SECONDS: Final = 0.5
 # One form a queue and kind of message; beyond so many, all are made anew.
@@ -60,11 +61,13 @@ class Sender:
         faults: FaultLatency | None = None,
     ) -> None:
         self._client = client
+        self._caller = client.caller
+        self._routes = client.routes
         self.settings = settings
         self._hooks = hooks or None
         self.posts_aside = self._hooks is None and client.posts_aside
         self._choice = QueueChoice(client, settings, faults)
-        self._forms: dict[tuple[str, MessageQueue, int, int, bool], RequestForm] = {}
+        self._forms: dict[tuple[str, str, int, int, int, bool], RequestForm] = {}
 
     async def publish_info(self, topic: str, *, timeout: float) -> TopicPublishInfo:
         """The queues the topic may be written to now; asks NameServers only when they are not known."""
@@ -90,7 +93,7 @@ class Sender:
         answer: Command | RocketMQError | None
         seconds = self._attempt_seconds(story, timeout)
         try:
-            call = self._client.begin(story.address, request, deadline=story.started + seconds, timeout=seconds)
+            call = self._caller.begin(story.address, request, story.started + seconds, seconds)
             answer = None if call is None else await call.wait()
         except RocketMQError as error:
             answer = error
@@ -133,11 +136,11 @@ class Sender:
                 ended(error)
 
         timeout = self._attempt_seconds(story, story.timeout)
+        deadline = story.started + timeout
         if aside:
-            deadline = story.started + timeout
-            return self._client.post_aside(story.address, request, deadline=deadline, timeout=timeout, done=told)
+            return self._caller.post_aside(story.address, request, deadline, timeout, told)
         try:
-            return self._client.post(story.address, request, timeout=timeout, done=told)
+            return self._caller.post(story.address, request, deadline, timeout, told)
         except RocketMQError as error:  # it did not leave
             told(error)
             return lambda: None
@@ -148,7 +151,7 @@ class Sender:
         if self._hooks is not None or has_timer(payload.properties):
             return None
         story.queue = queue = self._choice.choose_nowait(story)
-        if queue is None or (address := self._choice.master_nowait(queue.broker_name)) is None:
+        if queue is None or (address := self._routes.known_master(queue.broker_name)) is None:
             return None
         story.address = address
         if payload.batch:
@@ -232,12 +235,13 @@ class Sender:
                 failure = error
         else:
             failure = answer
-        self._choice.learn(story, failure)
+        if self._choice.learns:
+            self._choice.learn(story, failure)
         if context is not None and self._hooks is not None:
             self._hooks.after(context.ended(receipt, failure, trio.current_time() - story.began))
         if failure is not None:
             return self._failed(queue, story, failure)
-        if receipt is None or receipt.status is SendStatus.SEND_OK or not self._wants_another_broker(story):
+        if receipt is None or receipt.status is SEND_OK or not self._wants_another_broker(story):
             return receipt
         story.stored = receipt
         seconds = trio.current_time() - story.began
@@ -292,12 +296,12 @@ class Sender:
         topic, properties = payload.topic, payload.properties
         if is_retry_topic(topic) or is_reply(properties):
             return self._whole_request(payload, queue, born_ms).to_special_command()
-        kind = (topic, queue, payload.sys_flag, payload.flag, payload.batch)
+        kind = (topic, queue.broker_name, queue.queue_id, payload.sys_flag, payload.flag, payload.batch)
         if (form := self._forms.get(kind)) is None:
             if len(self._forms) >= FORMS_KEPT:
                 self._forms.clear()
             form = self._forms[kind] = self._whole_request(payload, queue, born_ms).to_form()
-        return FormedRequest(form, (born_ms,), properties, payload.body)
+        return form.request((born_ms,), properties, payload.body)
 
     def _whole_request(self, payload: Payload, queue: MessageQueue, born_timestamp_ms: int) -> SendMessage:
         return SendMessage(
@@ -323,8 +327,6 @@ def _receipt(story: SendStory[Receipt], queue: MessageQueue, answer: Command) ->
     if status is None:
         raise response_error(answer, story.code, f"{queue.broker_name} ({story.address})", f"queue {queue}")
     payload = story.payload
-    receipt: Receipt = RECEIPT_DRAFT(
-        answered_queue(queue, answer), payload.count, status, story.attempts, answer, payload.unique_ids
-    )
-    receipt.__class__ = Receipt
-    return receipt
+    if queue.queue_id < 0:
+        queue = answered_queue(queue, answer)
+    return make_receipt(queue, payload.count, status, story.attempts, answer, payload.unique_ids)

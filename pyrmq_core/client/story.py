@@ -18,7 +18,8 @@ R = TypeVar("R")
 class SendStory(Generic[R]):
     """Begun when a send begins, `now` on trio's clock; `timeout` counts from then.
 
-    `queue`, `address`, `code` (the request's) and `began` are of the latest try. `stored` is the receipt of a try that
+    `queue`, `address`, `code` (the request's) and `began` are of the latest try, `last_broker_name` of the last that
+    ended. `stored` is the receipt of a try that
     was not SEND_OK; `record_id` names a batch that is kept as one record, alike in every try.
     """
 
@@ -27,6 +28,7 @@ class SendStory(Generic[R]):
         "attempts",
         "began",
         "code",
+        "last_broker_name",
         "mode",
         "payload",
         "queue",
@@ -36,6 +38,7 @@ class SendStory(Generic[R]):
         "timeout",
         "to",
         "tries_allowed",
+        "tries_left",
     )
 
     def __init__(
@@ -50,26 +53,21 @@ class SendStory(Generic[R]):
         self.payload = payload
         self.to = to
         self.timeout = timeout
-        self.tries_allowed = tries_allowed
+        self.tries_allowed = self.tries_left = tries_allowed
         self.mode = mode
         self.started = self.began = trio.current_time() if now is None else now
         self.attempts: tuple[Attempt, ...] = ()
+        self.last_broker_name: str | None = None
         self.stored: R | None = None
         self.queue: MessageQueue | None = None
         self.address = ""
         self.code = 0
         self.record_id: str | None = None
 
-    @property
-    def last_broker_name(self) -> str | None:
-        return self.attempts[-1].broker_name if self.attempts else None
-
-    @property
-    def tries_left(self) -> int:
-        return self.tries_allowed - len(self.attempts)
-
     def seconds_left(self) -> float:
         return max(0.0, self.started + self.timeout - trio.current_time())
 
     def note(self, queue: MessageQueue, address: str, seconds: float, outcome: Outcome, reason: str) -> None:
         self.attempts += (Attempt(queue.broker_name, address, seconds, outcome, reason),)
+        self.last_broker_name = queue.broker_name
+        self.tries_left -= 1

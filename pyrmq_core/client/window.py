@@ -48,7 +48,8 @@ class WriteSummary:
         self.bytes += size
         self.requests += 1
         self.retries += len(receipt.attempts)
-        self.perhaps_repeated += receipt.count if receipt.perhaps_repeated else 0
+        if receipt.attempts and receipt.perhaps_repeated:
+            self.perhaps_repeated += receipt.count
         self.messages_by_queue[receipt.queue] = self.messages_by_queue.get(receipt.queue, 0) + receipt.count
         self.messages_by_status[receipt.status] = self.messages_by_status.get(receipt.status, 0) + receipt.count
 

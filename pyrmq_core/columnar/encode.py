@@ -26,7 +26,7 @@ from pyrmq_core.model import Message
 from pyrmq_core.protocol.batch import OVERHEAD_BYTES
 from pyrmq_core.protocol.compression import compress
 from pyrmq_core.protocol.names import check_message, is_retry_topic
-from pyrmq_core.protocol.payload import Payload
+from pyrmq_core.protocol.payload import Payload, make_payload
 from pyrmq_core.protocol.properties import WAIT, encode_properties
 
 CompressAll: TypeAlias = Callable[[Callable[[bytes], bytes], Sequence[bytes]], Iterable[bytes]]
@@ -169,14 +169,8 @@ class _Encoder:
             begin = int(ends[first - 1]) if first else 0
             for start, end in together:
                 size = int(ends[end - 1]) - begin
-                yield Payload(
-                    self._topic,
-                    data[:size],
-                    end - start,
-                    self._properties,
-                    sys_flag,
-                    batch=True,
-                    one_tag=self._one_tag,
+                yield make_payload(
+                    self._topic, data[:size], end - start, self._properties, sys_flag, 0, True, None, self._one_tag
                 )
                 data, begin = data[size:], begin + size
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
+from itertools import count
 from typing import Final, TypeAlias
 
 import trio
@@ -12,9 +13,10 @@ from pyrmq_core.errors import CallTimeout, ConnectionClosed, NetworkError, Rocke
 from pyrmq_core.network.outbox import Outbox, Outgoing
 from pyrmq_core.protocol.codes import request_name
 from pyrmq_core.protocol.command import ONEWAY_BIT, Command
-from pyrmq_core.protocol.frame import Request, RequestForm
+from pyrmq_core.protocol.frame import Request, RequestForm, encode_request_head
 
 MAX_OPAQUE: Final = 0x7FFF_FFFF
+REMEDY: Final = "look whether that server is alive and not overloaded, or allow more time"
 
 # Told the answer to a request, or why there is none; it must not raise.
 Done: TypeAlias = Callable[[Command | NetworkError], None]
@@ -25,18 +27,25 @@ class Call(Outgoing):
 
     __slots__ = ("_calls", "_task", "code", "deadline", "oneway", "opaque", "result", "timeout")
 
-    def __init__(self, calls: Calls, command: Request, opaque: int, timeout: float, deadline: float) -> None:
-        self.chunks = None
-        self.size_bytes = 0
-        self.started = False
+    code: int
+    deadline: float
+    oneway: bool
+    opaque: int
+    result: Command | NetworkError | None
+    timeout: float
+    _calls: Calls
+    _task: trio.lowlevel.Task | None
+
+    def enter(self, calls: Calls, command: Request, opaque: int, timeout: float, deadline: float) -> None:
+        """Into the table, before anything else; an `__init__`, which is called from C, costs five times as much."""
         self._calls = calls
-        self._task: trio.lowlevel.Task | None = None
+        self._task = self.result = None
         self.code = command.code
-        self.oneway = bool(command.flag & ONEWAY_BIT)
+        self.oneway = command.flag & ONEWAY_BIT != 0
         self.opaque = opaque
         self.timeout = timeout
         self.deadline = deadline
-        self.result: Command | NetworkError | None = None
+        calls.table[opaque] = self
 
     async def wait(self) -> Command | None:
         """The answer, also when it has come already; None when woken for room, or a one-way request is out.
@@ -80,25 +89,12 @@ class Call(Outgoing):
 class PostedCall(Call):
     """A request under way that no task waits for: `done` is told the end of it."""
 
-    __slots__ = ("_done",)
+    __slots__ = ("done",)
 
-    def __init__(
-        self, calls: Calls, command: Request, opaque: int, timeout: float, deadline: float, done: Done
-    ) -> None:
-        self.chunks = None  # what `Call.__init__` does, without the call of it
-        self.size_bytes = 0
-        self.started = self.oneway = False
-        self._calls = calls
-        self._task = None
-        self.code = command.code
-        self.opaque = opaque
-        self.timeout = timeout
-        self.deadline = deadline
-        self.result = None
-        self._done = done
+    done: Done
 
     def end(self, result: Command | NetworkError) -> None:
-        self._done(result)
+        self.done(result)
 
 
 class Asked:
@@ -140,28 +136,42 @@ class Calls:
     def __init__(self, address: str, outbox: Outbox) -> None:
         self._address = address
         self._outbox = outbox
-        self._table: dict[int, Call | Asked] = {}
-        self._opaque = 0
-
-    def __len__(self) -> int:
-        return len(self._table)
+        self.table: dict[int, Call | Asked] = {}
+        self._numbers = count(1)
 
     def open(self, command: Request, timeout: float, deadline: float, done: Done | None = None) -> Call:
-        """A new call under a number that no other call has; with `done` one that is only posted."""
-        opaque = self._free_opaque()
+        """A new call under a number that no other call has, ready to be written; with `done` one that is only posted.
+
+        Raises `HeaderError`, and nothing is entered then.
+        """
+        while (opaque := next(self._numbers) & MAX_OPAQUE) in self.table:
+            pass
+        head = encode_request_head(command, opaque)
         if done is None:
-            call = Call(self, command, opaque, timeout, deadline)
+            call = Call()
         else:
-            call = PostedCall(self, command, opaque, timeout, deadline, done)
-        self._table[opaque] = call
+            call = PostedCall()
+            call.done = done
+        call.load(head, command.body)
+        call.enter(self, command, opaque, timeout, deadline)
+        return call
+
+    def open_waiting(self, command: Request, timeout: float, deadline: float) -> Call:
+        """A call that cannot be written yet: it waits for room, ends as others do, and is opened anew after it."""
+        while (opaque := next(self._numbers) & MAX_OPAQUE) in self.table:
+            pass
+        call = Call()
+        call.load(b"", b"")
+        call.enter(self, command, opaque, timeout, deadline)
         return call
 
     def open_all(self, form: RequestForm, requests: Iterable[Asked], timeout: float, deadline: float) -> Outgoing:
         """Enters them all; what is to be written for them."""
-        table, frames, code = self._table, Outgoing(), form.code
+        table, frames, code = self.table, Outgoing(), form.code
         parts = []
         for asked in requests:
-            opaque = self._free_opaque()
+            while (opaque := next(self._numbers) & MAX_OPAQUE) in table:
+                pass
             asked.code, asked.opaque, asked.timeout, asked.deadline = code, opaque, timeout, deadline
             asked.frames = frames
             table[opaque] = asked
@@ -169,24 +179,18 @@ class Calls:
         frames.load(b"".join(parts), b"")
         return frames
 
-    def _free_opaque(self) -> int:
-        opaque = self._opaque = (self._opaque + 1) & MAX_OPAQUE
-        while opaque in self._table:
-            opaque = self._opaque = (self._opaque + 1) & MAX_OPAQUE
-        return opaque
-
     def answered(self, answer: Command) -> bool:
         """Hands the answer to its caller; False when nobody waits for it (too late, or never asked)."""
-        call = self._table.get(answer.opaque)
+        call = self.table.get(answer.opaque)
         if call is None or call.oneway or not call.started:
             return False
-        del self._table[answer.opaque]
+        del self.table[answer.opaque]
         call.end(answer)
         return True
 
     def forget(self, call: Call | Asked) -> None:
         """Nobody waits any more: a frame that is not begun is withdrawn, an answer will be dropped."""
-        self._table.pop(call.opaque, None)
+        self.table.pop(call.opaque, None)
         if isinstance(call, Call):
             self._outbox.withdraw(call)
 
@@ -194,7 +198,7 @@ class Calls:
         """Ends the calls whose time is up; the earliest deadline of those left, infinity without any."""
         earliest = math.inf
         overdue = []
-        for call in self._table.values():
+        for call in self.table.values():
             if call.deadline <= now:
                 overdue.append(call)
             elif call.deadline < earliest:
@@ -206,20 +210,22 @@ class Calls:
 
     def fail_all(self, reason: str) -> None:
         """Ends all calls, because the connection has ended."""
-        calls, self._table = self._table, {}
+        calls, self.table = self.table, {}
         for call in calls.values():
             call.end(self.closed(call.code, reason, left=call.started))
 
     def timed_out(self, call: Call | Asked) -> CallTimeout:
         what = request_name(call.code)
-        if call.timeout <= 0:
-            text = f"no time was left to ask {self._address} for {what}"
-        elif call.started:
+        if call.started:
             text = f"{self._address} did not answer {what} within {call.timeout:g} s"
         else:
             text = f"{what} could not be written to {self._address} within {call.timeout:g} s, it reads too slowly"
-        remedy = "look whether that server is alive and not overloaded, or allow more time"
-        return CallTimeout(f"{text}; {remedy}", address=self._address, request_left=call.started)
+        return CallTimeout(f"{text}; {REMEDY}", address=self._address, request_left=call.started)
+
+    def no_time(self, code: int) -> CallTimeout:
+        """For a call that is not even opened."""
+        text = f"no time was left to ask {self._address} for {request_name(code)}"
+        return CallTimeout(f"{text}; {REMEDY}", address=self._address, request_left=False)
 
     def closed(self, code: int, reason: str, *, left: bool) -> ConnectionClosed:
         state = "had left" if left else "had not left"

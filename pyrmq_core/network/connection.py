@@ -16,12 +16,12 @@ import trio
 from pyrmq_core.errors import ProtocolError
 from pyrmq_core.network.calls import Asked, Call, Calls, Done
 from pyrmq_core.network.handling import CutConnection, Handler, Peer, failure_answer, refuse_unsupported
-from pyrmq_core.network.outbox import Answer, Outbox, Outgoing
+from pyrmq_core.network.outbox import FULL_BYTES, Answer, Outbox, Outgoing
 from pyrmq_core.network.sweeping import Sweeper
 from pyrmq_core.network.watch import Limits, Signs, Watch
 from pyrmq_core.network.wire import WIRE_ERRORS, Wire
 from pyrmq_core.protocol.command import RESPONSE_BIT, Command
-from pyrmq_core.protocol.frame import FrameDecoder, Request, RequestForm, encode_answer_head, encode_request_head
+from pyrmq_core.protocol.frame import FrameDecoder, Request, RequestForm, encode_answer_head
 
 log = logging.getLogger(__name__)
 
@@ -77,17 +77,17 @@ class Connection:
         self._closed = trio.Event()
 
     def __repr__(self) -> str:
-        state = f"closed: {self._close_reason}" if self.is_closed else f"{len(self._calls)} calls under way"
+        state = f"closed: {self._close_reason}" if self.is_closed else f"{self.calls_under_way} calls under way"
         return f"<Connection {self.peer.local_address} to {self.address}, {state}>"
 
     @property
     def calls_under_way(self) -> int:
-        return len(self._calls)
+        return len(self._calls.table)
 
     @property
     def is_full(self) -> bool:
         """So much waits to be written that calls wait before they queue."""
-        return self._outbox.is_full
+        return self._outbox.queued_bytes >= FULL_BYTES
 
     async def call(self, command: Command, *, timeout: float) -> Command:
         """The answer to a request, whatever its code; `timeout` in seconds.
@@ -101,18 +101,32 @@ class Connection:
     async def call_until(self, command: Command, deadline: float, timeout: float) -> Command:
         """`call` for one whose time runs already: `deadline` is on trio's clock, `timeout` is for the error's text."""
         await trio.lowlevel.checkpoint_if_cancelled()
-        call = self._open_call(command, deadline, timeout)
         if self._outbox.is_full:
-            await self._wait_for_room(call)
-        self._post(call, command)
-        answer = await call.wait()
+            await self._wait_for_room(command, deadline, timeout)
+        answer = await self.begin(command, deadline, timeout).wait()
         assert answer is not None, "a call ended without an answer"
         return answer
 
-    def begin(self, command: Request, *, deadline: float, timeout: float) -> Call:
-        """`call_until` without its waits: not for room, and `wait` has to follow at once. Raises `ConnectionClosed`."""
-        call = self._open_call(command, deadline, timeout)
-        self._post(call, command)
+    def begin(self, command: Request, deadline: float, timeout: float, done: Done | None = None) -> Call:
+        """`call_until` without its waits: not for room, and `wait` has to follow at once, or `done` is told the end.
+
+        Raises `ConnectionClosed`, and `CallTimeout` when there is no time.
+        """
+        calls = self._calls
+        if self.is_closed:
+            raise calls.closed(command.code, self._close_reason, left=False)
+        if timeout <= 0:
+            raise calls.no_time(command.code)
+        try:
+            call = calls.open(command, timeout, deadline, done)
+        except BaseException:
+            self._outbox.tell_room()
+            raise
+        self._sweeper.look_at(deadline)
+        try:
+            self._outbox.send(call, alone=len(calls.table) == 1)
+        except WIRE_ERRORS as error:
+            self._broken(error)
         return call
 
     async def send_oneway(self, command: Command, *, timeout: float) -> None:
@@ -122,11 +136,9 @@ class Connection:
     async def send_oneway_until(self, command: Command, deadline: float, timeout: float) -> None:
         await trio.lowlevel.checkpoint_if_cancelled()
         request = command if command.is_oneway else command.oneway()
-        call = self._open_call(request, deadline, timeout)
         if self._outbox.is_full:
-            await self._wait_for_room(call)
-        self._post(call, request)
-        await call.wait()
+            await self._wait_for_room(request, deadline, timeout)
+        await self.begin(request, deadline, timeout).wait()
 
     def post(self, command: Request, *, timeout: float, done: Done) -> Callable[[], None]:
         """`call` for one who does not wait: `done` is told the answer, or the error, once, on the loop.
@@ -134,19 +146,16 @@ class Connection:
         What is posted from within `done` goes out joined. It goes out also when much is queued already: whoever posts
         bounds what is under way. Raises `ConnectionClosed`. What it returns ends the interest in the answer.
         """
-        call = self._open_call(command, trio.current_time() + timeout, timeout, done)
-        self._post(call, command)
-        return call.forget
+        return self.begin(command, trio.current_time() + timeout, timeout, done).forget
 
     def post_aside(self, command: Request, *, deadline: float, timeout: float, done: Done) -> Callable[[], None] | None:
         """`post` by another thread while the loop waits for I/O, where trio's own functions cannot be used.
 
         None, and nothing is sent, unless no other call is under way and the wire takes it at once.
         """
-        if self.is_closed or self._calls or not self._outbox.is_idle or not self._sweeper.looks_before(deadline):
+        if self.is_closed or self._calls.table or not self._outbox.is_idle or not self._sweeper.looks_before(deadline):
             return None
         call = self._calls.open(command, timeout, deadline, done)
-        self._load(call, command)
         try:
             if self._outbox.send_aside(call, self._soon):
                 return call.forget
@@ -233,7 +242,7 @@ class Connection:
             written_bytes=self._outbox.written_bytes,
             frame_bytes=self._decoder.buffered_bytes,
             queued_bytes=self._outbox.queued_bytes,
-            busy=bool(self._requests or self._calls),
+            busy=bool(self._requests or self._calls.table),
             reading=self._reading,
         )
         if reason := self._watch.look(signs, now):
@@ -249,32 +258,17 @@ class Connection:
         except Exception:
             log.exception("what was to be done when the connection with %s had closed failed", self.address)
 
-    def _open_call(self, command: Request, deadline: float, timeout: float, done: Done | None = None) -> Call:
-        if self.is_closed:
-            raise self._calls.closed(command.code, self._close_reason, left=False)
-        call = self._calls.open(command, timeout, deadline, done)
-        if timeout <= 0:
-            self._calls.forget(call)
-            raise self._calls.timed_out(call)
+    async def _wait_for_room(self, command: Request, deadline: float, timeout: float) -> None:
+        if self.is_closed or timeout <= 0:
+            return  # `begin` tells what is wrong
+        call = self._calls.open_waiting(command, timeout, deadline)
         self._sweeper.look_at(deadline)
-        return call
-
-    async def _wait_for_room(self, call: Call) -> None:
-        while self._outbox.is_full:
-            self._outbox.await_room(call)
-            await call.wait()
-
-    def _load(self, call: Call, command: Request) -> None:
         try:
-            call.load(encode_request_head(command, call.opaque), command.body)
-        except BaseException:
-            self._calls.forget(call)
-            self._outbox.tell_room()
-            raise
-
-    def _post(self, call: Call, command: Request) -> None:
-        self._load(call, command)
-        self._send(call, alone=len(self._calls) == 1)
+            while self._outbox.is_full:
+                self._outbox.await_room(call)
+                await call.wait()
+        finally:
+            call.forget()
 
     def _send(self, frame: Outgoing, *, alone: bool) -> None:
         try:

@@ -26,19 +26,19 @@ WOKEN_AT_ONCE: Final = 64
 class Outgoing:
     """A frame on its way out.
 
-    `started` once a byte of it may have reached the peer; `chunks` None before it is loaded, and when it is out whole
-    or was withdrawn.
+    `started` once a byte of it may have reached the peer; `chunks` None when it is out whole or was withdrawn.
     """
 
     __slots__ = ("chunks", "size_bytes", "started")
 
-    def __init__(self) -> None:
-        self.chunks: tuple[Chunk, ...] | None = None
-        self.size_bytes = 0
-        self.started = False
+    chunks: tuple[Chunk, ...] | None
+    size_bytes: int
+    started: bool
 
     def load(self, head: bytes, body: Chunk) -> None:
+        """What it is, before anything else."""
         body_bytes = len(body)
+        self.started = False
         self.size_bytes = len(head) + body_bytes
         self.chunks = (head + body,) if body_bytes < APART_FROM_BYTES else (head, body)
 
@@ -93,7 +93,7 @@ class Outbox:
             return
         self._queue.append(frame)
         self.queued_bytes += frame.size_bytes
-        if not self._held:
+        if not self._held and not self._writer_runs:
             self._wake_writer()
 
     def send_aside(self, frame: Outgoing, soon: Callable[[Callable[[], None]], None]) -> bool:

@@ -102,6 +102,11 @@ class ConnectionPool:
         connection = self._connections.get(address)
         return None if connection is None or connection.is_closed else connection
 
+    def ready_connection(self, address: str) -> Connection | None:
+        """The connection to the address, if one is open and has room for more."""
+        connection = self._connections.get(address)
+        return None if connection is None or connection.is_closed or connection.is_full else connection
+
     async def connection(self, address: str, *, timeout: float) -> Connection:
         """The connection to the address, made now if there is none; for who posts requests to it."""
         return await self._connect(address, trio.current_time() + timeout, timeout)

@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import Final
 
 from pyrmq_core.protocol.codes import ResponseCode
+from pyrmq_core.protocol.makers import maker_of
 
 RESPONSE_BIT: Final = 1
 ONEWAY_BIT: Final = 2
@@ -62,52 +63,8 @@ class Command:
         return replace(answer, opaque=self.opaque, flag=RESPONSE_BIT, serialization=self.serialization)
 
 
-class _CommandInTheMaking:
-    """A command's slots while they may still be set."""
-
-    __slots__ = Command.__slots__
-
-    def __init__(
-        self,
-        code: int,
-        ext: Mapping[str, str],
-        body: bytes | memoryview,
-        opaque: int,
-        flag: int,
-        remark: str | None,
-        language: str,
-        version: int,
-        serialization: Serialization,
-    ) -> None:
-        self.code = code
-        self.ext = ext
-        self.body = body
-        self.opaque = opaque
-        self.flag = flag
-        self.remark = remark
-        self.language = language
-        self.version = version
-        self.serialization = serialization
-
-
-def make_command(
-    code: int,
-    ext: Mapping[str, str],
-    body: bytes | memoryview,
-    opaque: int,
-    flag: int,
-    remark: str | None,
-    language: str,
-    version: int,
-    serialization: Serialization = Serialization.JSON,
-) -> Command:
-    """`Command(...)` for decoders, at a third of its price: a frozen dataclass sets each field by a call.
-
-    Saves 10,000 of the 190,000 instructions that a small call costs the client, and as much at the server.
-    """
-    made = _CommandInTheMaking(code, ext, body, opaque, flag, remark, language, version, serialization)
-    made.__class__ = Command  # type: ignore[assignment]  # same slots, so the same layout
-    return made  # type: ignore[return-value]
+# For decoders: every field, in order.
+make_command: Final = maker_of(Command)
 
 
 def success(ext: Mapping[str, str] = NO_FIELDS, body: bytes | memoryview = b"") -> Command:

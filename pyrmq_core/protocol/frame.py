@@ -14,13 +14,14 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from json.encoder import encode_basestring
 from typing import Final, TypeAlias
 
 from pyrmq_core.errors import FrameError, HeaderError
 from pyrmq_core.protocol.command import RESPONSE_BIT, Command, Serialization
 from pyrmq_core.protocol.headers import decode_binary, decode_json, encode_binary, encode_header, encode_json
+from pyrmq_core.protocol.makers import maker_of
 
 # `com.rocketmq.remoting.frameMaxLength`: the whole frame, its length field included.
 MAX_FRAME_BYTES: Final = 16 * 1024 * 1024
@@ -30,6 +31,8 @@ KEPT_BUFFER_BYTES: Final = 4 * 1024 * 1024
 MAX_HEADER_BYTES: Final = (1 << 24) - 1
 PREFIX: Final = struct.Struct(">II")
 LENGTH: Final = struct.Struct(">I")
+PREFIX_BYTES: Final = PREFIX.size
+LENGTH_BYTES: Final = LENGTH.size
 
 
 def encode_frame(command: Command) -> bytes:
@@ -57,7 +60,7 @@ def encode_answer_head(request: Command, answer: Command) -> bytes:
     return _frame_head(encode(answer, request.opaque, RESPONSE_BIT), len(answer.body), serialization)
 
 
-def _frame_head(header: bytes, body_bytes: int, serialization: Serialization) -> bytes:
+def _frame_head(header: bytes, body_bytes: int, serialization: int = 0) -> bytes:
     header_bytes = len(header)
     if header_bytes > MAX_HEADER_BYTES:
         raise HeaderError(f"a header of {header_bytes} bytes does not fit into a frame; shorten properties or fields")
@@ -70,7 +73,7 @@ class RequestForm:
     A fifth of the cost of a `Command` and its encoding, for requests that go out by the thousand.
     """
 
-    __slots__ = ("_form", "_like", "_text", "_varying", "code")
+    __slots__ = ("_like", "_text", "_varying", "code", "pattern")
 
     def __init__(self, like: Command, varying: Sequence[str], text: str | None = None) -> None:
         names = [*varying, text] if text else varying
@@ -79,7 +82,7 @@ class RequestForm:
         for name in varying:  # inside of a text these quotes would be escaped
             form = form.replace(f'"{name}":""', f'"{name}":"%d"')
         form = form.replace(f'"{text}":""', f'"{text}":%s') if text else form
-        self._form = form.replace('"opaque":0', '"opaque":%d')
+        self.pattern = form.replace('"opaque":0', '"opaque":%d')
         self._like = like
         self._text = text
         self._varying = varying
@@ -87,14 +90,13 @@ class RequestForm:
 
     def frame(self, opaque: int, numbers: tuple[int, ...]) -> bytes:
         """The whole frame of one without a body; `numbers` in the order of the varying fields."""
-        header = (self._form % (*numbers, opaque)).encode()
+        header = (self.pattern % (*numbers, opaque)).encode()
         header_bytes = len(header)
         return PREFIX.pack(4 + header_bytes, header_bytes) + header
 
-    def head(self, opaque: int, numbers: tuple[int, ...], text: str, body_bytes: int) -> bytes:
-        """The frame of one without its body."""
-        header = (self._form % (*numbers, encode_basestring(text), opaque)).encode("utf-8", "replace")
-        return _frame_head(header, body_bytes, Serialization.JSON)
+    def request(self, numbers: tuple[int, ...], text: str, body: bytes | memoryview) -> FormedRequest:
+        """One of them; `numbers` in the order of the varying fields."""
+        return _make_formed_request(self, numbers, text, body, self.code, 0)
 
     def command(self, numbers: tuple[int, ...], text: str = "", body: bytes | memoryview = b"") -> Command:
         """The same as a value."""
@@ -104,28 +106,29 @@ class RequestForm:
         return replace(self._like, ext={**self._like.ext, **varying}, body=body)
 
 
+@dataclass(frozen=True, slots=True)
 class FormedRequest:
     """One request of a form, which is sent as it is; who has to look into it takes its `command`."""
 
-    __slots__ = ("_form", "_numbers", "_text", "body", "code")
-
-    flag = 0
-
-    def __init__(self, form: RequestForm, numbers: tuple[int, ...], text: str, body: bytes | memoryview) -> None:
-        self._form = form
-        self._numbers = numbers
-        self._text = text
-        self.body = body
-        self.code = form.code
+    form: RequestForm
+    numbers: tuple[int, ...]
+    text: str
+    body: bytes | memoryview
+    code: int
+    flag: int
 
     def head(self, opaque: int) -> bytes:
         """The frame without its body."""
-        return self._form.head(opaque, self._numbers, self._text, len(self.body))
+        text = encode_basestring(self.text)
+        header = (self.form.pattern % (*self.numbers, text, opaque)).encode("utf-8", "replace")
+        return _frame_head(header, len(self.body))
 
     def command(self) -> Command:
         """The same as a value."""
-        return self._form.command(self._numbers, self._text, self.body)
+        return self.form.command(self.numbers, self.text, self.body)
 
+
+_make_formed_request: Final = maker_of(FormedRequest)
 
 Request: TypeAlias = Command | FormedRequest
 
@@ -192,25 +195,26 @@ class FrameDecoder:
         """The next whole command, or None while it has not come whole; `FrameError` or `HeaderError` end the stream."""
         start = self._start
         available = self._end - start
-        if available < PREFIX.size:
-            if available < LENGTH.size or 4 <= LENGTH.unpack_from(self._buffer, start)[0] <= self._max_length:
+        if available < PREFIX_BYTES:
+            if available < LENGTH_BYTES or 4 <= LENGTH.unpack_from(self._buffer, start)[0] <= self._max_length:
                 return None
             raise self._bad_length(start)
         length, word = PREFIX.unpack_from(self._buffer, start)
         if not 4 <= length <= self._max_length:
             raise self._bad_length(start)
-        kind, header_bytes = word >> 24, word & MAX_HEADER_BYTES
-        if kind not in (0, 1):
-            raise FrameError(f"a frame names header encoding {kind}; RocketMQ has 0 (JSON) and 1 (ROCKETMQ)")
+        is_binary, header_bytes = word >> 24, word & MAX_HEADER_BYTES
+        if is_binary > 1:
+            raise FrameError(f"a frame names header encoding {is_binary}; RocketMQ has 0 (JSON) and 1 (ROCKETMQ)")
         if header_bytes > length - 4:
             raise FrameError(f"a frame of {length} bytes declares a header of {header_bytes} bytes")
-        if available < LENGTH.size + length:
+        end = start + LENGTH_BYTES + length
+        if end > self._end:
             return None
-        header_start = start + PREFIX.size
-        body_start, self._start = header_start + header_bytes, start + LENGTH.size + length
-        header = bytes(self._view[header_start:body_start])
-        body = bytes(self._view[body_start : self._start])
-        return decode_json(header, body) if kind == 0 else decode_binary(header, body)
+        self._start = end
+        view, body_start = self._view, start + PREFIX_BYTES + header_bytes
+        header = bytes(view[start + PREFIX_BYTES : body_start])
+        body = bytes(view[body_start:end]) if body_start < end else b""
+        return decode_binary(header, body) if is_binary else decode_json(header, body)
 
     def _bad_length(self, start: int) -> FrameError:
         (length,) = LENGTH.unpack_from(self._buffer, start)

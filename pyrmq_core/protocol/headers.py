@@ -50,6 +50,7 @@ BINARY_START: Final = struct.Struct(
 SHORT: Final = struct.Struct(">h")
 INT: Final = struct.Struct(">i")
 
+JSON: Final = Serialization.JSON
 _RAW_DECODE: Final = json.JSONDecoder().raw_decode
 _LAZY_HEAD: Final = re.compile(rb'\{"code":(-?\d{1,6}),"extFields":')
 _LAZY_TAIL: Final = re.compile(
@@ -67,20 +68,19 @@ _LAZY_TAIL_BYTES: Final = 160
 class LazyFields(Mapping[str, str]):
     """Custom header fields whose JSON is parsed when the first one is asked for."""
 
-    __slots__ = ("_parsed", "raw")
+    __slots__ = ("parsed", "raw")
 
-    def __init__(self, raw: bytes) -> None:
-        self.raw = raw
-        self._parsed: dict[str, str] | None = None
+    raw: bytes
+    parsed: dict[str, str] | None
 
     def __repr__(self) -> str:
         return repr(self.fields())
 
     def fields(self) -> dict[str, str]:
         """All of them, parsed once."""
-        if self._parsed is None:
-            self._parsed = _text_fields(_load_object(self.raw))
-        return self._parsed
+        if self.parsed is None:
+            self.parsed = _text_fields(_load_object(self.raw))
+        return self.parsed
 
     def __getitem__(self, name: str) -> str:
         return self.fields()[name]
@@ -90,6 +90,13 @@ class LazyFields(Mapping[str, str]):
 
     def __len__(self) -> int:
         return len(self.fields())
+
+
+def lazy_fields(raw: bytes) -> LazyFields:
+    """Of fields that are not parsed yet; an `__init__` called from C would cost as much again as the look for them."""
+    fields = LazyFields()
+    fields.raw, fields.parsed = raw, None
+    return fields
 
 
 def encode_header(command: Command) -> bytes:
@@ -137,7 +144,7 @@ def decode_json(header: bytes, body: bytes | memoryview = b"") -> Command:
         _check_numbers(code=code, opaque=opaque, flag=flag, version=version)
     ext, remark = _text_fields(members.get("extFields")), members.get("remark")
     text = None if remark is None else _scalar_text(remark)
-    return make_command(code, ext, body, opaque, flag, text, language, version)
+    return make_command(code, ext, body, opaque, flag, text, language, version, JSON)
 
 
 def encode_binary(command: Command, opaque: int | None = None, flag: int | None = None) -> bytes:
@@ -171,9 +178,8 @@ def decode_binary(header: bytes, body: bytes | memoryview = b"") -> Command:
         if fields_bytes < 0 or position + fields_bytes > len(header):
             raise HeaderError(f"a ROCKETMQ header of {len(header)} bytes declares {fields_bytes} bytes of fields")
         ext = _binary_fields(header, position, position + fields_bytes)
-        return make_command(
-            code, ext, body, opaque, flag, remark or None, _language_name(language), version, Serialization.ROCKETMQ
-        )
+        text, name = remark or None, _language_name(language)
+        return make_command(code, ext, body, opaque, flag, text, name, version, Serialization.ROCKETMQ)
     except (struct.error, UnicodeDecodeError) as error:
         raise HeaderError(
             f"a ROCKETMQ header of {len(header)} bytes ends too early or is not UTF-8: {error}"
@@ -186,15 +192,8 @@ def _decode_lazily(header: bytes, body: bytes | memoryview) -> Command | None:
     if head is None or tail is None:
         return None
     flag, language, opaque, version = tail.groups()
-    return Command(
-        code=int(head[1]),
-        ext=LazyFields(header[head.end() : tail.start() + 1]),
-        body=body,
-        opaque=int(opaque),
-        flag=int(flag),
-        language=language.decode(),
-        version=int(version),
-    )
+    ext, name = lazy_fields(header[head.end() : tail.start() + 1]), language.decode()
+    return make_command(int(head[1]), ext, body, int(opaque), int(flag), None, name, int(version), JSON)
 
 
 def _json_fields(fields: Mapping[str, str]) -> str:
@@ -209,7 +208,8 @@ def _decode_answer_lazily(header: bytes, body: bytes | memoryview) -> Command | 
     if fields.rfind(b"{"):
         return None
     text = None if remark is None else remark.decode()
-    return make_command(0, LazyFields(fields), body, int(opaque), RESPONSE_BIT, text, language.decode(), int(version))
+    ext, name = lazy_fields(fields), language.decode()
+    return make_command(0, ext, body, int(opaque), RESPONSE_BIT, text, name, int(version), JSON)
 
 
 def _load_object(text: bytes | str) -> dict[str, Any]:

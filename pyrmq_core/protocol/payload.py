@@ -23,7 +23,7 @@ from pyrmq_core.model import (
 )
 from pyrmq_core.protocol.batch import encode_batch_item, iterate_batch_body
 from pyrmq_core.protocol.compression import CompressionType, compress, decompress
-from pyrmq_core.protocol.drafts import draft_class
+from pyrmq_core.protocol.makers import maker_of
 from pyrmq_core.protocol.message_type import has_property
 from pyrmq_core.protocol.names import MAX_MESSAGE_BYTES, check_message, is_retry_topic
 from pyrmq_core.protocol.properties import (
@@ -65,7 +65,7 @@ class Payload:
     one_tag: bool = False
 
 
-PAYLOAD_DRAFT: Final = draft_class(Payload)
+make_payload: Final = maker_of(Payload)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +97,7 @@ class RawPull:
         return batch_base(self.records) is not None
 
 
-RAW_PULL_DRAFT: Final = draft_class(RawPull)
+make_raw_pull: Final = maker_of(RawPull)
 
 
 def encode_one(
@@ -119,11 +119,7 @@ def encode_one(
     body, sys_flag = message.body, 0
     if compression is not None and len(body) >= compress_over_bytes:
         body, sys_flag = compress(body, compression), compression.sys_flag
-    payload: Payload = PAYLOAD_DRAFT(
-        message.topic, body, 1, properties, sys_flag, message.flag, False, (unique_id,), False
-    )
-    payload.__class__ = Payload
-    return payload
+    return make_payload(message.topic, body, 1, properties, sys_flag, message.flag, False, (unique_id,), False)
 
 
 def encode_batch(
@@ -302,7 +298,7 @@ def _unwrap(queue: MessageQueue, raw: RawRecord, start: int, stop: int) -> Itera
         raise RecordError(f"the batch record at offset {raw.queue_offset}: {error}") from error
 
 
-MESSAGE_DRAFT: Final = draft_class(MessageExt)
+_make_message: Final = maker_of(MessageExt)
 
 
 def _message(
@@ -310,7 +306,7 @@ def _message(
 ) -> MessageExt:
     properties = decode_properties(java_text(properties_bytes))
     offset_id = (raw.store_host + COMMIT_LOG_OFFSET.pack(raw.commit_log_offset)).hex().upper()
-    message: MessageExt = MESSAGE_DRAFT(
+    return _make_message(
         java_text(raw.topic),
         queue.broker_name,
         queue.queue_id,
@@ -331,5 +327,3 @@ def _message(
         properties.get(UNIQ_KEY, offset_id),
         offset_id,
     )
-    message.__class__ = MessageExt
-    return message

@@ -158,10 +158,11 @@ def message_properties(
     if unique_id is not None:
         properties[UNIQ_KEY] = unique_id
     properties[WAIT] = "true" if message.wait_store_msg_ok else "false"
-    if message.tags is not None:
-        properties[TAGS] = message.tags
-    if message.sharding_key is not None:
-        properties[SHARDING_KEY] = message.sharding_key
+    for name, text in ((TAGS, message.tags), (SHARDING_KEY, message.sharding_key)):
+        if text is not None:
+            if not _is_text(text):
+                raise InvalidMessage(f"topic {message.topic}: {name} is {text!r}; it has to be text")
+            properties[name] = text
     if message.delay_level is not None or message.deliver_at is not None or message.delay is not None:
         name, value = _delivery(message)
         properties[name] = value
@@ -178,14 +179,11 @@ def message_properties_string(
 ) -> str:
     """`message_properties` as the string that is sent, checked for separators, emptiness and length."""
     text = "" if system_properties else _plain_properties(message, unique_id)
-    if text:
-        pairs = 2 + (message.keys is not None) + (message.tags is not None)
-    else:
+    if not text:
         properties = message_properties(message, unique_id, system_properties)
         text, pairs = encode_properties(properties), len(properties)
-    if text.count("\x01") != pairs or text.count("\x02") != pairs or "\x01\x02" in text or "\x02\x01" in text:
-        properties = message_properties(message, unique_id, system_properties)
-        raise InvalidMessage(f"topic {message.topic}: {next(_faults(properties))}")
+        if text.count("\x01") != pairs or text.count("\x02") != pairs or "\x01\x02" in text or "\x02\x01" in text:
+            raise InvalidMessage(f"topic {message.topic}: {next(_faults(properties))}")
     if text.isascii() and len(text) <= MAX_PROPERTIES_BYTES:
         return text
     if (size := _encoded_bytes(message, text)) > MAX_PROPERTIES_BYTES:
@@ -197,7 +195,8 @@ def message_properties_string(
 
 
 def _plain_properties(message: Message, unique_id: str | None) -> str:
-    """What most messages have, without a dict of it: UNIQ_KEY, WAIT, perhaps KEYS and TAGS; empty for any other."""
+    """What most messages have, without a dict of it: UNIQ_KEY, WAIT, perhaps KEYS and TAGS, with none but printable
+    characters; empty for any other."""
     if (
         unique_id is None
         or message.properties
@@ -207,12 +206,17 @@ def _plain_properties(message: Message, unique_id: str | None) -> str:
         or message.delay is not None
     ):
         return ""
-    keys, tags = message.keys, message.tags
-    if keys is not None and not (keys := _joined_keys(keys)):
-        return ""
+    head = tail = ""
+    if message.keys is not None:
+        keys = _joined_keys(message.keys)
+        if not (keys and keys.isprintable()):
+            return ""
+        head = f"KEYS\x01{keys}\x02"
+    if (tags := message.tags) is not None:
+        if tags.__class__ is not str or not (tags and tags.isprintable()):
+            return ""
+        tail = f"TAGS\x01{tags}\x02"
     wait = "true" if message.wait_store_msg_ok else "false"
-    head = "" if keys is None else f"KEYS\x01{keys}\x02"
-    tail = "" if tags is None else f"TAGS\x01{tags}\x02"
     return f"{head}UNIQ_KEY\x01{unique_id}\x02WAIT\x01{wait}\x02{tail}"
 
 

@@ -194,7 +194,7 @@ async def test_a_pull_that_a_hook_made_too_large_ends_its_read_alone(stage: Stag
 
     fill(stage, 10_000)
     async with Client(nameserver=stage.nameserver.address, rpc_hooks=[Hook()]) as client:
-        connections = client._open_caller()._pool.connections
+        connections = client.caller._pool.connections
         with pytest.raises(HeaderError, match="does not fit into a frame"):
             await read_all(Puller(client, "g"), 0, 10_000)
         before = list(connections)

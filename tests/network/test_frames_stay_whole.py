@@ -12,11 +12,12 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from pyrmq_core.errors import CallTimeout, ConnectionClosed
+from pyrmq_core.errors import CallTimeout, ConnectionClosed, HeaderError
 from pyrmq_core.network.connection import Connection
-from pyrmq_core.network.outbox import FULL_BYTES
+from pyrmq_core.network.outbox import FULL_BYTES, WOKEN_AT_ONCE
 from pyrmq_core.network.wire import SocketWire, StreamWire
-from pyrmq_core.protocol.command import Command, success
+from pyrmq_core.protocol.command import Command, Serialization, success
+from pyrmq_core.protocol.frame import encode_frame
 from tests.network.ends import Socket, running, until
 
 KIB = 1024
@@ -179,6 +180,26 @@ async def test_the_queue_is_bounded_and_those_beyond_it_wait() -> None:
             await peer.send(command.answered(success()))
             assert connection._outbox.queued_bytes < FULL_BYTES + 2 * KIB * KIB
         await until(lambda: len(ended) == 60)
+        assert connection.calls_under_way == 0
+
+
+async def test_who_cannot_be_written_after_all_passes_the_room_on() -> None:
+    async def fail() -> None:
+        with pytest.raises(HeaderError, match="cannot hold code 40000"):
+            await connection.call(Command(40_000, serialization=Serialization.ROCKETMQ), timeout=30)
+
+    async with slow_peer("stream") as (connection, peer), trio.open_nursery() as nursery:
+        body = bytes(FULL_BYTES - len(encode_frame(Command(310, opaque=1).oneway())))
+        nursery.start_soon(partial(connection.send_oneway, Command(310, {}, body), timeout=30))
+        await wait_all_tasks_blocked()
+        for _ in range(WOKEN_AT_ONCE):
+            nursery.start_soon(fail)
+        await wait_all_tasks_blocked()
+        nursery.start_soon(partial(connection.send_oneway, Command(15), timeout=10))
+        for code in (310, 15):
+            command = await peer.receive()
+            assert command is not None
+            assert command.code == code
 
 
 async def test_those_who_wait_for_room_end_at_their_deadlines_and_with_the_connection() -> None:
@@ -200,7 +221,11 @@ async def test_those_who_wait_for_room_end_at_their_deadlines_and_with_the_conne
             await connection.call(Command(310), timeout=500)
         await until(lambda: len(left) == 5)
         assert left == [("CallTimeout", False)] * 5
+        with pytest.raises(CallTimeout, match="no time was left"):
+            await connection.call(Command(310), timeout=0)
         connection.close()
+        with trio.fail_after(5), pytest.raises(ConnectionClosed):
+            await connection.call(Command(310), timeout=500)
     assert sorted(left[5:]) == [("ConnectionClosed", False)] * 19 + [("ConnectionClosed", True)]
 
 

@@ -62,6 +62,19 @@ async def test_a_dead_connection_is_replaced_by_the_next_call() -> None:
         await pool.aclose()
 
 
+async def test_a_connection_that_is_full_is_not_ready() -> None:
+    with silent_port() as address:
+        async with trio.open_nursery() as nursery:
+            pool = ConnectionPool(nursery)
+            connection = await pool.connection(address, timeout=5)
+            assert pool.ready_connection(address) is connection
+            while not connection.is_full:
+                connection.post(Command(310, body=bytes(4 * 1024 * 1024)), timeout=30, done=lambda _: None)
+            assert pool.ready_connection(address) is None
+            assert pool.open_connection(address) is connection
+            await pool.aclose()
+
+
 async def test_one_way_requests_connect_too() -> None:
     recorder = Recorder()
     async with serving(recorder.at_once) as listening, trio.open_nursery() as nursery:

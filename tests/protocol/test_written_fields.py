@@ -12,7 +12,6 @@ from pyrmq_core.protocol.command import Command, Serialization, make_command
 from pyrmq_core.protocol.frame import (
     FIRST_BUFFER_BYTES,
     READ_AHEAD_BYTES,
-    FormedRequest,
     FrameDecoder,
     RequestForm,
     as_command,
@@ -33,7 +32,7 @@ def test_a_form_means_what_its_command_means(
 ) -> None:
     varying = [f"number {index}" for index in range(len(numbers))]
     form = RequestForm(Command(310, {**fixed, varying[0] if varying else "x": "7"}), varying, "text")
-    request = FormedRequest(form, tuple(numbers), text, body)
+    request = form.request(tuple(numbers), text, body)
     meant = as_command(request)
     assert meant.ext == {**form.command(tuple(numbers)).ext, "text": text}
     assert (meant.code, meant.body) == (request.code, request.body) == (310, body)

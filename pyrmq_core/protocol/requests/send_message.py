@@ -16,10 +16,10 @@ from typing import ClassVar, Final, Self
 from pyrmq_core.protocol.codes import RequestCode
 from pyrmq_core.protocol.command import Command
 from pyrmq_core.protocol.conversation import HeaderResponse
-from pyrmq_core.protocol.drafts import draft_class
 from pyrmq_core.protocol.fields import decode_fields, encode_fields, wire
 from pyrmq_core.protocol.frame import RequestForm
 from pyrmq_core.protocol.headers import LazyFields
+from pyrmq_core.protocol.makers import maker_of
 from pyrmq_core.protocol.message_type import is_reply
 from pyrmq_core.protocol.properties import (
     MAX_RECONSUME_TIMES,
@@ -136,18 +136,14 @@ class MessageStored(HeaderResponse):
     recall_handle: str | None = wire("recallHandle", None)
 
     @classmethod
-    def from_command(cls, command: Command) -> Self:
+    def from_command(cls, command: Command) -> MessageStored:
         """As any response is read, at a fifth of the price where it looks as usual: it is read for every message."""
         ext = command.ext
         found = _USUAL.fullmatch(ext.raw.decode("latin-1")) if type(ext) is LazyFields else None
         if found is None:
             return decode_fields(cls, ext, cls.__name__)
         queue_id, transaction_id, msg_id, trace_on, region_id, queue_offset = found.groups()
-        stored: Self = STORED_DRAFT(
-            msg_id, int(queue_id), int(queue_offset), transaction_id, None, region_id, trace_on, None
-        )
-        stored.__class__ = cls
-        return stored
+        return _make_stored(msg_id, int(queue_id), int(queue_offset), transaction_id, None, region_id, trace_on, None)
 
 
-STORED_DRAFT: Final = draft_class(MessageStored)
+_make_stored: Final = maker_of(MessageStored)

@@ -1,4 +1,4 @@
-"""Values made as drafts are the frozen values themselves; a template's request is the whole request."""
+"""Values of a maker are the frozen values themselves; a template's request is the whole request."""
 
 from dataclasses import FrozenInstanceError, replace
 
@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 
 from pyrmq_core.errors import InvalidMessage
 from pyrmq_core.model import Message
-from pyrmq_core.protocol.drafts import draft_class
-from pyrmq_core.protocol.frame import FormedRequest
+from pyrmq_core.protocol.makers import maker_of
 from pyrmq_core.protocol.payload import Payload, encode_one
 from pyrmq_core.protocol.properties import encode_properties, message_properties, message_properties_string
 from pyrmq_core.protocol.requests.send_message import SendMessage
@@ -28,13 +27,12 @@ MESSAGES = st.builds(
 )
 
 
-def test_a_draft_becomes_the_value() -> None:
-    made = draft_class(Payload)("orders", b"x", 1, "", 0, 0, False, ("id",), False)
-    made.__class__ = Payload
+def test_what_is_made_is_the_value() -> None:
+    made = maker_of(Payload)("orders", b"x", 1, "", 0, 0, False, ("id",), False)
     assert made == Payload("orders", b"x", 1, "", unique_ids=("id",))
     assert hash(made) == hash(Payload("orders", b"x", 1, "", unique_ids=("id",)))
     with pytest.raises(FrozenInstanceError):
-        made.count = 2
+        made.count = 2  # type: ignore[misc]
     assert type(encode_one(Message("orders", b"x"), "id")) is Payload
 
 
@@ -59,6 +57,6 @@ def test_the_string_of_a_plain_message_is_that_of_its_properties(message: Messag
 def test_a_form_is_the_whole_request(born_ms: int, properties: str, batch: bool) -> None:
     first = SendMessage("G", "T%", "TBW102", 4, 3, 1, 5, 7, "x", batch=batch, broker_name='b"1')
     whole = replace(first, born_timestamp_ms=born_ms, properties=properties, body=b"body")
-    made = FormedRequest(first.to_form(), (born_ms,), properties, b"body").command()
+    made = first.to_form().request((born_ms,), properties, b"body").command()
     assert made == whole.to_command()
     assert SendMessage.from_command(made) == whole
