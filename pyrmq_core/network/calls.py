@@ -37,7 +37,7 @@ class Call(Outgoing):
     _task: trio.lowlevel.Task | None
 
     def enter(self, calls: Calls, command: Request, opaque: int, timeout: float, deadline: float) -> None:
-        """Into the table, before anything else; an `__init__`, which is called from C, costs five times as much."""
+        """Into the table: with `load`, before anything else."""
         self._calls = calls
         self._task = self.result = None
         self.code = command.code

@@ -68,19 +68,20 @@ _LAZY_TAIL_BYTES: Final = 160
 class LazyFields(Mapping[str, str]):
     """Custom header fields whose JSON is parsed when the first one is asked for."""
 
-    __slots__ = ("parsed", "raw")
+    __slots__ = ("_parsed", "raw")
 
-    raw: bytes
-    parsed: dict[str, str] | None
+    def __init__(self, raw: bytes) -> None:
+        self.raw = raw
+        self._parsed: dict[str, str] | None = None
 
     def __repr__(self) -> str:
         return repr(self.fields())
 
     def fields(self) -> dict[str, str]:
         """All of them, parsed once."""
-        if self.parsed is None:
-            self.parsed = _text_fields(_load_object(self.raw))
-        return self.parsed
+        if self._parsed is None:
+            self._parsed = _text_fields(_load_object(self.raw))
+        return self._parsed
 
     def __getitem__(self, name: str) -> str:
         return self.fields()[name]
@@ -90,13 +91,6 @@ class LazyFields(Mapping[str, str]):
 
     def __len__(self) -> int:
         return len(self.fields())
-
-
-def lazy_fields(raw: bytes) -> LazyFields:
-    """Of fields that are not parsed yet; an `__init__` called from C would cost as much again as the look for them."""
-    fields = LazyFields()
-    fields.raw, fields.parsed = raw, None
-    return fields
 
 
 def encode_header(command: Command) -> bytes:
@@ -192,7 +186,7 @@ def _decode_lazily(header: bytes, body: bytes | memoryview) -> Command | None:
     if head is None or tail is None:
         return None
     flag, language, opaque, version = tail.groups()
-    ext, name = lazy_fields(header[head.end() : tail.start() + 1]), language.decode()
+    ext, name = LazyFields(header[head.end() : tail.start() + 1]), language.decode()
     return make_command(int(head[1]), ext, body, int(opaque), int(flag), None, name, int(version), JSON)
 
 
@@ -208,7 +202,7 @@ def _decode_answer_lazily(header: bytes, body: bytes | memoryview) -> Command | 
     if fields.rfind(b"{"):
         return None
     text = None if remark is None else remark.decode()
-    ext, name = lazy_fields(fields), language.decode()
+    ext, name = LazyFields(fields), language.decode()
     return make_command(0, ext, body, int(opaque), RESPONSE_BIT, text, name, int(version), JSON)
 
 

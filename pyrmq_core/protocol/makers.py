@@ -1,8 +1,8 @@
-"""Frozen values at a fifth of their price, for the roads that make one for every message.
+"""Frozen values at a fifth or sixth of their price, for the roads that make one for every message.
 
-A frozen dataclass sets each field by a call of `object.__setattr__`, and any class calls its `__init__` from C: 1.8 us
-for the 19 fields of `MessageExt`. A plain function that fills the same slots of a class without either, and then gives
-the value its class, takes 0.3 us.
+A frozen dataclass sets each field by a call of `object.__setattr__`: 1.85 us for the 19 of `MessageExt`, 0.99 for the
+9 of `Payload`. A plain function that fills the same slots of a class that is not frozen, and then gives the value its
+own class, takes 0.30 and 0.21.
 
     make_payload: Final = maker_of(Payload)
     payload = make_payload(topic, body, ...)      # every field, in order

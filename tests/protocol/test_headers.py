@@ -207,7 +207,7 @@ def test_the_answer_to_a_large_batch_is_not_parsed_until_asked() -> None:
     command = decode_json(header)
     assert isinstance(command.ext, LazyFields)
     assert (command.code, command.opaque, command.flag, command.version) == (0, 5, RESPONSE_BIT, 493)
-    assert command.ext.parsed is None
+    assert command.ext._parsed is None
     assert command.ext["queueOffset"] == "77"
     assert len(command.ext["msgId"].split(",")) == 1000
     assert command.ext.get("nothing") is None
