@@ -14,18 +14,16 @@ FACES = ["Admin", "Client", "Producer", "PullConsumer", "SendWindow"]
 ONLY_BLOCKING = {"open", "close", "send_async"}
 INTERNAL = {
     "Client": {
-        "async_client",
         "ask_broker",
+        "async_client",
         "batch_topics",
-        "begin",
         "call",
+        "caller",
         "close_connection",
         "heartbeats",
         "master_address",
         "nameservers",
         "open_line",
-        "post",
-        "post_aside",
         "posts_aside",
         "register_producer",
         "routes",

@@ -15,7 +15,6 @@ from pyrmq_core import InvalidArgument, InvalidMessage, Message
 from pyrmq_core.columnar import BatchLimit, compresses, encode_batches
 from pyrmq_core.columnar.encode import BREAK_EVEN_ROWS, encode_columns
 from pyrmq_core.columnar.encode_messages import encode_messages
-from pyrmq_core.columnar.joining import joined
 from pyrmq_core.columnar.outgoing import OutgoingRows, outgoing_rows
 from pyrmq_core.columnar.unique_ids import ids_of
 from pyrmq_core.protocol.batch import iterate_batch_body
@@ -138,33 +137,6 @@ def test_the_bytes_of_the_same_messages(
     assert facts(payload) == facts(expected)
     (again,) = encode_batches(batch, "orders", runs if counted else ids)
     assert facts(again) == facts(expected)
-
-
-def test_what_is_null_adds_nothing() -> None:
-    assert joined([b"a", pa.array([b"x", None]), b"c"], 0, 2).to_pylist() == [b"axc", b"ac"]
-
-
-@given(
-    alike=st.sets(st.sampled_from(["body", "keys", "tags", "shardingKey"])),
-    named=st.sets(st.sampled_from(["keys", "tags", "shardingKey"])),
-    empty=st.booleans(),
-    skipped=st.integers(0, 3),
-)
-def test_columns_whose_elements_have_one_size(alike: set[str], named: set[str], empty: bool, skipped: int) -> None:
-    """They are joined otherwise: as values of fixed width, or with the body between them as if it separated them."""
-
-    def text(name: str, row: int) -> str:
-        return f"{name[0]}{row:03}" if name in alike else f"{row:03}" * (1 + row % 3)
-
-    rows: list[dict[str, Any]] = [{name: text(name, row) for name in named} for row in range(14)]
-    for number, row in enumerate(rows):
-        row |= {"body": text("body", number).encode()}
-    if empty and named:
-        rows[7][min(named)] = None
-    kinds = {"body": pa.binary(), **dict.fromkeys(named, pa.string())}
-    batch = pa.record_batch({name: pa.array([row[name] for row in rows], kind) for name, kind in kinds.items()})
-    (payload,) = both_ways(outgoing_rows(batch.slice(skipped, 10)), BatchLimit(), given_ids=runs)
-    assert [body for body, _, _ in sent(payload)] == [row["body"] for row in rows[skipped : skipped + 10]]
 
 
 @given(

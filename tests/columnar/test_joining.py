@@ -1,0 +1,52 @@
+"""Parts of many rows joined: the same bytes whether a column's elements have one size or many."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pyrmq_core.columnar import BatchLimit
+from pyrmq_core.columnar.encode import encode_columns
+from pyrmq_core.columnar.encode_messages import encode_messages
+from pyrmq_core.columnar.joining import joined
+from pyrmq_core.columnar.outgoing import outgoing_rows
+from pyrmq_core.columnar.unique_ids import ids_of
+from pyrmq_core.protocol.batch import iterate_batch_body
+from pyrmq_core.protocol.message_id import IdRun
+
+TEXTS = ["keys", "tags", "shardingKey"]
+
+
+def test_what_is_null_adds_nothing() -> None:
+    assert joined([b"a", pa.array([b"x", None]), b"c"], 0, 2).to_pylist() == [b"axc", b"ac"]
+
+
+@given(
+    alike=st.sets(st.sampled_from(["body", *TEXTS])),
+    named=st.sets(st.sampled_from(TEXTS)),
+    empty=st.booleans(),
+    skipped=st.integers(0, 3),
+)
+def test_columns_whose_elements_have_one_size(alike: set[str], named: set[str], empty: bool, skipped: int) -> None:
+    """They are joined otherwise: as values of fixed width, or with the body between them as if it separated them."""
+
+    def text(name: str, row: int) -> str:
+        return f"{name[0]}{row:03}" if name in alike else f"{row:03}" * (1 + row % 3)
+
+    rows: list[dict[str, Any]] = [
+        {"body": text("body", row).encode(), **{name: text(name, row) for name in named}} for row in range(14)
+    ]
+    if empty and named:
+        rows[7][min(named)] = None
+    kinds = {"body": pa.binary(), **dict.fromkeys(named, pa.string())}
+    batch = pa.record_batch({name: pa.array([row[name] for row in rows], kind) for name, kind in kinds.items()})
+    some = outgoing_rows(batch.slice(skipped, 10))
+    ids = ids_of(lambda count: [IdRun("0" * 28, 0xFFFE, count)], 10)
+    (by_columns,) = encode_columns(some, "orders", ids, BatchLimit(), alone=False, waits=True)
+    (by_messages,) = encode_messages(some, "orders", ids, BatchLimit(), alone=False, waits=True)
+    assert bytes(by_columns.body) == bytes(by_messages.body)
+    bodies = [bytes(item.body) for item in iterate_batch_body(by_columns.body)]
+    assert bodies == [row["body"] for row in rows[skipped : skipped + 10]]
