@@ -4,8 +4,7 @@ import tempfile
 import uuid
 
 from pyspark.sql import DataFrame, SparkSession
-
-from examples.surroundings import demonstration, write
+from surroundings import demonstration, write
 
 
 def copy_batches(spark: SparkSession, nameserver: str, topic: str, directory: str) -> DataFrame:

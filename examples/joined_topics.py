@@ -5,8 +5,7 @@ import uuid
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own short name
-
-from examples.surroundings import demonstration, write
+from surroundings import demonstration, write
 
 
 def read(spark: SparkSession, nameserver: str, topic: str, names: str) -> DataFrame:

@@ -3,8 +3,7 @@
 import uuid
 
 from pyspark.sql import DataFrame, SparkSession
-
-from examples.surroundings import demonstration, wait_readable
+from surroundings import demonstration, wait_readable
 
 
 def inserted(spark: SparkSession, nameserver: str, topic: str) -> DataFrame:

@@ -3,8 +3,7 @@
 import uuid
 
 from pyspark.sql import DataFrame, SparkSession
-
-from examples.surroundings import demonstration, write
+from surroundings import demonstration, write
 
 
 def orders_by_tag(spark: SparkSession, nameserver: str, topic: str) -> DataFrame:

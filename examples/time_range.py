@@ -4,8 +4,7 @@ import uuid
 from datetime import UTC, datetime
 
 from pyspark.sql import DataFrame, SparkSession
-
-from examples.surroundings import demonstration, write
+from surroundings import demonstration, write
 
 
 def between(spark: SparkSession, nameserver: str, topic: str, start: str, end: str) -> DataFrame:

@@ -4,8 +4,7 @@ import uuid
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own short name
-
-from examples.surroundings import demonstration, wait_readable
+from surroundings import demonstration, wait_readable
 
 
 def orders_by_country(spark: SparkSession, nameserver: str, prefix: str) -> DataFrame:

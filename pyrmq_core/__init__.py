@@ -21,6 +21,7 @@ from pyrmq_core.errors import (
     Outcome,
     PeerError,
     ProtocolError,
+    QueueNotFound,
     RequestTimeout,
     ResponseError,
     RocketMQError,
@@ -40,6 +41,7 @@ from pyrmq_core.model import (
     PullStatus,
     SendResult,
     SendStatus,
+    TopicQueues,
     TransactionSendResult,
 )
 
@@ -62,7 +64,7 @@ if TYPE_CHECKING:
     from pyrmq_core.client.producer import Producer
     from pyrmq_core.client.pull_consumer import PullConsumer
     from pyrmq_core.client.pulling import ReadWindow
-    from pyrmq_core.client.routing import TopicPublishInfo
+    from pyrmq_core.client.routing import TopicPublishInfo, parse_nameservers
     from pyrmq_core.client.service_state import ServiceState
     from pyrmq_core.client.targets import AnyQueue, KeyedQueue, ThisQueue
     from pyrmq_core.client.transactions import Transaction, TransactionListener
@@ -115,6 +117,7 @@ __all__ = [
     "PullConsumer",
     "PullResult",
     "PullStatus",
+    "QueueNotFound",
     "RawPull",
     "ReadWindow",
     "RefusedMessage",
@@ -135,6 +138,7 @@ __all__ = [
     "TagFilter",
     "ThisQueue",
     "TopicPublishInfo",
+    "TopicQueues",
     "Transaction",
     "TransactionListener",
     "TransactionSendResult",
@@ -147,6 +151,7 @@ __all__ = [
     "is_dead_letter_topic",
     "is_retry_topic",
     "is_system_topic",
+    "parse_nameservers",
     "readdressed",
     "split_batch",
     "unique_id_runs",
@@ -194,6 +199,7 @@ _LAZY: Final = {
     "is_dead_letter_topic": "pyrmq_core.protocol.names",
     "is_retry_topic": "pyrmq_core.protocol.names",
     "is_system_topic": "pyrmq_core.protocol.names",
+    "parse_nameservers": "pyrmq_core.client.routing",
     "readdressed": "pyrmq_core.protocol.dividing",
     "split_batch": "pyrmq_core.protocol.payload",
     "unique_id_runs": "pyrmq_core.client.ids",

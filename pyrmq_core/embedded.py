@@ -7,6 +7,7 @@ a crash does (`kill`) or as a power failure does (`power_cut`). Neither broker n
 from __future__ import annotations
 
 import enum
+import json
 import os
 import shutil
 import string
@@ -23,9 +24,9 @@ from typing import Final, Self
 import trio
 
 from pyrmq_core.broker import BrokerConfig, DiskFiles, ForgetfulFiles, RunningBroker, run_broker
-from pyrmq_core.errors import InvalidArgument, InvalidState
+from pyrmq_core.errors import InvalidArgument, InvalidState, NetworkError
 from pyrmq_core.nameserver import NameServerConfig, RunningNameServer, run_nameserver
-from pyrmq_core.network import CutConnection, Handler, Peer, ask, open_owned_nursery
+from pyrmq_core.network import CutConnection, Handler, Peer, ask, open_owned_nursery, parse_address
 from pyrmq_core.protocol.codes import RequestCode
 from pyrmq_core.protocol.command import Command
 
@@ -33,6 +34,7 @@ __all__ = ["PASS", "Control", "CutConnection", "EmbeddedCluster"]
 
 CLUSTER_NAME: Final = "DefaultCluster"
 NAMESERVER: Final = "nameserver"
+PORTS_FILE: Final = "ports.json"
 # Memory-backed where the system has such a place: a commit log is written at memory speed there.
 MEMORY_BACKED: Final = Path("/dev/shm")
 # A test's store is small: the files are sparse, but what is recovered after a crash is read whole.
@@ -73,6 +75,30 @@ class Control:
         return not (self.removed or spent) and request.code == self.code and self.server in (None, server)
 
 
+class _KeptPorts:
+    """The ports of servers by name, in a file beside their stores; one that cannot be read is as good as none."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def port(self, name: str) -> int:
+        """The port that was kept last; 0 when there is none."""
+        port = self._known().get(name)
+        return port if isinstance(port, int) and 0 < port < 65536 else 0
+
+    def keep(self, name: str, port: int) -> None:
+        if self.port(name) != port:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            self._path.write_text(json.dumps({**self._known(), name: port}, indent=1) + "\n", encoding="utf-8")
+
+    def _known(self) -> dict[str, object]:
+        try:
+            known = json.loads(self._path.read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return {}
+        return known if isinstance(known, dict) else {}
+
+
 @dataclass(slots=True)
 class _Server:
     config: BrokerConfig
@@ -86,7 +112,8 @@ class EmbeddedCluster:
 
     Brokers are named broker-a, broker-b, ...; `settings` are RocketMQ's own names for all of them. Stores lie in a
     temporary directory, memory-backed where possible, which is removed afterwards, unless `directory` names a place:
-    then they stay, and are opened again. With `forgetful` they know what is not synced yet, for `power_cut`.
+    then they stay, and are opened again, by servers on the ports they had, where these are free. With `forgetful` they
+    know what is not synced yet, for `power_cut`. `host` is an ip address of this machine.
     """
 
     def __init__(
@@ -96,6 +123,7 @@ class EmbeddedCluster:
         settings: Mapping[str, str] | None = None,
         nameserver_settings: Mapping[str, str] | None = None,
         port: int = 0,
+        host: str = "127.0.0.1",
         forgetful: bool = False,
         directory: str | os.PathLike[str] | None = None,
     ) -> None:
@@ -108,8 +136,10 @@ class EmbeddedCluster:
         self._settings = dict(settings or {})
         self._nameserver_settings = dict(nameserver_settings or {})
         self._port = port
+        self._host = host
         self._forgetful = forgetful
         self._directory = None if directory is None else Path(directory)
+        self._ports = None if self._directory is None else _KeptPorts(self._directory / PORTS_FILE)
         self._stack = AsyncExitStack()
         self._nursery: trio.Nursery | None = None
         self._nameserver: RunningNameServer | None = None
@@ -199,26 +229,29 @@ class EmbeddedCluster:
                 await server.ended.wait()
 
     async def _start_nameserver(self) -> None:
-        assert self._nursery is not None
         settings = {
-            "listenPort": str(self._port),
-            "bindAddress": "127.0.0.1",
+            "bindAddress": self._host,
             "kvConfigPath": str(self.directory / "namesrv" / "kvConfig.json"),
             **self._nameserver_settings,
         }
-        run = partial(
-            run_nameserver, NameServerConfig().with_settings(settings), wrap_handler=self._wrapping(NAMESERVER)
-        )
-        self._nameserver = await self._nursery.start(run)
+
+        async def start(port: int) -> int:
+            assert self._nursery is not None
+            config = NameServerConfig().with_settings({"listenPort": str(port), **settings})
+            run = partial(run_nameserver, config, wrap_handler=self._wrapping(NAMESERVER))
+            self._nameserver = await self._nursery.start(run)
+            return parse_address(self._nameserver.address)[1]
+
+        await self._start_on_its_port(NAMESERVER, start, self._port)
 
     async def _start_broker(self, name: str) -> None:
-        assert self._nursery is not None
         server = self._servers.get(name)
         if server is None:
             settings = {
                 "brokerClusterName": CLUSTER_NAME,
                 "brokerName": name,
-                "brokerIP1": "127.0.0.1",
+                "bindAddress": self._host,
+                "brokerIP1": self._host,
                 "listenPort": "0",
                 "namesrvAddr": self.nameserver,
                 "storePathRootDir": str(self.directory / name),
@@ -226,10 +259,30 @@ class EmbeddedCluster:
                 **self._settings,
             }
             server = self._servers[name] = _Server(BrokerConfig().with_settings(settings))
-        server.ended = trio.Event()
-        server.running = await self._nursery.start(self._run_broker, name, server)
+
+        async def start(port: int) -> int:
+            assert self._nursery is not None
+            server.config = server.config.with_settings({"listenPort": str(port)})
+            server.ended = trio.Event()
+            server.running = await self._nursery.start(self._run_broker, name, server)
+            return parse_address(server.running.address)[1]
+
         # A broker that comes back has the port its clients know.
-        server.config = server.config.with_settings({"listenPort": server.running.address.rpartition(":")[2]})
+        port = await self._start_on_its_port(name, start, server.config.listen_port)
+        server.config = server.config.with_settings({"listenPort": str(port)})
+
+    async def _start_on_its_port(self, name: str, start: Callable[[int], Awaitable[int]], port: int) -> int:
+        """Starts on `port`; on 0 where it was in an earlier run, unless another program took that meanwhile."""
+        kept = 0 if port or self._ports is None else self._ports.port(name)
+        try:
+            taken = await start(port or kept)
+        except NetworkError:
+            if not kept:
+                raise
+            taken = await start(0)
+        if self._ports is not None:
+            self._ports.keep(name, taken)
+        return taken
 
     async def _run_broker(self, name: str, server: _Server, task_status: trio.TaskStatus[RunningBroker]) -> None:
         try:

@@ -19,6 +19,8 @@
     │       ├── HeaderError         the header of a frame, or a field missing in it
     │       ├── BodyError           a body: route, registration, batch, ...
     │       └── RecordError         a stored message
+    │           ├── BodyDamaged     its body does not have the CRC that stands beside it
+    │           └── BodyTooLarge    its body, decompressed, or those of one answer are above a bound
     ├── NetworkError                the wire failed; `request_left` says whether the peer may have the request
     │   ├── ConnectFailed
     │   ├── ConnectionClosed
@@ -27,7 +29,8 @@
     ├── DataLost                    messages asked for are no longer there
     ├── StoreError                  the broker's own files cannot be read or written
     └── SendFailed                  a send ended without success: `outcome` and `attempts` tell its story
-        └── BatchFailed             some parts of a divided batch failed: `parts` has each one's result or error
+        ├── BatchFailed             some parts of a divided batch failed: `parts` has each one's result or error
+        └── QueueNotFound           the broker does not have the queue that the caller named
 
 Facts are attributes; the text is one line that ends with what to do. `condition` is a stable word to search for.
 """
@@ -201,6 +204,35 @@ class RecordError(ProtocolError):
     condition = "RMQ_BAD_RECORD"
 
 
+class BodyDamaged(RecordError):
+    """A message whose body does not have the CRC that its record tells: it changed after the broker had it."""
+
+    condition = "RMQ_BODY_DAMAGED"
+
+    def __init__(self, text: str, *, queue: MessageQueue, offset: int, address: str) -> None:
+        super().__init__(text)
+        self.queue = queue
+        self.offset = offset
+        self.address = address
+
+
+class BodyTooLarge(RecordError):
+    """A body that grows beyond `max_bytes` when it is decompressed, or bodies that do so together.
+
+    `queue` and `offset` say where reading stopped, where that is known.
+    """
+
+    condition = "RMQ_BODY_TOO_LARGE"
+
+    def __init__(
+        self, text: str, *, max_bytes: int, queue: MessageQueue | None = None, offset: int | None = None
+    ) -> None:
+        super().__init__(text)
+        self.max_bytes = max_bytes
+        self.queue = queue
+        self.offset = offset
+
+
 class NetworkError(RocketMQError):
     """The wire failed; `request_left` is False only when no byte of the request can have reached the peer."""
 
@@ -282,3 +314,13 @@ class BatchFailed(SendFailed):
     def __init__(self, text: str, *, outcome: Outcome, attempts: Sequence[Attempt], parts: Sequence[object]) -> None:
         super().__init__(text, outcome=outcome, attempts=attempts)
         self.parts = tuple(parts)
+
+
+class QueueNotFound(SendFailed):
+    """The broker does not have the queue that the caller named; nothing is stored."""
+
+    condition = "RMQ_QUEUE_NOT_FOUND"
+
+    def __init__(self, text: str, *, outcome: Outcome, attempts: Sequence[Attempt], queue: MessageQueue) -> None:
+        super().__init__(text, outcome=outcome, attempts=attempts)
+        self.queue = queue

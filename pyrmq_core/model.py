@@ -182,6 +182,22 @@ class OffsetRange:
 EVERYTHING = OffsetRange(0, 2**63 - 1)
 
 
+@dataclass(frozen=True, slots=True)
+class TopicQueues:
+    """A topic's queues as a NameServer knows them.
+
+    The unreadable ones are there, without permission to read them. Of brokers in `masterless` slaves alone are left.
+    """
+
+    readable: tuple[MessageQueue, ...]
+    unreadable: tuple[MessageQueue, ...] = ()
+    masterless: frozenset[str] = frozenset()
+
+    @property
+    def all(self) -> tuple[MessageQueue, ...]:
+        return self.readable + self.unreadable
+
+
 class Permission(enum.IntFlag):
     """What a topic's queues may be used for (common/constant/PermName.java)."""
 

@@ -10,8 +10,18 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from pyrmq_core import MessageQueue, OffsetRange, ResponseError, is_dead_letter_topic, is_retry_topic, is_system_topic
-from pyrmq_spark.conditions import InvalidOption
+from pyrmq_core import (
+    BrokerNotFound,
+    MessageQueue,
+    NoRoute,
+    OffsetRange,
+    ResponseError,
+    TopicQueues,
+    is_dead_letter_topic,
+    is_retry_topic,
+    is_system_topic,
+)
+from pyrmq_spark.conditions import InvalidOption, NotReadable
 from pyrmq_spark.namespaces import name_of_tenant
 from pyrmq_spark.offsets import (
     Asked,
@@ -25,6 +35,7 @@ from pyrmq_spark.offsets import (
     times_of,
 )
 from pyrmq_spark.options import SourceOptions
+from pyrmq_spark.patience import of_a_batch, patiently
 from pyrmq_spark.planning import QueueRange, plan
 from pyrmq_spark.positions import Point, Word
 
@@ -41,17 +52,26 @@ AdminOf: TypeAlias = "Callable[[], Admin]"
 
 
 def plan_batch(consumer: PullConsumer, admin: AdminOf, options: SourceOptions) -> list[QueueRange]:
-    """The tasks of a batch read; asks all queues together."""
-    queues = chosen_queues(consumer, admin, options)
+    """The tasks of a batch read; asks all queues together. Waits for a broker that the topic is known to be on."""
+    return patiently(lambda _: _planned(consumer, admin, options), options.pull_timeout, of_a_batch)
+
+
+def _planned(consumer: PullConsumer, admin: AdminOf, options: SourceOptions) -> list[QueueRange]:
+    queues, masterless = chosen_queues(consumer, admin, options)
     (start, start_name), (end, end_name) = options.start(Word.EARLIEST), options.end()
     starts, ends = points_of(start, queues, start_name), points_of(end, queues, end_name)
     check_order(starts, ends)
     check_sql(consumer, queues, options)
     bounds = consumer.offset_bounds(queues)
-    first = _resolved_start(consumer, options, starts, bounds)
+    first = _resolved_start(consumer, options, starts, bounds, masterless)
     last = resolve_end(
-        ends, Asked(bounds, consumer.offsets_at(times_of(ends))), fail_on_data_loss=options.fail_on_data_loss
+        ends,
+        Asked(bounds, consumer.offsets_at(times_of(ends)), masterless=masterless),
+        fail_on_data_loss=options.fail_on_data_loss,
     )
+    for name in sorted(masterless):
+        topics = sorted({queue.topic for queue in queues if queue.broker_name == name})
+        log.warning("%s has no master: what its slave has of %s is read", name, ", ".join(topics))
     _tell_skipped(first, last)
     return plan(
         ranges_between(first, last),
@@ -62,10 +82,10 @@ def plan_batch(consumer: PullConsumer, admin: AdminOf, options: SourceOptions) -
 
 def stream_start(consumer: PullConsumer, admin: AdminOf, options: SourceOptions) -> dict[MessageQueue, int]:
     """Where a new stream begins in each queue; asks all queues together."""
-    queues = chosen_queues(consumer, admin, options)
+    queues, masterless = chosen_queues(consumer, admin, options)
     start, name = options.start(Word.LATEST)
     starts = points_of(start, queues, name)
-    first = _resolved_start(consumer, options, starts, consumer.offset_bounds(queues))
+    first = _resolved_start(consumer, options, starts, consumer.offset_bounds(queues), masterless)
     _tell_skipped(first)
     return dict(first.offsets)
 
@@ -89,10 +109,12 @@ def _resolved_start(
     options: SourceOptions,
     starts: Mapping[MessageQueue, Point],
     bounds: Mapping[MessageQueue, OffsetRange],
+    masterless: frozenset[str],
 ) -> Resolved:
+    committed = consumer.committed_offsets(committed_of(starts))
     return resolve_start(
         starts,
-        Asked(bounds, consumer.offsets_at(times_of(starts)), consumer.committed_offsets(committed_of(starts))),
+        Asked(bounds, consumer.offsets_at(times_of(starts)), committed, masterless),
         none_as_young=options.starting_strategy,
         fail_on_data_loss=options.fail_on_data_loss,
     )
@@ -104,19 +126,68 @@ def _tell_skipped(*resolved: Resolved) -> None:
             log.warning("%s", line)
 
 
-def chosen_queues(consumer: PullConsumer, admin: AdminOf, options: SourceOptions) -> list[MessageQueue]:
-    """The readable queues that the options choose, in order; a pattern may match no topic."""
-    if options.assign is not None:
-        return _assigned(consumer, options.assign)
+def chosen_queues(
+    consumer: PullConsumer, admin: AdminOf, options: SourceOptions
+) -> tuple[list[MessageQueue], frozenset[str]]:
+    """The queues that the options choose, in order, and which of their brokers have no master; a pattern may match no
+    topic.
+
+    Raises `NotReadable` for a queue without READ permission, and `BrokerNotFound` while a broker is not registered that
+    a topic is known to be on: their rows would be missing without a word.
+    """
     topics = candidate_topics(consumer, admin, options)
-    if options.topic_pattern is None:
-        return sorted(queue for topic in topics for queue in consumer.message_queues(topic))
-    routes = consumer.current_queues(topics)  # a topic that was deleted since it was listed has none
-    return sorted(queue for queues in routes.values() for queue in queues or ())
+    routes = consumer.topic_queues(topics)  # a topic that was deleted since it was listed has none
+    known = {topic: queues for topic, queues in routes.items() if queues is not None}
+    if options.topic_pattern is None and len(known) < len(routes):
+        raise _unknown_topic(next(topic for topic in routes if topic not in known))
+    there = {queue for queues in known.values() for queue in queues.all}
+    chosen = set(options.assign or there)
+    if chosen - there:
+        raise InvalidOption(
+            f"option assign names {', '.join(map(str, sorted(chosen - there)))}, which no broker has; there are "
+            f"{', '.join(map(str, sorted(there)))}"
+        )
+    _check_registered(consumer, admin, known)
+    if unreadable := sorted(queue for queues in known.values() for queue in queues.unreadable if queue in chosen):
+        raise not_readable(unreadable)
+    masterless = frozenset(name for queues in known.values() for name in queues.masterless)
+    return sorted(chosen), masterless & {queue.broker_name for queue in chosen}
+
+
+def not_readable(queues: Sequence[MessageQueue]) -> NotReadable:
+    """For queues whose rows cannot be read, and are not lost."""
+    return NotReadable(
+        f"{', '.join(map(str, queues))} cannot be read: the topic lacks the READ permission there; give it back "
+        "(mqadmin updateTopicPerm -p 6), nothing was skipped"
+    )
+
+
+def _check_registered(consumer: PullConsumer, admin: AdminOf, known: Mapping[str, TopicQueues]) -> None:
+    """A broker that is not registered has left the routes of its topics; it may be known of all the same."""
+    expected = consumer.expected_brokers(known)
+    missing = {
+        name: topic
+        for topic, queues in known.items()
+        for name in expected[topic] - {queue.broker_name for queue in queues.all}
+    }
+    table = admin().cluster_info().broker_addr_table if missing else {}
+    for name, topic in sorted(missing.items()):
+        if name not in table:
+            raise BrokerNotFound(
+                f"{name} is not registered at the NameServer, and has queues of {topic} by its order configuration or "
+                "another NameServer",
+                broker_name=name,
+            )
+
+
+def _unknown_topic(topic: str) -> NoRoute:
+    return NoRoute(f"No route info of this topic: {topic}. The NameServer does not know it; create it", topic=topic)
 
 
 def candidate_topics(consumer: PullConsumer, admin: AdminOf, options: SourceOptions) -> Sequence[str]:
     """The topics that are named, or those there are now that match."""
+    if options.assign is not None:
+        return sorted({queue.topic for queue in options.assign})
     if options.topic_pattern is None:
         return options.topics or ()
     clusters = admin().cluster_info().cluster_addr_table
@@ -136,15 +207,3 @@ def matching(pattern: str, topics: Iterable[str], namespace: str | None = None) 
         and wanted.fullmatch(name)
         and not (is_system_topic(topic) or is_retry_topic(topic) or is_dead_letter_topic(topic))
     )
-
-
-def _assigned(consumer: PullConsumer, assign: tuple[MessageQueue, ...]) -> list[MessageQueue]:
-    topics = sorted({queue.topic for queue in assign})
-    known = {queue for topic in topics for queue in consumer.message_queues(topic)}
-    unknown = sorted(set(assign) - known)
-    if unknown:
-        raise InvalidOption(
-            f"option assign names {', '.join(map(str, unknown))}, which no broker has; there are "
-            f"{', '.join(map(str, sorted(known)))}"
-        )
-    return list(assign)

@@ -57,16 +57,22 @@ class BrokerUnavailable(RocketMQError):
     condition = "RMQ_BROKER_UNAVAILABLE"
 
 
-class SurplusRows(RocketMQError):
-    """A broker answered a pull with more messages than it has offsets."""
+class NotReadable(RocketMQError):
+    """A queue is there, and its topic's READ permission is taken."""
 
-    condition = "RMQ_BAD_RECORD"
+    condition = "RMQ_NOT_READABLE"
 
 
 class UnsupportedMode(InvalidArgument):
     """A save mode or output mode that a message queue cannot have."""
 
     condition = "RMQ_UNSUPPORTED_MODE"
+
+
+class OldPySpark(RocketMQError):
+    """A PySpark older than the oldest that the source runs on."""
+
+    condition = "RMQ_OLD_PYSPARK"
 
 
 class RowsUnaccounted(RocketMQError):

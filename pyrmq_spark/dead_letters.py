@@ -3,7 +3,7 @@
 property        is
 refusedTopic    the topic they were sent to
 refusedCode     the broker's response code
-refusedReason   its answer, in one line
+refusedReason   its answer, in one line, as long as the row's own properties leave room for
 """
 
 from __future__ import annotations

@@ -12,6 +12,7 @@ from pyrmq_core import Message, Payload, encode_one
 from pyrmq_core.columnar import BatchLimit
 
 DELAYS: Final = ("delayLevel", "deliverAt")
+IN_UTC: Final = pa.timestamp("us", "UTC")
 
 
 def may_be_delayed(rows: pa.RecordBatch) -> bool:
@@ -33,6 +34,9 @@ def by_delay(rows: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.RecordBatch]:
 
 def encode_singles(rows: pa.RecordBatch, topic: str, unique_ids: Sequence[str], limit: BatchLimit) -> Iterator[Payload]:
     """A request for each row, in their order."""
+    if "deliverAt" in rows.schema.names:  # its zone is the session's, which may be one that Python does not know
+        place = rows.schema.names.index("deliverAt")
+        rows = rows.set_column(place, "deliverAt", rows.column(place).cast(IN_UTC))
     for row, unique_id in zip(rows.to_pylist(), unique_ids, strict=True):
         yield encode_one(
             _message(row, topic),

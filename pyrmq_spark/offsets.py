@@ -10,7 +10,7 @@ import enum
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from pyrmq_core import DataLost, MessageQueue, OffsetRange
+from pyrmq_core import BrokerNotFound, DataLost, MessageQueue, OffsetRange
 from pyrmq_spark.conditions import InvalidOffsets
 from pyrmq_spark.positions import LATEST_OFFSET, AtTime, PerQueue, Point, Position, Word, shown
 
@@ -83,12 +83,14 @@ class Asked:
     """What brokers answered.
 
     `bounds` are each queue's lowest offset that is kept and the one its next message will get, `at_time` the offset of
-    the first message as young as asked (the upper bound: none is), `committed` what the group has, if it has any.
+    the first message as young as asked (the upper bound: none is), `committed` what the group has, if it has any. The
+    bounds of the brokers in `masterless` are those of a slave, whose master may keep more.
     """
 
     bounds: Mapping[MessageQueue, OffsetRange]
     at_time: Mapping[MessageQueue, int] = field(default_factory=dict)
     committed: Mapping[MessageQueue, int | None] = field(default_factory=dict)
+    masterless: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +108,8 @@ def resolve_start(
     none_as_young: NoneAsYoung = NoneAsYoung.ERROR,
     fail_on_data_loss: bool = True,
 ) -> Resolved:
-    """The offset each queue starts at. Raises `InvalidOffsets`, and `DataLost` for offsets that have expired."""
+    """The offset each queue starts at. Raises `InvalidOffsets`, `DataLost` for offsets that have expired, and in its
+    place `BrokerNotFound` where a slave alone says so."""
     offsets: dict[MessageQueue, int] = {}
     skipped: list[str] = []
     for queue, point in points.items():
@@ -117,7 +120,7 @@ def resolve_start(
         offset = _offset(point, bounds, asked.committed.get(queue))
         offsets[queue] = min(max(offset, bounds.start), bounds.end)
         if offset != offsets[queue]:
-            lost = _out_of_bounds(queue, "start", offset, bounds)
+            lost = _out_of_bounds(queue, "start", offset, bounds, asked.masterless)
             if fail_on_data_loss:
                 raise lost
             skipped.append(str(lost))
@@ -133,7 +136,7 @@ def resolve_end(points: Mapping[MessageQueue, Point], asked: Asked, *, fail_on_d
         offset = asked.at_time[queue] if isinstance(point, AtTime) else _offset(point, bounds, None)
         offsets[queue] = min(max(offset, bounds.start), bounds.end)
         if isinstance(point, int) and offset > bounds.end:
-            lost = _out_of_bounds(queue, "end", offset, bounds)
+            lost = _out_of_bounds(queue, "end", offset, bounds, asked.masterless)
             if fail_on_data_loss:
                 raise lost
             skipped.append(str(lost))
@@ -181,7 +184,15 @@ def _offset(point: Point, bounds: OffsetRange, committed: int | None) -> int:
             raise AssertionError(f"{point} is resolved elsewhere")
 
 
-def _out_of_bounds(queue: MessageQueue, what: str, offset: int, bounds: OffsetRange) -> DataLost:
+def _out_of_bounds(
+    queue: MessageQueue, what: str, offset: int, bounds: OffsetRange, masterless: frozenset[str]
+) -> DataLost:
+    if queue.broker_name in masterless:
+        raise BrokerNotFound(
+            f"the {what} of {queue} is offset {offset}, its slave keeps {bounds.start} to {bounds.end}, and "
+            f"{queue.broker_name} has no master",
+            broker_name=queue.broker_name,
+        )
     return DataLost(
         f"the {what} of {queue} is offset {offset}, but its broker keeps {bounds.start} to {bounds.end}: "
         "messages expired, or the topic was deleted and made again; set failOnDataLoss=false to read what is left",

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import Field, dataclass, field, fields, replace
 from typing import Any, ClassVar, Final, Protocol, TypeVar
 
-from pyrmq_core import MessageQueue, TagFilter
+from pyrmq_core import InvalidArgument, MessageQueue, TagFilter, parse_nameservers
 from pyrmq_spark.admission import Limits
 from pyrmq_spark.conditions import InvalidOption, UnknownOption
 from pyrmq_spark.namespaces import in_namespace
@@ -38,6 +38,14 @@ OPTIONS_OF_SPARK: Final = (
     "queryName",
 )
 PATHS: Final = ("path", "paths")
+# CREATE TABLE gives each option a second time, as a property of the table, and some that Spark sets by itself
+# (connector/catalog/TableCatalog.java, CatalogV2Util.convertTableProperties, 4.3).
+TABLE_OPTION: Final = "option."
+TABLE_PROPERTIES: Final = ("collation", "comment", "owner", "provider", "table_type")
+TABLE_HINT: Final = (
+    "; Spark 4.3 keeps no option of CREATE TABLE: write SELECT ... FROM orders WITH (nameServer '...', topic '...'), "
+    "or use a temporary view, which keeps them"
+)
 
 
 # --- Types of options: from an option's text and its name (for the error) to its value.
@@ -46,6 +54,17 @@ PATHS: Final = ("path", "paths")
 def text(given: str, name: str) -> str:
     if not given.strip():
         raise InvalidOption(f"option {name} is empty")
+    return given.strip()
+
+
+def addresses(given: str, name: str) -> str:
+    """NameServers as a client takes them."""
+    try:
+        known = parse_nameservers(given)
+    except InvalidArgument as error:
+        raise InvalidOption(f"option {name} is {given!r}: {error}") from None
+    if not known:
+        raise InvalidOption(f"option {name} is {given!r} and names no host:port")
     return given.strip()
 
 
@@ -129,7 +148,7 @@ def option(name: str, parse: Callable[[str, str], Any], default: Any = None) -> 
 class Connection:
     """Where the cluster is and who asks; equal ones share a client. Times are seconds."""
 
-    name_server: str = option("nameServer", text, "")
+    name_server: str = option("nameServer", addresses, "")
     namespace: str | None = option("namespace", text)
     access_key: str | None = option("accessKey", secret)
     secret_key: str | None = option("secretKey", secret)
@@ -170,6 +189,8 @@ class SourceOptions:
     pull_timeout: float = option("pullTimeoutMs", milliseconds(1), 20.0)
     pull_batch_size: int = option("pullBatchSize", at_least(1), 1024)
     on_undecodable_body: str = option("onUndecodableBody", one_of("fail", "keep"), "fail")
+    verify_crc: bool = option("verifyCrc", yes_or_no, True)
+    max_body_bytes: int = option("maxBodyBytes", at_least(1, 1024 * MIB), 64 * MIB)
 
     SELECTIONS: ClassVar = ("topic", "topicPattern", "assign")
 
@@ -266,7 +287,10 @@ T = TypeVar("T", bound=Table)
 
 def check_names(given: Options) -> None:
     """Raises `UnknownOption`, which names the nearest; options of either direction and Spark's own pass."""
+    of_a_table = any(name.lower() == "provider" for name in given)
     for name in given:
+        if of_a_table and (name.lower() in TABLE_PROPERTIES or name.lower().startswith(TABLE_OPTION)):
+            continue
         if name.lower() in PATHS:
             raise InvalidOption(
                 f'{name} is no option of rocketmq: a topic is no path. Name it with option("topic", ...) and call '
@@ -286,6 +310,7 @@ def read_connection(given: Options, environment: Mapping[str, str]) -> Connectio
     if not connection.name_server:
         raise InvalidOption(
             'no NameServer is named: set option("nameServer", "host:9876"), or NAMESRV_ADDR where the driver starts'
+            + ("" if given else TABLE_HINT)
         )
     if (connection.access_key is None) != (connection.secret_key is None):
         raise InvalidOption("accessKey and secretKey belong together; set both or neither")
@@ -308,7 +333,8 @@ def read_source(given: Options) -> SourceOptions:
     ]
     if len(chosen) != 1:
         what = f"only one of them may be set, not {' and '.join(chosen)}" if chosen else "one of them has to be set"
-        raise InvalidOption(f"what to read is named by topic, topicPattern or assign: {what}")
+        hint = "" if given else TABLE_HINT
+        raise InvalidOption(f"what to read is named by topic, topicPattern or assign: {what}{hint}")
     start, _ = options.start(Word.EARLIEST)
     if start is Word.COMMITTED and options.consumer_group is None:
         raise InvalidOption("startingOffsets=committed needs consumerGroup: the group whose offsets are meant")

@@ -1,23 +1,35 @@
 """Where a partition's rows go: to the queue they name, to their key's, or by turns; a whole Arrow batch at a time.
 
-Rows of one fixed queue share a target, so that they go one request after another, in their order, and are never moved:
-the queue's broker is waited for. A key's queue is looked up in the publish list as it was when the write met the topic.
+Rows whose keys share a queue share a target, so that they go one request after another, in their order: its broker is
+waited for. A key's queue is looked up in the publish list as it was when the write met the topic; only when the broker
+does not have that queue any more, the new route's is taken. Rows that name a queue are never moved.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pyrmq_core import AnyQueue, InvalidMessage, KeyedQueue, MessageQueue, TopicPublishInfo, check_topic
+from pyrmq_core import (
+    AnyQueue,
+    InvalidMessage,
+    KeyedQueue,
+    MessageQueue,
+    NoRoute,
+    ThisQueue,
+    TopicPublishInfo,
+    check_topic,
+)
 from pyrmq_core.blocking import Producer
-from pyrmq_core.columnar import string_hash_codes
+from pyrmq_core.columnar import encoded, string_hash_codes
+from pyrmq_spark import worker
 from pyrmq_spark.creating import create_topic
 from pyrmq_spark.options import Connection, SinkOptions
 
@@ -26,6 +38,8 @@ Lanes = npt.NDArray[np.int64]
 # Rows that name neither a queue nor a key.
 BY_TURNS: Final = -1
 
+Fixed: TypeAlias = KeyedQueue | ThisQueue
+
 
 @dataclass(frozen=True, slots=True)
 class Placed:
@@ -33,9 +47,9 @@ class Placed:
 
     rows: pa.RecordBatch
     ends: tuple[int, ...]
-    queues: tuple[KeyedQueue | None, ...]
+    queues: tuple[Fixed | None, ...]
 
-    def parts(self) -> Iterator[tuple[KeyedQueue | None, pa.RecordBatch]]:
+    def parts(self) -> Iterator[tuple[Fixed | None, pa.RecordBatch]]:
         """The rows of each queue."""
         for queue, start, end in zip(self.queues, (0, *self.ends), self.ends, strict=False):
             yield queue, self.rows.slice(start, end - start)
@@ -62,7 +76,7 @@ class Placing:
         `NoRoute` when no NameServer knows the topic and brokers do not create it; `InvalidMessage` for a queue that the
         topic does not have.
         """
-        lanes = self._places(topic).lanes(rows)
+        lanes = self._lanes(topic, rows)
         rest = rows.drop_columns([name for name in ("brokerName", "queueId") if name in rows.schema.names])
         if lanes is None:
             return Placed(rest, (rows.num_rows,), (None,))
@@ -89,6 +103,17 @@ class Placing:
         """For a message whose order says nothing, such as a delayed one."""
         return AnyQueue(self._places(topic).walk.select_one_message_queue())
 
+    def _lanes(self, topic: str, rows: pa.RecordBatch) -> Lanes | None:
+        """A queue that is missing may be younger than the route: NameServers are asked before a row is refused."""
+        places = self._places(topic)
+        try:
+            return places.lanes(rows)
+        except InvalidMessage:
+            with suppress(NoRoute):  # of a topic that is still to be made
+                worker.admin(self._connection).route(worker.name_on_brokers(self._connection, topic))
+            places.named = self._producer.publish_info(topic, timeout=self._timeout).queues
+            return places.lanes(rows)
+
     def _places(self, topic: str) -> _TopicPlaces:
         if topic not in self._topics:
             check_topic(topic)
@@ -97,21 +122,28 @@ class Placing:
             info = self._producer.publish_info(topic, timeout=self._timeout)
             whole = self._producer.is_batch_topic(topic, timeout=self._timeout)
             self._topics[topic] = _TopicPlaces(info.at(self._counter), is_batch_topic=whole)
+            if info.borrowed:
+                self._topics[topic].walk = _by_brokers(info, self._counter)
         return self._topics[topic]
 
 
 class _TopicPlaces:
-    """A topic's queues as the write met them. A lane is the number of a queue in `fixed`."""
+    """A topic's queues as the write met them. A lane is the number of a target in `fixed`."""
 
-    def __init__(self, walk: TopicPublishInfo, *, is_batch_topic: bool = False) -> None:
-        self.walk = walk
+    def __init__(self, info: TopicPublishInfo, *, is_batch_topic: bool = False) -> None:
+        self.walk = self._info = info
+        self.named = info.queues
         self.is_batch_topic = is_batch_topic
         self.kept: AnyQueue | None = None
-        self.fixed: list[KeyedQueue] = []
+        self.fixed: list[Fixed] = []
+        self._lane_of_keys: dict[int, int] = {}
         self._lane_of: dict[MessageQueue, int] = {}
 
     def lanes(self, rows: pa.RecordBatch) -> Lanes | None:
-        """Of each row; a queue that a row names wins over its key. None when no row has either."""
+        """Of each row; a queue that a row names wins over its key. None when no row has either.
+
+        `InvalidMessage` for a queue that is not among those that are `named` of its broker.
+        """
         names = rows.schema.names
         lanes = None
         if "shardingKey" in names:
@@ -123,16 +155,19 @@ class _TopicPlaces:
 
     def _lanes_of_keys(self, keys: pa.Array) -> Lanes:
         """As `TopicPublishInfo.queue_of_key` for each, by columns."""
-        queues = self.walk.queues or (self.walk.select_one_message_queue(),)
-        coded = keys if pa.types.is_dictionary(keys.type) else keys.dictionary_encode()
+        queues = self._info.queues or (self._info.select_one_message_queue(),)
+        coded = encoded(keys)
         numbers = abs(string_hash_codes(coded.dictionary)) % len(queues)
         lanes = np.full(len(queues), BY_TURNS)
-        for number in np.unique(numbers).tolist():
-            lanes[number] = self._lane(queues[number])
+        for number, place in zip(*(found.tolist() for found in np.unique(numbers, return_index=True)), strict=True):
+            if number not in self._lane_of_keys:
+                key = coded.dictionary[place].as_py()
+                self._lane_of_keys[number] = self._new_lane(KeyedQueue(key, (queues[number],)))
+            lanes[number] = self._lane_of_keys[number]
         return _taken(lanes[numbers], coded.indices)
 
     def _lanes_of_queues(self, broker_names: pa.Array, queue_ids: pa.Array) -> Lanes:
-        coded = broker_names.dictionary_encode()
+        coded = encoded(broker_names)
         brokers = coded.dictionary.to_pylist()
         codes = pc.fill_null(coded.indices, BY_TURNS).to_numpy().astype(np.int64)
         numbered, place = np.unique(
@@ -147,19 +182,25 @@ class _TopicPlaces:
     def _lane_of_queue(self, broker_name: str, queue_id: int) -> int:
         """A broker that is not in the list may only be down: it is waited for."""
         queue = MessageQueue(self.walk.topic, broker_name, queue_id)
-        there = [known.queue_id for known in self.walk.queues if known.broker_name == broker_name]
+        there = [known.queue_id for known in self.named if known.broker_name == broker_name]
         if there and queue_id not in there:
             raise InvalidMessage(
                 f"column queueId: topic {queue.topic} has no queue {queue_id} on {broker_name} to write to; it has "
                 f"{', '.join(map(str, sorted(there)))}"
             )
-        return self._lane(queue)
-
-    def _lane(self, queue: MessageQueue) -> int:
         if queue not in self._lane_of:
-            self._lane_of[queue] = len(self.fixed)
-            self.fixed.append(KeyedQueue("", (queue,)))  # of one queue, whatever the key
+            self._lane_of[queue] = self._new_lane(ThisQueue(queue, wait=True))
         return self._lane_of[queue]
+
+    def _new_lane(self, target: Fixed) -> int:
+        self.fixed.append(target)
+        return len(self.fixed) - 1
+
+
+def _by_brokers(info: TopicPublishInfo, counter: int) -> TopicPublishInfo:
+    """Queue 0 of each broker, then queue 1, ...: each broker has to be sent something to make the topic."""
+    queues = sorted(info.queues, key=lambda queue: queue.queue_id)
+    return TopicPublishInfo(info.topic, queues, counter_start=counter, borrowed=True)
 
 
 def _taken(lanes: Lanes, indices: pa.Array) -> Lanes:

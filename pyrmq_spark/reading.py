@@ -5,11 +5,23 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterator
+from itertools import chain
 from typing import TYPE_CHECKING, Final
 
-from pyrmq_core import DataLost, MessageQueue, OffsetRange, RawPull, ReadWindow, ResponseError, TagFilter, columnar
+from pyrmq_core import (
+    DataLost,
+    MessageQueue,
+    NetworkError,
+    RawPull,
+    ReadWindow,
+    ResponseError,
+    RocketMQError,
+    RoutingError,
+    TagFilter,
+    columnar,
+)
 from pyrmq_spark import worker
-from pyrmq_spark.conditions import BrokerUnavailable, SurplusRows, told
+from pyrmq_spark.conditions import BrokerUnavailable, told
 from pyrmq_spark.namespaces import name_of_tenant
 from pyrmq_spark.options import Connection, SourceOptions
 from pyrmq_spark.planning import QueueRange
@@ -19,6 +31,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from pyrmq_core.blocking import PullConsumer
+    from pyrmq_core.columnar import DecodedBatch
     from pyrmq_spark.columns import SourceSchema
 
 log = logging.getLogger(__name__)
@@ -55,14 +68,15 @@ def read_range(
                 return
             except DataLost as lost:
                 position = _after(lost, position, wanted, options)
-            except ResponseError as error:
-                if error.code not in GONE_CODES:
+            except (NetworkError, RoutingError, ResponseError) as error:
+                if isinstance(error, ResponseError) and error.code not in GONE_CODES:
                     raise
-                deadline = deadline or time.monotonic() + options.pull_timeout
+                patience = options.pull_timeout if isinstance(error, ResponseError) else 0.0  # the others waited for it
+                deadline = deadline or time.monotonic() + patience
                 if _is_gone(connection, options, wanted.queue):
                     position = _after(_gone(error, position, wanted), position, wanted, options)
                 elif time.monotonic() >= deadline:
-                    raise _denied(error, wanted, options) from error
+                    raise _unavailable(error, wanted, options) from error
                 else:
                     time.sleep(PAUSE_SECONDS)
 
@@ -74,55 +88,51 @@ def _batches(
     tags = TagFilter.parse(options.tags)
     window = ReadWindow(max_messages_a_pull=options.pull_batch_size, patience=options.pull_timeout)
     keep = options.on_undecodable_body == "keep"
-    consumer, decode = consumer_of(connection, options), columnar.decode_records
+    consumer = consumer_of(connection, options)
 
-    def decoded(pulls: list[RawPull]) -> tuple[OffsetRange, pa.RecordBatch]:
-        batch = decode(pulls, schema.columns, wanted.offsets, tags=tags, keep_undecodable=keep)
-        return OffsetRange(pulls[0].start, pulls[-1].next_offset), batch
+    def batches(pulls: list[RawPull], *, allow_gaps: bool) -> Iterator[DecodedBatch]:
+        return columnar.decode_batches(
+            pulls,
+            schema.columns,
+            wanted.offsets,
+            tags=tags,
+            keep_undecodable=keep,
+            verify_crc=options.verify_crc,
+            max_body_bytes=options.max_body_bytes,
+            allow_gaps=allow_gaps,
+        )
+
+    def decoded(pulls: list[RawPull]) -> Iterator[tuple[int, pa.RecordBatch]]:
+        made = batches(pulls, allow_gaps=False)
+        try:
+            head = next(made)
+        except DataLost as lost:  # offsets without a message are found before any batch is made
+            if options.fail_on_data_loss:
+                raise
+            log.warning("%s", lost)
+            made = batches(pulls, allow_gaps=True)
+            head = next(made)
+        for batch, rest in chain((head,), made):
+            yield rest[0].start if rest else pulls[-1].next_offset, batch
 
     with consumer.read(wanted.queue, start, wanted.end, tags=options.tags, sql=options.sql, window=window) as reader:
-        for answered, batch in reader.decoded(decoded):
-            if options.sql is None and tags.passes_all:
-                _check_complete(batch.num_rows, answered, wanted, options)
-            yield answered.end, batch
-
-
-def _check_complete(rows: int, answered: OffsetRange, wanted: QueueRange, options: SourceOptions) -> None:
-    """Without a filter every offset has its row. A broker passes over entries whose log file it has just deleted, and
-    says so only where an answer has nothing else (MESSAGE_WAS_REMOVING in DefaultMessageStore.getMessage, 5.4.0)."""
-    expected = answered.end - answered.start
-    if rows > expected:
-        raise SurplusRows(
-            f"{wanted.queue.broker_name} answered {rows} messages for the {expected} offsets {answered.start} to "
-            f"{answered.end} of {wanted.queue}; the broker's queue is damaged"
-        )
-    if rows == expected:
-        return
-    lost = DataLost(
-        f"{expected - rows} of the offsets {answered.start} to {answered.end} of {wanted.queue} have no message any "
-        "more: they expired while they were read, or the topic keeps the last message of each key alone; set "
-        "failOnDataLoss=false to go on with what is left",
-        queue=wanted.queue,
-        start=answered.start,
-        end=answered.end,
-        min_offset=answered.end,
-        max_offset=wanted.end,
-    )
-    if options.fail_on_data_loss:
-        raise lost
-    log.warning("%s", lost)
+        yield from reader.decoded_in_parts(decoded)
 
 
 def _after(lost: DataLost, position: int, wanted: QueueRange, options: SourceOptions) -> int:
-    """Where to go on with failOnDataLoss=false; nothing is read twice."""
+    """Where to go on with failOnDataLoss=false: behind what is gone, and no further; nothing is read twice."""
     if options.fail_on_data_loss:
         raise lost
-    following = max(position, lost.min_offset) if lost.min_offset > position else wanted.end
-    log.warning("%s: offsets %d to %d are skipped: %s", wanted.queue, position, min(following, wanted.end), lost)
+    following = wanted.end  # of a queue that ends before the position nothing is left
+    if position < lost.max_offset:
+        following = min(wanted.end, lost.min_offset if lost.min_offset > position else lost.end)
+    if following <= position:
+        raise lost
+    log.warning("%s: offsets %d to %d are skipped: %s", wanted.queue, position, following, lost)
     return following
 
 
-def _gone(error: ResponseError, position: int, wanted: QueueRange) -> DataLost:
+def _gone(error: RocketMQError, position: int, wanted: QueueRange) -> DataLost:
     return DataLost(
         f"offsets {position} to {wanted.end} of {wanted.queue} cannot be read, the queue is gone: {error}; set "
         "failOnDataLoss=false to go on with what is left",
@@ -134,18 +144,24 @@ def _gone(error: ResponseError, position: int, wanted: QueueRange) -> DataLost:
     )
 
 
-def _denied(error: ResponseError, wanted: QueueRange, options: SourceOptions) -> BrokerUnavailable:
+def _unavailable(error: RocketMQError, wanted: QueueRange, options: SourceOptions) -> BrokerUnavailable:
+    """Patience has run out; a refusal is one of a broker whose queue this is by the NameServer's word."""
+    denied = f"the NameServer names {wanted.queue.broker_name} for {wanted.queue}, yet "
     return BrokerUnavailable(
-        f"waited {options.pull_timeout:g} s in vain, and nothing was skipped: the NameServer names "
-        f"{wanted.queue.broker_name} for {wanted.queue}, yet {error}"
+        f"waited {options.pull_timeout:g} s in vain, and nothing was skipped: "
+        f"{denied if isinstance(error, ResponseError) else ''}{error}"
     )
 
 
 def _is_gone(connection: Connection, options: SourceOptions, queue: MessageQueue) -> bool:
-    """Its broker is there, master and all, and the topic's route has the queue no longer.
+    """Its broker is there, master and all, and the topic's route has the queue no longer, readable or not.
 
-    A slave denies a queue until it has learned its master's topics: that is no loss.
+    A slave denies a queue until it has learned its master's topics: that is no loss. Without a NameServer nothing is.
     """
-    routes = consumer_of(connection, options).current_queues([queue.topic])
-    broker = worker.admin(connection).cluster_info().broker_addr_table.get(queue.broker_name)
-    return queue not in (routes[queue.topic] or ()) and broker is not None and broker.master is not None
+    try:
+        known = consumer_of(connection, options).topic_queues([queue.topic])[queue.topic]
+        broker = worker.admin(connection).cluster_info().broker_addr_table.get(queue.broker_name)
+    except (NetworkError, RoutingError):
+        return False
+    is_routed = known is not None and queue in known.all
+    return not is_routed and broker is not None and broker.master is not None

@@ -17,6 +17,7 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
 from pyrmq_core import SendStatus
+from pyrmq_spark.driver_log import show
 from pyrmq_spark.options import Connection, SinkOptions
 from pyrmq_spark.settling import settle
 
@@ -93,12 +94,12 @@ class RocketMQWriter(DataSourceArrowWriter):
         return PartitionWrite(self._connection, self._options, self._schema, attempt).run(iterator)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        log.info("%s", summary_line(_written(messages)))
+        _log(logging.INFO, "", messages)
         settle()
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """What was sent stays sent. Spark does not know all of it: a task that was cut short reports nothing."""
-        log.warning("the write failed; what its finished tasks wrote stays: %s", summary_line(_written(messages)))
+        _log(logging.WARNING, "the write failed; what its finished tasks wrote stays: ", messages)
 
 
 class RocketMQStreamWriter(DataSourceStreamArrowWriter):
@@ -116,17 +117,19 @@ class RocketMQStreamWriter(DataSourceStreamArrowWriter):
         return PartitionWrite(self._connection, self._options, self._schema, Attempt.of_stream()).run(iterator)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
-        log.info("batch %d: %s", batchId, summary_line(_written(messages)))
+        _log(logging.INFO, f"batch {batchId}: ", messages)
         settle()
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
         """What was sent stays sent, and is sent again when the query goes on."""
-        written = summary_line(_written(messages))
-        log.warning("batch %d failed; what its finished tasks wrote stays, and comes again: %s", batchId, written)
+        said = f"batch {batchId} failed; what its finished tasks wrote stays, and comes again: "
+        _log(logging.WARNING, said, messages)
 
 
-def _written(messages: Sequence[WriterCommitMessage | None]) -> list[PartitionWritten]:
-    return [message for message in messages if isinstance(message, PartitionWritten)]
+def _log(level: int, said: str, messages: Sequence[WriterCommitMessage | None]) -> None:
+    show(log)
+    written = [message for message in messages if isinstance(message, PartitionWritten)]
+    log.log(level, "%s%s", said, summary_line(written))
 
 
 def summary_line(written: Sequence[PartitionWritten]) -> str:
@@ -137,7 +140,7 @@ def summary_line(written: Sequence[PartitionWritten]) -> str:
         queues.update(task.rows_by_queue)
         statuses.update(task.rows_by_status)
     statuses.pop(SendStatus.SEND_OK.name, None)
-    listed = [f"{queue}: {rows}" for queue, rows in sorted(queues.items())[:MAX_QUEUES_LISTED]]
+    listed = [f"{_printable(queue)}: {rows}" for queue, rows in sorted(queues.items())[:MAX_QUEUES_LISTED]]
     more = [f"and {len(queues) - MAX_QUEUES_LISTED} queues more"] if len(queues) > MAX_QUEUES_LISTED else []
     retries = sum(task.retries for task in written)
     repeated = sum(task.perhaps_repeated for task in written)
@@ -152,3 +155,8 @@ def summary_line(written: Sequence[PartitionWritten]) -> str:
     refused = sum(task.dead_lettered for task in written)
     parts += [f"{refused} of the rows refused, and stored as dead letters"] * bool(refused)
     return "; ".join(parts)
+
+
+def _printable(queue: str) -> str:
+    """A broker chooses its name, and the line stays one line."""
+    return queue if queue.isprintable() else ascii(queue)

@@ -48,6 +48,8 @@ class SinkSchema:
 def sink_schema(schema: StructType, topic: str | None) -> SinkSchema:
     """Raises `InvalidColumn` before a row is sent; `topic` is the option, which wins over the column."""
     columns: dict[str, int] = {}
+    if not any(name.lower() in BODY_NAMES for name in schema.names):
+        _refuse_sink_column("there is no body")  # told first: another column may be meant for it
     for number, field in enumerate(schema.fields):
         name = _sink_name(field.name)
         if name in columns:
@@ -57,8 +59,6 @@ def sink_schema(schema: StructType, topic: str | None) -> SinkSchema:
             wanted = " or ".join(SINK_TYPES[name])
             _refuse_sink_column(f"{field.name} is {wanted}, not {field.dataType.simpleString()}")
         columns[name] = number
-    if "body" not in columns:
-        _refuse_sink_column("there is no body")
     if topic is None and "topic" not in columns:
         _refuse_sink_column("there is neither a column topic nor the option topic; one of them says where rows go")
     if ("brokerName" in columns) != ("queueId" in columns):

@@ -11,7 +11,12 @@ from collections.abc import Iterator, MutableMapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyrmq_spark.pyspark_floor import check_pyspark, needs_pyspark
+
+try:
+    from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+except ImportError as missing:
+    raise needs_pyspark() from missing
 
 from pyrmq_core import TagFilter
 from pyrmq_spark.conditions import InvalidOption, UnsupportedMode, told
@@ -54,6 +59,7 @@ class RocketMQDataSource(DataSource):
     def __init__(self, options: MutableMapping[str, str]) -> None:
         super().__init__(options)
         with told():
+            check_pyspark()
             check_names(options)
             self._connection = read_connection(options, os.environ)
         settle()
@@ -120,6 +126,10 @@ class RocketMQDataSource(DataSource):
         options = read_sink(self.options, stream=stream)
         for topic in filter(None, (options.topic, options.dead_letter_topic)):
             check_topic(topic)
+        if options.compression != "none":
+            from pyrmq_core.columnar import CompressionType
+
+            CompressionType[options.compression.upper()].check_library()
         columns = sink_schema(schema, options.topic)
         if options.topic is not None and options.create_topic != "auto":
             from pyrmq_spark.creating import create_topic

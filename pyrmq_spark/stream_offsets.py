@@ -4,7 +4,9 @@
 
 `offsets` are each queue's next offset, `from` those where the batch that ends here began, for the queues it reads.
 Spark does not keep where batch 0 began, and asks for it anew after a failure: without `from` a restart at `latest`
-would lose that batch's rows. Spark compares offsets as text: names are sorted.
+would lose that batch's rows. By then it may have no answer (the topic has grown, and the options name the queues it
+had): `UNRESOLVED` stands for it, which is given out as a start alone, and never kept. Spark compares offsets as text:
+names are sorted.
 """
 
 from __future__ import annotations
@@ -18,6 +20,8 @@ from pyrmq_spark.conditions import InvalidCheckpoint
 
 SOURCE: Final = "rocketmq"
 VERSION: Final = 1
+
+UNRESOLVED: Final = {"source": SOURCE, "version": VERSION, "offsets": {}, "start": "unresolved"}
 
 Offsets = Mapping[MessageQueue, int]
 
@@ -76,7 +80,8 @@ class Followed:
 def follow(start: Offsets, bounds: Mapping[MessageQueue, OffsetRange], gone: Mapping[MessageQueue, str]) -> Followed:
     """`bounds` are what brokers keep now, `gone` the queues of `start` that are there no longer, each with the reason.
 
-    A queue that is not in `start` is new and begins at its beginning, wherever the query itself started.
+    A queue that is not in `start` is new and begins at its beginning, wherever the query itself started. One that has
+    become shorter goes on at its end, as in Spark's Kafka source: from its beginning every row would come again.
     """
     losses = [
         _lost(queue, f"{queue} is gone after offset {start[queue]}: {reason}", start[queue], None)
@@ -88,13 +93,13 @@ def follow(start: Offsets, bounds: Mapping[MessageQueue, OffsetRange], gone: Map
         if begin > kept.end:
             reason = (
                 f"{queue} was read up to offset {begin}, but its broker keeps {kept.start} to {kept.end}: "
-                "the topic was deleted and made again, or the broker lost its store"
+                "the topic was deleted and made again, or the broker lost its newest messages"
             )
             losses.append(_lost(queue, reason, begin, kept))
         elif begin < kept.start:
             reason = f"offsets {begin} to {kept.start} of {queue} have expired: its broker keeps {kept.start} to "
             losses.append(_lost(queue, f"{reason}{kept.end}", begin, kept))
-        begins[queue] = begin if kept.start <= begin <= kept.end else kept.start
+        begins[queue] = min(max(begin, kept.start), kept.end)
     return Followed(begins, {queue: kept.end for queue, kept in bounds.items()}, tuple(losses))
 
 
@@ -133,11 +138,12 @@ def bounds_of_run(targets: Offsets, bounds: Mapping[MessageQueue, OffsetRange]) 
 
 def _lost(queue: MessageQueue, reason: str, offset: int, kept: OffsetRange | None) -> DataLost:
     known = kept or OffsetRange(offset, offset)
+    going_on = min(max(offset, known.start), known.end)
     return DataLost(
         reason,
         queue=queue,
-        start=min(offset, known.start),
-        end=max(offset, known.start),
+        start=min(offset, going_on),
+        end=max(offset, going_on),
         min_offset=known.start,
         max_offset=known.end,
     )

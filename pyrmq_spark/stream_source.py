@@ -19,11 +19,11 @@ from pyrmq_core import MessageQueue
 from pyrmq_spark import worker
 from pyrmq_spark.admission import Backlog, admitted, is_held_back
 from pyrmq_spark.choosing import stream_start
-from pyrmq_spark.conditions import told
+from pyrmq_spark.conditions import RocketMQSparkError, told
 from pyrmq_spark.options import Connection, SourceOptions
 from pyrmq_spark.planning import RangePartition, plan
 from pyrmq_spark.reading import consumer_of, read_range
-from pyrmq_spark.stream_offsets import Followed, Offsets, StreamOffset, all_lost, bounds_of_run, follow
+from pyrmq_spark.stream_offsets import UNRESOLVED, Followed, Offsets, StreamOffset, all_lost, bounds_of_run, follow
 from pyrmq_spark.watching import QueueWatch, Seen
 
 if TYPE_CHECKING:
@@ -45,6 +45,7 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._options = options
         self._schema = schema
         self._initial: dict[str, Any] | None = None
+        self._unstarted: RocketMQSparkError | None = None
         self._watch: QueueWatch | None = None
         self._latest: Seen | None = None
         self._available_now = False
@@ -53,7 +54,7 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._told: set[str] = set()
 
     def __getstate__(self) -> dict[str, Any]:
-        return self.__dict__ | {"_watch": None, "_latest": None}
+        return self.__dict__ | {"_watch": None, "_latest": None, "_unstarted": None}
 
     # --- What Spark asks the query's own process.
 
@@ -66,16 +67,21 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._available_now = True
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
-        """Asked for twice in batch 0; both times the same."""
-        if self._initial is None:
-            with told("the stream's start"):
-                consumer, admin = self._consumer(), partial(worker.admin, self._connection)
-                start = self._watching().patiently(lambda _: stream_start(consumer, admin, self._options))
-                self._initial = StreamOffset(start).to_json()
-        return self._initial
+        """Asked for twice in batch 0; both times the same.
+
+        Spark asks for it too where batch 0 was planned before it failed, and that one is read by its plan: only a batch
+        that is planned now fails for want of a start.
+        """
+        try:
+            return self._resolved(UNRESOLVED)
+        except RocketMQSparkError as error:
+            log.warning("where the stream starts cannot be said, which only a batch to be planned needs: %s", error)
+            self._unstarted = error
+            return UNRESOLVED
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802 - Spark's name
         """The end of the next batch; `start` as it is when there is none."""
+        start = self._resolved(start)
         with told("the stream's next batch"):
             reached = StreamOffset.from_json(start).offsets
             followed = self._followed(reached)
@@ -121,6 +127,20 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     # --- Inside.
 
+    def _resolved(self, start: dict[str, Any]) -> dict[str, Any]:
+        """What `UNRESOLVED` stands for, asked for once; or what came of it a moment ago."""
+        if start != UNRESOLVED:
+            return start
+        if self._unstarted is not None:
+            error, self._unstarted = self._unstarted, None
+            raise error
+        if self._initial is None:
+            with told("the stream's start"):
+                consumer, admin = self._consumer(), partial(worker.admin, self._connection)
+                first = self._watching().patiently(lambda _: stream_start(consumer, admin, self._options))
+                self._initial = StreamOffset(first).to_json()
+        return self._initial
+
     def _followed(self, reached: Offsets) -> Followed:
         self._latest = seen = self._watching().look(reached)
         if self._targets is not None:
@@ -128,7 +148,9 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         followed = follow(reached, seen.bounds, seen.gone)
         if followed.losses and self._options.fail_on_data_loss:
             raise all_lost(followed.losses)
-        for line in map(str, followed.losses):
+        for loss in followed.losses:
+            goes_on = followed.begins.get(loss.queue)
+            line = f"{loss}; " + ("it is left out" if goes_on is None else f"it is read on from offset {goes_on}")
             if line not in self._told:
                 log.warning("skipped, since failOnDataLoss=false: %s", line)
                 self._told.add(line)

@@ -1,7 +1,8 @@
 """Watches a stream's queues: which there are, where they end, and which are gone. A broker that is down is not gone.
 
-A queue is gone only when its broker is registered and the topic's route has it no longer. What cannot be told, because
-a broker or NameServer does not answer, is waited for; after `pullTimeoutMs` that is an error, and nothing is skipped.
+A queue is gone only when its broker is registered and the topic's route has it no longer, readable or not. What cannot
+be told, since a broker does not answer, is waited for; after `pullTimeoutMs` that is an error, and nothing is skipped.
+While no NameServer answers, the queues that are known are gone on with.
 """
 
 from __future__ import annotations
@@ -12,10 +13,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from pyrmq_core import MessageQueue, NetworkError, NoRoute, OffsetRange, ResponseError, RocketMQError, RoutingError
-from pyrmq_spark.choosing import AdminOf, candidate_topics, check_sql
-from pyrmq_spark.conditions import BrokerUnavailable
+from pyrmq_core import MessageQueue, NoNameServer, OffsetRange
+from pyrmq_spark.choosing import AdminOf, candidate_topics, check_sql, not_readable
 from pyrmq_spark.options import SourceOptions
+from pyrmq_spark.patience import of_a_stream, patiently
 from pyrmq_spark.stream_offsets import Offsets
 
 if TYPE_CHECKING:
@@ -26,12 +27,9 @@ log = logging.getLogger(__name__)
 # Spark asks a stream without data every 10 ms (spark.sql.streaming.pollingDelay); brokers are asked this often at most.
 # The answer waits until then: an old one would end `processAllAvailable` with messages unread.
 FLOOR_SECONDS: Final = 0.1
-PAUSE_SECONDS: Final = 0.2
 # What looks lost is looked at again so often, with everything asked anew (fetchOffset.numRetries of Kafka's source).
 LOOKS_AT_LOSS: Final = 3
 LOSS_PAUSE_SECONDS: Final = 0.5
-# A broker that is starting, ending or busy: SYSTEM_BUSY, SERVICE_NOT_AVAILABLE, GO_AWAY.
-PASSING_CODES: Final = (2, 14, 1500)
 
 T = TypeVar("T")
 
@@ -59,10 +57,11 @@ class QueueWatch:
         self._admin = admin
         self._options = options
         self._refresh = refresh
-        self._patience = options.pull_timeout
         self._queues: frozenset[MessageQueue] = frozenset()
         self._registered: frozenset[str] = frozenset()
         self._masterless: frozenset[str] = frozenset()
+        self._unreadable: frozenset[MessageQueue] = frozenset()
+        self._is_alone = False
         self._checked: set[str] = set()
         self._discovered_at = float("-inf")
         self._asked_at = float("-inf")
@@ -84,23 +83,11 @@ class QueueWatch:
 
     def patiently(self, ask: Callable[[bool], T]) -> T:
         """What `ask` gives; called again, with True, while brokers or NameServers do not answer."""
-        deadline, again = time.monotonic() + self._patience, False
-        while True:
-            try:
-                return ask(again)
-            except (NetworkError, RoutingError, ResponseError) as error:
-                if not _passes(error):
-                    raise
-                if time.monotonic() >= deadline:
-                    raise self._unavailable(error) from error
-                if not again:
-                    log.warning("waiting up to %g s: %s", self._patience, error)
-            again = True
-            time.sleep(PAUSE_SECONDS)
+        return patiently(ask, self._options.pull_timeout, of_a_stream)
 
     def _look(self, start: Offsets, *, discover: bool) -> Seen:
         if discover:
-            self._discover(start)
+            self._discover_if_possible(start)
         missing = {queue for queue in start if queue not in self._queues}
         # A missing queue whose broker is not registered is asked for all the same, where its broker was last.
         gone = {queue: self._reason(queue) for queue in missing if queue.broker_name in self._registered}
@@ -109,24 +96,44 @@ class QueueWatch:
         for queue, reached in start.items():
             if queue.broker_name in self._masterless and queue in ends:  # a slave may lag behind its lost master
                 ends[queue] = max(ends[queue], reached)
+            if queue in self._unreadable and ends[queue] > reached:
+                raise not_readable([queue])
         lowest = self._consumer.min_offsets([queue for queue, end in ends.items() if start.get(queue) != end])
+        for queue in start.keys() & lowest.keys():
+            if queue.broker_name in self._masterless:  # and may have begun later than its master
+                lowest[queue] = min(lowest[queue], start[queue])
         return Seen({queue: OffsetRange(min(lowest.get(queue, end), end), end) for queue, end in ends.items()}, gone)
+
+    def _discover_if_possible(self, start: Offsets) -> None:
+        """Without a NameServer the known queues are gone on with, none of which counts as gone then."""
+        try:
+            self._discover(start)
+        except NoNameServer as error:
+            if self._discovered_at == float("-inf"):
+                raise
+            if not self._is_alone:
+                log.warning("going on with the %d queues that are known: %s", len(self._queues), error)
+            self._is_alone, self._registered = True, frozenset()
+            self._discovered_at = time.monotonic()
+            return
+        if self._is_alone:
+            log.info("a NameServer answers again")
+        self._is_alone = False
 
     def _discover(self, start: Offsets) -> None:
         """Registered counts a broker that is so before and after its routes are asked for: one that comes or goes
         meanwhile may miss in them."""
         options = self._options
         before = self._brokers()
-        if options.assign is None:
-            topics = set(candidate_topics(self._consumer, self._admin, options))
-        else:
-            topics = {queue.topic for queue in options.assign}
-        routes = self._consumer.current_queues(sorted(topics))
-        there = {queue for queues in routes.values() for queue in queues or ()}
+        routes = self._consumer.topic_queues(candidate_topics(self._consumer, self._admin, options))
+        # What may not be read is there all the same; none of it is begun with.
+        unreadable = {queue for known in routes.values() if known for queue in known.unreadable if queue in start}
+        there = {queue for known in routes.values() if known for queue in known.readable} | unreadable
         unchecked = {queue for queue in there if queue.broker_name not in self._checked}
         check_sql(self._consumer, unchecked, options)
         self._checked |= {queue.broker_name for queue in unchecked}
         self._queues = frozenset(there if options.assign is None else there & set(options.assign))
+        self._unreadable = self._queues & unreadable
         after = self._brokers()
         self._registered = frozenset(before.keys() & after.keys())
         self._masterless = frozenset(name for name, has_master in after.items() if not has_master)
@@ -146,16 +153,3 @@ class QueueWatch:
         return (
             f"{queue.broker_name} is up, and topic {queue.topic} was deleted, or is not chosen by the options any more"
         )
-
-    def _unavailable(self, error: RocketMQError) -> BrokerUnavailable:
-        return BrokerUnavailable(
-            f"waited {self._patience:g} s in vain, and nothing was skipped: {error}; start the query again when its "
-            "brokers are back, or let it wait longer with pullTimeoutMs"
-        )
-
-
-def _passes(error: RocketMQError) -> bool:
-    """Whether the same question may be answered later."""
-    if isinstance(error, ResponseError):
-        return error.code in PASSING_CODES
-    return not isinstance(error, NoRoute)

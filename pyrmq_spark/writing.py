@@ -15,7 +15,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from pyrmq_core import InvalidMessage, KeyedQueue, RocketMQError, WriteSummary, unique_id_runs, unique_ids
+from pyrmq_core import InvalidMessage, RocketMQError, WriteSummary, unique_id_runs, unique_ids
 from pyrmq_core.blocking import SendWindow
 from pyrmq_core.columnar import BatchLimit, CompressionType, Ids, by_tag, content_ids, encode_batches
 from pyrmq_spark import worker
@@ -23,7 +23,7 @@ from pyrmq_spark.conditions import InvalidRow, RocketMQSparkError, RowsUnaccount
 from pyrmq_spark.dead_letters import open_dead_letters
 from pyrmq_spark.delayed import by_delay, encode_singles, may_be_delayed
 from pyrmq_spark.options import Connection, SinkOptions
-from pyrmq_spark.placing import Placed, Placing
+from pyrmq_spark.placing import Fixed, Placed, Placing
 from pyrmq_spark.rows import by_topic, check_rows
 from pyrmq_spark.settling import settle
 from pyrmq_spark.sink import Attempt, PartitionWritten
@@ -75,6 +75,8 @@ class PartitionWrite:
         return self.summary.messages + self.dead_letters.messages
 
     def _send(self, batches: Iterator[pa.RecordBatch]) -> None:
+        if self._limit.compression is not None:
+            self._limit.compression.check_library()
         producer = worker.producer(self._connection, self._options)
         placing = Placing(producer, self._counter, self._connection, self._options)
         options = self._options
@@ -125,7 +127,7 @@ class PartitionWrite:
             window.put(payload, placed.queues[number] or placing.by_turns(topic))
 
     def _put_group(
-        self, topic: str, rows: pa.RecordBatch, queue: KeyedQueue | None, window: SendWindow, placing: Placing
+        self, topic: str, rows: pa.RecordBatch, queue: Fixed | None, window: SendWindow, placing: Placing
     ) -> None:
         """Delayed rows go one by one: a batch would be stored at once, and delivered so. A batch topic gets requests of
         one tag each, in order within it.

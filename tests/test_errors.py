@@ -17,6 +17,7 @@ from pyrmq_core.errors import (
     InvalidMessage,
     NoRoute,
     Outcome,
+    QueueNotFound,
     ResponseError,
     RocketMQError,
     SendFailed,
@@ -36,6 +37,7 @@ EXAMPLES: list[RocketMQError] = [
     DataLost("gone", queue=QUEUE, start=1, end=5, min_offset=3, max_offset=9),
     SendFailed("failed", outcome=Outcome.PERHAPS_STORED, attempts=[TRIED]),
     BatchFailed("failed in part", outcome=Outcome.STORED, attempts=[TRIED], parts=["a", "b"]),
+    QueueNotFound("no such queue", outcome=Outcome.NOT_STORED, attempts=[TRIED], queue=QUEUE),
 ]
 
 

@@ -14,8 +14,9 @@ if TYPE_CHECKING:
     from pyrmq_core.blocking.admin import Admin
     from pyrmq_core.blocking.client import Client
     from pyrmq_core.blocking.embedded import EmbeddedCluster
-    from pyrmq_core.blocking.producer import Producer, SendWindow
+    from pyrmq_core.blocking.producer import Producer
     from pyrmq_core.blocking.pull_consumer import PullConsumer
+    from pyrmq_core.blocking.send_window import SendWindow
 
 __all__ = ["Admin", "Client", "EmbeddedCluster", "Producer", "PullConsumer", "SendWindow"]
 
@@ -25,7 +26,7 @@ _LAZY: Final = {
     "EmbeddedCluster": "pyrmq_core.blocking.embedded",
     "Producer": "pyrmq_core.blocking.producer",
     "PullConsumer": "pyrmq_core.blocking.pull_consumer",
-    "SendWindow": "pyrmq_core.blocking.producer",
+    "SendWindow": "pyrmq_core.blocking.send_window",
 }
 
 if not TYPE_CHECKING:  # else every name would pass for one of these

@@ -23,6 +23,7 @@ class EmbeddedCluster(Opening[AsyncEmbeddedCluster]):
         settings: Mapping[str, str] | None = None,
         nameserver_settings: Mapping[str, str] | None = None,
         port: int = 0,
+        host: str = "127.0.0.1",
         forgetful: bool = False,
         directory: str | os.PathLike[str] | None = None,
     ) -> None:
@@ -33,6 +34,7 @@ class EmbeddedCluster(Opening[AsyncEmbeddedCluster]):
             settings=settings,
             nameserver_settings=nameserver_settings,
             port=port,
+            host=host,
             forgetful=forgetful,
             directory=directory,
         )

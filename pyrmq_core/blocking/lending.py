@@ -33,6 +33,10 @@ class Lending(trio.abc.Instrument):
             self._loop_waits = False  # who waits for the lock by now goes the other way
             self._lock.acquire()
 
+    def end(self) -> None:
+        """Lends nothing any more: the loop has ended, perhaps while it waited."""
+        self._loop_waits = False
+
     def try_run(self, function: Callable[..., bool], *args: object) -> bool:
         """What the function says, called now in this thread; False, without a call, while the loop does not wait."""
         return self._loop_waits and self._run(function, args)

@@ -37,7 +37,14 @@ class Opening(Generic[T]):
         """Close; what is under way is waited for as the async face does. A second call does nothing."""
         opened, self._opened, self._closed = self._opened, None, True
         if opened is not None and self._pid == os.getpid():
-            opened.close()
+            opened.close(self._closing_seconds(opened))
+
+    def _closing_seconds(self, opened: Opened[T]) -> float:
+        """The time that leaving may take because of what is under way."""
+        return 0.0
+
+    def _opened_now(self, opened: Opened[T]) -> None:
+        """Called once it is open."""
 
     def _service_state(self) -> ServiceState:
         if self._closed:
@@ -66,6 +73,7 @@ class Opening(Generic[T]):
                 opened = self._opened
                 if opened is None or self._pid != os.getpid():
                     opened = Opened(portal(), self._make())
+                    self._opened_now(opened)
                     self._opened, self._pid = opened, os.getpid()
         return opened.value
 

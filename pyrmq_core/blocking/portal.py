@@ -6,11 +6,12 @@ A child after `fork` forgets it, unclosed, and starts its own on first use. At i
 from __future__ import annotations
 
 import atexit
+import logging
 import os
 import threading
 from collections import deque
 from collections.abc import Awaitable, Callable
-from concurrent.futures import CancelledError, Future
+from concurrent.futures import CancelledError, Future, InvalidStateError
 from contextlib import AbstractAsyncContextManager, suppress
 from typing import Any, Final, Generic, TypeVar
 
@@ -19,8 +20,20 @@ import trio
 from pyrmq_core.blocking.lending import Lending
 from pyrmq_core.errors import InvalidState
 
+log = logging.getLogger(__name__)
+
 T = TypeVar("T")
 STOP_SECONDS: Final = 3.0
+# Leaving a context takes as long as what is under way inside; beyond that the loop is held up by somebody's function.
+CLOSE_SECONDS: Final = 30.0
+
+
+# What waking a loop raises that has ended, and one that a defect ended.
+LOOP_GONE: Final = (trio.RunFinishedError, OSError)
+
+
+class LoopEnded(InvalidState):
+    """The loop ended: the interpreter stops, or a defect ended it."""
 
 
 class Portal:
@@ -34,6 +47,11 @@ class Portal:
         self._lending = Lending()
         self._queue: deque[tuple[Callable[..., object], tuple[object, ...]]] = deque()
         self._woken = False  # the loop will look at the queue: one wake serves all that come meanwhile
+        self._started: set[Future[Any]] = set()  # calls that have not ended
+        self._crash_ends: dict[object, Callable[[InvalidState], None]] = {}
+        self.crash: LoopEnded | None = None
+        self._is_ending = False
+        self._is_stopped = False
         self._thread = threading.Thread(target=self._run, name="pyrmq-loop", daemon=True)
         self._thread.start()
         self._ready.wait()
@@ -41,7 +59,13 @@ class Portal:
     def submit(self, call: Callable[..., Awaitable[T]], *args: Any) -> Future[T]:
         """The call, started on the loop; cancelling the future cancels it, as far as it has not ended."""
         future: Future[T] = Future()
-        self.soon(self._start, call, args, future)
+        self._started.add(future)
+        future.add_done_callback(self._started.discard)
+        try:
+            self.soon(self._start, call, args, future)
+        except BaseException:
+            self._started.discard(future)
+            raise
         return future
 
     def run(self, call: Callable[..., Awaitable[T]], *args: Any) -> T:
@@ -72,8 +96,8 @@ class Portal:
             self._token.run_sync_soon(self._run_queue)
         except BaseException as error:  # an interrupt too: else nobody would wake the loop again
             self._woken = False
-            if isinstance(error, trio.RunFinishedError):
-                raise _ended() from None
+            if isinstance(error, LOOP_GONE):
+                raise self.crash or _ended() from None
             raise
 
     def aside(self, function: Callable[..., bool], *args: object) -> bool:
@@ -88,32 +112,77 @@ class Portal:
         assert self._clock is not None
         return self._clock.current_time()
 
+    @property
+    def is_broken(self) -> bool:
+        """Whether a defect ended the loop, or is about to: another one can take its place."""
+        return self.crash is not None or (self._is_ending and not self._is_stopped)
+
+    def on_crash(self, owner: object, end: Callable[[InvalidState], None]) -> None:
+        """Has `end` called, in the loop's thread, when the loop ends by a defect: callers wait for what it ends."""
+        self._crash_ends[owner] = end
+
+    def forget(self, owner: object) -> None:
+        """Takes back `on_crash`."""
+        self._crash_ends.pop(owner, None)
+
     def stop(self) -> None:
         """Cancels everything and waits a bounded time for it to end."""
+        self._is_stopped = True
         if self._thread.is_alive() and self._nursery is not None:
             with suppress(InvalidState):
                 self.soon(self._nursery.cancel_scope.cancel)
         self._thread.join(STOP_SECONDS)
 
     def _run(self) -> None:
-        trio.run(self._main, restrict_keyboard_interrupt_to_checkpoints=True, instruments=[self._lending])
-        self._run_queue()  # what came too late is told so
+        try:
+            trio.run(self._main, restrict_keyboard_interrupt_to_checkpoints=True, instruments=[self._lending])
+        except BaseException as error:
+            self._crashed(error)
+        finally:
+            self._lending.end()
+            self._ready.set()
+            self._run_queue()  # what came too late is told so
+
+    def _crashed(self, error: BaseException) -> None:
+        """Every caller that waits gets an error at once; the next use of the library starts another loop."""
+        log.critical("the library's loop ended by a defect", exc_info=error)
+        self.crash = crash = LoopEnded(
+            f"the library's loop ended by a defect ({type(error).__name__}: {error}); what was under way is perhaps "
+            "done: make new clients, producers and consumers"
+        )
+        crash.__cause__ = error
+        for end in list(self._crash_ends.values()):
+            try:
+                end(crash)
+            except Exception:
+                log.exception("a part of the library could not be ended")
+        for future in list(self._started):
+            _settle(future, error=crash)
 
     def _run_queue(self) -> None:
+        """What a function raises is its own: the loop, and other callers' functions, go on."""
         self._woken = False
         while self._queue:
             function, args = self._queue.popleft()
-            function(*args)
+            try:
+                function(*args)
+            except BaseException:
+                log.exception("a function on the library's loop raised")
 
     async def _main(self) -> None:
         async with trio.open_nursery() as nursery:
             self._nursery = nursery
             self._token, self._clock = trio.lowlevel.current_trio_token(), trio.lowlevel.current_clock()
             self._ready.set()
-            await trio.sleep_forever()
+            try:
+                await trio.sleep_forever()
+            finally:
+                self._is_ending = True
 
     def _start(self, call: Callable[..., Awaitable[T]], args: tuple[Any, ...], future: Future[T]) -> None:
         assert self._nursery is not None
+        if self.crash is not None:
+            return _settle(future, error=self.crash)
         try:
             self._nursery.start_soon(self._fulfil, call, args, future)
         except RuntimeError:  # the nursery is closed: `stop` came first
@@ -126,10 +195,12 @@ class Portal:
             try:
                 result = await call(*args)
             except trio.Cancelled:
-                _settle(future, error=CancelledError())
+                if not future.cancelled():
+                    self._is_ending = True
+                    _settle(future, error=_ended())
                 raise
             except BaseException as error:
-                _settle(future, error=error)
+                _settle(future, error=_ended() if self._is_ending else error)
             else:
                 _settle(future, result=result)
 
@@ -156,17 +227,46 @@ class Opened(Generic[T]):
         """What the manager gave; `InvalidState` in a child after `fork`, whose loop is another one."""
         if self._pid != os.getpid():
             raise InvalidState(f"opened in process {self._pid}; a child after fork opens its own")
+        if self._portal.crash is not None:
+            raise self._portal.crash
         return self._value
 
-    def close(self) -> None:
-        """Leaves the context and waits until it is left; raises what leaving raised. A second call does nothing."""
+    @property
+    def is_open(self) -> bool:
+        """Whether `value` may be used: in this process, on a loop that runs."""
+        return self._pid == os.getpid() and not self._portal.is_broken
+
+    def close(self, seconds: float = 0.0) -> None:
+        """Leaves the context and waits until it is left; raises what leaving raised. A second call does nothing.
+
+        `seconds` is what leaving may take by itself. Beyond that and a bound of its own the wait ends with a line in
+        the log: then something else holds up the loop.
+        """
         if self._pid != os.getpid():
             return
         self._portal.check_outside()
+        self._portal.forget(self)
         with suppress(InvalidState):
             self._portal.soon(self._close.set)
-        with suppress(CancelledError):
-            self._task.result()
+        try:
+            self._task.result(seconds + CLOSE_SECONDS)
+        except CancelledError:
+            pass
+        except TimeoutError:
+            if self._task.done():  # leaving itself raised it
+                raise
+            log.error(
+                "closing %s did not end within %.0f s and is not waited for: a callback, a hook or a filter holds up "
+                "the library's loop",
+                type(self._value).__name__,
+                seconds + CLOSE_SECONDS,
+            )
+        except LoopEnded:
+            pass
+
+    def on_crash(self, end: Callable[[InvalidState], None]) -> None:
+        """Has `end` called when the loop ends by a defect before this is closed."""
+        self._portal.on_crash(self, end)
 
     def abandon(self) -> None:
         """Cancels what goes on inside; does not wait."""
@@ -189,19 +289,23 @@ def portal() -> Portal:
     """This process's loop."""
     global _portal
     with _lock:
-        if _portal is None:
+        if _portal is None or _portal.is_broken:
             _portal = Portal()
         return _portal
 
 
 def _settle(future: Future[Any], *, result: object = None, error: BaseException | None = None) -> None:
-    """Set once; a future that was cancelled meanwhile stays so."""
-    with suppress(Exception):
+    """Set once; a future that was cancelled meanwhile stays so. What callbacks raise is logged."""
+    try:
         if not future.done():
             if error is not None:
                 future.set_exception(error)
             else:
                 future.set_result(result)
+    except InvalidStateError:
+        pass  # cancelled between the two lines
+    except BaseException:
+        log.exception("a callback of a future raised")
 
 
 def _error_of(task: Future[Any]) -> BaseException:
@@ -210,12 +314,15 @@ def _error_of(task: Future[Any]) -> BaseException:
     return task.exception() or InvalidState("closed while it was being opened")
 
 
-def _ended() -> InvalidState:
-    return InvalidState("the interpreter is stopping, and the library's loop has ended")
+def _ended() -> LoopEnded:
+    return LoopEnded(
+        "the library's loop has ended: the interpreter is stopping, or the log names the defect that ended it; what "
+        "was under way is perhaps done"
+    )
 
 
 def _cancel_soon(token: trio.lowlevel.TrioToken, scope: trio.CancelScope) -> None:
-    with suppress(trio.RunFinishedError):
+    with suppress(*LOOP_GONE):
         token.run_sync_soon(scope.cancel)
 
 

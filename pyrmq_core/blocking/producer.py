@@ -1,19 +1,21 @@
-"""The blocking `Producer` and `SendWindow`."""
+"""The blocking `Producer`."""
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from types import TracebackType
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 from pyrmq_core.blocking.client import Client
 from pyrmq_core.blocking.opening import Opening
 from pyrmq_core.blocking.portal import Opened, Portal, portal
+from pyrmq_core.blocking.send_window import SendWindow
 from pyrmq_core.client.batching import Batching
 from pyrmq_core.client.communication_mode import CommunicationMode
 from pyrmq_core.client.fault_latency import FaultLatencySettings
@@ -26,8 +28,8 @@ from pyrmq_core.client.routing import TopicPublishInfo
 from pyrmq_core.client.service_state import ServiceState
 from pyrmq_core.client.targets import Target
 from pyrmq_core.client.transactions import Transaction, TransactionListener, decided_here, local_failure
-from pyrmq_core.client.window import RefusedMessage, WriteSummary
-from pyrmq_core.client.window import SendWindow as AsyncSendWindow
+from pyrmq_core.client.window import WriteSummary
+from pyrmq_core.errors import InvalidState
 from pyrmq_core.model import (
     NO_PROPERTIES,
     LocalTransactionState,
@@ -38,6 +40,8 @@ from pyrmq_core.model import (
     TransactionSendResult,
 )
 from pyrmq_core.protocol.payload import Payload
+
+log = logging.getLogger(__name__)
 
 
 class Producer(Opening[AsyncProducer]):
@@ -107,6 +111,15 @@ class Producer(Opening[AsyncProducer]):
     def _make(self) -> AsyncProducer:
         return self._make_producer(client=None if self._client is None else self._client.async_client())
 
+    def _closing_seconds(self, opened: Opened[AsyncProducer]) -> float:
+        parts = opened.value.parts if opened.is_open else None
+        return 0.0 if parts is None else parts.in_flight.longest_seconds(portal().now())
+
+    def _opened_now(self, opened: Opened[AsyncProducer]) -> None:
+        parts = opened.value.parts
+        if parts is not None:
+            opened.on_crash(parts.in_flight.fail)
+
     @property
     def state(self) -> ServiceState:
         return self._service_state()
@@ -135,7 +148,7 @@ class Producer(Opening[AsyncProducer]):
                 loop.soon(_start, drafted, pending)
             ended.acquire()
         except BaseException:  # interrupted: the call is not waited for
-            loop.soon(drafted.parts.in_flight.give_up, pending)
+            _give_up(loop, drafted, pending)
             raise
         return pending.result
 
@@ -177,9 +190,13 @@ class Producer(Opening[AsyncProducer]):
         pending.add_done_callback(settle)
         loop, drafted = self._drafted(message, timeout, queue)
         in_flight, size = drafted.parts.in_flight, len(drafted.payload.body)
-        if not in_flight.enter_nowait(size):
-            loop.run(partial(in_flight.enter, wait=wait), size)
-        loop.soon(_begin, drafted, pending, timeout is not None)
+        try:
+            if not in_flight.enter_nowait(pending, size):
+                loop.run(partial(in_flight.enter, wait=wait), pending, size)
+            loop.soon(_begin, drafted, pending, timeout is not None)
+        except BaseException:  # interrupted, or no room
+            _give_up(loop, drafted, pending)
+            raise
         return future
 
     send_async = send_soon
@@ -303,13 +320,19 @@ class _Drafted(NamedTuple):
 def _start(drafted: _Drafted, pending: PendingSend) -> None:
     """On the loop: a send that a thread waits for."""
     in_flight = drafted.parts.in_flight
-    in_flight.start(drafted.payload, drafted.to, drafted.seconds_left(), (pending,), (0, 0), CommunicationMode.SYNC)
+    in_flight.start(drafted.payload, drafted.to, drafted.seconds_left(), (pending,), CommunicationMode.SYNC)
 
 
 def _start_aside(drafted: _Drafted, pending: PendingSend, loop: Portal) -> bool:
     """In the calling thread, while the loop waits: the same, unless others are under way."""
     in_flight = drafted.parts.in_flight
     return in_flight.start_aside(drafted.payload, drafted.to, drafted.timeout, pending, loop.now(), loop.soon)
+
+
+def _give_up(loop: Portal, drafted: _Drafted, pending: PendingSend) -> None:
+    """Behind what the loop was given before for this send, if that was before the interrupt."""
+    with suppress(InvalidState):
+        loop.soon(drafted.parts.in_flight.give_up, pending, drafted.payload.topic)
 
 
 def _begin(drafted: _Drafted, pending: PendingSend, alone: bool) -> None:
@@ -319,52 +342,13 @@ def _begin(drafted: _Drafted, pending: PendingSend, alone: bool) -> None:
 
 
 def _settle(future: Future[SendResult], pending: PendingSend) -> None:
-    """The future is told what became of the send; one that was cancelled is not."""
-    if not future.set_running_or_notify_cancel():
-        return
-    if pending.error is not None:
-        future.set_exception(pending.error)
-    else:
-        future.set_result(pending.result)
-
-
-class SendWindow:
-    """As the async one: one hop to the loop for each payload, never one for each message, and no waiting for it."""
-
-    def __init__(self, opened: Opened[AsyncSendWindow]) -> None:
-        self._opened = opened
-
-    @property
-    def summary(self) -> WriteSummary:
-        """What is acknowledged so far."""
-        return self._opened.value.summary
-
-    def put(self, payload: Payload, to: Target) -> None:
-        """Waits for room only; raises the first failure of any earlier payload."""
-        window, loop = self._opened.value, portal()
-        loop.check_outside()
-        while not window.enter_nowait(payload):
-            loop.run(window.wait_for_room, payload)
-        if window.hand_over(payload, to):
-            loop.soon(window.start_more)
-
-    def drain(self) -> WriteSummary:
-        """Waits until every payload is acknowledged; raises the first failure."""
-        return portal().run(self._opened.value.drain)
-
-    def take_refused(self) -> list[RefusedMessage]:
-        """What brokers refused since the last call (with `keep_refused`); the messages beside it are stored."""
-        return self._opened.value.take_refused()
-
-    def close(self) -> None:
-        """Abandons what is under way."""
-        self._opened.abandon()
-        self._opened.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
+    """Gives the future what became of the send, unless it was cancelled. What its callbacks raise is logged."""
+    try:
+        if not future.set_running_or_notify_cancel():
+            return
+        if pending.error is not None:
+            future.set_exception(pending.error)
+        else:
+            future.set_result(pending.result)
+    except BaseException:
+        log.exception("a callback of a future raised")

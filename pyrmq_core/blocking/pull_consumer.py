@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from datetime import datetime
 from functools import partial
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
 from pyrmq_core.blocking.client import Client
 from pyrmq_core.blocking.opening import Opening
@@ -17,7 +17,8 @@ from pyrmq_core.client.pull_consumer import PullConsumer as AsyncPullConsumer
 from pyrmq_core.client.pull_consumer import filter_of
 from pyrmq_core.client.pulling import ReadWindow
 from pyrmq_core.filtering.tags import TagFilter
-from pyrmq_core.model import MessageQueue, OffsetRange, PullResult
+from pyrmq_core.model import MessageQueue, OffsetRange, PullResult, TopicQueues
+from pyrmq_core.protocol.bodies import MAX_BODY_BYTES
 from pyrmq_core.protocol.payload import RawPull
 
 T = TypeVar("T")
@@ -68,11 +69,37 @@ class PullConsumer(Opening[AsyncPullConsumer]):
         """The queues of each topic as a NameServer knows them at this moment; None for a topic it does not know."""
         return self._run(lambda consumer: consumer.current_queues(topics))
 
+    def topic_queues(self, topics: Iterable[str]) -> dict[str, TopicQueues | None]:
+        """As `current_queues`, with those that are there and may not be read."""
+        return self._run(lambda consumer: consumer.topic_queues(topics))
+
+    def expected_brokers(self, topics: Iterable[str]) -> dict[str, frozenset[str]]:
+        """The brokers that each topic is said to be on: by its order configuration, or by any NameServer."""
+        return self._run(lambda consumer: consumer.expected_brokers(topics))
+
     def pull(
-        self, queue: MessageQueue, offset: int, *, max_messages: int = 32, tags: str = "*", wait: float = 0.0
+        self,
+        queue: MessageQueue,
+        offset: int,
+        *,
+        max_messages: int = 32,
+        tags: str = "*",
+        wait: float = 0.0,
+        verify_crc: bool = True,
+        max_body_bytes: int = MAX_BODY_BYTES,
     ) -> PullResult:
         """One pull; go on at its `next_offset`."""
-        return self._run(lambda consumer: consumer.pull(queue, offset, max_messages=max_messages, tags=tags, wait=wait))
+        return self._run(
+            lambda consumer: consumer.pull(
+                queue,
+                offset,
+                max_messages=max_messages,
+                tags=tags,
+                wait=wait,
+                verify_crc=verify_crc,
+                max_body_bytes=max_body_bytes,
+            )
+        )
 
     def read(
         self,
@@ -104,16 +131,22 @@ class PullConsumer(Opening[AsyncPullConsumer]):
         sql: str | None = None,
         window: ReadWindow = ReadWindow(),  # noqa: B008 - a frozen value
         keep_undecodable: bool = False,
+        verify_crc: bool = True,
+        max_body_bytes: int = MAX_BODY_BYTES,
+        allow_gaps: bool = False,
     ) -> ArrowReader:
         """A range as `pyarrow.RecordBatch`es in offset order (extra `arrow`): `for batch in batches`, inside `with`."""
         arrow = columnar()
         tag_filter = filter_of(tags, sql)
         decode = partial(
-            arrow.decode_records,
+            arrow.decode_batches,
             columns=arrow.schema_of(columns),
             within=OffsetRange(start, end),
             tags=tag_filter if isinstance(tag_filter, TagFilter) else TagFilter(),
             keep_undecodable=keep_undecodable,
+            verify_crc=verify_crc,
+            max_body_bytes=max_body_bytes,
+            allow_gaps=allow_gaps,
         )
         return ArrowReader(self.read(queue, start, end, tags=tags, sql=sql, window=window), decode)
 
@@ -186,7 +219,12 @@ class RangeReader:
 
     def decoded(self, decode: Callable[[list[RawPull]], T]) -> Iterator[T]:
         """What `decode`, called in the loop's thread, makes of each list; it gives no None and waits for nothing."""
-        while (made := portal().run(_next_decoded, self._opened.value, decode)) is not None:
+        return self.decoded_in_parts(lambda pulls: (decode(pulls),))
+
+    def decoded_in_parts(self, decode: Callable[[list[RawPull]], Iterable[T]]) -> Iterator[T]:
+        """As `decoded`, where `decode` makes several values of a list, each when it is asked for."""
+        decoding = _Decoding(self._opened.value, decode)
+        while (made := portal().run(decoding.next)) is not None:
             yield made
 
     def close(self) -> None:
@@ -208,23 +246,35 @@ async def _next_pulls(lists: AsyncIterator[list[RawPull]]) -> list[RawPull]:
     return await anext(lists, [])
 
 
-async def _next_decoded(lists: AsyncIterator[list[RawPull]], decode: Callable[[list[RawPull]], T]) -> T | None:
-    """None at the end."""
-    pulls = await _next_pulls(lists)
-    return decode(pulls) if pulls else None
+class _Decoding(Generic[T]):
+    """What lists are decoded to, one value a call; what is left of a list stays with the loop."""
+
+    def __init__(self, lists: AsyncIterator[list[RawPull]], decode: Callable[[list[RawPull]], Iterable[T]]) -> None:
+        self._lists = lists
+        self._decode = decode
+        self._made: Iterator[T] = iter(())
+
+    async def next(self) -> T | None:
+        """None at the end."""
+        while (made := next(self._made, None)) is None:
+            pulls = await _next_pulls(self._lists)
+            if not pulls:
+                return None
+            self._made = iter(self._decode(pulls))
+        return made
 
 
 class ArrowReader:
     """Record batches in offset order."""
 
-    def __init__(self, reader: RangeReader, decode: Callable[[list[RawPull]], Any]) -> None:
+    def __init__(self, reader: RangeReader, decode: Callable[[list[RawPull]], Iterable[Any]]) -> None:
         self._reader = reader
         self._decode = decode
 
     def __iter__(self) -> Iterator[Any]:
-        for batch in self._reader.decoded(self._decode):
-            if batch.num_rows:
-                yield batch
+        for decoded in self._reader.decoded_in_parts(self._decode):
+            if decoded.batch.num_rows:
+                yield decoded.batch
 
     def close(self) -> None:
         """Abandons what is under way."""

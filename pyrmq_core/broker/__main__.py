@@ -8,38 +8,38 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
+from typing import Final
 
 import trio
 
-from pyrmq_core.broker.running import alone, run_broker
-from pyrmq_core.broker.settings import BrokerConfig, read_config_file, unknown_names
-from pyrmq_core.errors import RocketMQError
+from pyrmq_core.broker.running import run_broker
+from pyrmq_core.broker.settings import BrokerConfig, read_config_file, unknown_names, unused_names
+from pyrmq_core.network.listening import raise_limit_of_files
+from pyrmq_core.network.process_end import exit_status
 
 log = logging.getLogger("pyrmq_core.broker")
+
+# How long a thread that makes the text of a file may keep the loop waiting, each time the loop comes back from the
+# system: Python's own 5 ms made a send of 1 ms one of 20.
+SWITCH_SECONDS: Final = 0.0005
 
 
 def main(arguments: Sequence[str] | None = None, *, prog: str = "python -m pyrmq_core.broker") -> int:
     """The exit status: 0, 1 with one line of what failed; wrong use ends with 2 (argparse)."""
     options = _parser(prog).parse_args(arguments)
-    try:
-        config = _configured(options)
-        if options.print_config_item:
-            _say("\n".join(f"{name}={value}" for name, value in config.to_properties().items()))
-            return 0
-        _run(config)
-    except RocketMQError as error:
-        sys.stderr.write(f"broker: {error}\n")
-        return 1
-    return 0
+    return exit_status(lambda: _start(options), "broker")
 
 
-def _run(config: BrokerConfig) -> None:
-    """Serves until SIGTERM or SIGINT; the log goes to standard error."""
+def _start(options: argparse.Namespace) -> None:
+    """Prints the settings, or serves until SIGTERM or SIGINT; the log goes to standard error."""
+    config = _configured(options)
+    if options.print_config_item:
+        _say("\n".join(f"{name}={value}" for name, value in config.to_properties().items()))
+        return
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
-    try:
-        trio.run(_serve_until_stopped, config)
-    except BaseExceptionGroup as failures:
-        raise alone(failures) from None
+    raise_limit_of_files()
+    sys.setswitchinterval(SWITCH_SECONDS)
+    trio.run(_serve_until_stopped, config)
 
 
 async def _serve_until_stopped(config: BrokerConfig) -> None:
@@ -64,8 +64,10 @@ def _configured(options: argparse.Namespace) -> BrokerConfig:
     if options.config_file is not None and not options.print_config_item:
         _say(f"load config properties file OK, {options.config_file}")
     if unknown := unknown_names(settings):
-        sys.stderr.write(f"{options.config_file}: without effect here: {', '.join(unknown)}\n")
+        sys.stderr.write(f"{options.config_file}: there is no such setting: {', '.join(unknown)}\n")
     config = BrokerConfig().with_settings(settings)
+    if unused := unused_names(settings):
+        sys.stderr.write(f"{options.config_file}: without effect here: {', '.join(unused)}\n")
     nameservers = options.namesrv_addr or config.namesrv_addr or os.environ.get("NAMESRV_ADDR", "")
     given = {"namesrvAddr": nameservers}
     if options.port is not None:

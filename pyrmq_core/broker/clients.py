@@ -5,7 +5,7 @@ Source: broker/client/ConsumerManager.java, ConsumerGroupInfo.java, ProducerMana
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -40,15 +40,27 @@ class ConsumerGroup:
         return [client.client_id for client in self.members.values()]
 
 
-_Gone = Callable[[Peer, ClientInfo], bool]
+@dataclass(slots=True)
+class _Groups:
+    """The groups that a connection serves, in the order of their coming."""
+
+    producers: dict[str, None] = field(default_factory=dict)
+    consumers: dict[str, None] = field(default_factory=dict)
+
+
+_NO_GROUPS: Final = _Groups()
 
 
 class ClientTable:
-    """Changes by heartbeat, by leaving, by a closed connection and by silence; each says which groups changed."""
+    """Changes by heartbeat, by leaving, by a closed connection and by silence; each says which groups changed.
+
+    What a connection costs when it closes is linear in its own groups: `_groups_of` finds them.
+    """
 
     def __init__(self) -> None:
         self.consumers: dict[str, ConsumerGroup] = {}
         self.producers: dict[str, dict[Peer, ClientInfo]] = {}
+        self._groups_of: dict[Peer, _Groups] = {}
 
     def heartbeat(
         self, beat: HeartBeat, groups: Iterable[ConsumerData], peer: Peer, language: str, version: int, now_ms: int
@@ -58,29 +70,57 @@ class ClientTable:
         def info() -> ClientInfo:
             return ClientInfo(beat.client_id, language, version, now_ms)
 
+        own = self._groups_of.setdefault(peer, _Groups())
         for group in beat.producer_groups:
             self.producers.setdefault(group, {})[peer] = info()
-        return [data.group_name for data in groups if self._note_consumer(data, peer, info())]
+            own.producers[group] = None
+        changed = []
+        for data in groups:
+            own.consumers[data.group_name] = None
+            if self._note_consumer(data, peer, info()):
+                changed.append(data.group_name)
+        self._forget_if_idle(peer, own)
+        return changed
 
-    def leave(self, client_id: str, producer_group: str | None, consumer_group: str | None) -> list[str]:
-        """A client leaves groups; the consumer groups that changed."""
-        if producer_group is not None:
-            self._drop_producers(producer_group, lambda _, info: info.client_id == client_id)
-        if consumer_group is None:
+    def groups_with(self, peer: Peer, beat: HeartBeat) -> int:
+        """How many groups a connection serves when this heartbeat is taken."""
+        own = self._groups_of.get(peer, _NO_GROUPS)
+        producers = own.producers.keys() | set(beat.producer_groups)
+        return len(producers) + len(own.consumers.keys() | {data.group_name for data in beat.consumers})
+
+    def leave(self, peer: Peer, producer_group: str | None, consumer_group: str | None) -> list[str]:
+        """A connection leaves groups; the consumer groups that changed.
+
+        Whatever client the request names, the others of its groups stay (ConsumerGroupInfo.unregisterChannel).
+        """
+        own = self._groups_of.get(peer, _NO_GROUPS)
+        if producer_group in own.producers:
+            self._drop_producer(producer_group, peer)
+        if consumer_group not in own.consumers:
             return []
-        return self._drop_consumers([consumer_group], lambda _, info: info.client_id == client_id)
+        self._drop_consumer(consumer_group, peer)
+        return [consumer_group]
 
     def disconnected(self, peer: Peer) -> list[str]:
         """A connection is gone; the consumer groups that changed."""
-        for group in list(self.producers):
-            self._drop_producers(group, lambda other, _: other is peer)
-        return self._drop_consumers(list(self.consumers), lambda other, _: other is peer)
+        own = self._groups_of.get(peer, _NO_GROUPS)
+        changed = list(own.consumers)
+        for group in list(own.producers):
+            self._drop_producer(group, peer)
+        for group in changed:
+            self._drop_consumer(group, peer)
+        return changed
 
-    def expire(self, before_ms: int) -> list[str]:
-        """Forgets those whose last heartbeat is older; the consumer groups that changed."""
-        for group in list(self.producers):
-            self._drop_producers(group, lambda _, info: info.seen_ms < before_ms)
-        return self._drop_consumers(list(self.consumers), lambda _, info: info.seen_ms < before_ms)
+    def expire(self, before_ms: int) -> Iterator[list[str]]:
+        """Forgets those whose last heartbeat is older, one connection a step; the consumer groups that changed."""
+        for peer in list(self._groups_of):
+            own = self._groups_of.get(peer, _NO_GROUPS)
+            for group in [name for name in own.producers if self.producers[name][peer].seen_ms < before_ms]:
+                self._drop_producer(group, peer)
+            silent = [name for name in own.consumers if self.consumers[name].members[peer].seen_ms < before_ms]
+            for group in silent:
+                self._drop_consumer(group, peer)
+            yield silent
 
     def members(self, group: str) -> Mapping[Peer, ClientInfo]:
         known = self.consumers.get(group)
@@ -110,24 +150,24 @@ class ClientTable:
             changed = True
         return changed
 
-    def _drop_producers(self, group: str, gone: _Gone) -> None:
-        members = self.producers.get(group, {})
-        for peer in [peer for peer, info in members.items() if gone(peer, info)]:
-            del members[peer]
+    def _drop_producer(self, group: str, peer: Peer) -> None:
+        members = self.producers[group]
+        del members[peer]
         if not members:
-            self.producers.pop(group, None)
+            del self.producers[group]
+        own = self._groups_of[peer]
+        del own.producers[group]
+        self._forget_if_idle(peer, own)
 
-    def _drop_consumers(self, groups: Iterable[str], gone: _Gone) -> list[str]:
-        changed = []
-        for name in groups:
-            group = self.consumers.get(name)
-            if group is None:
-                continue
-            leaving = [peer for peer, info in group.members.items() if gone(peer, info)]
-            for peer in leaving:
-                del group.members[peer]
-            if leaving:
-                changed.append(name)
-            if not group.members:
-                del self.consumers[name]
-        return changed
+    def _drop_consumer(self, group: str, peer: Peer) -> None:
+        known = self.consumers[group]
+        del known.members[peer]
+        if not known.members:
+            del self.consumers[group]
+        own = self._groups_of[peer]
+        del own.consumers[group]
+        self._forget_if_idle(peer, own)
+
+    def _forget_if_idle(self, peer: Peer, own: _Groups) -> None:
+        if not own.producers and not own.consumers:
+            del self._groups_of[peer]

@@ -7,26 +7,29 @@ Source: broker/schedule/ScheduleMessageService.java (5.4.0).
 
 from __future__ import annotations
 
-import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Final
 
 import trio
 
 from pyrmq_core.broker.config_files import encode_config, load_config
-from pyrmq_core.broker.store.appending import Append, piece
+from pyrmq_core.broker.store.appending import Append, entry_of_record, piece
 from pyrmq_core.broker.store.files import Files
 from pyrmq_core.broker.store.formats import ENTRY
-from pyrmq_core.broker.store.message_store import MessageStore, entry_of_record
+from pyrmq_core.broker.store.message_store import DoesNotFit, MessageStore
+from pyrmq_core.broker.store.paths import UnsafePath
 from pyrmq_core.broker.store.recovery import EntryOf
 from pyrmq_core.errors import BodyError, RecordError, StoreError
+from pyrmq_core.network.log_lines import line_logger
+from pyrmq_core.protocol.java_numbers import parse_int
 from pyrmq_core.protocol.names import SCHEDULE_TOPIC
 from pyrmq_core.protocol.properties import DELAY, REAL_QID, REAL_TOPIC, decode_properties, java_text
 from pyrmq_core.protocol.record import RawRecord, unpack_record
 from pyrmq_core.protocol.topic_config import DataVersion
 
-log = logging.getLogger(__name__)
+log = line_logger(__name__)
 
 FILE_NAME: Final = "delayOffset.json"
 # Most that is delivered before other tasks have a turn.
@@ -57,12 +60,12 @@ class Delays:
         except (BodyError, AttributeError, TypeError, ValueError) as error:
             raise StoreError(f"{FILE_NAME}: {error}") from error
 
-    def unsaved(self) -> bytes | None:
-        """The file's new text when anything changed since the last time this was asked."""
+    def unsaved(self) -> Callable[[], bytes] | None:
+        """What makes the file's new text, in any thread, when anything changed since the last time this was asked."""
         if not self._is_changed:
             return None
         self._is_changed = False
-        return encode_config(self.members())
+        return partial(encode_config, self.members())
 
     def members(self) -> dict[str, object]:
         """As `delayOffset.json` has them."""
@@ -94,30 +97,33 @@ class Delays:
         start, end = self._store.bounds(key)
         first = min(max(self._delivered.get(level, 0), start), end)
         for offset in range(first, min(end, first + DELIVERIES_AT_ONCE)):
-            entry = self._store.entry(key, offset)
-            # A time further away than the level's delay is of another configuration or clock: it is due now
-            # (correctDeliverTimestamp).
-            if now_ms < entry.tags_code <= now_ms + self._delays_ms[level - 1]:
-                return entry.tags_code
             try:
-                self._deliver(self._store.record(entry.physical_offset))
+                entry = self._store.entry(key, offset)
+                # A time further away than the level's delay is of another configuration or clock: it is due now
+                # (correctDeliverTimestamp).
+                if now_ms < entry.tags_code <= now_ms + self._delays_ms[level - 1]:
+                    return entry.tags_code
+                self._store.store_time(key, offset)  # the entry names this very message
+                self._deliver(self._store.record(entry.physical_offset), offset)
+            except (UnsafePath, DoesNotFit) as error:
+                log.error("delayed message %d of level %d is not delivered: %s", offset, level, error)
             except StoreError as error:
-                log.warning("delayed messages wait: %s", error)
+                log.warning("delayed messages of level %d wait: %s", level, error)
                 return now_ms + RETRY_MS
             self._delivered[level] = offset + 1
             self._is_changed = True
         return now_ms if self._delivered.get(level, 0) < end else FAR_MS
 
-    def _deliver(self, raw: bytes | None) -> None:
+    def _deliver(self, raw: bytes | None, offset: int) -> None:
         if raw is None:
-            log.warning("a delayed message is no longer in the log")
+            log.error("delayed message %d is not delivered: its record is damaged, or no longer in the log", offset)
             return
         try:
             record = unpack_record(raw, 0)
             properties = decode_properties(java_text(record.properties))
-            topic, queue_id = properties[REAL_TOPIC], int(properties[REAL_QID])
+            topic, queue_id = properties[REAL_TOPIC], parse_int(properties[REAL_QID])
         except (RecordError, KeyError, ValueError) as error:
-            log.warning("a delayed message does not say where it belongs: %s", error)
+            log.error("delayed message %d is not delivered, it does not say where it belongs: %s", offset, error)
             return
         self._store.put(
             Append(
@@ -139,10 +145,18 @@ def entry_maker(delays_ms: Sequence[int]) -> EntryOf:
 
     def entry_of(record: RawRecord) -> bytes:
         if record.topic == SCHEDULE_TOPIC.encode():
-            level = decode_properties(java_text(record.properties)).get(DELAY, "")
-            if level.isdigit() and int(level) > 0:
-                due_ms = record.store_timestamp_ms + delays_ms[min(int(level), len(delays_ms)) - 1]
+            level = _level(decode_properties(java_text(record.properties)).get(DELAY, ""))
+            if level > 0:
+                due_ms = record.store_timestamp_ms + delays_ms[min(level, len(delays_ms)) - 1]
                 return ENTRY.pack(record.commit_log_offset, record.store_size, due_ms)
         return entry_of_record(record)
 
     return entry_of
+
+
+def _level(text: str) -> int:
+    """The level as a send reads it; 0 for a text that no send was accepted with."""
+    try:
+        return parse_int(text)
+    except ValueError:
+        return 0

@@ -6,7 +6,6 @@ Source: store/CommitLog.java, GroupCommitService and FlushRealTimeService (5.4.0
 
 from __future__ import annotations
 
-import logging
 from collections import deque
 from collections.abc import Callable
 from typing import Final
@@ -16,14 +15,19 @@ import trio
 from pyrmq_core.broker.settings import SYNC_FLUSH, BrokerConfig
 from pyrmq_core.broker.store.message_store import MessageStore
 from pyrmq_core.errors import StoreError
+from pyrmq_core.network.log_lines import line_logger
 
-log = logging.getLogger(__name__)
+log = line_logger(__name__)
 
 MILLISECONDS: Final = 1000
 
 
 class Flusher:
-    """`run` flushes until cancelled. After a failed sync `failure` says why nothing may be acknowledged any more."""
+    """`run` flushes until cancelled. After a failed sync `failure` says why nothing may be acknowledged any more.
+
+    Each sync sees, too, whether the file is still where it was. A log that is removed under the running broker is
+    noticed before a send is answered (SYNC_FLUSH), or within flushIntervalCommitLog (ASYNC_FLUSH).
+    """
 
     def __init__(self, store: MessageStore, config: BrokerConfig) -> None:
         self._store = store
@@ -33,16 +37,23 @@ class Flusher:
         self._timeout_seconds = config.sync_flush_timeout / MILLISECONDS
         self._waiting: deque[tuple[int, trio.Event]] = deque()  # by the log's end they wait for, ascending
         self._wanted = trio.Event()
-        self.failure = ""
+        self._queue_turn = trio.Lock()
+        store.on_failure = self._failed
+
+    @property
+    def failure(self) -> str:
+        return self._store.failure
 
     @property
     def is_sync(self) -> bool:
         return self._is_sync
 
     async def wait_flushed(self, end: int) -> bool:
-        """Whether everything before `end` came to the medium within syncFlushTimeout."""
+        """Whether everything before `end` came to the medium within syncFlushTimeout; False at once after a failure."""
         if self._store.flushed >= end:
             return True
+        if self.failure:
+            return False
         flushed = trio.Event()
         self._waiting.append((end, flushed))
         with trio.move_on_after(self._timeout_seconds):
@@ -72,28 +83,39 @@ class Flusher:
                     self._waiting.popleft()[1].set()
 
     async def _flush_queues(self) -> None:
-        """The queues' turn; then recovery may begin at what both have."""
+        """The queues' turn, again and again."""
         while not self.failure:
             await trio.sleep(self._queue_seconds)
-            end = self._store.flushed
-            self._store.dispatch(end if self._is_sync else self._store.end)
-            if await self._sync(self._store.unsynced_queues()):
+            await self.flush_queues()
+
+    async def flush_queues(self) -> None:
+        """Brings the queues to the medium, in another thread; recovery may begin at what they and the log have."""
+        async with self._queue_turn:
+            mark = self._store.synced_mark
+            self._store.dispatch(mark.end if self._is_sync else self._store.end)
+            if await self._sync([*self._store.unsynced_queues(), *self._store.checks()]):
+                self._store.synced_queues()
                 try:
-                    self._store.mark_safe(end)
+                    self._store.mark_safe(mark)
                 except StoreError as error:
                     log.warning("the checkpoint is not written: %s", error)
 
     async def _sync(self, syncs: list[Callable[[], None]]) -> bool:
-        """After a failed sync the system may have dropped what was written: no later sync makes up for it."""
         if not syncs:
             return True
         try:
             await trio.to_thread.run_sync(_call_all, syncs)
         except StoreError as error:
-            self.failure = str(error)
-            log.critical("nothing more is stored: %s", error)
+            self._store.fail(str(error))
             return False
         return True
+
+    def _failed(self, reason: str) -> None:
+        """Ends every wait: no sync comes any more."""
+        log.critical("nothing more is stored until a new start recovers the store: %s", reason)
+        while self._waiting:
+            self._waiting.popleft()[1].set()
+        self._wanted.set()
 
 
 def _call_all(calls: list[Callable[[], None]]) -> None:

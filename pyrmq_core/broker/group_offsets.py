@@ -7,6 +7,7 @@ and at a stop: a killed broker forgets commits of the last seconds, and consumer
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final
 
 from pyrmq_core.broker.config_files import encode_config, load_config
@@ -71,15 +72,15 @@ class GroupOffsets:
         groups: dict[str, list[str]] = {}
         for topic, group in self._committed:
             groups.setdefault(group, []).append(topic)
-        table = {f"{topic}{SEPARATOR}{group}": offsets for (topic, group), offsets in self._committed.items()}
+        table = {f"{topic}{SEPARATOR}{group}": dict(offsets) for (topic, group), offsets in self._committed.items()}
         return {"dataVersion": self.data_version.to_members(), "groupTopicMap": groups, "offsetTable": table}
 
-    def unsaved(self) -> bytes | None:
-        """The file's new text when anything changed since the last time this was asked."""
+    def unsaved(self) -> Callable[[], bytes] | None:
+        """What makes the file's new text, in any thread, when anything changed since the last time this was asked."""
         if not self._is_changed:
             return None
         self._is_changed = False
-        return encode_config(self.members())
+        return partial(encode_config, self.members())
 
     def _forget(self, gone: Callable[[tuple[str, str]], bool]) -> None:
         tables: tuple[dict[tuple[str, str], dict[int, int]], ...] = (self._committed, self._pulled)

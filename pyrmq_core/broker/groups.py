@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from pyrmq_core.broker.config_files import load_config, save_config
 from pyrmq_core.broker.store.files import Files
+from pyrmq_core.broker.table_file import Members, TableFile
 from pyrmq_core.errors import BodyError, InvalidArgument, StoreError
-from pyrmq_core.protocol.names import check_group
-from pyrmq_core.protocol.topic_config import DataVersion
+from pyrmq_core.protocol.names import PLACEHOLDER_GROUPS, check_group
+from pyrmq_core.protocol.topic_config import MAX_QUEUES_PER_TOPIC, DataVersion
 
 FILE_NAME: Final = "subscriptionGroup.json"
 DEFAULTS: Final[Mapping[str, Any]] = {
@@ -45,23 +45,52 @@ SYSTEM_GROUPS: Final = (
 
 GroupConfig = Mapping[str, Any]
 
+# Numbers and what they may be. A retry topic's queues are a topic's; the rest are Java's int and long.
+INT: Final = (-(2**31), 2**31 - 1)
+NUMBERS: Final[Mapping[str, tuple[int, int]]] = {
+    "brokerId": (0, 2**63 - 1),
+    "consumeTimeoutMinute": INT,
+    "groupSysFlag": INT,
+    "retryMaxTimes": INT,
+    "retryQueueNums": (0, MAX_QUEUES_PER_TOPIC),
+    "whichBrokerWhenConsumeSlowly": (0, 2**63 - 1),
+}
+FLAGS: Final = tuple(name for name, value in DEFAULTS.items() if isinstance(value, bool))
+# What a group's settings take as JSON; RocketMQ's take some hundred bytes.
+MAX_GROUP_BYTES: Final = 64 * 1024
+
+
+def group_settings(members: Mapping[str, Any]) -> GroupConfig:
+    """A group's settings with RocketMQ's defaults for what is left out; `InvalidArgument` names one that cannot be."""
+    settings = {**DEFAULTS, **{name: value for name, value in members.items() if value is not None}}
+    group = settings["groupName"]
+    if group not in PLACEHOLDER_GROUPS:
+        check_group(group)
+    for name, (low, high) in NUMBERS.items():
+        if type(value := settings[name]) is not int or not low <= value <= high:
+            raise InvalidArgument(f"{name} of group {group} is {str(value)[:40]}; {low} to {high} are possible")
+    for name in FLAGS:
+        if type(value := settings[name]) is not bool:
+            raise InvalidArgument(f"{name} of group {group} is {str(value)[:40]}; true and false are possible")
+    return settings
+
 
 class GroupTable:
     """All groups by name."""
 
     def __init__(self, files: Files, *, auto_create: bool) -> None:
-        self._files = files
+        self.file = TableFile(files, FILE_NAME, self._snapshot)
         self._auto_create = auto_create
         self._groups: dict[str, GroupConfig] = {name: {**DEFAULTS, "groupName": name} for name in SYSTEM_GROUPS}
         self.data_version = DataVersion()
 
     def load(self) -> None:
-        members = load_config(self._files, FILE_NAME)
+        members = self.file.load()
         try:
             for name, group in (members.get("subscriptionGroupTable") or {}).items():
-                self._groups[name] = {**DEFAULTS, **group}
+                self._groups[name] = group_settings({**group, "groupName": name})
             self.data_version = DataVersion.from_members(members.get("dataVersion") or {})
-        except (BodyError, AttributeError, TypeError) as error:
+        except (BodyError, InvalidArgument, AttributeError, TypeError) as error:
             raise StoreError(f"{FILE_NAME}: {error}") from error
 
     def __contains__(self, group: str) -> bool:
@@ -80,8 +109,8 @@ class GroupTable:
         return self._groups[group]
 
     def put(self, group: GroupConfig, now_ms: int) -> None:
-        """New or changed settings; what they leave out takes RocketMQ's defaults."""
-        settings = {**DEFAULTS, **{name: value for name, value in group.items() if value is not None}}
+        """New or changed settings, in effect at once; `InvalidArgument` for what a group cannot have."""
+        settings = group_settings(group)
         if self._groups.get(settings["groupName"]) != settings:
             self._groups[settings["groupName"]] = settings
             self._changed(now_ms)
@@ -103,4 +132,8 @@ class GroupTable:
 
     def _changed(self, now_ms: int) -> None:
         self.data_version = self.data_version.next(now_ms)
-        save_config(self._files, FILE_NAME, self.members())
+        self.file.changed()
+
+    def _snapshot(self) -> Members:
+        members = self.members()
+        return lambda: members

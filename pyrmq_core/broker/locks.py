@@ -14,6 +14,8 @@ from pyrmq_core.model import MessageQueue
 
 # `rocketmq.broker.rebalance.lockMaxLiveTime`
 LIFE_MS: Final = 60_000
+# RocketMQ keeps any number. A group has one lock a queue; 100 MB of memory hold so many.
+MOST_LOCKS: Final = 500_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,32 +25,46 @@ class _Lock:
 
 
 class QueueLocks:
-    """Locks by group and queue."""
+    """Locks by group and queue, `most` at once; times are on a clock that never goes back."""
 
-    def __init__(self) -> None:
-        self._locks: dict[tuple[str, MessageQueue], _Lock] = {}
+    def __init__(self, most: int = MOST_LOCKS) -> None:
+        self._groups: dict[str, dict[MessageQueue, _Lock]] = {}
+        self._most = most
+        self._count = 0
 
     def take(self, group: str, client_id: str, queues: Iterable[MessageQueue], now_ms: int) -> list[MessageQueue]:
-        """Those of the queues that the client has now."""
+        """Those of the queues that the client has now; none beyond the number that is kept."""
         return [queue for queue in queues if self._take_one(group, client_id, queue, now_ms)]
 
     def release(self, group: str, client_id: str, queues: Iterable[MessageQueue]) -> None:
-        for queue in queues:
-            lock = self._locks.get((group, queue))
-            if lock is not None and lock.client_id == client_id:
-                del self._locks[group, queue]
+        locks = self._groups.get(group, {})
+        self._drop(group, [queue for queue in queues if queue in locks and locks[queue].client_id == client_id])
 
     def is_held(self, group: str, now_ms: int) -> bool:
         """Whether any queue is locked for the group."""
-        return any(name == group and now_ms - lock.renewed_ms <= LIFE_MS for (name, _), lock in self._locks.items())
+        return any(now_ms - lock.renewed_ms <= LIFE_MS for lock in self._groups.get(group, {}).values())
 
     def expire(self, now_ms: int) -> None:
-        for key in [key for key, lock in self._locks.items() if now_ms - lock.renewed_ms > LIFE_MS]:
-            del self._locks[key]
+        for group, locks in list(self._groups.items()):
+            self._drop(group, [queue for queue, lock in locks.items() if now_ms - lock.renewed_ms > LIFE_MS])
 
     def _take_one(self, group: str, client_id: str, queue: MessageQueue, now_ms: int) -> bool:
-        lock = self._locks.get((group, queue))
-        if lock is not None and lock.client_id != client_id and now_ms - lock.renewed_ms <= LIFE_MS:
+        locks = self._groups.get(group, {})
+        lock = locks.get(queue)
+        if lock is None:
+            if self._count >= self._most:
+                return False
+            self._groups.setdefault(group, locks)
+            self._count += 1
+        elif lock.client_id != client_id and now_ms - lock.renewed_ms <= LIFE_MS:
             return False
-        self._locks[group, queue] = _Lock(client_id, now_ms)
+        locks[queue] = _Lock(client_id, now_ms)
         return True
+
+    def _drop(self, group: str, queues: Iterable[MessageQueue]) -> None:
+        locks = self._groups.get(group, {})
+        for queue in queues:
+            if locks.pop(queue, None) is not None:
+                self._count -= 1
+        if not locks:
+            self._groups.pop(group, None)

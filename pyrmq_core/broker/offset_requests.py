@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from pyrmq_core.broker.state import Broker
+from pyrmq_core.broker.state import Answer, Broker
+from pyrmq_core.broker.table_answers import table_answer
 from pyrmq_core.network import Peer
 from pyrmq_core.protocol.codes import ResponseCode
 from pyrmq_core.protocol.command import Command, refusal, success
-from pyrmq_core.protocol.java_json import dumps
 from pyrmq_core.protocol.requests.consumer_offsets import QueryConsumerOffset, UpdateConsumerOffset
 from pyrmq_core.protocol.requests.offsets import (
     GetEarliestStoreTime,
@@ -22,6 +22,7 @@ from pyrmq_core.protocol.requests.offsets import (
     SearchOffset,
     StoreTimeFound,
 )
+from pyrmq_core.protocol.topic_config import MAX_QUEUES_PER_TOPIC
 
 UPPER: Final = "UPPER"
 NOT_FOUND: Final = "Not found, V3_0_6_SNAPSHOT maybe this group consumer boot first"
@@ -72,9 +73,12 @@ def update_consumer_offset(broker: Broker, request: Command, _: Peer) -> Command
         return refusal(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"Group {wanted.consumer_group} not exist!")
     if wanted.topic not in broker.topics:
         return refusal(ResponseCode.TOPIC_NOT_EXIST, f"Topic {wanted.topic} not exist!")
+    # Of a topic that has fewer queues by now, too; RocketMQ keeps a commit for any number.
+    if not 0 <= wanted.queue_id < MAX_QUEUES_PER_TOPIC:
+        return refusal(ResponseCode.INVALID_PARAMETER, f"queueId[{wanted.queue_id}] is illegal, no topic has it")
     broker.offsets.commit(wanted.consumer_group, wanted.topic, wanted.queue_id, wanted.commit_offset)
     return success()
 
 
-def all_consumer_offsets(broker: Broker, _request: Command, _: Peer) -> Command:
-    return success(body=dumps(broker.offsets.members()))
+def all_consumer_offsets(broker: Broker, _request: Command, _: Peer) -> Answer:
+    return table_answer(broker.offsets.members())

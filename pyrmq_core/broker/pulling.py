@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import Final, TypeAlias
 
 from pyrmq_core.broker.clients import BROADCASTING
+from pyrmq_core.broker.held_pulls import held_bytes
 from pyrmq_core.broker.state import HELP, Answer, Broker
 from pyrmq_core.broker.store.reading import MAX_SCANNED_ENTRIES, Found, GetStatus, Limits
 from pyrmq_core.broker.topics import READ
@@ -62,16 +63,19 @@ def pull(broker: Broker, request: Command, peer: Peer) -> Answer:
     if wanted.sys_flag & COMMIT_OFFSET:
         broker.offsets.commit(wanted.consumer_group, wanted.topic, wanted.queue_id, wanted.commit_offset)
     answer = _look(broker, wanted, tags_codes)
-    if answer.code == ResponseCode.PULL_NOT_FOUND and wanted.sys_flag & SUSPEND and not broker.held.is_full:
-        return _wait(broker, wanted, tags_codes)
+    if answer.code == ResponseCode.PULL_NOT_FOUND and wanted.sys_flag & SUSPEND:
+        size_bytes = held_bytes(request, tags_codes)
+        if broker.held.has_room(peer, size_bytes):
+            return _wait(broker, wanted, tags_codes, peer, size_bytes)
     return answer
 
 
-async def _wait(broker: Broker, wanted: PullMessage, tags_codes: TagsCodes) -> Command:
-    """Once: what is there when the wait ends is the answer."""
+async def _wait(broker: Broker, wanted: PullMessage, tags_codes: TagsCodes, peer: Peer, size_bytes: int) -> Command:
+    """Once: what is there when the wait ends is the answer; it is read when it can be written."""
     config = broker.config
     timeout_ms = wanted.suspend_timeout_ms if config.long_polling_enable else config.short_polling_time_mills
-    await broker.held.wait((wanted.topic, wanted.queue_id), tags_codes, timeout_ms)
+    await broker.held.wait((wanted.topic, wanted.queue_id), tags_codes, timeout_ms, peer, size_bytes)
+    await peer.connection.wait_answer_turn()
     return _look(broker, wanted, tags_codes)
 
 
@@ -174,7 +178,8 @@ def _tags_codes(broker: Broker, wanted: PullMessage) -> TagsCodes | Command:
     if subscription.sub_version < wanted.sub_version:
         return refusal(ResponseCode.SUBSCRIPTION_NOT_LATEST, "the consumer's subscription not latest")
     if subscription.expression_type not in TAG_TYPES:
-        return refusal(ResponseCode.SYSTEM_ERROR, SQL_OFF + subscription.expression_type)
+        own = "; in a heartbeat's subscription it never evaluates SQL92: pull with the expression in the request"
+        return refusal(ResponseCode.SYSTEM_ERROR, SQL_OFF + subscription.expression_type + own)
     return frozenset(subscription.code_set) or None
 
 
@@ -184,7 +189,7 @@ def codes_of_expression(broker: Broker, expression: str | None, expression_type:
         if not expression:
             return refusal(ResponseCode.SUBSCRIPTION_PARSE_FAILED, "parse the consumer's subscription failed")
         if not broker.config.enable_property_filter or expression_type != SQL92:
-            return refusal(ResponseCode.SYSTEM_ERROR, f"{SQL_OFF}{expression_type}")
+            return refusal(ResponseCode.SYSTEM_ERROR, f"{SQL_OFF}{expression_type}{_help_with(expression_type)}")
         try:
             sql_of(expression)
         except InvalidArgument as error:
@@ -195,6 +200,10 @@ def codes_of_expression(broker: Broker, expression: str | None, expression_type:
     except InvalidArgument:
         return refusal(ResponseCode.SUBSCRIPTION_PARSE_FAILED, "parse the consumer's subscription failed")
     return frozenset([string_hash_code(tag) for tag in tags]) or None
+
+
+def _help_with(expression_type: str | None) -> str:
+    return "; set enablePropertyFilter=true at the broker" if expression_type == SQL92 else "; TAG and SQL92 exist"
 
 
 def _forbidden(remark: str, forbidden_type: int) -> Command:

@@ -7,18 +7,19 @@ NameServer forgets one broker per closed connection. Source: broker/out/BrokerOu
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Final
 
 import trio
 
 from pyrmq_core.broker.settings import BrokerConfig
 from pyrmq_core.broker.topics import TopicTable
-from pyrmq_core.errors import RocketMQError
+from pyrmq_core.errors import RocketMQError, StoreError
 from pyrmq_core.model import TopicConfig
 from pyrmq_core.network import ConnectionPool
+from pyrmq_core.network.log_lines import line_logger
 from pyrmq_core.protocol.codes import RequestCode, ResponseCode
 from pyrmq_core.protocol.command import Command
 from pyrmq_core.protocol.conversation import response_error
@@ -30,7 +31,7 @@ from pyrmq_core.protocol.requests.register_broker import (
     UnregisterBroker,
 )
 
-log = logging.getLogger(__name__)
+log = line_logger(__name__)
 
 # The period is kept within these (BrokerController.start).
 PERIOD_SECONDS: Final = (10.0, 60.0)
@@ -39,6 +40,10 @@ RETRY_SECONDS: Final = 1.0
 # How long a send waits for the NameServers to learn of the topic it created.
 ANNOUNCE_SECONDS: Final = 3.0
 UNREGISTER_SECONDS: Final = 3.0
+# A registration waits so long for the file of its topics.
+FILE_SECONDS: Final = 1.0
+# More are written in a worker thread: 10,000 topics take some 50 ms, every 30 s.
+TOPICS_AT_ONCE: Final = 100
 
 
 class Registration:
@@ -116,10 +121,14 @@ class Registration:
             pause = self._period_seconds if succeeded else pause
 
     async def _register(self, server: _NameServer, topics: Sequence[TopicConfig] | None) -> bool:
-        """These topics, or all; whether the NameServer took them."""
-        table = self._topics.table()
-        body = RegistrationBody(table.data_version, tuple(topics or table.topic_configs.values()))
-        request = RegisterBroker.of(self._header, body).to_command()
+        """Registers these topics, or all, behind their file; returns whether the NameServer took them."""
+        with trio.move_on_after(FILE_SECONDS), suppress(StoreError):  # a disk that fails keeps no broker unknown
+            await self._topics.file.written()
+        body = RegistrationBody(self._topics.data_version, tuple(topics or self._topics))
+        if len(body.topic_configs) > TOPICS_AT_ONCE:
+            request = await trio.to_thread.run_sync(self._request, body)
+        else:
+            request = self._request(body)
         try:
             answer = await self._call(server, request, self._timeout_seconds)
             registered = RegisteredBroker.from_command(answer)
@@ -131,6 +140,9 @@ class Registration:
         if registered.order_topic_table:
             self._topics.mark_ordered(registered.order_topic_table, time.time_ns() // 1_000_000)
         return True
+
+    def _request(self, body: RegistrationBody) -> Command:
+        return RegisterBroker.of(self._header, body).to_command()
 
     async def _call(self, server: _NameServer, request: Command, timeout: float) -> Command:
         answer = await self._pool.call(server.address, request, timeout=timeout)

@@ -11,9 +11,10 @@ import random
 from collections.abc import Mapping
 from typing import Any, Final
 
+from pyrmq_core.broker.name_rules import topic_fault
 from pyrmq_core.broker.state import HELP, Broker
 from pyrmq_core.broker.store.appending import Append, piece
-from pyrmq_core.broker.storing import Refused, make_topic, put
+from pyrmq_core.broker.storing import Refused, illegal, make_topic, put, refused_by_disk
 from pyrmq_core.broker.topics import READ_WRITE, WRITE
 from pyrmq_core.model import TopicConfig
 from pyrmq_core.network import Peer
@@ -23,6 +24,7 @@ from pyrmq_core.protocol.message_id import offset_msg_id
 from pyrmq_core.protocol.names import DLQ_PREFIX, RETRY_PREFIX, SCHEDULE_TOPIC
 from pyrmq_core.protocol.properties import (
     DELAY,
+    MAX_STORED_PROPERTIES_BYTES,
     ORIGIN_MESSAGE_ID,
     RETRY_TOPIC,
     WAIT,
@@ -40,6 +42,7 @@ DLQ_ORIGIN_MESSAGE_ID: Final = "DLQ_ORIGIN_MESSAGE_ID"
 SAYS_MAX_TRIES_VERSION: Final = 121
 FIRST_RETRY_LEVEL: Final = 3
 DLQ_QUEUES: Final = 1
+MAX_INT: Final = 2**31 - 1
 
 GroupConfig = Mapping[str, Any]
 
@@ -77,7 +80,7 @@ def divert(broker: Broker, message: SendMessage, version: int, properties: dict[
     if group is None:
         raise Refused(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"subscription group not exist, {name} {HELP}")
     tries = _most_tries(group, message.max_reconsume_times, version)
-    if (message.reconsume_times or 0) <= tries and not broker.locks.is_held(name, broker.now_ms()):
+    if (message.reconsume_times or 0) <= tries and not broker.locks.is_held(name, broker.running_ms()):
         return None
     properties.pop(DELAY, None)
     properties[DLQ_ORIGIN_TOPIC] = properties.get(RETRY_TOPIC, message.topic)
@@ -96,8 +99,12 @@ def _most_tries(group: GroupConfig, said: int | None, version: int) -> int:
 
 async def _store_again(broker: Broker, record: RawRecord, topic: str, queues: int, level: int) -> None:
     """The same message with one more try, in another topic; delayed when there is a level."""
+    if fault := topic_fault(topic):
+        raise Refused(ResponseCode.INVALID_PARAMETER, fault)
     if topic not in broker.topics:
         await make_topic(broker, TopicConfig(topic, queues, queues, READ_WRITE))
+    with refused_by_disk():
+        await broker.topics.saved(topic)
     ip, (port,) = record.store_host[:-4], INT.unpack(record.store_host[-4:])
     properties = decode_properties(java_text(record.properties))
     properties.setdefault(RETRY_TOPIC, java_text(record.topic))
@@ -108,17 +115,20 @@ async def _store_again(broker: Broker, record: RawRecord, topic: str, queues: in
     if level > 0:
         level_queue, delay_ms = broker.delays.place(*target, level, properties)
         target = (SCHEDULE_TOPIC, level_queue)
+    encoded = encode_properties(properties).encode("utf-8", "replace")
+    if len(encoded) > MAX_STORED_PROPERTIES_BYTES:
+        raise illegal(broker, f"with what a retry adds, the properties have {len(encoded)} bytes")
     put(
         broker,
         Append(
             topic=target[0],
             queue_id=target[1],
-            pieces=[piece(record.flag, record.body, encode_properties(properties).encode())],
+            pieces=[piece(record.flag, record.body, encoded)],
             born_timestamp_ms=record.born_timestamp_ms,
             born_host=record.born_host,
             store_host=broker.store_host,
             sys_flag=record.sys_flag,
-            reconsume_times=record.reconsume_times + 1,
+            reconsume_times=min(record.reconsume_times + 1, MAX_INT),
             delay_ms=delay_ms,
         ),
     )

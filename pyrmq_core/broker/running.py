@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import random
 from collections.abc import Callable
@@ -30,7 +29,8 @@ from pyrmq_core.broker.store.recovery import QueueKey
 from pyrmq_core.broker.store.unsynced import ForgetfulFiles
 from pyrmq_core.broker.topics import TopicTable
 from pyrmq_core.errors import InvalidArgument, InvalidState, StoreError
-from pyrmq_core.network import ConnectionPool, Handler, Listening, Peer, format_address, serve
+from pyrmq_core.network import ConnectionPool, Handler, Listening, Peer, failure_in, format_address, serve
+from pyrmq_core.network.log_lines import line_logger
 from pyrmq_core.network.tls_settings import watch_certificate
 from pyrmq_core.protocol.codes import ResponseCode
 from pyrmq_core.protocol.command import Command, refusal
@@ -39,7 +39,7 @@ from pyrmq_core.protocol.names import SCHEDULE_TOPIC
 from pyrmq_core.protocol.record import pack_host
 from pyrmq_core.protocol.requests.register_broker import RegistrationHeader
 
-log = logging.getLogger(__name__)
+log = line_logger(__name__)
 
 EXPIRY_SECONDS: Final = 10.0
 STOP_SECONDS: Final = 10.0
@@ -82,9 +82,12 @@ class RunningBroker:
         broker = self.broker
         if not self.is_killed:
             try:
+                for file in (broker.topics.file, broker.groups.file):
+                    if file.is_behind:
+                        file.save()
                 for path, unsaved in rarely_written(broker).items():
                     if (text := unsaved()) is not None:
-                        broker.store.files.save(path, text)
+                        broker.store.files.save(path, text())
                 broker.store.close()
             except StoreError as error:
                 log.error("the store is not closed in order, the next start recovers it: %s", error)
@@ -119,6 +122,8 @@ async def run_broker(
         store.is_batch_topic = saved.is_batch_topic
         recovery = await trio.to_thread.run_sync(store.open, os.getpid())
         log.info("store opened: %s", recovery)
+        for warning in recovery.warnings():
+            log.warning("%s", warning)
         async with trio.open_nursery() as nursery:
             services = await nursery.start(_keep_services)
             try:
@@ -129,19 +134,12 @@ async def run_broker(
                     await _leave(running[0])
                 services.cancel_scope.cancel()
     except BaseExceptionGroup as failures:
-        raise alone(failures) from None
+        raise failure_in(failures) from None
     finally:
         if running:
             running[0].leave_files()
         else:
             store.abandon()
-
-
-def alone(failure: BaseException) -> BaseException:
-    """The failure inside nurseries' groups of one."""
-    while isinstance(failure, BaseExceptionGroup) and len(failure.exceptions) == 1:
-        failure = failure.exceptions[0]
-    return failure
 
 
 async def _keep_services(task_status: trio.TaskStatus[trio.Nursery]) -> None:
@@ -180,6 +178,8 @@ async def _start(
         config.bind_address,
         config.listen_port,
         on_close=closed,
+        bounds=config.bounds,
+        idle_timeout=config.server_channel_max_idle_time_seconds,
         tls=tls,
         tls_mode=config.tls.mode,
     )
@@ -218,7 +218,7 @@ def make_broker(config: BrokerConfig, store: MessageStore, services: trio.Nurser
         topics=topics,
         groups=GroupTable(files, auto_create=config.auto_create_subscription_group),
         offsets=GroupOffsets(files),
-        held=HeldPulls(config.max_held_pulls),
+        held=HeldPulls(config.held_limits),
         delays=Delays(store, files, config.delays_ms()),
         flusher=Flusher(store, config),
         registration=Registration(config, header, topics, ConnectionPool(services, tls=config.tls.client_context())),
@@ -229,7 +229,7 @@ def make_broker(config: BrokerConfig, store: MessageStore, services: trio.Nurser
     )
     broker.booted_ms = broker.now_ms()
     topics.load()
-    topics.save()
+    topics.file.save()
     store.is_batch_topic = topics.is_batch_topic
     broker.groups.load()
     broker.offsets.load()
@@ -252,13 +252,17 @@ async def _work(running: RunningBroker, task_status: trio.TaskStatus[RunningBrok
         async with trio.open_nursery() as nursery:
             nursery.start_soon(broker.flusher.run)
             nursery.start_soon(broker.delays.run)
+            nursery.start_soon(broker.held.run)
+            nursery.start_soon(broker.notices.run, broker.clients)
+            nursery.start_soon(broker.topics.file.run)
+            nursery.start_soon(broker.groups.file.run)
             nursery.start_soon(_keep_written, broker)
             nursery.start_soon(_expire_clients, broker)
             await nursery.start(broker.registration.run)
             task_status.started(running)
 
 
-def rarely_written(broker: Broker) -> dict[str, Callable[[], bytes | None]]:
+def rarely_written(broker: Broker) -> dict[str, Callable[[], Callable[[], bytes] | None]]:
     """The files that are written in rounds, and what asks for their new text."""
     return {f"{FOLDER}/{OFFSETS_FILE}": broker.offsets.unsaved, f"{FOLDER}/{DELAYS_FILE}": broker.delays.unsaved}
 
@@ -270,14 +274,20 @@ async def _keep_written(broker: Broker) -> None:
         for path, unsaved in rarely_written(broker).items():
             if (text := unsaved()) is not None:
                 try:
-                    await trio.to_thread.run_sync(broker.store.files.save, path, text)
+                    await trio.to_thread.run_sync(_save, broker, path, text)
                 except StoreError as error:
                     log.error("%s", error)
+
+
+def _save(broker: Broker, path: str, text: Callable[[], bytes]) -> None:
+    broker.store.files.save(path, text())
 
 
 async def _expire_clients(broker: Broker) -> None:
     while True:
         await trio.sleep(EXPIRY_SECONDS)
-        now_ms = broker.now_ms()
-        broker.notify_groups(broker.clients.expire(now_ms - broker.config.channel_expired_timeout))
+        now_ms = broker.running_ms()
+        for changed in broker.clients.expire(now_ms - broker.config.channel_expired_timeout):
+            broker.notify_groups(changed)
+            await trio.lowlevel.checkpoint()
         broker.locks.expire(now_ms)

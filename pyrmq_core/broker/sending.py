@@ -1,22 +1,22 @@
 """SEND_MESSAGE (10, 310) and SEND_BATCH_MESSAGE (320): checks, topics made on the way, and storing.
 
 Source: broker/processor/SendMessageProcessor.java, AbstractSendMessageProcessor.java (5.4.0), in its order and with its
-codes. Transactions and timer messages are refused as by a broker that has them switched off.
+codes. Transactions and timer messages are refused by name.
 """
 
 from __future__ import annotations
 
 import random
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from pyrmq_core.broker.name_rules import topic_fault
 from pyrmq_core.broker.retries import divert
 from pyrmq_core.broker.state import HELP, Answer, Broker
 from pyrmq_core.broker.store.appending import Append, Piece, batch_pieces, piece
 from pyrmq_core.broker.store.message_store import INNER_BYTES, Stored
-from pyrmq_core.broker.storing import Refused, illegal, make_topic, put
+from pyrmq_core.broker.storing import Refused, announce_topics, illegal, make_topic, put, refused_by_disk
 from pyrmq_core.broker.topics import WRITE
 from pyrmq_core.errors import BodyError
 from pyrmq_core.model import Permission, TopicConfig
@@ -24,8 +24,9 @@ from pyrmq_core.network import Peer
 from pyrmq_core.protocol.batch_topic import MAX_RECORD_MESSAGES
 from pyrmq_core.protocol.codes import ResponseCode
 from pyrmq_core.protocol.command import Command, refusal
+from pyrmq_core.protocol.java_numbers import parse_int
 from pyrmq_core.protocol.message_id import offset_msg_id
-from pyrmq_core.protocol.names import FORBIDDEN_TOPICS, MAX_TOPIC_CHARS, SCHEDULE_TOPIC, is_retry_topic
+from pyrmq_core.protocol.names import FORBIDDEN_TOPICS, SCHEDULE_TOPIC, is_retry_topic
 from pyrmq_core.protocol.properties import (
     CLUSTER,
     DELAY,
@@ -53,7 +54,6 @@ TIMER_NAMES: Final = (TIMER_DELAY_SEC, TIMER_DELAY_MS, TIMER_DELIVER_MS)
 MULTI_TAGS: Final = int(SysFlag.MULTI_TAGS)
 # A committed message is an ordinary one.
 NO_TRANSACTION: Final = (0, int(SysFlag.TRANSACTION_COMMIT))
-TOPIC_NAME: Final = re.compile(r"[%|a-zA-Z0-9_-]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,10 +72,12 @@ def send(broker: Broker, request: Command, peer: Peer) -> Answer:
     message = SendMessage.from_command(request)
     try:
         check_topic(broker, message.topic)
+        if message.properties and len(message.properties) > MAX_STORED_PROPERTIES_BYTES:
+            raise illegal(broker)
         topic = broker.topics.get(message.topic)
         if is_retry_topic(message.topic) and not message.batch:
             return _retry(broker, message, peer, request.version)
-        if topic is None:
+        if topic is None or message.topic in broker.topics.unsaved:
             return _create_and_store(broker, message, peer)
         return _store(broker, message, topic, peer)
     except Refused as refused:
@@ -83,27 +85,16 @@ def send(broker: Broker, request: Command, peer: Peer) -> Answer:
 
 
 def check_topic(broker: Broker, topic: str) -> None:
-    """The rules a topic's name keeps, and those that nobody may send to."""
-    if fault := topic_fault(topic):
+    """Refuses topics that cannot be, and those that nobody may send to; a known topic has a name that can be."""
+    known = broker.topics.get(topic)
+    if known is None and (fault := topic_fault(topic)):
         raise Refused(ResponseCode.INVALID_PARAMETER, fault)
     if topic in FORBIDDEN_TOPICS:
         raise Refused(ResponseCode.NO_PERMISSION, f"Sending message to topic[{topic}] is forbidden.")
-    known = broker.topics.get(topic)
     if known is not None and known.order and not broker.config.broker_permission & WRITE:
         raise Refused(
             ResponseCode.NO_PERMISSION, f"the broker[{broker.config.advertised_ip}] sending message is forbidden"
         )
-
-
-def topic_fault(topic: str) -> str:
-    """What is wrong with a topic's name (TopicValidator.validateTopic); empty when nothing is."""
-    if not topic.strip():
-        return "The specified topic is blank."
-    if not TOPIC_NAME.fullmatch(topic):
-        return f"The specified topic: {topic}, contains illegal characters, allowing only ^[%|a-zA-Z0-9_-]+$"
-    if len(topic) > MAX_TOPIC_CHARS:
-        return f"The specified topic: {topic}, is longer than topic max length."
-    return ""
 
 
 async def _retry(broker: Broker, message: SendMessage, peer: Peer, version: int) -> Command | None:
@@ -124,17 +115,24 @@ async def _retry(broker: Broker, message: SendMessage, peer: Peer, version: int)
 async def _create_and_store(broker: Broker, message: SendMessage, peer: Peer) -> Command | None:
     """The NameServers learn of the topic before the sender does: its next look finds the route."""
     try:
+        if message.topic not in broker.topics:
+            made = broker.topics.for_send(message.topic, message.default_topic, message.default_topic_queue_nums)
+            if made is None:
+                raise _no_topic(message.topic)
+            await announce_topics(broker, made)
+        with refused_by_disk():
+            await broker.topics.saved(message.topic)
         topic = broker.topics.get(message.topic)
-        if topic is None:
-            topic = broker.topics.for_send(message.topic, message.default_topic, message.default_topic_queue_nums)
-            if topic is None:
-                remark = f"topic[{message.topic}] not exist, apply first please!\n{HELP}"
-                raise Refused(ResponseCode.TOPIC_NOT_EXIST, remark)
-            await make_topic(broker, topic)
+        if topic is None:  # deleted meanwhile
+            raise _no_topic(message.topic)
         answer = _store(broker, message, topic, peer)
     except Refused as refused:
         return _refusal(broker, refused)
     return answer if answer is None or isinstance(answer, Command) else await answer
+
+
+def _no_topic(topic: str) -> Refused:
+    return Refused(ResponseCode.TOPIC_NOT_EXIST, f"topic[{topic}] not exist, apply first please!\n{HELP}")
 
 
 def _store(broker: Broker, message: SendMessage, topic: TopicConfig, peer: Peer) -> Answer:
@@ -152,6 +150,9 @@ def _store(broker: Broker, message: SendMessage, topic: TopicConfig, peer: Peer)
 
 async def _answer_when_flushed(broker: Broker, prepared: Prepared, stored: Stored) -> Command:
     flushed = await broker.flusher.wait_flushed(stored.end)
+    if not flushed and broker.flusher.failure:
+        remark = f"service not available now: {broker.flusher.failure}"
+        return _refusal(broker, Refused(ResponseCode.SERVICE_NOT_AVAILABLE, remark))
     return _stored(broker, prepared, stored, ResponseCode.SUCCESS if flushed else ResponseCode.FLUSH_DISK_TIMEOUT)
 
 
@@ -271,13 +272,23 @@ def _whole_batch(
 
 
 def refuse_unkept(broker: Broker, properties: dict[str, str], sys_flag: int) -> None:
-    """Transactions and timer messages: RocketMQ's answers when they are switched off."""
+    """Refuses transactions and timer messages for what they are: neither kept, nor a matter of permission or a retry.
+
+    RocketMQ answers 16 and 1 where they are switched off, which its clients try again elsewhere.
+    """
     transaction = sys_flag & TRANSACTION_MASK
     if properties.get(TRAN_MSG) == "true" or transaction not in NO_TRANSACTION:
         ip = broker.config.advertised_ip
-        raise Refused(ResponseCode.NO_PERMISSION, f"the broker[{ip}] sending transaction message is forbidden")
+        remark = "This broker keeps no transactions, and nothing is stored; send the message by itself"
+        raise Refused(
+            ResponseCode.ILLEGAL_OPERATION, f"the broker[{ip}] sending transaction message is forbidden. {remark}"
+        )
     if any(name in properties for name in TIMER_NAMES) and delay_level(properties, sys_flag) <= 0:
-        raise Refused(ResponseCode.SYSTEM_ERROR, "accurate timer message is not enabled, timerWheelEnable is false")
+        remark = "This broker keeps no timer messages, and nothing is stored; use a delay level"
+        raise Refused(
+            ResponseCode.ILLEGAL_OPERATION,
+            f"accurate timer message is not enabled, timerWheelEnable is false. {remark}",
+        )
 
 
 def delay_level(properties: dict[str, str], sys_flag: int) -> int:
@@ -286,9 +297,9 @@ def delay_level(properties: dict[str, str], sys_flag: int) -> int:
     if text is None or sys_flag & TRANSACTION_MASK not in NO_TRANSACTION:
         return 0
     try:
-        return int(text)
+        return parse_int(text)
     except ValueError:
-        remark = f'java.lang.NumberFormatException: For input string: "{text}"'
+        remark = f'java.lang.NumberFormatException: For input string: "{text[:80]}"'
         raise Refused(ResponseCode.SYSTEM_ERROR, f"{remark}; DELAY is a level, a whole number") from None
 
 

@@ -7,24 +7,32 @@ broker listens on 127.0.0.1, its name is broker-a as in RocketMQ's own example, 
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from pyrmq_core.broker import setting_rules
+from pyrmq_core.broker.held_pulls import HeldLimits
 from pyrmq_core.broker.store.message_store import LOG_FOLDER, StoreSettings
 from pyrmq_core.broker.store.reading import Limits
 from pyrmq_core.errors import InvalidArgument
 from pyrmq_core.model import Permission
-from pyrmq_core.network import TlsSettings, local_ip
+from pyrmq_core.network import ServerBounds, TlsSettings, local_ip
+from pyrmq_core.network.serving import MAX_CONNECTIONS, MAX_RECEIVED_BYTES, MAX_WAITING_BYTES
 from pyrmq_core.network.tls_settings import NAMES as TLS_NAMES
+from pyrmq_core.protocol.frame import SERVER_HEADER_BYTES
 from pyrmq_core.protocol.java_properties import parse_java_properties
+from pyrmq_core.protocol.topic_config import MAX_QUEUES_PER_TOPIC
 
 DELAY_LEVELS: Final = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
 UNIT_MS: Final = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 WILDCARDS: Final = ("", "0.0.0.0", "::")
 ASYNC_FLUSH: Final = "ASYNC_FLUSH"
 SYNC_FLUSH: Final = "SYNC_FLUSH"
+# As a topic's, and with the dots of host names, by which RocketMQ calls brokers that have no name.
+SERVER_NAME: Final = re.compile(r"(?!\.+$)[%|a-zA-Z0-9_.-]{1,127}")
 ROLES: Final = ("ASYNC_MASTER", "SYNC_MASTER", "SLAVE")
 
 
@@ -74,14 +82,30 @@ class BrokerConfig:
     lite_pull_message_enable: bool = named("litePullMessageEnable", True)
     long_polling_enable: bool = named("longPollingEnable", True)
     short_polling_time_mills: int = named("shortPollingTimeMills", 1000)
-    max_held_pulls: int = named("maxHeldPulls", 100_000)  # ours; RocketMQ holds any number
+    # Ours; RocketMQ holds any number. A client holds one pull a queue; 10,000 requests of a connection are under way at
+    # most, and a connection whose pulls were all of them would be read no further.
+    max_held_pulls: int = named("maxHeldPulls", 100_000)
+    max_held_pulls_per_connection: int = named("maxHeldPullsPerConnection", 8_000)
+    max_held_pull_bytes: int = named("maxHeldPullBytes", 1 << 30)
+    max_held_pull_bytes_per_connection: int = named("maxHeldPullBytesPerConnection", 128 << 20)
     max_transfer_count_on_message_in_memory: int = named("maxTransferCountOnMessageInMemory", 32)
     max_transfer_bytes_on_message_in_memory: int = named("maxTransferBytesOnMessageInMemory", 262_144)
     flush_consumer_offset_interval: int = named("flushConsumerOffsetInterval", 5000)
     channel_expired_timeout: int = named("channelExpiredTimeout", 120_000)
+    # Ours; RocketMQ takes any number. A client of some dozens of groups sends some kilobytes.
+    max_heartbeat_bytes: int = named("maxHeartbeatBytes", 1 << 20)
+    max_groups_per_connection: int = named("maxGroupsPerConnection", 2_000)
+    max_subscriptions_per_heartbeat: int = named("maxSubscriptionsPerHeartbeat", 5_000)
 
     register_name_server_period: int = named("registerNameServerPeriod", 30_000)
     register_broker_timeout_mills: int = named("registerBrokerTimeoutMills", 24_000)
+
+    server_channel_max_idle_time_seconds: int = named("serverChannelMaxIdleTimeSeconds", 120)
+    # Ours: what all connections together, and one frame's header, may take.
+    server_max_connections: int = named("serverMaxConnections", MAX_CONNECTIONS)
+    server_max_received_bytes: int = named("serverMaxReceivedBytes", MAX_RECEIVED_BYTES)
+    server_max_waiting_bytes: int = named("serverMaxWaitingBytes", MAX_WAITING_BYTES)
+    server_max_header_bytes: int = named("serverMaxHeaderBytes", SERVER_HEADER_BYTES)
 
     tls: TlsSettings = dataclasses.field(default_factory=TlsSettings)
 
@@ -96,14 +120,31 @@ class BrokerConfig:
             raise InvalidArgument("timerWheelEnable=true asks for timer messages, which this broker does not keep")
         if self.flush_disk_type not in (ASYNC_FLUSH, SYNC_FLUSH):
             raise InvalidArgument(f"flushDiskType is {self.flush_disk_type!r}; {ASYNC_FLUSH} and {SYNC_FLUSH} exist")
-        if not self.broker_name or not self.broker_cluster_name:
-            raise InvalidArgument("brokerName and brokerClusterName need a value")
+        for name, value in (("brokerName", self.broker_name), ("brokerClusterName", self.broker_cluster_name)):
+            if not SERVER_NAME.fullmatch(value):
+                raise InvalidArgument(
+                    f"{name} is {value!r}; it is 1 to 127 letters, digits and % | _ - . and becomes a topic's name"
+                )
+        if not 1 <= self.default_topic_queue_nums <= MAX_QUEUES_PER_TOPIC:
+            raise InvalidArgument(
+                f"defaultTopicQueueNums is {self.default_topic_queue_nums}; 1 to {MAX_QUEUES_PER_TOPIC} are possible"
+            )
+        self._check_numbers()
+
+    def _check_numbers(self) -> None:
         for field in _plain_fields():
             if isinstance(value := getattr(self, field.name), int) and value < 0:
                 raise InvalidArgument(f"{field.metadata['name']} is {value}; it cannot be negative")
+        if 0 in (self.server_max_connections, *self.bounds_in_bytes):
+            raise InvalidArgument("serverMaxConnections and the other bounds of the server are numbers above 0")
         if self.mapped_file_size_commit_log < 1024 or self.mapped_file_size_consume_queue < 20:
             raise InvalidArgument("mappedFileSizeCommitLog is at least 1024 bytes, mappedFileSizeConsumeQueue 20")
-        self.delays_ms()
+        if "," in self.store_path_commit_log:
+            raise InvalidArgument("storePathCommitLog names several directories; this broker's log has one")
+        if min(self.delays_ms(), default=-1) < 0:
+            raise InvalidArgument(f"messageDelayLevel is {self.message_delay_level!r}; it needs a level, none below 0")
+        if not self.server_channel_max_idle_time_seconds:
+            raise InvalidArgument("serverChannelMaxIdleTimeSeconds is 0; a time above 0 is wanted")
 
     @property
     def advertised_ip(self) -> str:
@@ -113,6 +154,14 @@ class BrokerConfig:
     @property
     def store_root(self) -> Path:
         return Path(self.store_path_root_dir) if self.store_path_root_dir else Path.home() / "store"
+
+    @property
+    def bounds(self) -> ServerBounds:
+        return ServerBounds(self.server_max_connections, *self.bounds_in_bytes)
+
+    @property
+    def bounds_in_bytes(self) -> tuple[int, int, int]:
+        return self.server_max_received_bytes, self.server_max_waiting_bytes, self.server_max_header_bytes
 
     @property
     def store_settings(self) -> StoreSettings:
@@ -127,6 +176,15 @@ class BrokerConfig:
     @property
     def pull_limits(self) -> Limits:
         return Limits(self.max_transfer_count_on_message_in_memory, self.max_transfer_bytes_on_message_in_memory)
+
+    @property
+    def held_limits(self) -> HeldLimits:
+        return HeldLimits(
+            pulls=self.max_held_pulls,
+            pulls_of_connection=self.max_held_pulls_per_connection,
+            held_bytes=self.max_held_pull_bytes,
+            bytes_of_connection=self.max_held_pull_bytes_per_connection,
+        )
 
     @property
     def nameservers(self) -> list[str]:
@@ -147,7 +205,11 @@ class BrokerConfig:
         return dict(sorted({**texts, **self.tls.to_settings()}.items()))
 
     def with_settings(self, properties: Mapping[str, str]) -> BrokerConfig:
-        """With these settings; names that have no effect here are passed over (`unknown_names` tells them)."""
+        """With these settings; `InvalidArgument` for one whose silent absence would harm (`setting_rules`).
+
+        Names that have no effect here are passed over (`unused_names` and `unknown_names` tell them).
+        """
+        setting_rules.check(properties)
         fields = {field.metadata["name"]: field for field in _plain_fields()}
         values: dict[str, Any] = {
             fields[name].name: _parse(name, text, type(fields[name].default))
@@ -161,10 +223,15 @@ def _plain_fields() -> list[dataclasses.Field[Any]]:
     return [field for field in dataclasses.fields(BrokerConfig) if "name" in field.metadata]
 
 
+def unused_names(properties: Mapping[str, str]) -> list[str]:
+    """The names of RocketMQ's among these settings that have no effect on this broker, and harm nothing."""
+    return sorted(set(properties) & setting_rules.KNOWN)
+
+
 def unknown_names(properties: Mapping[str, str]) -> list[str]:
-    """The names among these settings that have no effect on this broker."""
-    known = {field.metadata["name"] for field in _plain_fields()}
-    return sorted(set(properties) - known - TLS_NAMES)
+    """The names among these settings that there are nowhere, each with the nearest one that there is."""
+    known = [*(field.metadata["name"] for field in _plain_fields()), *TLS_NAMES]
+    return setting_rules.nearest(sorted(set(properties) - {*known, *setting_rules.KNOWN}), known)
 
 
 def read_config_file(path: str) -> dict[str, str]:

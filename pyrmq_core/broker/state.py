@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import random
 import time
@@ -16,6 +15,7 @@ import trio
 from pyrmq_core.broker.clients import ClientTable
 from pyrmq_core.broker.delays import Delays
 from pyrmq_core.broker.flushing import Flusher
+from pyrmq_core.broker.group_notices import GroupNotices
 from pyrmq_core.broker.group_offsets import GroupOffsets
 from pyrmq_core.broker.groups import GroupTable
 from pyrmq_core.broker.held_pulls import HeldPulls
@@ -24,16 +24,12 @@ from pyrmq_core.broker.registration import Registration
 from pyrmq_core.broker.settings import BrokerConfig
 from pyrmq_core.broker.store.message_store import MessageStore
 from pyrmq_core.broker.topics import TopicTable
-from pyrmq_core.errors import NetworkError
-from pyrmq_core.network import Peer
-from pyrmq_core.protocol.codes import RequestCode
 from pyrmq_core.protocol.command import Command
 from pyrmq_core.protocol.message_id import UniqueIdMaker, month_start_ms
 
 # At once where nothing is waited for, else later.
 Answer: TypeAlias = Command | Coroutine[Any, Any, Command | None] | None
 
-NOTIFY_SECONDS: Final = 3.0
 HELP: Final = "See https://rocketmq.apache.org/docs/bestPractice/06FAQ for further details."
 
 
@@ -56,11 +52,16 @@ class Broker:
     ids: UniqueIdMaker
     clients: ClientTable = field(default_factory=ClientTable)
     locks: QueueLocks = field(default_factory=QueueLocks)
+    notices: GroupNotices = field(default_factory=GroupNotices)
     booted_ms: int = 0
     id_counter: Any = field(default_factory=lambda: itertools.count(random.randrange(1 << 16)))
 
     def now_ms(self) -> int:
         return time.time_ns() // 1_000_000
+
+    def running_ms(self) -> int:
+        """A time that never goes back, for silence and locks: the system's clock may be set while the broker runs."""
+        return time.monotonic_ns() // 1_000_000
 
     def unique_id(self, now_ms: int) -> str:
         """A UNIQ_KEY for a message that came without one."""
@@ -68,14 +69,5 @@ class Broker:
         return self.ids.make(now_ms, month_start_ms(now_ms, zone), next(self.id_counter))
 
     def notify_groups(self, groups: Iterable[str]) -> None:
-        """Tells each group's clients that its members or subscriptions changed, so that they share queues anew."""
-        for group in groups:
-            request = Command(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, {"consumerGroup": group})
-            for peer in list(self.clients.members(group)):
-                self.nursery.start_soon(_tell, peer, request)
-
-
-async def _tell(peer: Peer, request: Command) -> None:
-    # A peer that is gone is told by its closed connection.
-    with contextlib.suppress(NetworkError):
-        await peer.connection.send_oneway(request, timeout=NOTIFY_SECONDS)
+        """Has each group's clients told that its members or subscriptions changed."""
+        self.notices.changed(groups)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
+
 import trio
 
 from pyrmq_core.broker.state import Broker
@@ -21,9 +24,7 @@ class Refused(Exception):
 
 
 def put(broker: Broker, append: Append) -> Stored:
-    """Stores messages; `Refused` when the disk does not take them or they are too large."""
-    if broker.flusher.failure:
-        raise Refused(ResponseCode.SERVICE_NOT_AVAILABLE, f"service not available now: {broker.flusher.failure}")
+    """Stores messages; `Refused` when the disk does not take them, storing has ended, or they are too large."""
     try:
         return broker.store.put(append, broker.now_ms())
     except DoesNotFit as error:
@@ -43,17 +44,41 @@ def illegal(broker: Broker, reason: str = "") -> Refused:
 
 
 async def make_topic(broker: Broker, *topics: TopicConfig) -> None:
-    """The NameServers learn of them before this returns; also when the one who waits for it is gone meanwhile."""
-    try:
-        for topic in topics:
-            broker.topics.put(topic, broker.now_ms())
-    except StoreError as error:
-        raise Refused(ResponseCode.SERVICE_NOT_AVAILABLE, f"service not available now: {error}") from error
+    """Makes or changes topics; returns when the file has them and then the NameServers know, or `Refused`."""
+    with refused_by_disk():
+        await announce_topics(broker, *topics, behind_file=True)
+
+
+async def announce_topics(broker: Broker, *topics: TopicConfig, behind_file: bool = False) -> None:
+    """Makes or changes topics; the NameServers learn of them before this returns, also when its caller is cancelled.
+
+    The file gets them in the background, or first of all with `behind_file`: `StoreError` when it cannot, and the next
+    registration announces them.
+    """
+    for topic in topics:
+        broker.topics.put(topic, broker.now_ms())
     announced = trio.Event()
+    failures: list[StoreError] = []
 
     async def announce() -> None:
-        await broker.registration.announce(topics)
+        try:
+            if behind_file:
+                await broker.topics.file.written()
+            await broker.registration.announce(topics)
+        except StoreError as error:
+            failures.append(error)
         announced.set()
 
     broker.nursery.start_soon(announce)
     await announced.wait()
+    if failures:
+        raise failures[0]
+
+
+@contextlib.contextmanager
+def refused_by_disk() -> Iterator[None]:
+    """Turns what the disk does not take into `Refused`."""
+    try:
+        yield
+    except StoreError as error:
+        raise Refused(ResponseCode.SERVICE_NOT_AVAILABLE, f"service not available now: {error}") from error

@@ -5,20 +5,27 @@ Source: broker/processor/AdminBrokerProcessor.java, QueryMessageProcessor.java (
 
 from __future__ import annotations
 
+import logging
 import re
+from collections.abc import Callable
 from typing import Final
 
-from pyrmq_core.broker.sending import topic_fault
+import trio
+
+from pyrmq_core.broker.groups import MAX_GROUP_BYTES
+from pyrmq_core.broker.name_rules import group_fault
 from pyrmq_core.broker.state import Answer, Broker
-from pyrmq_core.broker.storing import Refused, make_topic
-from pyrmq_core.errors import HeaderError, InvalidArgument
+from pyrmq_core.broker.storing import Refused, make_topic, refused_by_disk
+from pyrmq_core.broker.table_answers import table_answer
+from pyrmq_core.broker.table_file import TableFile
+from pyrmq_core.errors import HeaderError, InvalidArgument, StoreError
 from pyrmq_core.model import TopicConfig
 from pyrmq_core.network import Peer
 from pyrmq_core.protocol.codes import ResponseCode
 from pyrmq_core.protocol.command import Command, refusal, success
 from pyrmq_core.protocol.fields import parse_bool
 from pyrmq_core.protocol.java_json import dumps, load_object
-from pyrmq_core.protocol.names import check_group, is_system_topic
+from pyrmq_core.protocol.names import is_system_topic
 from pyrmq_core.protocol.requests.topic_admin import (
     DeleteTopic,
     GetTopicConfig,
@@ -26,7 +33,9 @@ from pyrmq_core.protocol.requests.topic_admin import (
     UpdateTopic,
     changed_attributes,
 )
-from pyrmq_core.protocol.topic_config import NO_VERSION
+from pyrmq_core.protocol.topic_config import MAX_QUEUES_PER_TOPIC, NO_VERSION
+
+log = logging.getLogger(__name__)
 
 FILTER_TYPES: Final = ("SINGLE_TAG", "MULTI_TAG")
 # common/TopicAttributes.java; those that say how queues are kept have few values here.
@@ -39,6 +48,12 @@ ATTRIBUTES: Final = (
     "lite.topic.expiration",
 )
 KEPT_ONLY: Final = {"queue.type": ("SimpleCQ", "BatchCQ"), "cleanup.policy": ("DELETE",)}
+MAX_ATTRIBUTE_CHARS: Final = 127
+OFFSET: Final = re.compile(r"\d{1,18}", re.ASCII)
+ATTRIBUTE_VALUE: Final = re.compile(f"[!-~]{{1,{MAX_ATTRIBUTE_CHARS}}}")
+# READ, WRITE, INHERIT; PERM_PRIORITY is the next bit (common/constant/PermName.java).
+MAX_PERM: Final = 15
+MAX_SYS_FLAG: Final = 2**31 - 1
 # Said once and for all, when the topic is made (common/attribute/AttributeUtil.java).
 UNCHANGEABLE: Final = re.compile(r"[+-](queue\.type|cleanup\.policy)(?:=|,|$)")
 
@@ -46,10 +61,10 @@ UNCHANGEABLE: Final = re.compile(r"[+-](queue\.type|cleanup\.policy)(?:=|,|$)")
 def update_topic(broker: Broker, request: Command, _: Peer) -> Answer:
     """A new topic, or new settings of one that exists; answered when the NameServers know."""
     wanted = UpdateTopic.from_command(request)
-    fault = topic_fault(wanted.topic)
-    if not fault and is_system(broker, wanted.topic):
-        fault = f"The topic[{wanted.topic}] is conflict with system topic."
-    if fault:
+    if is_system(broker, wanted.topic):
+        remark = f"The topic[{wanted.topic}] is conflict with system topic."
+        return refusal(ResponseCode.INVALID_PARAMETER, remark)
+    if fault := number_fault(wanted):
         return refusal(ResponseCode.INVALID_PARAMETER, fault)
     if wanted.topic_filter_type not in FILTER_TYPES:
         return refusal(ResponseCode.SYSTEM_ERROR, f"topicFilterType = [{wanted.topic_filter_type}] value invalid")
@@ -73,15 +88,38 @@ def update_topic(broker: Broker, request: Command, _: Peer) -> Answer:
         order=bool(wanted.order),
         attributes=attributes,
     )
-    return success() if topic == known else _announced(broker, topic)
+    return success() if topic == known and not broker.topics.file.is_behind else _made(broker, topic)
 
 
-async def _announced(broker: Broker, topic: TopicConfig) -> Command:
+async def _made(broker: Broker, topic: TopicConfig) -> Command:
     try:
         await make_topic(broker, topic)
     except Refused as refused:
         return refusal(refused.code, str(refused))
     return success()
+
+
+async def _saved(file: TableFile) -> Command:
+    """Success when the file has what changed."""
+    try:
+        with refused_by_disk():
+            await file.written()
+    except Refused as refused:
+        return refusal(refused.code, str(refused))
+    return success()
+
+
+def number_fault(wanted: UpdateTopic) -> str:
+    """Which number a topic cannot have; empty when none. 5.4.0 keeps any, and its clients are drowned by the route."""
+    for name, number, most in (
+        ("readQueueNums", wanted.read_queue_nums, MAX_QUEUES_PER_TOPIC),
+        ("writeQueueNums", wanted.write_queue_nums, MAX_QUEUES_PER_TOPIC),
+        ("perm", wanted.perm, MAX_PERM),
+        ("topicSysFlag", wanted.topic_sys_flag or 0, MAX_SYS_FLAG),
+    ):
+        if not 0 <= number <= most:
+            return f"{name} of topic[{wanted.topic}] is {number}; 0 to {most} are possible"
+    return ""
 
 
 def is_system(broker: Broker, topic: str) -> bool:
@@ -92,24 +130,48 @@ def attribute_fault(attributes: dict[str, str]) -> str:
     """What is wrong with a topic's attributes; empty when nothing is."""
     for name, value in attributes.items():
         if name not in ATTRIBUTES:
-            return f"unsupported key: {name}"
+            return f"unsupported key: {name[:80]}"
+        if not ATTRIBUTE_VALUE.fullmatch(value):
+            return f"{name} has a value that is empty, longer than {MAX_ATTRIBUTE_CHARS}, or no printable ASCII"
         if value not in KEPT_ONLY.get(name, (value,)):
             possible = " or ".join(KEPT_ONLY[name])
             return f"{name}={value} asks for queues that this broker does not keep; {possible} is possible"
     return ""
 
 
-def delete_topic(broker: Broker, request: Command, _: Peer) -> Command:
-    """Its queues and committed offsets go, too; NameServers are told by those who delete (216)."""
+def delete_topic(broker: Broker, request: Command, _: Peer) -> Answer:
+    """Its queues and committed offsets go, too; NameServers are told by those who delete (216).
+
+    The queues go first: messages that come before the file is written are those of a new topic.
+    """
     wanted = DeleteTopic.from_command(request)
-    if not wanted.topic.strip():
-        return refusal(ResponseCode.INVALID_PARAMETER, "The specified topic is blank.")
     if is_system(broker, wanted.topic):
         return refusal(ResponseCode.INVALID_PARAMETER, f"The topic[{wanted.topic}] is conflict with system topic.")
-    broker.topics.remove(wanted.topic, broker.now_ms())
-    broker.offsets.forget_topic(wanted.topic)
-    broker.store.delete_topic(wanted.topic)
-    return success()
+    if wanted.topic not in broker.topics and not broker.store.queues_of(wanted.topic):
+        return success()
+    return _deleted(broker, wanted.topic)
+
+
+async def _deleted(broker: Broker, topic: str) -> Command:
+    await broker.flusher.flush_queues()  # in a thread: deleting flushes on the loop what is left then
+    try:
+        with refused_by_disk():
+            frees = broker.store.delete_topic(topic)
+    except Refused as refused:
+        return refusal(refused.code, str(refused))
+    broker.topics.remove(topic, broker.now_ms())
+    broker.offsets.forget_topic(topic)
+    broker.nursery.start_soon(_free, topic, frees)
+    return await _saved(broker.topics.file)
+
+
+async def _free(topic: str, frees: list[Callable[[], None]]) -> None:
+    """Frees the space of a topic that is gone; the next start does what a stop leaves."""
+    for free in frees:
+        try:
+            await trio.to_thread.run_sync(free, abandon_on_cancel=True)
+        except StoreError as error:
+            log.warning("the space of topic %s is not free before the next start: %s", topic, error)
 
 
 def get_topic(broker: Broker, request: Command, _: Peer) -> Command:
@@ -120,7 +182,7 @@ def get_topic(broker: Broker, request: Command, _: Peer) -> Command:
     return TopicConfigFound(topic).to_command()
 
 
-def all_topics(broker: Broker, _request: Command, _: Peer) -> Command:
+def all_topics(broker: Broker, _request: Command, _: Peer) -> Answer:
     table = broker.topics.table()
     members = {
         **table.to_members(),
@@ -128,18 +190,23 @@ def all_topics(broker: Broker, _request: Command, _: Peer) -> Command:
         "topicQueueMappingDetailMap": {},
         "topicQueueMappingInfoMap": {},
     }
-    return success({"totalTopicNum": str(len(table.topic_configs))}, dumps(members))
+    return table_answer(members, {"totalTopicNum": str(len(table.topic_configs))})
 
 
-def update_group(broker: Broker, request: Command, _: Peer) -> Command:
+def update_group(broker: Broker, request: Command, _: Peer) -> Answer:
+    """A new group, or new settings of one that exists; answered when the file has it."""
+    if len(request.body) > MAX_GROUP_BYTES:
+        remark = f"the settings of a group have {len(request.body)} bytes; {MAX_GROUP_BYTES} at most are kept"
+        return refusal(ResponseCode.INVALID_PARAMETER, remark)
     members = load_object(request.body, "subscription group")
     name = members.get("groupName")
+    if fault := group_fault(name if isinstance(name, str) else ""):
+        return refusal(ResponseCode.INVALID_PARAMETER, fault)
     try:
-        check_group(name if isinstance(name, str) else "")
+        broker.groups.put(members, broker.now_ms())
     except InvalidArgument as error:
         return refusal(ResponseCode.INVALID_PARAMETER, str(error))
-    broker.groups.put(members, broker.now_ms())
-    return success()
+    return _saved(broker.groups.file)
 
 
 def get_group(broker: Broker, request: Command, _: Peer) -> Command:
@@ -150,21 +217,23 @@ def get_group(broker: Broker, request: Command, _: Peer) -> Command:
     return success(body=dumps(dict(group)))
 
 
-def all_groups(broker: Broker, _request: Command, _: Peer) -> Command:
-    return success({"totalGroupNum": str(len(broker.groups))}, dumps(broker.groups.members()))
+def all_groups(broker: Broker, _request: Command, _: Peer) -> Answer:
+    return table_answer(broker.groups.members(), {"totalGroupNum": str(len(broker.groups))})
 
 
-def delete_group(broker: Broker, request: Command, _: Peer) -> Command:
+def delete_group(broker: Broker, request: Command, _: Peer) -> Answer:
     name = request.ext.get("groupName", "")
     broker.groups.remove(name, broker.now_ms())
     if parse_bool(request.ext.get("cleanOffset", "false")):
         broker.offsets.forget_group(name)
-    return success()
+    return _saved(broker.groups.file)
 
 
 def view_message(broker: Broker, request: Command, _: Peer) -> Command:
-    offset = int(request.ext.get("offset", ""))
-    record = broker.store.record(offset)
+    text = request.ext.get("offset", "")
+    if not OFFSET.fullmatch(text):
+        return refusal(ResponseCode.INVALID_PARAMETER, f"field offset is {text[:80]!r}; a place in the log is a number")
+    record = broker.store.record(int(text))
     if record is None:
-        return refusal(ResponseCode.SYSTEM_ERROR, f"can not find message by the offset, {offset}")
+        return refusal(ResponseCode.SYSTEM_ERROR, f"can not find message by the offset, {text}")
     return success(body=record)

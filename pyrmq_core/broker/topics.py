@@ -1,23 +1,30 @@
 """The broker's topics: `topics.json`, RocketMQ's own topics, and topics that come into being by being sent to.
 
-Source: broker/topic/TopicConfigManager.java (5.4.0). A change goes: table, DataVersion, `topics.json`; registration
-follows (registration.py).
+Source: broker/topic/TopicConfigManager.java (5.4.0). A change goes: table, DataVersion, then `topics.json` in the
+background (`file`), while registration follows (registration.py). A new topic is `unsaved` until the file has it, and
+nothing that is sent to it is acknowledged before.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Final
 
-from pyrmq_core.broker.config_files import load_config, save_config
 from pyrmq_core.broker.settings import BrokerConfig
 from pyrmq_core.broker.store.files import Files
+from pyrmq_core.broker.table_file import Members, TableFile
 from pyrmq_core.errors import BodyError, StoreError
 from pyrmq_core.model import Permission, TopicConfig
 from pyrmq_core.protocol.batch_topic import is_batch_topic
 from pyrmq_core.protocol.names import AUTO_CREATE_TOPIC, SCHEDULE_TOPIC, is_retry_topic
-from pyrmq_core.protocol.topic_config import DataVersion, TopicConfigTable, topic_config_from_members
+from pyrmq_core.protocol.topic_config import (
+    MAX_QUEUES_PER_TOPIC,
+    DataVersion,
+    TopicConfigTable,
+    topic_config_from_members,
+)
 
 FILE_NAME: Final = "topics.json"
 # Plain numbers: arithmetic on an IntFlag costs about a microsecond.
@@ -25,6 +32,8 @@ READ: Final = int(Permission.READ)
 WRITE: Final = int(Permission.WRITE)
 READ_WRITE: Final = READ | WRITE
 INHERITED: Final = READ_WRITE | int(Permission.INHERIT)
+# A topic's, or the name of a cluster or broker, which may be a host's: a folder in any case, and never a path.
+FOLDER_NAME: Final = re.compile(r"(?!\.+$)[%|a-zA-Z0-9_.-]{1,255}")
 MAX_DELAY_QUEUES: Final = 18
 
 
@@ -32,7 +41,8 @@ class TopicTable:
     """All topics by name, as loaded and as changed since."""
 
     def __init__(self, files: Files, config: BrokerConfig) -> None:
-        self._files = files
+        self.file = TableFile(files, FILE_NAME, self._snapshot, self._forget_saved)
+        self.unsaved: dict[str, int] = {}  # which of the file's changes brings the topic
         self._config = config
         self._topics: dict[str, TopicConfig] = {topic.topic: topic for topic in system_topics(config)}
         self._system = frozenset(self._topics)
@@ -40,10 +50,10 @@ class TopicTable:
 
     def load(self) -> None:
         """`StoreError` when `topics.json` cannot be read."""
-        members = load_config(self._files, FILE_NAME)
+        members = self.file.load()
         try:
             table = (members.get("topicConfigTable") or {}).values()
-            self._topics.update({topic.topic: topic for topic in map(topic_config_from_members, table)})
+            self._topics.update({topic.topic: _possible(topic) for topic in map(topic_config_from_members, table)})
             self.data_version = DataVersion.from_members(members.get("dataVersion") or {})
         except (BodyError, AttributeError) as error:
             raise StoreError(f"{FILE_NAME}: {error}") from error
@@ -96,18 +106,30 @@ class TopicTable:
         return inherited
 
     def put(self, topic: TopicConfig, now_ms: int) -> bool:
-        """Whether this changed anything; `StoreError` when it could not be written (it is in effect nevertheless)."""
-        if self._topics.get(topic.topic) == topic:
+        """Whether this changed anything; it is in effect at once, and in the file when `file.written` returns."""
+        known = self._topics.get(topic.topic)
+        if known == topic:
             return False
         self._topics[topic.topic] = topic
         self._changed(now_ms)
+        if known is None:
+            self.unsaved[topic.topic] = self.file.changes
         return True
 
     def remove(self, topic: str, now_ms: int) -> bool:
         if self._topics.pop(topic, None) is None:
             return False
+        self.unsaved.pop(topic, None)
         self._changed(now_ms)
         return True
+
+    async def saved(self, topic: str) -> None:
+        """Returns when the file has the topic; `StoreError` when it could not be written.
+
+        A topic that is deleted and made again meanwhile waits for the later change.
+        """
+        while (change := self.unsaved.get(topic)) is not None:
+            await self.file.written(change)
 
     def mark_ordered(self, ordered: Mapping[str, str], now_ms: int) -> None:
         """Topics in the NameServer's order configuration are ordered (TopicConfigManager.updateOrderTopicConfig)."""
@@ -117,12 +139,27 @@ class TopicTable:
         if changed:
             self._changed(now_ms)
 
-    def save(self) -> None:
-        save_config(self._files, FILE_NAME, self.table().to_members())
-
     def _changed(self, now_ms: int) -> None:
         self.data_version = self.data_version.next(now_ms)
-        self.save()
+        self.file.changed()
+
+    def _forget_saved(self) -> None:
+        written = self.file.written_changes
+        for topic in [topic for topic, change in self.unsaved.items() if change <= written]:
+            del self.unsaved[topic]
+
+    def _snapshot(self) -> Members:
+        return self.table().to_members
+
+
+def _possible(topic: TopicConfig) -> TopicConfig:
+    """The topic; `BodyError` when it would lead out of the store or drown clients with its queues."""
+    if not FOLDER_NAME.fullmatch(topic.topic):
+        raise BodyError(f"{topic.topic[:255]!r} cannot be a topic's name; remove it from the file")
+    for queues in (topic.read_queue_nums, topic.write_queue_nums):
+        if not 0 <= queues <= MAX_QUEUES_PER_TOPIC:
+            raise BodyError(f"topic {topic.topic} has {queues} queues; set 0 to {MAX_QUEUES_PER_TOPIC} in the file")
+    return topic
 
 
 def system_topics(config: BrokerConfig) -> Iterator[TopicConfig]:

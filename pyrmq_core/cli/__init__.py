@@ -12,4 +12,6 @@ def main() -> None:
     except ImportError as error:
         print(f'the pyrmq command needs {error.name}: pip install "pyrmq-spark[cli]"', file=sys.stderr)
         raise SystemExit(1) from None
-    pyrmq()
+    except KeyboardInterrupt:  # before there is anything that could be interrupted
+        raise SystemExit(130) from None
+    pyrmq(prog_name="pyrmq")

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 
 import click
 
-from pyrmq_core import PullConsumer
+from pyrmq_core import NoRoute, PullConsumer
 from pyrmq_core.cli.running import GROUP, nameserver_option, run
 from pyrmq_core.cli.tables import json_option, show
 from pyrmq_core.client.admin import Admin
@@ -104,6 +104,14 @@ def delete(name: str, nameserver: str | None, cluster: str | None) -> None:
     """Delete a topic with its messages."""
 
     async def work(admin: Admin) -> None:
+        try:
+            found = await admin.route(name)
+        except NoRoute:
+            raise click.ClickException(f"no broker has the topic {name}; nothing is deleted") from None
+        clusters = {broker.cluster for broker in found.broker_datas}
+        if cluster is not None and cluster not in clusters:
+            there = ", ".join(sorted(clusters))
+            raise click.ClickException(f"no broker of {cluster} has the topic {name} ({there}); nothing is deleted")
         await admin.delete_topic(name, cluster=cluster)
         click.echo(f"topic {name} is deleted")
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import json
+import ipaddress
+import os
 import sys
-from collections.abc import Iterable
 from datetime import UTC, datetime
 
 import click
@@ -13,7 +13,9 @@ from pyrmq_core import Message, Producer, PullConsumer
 from pyrmq_core.broker.__main__ import main as broker_main
 from pyrmq_core.cli.administration import cluster, kv, topic
 from pyrmq_core.cli.dev import serve_dev
-from pyrmq_core.cli.running import GROUP, nameserver_option, run
+from pyrmq_core.cli.doctor import doctor
+from pyrmq_core.cli.running import GROUP, OneLineGroup, nameserver_option, run
+from pyrmq_core.cli.sending import MAX_UNDER_WAY, say_result, send_lines
 from pyrmq_core.cli.tailing import tail_topic
 from pyrmq_core.nameserver.process import main as nameserver_main
 
@@ -21,23 +23,24 @@ from pyrmq_core.nameserver.process import main as nameserver_main
 passed_on = {"ignore_unknown_options": True, "help_option_names": []}
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=OneLineGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="pyrmq-spark")
 def pyrmq() -> None:
     """RocketMQ from a terminal: servers to try things on, sending, reading, administration."""
 
 
-for administering in (topic, cluster, kv):
+for administering in (topic, cluster, kv, doctor):
     pyrmq.add_command(administering)
 
 
 @pyrmq.command()
 @click.option("--brokers", default=2, show_default=True, type=click.IntRange(1, 26), help="How many brokers.")
-@click.option("--port", default=9876, show_default=True, help="The NameServer's port.")
+@click.option("--port", default=9876, show_default=True, type=click.IntRange(0, 65535), help="The NameServer's port.")
+@click.option("--host", default="127.0.0.1", show_default=True, help="The address that all servers listen on.")
 @click.option("--dir", "directory", type=click.Path(file_okay=False), help="Keep the stores here, and open them again.")
-def dev(brokers: int, port: int, directory: str | None) -> None:
+def dev(brokers: int, port: int, host: str, directory: str | None) -> None:
     """A NameServer and brokers in this process, until Ctrl-C."""
-    run(serve_dev, brokers, port, directory)
+    run(serve_dev, brokers, _given_address(host), port, directory)
 
 
 @pyrmq.command(context_settings=passed_on)
@@ -73,18 +76,16 @@ def send(
 ) -> None:
     """Send BODY, or one message for each line of standard input."""
     named = dict(_name_and_value(text) for text in properties)
-    bodies: Iterable[bytes] = (line.rstrip(b"\r\n") for line in sys.stdin.buffer) if body is None else (body.encode(),)
+
+    def message(content: bytes) -> Message:
+        return Message(topic, content, tags=tags, keys=keys, properties=named)
 
     async def send_all() -> None:
-        async with Producer(GROUP, nameserver=nameserver) as producer:
-            for content in bodies:
-                result = await producer.send(Message(topic, content, tags=tags, keys=keys, properties=named))
-                where = result.message_queue
-                if as_json:
-                    members = {"msgId": result.msg_id, "status": result.status.name, "brokerName": where.broker_name}
-                    click.echo(json.dumps({**members, "queueId": where.queue_id, "queueOffset": result.queue_offset}))
-                else:
-                    click.echo(f"{result.msg_id} {result.status.name} {where} offset {result.queue_offset}")
+        async with Producer(GROUP, nameserver=nameserver, max_in_flight=MAX_UNDER_WAY) as producer:
+            if body is None:
+                await send_lines(producer, message, sys.stdin.fileno(), as_json=as_json)
+            else:
+                say_result(await producer.send(message(os.fsencode(body))), as_json)
 
     run(send_all)
 
@@ -92,15 +93,16 @@ def send(
 @pyrmq.command()
 @click.argument("topic")
 @nameserver_option
-@click.option("--from", "start", default="latest", show_default=True, help="earliest, latest, or an ISO-8601 time.")
+@click.option("--from", "start", help="earliest, latest, or an ISO-8601 time.  [default: earliest; with -f latest]")
 @click.option("--tags", default="*", show_default=True, help='As "TagA || TagB".')
 @click.option("--max", "limit", type=click.IntRange(1), help="Stop after so many messages.")
 @click.option("-f", "--follow", is_flag=True, help="Wait for more, until Ctrl-C.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a message.")
 def tail(
-    topic: str, nameserver: str | None, start: str, tags: str, limit: int | None, follow: bool, as_json: bool
+    topic: str, nameserver: str | None, start: str | None, tags: str, limit: int | None, follow: bool, as_json: bool
 ) -> None:
     """Print what a topic holds, or gets."""
+    start = start or ("latest" if follow else "earliest")
     position = start if start in ("earliest", "latest") else _time(start)
 
     async def print_all() -> None:
@@ -115,6 +117,19 @@ def _name_and_value(text: str) -> tuple[str, str]:
     if not equals or not name or not value:
         raise click.BadParameter(f"{text!r} is not NAME=VALUE", param_hint="--property")
     return name, value
+
+
+def _given_address(host: str) -> str:
+    """Brokers tell clients the address: one that is every address, or a name, is none to be told."""
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        address = None
+    if address is None or address.is_unspecified:
+        raise click.BadParameter(
+            f"{host!r}: give an IP address of this machine by which clients reach it", param_hint="--host"
+        )
+    return str(address)
 
 
 def _time(text: str) -> datetime:

@@ -3,28 +3,31 @@
 from __future__ import annotations
 
 import signal
+from typing import Final
 
+import click
 import trio
-from rich.console import Console
 from rich.table import Table
 
+from pyrmq_core.cli.tables import rendered
 from pyrmq_core.embedded import EmbeddedCluster
 
+# A filter by SQL is tried here before it runs in production, where the brokers' owner switches it on.
+SETTINGS: Final = {"enablePropertyFilter": "true"}
 
-async def serve_dev(brokers: int, port: int, directory: str | None) -> None:
+
+async def serve_dev(brokers: int, host: str, port: int, directory: str | None) -> None:
     """Serves until Ctrl-C or SIGTERM, then says what is kept."""
-    console = Console()
     with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
-        async with EmbeddedCluster(brokers, port=port, directory=directory) as cluster:
+        async with EmbeddedCluster(brokers, settings=SETTINGS, host=host, port=port, directory=directory) as cluster:
             table = Table("server", "address")
             table.add_row("nameserver", cluster.nameserver)
             for name, address in cluster.brokers.items():
                 table.add_row(name, address)
-            console.print(table)
-            console.print(
-                f"stores in {cluster.directory}" + ("" if directory else " (removed at the end; keep them with --dir)")
-            )
-            console.print(f"try: pyrmq -h; pyrmq send demo hello -n {cluster.nameserver}; Ctrl-C stops")
+            kept = "" if directory else " (removed at the end; keep them with --dir)"
+            stores = f"stores in {cluster.directory}{kept}"
+            hint = f"try: pyrmq -h; pyrmq send demo hello -n {cluster.nameserver}; Ctrl-C stops"
+            click.echo(rendered(table, stores, hint), nl=False)
             async for _ in signals:
                 break
-    console.print(f"stopped; the stores are kept in {directory}" if directory else "stopped; nothing is kept")
+    click.echo(f"stopped; the stores are kept in {directory}" if directory else "stopped; nothing is kept")

@@ -1,4 +1,4 @@
-"""What every command that asks servers has: the NameServer's option, and failures that are one line."""
+"""What every command has: the NameServer's option, and an end that is one line and an exit status."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import click
 import trio
 
-from pyrmq_core import RocketMQError
+from pyrmq_core.network.process_end import exit_status
 
 GROUP = "pyrmq-cli"
 
@@ -18,11 +18,25 @@ nameserver_option = click.option(
 )
 
 
+class OneLineGroup(click.Group):
+    """The outermost group: whatever fails in a command below it, or is printed by click, ends here."""
+
+    def make_context(self, *args: Any, **extra: Any) -> click.Context:
+        """Reads the group's own options; `--help` and `--version` print here."""
+        made: list[click.Context] = []
+        _ended(lambda: made.append(super(OneLineGroup, self).make_context(*args, **extra)))
+        return made[0]
+
+    def invoke(self, ctx: click.Context) -> None:
+        """Runs the command, to the end of the process if it fails."""
+        _ended(lambda: super(OneLineGroup, self).invoke(ctx))
+
+
 def run(call: Callable[..., Awaitable[None]], *args: Any) -> None:
-    """Run to the end; a failure is one line and exit status 1, Ctrl-C is quiet."""
-    try:
-        trio.run(functools.partial(call, *args))
-    except RocketMQError as error:
-        raise click.ClickException(str(error)) from None
-    except KeyboardInterrupt:
-        raise SystemExit(130) from None
+    """Runs to the end; what it raises is the group's to say."""
+    trio.run(functools.partial(call, *args))
+
+
+def _ended(work: Callable[[], object]) -> None:
+    if status := exit_status(work, "Error"):
+        raise SystemExit(status)

@@ -21,6 +21,13 @@ def show(rows: Iterable[Mapping[str, object]], columns: Iterable[str], *, as_jso
     table = Table(*columns, box=None, pad_edge=False)
     for row in rows:
         table.add_row(*("" if row[column] is None else str(row[column]) for column in columns))
-    # A pipe has no width: nothing is cut there.
+    click.echo(rendered(table), nl=False)
+
+
+def rendered(*lines: Table | str) -> str:
+    """The text of tables and lines, for `click.echo`: rich itself ends the process when a pipe is closed."""
     console = Console(highlight=False)
-    console.print(table, soft_wrap=not console.is_terminal, markup=False)
+    with console.capture() as captured:
+        for line in lines:  # a pipe has no width: nothing is cut there
+            console.print(line, soft_wrap=not console.is_terminal, markup=False)
+    return captured.get()

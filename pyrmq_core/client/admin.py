@@ -7,8 +7,11 @@ from contextlib import AsyncExitStack
 from types import TracebackType
 from typing import Final, Self
 
+import trio
+
+from pyrmq_core.client.arguments import seconds_of
 from pyrmq_core.client.client import Client
-from pyrmq_core.errors import InvalidArgument, InvalidState, ResponseError
+from pyrmq_core.errors import InvalidArgument, InvalidState, NoRoute, ResponseError
 from pyrmq_core.model import Permission, TopicConfig
 from pyrmq_core.protocol.batch_topic import BATCH_QUEUE, QUEUE_TYPE, is_batch_topic
 from pyrmq_core.protocol.codes import ResponseCode
@@ -30,6 +33,7 @@ from pyrmq_core.protocol.requests.topic_lists import GetAllTopicList, GetTopicsB
 from pyrmq_core.protocol.route import TopicRouteData
 
 TIMEOUT_SECONDS: Final = 5.0
+LOOK_AGAIN_SECONDS: Final = 0.02
 
 
 class Admin:
@@ -46,7 +50,7 @@ class Admin:
             raise InvalidArgument("a shared client has its own nameserver; give either it or one")
         self._shared = client
         self._own = Client(nameserver=nameserver) if client is None else None
-        self._timeout = timeout
+        self._timeout = seconds_of("timeout", timeout)
         self._stack = AsyncExitStack()
         self._client: Client | None = None
 
@@ -66,8 +70,12 @@ class Admin:
         return ClusterInfo.from_command(await self._ask_nameserver(GetClusterInfo().to_command()))
 
     async def route(self, topic: str) -> TopicRouteData:
-        """Where the topic is; `NoRoute` when no NameServer knows it."""
-        return await self._open().routes.route(topic, timeout=self._timeout)
+        """Where the topic is, as a NameServer knows it at this moment; `NoRoute` when it knows none."""
+        routes = self._open().routes
+        route = await routes.refresh(topic, timeout=self._timeout)
+        if route is None:
+            raise routes.no_route(topic)
+        return route
 
     async def create_topic(
         self,
@@ -87,6 +95,9 @@ class Admin:
         `batch` makes a batch topic of 5.x: a whole batch is one record, several times cheaper for the broker. A topic
         that is there as a plain one stays it, which is told as an error. Brokers before 5.0 keep no attributes, and
         would make a plain topic without a word: they are refused before anything is made.
+
+        Returns when a NameServer names all these masters with so many queues: keys are divided over all of them then.
+        Raises `NoRoute` when it does not within the timeout; the topic is made, and brokers announce it later.
         """
         check_topic(topic)
         if is_system_topic(topic):
@@ -100,6 +111,26 @@ class Admin:
         for name, address in masters.items():
             config = TopicConfig(topic, reading, queues, perm, order=order, attributes=fresh[name])
             await self._ask(name, address, UpdateTopic.of(config).to_command(), topic)
+        await self._wait_announced(topic, dict.fromkeys(masters, (reading, queues)))
+
+    async def _wait_announced(self, topic: str, wanted: Mapping[str, tuple[int, int]]) -> None:
+        """Brokers answer when they have the topic; NameServers hear of it a moment later, from each by itself."""
+        routes, deadline = self._open().routes, trio.current_time() + self._timeout
+        while True:
+            route = await routes.refresh(topic, timeout=self._timeout)
+            announced = {} if route is None else {data.broker_name: data for data in route.queue_datas}
+            numbers = {name: (data.read_queue_nums, data.write_queue_nums) for name, data in announced.items()}
+            missing = sorted(name for name, queues in wanted.items() if numbers.get(name) != queues)
+            if not missing:
+                return
+            if trio.current_time() >= deadline:
+                nameservers = ";".join(self._open().nameservers.addresses)
+                raise NoRoute(
+                    f"topic {topic} is made on {', '.join(sorted(wanted))}, but NameServer {nameservers} has not heard "
+                    f"so from {', '.join(missing)} after {self._timeout:.3g} s; look whether they are registered there",
+                    topic=topic,
+                )
+            await trio.sleep(LOOK_AGAIN_SECONDS)
 
     async def topic_config(self, topic: str) -> dict[str, TopicConfig]:
         """The topic's settings by broker name; brokers before 5.0 cannot tell them (code 3)."""

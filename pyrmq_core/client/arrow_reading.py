@@ -4,13 +4,24 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import aclosing, asynccontextmanager
-from typing import Any
+from typing import Any, TypedDict
+
+import trio
 
 from pyrmq_core.client.arrow import columnar
 from pyrmq_core.client.pulling import Filter, Puller, ReadWindow
 from pyrmq_core.filtering.tags import TagFilter
 from pyrmq_core.model import MessageQueue, OffsetRange
 from pyrmq_core.protocol.payload import RawPull
+
+
+class ArrowRules(TypedDict):
+    """How bodies are read, and whether offsets may be missing: arguments of `decode_batches`."""
+
+    keep_undecodable: bool
+    verify_crc: bool
+    max_body_bytes: int
+    allow_gaps: bool
 
 
 @asynccontextmanager
@@ -22,22 +33,23 @@ async def read_rows(
     columns: Sequence[str] | Any | None,
     tags: Filter,
     window: ReadWindow,
-    keep_undecodable: bool,
+    rules: ArrowRules,
 ) -> AsyncIterator[AsyncIterator[Any]]:
-    """The range as record batches of about 4 MiB of records each, in offset order."""
+    """The range as record batches of about 4 MiB of records each, or 32 MiB of decompressed bodies, in offset order."""
     schema = columnar().schema_of(columns)
     async with puller.read_joined(queue, wanted.start, wanted.end, tags=tags, window=window) as lists:
         tag_filter = tags if isinstance(tags, TagFilter) else TagFilter()
-        decoded = _decoded(lists, schema, wanted, tag_filter, keep_undecodable=keep_undecodable)
+        decoded = _decoded(lists, schema, wanted, tag_filter, rules)
         async with aclosing(decoded) as batches:
             yield batches
 
 
 async def _decoded(
-    lists: AsyncIterator[list[RawPull]], schema: Any, wanted: OffsetRange, tags: TagFilter, *, keep_undecodable: bool
+    lists: AsyncIterator[list[RawPull]], schema: Any, wanted: OffsetRange, tags: TagFilter, rules: ArrowRules
 ) -> AsyncGenerator[Any, None]:
-    decode_records = columnar().decode_records
+    decode_batches = columnar().decode_batches
     async for pulls in lists:
-        batch = decode_records(pulls, schema, wanted, tags=tags, keep_undecodable=keep_undecodable)
-        if batch.num_rows:
-            yield batch
+        for decoded in decode_batches(pulls, schema, wanted, tags=tags, **rules):
+            if decoded.batch.num_rows:
+                yield decoded.batch
+            await trio.lowlevel.checkpoint()

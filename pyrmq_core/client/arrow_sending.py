@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import trio
 
 from pyrmq_core.client.arrow import columnar
 from pyrmq_core.client.encoding import Encoding
 from pyrmq_core.client.ids import unique_id_runs
+from pyrmq_core.client.routing import TopicPublishInfo
 from pyrmq_core.client.sending import Sender
 from pyrmq_core.client.targets import ANY_QUEUE, KeyedQueue, Target, ThisQueue
 from pyrmq_core.client.window import SendWindow, WriteSummary, open_send_window
@@ -23,6 +24,10 @@ from pyrmq_core.protocol.payload import Payload
 REQUESTS_UNDER_WAY: Final = 4
 BYTES_UNDER_WAY: Final = 16 * 1024 * 1024
 COMPRESSING_THREADS: Final = 4
+
+# Of each topic the publish list that a whole call goes by, and one target for each queue that keys of the call have:
+# a window sends the payloads of one target one after another.
+Lanes: TypeAlias = dict[str, tuple[TopicPublishInfo, dict[MessageQueue, KeyedQueue]]]
 
 
 async def send_rows(
@@ -54,20 +59,29 @@ async def send_rows(
         compress_over_bytes=encoding.compress_over_bytes,
         max_message_bytes=encoding.max_message_bytes,
     )
+    lanes: Lanes = {}
     async with open_send_window(
         sender, max_requests=REQUESTS_UNDER_WAY, max_bytes=BYTES_UNDER_WAY, timeout=timeout
     ) as window:
         try:
             for batch in arrow.batches_of(rows):  # joined once more: keeping them would be a second copy of the table
                 for name, some in arrow.by_topic(batch, topic):
-                    await _send_topic(sender, window, name, some, queue=queue, limit=limit, timeout=timeout)
+                    await _send_topic(sender, window, lanes, name, some, queue=queue, limit=limit, timeout=timeout)
             return await window.drain()
         except RocketMQError as error:
             raise await _failed(error, window, first) from error
 
 
 async def _send_topic(
-    sender: Sender, window: SendWindow, topic: str, rows: Any, *, queue: MessageQueue | None, limit: Any, timeout: float
+    sender: Sender,
+    window: SendWindow,
+    lanes: Lanes,
+    topic: str,
+    rows: Any,
+    *,
+    queue: MessageQueue | None,
+    limit: Any,
+    timeout: float,
 ) -> None:
     """Rows without a sharding key go where requests go in turn, those with one to their key's queue, in order."""
     arrow = columnar()
@@ -79,9 +93,14 @@ async def _send_topic(
         to = ANY_QUEUE if queue is None else ThisQueue(queue)
         await _send_in_order(window, topic, rows, to, limit, whole=whole)
         return
-    info = await sender.publish_info(topic, timeout=timeout)
+    if topic not in lanes:
+        lanes[topic] = await sender.publish_info(topic, timeout=timeout), {}
+    info, targets = lanes[topic]
     for key, some in arrow.by_queue(rows, max(1, len(info.queues))):
-        keyed = ANY_QUEUE if key is None else KeyedQueue(key, info.queues)
+        keyed: Target = ANY_QUEUE
+        if key is not None:
+            queue_of_key = info.queue_of_key(key)
+            keyed = targets.setdefault(queue_of_key, KeyedQueue(key, (queue_of_key,)))
         await _send_in_order(window, topic, some, keyed, limit, whole=whole)
 
 

@@ -14,8 +14,8 @@ from typing import Final
 import trio
 
 from pyrmq_core.client.pending import InFlight, PendingSend
+from pyrmq_core.client.send_ends import given_up, unexpected
 from pyrmq_core.client.targets import Target
-from pyrmq_core.client.under_way import given_up
 from pyrmq_core.errors import InvalidArgument
 from pyrmq_core.model import Message
 from pyrmq_core.protocol.batch import OVERHEAD_BYTES
@@ -46,7 +46,7 @@ Key = tuple[str, Target, bool, str | None]
 class _Batch:
     """What waits to leave together."""
 
-    __slots__ = ("body_bytes", "leaves_at", "payloads", "pendings", "size_bytes", "to")
+    __slots__ = ("leaves_at", "payloads", "pendings", "size_bytes", "to")
 
     def __init__(self, to: Target, leaves_at: float) -> None:
         self.to = to
@@ -54,7 +54,6 @@ class _Batch:
         self.payloads: list[Payload] = []
         self.pendings: list[PendingSend] = []
         self.size_bytes = 0
-        self.body_bytes = 0
 
 
 class Accumulator:
@@ -88,7 +87,6 @@ class Accumulator:
         batch.payloads.append(payload)
         batch.pendings.append(pending)
         body_bytes = len(payload.body)
-        batch.body_bytes += body_bytes
         batch.size_bytes += OVERHEAD_BYTES + body_bytes + len(payload.properties)
         if batch.size_bytes >= self._batching.max_bytes:
             del self._open[key]
@@ -112,7 +110,7 @@ class Accumulator:
     def abandon(self) -> None:
         """Nothing of what waits is sent; whoever holds a pending send is told."""
         for batch in self._open.values():
-            self._in_flight.leave(batch.body_bytes, len(batch.pendings))
+            self._in_flight.leave(batch.pendings)
             for pending in batch.pendings:
                 pending.set_error(given_up(batch.payloads[0].topic))
         self._open.clear()
@@ -125,5 +123,9 @@ class Accumulator:
             self._send(batch)
 
     def _send(self, batch: _Batch) -> None:
-        joined = join_payloads(batch.payloads, one_tag=True)
-        self._in_flight.start(joined, batch.to, self._timeout, batch.pendings, (len(batch.pendings), batch.body_bytes))
+        try:
+            joined = join_payloads(batch.payloads, one_tag=True)
+        except Exception as error:
+            self._in_flight.end(batch.pendings, unexpected(batch.payloads[0].topic, error))
+        else:
+            self._in_flight.start(joined, batch.to, self._timeout, batch.pendings)

@@ -15,6 +15,7 @@ from pyrmq_core.client.targets import ANY_QUEUE, AnyQueue, KeyedQueue, ThisQueue
 from pyrmq_core.errors import BrokerNotFound, InvalidArgument, ProtocolError, RocketMQError
 from pyrmq_core.model import MessageQueue
 from pyrmq_core.protocol.command import Command
+from pyrmq_core.protocol.java_numbers import parse_int
 from pyrmq_core.protocol.names import REPLY_TOPIC_SUFFIX
 from pyrmq_core.protocol.namespaces import with_namespace
 
@@ -47,6 +48,11 @@ class QueueChoice:
         )
         return info if self._settings.namespace is None else self._tenant_info(topic, info)
 
+    def known_queues(self, topic: str) -> tuple[MessageQueue, ...]:
+        """The queues the topic may be written to, as far as that is known without asking."""
+        info = self._routes.known_publish_info(self.on_wire(topic))
+        return () if info is None else tuple(replace(queue, topic=topic) for queue in info.queues)
+
     def master(self, broker_name: str) -> str:
         """Raises `BrokerNotFound` for a broker without a master, and for one that no route names."""
         broker = self._routes.broker(broker_name)
@@ -76,6 +82,8 @@ class QueueChoice:
             return queue
         if isinstance(story.to, ThisQueue):
             queue = story.to.queue
+            if story.to.wait and story.attempts:
+                return queue
             wanted = replace(queue, topic=self.on_wire(queue.topic))
             await self._client.master_address(wanted, timeout=story.seconds_left())
             return queue
@@ -102,7 +110,8 @@ class QueueChoice:
         if to is ANY_QUEUE and self._faults is None:
             return info.select_one_message_queue(story.last_broker_name)
         if isinstance(to, KeyedQueue):
-            given = TopicPublishInfo(info.topic, to.queues, counter_start=0) if to.queues else info
+            as_given = to.queues and story.refused is None
+            given = TopicPublishInfo(info.topic, to.queues, counter_start=0) if as_given else info
             return given.queue_of_key(to.sharding_key)
         if isinstance(to, AnyQueue) and to.first is not None and not story.attempts and to.first in info.queues:
             return to.first
@@ -122,6 +131,7 @@ class QueueChoice:
                 counter_start=info.next_number(),
                 order_topic=info.order_topic,
                 borrowed=info.borrowed,
+                without_master=info.without_master,
             )
             known = self._tenant_infos[topic] = (info, mine)
         return known[1]
@@ -130,6 +140,6 @@ class QueueChoice:
 def answered_queue(queue: MessageQueue, answer: Command) -> MessageQueue:
     """The queue the broker names: it chooses itself when a negative queue id asks it to."""
     try:
-        return MessageQueue(queue.topic, queue.broker_name, int(answer.ext["queueId"]))
+        return MessageQueue(queue.topic, queue.broker_name, parse_int(answer.ext["queueId"]))
     except (KeyError, ValueError) as error:
         raise ProtocolError(f"{queue.broker_name} acknowledged a send without naming the queue: {error!r}") from error

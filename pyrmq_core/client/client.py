@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final, Self
 
 import trio
 
+from pyrmq_core.client.arguments import context_of, seconds_of
 from pyrmq_core.client.batch_topics import BatchTopics
 from pyrmq_core.client.calling import Caller, Line
 from pyrmq_core.client.heartbeats import Heartbeats
@@ -28,7 +29,7 @@ from pyrmq_core.client.replies import Replies
 from pyrmq_core.client.routes import Routes
 from pyrmq_core.client.routing import parse_nameservers, reading_address
 from pyrmq_core.client.send_settings import namespace_of
-from pyrmq_core.client.service_state import Life, ServiceState
+from pyrmq_core.client.service_state import Life, ServiceState, check_trio
 from pyrmq_core.client.transaction_checks import TransactionChecks
 from pyrmq_core.errors import BrokerNotFound, InvalidArgument, InvalidState, RocketMQError
 from pyrmq_core.model import MessageQueue
@@ -86,10 +87,10 @@ class Client:
         unit_name = checked_unit_name(unit_name)
         self.unit_mode = unit_mode
         self._discovery = None if nameserver_url is None else _discovery(nameserver_url, unit_name)
-        self._poll_seconds = poll_nameserver_interval
-        self._heartbeat_seconds = heartbeat_broker_interval
+        self._poll_seconds = seconds_of("poll_nameserver_interval", poll_nameserver_interval)
+        self._heartbeat_seconds = seconds_of("heartbeat_broker_interval", heartbeat_broker_interval)
         self._credentials = credentials_of(access_key, secret_key, security_token)
-        self._tls = tls
+        self._tls = context_of(tls)
         tenant = namespace_of(namespace_v2)
         self._rpc_hooks = RpcHooks([*([NamespaceV2(tenant)] if tenant else []), *rpc_hooks])
         self.client_id = client_id(
@@ -125,6 +126,7 @@ class Client:
         return self._life.state
 
     async def __aenter__(self) -> Self:
+        check_trio()
         self._life.starting()
         async with AsyncExitStack() as stack:
             nursery = await stack.enter_async_context(open_owned_nursery())

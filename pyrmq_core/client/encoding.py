@@ -29,7 +29,7 @@ class Encoding:
 
     @classmethod
     def of(cls, compress_over_bytes: int, compression: str, max_message_bytes: int, namespace: str | None) -> Encoding:
-        """`InvalidArgument` for a compression nobody knows."""
+        """`InvalidArgument` for a compression nobody knows, `MissingLibrary` for one that is not installed."""
         own = {INSTANCE_ID: namespace} if namespace else NO_PROPERTIES
         return cls(compress_over_bytes, compression_type(compression), max_message_bytes, own)
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from pyrmq_core.client.communication_mode import CommunicationMode
+from pyrmq_core.client.retrying import refuses_queue
 from pyrmq_core.client.routing import TopicPublishInfo
 from pyrmq_core.errors import NetworkError, ProtocolError, ResponseError, RocketMQError
 from pyrmq_core.model import MessageQueue
@@ -170,6 +171,8 @@ def judged(error: RocketMQError | None, mode: CommunicationMode, *, detector: bo
     """(isolation, reachable) of a try that ended so; None is success."""
     asynchronous = mode is CommunicationMode.ASYNC
     match error:
+        case ResponseError() if refuses_queue(error):  # the route was old, and the broker does well
+            return False, True
         case ResponseError():
             return True, asynchronous
         case NetworkError() | ProtocolError():

@@ -26,6 +26,9 @@ def credentials_of(
     access_key: str | None, secret_key: str | None, security_token: str | None = None
 ) -> Credentials | None:
     """None without keys; `InvalidArgument` for half a pair, and for a token without one."""
+    for name, key in (("access_key", access_key), ("secret_key", secret_key), ("security_token", security_token)):
+        if key is not None and not _is_text(key):
+            raise InvalidArgument(f"{name} is a {type(key).__name__}; it is a text")
     if not access_key and not secret_key:
         if security_token:
             raise InvalidArgument("a security_token belongs to an access_key and a secret_key; give all three")
@@ -58,6 +61,10 @@ def client_id(
 
 def checked_unit_name(unit_name: str | None) -> str | None:
     """As it is, an empty one None; `InvalidArgument` for what would not survive in an id and in a URL."""
-    if unit_name and not UNIT_NAME.fullmatch(unit_name):
+    if unit_name and not (_is_text(unit_name) and UNIT_NAME.fullmatch(unit_name)):
         raise InvalidArgument(f"unit_name={unit_name!r}: letters, digits, _ and - only")
     return unit_name or None
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str)

@@ -1,18 +1,18 @@
-"""A divided batch: its parts sent one after another into one queue, and what it means when one of them fails."""
+"""A list of messages as batches: its parts sent one after another, and what it means when one of them fails."""
 
 from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from itertools import accumulate, chain
-from typing import overload
+from typing import TypeAlias, overload
 
 from pyrmq_core.client.encoding import Encoding
 from pyrmq_core.client.sending import Sender
-from pyrmq_core.client.targets import AnyQueue, Target, ThisQueue
+from pyrmq_core.client.targets import ANY_QUEUE, AnyQueue, KeyedQueue, Target, ThisQueue, target_of
 from pyrmq_core.errors import BatchFailed, Outcome, RocketMQError, SendFailed
-from pyrmq_core.model import Message, SendResult
-from pyrmq_core.protocol.payload import Payload
+from pyrmq_core.model import Message, MessageQueue, SendResult
+from pyrmq_core.protocol.payload import Payload, check_batch
 
 
 class ChainedResults(Sequence[SendResult]):
@@ -48,40 +48,83 @@ class ChainedResults(Sequence[SendResult]):
         return self._parts[part][place - self._ends[part]]  # from the part's end
 
 
-async def send_parts(
-    sender: Sender, payloads: Sequence[Payload], to: Target, *, timeout: float
+# The parts of a list that go to one target, one after another, each with the places of its messages in the list.
+Group: TypeAlias = tuple[Target, list[int]]
+
+
+async def send_list(
+    sender: Sender, encoding: Encoding, messages: Sequence[Message], queue: MessageQueue | None, *, timeout: float
 ) -> Sequence[SendResult]:
-    """One result a message, in order; `timeout` is each part's own. After a part that failed the rest is not sent."""
+    """One result a message, in order; `timeout` is each part's own. After a part that failed the rest is not sent.
+
+    The list goes to one queue; it is divided where its sharding keys have several, and for a batch topic by tag.
+    """
+    groups = await _groups(sender, messages, queue, timeout)
+    one_tag = len({message.tags for message in messages}) <= 1
+    by_tag = not one_tag and await sender.is_batch_topic(messages[0].topic, timeout=timeout)
+    if len(groups) <= 1 and not by_tag:
+        to = groups[0][0] if groups else AnyQueue()
+        return await _send_parts(sender, [(to, payload) for payload in encoding.batch(messages)], timeout=timeout)
+    order: list[int] = []
+    parts: list[tuple[Target, Payload]] = []
+    for to, places in groups:
+        together = _by_tag(messages, places) if by_tag else places
+        order += together
+        payloads = encoding.batch([messages[place] for place in together], apart_by_tag=by_tag)
+        parts += [(to, payload) for payload in payloads]
+    results = dict(zip(order, await _send_parts(sender, parts, timeout=timeout), strict=True))
+    return [results[place] for place in range(len(messages))]
+
+
+async def _groups(
+    sender: Sender, messages: Sequence[Message], queue: MessageQueue | None, timeout: float
+) -> list[Group]:
+    """The messages by target: the given queue, else that of each one's sharding key; those without a key together."""
+    keys = {message.sharding_key for message in messages}
+    if queue is not None or len(keys) <= 1:
+        return [(target_of(message, queue), list(range(len(messages)))) for message in messages[:1]]
+    check_batch(messages)
+    info = await sender.publish_info(messages[0].topic, timeout=timeout)
+    targets: dict[MessageQueue, KeyedQueue] = {}
+    target_of_key: dict[str | None, Target] = {None: ANY_QUEUE}
+    for key in sorted(key for key in keys if key is not None):
+        queue_of_key = info.queue_of_key(key)
+        target_of_key[key] = targets.setdefault(queue_of_key, KeyedQueue(key, (queue_of_key,)))
+    groups: dict[Target, list[int]] = {}
+    for place, message in enumerate(messages):
+        groups.setdefault(target_of_key[message.sharding_key], []).append(place)
+    return list(groups.items())
+
+
+def _by_tag(messages: Sequence[Message], places: Sequence[int]) -> list[int]:
+    """One tag after another, each in its order."""
+    of_tag: dict[str | None, list[int]] = {}
+    for place in places:
+        of_tag.setdefault(messages[place].tags, []).append(place)
+    return list(chain.from_iterable(of_tag.values()))
+
+
+async def _send_parts(
+    sender: Sender, parts: Sequence[tuple[Target, Payload]], *, timeout: float
+) -> Sequence[SendResult]:
+    """One result a message, in order; what has no queue of its own goes on where the part before it is stored."""
     done: list[Sequence[SendResult] | RocketMQError] = []
-    for payload in payloads:
+    kept: dict[Target, Target] = {}
+    for to, payload in parts:
         try:
-            receipt = await sender.send(payload, to, timeout=timeout)
+            receipt = await sender.send(payload, kept.get(to, to), timeout=timeout)
             done.append(receipt.results())
         except RocketMQError as error:
-            if len(payloads) == 1:
+            if len(parts) == 1:
                 raise
-            raise _batch_failed(error, done, len(payloads)) from error
-        to = to if isinstance(to, ThisQueue) else AnyQueue(receipt.queue)
+            raise _batch_failed(error, done, len(parts)) from error
+        kept[to] = to if isinstance(to, ThisQueue) else _going_on(to, receipt.queue)
     results = [part for part in done if not isinstance(part, RocketMQError)]
     return results[0] if len(results) == 1 else ChainedResults(results)
 
 
-def have_one_tag(messages: Sequence[Message]) -> bool:
-    """Whether there is nothing to keep apart."""
-    return len({message.tags for message in messages}) <= 1
-
-
-async def send_by_tag(
-    sender: Sender, encoding: Encoding, messages: Sequence[Message], to: Target, *, timeout: float
-) -> list[SendResult]:
-    """As `send_parts`, one tag after another, each in its order; the results in the order of `messages`."""
-    places: dict[str | None, list[int]] = {}
-    for place, message in enumerate(messages):
-        places.setdefault(message.tags, []).append(place)
-    order = [place for of_tag in places.values() for place in of_tag]
-    payloads = list(encoding.batch([messages[place] for place in order], apart_by_tag=True))
-    results = dict(zip(order, await send_parts(sender, payloads, to, timeout=timeout), strict=True))
-    return [results[place] for place in range(len(messages))]
+def _going_on(to: AnyQueue | KeyedQueue, queue: MessageQueue) -> Target:
+    return AnyQueue(queue) if isinstance(to, AnyQueue) else KeyedQueue(to.sharding_key, (queue,))
 
 
 def _batch_failed(error: RocketMQError, done: list[Sequence[SendResult] | RocketMQError], parts: int) -> BatchFailed:

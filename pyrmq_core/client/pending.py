@@ -2,25 +2,32 @@
 
 from __future__ import annotations
 
+import logging
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Final
 
 import trio
 
+from pyrmq_core.client.arguments import whole_number
 from pyrmq_core.client.communication_mode import CommunicationMode
 from pyrmq_core.client.receipts import Receipt, SendResults
+from pyrmq_core.client.send_ends import given_up, unexpected
 from pyrmq_core.client.sending import Sender
 from pyrmq_core.client.story import SendStory
 from pyrmq_core.client.targets import Target
 from pyrmq_core.client.under_way import Soon, UnderWay
-from pyrmq_core.errors import InvalidArgument, RocketMQError, SendFailed, WindowFull
+from pyrmq_core.errors import RocketMQError, SendFailed, WindowFull
 from pyrmq_core.model import SendResult
 from pyrmq_core.protocol.payload import Payload
 
+log = logging.getLogger(__name__)
+
 # A caller that never has to wait lets others run this often.
 CALLS_BETWEEN_CHECKPOINTS: Final = 64
+# Closing waits so much longer than the longest send under way may take.
+DRAIN_GRACE_SECONDS: Final = 5.0
 
 
 class PendingSend:
@@ -49,9 +56,9 @@ class PendingSend:
         return self.result
 
     def add_done_callback(self, callback: Callable[[PendingSend], None]) -> None:
-        """Called on the loop when the send ends, at once when it has ended."""
+        """Called on the loop when the send ends, at once when it has ended. What it raises is logged, as in Java."""
         if self.is_done:
-            callback(self)
+            self._call(callback)
         elif self._callbacks is None:
             self._callbacks = [callback]
         else:
@@ -76,12 +83,14 @@ class PendingSend:
 
     def set_results(self, results: Receipt | SendResults, index: int = 0) -> None:
         """It is stored; the acknowledgement is read when somebody asks for it."""
-        self._results, self._index = results, index
-        self._end()
+        if not self.is_done:
+            self._results, self._index = results, index
+            self._end()
 
     def set_error(self, error: RocketMQError) -> None:
-        self._error = error
-        self._end()
+        if not self.is_done:
+            self._error = error
+            self._end()
 
     def _read(self) -> None:
         results, self._results = self._results, None
@@ -104,49 +113,60 @@ class PendingSend:
             self._waited.set()
         callbacks, self._callbacks = self._callbacks, None
         for callback in callbacks or ():
+            self._call(callback)
+
+    def _call(self, callback: Callable[[PendingSend], None]) -> None:
+        """A callback that raises is its writer's: other sends, and the loop, go on."""
+        try:
             callback(self)
+        except Exception:
+            log.exception("a done callback of a send raised; the send itself has ended as it did")
 
 
 def check_bounds(max_count: int, max_bytes: int) -> tuple[int, int]:
     """The two bounds of `InFlight`; `InvalidArgument` for one that lets nothing in."""
-    if max_count < 1 or max_bytes < 1:
-        raise InvalidArgument(f"max_in_flight={max_count}, max_in_flight_bytes={max_bytes}: 1 is the least of both")
-    return max_count, max_bytes
+    return whole_number("max_in_flight", max_count, 1), whole_number("max_in_flight_bytes", max_bytes, 1, 2**63 - 1)
 
 
 class InFlight:
-    """Sends under way that nobody waits for, bounded by count and by bytes; who comes first is let in first."""
+    """Sends under way that no caller waits for, bounded by count and by bytes; first come, first let in.
+
+    Room is held by the `PendingSend` that entered, and leaving is without effect for one that holds none: so room can
+    be given back after any interrupt, whichever line it met.
+    """
 
     def __init__(self, nursery: trio.Nursery, sender: Sender, max_count: int, max_bytes: int) -> None:
         self._under_way = UnderWay(nursery, sender)
         self._lock = threading.Lock()
         self._max_count = max_count
         self._max_bytes = max_bytes
-        self._count = 0
-        self._bytes = 0
+        self._entered: dict[PendingSend, int] = {}  # bytes of each
+        self._bytes = 0  # their sum
         self._calls = 0
         self._turn = trio.Lock()
         self._ended: trio.Event | None = None
 
-    def enter_nowait(self, size: int) -> bool:
+    def enter_nowait(self, pending: PendingSend, size: int) -> bool:
         """Takes room for a message of so many bytes, unless there is none or others wait for it; from any thread."""
         with self._lock:
             if self._turn.locked() or not self._has_room(size):
                 return False
-            self._count += 1
+            self._entered[pending] = size
             self._bytes += size
             return True
 
-    async def enter(self, size: int, *, wait: bool = True) -> None:
+    async def enter(self, pending: PendingSend, size: int, *, wait: bool = True) -> None:
         """Waits for room for so many bytes, first come first served; `WindowFull` instead, when `wait` is false."""
-        if not self.enter_nowait(size):
+        if not self.enter_nowait(pending, size):
             if not wait:
                 raise self.full()
             async with self._turn:
                 while not self._has_room(size):
                     await self._next_end()
+                if pending.is_done:  # given up meanwhile
+                    pending.result  # noqa: B018 - it raises
                 with self._lock:
-                    self._count += 1
+                    self._entered[pending] = size
                     self._bytes += size
             return
         self._calls += 1
@@ -154,21 +174,21 @@ class InFlight:
             try:
                 await trio.lowlevel.checkpoint()
             except BaseException:
-                self.leave(size)
+                self.leave((pending,))
                 raise
 
     def full(self) -> WindowFull:
         """What is raised instead of waiting."""
         return WindowFull(
-            f"{self._count} messages and {self._bytes} bytes are under way, and {self._max_count} and "
+            f"{len(self._entered)} messages and {self._bytes} bytes are under way, and {self._max_count} and "
             f"{self._max_bytes} may be (max_in_flight, max_in_flight_bytes); wait for some of them"
         )
 
-    def leave(self, size: int, count: int = 1) -> None:
-        """So many messages and bytes are not under way any more."""
+    def leave(self, pendings: Iterable[PendingSend]) -> None:
+        """Gives back the room of those that hold some."""
         with self._lock:
-            self._count -= count
-            self._bytes -= size
+            for pending in pendings:
+                self._bytes -= self._entered.pop(pending, 0)
         ended, self._ended = self._ended, None
         if ended is not None:
             ended.set()
@@ -179,46 +199,65 @@ class InFlight:
         to: Target,
         timeout: float,
         pendings: Sequence[PendingSend],
-        entered: tuple[int, int],
         mode: CommunicationMode = CommunicationMode.ASYNC,
     ) -> None:
-        """Sends in the background one payload, whose messages are `pendings`.
-
-        `entered` are the messages and bytes that leave with it; (0, 0) for what is bounded by those who wait for it.
-        """
-        ended = partial(self._leave_with, pendings, entered)
-        pendings[0].begun(self._under_way.start(payload, to, timeout, mode, ended))
+        """Sends in the background one payload, whose messages are `pendings`; raises nothing."""
+        ended = partial(self.end, pendings)
+        try:
+            pendings[0].begun(self._under_way.start(payload, to, timeout, mode, ended))
+        except Exception as error:
+            ended(unexpected(payload.topic, error))
 
     def start_aside(
         self, payload: Payload, to: Target, timeout: float, pending: PendingSend, now: float, soon: Soon
     ) -> bool:
         """As `start` for one message; `UnderWay.start_aside` says when, and when not."""
-        ended = partial(self._leave_with, (pending,), (0, 0))
+        ended = partial(self.end, (pending,))
         story = self._under_way.start_aside(payload, to, timeout, now, soon, ended)
         if story is not None:
             pending.begun(story)
         return story is not None
 
-    def give_up(self, pending: PendingSend) -> None:
-        """Nobody waits for it any more: what has not left of it does not leave."""
+    def give_up(self, pending: PendingSend, topic: str) -> None:
+        """Ends a send whose caller was interrupted: what has not left of it does not leave, its room is given back."""
         if pending.story is not None:
             self._under_way.give_up(pending.story)
+        pending.set_error(given_up(topic))
+        self.leave((pending,))
+        with self._lock:  # the interrupt may have come between the two steps of entering
+            self._bytes = sum(self._entered.values())
+
+    def longest_seconds(self, now: float) -> float:
+        """The time that the longest send under way has left; from any thread."""
+        return self._under_way.longest_seconds(now)
 
     async def drain(self) -> None:
-        """Waits until nothing is under way."""
-        while self._count:
-            await self._next_end()
+        """Waits until nothing is under way, no longer than the sends that are may take, and a grace."""
+        seconds = self.longest_seconds(trio.current_time()) + DRAIN_GRACE_SECONDS
+        with trio.move_on_after(seconds):
+            while self._entered:
+                await self._next_end()
+        if self._entered:
+            log.warning(
+                "closing did not wait longer than %.0f s and gave up %d messages that are perhaps stored",
+                seconds,
+                len(self._entered),
+            )
 
     def abandon(self) -> None:
         """Ends everything under way, and all that comes after: its producer is closed."""
         self._under_way.abandon()
 
-    def _leave_with(
-        self, pendings: Sequence[PendingSend], entered: tuple[int, int], end: Receipt | RocketMQError
-    ) -> None:
-        count, size = entered
-        if count:
-            self.leave(size, count)
+    def fail(self, error: RocketMQError) -> None:
+        """Ends everything under way with the error, after a crash of the loop: nothing is asked of the loop."""
+        self._under_way.fail(error)
+        for pending in list(self._entered):
+            self.end((pending,), error)
+
+    def end(self, pendings: Sequence[PendingSend], end: Receipt | RocketMQError) -> None:
+        """Gives back their room, and gives each its result or the error."""
+        if self._entered:
+            self.leave(pendings)
         results: Receipt | SendResults | RocketMQError = end
         if isinstance(end, Receipt) and len(pendings) > 1:
             try:
@@ -238,4 +277,5 @@ class InFlight:
 
     def _has_room(self, size: int) -> bool:
         """A payload larger than the bound goes when it is alone."""
-        return self._count == 0 or (self._count < self._max_count and self._bytes + size <= self._max_bytes)
+        count = len(self._entered)
+        return count == 0 or (count < self._max_count and self._bytes + size <= self._max_bytes)

@@ -10,18 +10,19 @@ from typing import Any, Self
 
 import trio
 
+from pyrmq_core.client.arguments import chosen_by, seconds_of
 from pyrmq_core.client.arrow_sending import send_rows
 from pyrmq_core.client.batching import Batching
 from pyrmq_core.client.client import Client
 from pyrmq_core.client.encoding import Encoding
 from pyrmq_core.client.fault_latency import FaultLatencySettings
 from pyrmq_core.client.hooks import ProducerHook
-from pyrmq_core.client.parts import have_one_tag, send_by_tag, send_parts
+from pyrmq_core.client.parts import send_list
 from pyrmq_core.client.pending import PendingSend, check_bounds
 from pyrmq_core.client.producer_parts import ProducerParts, ProducerSetup, open_parts
 from pyrmq_core.client.requesting import reply_properties
 from pyrmq_core.client.routing import TopicPublishInfo
-from pyrmq_core.client.send_settings import SendSettings, namespace_of, positive
+from pyrmq_core.client.send_settings import SendSettings, namespace_of
 from pyrmq_core.client.service_state import Life, ServiceState
 from pyrmq_core.client.targets import AnyQueue, Target, ThisQueue, target_of
 from pyrmq_core.client.transactions import (
@@ -97,7 +98,7 @@ class Producer:
         self._client = client or Client(nameserver=nameserver, instance_name=instance_name)
         self._shares_client = client is not None
         namespace = namespace_of(namespace) or self._client.namespace
-        self._send_timeout = positive("send_timeout", send_timeout)
+        self._send_timeout = seconds_of("send_timeout", send_timeout)
         self._encoding = Encoding.of(compress_body_over_bytes, compression, max_message_bytes, namespace)
         self._setup = ProducerSetup(
             settings=SendSettings(
@@ -169,8 +170,8 @@ class Producer:
             to, seconds = await self._selected(message, queue, select, seconds)
         if parts.accumulator is not None and timeout is None and parts.accumulator.takes(message, payload):
             pending = PendingSend()
-            await parts.in_flight.enter(len(payload.body))
-            parts.accumulator.add(message, payload, to, pending)
+            await parts.in_flight.enter(pending, len(payload.body))
+            parts.begin(message, payload, to, seconds, pending, alone=False)
             return await pending.wait()
         receipt = await parts.sender.send(payload, to, timeout=seconds)
         return receipt.result()
@@ -210,8 +211,8 @@ class Producer:
         to = target_of(message, queue)
         if select is not None:
             to, seconds = await self._selected(message, queue, select, seconds)
-        await parts.in_flight.enter(len(payload.body), wait=wait)
         pending = PendingSend()
+        await parts.in_flight.enter(pending, len(payload.body), wait=wait)
         parts.begin(message, payload, to, seconds, pending, alone=timeout is not None)
         return pending
 
@@ -220,14 +221,13 @@ class Producer:
     ) -> Sequence[SendResult]:
         """Messages of one topic, in one queue and in their order; divided below the broker's limit where they are many.
 
-        A batch topic gets requests of one tag each: the order holds within a tag. `timeout` is each part's own. When a
-        part fails the rest is not sent, and `BatchFailed.parts` has each part's results or error.
+        Without `queue`, messages with sharding keys go to the queues of their keys: the order holds within a key, and
+        among the messages without one. A batch topic gets requests of one tag each: the order holds within a tag.
+        `timeout` is each part's own. When a part fails the rest is not sent, and `BatchFailed.parts` has each part's
+        results or error.
         """
         sender, seconds = self._open().sender, self._seconds(timeout)
-        to = AnyQueue() if queue is None else ThisQueue(queue)
-        if not have_one_tag(messages) and await sender.is_batch_topic(messages[0].topic, timeout=seconds):
-            return await send_by_tag(sender, self._encoding, messages, to, timeout=seconds)
-        return await send_parts(sender, list(self._encoding.batch(messages)), to, timeout=seconds)
+        return await send_list(sender, self._encoding, messages, queue, timeout=seconds)
 
     async def send_arrow(
         self, rows: Any, *, topic: str | None = None, queue: MessageQueue | None = None, timeout: float | None = None
@@ -369,7 +369,12 @@ class Producer:
             raise InvalidArgument("give queue or select, not both")
         deadline = trio.current_time() + seconds
         info = await self._open().sender.publish_info(message.topic, timeout=seconds)
-        return ThisQueue(select(info.queues, message)), deadline - trio.current_time()
+        return ThisQueue(chosen_by(select, info.queues, message)), deadline - trio.current_time()
+
+    @property
+    def parts(self) -> ProducerParts | None:
+        """For the blocking face."""
+        return self._parts
 
     def prepare(
         self, message: Message, timeout: float | None, queue: MessageQueue | None
@@ -378,7 +383,7 @@ class Producer:
         return self._open(), self._encoding.one(message), target_of(message, queue), self._seconds(timeout)
 
     def _seconds(self, timeout: float | None) -> float:
-        return self._send_timeout if timeout is None else positive("timeout", timeout)
+        return self._send_timeout if timeout is None else seconds_of("timeout", timeout)
 
     def _open(self) -> ProducerParts:
         if self._parts is None:

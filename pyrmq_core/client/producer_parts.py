@@ -18,6 +18,7 @@ from pyrmq_core.client.fault_latency import FaultLatency, FaultLatencySettings
 from pyrmq_core.client.hooks import ProducerHook, ProducerHooks
 from pyrmq_core.client.pending import InFlight, PendingSend
 from pyrmq_core.client.requesting import Requests
+from pyrmq_core.client.send_ends import unexpected
 from pyrmq_core.client.send_settings import SendSettings
 from pyrmq_core.client.sending import Sender
 from pyrmq_core.client.targets import Target
@@ -65,10 +66,13 @@ class ProducerParts:
         self, message: Message, payload: Payload, to: Target, seconds: float, pending: PendingSend, *, alone: bool
     ) -> None:
         """Sends in the background a message that has entered, together with others if it may."""
-        if self.accumulator is not None and not alone and self.accumulator.takes(message, payload):
-            self.accumulator.add(message, payload, to, pending)
-        else:
-            self.in_flight.start(payload, to, seconds, (pending,), (1, len(payload.body)))
+        try:
+            if self.accumulator is not None and not alone and self.accumulator.takes(message, payload):
+                self.accumulator.add(message, payload, to, pending)
+            else:
+                self.in_flight.start(payload, to, seconds, (pending,))
+        except Exception as error:
+            self.in_flight.end((pending,), unexpected(payload.topic, error))
 
     def abandon(self) -> None:
         """Ends what is under way: whoever holds a pending send is told."""

@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from types import TracebackType
 from typing import Any, Final, Self
 
+from pyrmq_core.client.arguments import MAX_LONG, offset_of, queue_of, seconds_of, whole_number
 from pyrmq_core.client.arrow_reading import read_rows
 from pyrmq_core.client.client import CALL_TIMEOUT_SECONDS, Client
 from pyrmq_core.client.lookups import Lookups
@@ -15,9 +16,10 @@ from pyrmq_core.client.pulling import Filter, Puller, ReadWindow
 from pyrmq_core.errors import InvalidArgument, InvalidState
 from pyrmq_core.filtering.sql import SqlFilter
 from pyrmq_core.filtering.tags import TagFilter
-from pyrmq_core.model import MessageQueue, OffsetRange, PullResult
+from pyrmq_core.model import MessageExt, MessageQueue, OffsetRange, PullResult, TopicQueues
+from pyrmq_core.protocol.bodies import MAX_BODY_BYTES, MAX_PLAIN_BYTES, BodyRules
 from pyrmq_core.protocol.names import check_group
-from pyrmq_core.protocol.payload import RawPull, decode
+from pyrmq_core.protocol.payload import RawPull, iterate_messages
 
 LONGEST_WAIT_SECONDS: Final = 600.0
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -45,7 +47,7 @@ class PullConsumer:
         self.group = group
         self._shared = client
         self._own = Client(nameserver=nameserver, instance_name=instance_name) if client is None else None
-        self._timeout = timeout
+        self._timeout = seconds_of("timeout", timeout)
         self._stack: AsyncExitStack | None = None
         self._puller: Puller | None = None
         self._lookups: Lookups | None = None
@@ -81,24 +83,51 @@ class PullConsumer:
         """The queues of each topic as a NameServer knows them at this moment; None for a topic it does not know."""
         return await self._asking().current_queues(topics)
 
+    async def topic_queues(self, topics: Iterable[str]) -> dict[str, TopicQueues | None]:
+        """As `current_queues`, with those that are there and may not be read."""
+        return await self._asking().topic_queues(topics)
+
+    async def expected_brokers(self, topics: Iterable[str]) -> dict[str, frozenset[str]]:
+        """The brokers that each topic is said to be on: by its order configuration, or by any NameServer."""
+        return await self._asking().expected_brokers(topics)
+
     async def pull(
-        self, queue: MessageQueue, offset: int, *, max_messages: int = 32, tags: str = "*", wait: float = 0.0
+        self,
+        queue: MessageQueue,
+        offset: int,
+        *,
+        max_messages: int = 32,
+        tags: str = "*",
+        wait: float = 0.0,
+        verify_crc: bool = True,
+        max_body_bytes: int = MAX_BODY_BYTES,
     ) -> PullResult:
         """One pull. The broker may answer fewer than `max_messages` (32 at most by default); of a batch topic the rest
         of the batch that holds `offset`, however many these are.
 
         It waits up to `wait` seconds for a first message. Go on at `next_offset`, also when no message came: what other
-        tags hold is skipped, and an illegal offset is corrected.
+        tags hold is skipped, and an illegal offset is corrected. An answer whose bodies, decompressed, take more than
+        256 MiB together ends before the first that is too much.
         """
-        if not 0 <= wait <= LONGEST_WAIT_SECONDS:
+        if wait != 0 and seconds_of("wait", wait) > LONGEST_WAIT_SECONDS:
             raise InvalidArgument(f"wait={wait:g}: between 0 and {LONGEST_WAIT_SECONDS:g} seconds are possible")
-        if max_messages < 1:
-            raise InvalidArgument(f"max_messages={max_messages}: 1 is the least")
+        whole_number("max_messages", max_messages, 1)
+        whole_number("offset", offset, -MAX_LONG, MAX_LONG)
+        queue_of(queue)
+        rules = BodyRules(verify_crc, max_body_bytes=max_body_bytes)
         tag_filter = TagFilter.parse(tags)
         pulled = await self._pulling().pull(queue, offset, max_messages=max_messages, tags=tag_filter, wait=wait)
         own = OffsetRange(offset, max(offset, pulled.next_offset))  # a batch topic answers whole records
-        messages = tuple(message for message in decode(pulled, own) if tag_filter.matches(message.tags))
-        return PullResult(pulled.status, messages, pulled.next_offset, pulled.min_offset, pulled.max_offset)
+        messages: list[MessageExt] = []
+        following, plain_bytes = pulled.next_offset, 0
+        for message in iterate_messages(pulled, own, rules, allow_gaps=True):
+            plain_bytes += len(message.body)
+            if plain_bytes > MAX_PLAIN_BYTES and messages:
+                following = message.queue_offset
+                break
+            if tag_filter.matches(message.tags):
+                messages.append(message)
+        return PullResult(pulled.status, tuple(messages), following, pulled.min_offset, pulled.max_offset)
 
     def read(
         self,
@@ -112,9 +141,12 @@ class PullConsumer:
     ) -> AbstractAsyncContextManager[AsyncIterator[RawPull]]:
         """A whole range, many pulls under way: `async with consumer.read(q, 0, n) as pulls: async for pull in pulls`.
 
-        Decode each with `decode(pull, OffsetRange(pull.start, pull.next_offset))`. Raises `DataLost` for offsets gone.
-        `sql` is an expression over properties, instead of `tags`: have it looked at by `check_sql` first.
+        Decode each with `decode(pull, OffsetRange(pull.start, pull.next_offset))`, which proves, where no filter was
+        asked for, that each offset has its message. Raises `DataLost` for offsets gone, and
+        `BrokerNotFound` in its place while their broker has no master. `sql` is an expression over properties, instead
+        of `tags`: have it looked at by `check_sql` first.
         """
+        check_range(queue, start, end)
         return self._pulling().read(queue, start, end, tags=filter_of(tags, sql), window=window)
 
     def read_joined(
@@ -128,6 +160,7 @@ class PullConsumer:
         window: ReadWindow = ReadWindow(),  # noqa: B008 - a frozen value
     ) -> AbstractAsyncContextManager[AsyncIterator[list[RawPull]]]:
         """As `read`, in lists of pulls of about 4 MiB together: each is worth one decoding by columns."""
+        check_range(queue, start, end)
         return self._pulling().read_joined(queue, start, end, tags=filter_of(tags, sql), window=window)
 
     def read_arrow(
@@ -141,12 +174,17 @@ class PullConsumer:
         sql: str | None = None,
         window: ReadWindow = ReadWindow(),  # noqa: B008 - a frozen value
         keep_undecodable: bool = False,
+        verify_crc: bool = True,
+        max_body_bytes: int = MAX_BODY_BYTES,
+        allow_gaps: bool = False,
     ) -> AbstractAsyncContextManager[AsyncIterator[Any]]:
         """A range as `pyarrow.RecordBatch`es in offset order (extra `arrow`): `async for batch in batches`.
 
-        `columns` are names, or a schema; twelve by default. Only those are built. Raises as `read`, and `RecordError`
-        for what cannot be decoded; with `keep_undecodable` a body whose compression cannot be undone stays as stored.
+        `columns` are names, or a schema; twelve by default. Only those are built. Raises as `read` and `decode`, whose
+        arguments the last four are: bodies, where they are asked for, are compared with their CRC, a body beyond
+        `max_body_bytes` is a `BodyTooLarge`, and offsets without a message are a `DataLost`.
         """
+        check_range(queue, start, end)
         return read_rows(
             self._pulling(),
             queue,
@@ -154,7 +192,12 @@ class PullConsumer:
             columns=columns,
             tags=filter_of(tags, sql),
             window=window,
-            keep_undecodable=keep_undecodable,
+            rules={
+                "keep_undecodable": keep_undecodable,
+                "verify_crc": verify_crc,
+                "max_body_bytes": max_body_bytes,
+                "allow_gaps": allow_gaps,
+            },
         )
 
     async def check_sql(self, queue: MessageQueue, sql: str) -> None:
@@ -189,7 +232,7 @@ class PullConsumer:
 
     async def offset_at(self, queue: MessageQueue, when: datetime) -> int:
         """The offset of the first message stored at or after `when` (with a time zone), else the maximum."""
-        if when.tzinfo is None:
+        if getattr(when, "tzinfo", None) is None:
             raise InvalidArgument(f"{when!r} has no time zone; write datetime(..., tzinfo=UTC)")
         return await self._asking().offset_at(queue, first_millisecond(when))
 
@@ -210,15 +253,13 @@ class PullConsumer:
 
         A group that the broker does not know yet is created, where it permits that.
         """
-        if offset < 0:
-            raise InvalidArgument(f"offset {offset} of {queue} cannot be committed: it is negative")
+        offset_of(f"offset to commit of {queue}", offset)
         await self._asking().commit(queue, offset)
 
     async def commit_offsets(self, offsets: Mapping[MessageQueue, int]) -> None:
         """`commit` of many queues together; the first failure is raised."""
         for queue, offset in offsets.items():
-            if offset < 0:
-                raise InvalidArgument(f"offset {offset} of {queue} cannot be committed: it is negative")
+            offset_of(f"the offset of {queue} to commit", offset)
         await self._asking().commit_offsets(offsets)
 
     def _pulling(self) -> Puller:
@@ -238,6 +279,13 @@ class PullConsumer:
 def first_millisecond(when: datetime) -> int:
     """The first whole millisecond since 1970 that is not before `when`: store times are whole ones."""
     return -((EPOCH - when) // timedelta(milliseconds=1))
+
+
+def check_range(queue: MessageQueue, start: int, end: int) -> None:
+    """`InvalidArgument` for what is no queue, and for offsets that are no whole numbers from 0 on."""
+    queue_of(queue)
+    offset_of("start", start)
+    offset_of("end", end)
 
 
 def filter_of(tags: str, sql: str | None) -> Filter:

@@ -10,14 +10,15 @@ offsets. Source: client/impl/consumer/PullAPIWrapper.java; broker's caps: store/
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import aclosing, asynccontextmanager
+from contextlib import aclosing, asynccontextmanager, suppress
 from typing import Final, TypeAlias
 
 from pyrmq_core.client.calling import Line
 from pyrmq_core.client.client import Client
-from pyrmq_core.client.range_reading import PULL_TIMEOUT_SECONDS, Filter, RangeReader, ReadWindow, no_progress
+from pyrmq_core.client.pull_faults import no_progress
+from pyrmq_core.client.range_reading import PULL_TIMEOUT_SECONDS, Filter, RangeReader, ReadWindow
 from pyrmq_core.client.routing import reading_address
-from pyrmq_core.errors import BrokerNotFound
+from pyrmq_core.errors import BrokerNotFound, RocketMQError
 from pyrmq_core.filtering.tags import TagFilter
 from pyrmq_core.model import MessageQueue, PullStatus
 from pyrmq_core.network import open_owned_nursery
@@ -26,6 +27,7 @@ from pyrmq_core.protocol.command import Command
 from pyrmq_core.protocol.conversation import response_error
 from pyrmq_core.protocol.frame import RequestForm
 from pyrmq_core.protocol.payload import RawPull, make_raw_pull
+from pyrmq_core.protocol.requests.cluster_info import ClusterInfo, GetClusterInfo
 from pyrmq_core.protocol.requests.pull_message import PULL_ANSWERS, PullAnswer, PullMessage, PullSysFlag, pull_offsets
 
 __all__ = ["Filter", "Puller", "ReadWindow", "no_progress"]
@@ -64,7 +66,7 @@ class Puller:
         Raises `ResponseError` for refusals, `NetworkError`s, and `BrokerNotFound`. Nothing is retried. A broker filters
         the records of a batch topic as wholes: there it is asked for everything, and `RawPull.passes` is the filter.
         """
-        address = await self._address(queue, timeout)
+        address = await self.address(queue, timeout=timeout)
         passes = None if tags.passes_all else await self._own_filter(queue, tags, address, timeout)
         tags = tags if passes is None else ALL_TAGS
         request = PullMessage(
@@ -81,7 +83,7 @@ class Puller:
         )
         hold = wait + HOLD_SWEEP_SECONDS if wait > 0 else 0.0
         answer = await self._client.call(address, request.to_command(), timeout=timeout + hold)
-        return _any_answer(queue, offset, answer, address, passes)
+        return _any_answer(queue, offset, answer, address, passes, is_unfiltered=passes is None and tags.passes_all)
 
     @asynccontextmanager
     async def read(
@@ -98,7 +100,7 @@ class Puller:
 
         Each pull's own range is `start` to `next_offset`; what its records hold outside belongs to another pull (batch
         topics). Failures of the network are waited out for `window.patience` seconds. Raises `DataLost` when the range
-        is no longer kept.
+        is no longer kept; while the broker has no master, `BrokerNotFound` in its place.
         """
         async with self._reader(queue, start, end, tags, window) as reader, aclosing(reader.pulls()) as pulls:
             yield pulls
@@ -122,6 +124,38 @@ class Puller:
         ):
             yield lists
 
+    async def address(self, queue: MessageQueue, *, timeout: float = PULL_TIMEOUT_SECONDS) -> str:
+        """Where the queue is pulled from: its broker's master, else the slave with the lowest id."""
+        try:
+            broker = self._client.routes.broker(queue.broker_name)
+        except BrokerNotFound:
+            await self._client.routes.refresh(queue.topic, timeout=timeout)
+            broker = self._client.routes.broker(queue.broker_name)
+        address = reading_address(broker)
+        if address is None:
+            raise BrokerNotFound(
+                f"broker {queue.broker_name} has no address in the route of {queue.topic}",
+                broker_name=queue.broker_name,
+            )
+        return address
+
+    async def refresh(self, queue: MessageQueue) -> None:
+        await self._client.routes.refresh(queue.topic)
+
+    async def is_master(self, queue: MessageQueue, address: str) -> bool:
+        """Whether the queue's broker is registered as master with this address.
+
+        The brokers' table is asked: a route names a slave that acts as master (5.x) as if it were one. Where no
+        NameServer says, the known route counts.
+        """
+        master = self._client.routes.known_master(queue.broker_name)
+        with suppress(RocketMQError):
+            answer = await self._client.nameservers.ask(GetClusterInfo().to_command(), timeout=PULL_TIMEOUT_SECONDS)
+            if answer.code == ResponseCode.SUCCESS:
+                broker = ClusterInfo.from_command(answer).broker_addr_table.get(queue.broker_name)
+                master = None if broker is None else broker.master
+        return address == master
+
     def requests(self, queue: MessageQueue, tags: Filter) -> QueuePulls:
         """The pulls of one queue for many offsets, after a first one by `pull`."""
         if tags.passes_all or not self._client.batch_topics.is_known(queue.topic, queue.broker_name):
@@ -130,7 +164,7 @@ class Puller:
 
     async def line(self, queue: MessageQueue) -> Line:
         """The connection that the queue is read over."""
-        return await self._client.open_line(await self._address(queue, PULL_TIMEOUT_SECONDS))
+        return await self._client.open_line(await self.address(queue))
 
     @asynccontextmanager
     async def _reader(
@@ -150,23 +184,6 @@ class Puller:
             return tags.predicate()
         return None
 
-    async def _address(self, queue: MessageQueue, timeout: float) -> str:
-        try:
-            broker = self._client.routes.broker(queue.broker_name)
-        except BrokerNotFound:
-            await self._client.routes.refresh(queue.topic, timeout=timeout)
-            broker = self._client.routes.broker(queue.broker_name)
-        address = reading_address(broker)
-        if address is None:
-            raise BrokerNotFound(
-                f"broker {queue.broker_name} has no address in the route of {queue.topic}",
-                broker_name=queue.broker_name,
-            )
-        return address
-
-    async def refresh(self, queue: MessageQueue) -> None:
-        await self._client.routes.refresh(queue.topic)
-
 
 class QueuePulls:
     """Pulls of one queue that differ in offset and count, and what a plain answer to one says."""
@@ -175,6 +192,7 @@ class QueuePulls:
         self._queue = queue
         self._passes = passes
         self._passes_all = tags.passes_all
+        self._is_unfiltered = passes is None and tags.passes_all
         request = PullMessage(
             consumer_group=consumer_group,
             topic=queue.topic,
@@ -187,8 +205,9 @@ class QueuePulls:
         )
         self.form = RequestForm(request.to_command(), ("queueOffset", "maxMsgNums"))
 
-    def plain_answer(self, start: int, end: int, answer: Command) -> RawPull | None:
-        """The pull, if it found something or passed by what a filter drops, and goes forward; clipped to `end`."""
+    def plain_answer(self, start: int, end: int, answer: Command, address: str) -> RawPull | None:
+        """The pull, if it found something or passed by what a filter drops, and goes forward, not beyond what the
+        broker says it has; clipped to `end`."""
         status = FOUND
         if answer.code:
             if answer.code != ResponseCode.PULL_RETRY_IMMEDIATELY or self._passes_all:
@@ -199,14 +218,21 @@ class QueuePulls:
             return None
         following, maximum, minimum = offsets
         following = following if following < end else end
-        return make_raw_pull(self._queue, start, following, minimum, maximum, status, answer.body, self._passes)
+        if following > maximum:
+            return None
+        is_unfiltered, passes = self._is_unfiltered, self._passes
+        return make_raw_pull(
+            self._queue, start, following, minimum, maximum, status, answer.body, passes, is_unfiltered, address
+        )
 
     def any_answer(self, start: int, answer: Command, address: str) -> RawPull:
         """The pull; `ResponseError` for a refusal, `ProtocolError` for an answer without offsets."""
-        return _any_answer(self._queue, start, answer, address, self._passes)
+        return _any_answer(self._queue, start, answer, address, self._passes, is_unfiltered=self._is_unfiltered)
 
 
-def _any_answer(queue: MessageQueue, offset: int, answer: Command, address: str, passes: Passes | None) -> RawPull:
+def _any_answer(
+    queue: MessageQueue, offset: int, answer: Command, address: str, passes: Passes | None, *, is_unfiltered: bool
+) -> RawPull:
     if answer.code not in PULL_ANSWERS:
         raise response_error(answer, PullMessage.CODE, f"{queue.broker_name} ({address})", f"queue {queue}")
     pulled = PullAnswer.from_command(answer)
@@ -219,4 +245,6 @@ def _any_answer(queue: MessageQueue, offset: int, answer: Command, address: str,
         status=PullStatus(pulled.code),
         records=memoryview(pulled.records),
         passes=passes,
+        is_unfiltered=is_unfiltered,
+        address=address,
     )

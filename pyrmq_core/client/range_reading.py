@@ -15,11 +15,12 @@ from typing import Final, Protocol
 import trio
 
 from pyrmq_core.client.calling import Line
+from pyrmq_core.client.pull_faults import fault_of, may_pass
 from pyrmq_core.client.stretch_plan import StretchPlan
-from pyrmq_core.errors import DataLost, NetworkError, RecordError, ResponseError, RocketMQError, RoutingError
+from pyrmq_core.errors import BrokerNotFound, DataLost, NetworkError, ResponseError, RocketMQError, RoutingError
 from pyrmq_core.filtering.sql import SqlFilter
 from pyrmq_core.filtering.tags import TagFilter
-from pyrmq_core.model import MessageQueue, PullStatus
+from pyrmq_core.model import MessageQueue
 from pyrmq_core.network import Asked
 from pyrmq_core.protocol.codes import ResponseCode
 from pyrmq_core.protocol.command import Command
@@ -43,7 +44,7 @@ class PullRequests(Protocol):
         """Of their offset and count."""
         ...
 
-    def plain_answer(self, start: int, end: int, answer: Command) -> RawPull | None:
+    def plain_answer(self, start: int, end: int, answer: Command, address: str) -> RawPull | None:
         """The pull, if it goes forward as wished; clipped to `end`."""
         ...
 
@@ -60,6 +61,10 @@ class PullRoad(Protocol):
     ) -> RawPull: ...
 
     async def refresh(self, queue: MessageQueue) -> None: ...
+
+    async def address(self, queue: MessageQueue) -> str: ...
+
+    async def is_master(self, queue: MessageQueue, address: str) -> bool: ...
 
     async def line(self, queue: MessageQueue) -> Line: ...
 
@@ -263,7 +268,7 @@ class RangeReader:
             return
         pull = None
         if isinstance(result, Command):
-            pull = self._requests.plain_answer(stretch.position, self._end, result)
+            pull = self._requests.plain_answer(stretch.position, self._end, result, self._address)
         if pull is None:
             if not isinstance(result, Command) or result.code == ResponseCode.GO_AWAY:
                 self._line = None
@@ -310,25 +315,32 @@ class RangeReader:
     async def _pull(self, start: int, end: int, result: Command | RocketMQError | None = None) -> RawPull:
         """One answer that moves forward, clipped to the range; the network's failures are waited out.
 
-        `result` is what the first try came to, if it was made already.
+        `result` is what the first try came to, if it was made already. A loss is believed of the registered master
+        alone: a slave may lag behind, or have begun later.
         """
         deadline = trio.current_time() + self._window.patience
         wanted = min(end - start, self.max_messages_a_pull)
         while True:
             try:
                 if result is None:
+                    address = await self._puller.address(self._queue)
                     pull = await self._puller.pull(self._queue, start, max_messages=wanted, tags=self._tags)
                 else:
-                    known, result = result, None
+                    address, known, result = self._address, result, None
                     pull = self._known(start, known)
-                if not _nothing_yet(pull):
-                    return self._checked(pull, start, end)
-                if trio.current_time() >= deadline:
-                    raise self._lost(start, end, pull)
+                fault = fault_of(pull, end, filtered=not self._tags.passes_all and pull.passes is None)
+                if fault is None:
+                    return replace(pull, next_offset=min(pull.next_offset, end))
+                is_over = trio.current_time() >= deadline
+                if is_over or not may_pass(pull, end):
+                    if not isinstance(fault, DataLost) or await self._puller.is_master(self._queue, address):
+                        raise fault
+                    if is_over:
+                        raise self._masterless(address, fault)
             except (NetworkError, RoutingError, ResponseError) as error:
-                if not _passes(error) or trio.current_time() >= deadline:
+                if not passes(error) or trio.current_time() >= deadline:
                     raise
-                await self._refresh_route(deadline)
+            await self._refresh_route(deadline)
             await trio.sleep(RETRY_PAUSE_SECONDS)
 
     def _known(self, start: int, result: Command | RocketMQError) -> RawPull:
@@ -343,41 +355,15 @@ class RangeReader:
             except RocketMQError:
                 return
 
-    def _checked(self, pull: RawPull, start: int, end: int) -> RawPull:
-        if pull.status is PullStatus.OFFSET_ILLEGAL:
-            raise self._lost(start, end, pull)
-        if pull.next_offset <= start:
-            raise no_progress(pull)
-        if pull.status is PullStatus.NO_MATCHED_MSG and (self._tags.passes_all or pull.passes is not None):
-            raise self._lost(start, min(pull.next_offset, end), pull)  # MESSAGE_WAS_REMOVING: the file is deleted
-        return replace(pull, next_offset=min(pull.next_offset, end))
-
-    def _lost(self, start: int, end: int, pull: RawPull) -> DataLost:
-        return DataLost(
-            f"offsets {start} to {end} of {self._queue} were asked for, but the broker keeps {pull.min_offset} to "
-            f"{pull.max_offset}: messages expired, or the topic was deleted and made again",
-            queue=self._queue,
-            start=start,
-            end=end,
-            min_offset=pull.min_offset,
-            max_offset=pull.max_offset,
+    def _masterless(self, address: str, fault: DataLost) -> BrokerNotFound:
+        name = self._queue.broker_name
+        return BrokerNotFound(
+            f"{name} has no master, and nothing is given up for what {address} says in its place: {fault}; start the "
+            "master again",
+            broker_name=name,
         )
 
 
-def _nothing_yet(pull: RawPull) -> bool:
-    """A slave that lags behind says 20 where its master would say 19 or 21, and leaves the offset as it is."""
-    lags = pull.status is PullStatus.NO_MATCHED_MSG and pull.next_offset == pull.start
-    return lags or pull.status is PullStatus.NO_NEW_MSG
-
-
-def _passes(error: RocketMQError) -> bool:
+def passes(error: RocketMQError) -> bool:
     """Whether the same question may be answered later: a refusal only of a broker that is busy, starting or ending."""
     return not isinstance(error, ResponseError) or error.code in PASSING_CODES
-
-
-def no_progress(pull: RawPull) -> RecordError:
-    """For an answer that would be asked for again and again."""
-    return RecordError(
-        f"{pull.queue.broker_name} answered a pull of {pull.queue} at {pull.start} with next offset "
-        f"{pull.next_offset}, which does not go forward; the broker's queue is damaged"
-    )

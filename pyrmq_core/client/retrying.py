@@ -17,10 +17,12 @@ from pyrmq_core.errors import (
     NetworkError,
     Outcome,
     PeerError,
+    QueueNotFound,
     ResponseError,
     RocketMQError,
     SendFailed,
 )
+from pyrmq_core.model import MessageQueue
 from pyrmq_core.protocol.codes import ResponseCode
 from pyrmq_core.protocol.conversation import ACL_REFUSAL
 
@@ -38,7 +40,7 @@ RETRY_RESPONSE_CODES: Final = frozenset(
 )
 
 # Refusals that may pass while a broker is waited for: it starts, stops, is overloaded, its disk is full. Any other one
-# (a permission, a queue or topic it does not have) stays until somebody acts.
+# (a permission, a topic it does not have) stays until somebody acts.
 PASSING: Final = frozenset(
     (
         ResponseCode.SERVICE_NOT_AVAILABLE,
@@ -47,9 +49,10 @@ PASSING: Final = frozenset(
         ResponseCode.GO_AWAY,
     )
 )
-# How 4.9 refuses a queue that the topic does not have: with SYSTEM_ERROR, where 5.x has INVALID_PARAMETER
-# (AbstractSendMessageProcessor.java, msgCheck).
+# How a broker refuses a queue that the topic does not have, before it stores: 5.x with INVALID_PARAMETER, 4.9 with
+# SYSTEM_ERROR (AbstractSendMessageProcessor.java, msgCheck).
 WRONG_QUEUE: Final = "request queueId["
+WRONG_QUEUE_CODES: Final = (ResponseCode.INVALID_PARAMETER, ResponseCode.SYSTEM_ERROR)
 
 # A broker refuses these before it stores; SYSTEM_ERROR stands for any exception in it, before or after.
 REFUSED_BEFORE_STORING: Final = frozenset(ResponseCode) - {ResponseCode.SYSTEM_ERROR}
@@ -67,17 +70,25 @@ def outcome_of(error: RocketMQError) -> Outcome:
     if isinstance(error, NetworkError):
         return Outcome.PERHAPS_STORED if error.request_left else Outcome.NOT_STORED
     if isinstance(error, ResponseError):
-        refused = error.code in REFUSED_BEFORE_STORING or error.remark.startswith(ACL_REFUSAL)
+        before = error.code in REFUSED_BEFORE_STORING or error.remark.startswith(ACL_REFUSAL)
+        refused = before or refuses_queue(error)
         return Outcome.NOT_STORED if refused else Outcome.PERHAPS_STORED
     if isinstance(error, PeerError):
         return Outcome.PERHAPS_STORED
     return Outcome.NOT_STORED
 
 
+def refuses_queue(error: BaseException | None) -> bool:
+    """Whether a broker refused the queue, which the topic does not have there (any more): the route was old."""
+    if not isinstance(error, ResponseError):
+        return False
+    return error.code in WRONG_QUEUE_CODES and error.remark.startswith(WRONG_QUEUE)
+
+
 def is_refused_for_good(error: SendFailed) -> bool:
     """Whether a broker refused the content or the permission, and certainly nothing of it is stored."""
     cause = error.__cause__
-    refused = isinstance(cause, ResponseError) and cause.code in REFUSED_FOR_GOOD
+    refused = isinstance(cause, ResponseError) and cause.code in REFUSED_FOR_GOOD and not refuses_queue(cause)
     return refused and error.outcome is Outcome.NOT_STORED
 
 
@@ -98,7 +109,10 @@ def is_retried(
 
     A key's queue is waited for as long as its broker cannot be reached, or refuses what may pass; repeats may follow.
     In mode ASYNC what a broker answered is final, and a given queue is tried again after a failure of the wire.
+    A queue that is refused says that the route is old: another one is chosen, unless the caller named it.
     """
+    if refuses_queue(error):
+        return not isinstance(target, ThisQueue)
     if isinstance(error, ResponseError) and error.code not in RETRY_RESPONSE_CODES:
         return False
     if not isinstance(error, NetworkError | PeerError | BrokerNotFound):
@@ -107,6 +121,8 @@ def is_retried(
     match target:
         case KeyedQueue():
             return not isinstance(error, ResponseError) or _may_pass(error)
+        case ThisQueue(wait=True):
+            return not isinstance(error, ResponseError) or _may_pass(error)
         case ThisQueue():
             return asynchronous and isinstance(error, NetworkError) and attempts_made < attempts_allowed
         case AnyQueue():
@@ -114,7 +130,7 @@ def is_retried(
 
 
 def _may_pass(error: ResponseError) -> bool:
-    return error.code in PASSING and not error.remark.startswith((ACL_REFUSAL, WRONG_QUEUE))
+    return error.code in PASSING and not error.remark.startswith(ACL_REFUSAL)
 
 
 def attempt_seconds(time_left: float, per_attempt: float | None, attempts_left: int) -> float:
@@ -145,6 +161,19 @@ def send_failed(topic: str, attempts: Sequence[Attempt], seconds: float, count: 
         f"{what} {outcome.value}, {advice}. {story}",
         outcome=outcome,
         attempts=attempts,
+    )
+
+
+def no_such_queue(queue: MessageQueue, known: Sequence[MessageQueue], failed: SendFailed) -> QueueNotFound:
+    """How a send ends to a queue that its caller named and its broker does not have; `known` are those there are."""
+    there = sorted(one.queue_id for one in known if one.broker_name == queue.broker_name)
+    has = f"it has {there[0]} to {there[-1]} there" if there else "it has none there to write to"
+    return QueueNotFound(
+        f"topic {queue.topic} has no queue {queue.queue_id} on {queue.broker_name}; by the route of this moment {has}: "
+        f"name one of these, or let the producer choose. {failed}",
+        outcome=failed.outcome,
+        attempts=failed.attempts,
+        queue=queue,
     )
 
 

@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from copy import copy
 from functools import partial
 
 import trio
 
 from pyrmq_core.client.nameservers import NameServers
-from pyrmq_core.client.routing import TopicPublishInfo, borrowed_route, broker_addresses, publish_queues
+from pyrmq_core.client.routing import (
+    TopicPublishInfo,
+    borrowed_route,
+    broker_addresses,
+    brokers_without_master,
+    publish_queues,
+    reading_address,
+)
 from pyrmq_core.errors import BrokerNotFound, NoNameServer, NoRoute, RocketMQError
 from pyrmq_core.protocol.codes import RequestCode, ResponseCode
 from pyrmq_core.protocol.command import Command
@@ -50,6 +57,7 @@ class Routes:
         self._random_start = random_start
         self._routes: dict[str, TopicRouteData] = {}
         self._publish_infos: dict[str, TopicPublishInfo] = {}
+        self._lent: set[str] = set()  # topics whose borrowed queues serve until a NameServer is asked again
         self._brokers: dict[str, BrokerData] = {}
         self._questions: defaultdict[str, _Question] = defaultdict(_Question)
         self.brokers_changed = trio.Event()
@@ -87,7 +95,9 @@ class Routes:
     def known_publish_info(self, topic: str) -> TopicPublishInfo | None:
         """What `publish_info` gives without asking; None when it would ask."""
         known = self._publish_infos.get(topic)
-        return known if known is not None and known.queues and not known.borrowed else None
+        if known is None or not known.queues or (known.borrowed and topic not in self._lent):
+            return None
+        return known
 
     async def route(self, topic: str, *, timeout: float = ROUTE_TIMEOUT_SECONDS) -> TopicRouteData:
         """The topic's route, asked for when it is not known; `NoRoute` when no NameServer has one."""
@@ -96,7 +106,7 @@ class Routes:
             await self.refresh(topic, timeout=timeout)
             known = self._routes.get(topic)
         if known is None:
-            raise no_route(topic, self._nameservers.addresses)
+            raise self.no_route(topic)
         return known
 
     async def publish_info(
@@ -104,8 +114,10 @@ class Routes:
     ) -> TopicPublishInfo:
         """Where to write the topic; one that nobody knows yet borrows the queues of the topic that auto-creates.
 
-        The counter of the result is shared by all who ask, so that they take turns. Borrowed queues are asked about
-        again each time, and used on while no NameServer answers.
+        The counter of the result is shared by all who ask, so that they take turns. Borrowed queues serve until the
+        topic is asked for again, by the next poll or after a failure, and on while no NameServer answers: each broker
+        gets some of the first messages and makes the topic. Asked for with every send, the topic would stay where the
+        first message went.
         """
         if (ready := self.known_publish_info(topic)) is not None:
             return ready
@@ -122,8 +134,13 @@ class Routes:
                 raise
         info = self._publish_infos.get(topic)
         if info is None:
-            raise no_route(topic, self._nameservers.addresses)
+            raise self.no_route(topic)
         return info
+
+    def no_route(self, topic: str) -> NoRoute:
+        """What is raised for a topic that no NameServer knows; it names the brokers that had it, if any is known."""
+        known = self._routes.get(topic)
+        return no_route(topic, self._nameservers.addresses, () if known is None else known.broker_datas)
 
     async def refresh(self, topic: str, *, timeout: float = ROUTE_TIMEOUT_SECONDS) -> TopicRouteData | None:
         """Ask again; gives the answer, None for a topic that does not exist. Whoever asks while the question is under
@@ -135,6 +152,7 @@ class Routes:
         route = await self._ask(topic, timeout)
         if route is not None:
             self._learn(topic, route)
+        self._lent.discard(topic)
         return route
 
     async def refresh_all(self) -> None:
@@ -187,6 +205,7 @@ class Routes:
         if template is None or topic in self._routes:
             return
         self._learn_brokers(template)
+        self._lent.add(topic)
         queues = publish_queues(topic, borrowed_route(template, queue_nums))
         known = self._publish_infos.get(topic)
         if known is None or known.queues != queues:
@@ -203,6 +222,7 @@ class Routes:
             publish_queues(topic, route),
             counter_start=self._random_start(),
             order_topic=bool(route.order_topic_conf),
+            without_master=brokers_without_master(route),
         )
         self._routes[topic] = route
         self._learn_brokers(route)
@@ -224,11 +244,19 @@ class Routes:
         self._brokers = {name: broker for name, broker in self._brokers.items() if name in named}
 
 
-def no_route(topic: str, addresses: tuple[str, ...]) -> NoRoute:
-    """Texts as Java users search for them (`No route info of this topic`)."""
+def no_route(topic: str, addresses: tuple[str, ...], brokers: Sequence[BrokerData] = ()) -> NoRoute:
+    """Texts as Java users search for them (`No route info of this topic`); `brokers` are those that had the topic."""
+    nameservers = ";".join(addresses)
+    if brokers:
+        had = ", ".join(f"{broker.broker_name} ({reading_address(broker) or 'no address'})" for broker in brokers)
+        return NoRoute(
+            f"No route info of this topic: {topic}. It was on {had}, and NameServer {nameservers} names that no more: "
+            "start the broker if it is down; create the topic again only if it was deleted",
+            topic=topic,
+        )
     return NoRoute(
-        f"No route info of this topic: {topic}. NameServer {';'.join(addresses)} knows neither it nor a topic that "
-        "creates it; create the topic (mqadmin updateTopic), or switch on autoCreateTopicEnable at the brokers",
+        f"No route info of this topic: {topic}. NameServer {nameservers} knows neither it nor a topic that "
+        f"creates it; create the topic (pyrmq topic create {topic}), or switch on autoCreateTopicEnable at the brokers",
         topic=topic,
     )
 

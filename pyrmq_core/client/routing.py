@@ -7,14 +7,14 @@ remoting/netty/NettyRemotingClient.java (choice of NameServer), 5.3.3.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from pyrmq_core.errors import BodyError, InvalidArgument, NoRoute
-from pyrmq_core.model import MessageQueue, Permission
+from pyrmq_core.errors import InvalidArgument, NoRoute
+from pyrmq_core.model import MessageQueue, Permission, TopicQueues
 from pyrmq_core.protocol.java_hash import string_hash_code
-from pyrmq_core.protocol.route import BrokerData, TopicRouteData
+from pyrmq_core.protocol.route import BrokerData, TopicRouteData, order_counts
 
 # Java's counter is 32 bits wide and read without its sign.
 COUNTER_MASK: Final = 0x7FFFFFFF
@@ -25,10 +25,10 @@ class TopicPublishInfo:
 
     `counter_start` is any number (a random one in a client, so that many clients do not begin at the same queue).
     `borrowed` tells that the queues come from the topic that auto-creates (TBW102), because no NameServer knows this
-    one yet.
+    one yet. `without_master` are the brokers that would have queues of it if they had a master.
     """
 
-    __slots__ = ("_counter", "borrowed", "order_topic", "queues", "topic")
+    __slots__ = ("_counter", "borrowed", "order_topic", "queues", "topic", "without_master")
 
     def __init__(
         self,
@@ -38,11 +38,13 @@ class TopicPublishInfo:
         counter_start: int,
         order_topic: bool = False,
         borrowed: bool = False,
+        without_master: Sequence[str] = (),
     ) -> None:
         self.topic = topic
         self.queues = tuple(queues)
         self.order_topic = order_topic
         self.borrowed = borrowed
+        self.without_master = tuple(without_master)
         self._counter = counter_start
 
     def select_one_message_queue(self, last_broker_name: str | None = None) -> MessageQueue:
@@ -51,10 +53,10 @@ class TopicPublishInfo:
         `NoRoute` when there is no queue to write to.
         """
         if not self.queues:
-            raise NoRoute(
-                f"topic {self.topic} has no queue to write to: its brokers have no master, or it is read-only",
-                topic=self.topic,
-            )
+            why = "its brokers have no master, or it is read-only"
+            if self.without_master:
+                why = f"{', '.join(self.without_master)} have no master now, only slaves, which take no writes"
+            raise NoRoute(f"topic {self.topic} has no queue to write to: {why}", topic=self.topic)
         if last_broker_name is not None:
             for _ in self.queues:
                 queue = self._next()
@@ -79,7 +81,12 @@ class TopicPublishInfo:
     def at(self, counter: int) -> TopicPublishInfo:
         """The same queues with a counter of one's own."""
         return TopicPublishInfo(
-            self.topic, self.queues, counter_start=counter, order_topic=self.order_topic, borrowed=self.borrowed
+            self.topic,
+            self.queues,
+            counter_start=counter,
+            order_topic=self.order_topic,
+            borrowed=self.borrowed,
+            without_master=self.without_master,
         )
 
     def restart(self, counter: int) -> None:
@@ -112,12 +119,42 @@ def publish_queues(topic: str, route: TopicRouteData) -> tuple[MessageQueue, ...
     )
 
 
+def brokers_without_master(route: TopicRouteData) -> tuple[str, ...]:
+    """The brokers that may be written to by the topic's permission, and have only slaves now."""
+    masters = {broker.broker_name for broker in route.broker_datas if broker.master is not None}
+    writable = {data.broker_name for data in route.queue_datas if data.perm & Permission.WRITE}
+    return tuple(sorted(writable - masters))
+
+
 def subscribe_queues(topic: str, route: TopicRouteData) -> tuple[MessageQueue, ...]:
     """The queues a consumer may read from; a slave suffices."""
+    return _read_queues(topic, route, Permission.READ)
+
+
+def topic_queues(topic: str, route: TopicRouteData) -> TopicQueues:
+    """As `subscribe_queues`, with those whose topic lacks the permission on their broker, and brokers without a master.
+
+    A slave that acts as master (5.x) stands in the route as one, of a topic that cannot be written.
+    """
+    writable = {data.broker_name for data in route.queue_datas if data.perm & Permission.WRITE}
+    masterless = (
+        broker.broker_name
+        for broker in route.broker_datas
+        if broker.master is None or (broker.enable_acting_master and broker.broker_name not in writable)
+    )
+    return TopicQueues(subscribe_queues(topic, route), _read_queues(topic, route, 0), frozenset(masterless))
+
+
+def order_brokers(order_topic_conf: str) -> frozenset[str]:
+    """The brokers of an order configuration, `broker-a:4;broker-b:4`."""
+    return frozenset(part.partition(":")[0] for part in order_topic_conf.split(";") if part)
+
+
+def _read_queues(topic: str, route: TopicRouteData, permission: int) -> tuple[MessageQueue, ...]:
     return tuple(
         MessageQueue(topic, data.broker_name, queue_id)
         for data in sorted(route.queue_datas, key=lambda data: data.broker_name)
-        if data.perm & Permission.READ
+        if data.perm & Permission.READ == permission
         for queue_id in range(data.read_queue_nums)
     )
 
@@ -152,13 +189,21 @@ def parse_nameservers(nameserver: str | Sequence[str]) -> tuple[str, ...]:
 
     The form `http://host:port` (an endpoint, common/utils/NameServerAddressUtils.java) names one address.
     """
-    parts = nameserver.split(";") if isinstance(nameserver, str) else list(nameserver)
+    parts = nameserver.split(";") if isinstance(nameserver, str) else _texts(nameserver)
     addresses = tuple(dict.fromkeys(part.strip().rpartition("//")[2].rstrip("/") for part in parts if part.strip()))
     for address in addresses:
         host, _, port = address.rpartition(":")
         if not host or set(host) & set(", /") or not port.isdecimal() or not 0 < int(port) < 65536:
             raise InvalidArgument(f"the NameServer address {address!r} is not host:port (several are joined by ;)")
     return addresses
+
+
+def _texts(nameserver: object) -> list[str]:
+    parts = list(nameserver) if isinstance(nameserver, Iterable) else [nameserver]
+    texts = [part for part in parts if isinstance(part, str)]
+    if texts != parts:
+        raise InvalidArgument(f"nameserver={nameserver!r}: it is a text host:port;host:port, or a list of host:port")
+    return texts
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,10 +228,8 @@ class NameServerChoice:
 
 def _order_queues(topic: str, order_topic_conf: str) -> list[MessageQueue]:
     """`broker-a:4;broker-b:4`, in this order, whatever the permissions."""
-    queues = []
-    for part in filter(None, order_topic_conf.split(";")):
-        broker_name, _, count = part.partition(":")
-        if not count.isdecimal():
-            raise BodyError(f"the order configuration of {topic} has {part!r} where broker:count belongs")
-        queues += [MessageQueue(topic, broker_name, queue_id) for queue_id in range(int(count))]
-    return queues
+    return [
+        MessageQueue(topic, broker_name, queue_id)
+        for broker_name, count in order_counts(topic, order_topic_conf)
+        for queue_id in range(count)
+    ]

@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from pyrmq_core.client.arguments import seconds_of, whole_number
 from pyrmq_core.client.communication_mode import CommunicationMode
 from pyrmq_core.errors import InvalidArgument
 from pyrmq_core.protocol.compression import CompressionType
-from pyrmq_core.protocol.names import check_group
+from pyrmq_core.protocol.names import check_group, check_topic
 
 # A member of an enum costs more than a call to look up.
 SYNC: Final = CommunicationMode.SYNC
@@ -30,6 +31,14 @@ class SendSettings:
     start_detector_enable: bool = False
     unit_mode: bool = False
 
+    def __post_init__(self) -> None:
+        whole_number("retry_times_when_send_failed", self.retry_times_when_send_failed, 0)
+        whole_number("retry_times_when_send_async_failed", self.retry_times_when_send_async_failed, 0)
+        whole_number("default_topic_queue_nums", self.default_topic_queue_nums, 1)
+        if self.timeout_per_attempt is not None:
+            seconds_of("timeout_per_attempt", self.timeout_per_attempt)
+        check_topic(self.create_topic_key)
+
     def tries_allowed(self, mode: CommunicationMode) -> int:
         """The first one included."""
         if mode is SYNC:
@@ -37,19 +46,15 @@ class SendSettings:
         return 1 + self.retry_times_when_send_async_failed if mode is ASYNC else 1
 
 
-def positive(name: str, seconds: float) -> float:
-    """The time as it is; `InvalidArgument` unless it is more than 0."""
-    if not seconds > 0:
-        raise InvalidArgument(f"{name}={seconds:g}: it is a time in seconds, and has to be more than 0")
-    return seconds
-
-
 def compression_type(name: str) -> CompressionType | None:
-    """By its name in lower case; None for `none`."""
+    """By its name in lower case, None for `none`; `MissingLibrary` for one whose library is not installed."""
     known = {kind.name.lower(): kind for kind in CompressionType}
     if name != "none" and name not in known:
         raise InvalidArgument(f"compression={name!r}: none, {', '.join(sorted(known))} are possible")
-    return known.get(name)
+    kind = known.get(name)
+    if kind is not None:
+        kind.check_library()
+    return kind
 
 
 def namespace_of(namespace: str | None) -> str | None:

@@ -20,11 +20,19 @@ from pyrmq_core.client.communication_mode import CommunicationMode
 from pyrmq_core.client.fault_latency import FaultLatency
 from pyrmq_core.client.hooks import ProducerHooks, SendContext
 from pyrmq_core.client.receipts import Receipt, make_receipt
-from pyrmq_core.client.retrying import attempt_seconds, is_retried, outcome_of, send_failed
+from pyrmq_core.client.retrying import (
+    attempt_seconds,
+    is_retried,
+    no_such_queue,
+    outcome_of,
+    refuses_queue,
+    send_failed,
+)
 from pyrmq_core.client.routing import TopicPublishInfo
+from pyrmq_core.client.send_ends import unexpected
 from pyrmq_core.client.send_settings import SendSettings
 from pyrmq_core.client.story import SendStory
-from pyrmq_core.client.targets import AnyQueue, KeyedQueue, Target, ThisQueue
+from pyrmq_core.client.targets import AnyQueue, Target, ThisQueue, waits_for_broker
 from pyrmq_core.client.timers import check_timers
 from pyrmq_core.errors import LocalError, Outcome, RocketMQError
 from pyrmq_core.model import MessageQueue, SendStatus
@@ -130,10 +138,14 @@ class Sender:
             return None
 
         def told(answer: Command | RocketMQError) -> None:
+            end: Receipt | RocketMQError | None
             try:
-                ended(self._end_of_first(story, answer))
+                end = self._end_of_first(story, answer)
             except RocketMQError as error:
-                ended(error)
+                end = error
+            except Exception as error:  # else it would be the connection's, and end its other calls
+                end = unexpected(story.payload.topic, error)
+            ended(end)
 
         timeout = self._attempt_seconds(story, story.timeout)
         deadline = story.started + timeout
@@ -174,6 +186,8 @@ class Sender:
         while True:
             if story.attempts:
                 await self._before_next_try(story)
+            if story.refused is not None and isinstance(story.to, ThisQueue):
+                return self._end(story.refused[1], story)
             try:  # a queue that was chosen and not tried keeps its turn
                 story.queue = queue = story.queue or await self._choice.choose(story)
             except RocketMQError as error:
@@ -216,7 +230,7 @@ class Sender:
         return await self._client.call(story.address, request, timeout=self._attempt_seconds(story, seconds_left))
 
     def _attempt_seconds(self, story: SendStory[Receipt], seconds_left: float) -> float:
-        tries_left = 1 if isinstance(story.to, ThisQueue) else story.tries_left
+        tries_left = 1 if isinstance(story.to, ThisQueue) and not story.to.wait else story.tries_left
         return attempt_seconds(seconds_left, self.settings.timeout_per_attempt, tries_left)
 
     def _judge(
@@ -253,8 +267,12 @@ class Sender:
         if isinstance(error, LocalError) and not story.attempts:
             raise error
         story.note(queue, story.address, trio.current_time() - story.began, outcome_of(error), str(error))
+        if refuses_queue(error):
+            story.note_refused_queue(queue, error)
+            if isinstance(story.to, ThisQueue):  # the error tells which queues there are now: asked for in `go_on`
+                return None
         again = story.mode is not CommunicationMode.ONEWAY and is_retried(
-            error, story.to, len(story.attempts), story.tries_allowed, story.mode
+            error, story.to, story.tries_allowed - story.tries_left, story.tries_allowed, story.mode
         )
         return None if again and story.seconds_left() > 0 else self._end(error, story)
 
@@ -267,16 +285,23 @@ class Sender:
             return story.stored
         if not story.attempts:
             raise error
-        seconds = trio.current_time() - story.started
-        raise send_failed(story.payload.topic, story.attempts, seconds, story.payload.count) from error
+        topic, seconds = story.payload.topic, trio.current_time() - story.started
+        failed = send_failed(topic, story.attempts, seconds, story.payload.count)
+        if refuses_queue(error) and isinstance(story.to, ThisQueue):
+            raise no_such_queue(story.to.queue, self._choice.known_queues(topic), failed) from error
+        raise failed from error
 
     async def _before_next_try(self, story: SendStory[Receipt]) -> None:
-        """A failure may mean that the route is old; a key's queue is waited for."""
-        story.queue = None
+        """A failure may mean that the route is old; a broker that alone may have the message is waited for."""
+        topic, tried, story.queue = story.payload.topic, story.queue, None
         with trio.move_on_after(min(1.0, story.seconds_left())):
             with suppress(RocketMQError):  # the route that is known may still serve
-                await self._client.routes.refresh(self._choice.on_wire(story.payload.topic))
-        if isinstance(story.to, KeyedQueue):
+                await self._client.routes.refresh(self._choice.on_wire(topic))
+        if story.refused is None or story.refused[0] != tried:
+            waits = waits_for_broker(story.to)
+        else:  # NameServers that still name the queue have not heard of the change yet
+            waits = not isinstance(story.to, ThisQueue) and tried in self._choice.known_queues(topic)
+        if waits:
             await trio.sleep(min(WAIT_FOR_BROKER_SECONDS, story.seconds_left()))
 
     def _context(self, queue: MessageQueue, story: SendStory[Receipt]) -> SendContext:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import enum
 
+import trio
+
 from pyrmq_core.errors import InvalidState
 
 
@@ -56,4 +58,13 @@ class Life:
         return InvalidState(
             f"The {self._kind} service state not OK, {self.state.value}: {self._kind} {self._name} is used inside its "
             "`async with` block"
+        )
+
+
+def check_trio() -> None:
+    """`InvalidState` outside a trio program, under asyncio for example."""
+    if not trio.lowlevel.in_trio_run():
+        raise InvalidState(
+            "the async names of pyrmq_core run under trio.run(...); elsewhere, in asyncio for example, use "
+            "pyrmq_core.blocking, whose futures asyncio.wrap_future takes"
         )

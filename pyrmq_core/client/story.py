@@ -8,7 +8,7 @@ import trio
 
 from pyrmq_core.client.communication_mode import CommunicationMode
 from pyrmq_core.client.targets import Target
-from pyrmq_core.errors import Attempt, Outcome
+from pyrmq_core.errors import Attempt, Outcome, RocketMQError
 from pyrmq_core.model import MessageQueue
 from pyrmq_core.protocol.payload import Payload
 
@@ -19,8 +19,8 @@ class SendStory(Generic[R]):
     """Begun when a send begins, `now` on trio's clock; `timeout` counts from then.
 
     `queue`, `address`, `code` (the request's) and `began` are of the latest try, `last_broker_name` of the last that
-    ended. `stored` is the receipt of a try that
-    was not SEND_OK; `record_id` names a batch that is kept as one record, alike in every try.
+    ended. `stored` is the receipt of a try that was not SEND_OK; `refused` the last queue that its broker did not have,
+    with its answer; `record_id` names a batch that is kept as one record, alike in every try.
     """
 
     __slots__ = (
@@ -33,6 +33,7 @@ class SendStory(Generic[R]):
         "payload",
         "queue",
         "record_id",
+        "refused",
         "started",
         "stored",
         "timeout",
@@ -63,6 +64,7 @@ class SendStory(Generic[R]):
         self.address = ""
         self.code = 0
         self.record_id: str | None = None
+        self.refused: tuple[MessageQueue, RocketMQError] | None = None
 
     def seconds_left(self) -> float:
         return max(0.0, self.started + self.timeout - trio.current_time())
@@ -71,3 +73,9 @@ class SendStory(Generic[R]):
         self.attempts += (Attempt(queue.broker_name, address, seconds, outcome, reason),)
         self.last_broker_name = queue.broker_name
         self.tries_left -= 1
+
+    def note_refused_queue(self, queue: MessageQueue, refusal: RocketMQError) -> None:
+        """The latest try met an old route: it is not counted, and its broker may be the next one too."""
+        self.refused = queue, refusal
+        self.last_broker_name = None
+        self.tries_left += 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from pyrmq_core.client.arguments import queue_of
 from pyrmq_core.model import Message, MessageQueue
 
 
@@ -22,16 +23,18 @@ class AnyQueue:
 
 @dataclass(frozen=True, slots=True)
 class ThisQueue:
-    """One queue and no other; one try, as Java's `send(msg, mq)`."""
+    """One queue and no other; one try, as Java's `send(msg, mq)`. With `wait` its broker is waited for."""
 
     queue: MessageQueue
+    wait: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class KeyedQueue:
-    """The queue of a sharding key: it never moves, its broker is waited for while there is time.
+    """The queue of a sharding key: its broker is waited for while there is time, and no other one takes its place.
 
-    With `queues` the choice is fixed to the publish list the caller saw first, however routes change meanwhile.
+    With `queues` the choice is fixed to the publish list the caller saw first, however routes change meanwhile; when
+    the broker refuses that queue, since the topic does not have it any more, the key's queue of the new route is taken.
     """
 
     sharding_key: str
@@ -43,8 +46,13 @@ Target = AnyQueue | ThisQueue | KeyedQueue
 ANY_QUEUE: Final = AnyQueue()
 
 
+def waits_for_broker(to: Target) -> bool:
+    """Whether the broker of its queue is waited for, and tries are not counted."""
+    return isinstance(to, KeyedQueue) or (isinstance(to, ThisQueue) and to.wait)
+
+
 def target_of(message: Message, queue: MessageQueue | None) -> Target:
-    """The given queue, else the one of the message's sharding key, else any."""
+    """The given queue, else the one of the message's sharding key, else any. `InvalidArgument` for what is no queue."""
     if queue is not None:
-        return ThisQueue(queue)
+        return ThisQueue(queue_of(queue))
     return ANY_QUEUE if message.sharding_key is None else KeyedQueue(message.sharding_key)

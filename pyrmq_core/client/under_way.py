@@ -14,10 +14,11 @@ import trio
 
 from pyrmq_core.client.communication_mode import CommunicationMode
 from pyrmq_core.client.receipts import Receipt
+from pyrmq_core.client.send_ends import given_up, unexpected
 from pyrmq_core.client.sending import Sender
 from pyrmq_core.client.story import SendStory
 from pyrmq_core.client.targets import Target
-from pyrmq_core.errors import Outcome, RocketMQError, SendFailed
+from pyrmq_core.errors import RocketMQError
 from pyrmq_core.protocol.payload import Payload
 
 # Told, on the loop, what a send came to.
@@ -63,6 +64,10 @@ class UnderWay:
         self._post(story, ended, partial(soon, self._nursery.start_soon), aside=True)
         return story
 
+    def longest_seconds(self, now: float) -> float:
+        """The time that the longest send has left; from any thread."""
+        return max((story.started + story.timeout - now for story in list(self._ended)), default=0.0)
+
     def give_up(self, story: SendStory[Receipt]) -> None:
         """Nobody waits for it any more: what has not left of it does not leave."""
         if (forget := self._forgets.get(story)) is not None:
@@ -74,6 +79,12 @@ class UnderWay:
         self._is_closed = True
         for story in list(self._ended):
             self.give_up(story)
+
+    def fail(self, error: RocketMQError) -> None:
+        """Ends all of them, and all that come after, without touching connections or tasks: the loop is gone."""
+        self._is_closed = True
+        for story in list(self._ended):
+            self._settle(story, error)
 
     def _post(self, story: SendStory[Receipt], ended: Ended, start_soon: Soon, *, aside: bool) -> None:
         def told(end: Receipt | RocketMQError | None) -> None:
@@ -87,6 +98,9 @@ class UnderWay:
             forget = self._sender.post(story, told, aside=aside)
         except RocketMQError as error:
             self._settle(story, error)
+            return
+        except Exception as error:
+            self._settle(story, unexpected(story.payload.topic, error))
             return
         if forget is None:
             start_soon(self._go_on, story)
@@ -102,6 +116,8 @@ class UnderWay:
                 self._settle(story, await self._sender.go_on(story))
             except RocketMQError as error:
                 self._settle(story, error)
+            except Exception as error:
+                self._settle(story, unexpected(story.payload.topic, error))
             finally:
                 self._settle(story, given_up(story.payload.topic))
 
@@ -109,12 +125,3 @@ class UnderWay:
         self._forgets.pop(story, None)
         if (ended := self._ended.pop(story, None)) is not None:
             ended(end)
-
-
-def given_up(topic: str) -> SendFailed:
-    """What a send ends with that nobody waits for any more."""
-    return SendFailed(
-        f"the producer was closed while a message for {topic} was under way; sending it again may store a second copy",
-        outcome=Outcome.PERHAPS_STORED,
-        attempts=(),
-    )

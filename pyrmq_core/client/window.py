@@ -18,8 +18,9 @@ import trio
 from pyrmq_core.client.communication_mode import CommunicationMode
 from pyrmq_core.client.receipts import Receipt
 from pyrmq_core.client.retrying import is_refused_for_good
+from pyrmq_core.client.send_ends import given_up
 from pyrmq_core.client.sending import Sender
-from pyrmq_core.client.targets import AnyQueue, Target
+from pyrmq_core.client.targets import AnyQueue, KeyedQueue, Target
 from pyrmq_core.client.under_way import UnderWay
 from pyrmq_core.errors import InvalidArgument, ResponseError, RocketMQError, SendFailed
 from pyrmq_core.model import MessageQueue, SendStatus
@@ -131,13 +132,21 @@ class SendWindow:
         self._handed.append((payload, to))
         return self._requests < self._max_requests and to not in self._lanes
 
+    def interrupted(self, topic: str) -> None:
+        """Fails the window: a `put` was interrupted, so that it is not known whether its payload was handed over."""
+        self._failure = self._failure or given_up(topic)
+        self.start_more()
+        changed, self._changed = self._changed, None
+        if changed is not None:
+            changed.set()
+
     async def wait_for_room(self, payload: Payload) -> None:
         """Returns when half of the window is empty: a caller that is woken for every request has no time for more."""
         await self._until(lambda: self._has_room(payload, HANDED_OVER * self._max_requests // 2, self._max_bytes // 2))
 
     async def drain(self) -> WriteSummary:
         """Waits until every payload is acknowledged; raises the first failure, when all the others have ended too."""
-        await self._until(lambda: not self._count)
+        await self._until(lambda: not self._count or (self._failure is not None and not self._requests))
         self._raise_failure()
         return self.summary
 
@@ -195,8 +204,8 @@ class SendWindow:
         self._requests -= 1
         self._leave(payload)
         if is_ordered(to):
-            if stored_in is not None and isinstance(to, AnyQueue):
-                self._kept[to] = AnyQueue(stored_in, keep=True)
+            if stored_in is not None:
+                self._keep_to(to, stored_in)
             lane = self._lanes[to]
             while lane and self._failure is not None:
                 self._leave(lane.popleft())
@@ -205,6 +214,13 @@ class SendWindow:
             else:
                 del self._lanes[to]
         self.start_more()
+
+    def _keep_to(self, to: Target, stored_in: MessageQueue) -> None:
+        """What follows of its lane goes where the last payload is stored: another queue, after a failure."""
+        if isinstance(to, AnyQueue):
+            self._kept[to] = AnyQueue(stored_in, keep=True)
+        elif isinstance(to, KeyedQueue) and to.queues and stored_in not in to.queues:
+            self._kept[to] = KeyedQueue(to.sharding_key, (stored_in,))
 
     def _leave(self, payload: Payload) -> None:
         with self._room:

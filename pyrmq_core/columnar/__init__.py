@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Final
 from pyrmq_core.lazy_names import load_when_named
 
 if TYPE_CHECKING:
+    from pyrmq_core.columnar.arrays import encoded
     from pyrmq_core.columnar.columns import DEFAULT_COLUMNS, SOURCE_COLUMNS, schema_of
     from pyrmq_core.columnar.cutting import BatchLimit
-    from pyrmq_core.columnar.decode import decode_records
+    from pyrmq_core.columnar.decode import decode_batches, decode_records
+    from pyrmq_core.columnar.decoded_batch import DecodedBatch
     from pyrmq_core.columnar.encode import compresses, encode_batches
     from pyrmq_core.columnar.faults import Fault, first_fault
     from pyrmq_core.columnar.grouping import by_queue, by_tag, by_topic, string_hash_codes
@@ -26,6 +28,7 @@ __all__ = [
     "SOURCE_COLUMNS",
     "BatchLimit",
     "CompressionType",
+    "DecodedBatch",
     "Fault",
     "Ids",
     "batches_of",
@@ -35,8 +38,10 @@ __all__ = [
     "check_columns",
     "compresses",
     "content_ids",
+    "decode_batches",
     "decode_records",
     "encode_batches",
+    "encoded",
     "first_fault",
     "schema_of",
     "string_hash_codes",
@@ -48,6 +53,7 @@ _LAZY: Final = {
     "SOURCE_COLUMNS": "pyrmq_core.columnar.columns",
     "BatchLimit": "pyrmq_core.columnar.cutting",
     "CompressionType": "pyrmq_core.protocol.compression",
+    "DecodedBatch": "pyrmq_core.columnar.decoded_batch",
     "Fault": "pyrmq_core.columnar.faults",
     "Ids": "pyrmq_core.columnar.unique_ids",
     "batches_of": "pyrmq_core.columnar.outgoing",
@@ -57,8 +63,10 @@ _LAZY: Final = {
     "check_columns": "pyrmq_core.columnar.outgoing",
     "compresses": "pyrmq_core.columnar.encode",
     "content_ids": "pyrmq_core.columnar.ids_of_content",
+    "decode_batches": "pyrmq_core.columnar.decode",
     "decode_records": "pyrmq_core.columnar.decode",
     "encode_batches": "pyrmq_core.columnar.encode",
+    "encoded": "pyrmq_core.columnar.arrays",
     "first_fault": "pyrmq_core.columnar.faults",
     "schema_of": "pyrmq_core.columnar.columns",
     "string_hash_codes": "pyrmq_core.columnar.grouping",

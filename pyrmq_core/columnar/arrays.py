@@ -69,7 +69,7 @@ def fixed_spans(values: npt.NDArray[Any]) -> pa.Array:
 def bounds_of(array: pa.Array) -> npt.NDArray[np.int32]:
     """Where each element of a binary or string array begins in its bytes; one more than there are elements."""
     offsets = array.buffers()[1]
-    if offsets is None:
+    if offsets is None or not offsets.size:  # without elements there need be no first bound
         return np.zeros(len(array) + 1, np.int32)
     return np.frombuffer(offsets, np.int32, len(array) + 1, array.offset * 4)
 
@@ -78,6 +78,13 @@ def octets_of(array: pa.Array) -> Octets:
     """The bytes beneath a binary or string array, those before its first element too."""
     data = array.buffers()[2]
     return np.empty(0, np.uint8) if data is None else np.frombuffer(data, np.uint8)
+
+
+def encoded(texts: pa.Array) -> pa.DictionaryArray:
+    """Each text once and its number for each element; nulls have none, whichever way they were given."""
+    if not pa.types.is_dictionary(texts.type):
+        return texts.dictionary_encode()
+    return texts.dictionary_decode().dictionary_encode() if texts.dictionary.null_count else texts
 
 
 def as_text(array: pa.Array) -> pa.Array:

@@ -1,41 +1,56 @@
-"""The plain path of reading: pulls to a record batch, one message after another.
+"""The plain path of reading: pulls to record batches, one message after another.
 
 Taken where few messages are, and for whatever the columns cannot make sense of: it says what is wrong with it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 import pyarrow as pa
 
 from pyrmq_core.columnar.columns import TIMESTAMP, source_column
+from pyrmq_core.columnar.decoded_batch import DecodedBatch
+from pyrmq_core.columnar.plain_bodies import PART_BYTES
 from pyrmq_core.errors import RecordError
 from pyrmq_core.filtering.tags import TagFilter
 from pyrmq_core.model import MessageExt, OffsetRange
-from pyrmq_core.protocol.payload import RawPull, decode
+from pyrmq_core.protocol.bodies import BodyRules
+from pyrmq_core.protocol.payload import RawPull, iterate_messages
 from pyrmq_core.protocol.properties import java_text
 
 MAX_MS: Final = (2**63 - 1) // 1000
 
 
 def decode_messages(
-    pulls: Sequence[RawPull], columns: pa.Schema, within: OffsetRange, tags: TagFilter, *, keep_undecodable: bool
-) -> pa.RecordBatch:
-    """What `decode_records` gives."""
-    messages = [
-        message
-        for pull in pulls
-        for message in decode(pull, _own(pull, within), keep_undecodable=keep_undecodable)
-        if tags.matches(message.tags)
-    ]
+    pulls: Sequence[RawPull],
+    columns: pa.Schema,
+    within: OffsetRange,
+    tags: TagFilter,
+    rules: BodyRules,
+    *,
+    allow_gaps: bool = False,
+) -> Iterator[DecodedBatch]:
+    """What `decode_batches` gives."""
+    messages: list[MessageExt] = []
+    plain_bytes = 0
+    for number, pull in enumerate(pulls):
+        for message in iterate_messages(pull, pull.own(within), rules, allow_gaps=allow_gaps):
+            if not tags.matches(message.tags):
+                continue
+            if messages and plain_bytes + len(message.body) > PART_BYTES:
+                rest = replace(pull, start=message.queue_offset), *pulls[number + 1 :]
+                yield DecodedBatch(_batch(messages, columns), rest)
+                messages, plain_bytes = [], 0
+            messages.append(message)
+            plain_bytes += len(message.body)
+    yield DecodedBatch(_batch(messages, columns))
+
+
+def _batch(messages: Sequence[MessageExt], columns: pa.Schema) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([_array(field, messages) for field in columns], schema=columns)
-
-
-def _own(pull: RawPull, within: OffsetRange) -> OffsetRange:
-    """A pull answers with whole batch records; what lies outside its own range belongs to another pull."""
-    return OffsetRange(max(pull.start, within.start), min(pull.next_offset, within.end))
 
 
 def _array(field: pa.Field, messages: Sequence[MessageExt]) -> pa.Array:

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pyrmq_core.columnar.arrays import Bools, Int32s, Ints, bounds_of, octets_of
+from pyrmq_core.columnar.arrays import Bools, Int32s, Ints, bounds_of, encoded, octets_of
 from pyrmq_core.columnar.outgoing import Bytes, OutgoingRows, outgoing_rows, windows
 from pyrmq_core.columnar.property_strings import properties_bytes
 from pyrmq_core.columnar.user_properties import UserProperties
@@ -174,16 +174,16 @@ def _too_long(rows: OutgoingRows, size: Ints) -> Iterator[Fault]:
 
 def _topic_fault(topics: pa.Array) -> Fault | None:
     """The lowest row without a topic, or with one that no topic may be called."""
-    encoded = topics if pa.types.is_dictionary(topics.type) else topics.dictionary_encode()
-    if topics.null_count:
-        return Fault(pc.index(pc.is_null(topics), True).as_py(), "topic", NO_TOPIC)
+    coded = encoded(topics)
+    if coded.null_count:
+        return Fault(pc.index(pc.is_null(coded), True).as_py(), "topic", NO_TOPIC)
     wrong = {}
-    for code, name in enumerate(encoded.dictionary.to_pylist()):
+    for code, name in enumerate(coded.dictionary.to_pylist()):
         try:
             check_message(Message(name, b"x"))
         except InvalidMessage as error:
             wrong[code] = str(error)
-    codes = encoded.indices.to_numpy()
+    codes = coded.indices.to_numpy()
     rows = np.flatnonzero(np.isin(codes, list(wrong)))
     return Fault(int(rows[0]), "topic", wrong[int(codes[rows[0]])]) if len(rows) else None
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import numpy as np
 import pyarrow as pa
 
-from pyrmq_core.columnar.arrays import FIRST_BEYOND_ASCII, Bools, Ints, bounds_of, octets_of
+from pyrmq_core.columnar.arrays import FIRST_BEYOND_ASCII, Bools, Ints, bounds_of, encoded, octets_of
 from pyrmq_core.errors import InvalidArgument
 from pyrmq_core.protocol.java_hash import string_hash_code
 
@@ -26,9 +26,9 @@ def by_topic(rows: pa.RecordBatch, topic: str | None = None) -> Iterator[tuple[s
         return
     if not named:
         raise InvalidArgument("there is neither a topic nor a column topic; one of them says where the rows go")
-    encoded = _encoded(rows.column("topic"))
-    names = encoded.dictionary.to_pylist()
-    codes = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False)
+    topics = encoded(rows.column("topic"))
+    names = topics.dictionary.to_pylist()
+    codes = topics.indices.fill_null(-1).to_numpy(zero_copy_only=False)
     seen, first = np.unique(codes, return_index=True)
     for code in seen[np.argsort(first)].tolist():
         if code >= 0:
@@ -40,7 +40,7 @@ def by_tag(rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
     if "tags" not in rows.schema.names or rows.num_rows < 2:
         yield rows
         return
-    codes = _encoded(rows.column("tags")).indices.fill_null(-1).to_numpy(zero_copy_only=False)
+    codes = encoded(rows.column("tags")).indices.fill_null(-1).to_numpy(zero_copy_only=False)
     seen, first = np.unique(codes, return_index=True)
     if len(seen) == 1:
         yield rows
@@ -60,11 +60,11 @@ def by_queue(rows: pa.RecordBatch, queues: int) -> Iterator[tuple[str | None, pa
     if "shardingKey" not in rows.schema.names:
         yield None, rows
         return
-    encoded = _encoded(rows.column("shardingKey"))
-    queue_of_key = np.append(abs(string_hash_codes(encoded.dictionary)) % queues, -1)
-    queue = queue_of_key[encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False)]
+    keys = encoded(rows.column("shardingKey"))
+    queue_of_key = np.append(abs(string_hash_codes(keys.dictionary)) % queues, -1)
+    queue = queue_of_key[keys.indices.fill_null(-1).to_numpy(zero_copy_only=False)]
     for number in np.unique(queue).tolist():
-        key = None if number < 0 else encoded.dictionary[int(np.flatnonzero(queue_of_key == number)[0])].as_py()
+        key = None if number < 0 else keys.dictionary[int(np.flatnonzero(queue_of_key == number)[0])].as_py()
         yield key, _only(rows, queue == number)
 
 
@@ -81,10 +81,6 @@ def string_hash_codes(texts: pa.Array) -> Ints:
     for row in np.unique(np.searchsorted(bounds, beyond, side="right") - 1).tolist():
         found[row] = string_hash_code(texts[row].as_py())
     return found
-
-
-def _encoded(texts: pa.Array) -> pa.DictionaryArray:
-    return texts if pa.types.is_dictionary(texts.type) else texts.dictionary_encode()
 
 
 def _only(rows: pa.RecordBatch, chosen: Bools) -> pa.RecordBatch:

@@ -14,7 +14,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Self
 
@@ -131,8 +131,7 @@ def _is_large(rows: pa.RecordBatch) -> bool:
 def outgoing_rows(rows: pa.RecordBatch) -> OutgoingRows:
     """Raises `InvalidArgument` for a column that has another type, or no body."""
     given = dict(zip(rows.schema.names, rows.columns, strict=True))
-    if "body" not in given:
-        raise InvalidArgument(f"the rows have no column body; they have {', '.join(given) or 'none'}")
+    _check_body(rows.schema.names)
     words = given.get("keys")
     if words is not None and _is_list(words.type):
         words = _cast("keys", words, pa.list_(pa.string()))
@@ -160,11 +159,18 @@ def check_columns(rows: object) -> None:
             "(pyarrow.Table.from_pylist, from_pandas, from_batches make one)"
         )
     schema = rows.schema
+    _check_body(schema.names)
     for name in schema.names:
         if name not in SINK_COLUMNS:
             raise InvalidArgument(f"there is no column {name} to send; there are {', '.join(SINK_COLUMNS)}")
         if schema.names.count(name) > 1:
             raise InvalidArgument(f"the column {name} stands twice in the rows to send; keep one")
+
+
+def _check_body(names: Sequence[str]) -> None:
+    """A body that is missing is the first to be named: another column may be meant for it."""
+    if "body" not in names:
+        raise InvalidArgument(f"the rows have no column body; they have {', '.join(names) or 'none'}")
 
 
 def _bytes(name: str, array: pa.Array) -> Bytes:

@@ -6,6 +6,7 @@ is not as it should be raises `Unreadable`: then the messages are read one by on
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -16,12 +17,10 @@ import pyarrow as pa
 
 from pyrmq_core.columnar.arrays import MAX_ARRAY_BYTES, Bools, Ints, Octets
 from pyrmq_core.columnar.boundaries import Unreadable, items
-from pyrmq_core.errors import RecordError
 from pyrmq_core.model import OffsetRange
 from pyrmq_core.protocol.batch import OVERHEAD_BYTES
-from pyrmq_core.protocol.compression import decompress
-from pyrmq_core.protocol.payload import MAX_BODY_BYTES, RawPull
-from pyrmq_core.protocol.record import MAGIC_V1, MAGIC_V2, MIN_RECORD_BYTES
+from pyrmq_core.protocol.payload import RawPull
+from pyrmq_core.protocol.record import CRC_MASK, MAGIC_V1, MAGIC_V2, MIN_RECORD_BYTES
 from pyrmq_core.protocol.sysflag import BATCH_RECORD, BORN_HOST_V6, COMPRESSED, STORE_HOST_V6
 
 # A record's part before its body, with IPv4 hosts.
@@ -122,10 +121,10 @@ class Rows:
         )
 
 
-def read_rows(pulls: Sequence[RawPull], within: OffsetRange) -> Rows:
+def read_rows(pulls: Sequence[RawPull], within: OffsetRange, *, verify_crc: bool = False) -> Rows:
     """The messages of `pulls` that lie in `within`, each pull's also in the pull's own range; bodies as stored.
 
-    Batch records are unwrapped.
+    Batch records are unwrapped, and compared with their CRC before.
     """
     octets, starts, ends = _joined([pull.records for pull in pulls])
     filled = np.flatnonzero(ends > starts)
@@ -133,34 +132,26 @@ def read_rows(pulls: Sequence[RawPull], within: OffsetRange) -> Rows:
     rows = _plain_rows(octets, places, np.repeat(filled, counts))
     batches = rows.head("sys_flag") & BATCH_RECORD == BATCH_RECORD
     if batches.any():
+        if verify_crc:
+            check_crcs(rows, np.flatnonzero(batches))
         rows = _unwrapped(rows, batches)
     first = np.array([max(pull.start, within.start) for pull in pulls], np.int64)
     last = np.array([min(pull.next_offset, within.end) for pull in pulls], np.int64)
     return rows.only((rows.queue_offset >= first[rows.pull]) & (rows.queue_offset < last[rows.pull]))
 
 
-def with_plain_bodies(rows: Rows, *, keep_undecodable: bool) -> Rows:
-    """Compressed bodies undone, one by one, and laid behind all others; what cannot be is `Unreadable`, or stays."""
-    flags = rows.head("sys_flag")
-    compressed = np.flatnonzero((flags & COMPRESSED != 0) & (flags & BATCH_RECORD != BATCH_RECORD))
-    if not len(compressed):
-        return rows
-    starts, ends = rows.body[0].copy(), rows.body[1].copy()
-    view, plain, end = rows.octets.data, [], len(rows.octets)
-    for row in compressed.tolist():
-        try:
-            body = decompress(view[starts[row] : ends[row]], int(flags[row]), max_bytes=MAX_BODY_BYTES)
-        except RecordError:
-            if keep_undecodable:
-                continue
-            raise Unreadable from None
-        starts[row], ends[row] = end, end + len(body)
-        end += len(body)
-        if end > MAX_ARRAY_BYTES:
-            raise Unreadable
-        plain.append(body)
-    octets = np.frombuffer(b"".join((view, *plain)), np.uint8)
-    return replace(rows, octets=octets, body=(starts, ends))
+def check_crcs(rows: Rows, which: Ints) -> None:
+    """`Unreadable` unless the bodies at these places, whole records' ones, have the CRC of their records.
+
+    A loop: 0.3 microseconds for 100 bytes, 0.55 for 1 KiB. All bodies in step, a few bytes of each at a time, take
+    longer, and one CRC of all together tells nothing, since records keep theirs without the top bit.
+    """
+    starts, ends = rows.body[0][which], rows.body[1][which]
+    view, crc32 = rows.octets.data, zlib.crc32
+    found = [crc32(view[start:end]) for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]
+    wrong = np.array(found, np.int64) & CRC_MASK != rows.head("body_crc")[which]
+    if (wrong & (ends > starts)).any():
+        raise Unreadable
 
 
 def _joined(buffers: Sequence[bytes | memoryview]) -> tuple[Octets, Ints, Ints]:

@@ -23,8 +23,10 @@ class SqlFilter:
     expression: str
 
     def __post_init__(self) -> None:
-        if not self.expression.strip():
-            raise InvalidArgument("the SQL expression is empty; write one such as \"amount > 3 AND region = 'eu'\"")
+        if not _is_text(self.expression) or not self.expression.strip():
+            raise InvalidArgument(
+                "the SQL expression is empty, or no text; write one such as \"amount > 3 AND region = 'eu'\""
+            )
 
     @property
     def passes_all(self) -> bool:
@@ -44,3 +46,7 @@ class SqlFilter:
 @functools.lru_cache(maxsize=64)
 def _parsed(expression: str) -> Callable[[Mapping[str, str]], bool]:
     return parse(expression)
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str)

@@ -43,7 +43,12 @@ TEXT_TESTS: Final[Mapping[str, Callable[[str, str], bool]]] = {
     "STARTSWITH": str.startswith,
     "ENDSWITH": str.endswith,
 }
+# What a text may ask for: a caller's own expression reaches neither, and each is asked of every message. Parsing and
+# evaluating go deeper into Python's stack with each level, which has room for a thousand.
+MAX_CHARS: Final = 65_536
+MAX_CONDITIONS: Final = 512
 DEEPEST: Final = 100
+SHOWN_CHARS: Final = 200
 
 
 def parse(text: str) -> Callable[[Properties], bool]:
@@ -70,44 +75,49 @@ class _Parser:
     """Recursive descent; `kind` and `token` are what stands next."""
 
     def __init__(self, text: str) -> None:
+        if len(text) > MAX_CHARS:
+            raise InvalidArgument(f"the SQL expression has {len(text)} characters; {MAX_CHARS} at most are taken")
         self._text = text
         self._at = self._next_at = self._depth = 0
+        self._levels: dict[Expression, int] = {}  # of what was made so far; properties and constants have none
         self.kind = self.token = ""
         self._advance()
 
     def refuse(self, wanted: str = "an operator or the end") -> NoReturn:
         found = f"{self.token!r}" if self.token else "the end"
         raise InvalidArgument(
-            f"the SQL expression {self._text!r} has {found} at character {self._at + 1}, where {wanted} is wanted"
+            f"the SQL expression {self._text[:SHOWN_CHARS]!r} has {found[:SHOWN_CHARS]} at character {self._at + 1}, "
+            f"where {wanted} is wanted"
         )
 
     def either(self) -> Expression:
         self._depth += 1
         if self._depth > DEEPEST:
             raise InvalidArgument(f"the SQL expression is nested deeper than {DEEPEST}")
-        left = self._both()
+        parts = [self._both()]
         while self._take("OR"):
-            left = _or(left, self._both())
+            parts.append(self._both())
         self._depth -= 1
-        return left
+        return parts[0] if len(parts) == 1 else self._made(_any_of(tuple(parts)), *parts)
 
     def _both(self) -> Expression:
-        left = self._equality()
+        parts = [self._equality()]
         while self._take("AND"):
-            left = _and(left, self._equality())
-        return left
+            parts.append(self._equality())
+        return parts[0] if len(parts) == 1 else self._made(_all_of(tuple(parts)), *parts)
 
     def _equality(self) -> Expression:
         left = self._comparison()
         while True:
             if self.token in ("=", "<>"):
                 sign = self._advance()
-                left = _compare(sign, left, self._comparison())
+                right = self._comparison()
+                left = self._made(_compare(sign, left, right), left, right)
             elif self._take("IS"):
                 wanted = not self._take("NOT")
                 if not self._take("NULL"):
                     self.refuse("NULL")
-                left = _is_null(left, wanted)
+                left = self._made(_is_null(left, wanted), left)
             else:
                 return left
 
@@ -116,7 +126,8 @@ class _Parser:
         while True:
             if self.token in (">", ">=", "<", "<="):
                 sign = self._advance()
-                left = _compare(sign, left, self._unary())
+                right = self._unary()
+                left = self._made(_compare(sign, left, right), left, right)
                 continue
             negated = self._take("NOT")
             test = self._test(left)
@@ -124,19 +135,20 @@ class _Parser:
                 if negated:
                     self.refuse("BETWEEN, IN, CONTAINS, STARTSWITH or ENDSWITH")
                 return left
-            left = _not(test) if negated else test
+            left = self._made(_not(test), test) if negated else test
 
     def _test(self, left: Expression) -> Expression | None:
         if self._take("BETWEEN"):
             low = self._unary()
             if not self._take("AND"):
                 self.refuse("AND")
-            return _and(_compare(">=", left, low), _compare("<=", left, self._unary()))
+            high = self._unary()
+            return self._made(_between(left, low, high), left, low, high)
         if self._take("IN"):
-            return _one_of(left, self._list())
+            return self._made(_one_of(left, self._list()), left)
         for word, test in TEXT_TESTS.items():
             if self._take(word):
-                return _text_test(test, left, self._string())
+                return self._made(_text_test(test, left, self._string()), left)
         return None
 
     def _list(self) -> frozenset[str]:
@@ -149,8 +161,15 @@ class _Parser:
         return frozenset(texts)
 
     def _unary(self) -> Expression:
-        if self._take("NOT"):
-            return _not(self._unary())
+        negations = 0
+        while self._take("NOT"):
+            negations += 1
+        operand = self._operand()
+        for _ in range(negations if negations < 3 else 2 + negations % 2):  # a third one undoes the second
+            operand = self._made(_not(operand), operand)
+        return operand
+
+    def _operand(self) -> Expression:
         if self.kind == "sign" and self.token in "+-":
             sign = self._advance()
             if self.kind != "number":
@@ -175,6 +194,18 @@ class _Parser:
             self.refuse("a property, a value or (")
         name = self._advance()
         return lambda properties: properties.get(name)
+
+    def _made(self, expression: Expression, *inner: Expression) -> Expression:
+        """The expression, once it is known to be neither one too many nor too deep to be evaluated."""
+        level = 1 + max(self._levels.get(one, 0) for one in inner)
+        self._levels[expression] = level
+        if len(self._levels) > MAX_CONDITIONS:
+            raise InvalidArgument(
+                f"the SQL expression has more than {MAX_CONDITIONS} conditions; write IN (...), or divide it"
+            )
+        if level > DEEPEST:
+            raise InvalidArgument(f"the SQL expression is nested deeper than {DEEPEST}")
+        return expression
 
     def _string(self) -> str:
         if self.kind != "text":
@@ -208,6 +239,8 @@ class _Parser:
 
 
 def _number(text: str) -> int | float:
+    if len(text) > SHOWN_CHARS:
+        raise InvalidArgument(f"the SQL expression has a number of {len(text)} digits")
     return int(text) if text.isdecimal() else float(text)
 
 
@@ -219,26 +252,30 @@ def _constant(value: Value) -> Expression:
     return lambda _: value
 
 
-def _and(left: Expression, right: Expression) -> Expression:
-    def both(properties: Properties) -> Value:
-        one = _truth(left(properties))
-        if one is False:
-            return False
-        other = _truth(right(properties))
-        return other if one else (False if other is False else None)
+def _all_of(parts: tuple[Expression, ...]) -> Expression:
+    def all_of(properties: Properties) -> Value:
+        result: bool | None = True
+        for part in parts:
+            truth = _truth(part(properties))
+            if truth is False:
+                return False
+            result = truth and result
+        return result
 
-    return both
+    return all_of
 
 
-def _or(left: Expression, right: Expression) -> Expression:
-    def either(properties: Properties) -> Value:
-        one = _truth(left(properties))
-        if one:
-            return True
-        other = _truth(right(properties))
-        return True if other else (None if one is None or other is None else False)
+def _any_of(parts: tuple[Expression, ...]) -> Expression:
+    def any_of(properties: Properties) -> Value:
+        result: bool | None = False
+        for part in parts:
+            truth = _truth(part(properties))
+            if truth:
+                return True
+            result = None if truth is None else result
+        return result
 
-    return either
+    return any_of
 
 
 def _not(inner: Expression) -> Expression:
@@ -275,14 +312,23 @@ def _text_test(test: Callable[[str, str], bool], inner: Expression, wanted: str)
 
 def _compare(sign: str, left: Expression, right: Expression) -> Expression:
     order = ORDERS[sign]
+    return lambda properties: _ordered(order, left(properties), right(properties))
 
-    def compared(properties: Properties) -> Value:
-        one, other = left(properties), right(properties)
-        if one is None or other is None:
-            return None
-        return order(*_alike(one, other))
 
-    return compared
+def _between(inner: Expression, low: Expression, high: Expression) -> Expression:
+    def between(properties: Properties) -> Value:
+        value = inner(properties)  # once: a chain of these would take twice as long with each
+        above = _ordered(operator.ge, value, low(properties))
+        if above is False:
+            return False
+        below = _ordered(operator.le, value, high(properties))
+        return below if above else (False if below is False else None)
+
+    return between
+
+
+def _ordered(order: Callable[[Any, Any], bool], one: Value, other: Value) -> bool | None:
+    return None if one is None or other is None else order(*_alike(one, other))
 
 
 def _alike(one: bool | int | float | str, other: bool | int | float | str) -> tuple[object, object]:

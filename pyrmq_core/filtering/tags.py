@@ -24,6 +24,8 @@ class TagFilter:
     @classmethod
     def parse(cls, expression: str | None) -> Self:
         """`InvalidArgument` for an expression that names no tag."""
+        if expression is not None and not _is_text(expression):
+            raise InvalidArgument(f'tags={expression!r}: it is a text such as "TagA || TagB", or "*"')
         if expression is None or expression.strip() in ("", ALL_TAGS):
             return cls()
         tags = frozenset(tag for part in expression.split("||") if (tag := part.strip()))
@@ -45,3 +47,7 @@ class TagFilter:
 
     def matches(self, tag: str | None) -> bool:
         return not self.tags or tag in self.tags
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str)

@@ -9,16 +9,21 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final, Self
 
 from pyrmq_core.errors import HeaderError, InvalidArgument
+from pyrmq_core.nameserver.kvconfig import MAX_BYTES
 from pyrmq_core.nameserver.tables import TableRules
+from pyrmq_core.network import ServerBounds
+from pyrmq_core.network.serving import MAX_CONNECTIONS, MAX_RECEIVED_BYTES, MAX_WAITING_BYTES
 from pyrmq_core.network.tls_settings import NAMES as TLS_NAMES
 from pyrmq_core.network.tls_settings import TlsSettings
 from pyrmq_core.protocol.fields import decode_fields, encode_fields, wire
+from pyrmq_core.protocol.frame import SERVER_HEADER_BYTES
 from pyrmq_core.protocol.java_properties import parse_java_properties
 
 # Settings of Apache's NameServer that size its threads and buffers. They are accepted, shown, and have no effect:
@@ -47,12 +52,47 @@ WITHOUT_EFFECT: Final[Mapping[str, str]] = {
     "writeBufferHighWaterMark": "0",
     "writeBufferLowWaterMark": "0",
 }
-# What is not built here, by the setting that would switch it on.
+# What is not built here, by the setting that would switch it on: a server that starts without it would be open, or
+# answer otherwise, than its settings say.
 NOT_BUILT: Final[Mapping[str, str]] = {
+    "aclEnable": "access control",
+    "authenticationEnabled": "access control",
+    "authorizationEnabled": "access control",
     "clusterTest": "asking another environment's NameServer for routes",
     "enableControllerInNamesrv": "a controller inside the NameServer",
 }
-ALWAYS_BLACK: Final = frozenset({"configBlackList", "configStorePath", "kvConfigPath", "rocketmqHome", *TLS_NAMES})
+# Not changed over the network whatever `configBlackList` says: paths, addresses that the next start could not listen
+# on, and the bounds that are there against strangers.
+ALWAYS_BLACK: Final = frozenset(
+    {
+        "bindAddress",
+        "configBlackList",
+        "configStorePath",
+        "kvConfigMaxBytes",
+        "kvConfigPath",
+        "listenPort",
+        "maxRegisteredBrokers",
+        "maxRegisteredTopicBytes",
+        "rocketmqHome",
+        "serverMaxConnections",
+        "serverMaxHeaderBytes",
+        "serverMaxReceivedBytes",
+        "serverMaxWaitingBytes",
+        *TLS_NAMES,
+    }
+)
+BOUNDS: Final = (
+    "kv_config_max_bytes",
+    "max_registered_brokers",
+    "max_registered_topic_bytes",
+    "server_max_connections",
+    "server_max_received_bytes",
+    "server_max_waiting_bytes",
+    "server_max_header_bytes",
+)
+# Longer than any path; a value is kept in memory and written with every change.
+MAX_VALUE_CHARS: Final = 4096
+_CONTROL: Final = re.compile("[\x00-\x1f\x7f\ud800-\udfff]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +102,7 @@ class NameServerConfig:
     bind_address: str = wire("bindAddress", "127.0.0.1")
     listen_port: int = wire("listenPort", 9876)
     kv_config_path: str = wire("kvConfigPath", "")
+    kv_config_max_bytes: int = wire("kvConfigMaxBytes", MAX_BYTES)
     config_store_path: str = wire("configStorePath", "")
     config_black_list: str = wire("configBlackList", "configBlackList;configStorePath;kvConfigPath")
     order_message_enable: bool = wire("orderMessageEnable", False)
@@ -76,6 +117,12 @@ class NameServerConfig:
     need_wait_for_service: bool = wire("needWaitForService", False)
     wait_seconds_for_service: int = wire("waitSecondsForService", 45)
     server_channel_max_idle_time_seconds: int = wire("serverChannelMaxIdleTimeSeconds", 120)
+    server_max_connections: int = wire("serverMaxConnections", MAX_CONNECTIONS)
+    server_max_received_bytes: int = wire("serverMaxReceivedBytes", MAX_RECEIVED_BYTES)
+    server_max_waiting_bytes: int = wire("serverMaxWaitingBytes", MAX_WAITING_BYTES)
+    server_max_header_bytes: int = wire("serverMaxHeaderBytes", SERVER_HEADER_BYTES)
+    max_registered_brokers: int = wire("maxRegisteredBrokers", 10_000)
+    max_registered_topic_bytes: int = wire("maxRegisteredTopicBytes", 1 << 30)
     others: Mapping[str, str] = field(default_factory=dict)
     tls: TlsSettings = field(default_factory=TlsSettings)
 
@@ -85,6 +132,17 @@ class NameServerConfig:
             delete_topic_with_broker_registration=self.delete_topic_with_broker_registration,
             support_acting_master=self.support_acting_master,
             accept_first_registration_of_one_topic=self.accept_first_registration_of_one_topic,
+            max_brokers=self.max_registered_brokers,
+            max_topic_bytes=self.max_registered_topic_bytes,
+        )
+
+    @property
+    def bounds(self) -> ServerBounds:
+        return ServerBounds(
+            self.server_max_connections,
+            self.server_max_received_bytes,
+            self.server_max_waiting_bytes,
+            self.server_max_header_bytes,
         )
 
     @property
@@ -117,6 +175,11 @@ class NameServerConfig:
         for name, what in NOT_BUILT.items():
             if settings.get(name, "false").strip().lower() != "false":
                 raise InvalidArgument(f"{name}={settings[name]}: {what} is not supported; leave it false")
+        for name, value in settings.items():
+            if len(value) > MAX_VALUE_CHARS or _CONTROL.search(value):
+                raise InvalidArgument(
+                    f"{name}={value[:80]!r}: {MAX_VALUE_CHARS} characters at most are wanted, none a control character"
+                )
         known = {name: value.strip() for name, value in settings.items() if name in _TYPES}
         for name, value in known.items():
             if _TYPES[name] == "bool" and value.lower() not in ("true", "false"):
@@ -135,6 +198,9 @@ class NameServerConfig:
         for name in ("scan_not_active_broker_interval_ms", "server_channel_max_idle_time_seconds"):
             if getattr(self, name) <= 0:
                 raise InvalidArgument(f"{_WIRE_NAMES[name]}={getattr(self, name)}: a time above 0 is wanted")
+        for name in BOUNDS:
+            if getattr(self, name) <= 0:
+                raise InvalidArgument(f"{_WIRE_NAMES[name]}={getattr(self, name)}: a number above 0 is wanted")
         return self
 
     def _file(self, path: str, default: str) -> Path | None:

@@ -11,13 +11,15 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Final, NamedTuple
 
 from pyrmq_core.errors import BodyError, InvalidArgument, StoreError
-from pyrmq_core.nameserver.answers import encode_route
+from pyrmq_core.nameserver.answers import encode_cluster_info, encode_route, encode_topic_list
 from pyrmq_core.nameserver.service import NameServer, now_ms
-from pyrmq_core.nameserver.tables import BrokerAddrInfo, lookups, outside, registration
+from pyrmq_core.nameserver.tables import BrokerAddrInfo, accepted, lookups, outside, registration
+from pyrmq_core.nameserver.tables.state import BROKERS_PER_STEP, Steps
 from pyrmq_core.network import Peer
 from pyrmq_core.protocol.codes import REQUEST_NAMES, RequestCode, ResponseCode
 from pyrmq_core.protocol.command import Command, refusal, success
 from pyrmq_core.protocol.fields import parse_bool
+from pyrmq_core.protocol.frame import MAX_FRAME_BYTES
 from pyrmq_core.protocol.requests.broker_heartbeat import BrokerHeartbeat
 from pyrmq_core.protocol.requests.cluster_info import GetBrokerMemberGroup
 from pyrmq_core.protocol.requests.kv_config import (
@@ -25,7 +27,6 @@ from pyrmq_core.protocol.requests.kv_config import (
     GetKvConfig,
     GetKvList,
     KvConfig,
-    KvTable,
     PutKvConfig,
 )
 from pyrmq_core.protocol.requests.namesrv_config import NamesrvConfigText, UpdateNamesrvConfig
@@ -36,8 +37,9 @@ from pyrmq_core.protocol.requests.register_broker import (
     UnregisterBroker,
 )
 from pyrmq_core.protocol.requests.topic_in_namesrv import DeleteTopicInNamesrv, RegisterTopicInNamesrv
-from pyrmq_core.protocol.requests.topic_lists import GetTopicsByCluster, TopicList
+from pyrmq_core.protocol.requests.topic_lists import GetTopicsByCluster
 from pyrmq_core.protocol.requests.write_perm import AddedWritePerm, AddWritePerm, WipedWritePerm, WipeWritePerm
+from pyrmq_core.protocol.route import TopicRouteData
 
 # V4_9_4 of common/MQVersion.java: peers from there on read strict JSON.
 STANDARD_JSON_VERSION: Final = 401
@@ -45,22 +47,35 @@ STANDARD_JSON_VERSION: Final = 401
 HELP: Final = "\nSee https://rocketmq.apache.org/docs/bestPractice/06FAQ for further details."
 KEY_MISSING: Final = "namespace or key is null"
 DISABLED: Final = "disable"
+# What requests beside registrations carry: a data version (100 bytes), or settings (5,000).
+SMALL_BODY_BYTES: Final = 64 * 1024
+# The queues of one topic at 5,000 brokers.
+TOPIC_BODY_BYTES: Final = 1024 * 1024
 
 Answer = Command | Awaitable[Command]
 Handle = Callable[[NameServer, Command, Peer], Answer]
 
 
 class Served(NamedTuple):
-    """A request code that is answered; `about` is its line in the documentation."""
+    """A request code that is answered; `about` is its line in the documentation.
+
+    A body longer than `max_body_bytes` is refused before it is read: reading it would hold the loop.
+    """
 
     handle: Handle
     about: str
+    max_body_bytes: int = SMALL_BODY_BYTES
 
 
 def handle(server: NameServer, request: Command, peer: Peer) -> Answer:
     """The answer to any request; what a handler raises is the network's to answer."""
     served = HANDLERS.get(request.code)
-    return refuse_unknown(request) if served is None else served.handle(server, request, peer)
+    if served is None:
+        return refuse_unknown(request)
+    if len(request.body) > served.max_body_bytes:
+        sent, most = len(request.body), served.max_body_bytes
+        return refusal(ResponseCode.SYSTEM_ERROR, f"the body has {sent} bytes; {most} at most for this request")
+    return served.handle(server, request, peer)
 
 
 def refuse_unknown(request: Command) -> Command:
@@ -69,7 +84,7 @@ def refuse_unknown(request: Command) -> Command:
     return refusal(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, f" request type {request.code} not supported{about}")
 
 
-def get_route_info(server: NameServer, request: Command, _: Peer) -> Command:
+def get_route_info(server: NameServer, request: Command, peer: Peer) -> Answer:
     """The most frequent question by far: its fields are read as they are."""
     if not server.is_ready:
         return refusal(ResponseCode.SYSTEM_ERROR, "name server not ready")
@@ -81,15 +96,31 @@ def get_route_info(server: NameServer, request: Command, _: Peer) -> Command:
         return refusal(ResponseCode.TOPIC_NOT_EXIST, remark)
     server.found_a_route = True
     order = server.order_topic_conf(topic)
+    is_short = len(route.broker_datas) <= BROKERS_PER_STEP
     standard = request.version >= STANDARD_JSON_VERSION or parse_bool(request.ext.get("acceptStandardJsonOnly", ""))
     zone = request.ext.get("__ZONE_NAME", "").strip()
     if zone and parse_bool(request.ext.get("__ZONE_MODE", "")):
-        return success(body=encode_route(lookups.route_in_zone(route, zone), order, bare_ids=not standard))
-    return server.answers.answer(topic, route, order, bare_ids=not standard)
+        return server.in_turn(_zone_answer(route, zone, order, bare_ids=not standard), peer, is_short=is_short)
+    kept = server.answers.kept(topic, route, order, bare_ids=not standard)
+    if kept is not None:
+        return kept
+    return server.in_turn(_route_answer(server, topic, route, order, bare_ids=not standard), peer, is_short=is_short)
+
+
+def _zone_answer(route: TopicRouteData, zone: str, order: str | None, *, bare_ids: bool) -> Steps[Command]:
+    return success(body=(yield from encode_route(lookups.route_in_zone(route, zone), order, bare_ids=bare_ids)))
+
+
+def _route_answer(
+    server: NameServer, topic: str, route: TopicRouteData, order: str | None, *, bare_ids: bool
+) -> Steps[Command]:
+    body = yield from encode_route(route, order, bare_ids=bare_ids)
+    return server.answers.keep(topic, route, order, body, bare_ids=bare_ids)
 
 
 def register_broker(server: NameServer, request: Command, peer: Peer) -> Answer:
     asked = RegisterBroker.from_command(request)
+    accepted.check_registration(asked.header)
     try:
         asked.check_crc()
     except BodyError as error:
@@ -98,13 +129,15 @@ def register_broker(server: NameServer, request: Command, peer: Peer) -> Answer:
 
 
 def unregister_broker(server: NameServer, request: Command, _: Peer) -> Command:
-    server.unregister(UnregisterBroker.from_command(request))
+    broker = UnregisterBroker.from_command(request)
+    accepted.check_name("brokerName", broker.broker_name)
+    server.unregister(broker, _live_key(broker.cluster_name, broker.broker_addr))
     return success()
 
 
 def query_data_version(server: NameServer, request: Command, _: Peer) -> Command:
     asked = QueryDataVersion.from_command(request)
-    key = BrokerAddrInfo(asked.cluster_name, asked.broker_addr)
+    key = _live_key(asked.cluster_name, asked.broker_addr)
     live = server.tables.broker_live_table.get(key)
     registration.heartbeat(server.tables, key, now_ms())
     known = None if live is None else live.data_version
@@ -113,12 +146,22 @@ def query_data_version(server: NameServer, request: Command, _: Peer) -> Command
 
 def broker_heartbeat(server: NameServer, request: Command, _: Peer) -> Command:
     asked = BrokerHeartbeat.from_command(request)
-    registration.heartbeat(server.tables, BrokerAddrInfo(asked.cluster_name, asked.broker_addr), now_ms())
+    registration.heartbeat(server.tables, _live_key(asked.cluster_name, asked.broker_addr), now_ms())
     return success()
 
 
-def get_cluster_info(server: NameServer, _request: Command, _: Peer) -> Command:
-    return lookups.cluster_info(server.tables).to_command()
+def _live_key(cluster_name: str, broker_addr: str) -> BrokerAddrInfo:
+    """The key of a broker that names itself in a request; `HeaderError` for what no broker is called."""
+    accepted.check_name("clusterName", cluster_name)
+    accepted.check_address("brokerAddr", broker_addr)
+    return BrokerAddrInfo(cluster_name, broker_addr)
+
+
+def get_cluster_info(server: NameServer, _request: Command, peer: Peer) -> Answer:
+    def steps() -> Steps[Command]:
+        return success(body=(yield from encode_cluster_info(lookups.cluster_info(server.tables))))
+
+    return server.in_turn(steps(), peer, is_short=len(server.tables.broker_addr_table) <= BROKERS_PER_STEP)
 
 
 def get_broker_member_group(server: NameServer, request: Command, _: Peer) -> Command:
@@ -126,57 +169,74 @@ def get_broker_member_group(server: NameServer, request: Command, _: Peer) -> Co
     return lookups.broker_member_group(server.tables, asked.cluster_name, asked.broker_name).to_command()
 
 
-def get_all_topics(server: NameServer, _request: Command, _: Peer) -> Command:
-    if not server.config.enable_all_topic_list:
-        return refusal(ResponseCode.SYSTEM_ERROR, DISABLED)
-    return lookups.all_topics(server.tables).to_command()
+def get_all_topics(server: NameServer, _request: Command, peer: Peer) -> Answer:
+    return _topic_list(server, lookups.all_topics(server.tables), peer, enabled=server.config.enable_all_topic_list)
 
 
 def get_system_topics(server: NameServer, _request: Command, _: Peer) -> Command:
     return lookups.system_topics(server.tables).to_command()
 
 
-def get_topics_by_cluster(server: NameServer, request: Command, _: Peer) -> Command:
+def get_topics_by_cluster(server: NameServer, request: Command, peer: Peer) -> Answer:
     cluster = GetTopicsByCluster.from_command(request).cluster
-    return _topic_list(server, lambda: lookups.topics_of_cluster(server.tables, cluster))
+    return _topic_list(server, lookups.topics_of_cluster(server.tables, cluster), peer)
 
 
-def get_unit_topics(server: NameServer, _request: Command, _: Peer) -> Command:
-    return _topic_list(server, lambda: lookups.unit_topics(server.tables))
+def get_unit_topics(server: NameServer, _request: Command, peer: Peer) -> Answer:
+    return _topic_list(server, lookups.unit_topics(server.tables), peer)
 
 
-def get_unit_sub_topics(server: NameServer, _request: Command, _: Peer) -> Command:
-    return _topic_list(server, lambda: lookups.unit_sub_topics(server.tables))
+def get_unit_sub_topics(server: NameServer, _request: Command, peer: Peer) -> Answer:
+    return _topic_list(server, lookups.unit_sub_topics(server.tables), peer)
 
 
-def get_unit_sub_ununit_topics(server: NameServer, _request: Command, _: Peer) -> Command:
-    return _topic_list(server, lambda: lookups.unit_sub_ununit_topics(server.tables))
+def get_unit_sub_ununit_topics(server: NameServer, _request: Command, peer: Peer) -> Answer:
+    return _topic_list(server, lookups.unit_sub_ununit_topics(server.tables), peer)
 
 
-def _topic_list(server: NameServer, topics: Callable[[], TopicList]) -> Command:
-    return topics().to_command() if server.config.enable_topic_list else refusal(ResponseCode.SYSTEM_ERROR, DISABLED)
+def _topic_list(server: NameServer, topics: Steps[list[str]], peer: Peer, *, enabled: bool | None = None) -> Answer:
+    def steps() -> Steps[Command]:
+        return success(body=(yield from encode_topic_list((yield from topics))))
+
+    if not (server.config.enable_topic_list if enabled is None else enabled):
+        return refusal(ResponseCode.SYSTEM_ERROR, DISABLED)
+    return server.in_turn(steps(), peer, is_short=server.has_few_topics)
 
 
-def wipe_write_perm(server: NameServer, request: Command, _: Peer) -> Command:
-    switched = outside.wipe_write_perm(server.tables, WipeWritePerm.from_command(request).broker_name)
-    server.tell([switched])
-    return WipedWritePerm(switched.topics).to_command()
+def wipe_write_perm(server: NameServer, request: Command, peer: Peer) -> Answer:
+    asked = WipeWritePerm.from_command(request)
+    accepted.check_name("brokerName", asked.broker_name)
+
+    def steps() -> Steps[Command]:
+        switched = yield from outside.wipe_write_perm(server.tables, asked.broker_name)
+        server.tell([switched])
+        return WipedWritePerm(switched.topics).to_command()
+
+    return server.in_turn(steps(), peer, is_short=server.has_few_topics)
 
 
-def add_write_perm(server: NameServer, request: Command, _: Peer) -> Command:
-    switched = outside.add_write_perm(server.tables, AddWritePerm.from_command(request).broker_name)
-    server.tell([switched])
-    return AddedWritePerm(switched.topics).to_command()
+def add_write_perm(server: NameServer, request: Command, peer: Peer) -> Answer:
+    asked = AddWritePerm.from_command(request)
+    accepted.check_name("brokerName", asked.broker_name)
+
+    def steps() -> Steps[Command]:
+        switched = yield from outside.add_write_perm(server.tables, asked.broker_name)
+        server.tell([switched])
+        return AddedWritePerm(switched.topics).to_command()
+
+    return server.in_turn(steps(), peer, is_short=server.has_few_topics)
 
 
 def delete_topic(server: NameServer, request: Command, _: Peer) -> Command:
     asked = DeleteTopicInNamesrv.from_command(request)
+    accepted.check_topic("topic", asked.topic)
     server.tell(outside.delete_topic(server.tables, asked.topic, asked.cluster_name))
     return success()
 
 
 def register_topic(server: NameServer, request: Command, _: Peer) -> Command:
     asked = RegisterTopicInNamesrv.from_command(request)
+    accepted.check_topic("topic", asked.topic)
     change = outside.set_topic(server.tables, asked.topic, asked.queue_datas)
     server.tell([] if change is None else [change])
     return success()
@@ -186,6 +246,9 @@ def put_kv_config(server: NameServer, request: Command, _: Peer) -> Answer:
     asked = PutKvConfig.from_command(request)
     if asked.namespace is None or asked.key is None:
         return refusal(ResponseCode.SYSTEM_ERROR, KEY_MISSING)
+    accepted.check_key("namespace", asked.namespace)
+    accepted.check_key("key", asked.key)
+    accepted.check_value("value", asked.value or "")
     server.kv.put(asked.namespace, asked.key, asked.value)
     return _saved(server)
 
@@ -218,10 +281,10 @@ def get_kv_config(server: NameServer, request: Command, _: Peer) -> Command:
 
 def get_kv_list(server: NameServer, request: Command, _: Peer) -> Command:
     asked = GetKvList.from_command(request)
-    values = server.kv.namespace(asked.namespace)
-    if values is None:
+    body = server.kv.table_body(asked.namespace or "")
+    if body is None:
         return refusal(ResponseCode.QUERY_NOT_FOUND, f"No config item, Namespace: {_java_text(asked.namespace)}")
-    return KvTable(values).to_command()
+    return success(body=body)
 
 
 def _java_text(text: str | None) -> str:
@@ -247,14 +310,16 @@ HANDLERS: Final[Mapping[int, Served]] = {
     RequestCode.PUT_KV_CONFIG: Served(put_kv_config, "keeps a value under a namespace and a key, and writes the file"),
     RequestCode.GET_KV_CONFIG: Served(get_kv_config, "one value, or 22"),
     RequestCode.DELETE_KV_CONFIG: Served(delete_kv_config, "forgets a key, and writes the file"),
-    RequestCode.REGISTER_BROKER: Served(register_broker, "takes a broker's address and topics; its sign of life"),
+    RequestCode.REGISTER_BROKER: Served(
+        register_broker, "takes a broker's address and topics; its sign of life", MAX_FRAME_BYTES
+    ),
     RequestCode.UNREGISTER_BROKER: Served(unregister_broker, "removes a broker's address at once"),
     RequestCode.GET_ROUTEINFO_BY_TOPIC: Served(get_route_info, "a topic's route, or 17"),
     RequestCode.GET_BROKER_CLUSTER_INFO: Served(get_cluster_info, "all clusters and brokers"),
     RequestCode.WIPE_WRITE_PERM_OF_BROKER: Served(wipe_write_perm, "takes write permission from a broker's topics"),
     RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER: Served(get_all_topics, "all topics"),
     RequestCode.DELETE_TOPIC_IN_NAMESRV: Served(delete_topic, "forgets a topic, of one cluster or of all"),
-    RequestCode.REGISTER_TOPIC_IN_NAMESRV: Served(register_topic, "sets a topic's queues"),
+    RequestCode.REGISTER_TOPIC_IN_NAMESRV: Served(register_topic, "sets a topic's queues", TOPIC_BODY_BYTES),
     RequestCode.GET_KVLIST_BY_NAMESPACE: Served(get_kv_list, "all values of a namespace, or 22"),
     RequestCode.GET_TOPICS_BY_CLUSTER: Served(get_topics_by_cluster, "the topics of a cluster"),
     RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS: Served(get_system_topics, "the names of clusters and brokers"),

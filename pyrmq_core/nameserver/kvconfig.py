@@ -1,29 +1,43 @@
 """The KV configuration a NameServer keeps for others: values by namespace and key, in memory and in one JSON file.
 
 Source: namesrv/kvconfig/KVConfigManager.java. The file is `{"configTable":{namespace:{key:value}}}` and is written
-whole at every change.
+whole, once for all changes that came while it was written the last time. Apache's bounds nothing; ours bounds the
+whole, because anybody may put values and each is kept, written and answered again and again.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Final
 
 import trio
 
-from pyrmq_core.errors import BodyError, StoreError
+from pyrmq_core.errors import BodyError, InvalidArgument, StoreError
 from pyrmq_core.nameserver.files import write_atomically
-from pyrmq_core.protocol.java_json import load_object
+from pyrmq_core.protocol.java_json import dumps, load_object
+from pyrmq_core.protocol.requests.kv_config import KvTable
+
+# Room for the order configuration of some 60,000 topics, which one answer (219, or a registration's) still holds and
+# which is encoded within one step of the loop.
+MAX_BYTES: Final = 4 * 1024 * 1024
+# What an entry or a namespace costs beside its texts, so that their number is bounded too.
+ENTRY_BYTES: Final = 40
 
 
 class KvConfig:
-    """All namespaces; `path` None keeps them in memory only."""
+    """All namespaces; `path` None keeps them in memory only. A put beyond `max_bytes` of names and values is refused.
 
-    def __init__(self, path: Path | None = None) -> None:
+    A file that holds more already is kept whole; only what would add to it is refused.
+    """
+
+    def __init__(self, path: Path | None = None, max_bytes: int = MAX_BYTES) -> None:
         self.path = path
+        self.max_bytes = max_bytes
         self.namespaces: dict[str, dict[str, str]] = {}
         self.is_dirty = False
+        self._bytes = 0
+        self._bodies: dict[str, bytes | memoryview] = {}
         self._turn = trio.Lock()
 
     def load(self) -> None:
@@ -38,6 +52,11 @@ class KvConfig:
             }
         except (OSError, BodyError, AttributeError) as error:
             raise StoreError(f"cannot read the KV configuration in {self.path}: {error}") from error
+        self._bodies.clear()
+        self._bytes = sum(
+            _entry_bytes(namespace) + sum(_entry_bytes(key, value) for key, value in values.items())
+            for namespace, values in self.namespaces.items()
+        )
 
     def get(self, namespace: str | None, key: str | None) -> str | None:
         return self.namespaces.get(namespace or "", {}).get(key or "")
@@ -46,21 +65,49 @@ class KvConfig:
         """None when nothing was ever put into it; one that was emptied stays."""
         return self.namespaces.get(namespace or "")
 
+    def table_body(self, namespace: str) -> bytes | memoryview | None:
+        """The namespace as the body that answers carry, encoded once; None as in `namespace`."""
+        values = self.namespaces.get(namespace)
+        if values is None:
+            return None
+        body = self._bodies.get(namespace)
+        if body is None:
+            body = self._bodies[namespace] = KvTable(values).to_command().body
+        return body
+
     def put(self, namespace: str, key: str, value: str | None) -> None:
-        """No value takes the key away and keeps the namespace."""
-        values = self.namespaces.setdefault(namespace, {})
+        """Keeps a value; no value takes the key away and keeps the namespace. `InvalidArgument` when all is full."""
+        values = self.namespaces.get(namespace)
+        old = None if values is None else values.get(key)
+        added = 0 if values is not None else _entry_bytes(namespace)
+        added += 0 if value is None else _entry_bytes(key, value)
+        added -= 0 if old is None else _entry_bytes(key, old)
+        if added > 0 and self._bytes + added > self.max_bytes:
+            raise InvalidArgument(
+                f"the KV configuration holds {self._bytes} bytes and this adds {added}; {self.max_bytes} at most "
+                "(kvConfigMaxBytes). Delete what is not used, or raise the setting"
+            )
+        if values is None:
+            values = self.namespaces[namespace] = {}
         if value is None:
             values.pop(key, None)
         else:
             values[key] = value
-        self.is_dirty = True
+        self._changed(namespace, added)
 
     def delete(self, namespace: str, key: str) -> None:
-        if self.namespaces.get(namespace, {}).pop(key, None) is not None:
-            self.is_dirty = True
+        old = self.namespaces.get(namespace, {}).pop(key, None)
+        if old is not None:
+            self._changed(namespace, -_entry_bytes(key, old))
 
     def to_json(self) -> bytes:
-        return json.dumps({"configTable": self.namespaces}, ensure_ascii=False, separators=(",", ":")).encode()
+        """The file's content; text that UTF-8 has not is replaced, so that one value keeps no other from the file."""
+        return dumps({"configTable": self.namespaces})
+
+    def _changed(self, namespace: str, added_bytes: int) -> None:
+        self._bytes += added_bytes
+        self._bodies.pop(namespace, None)
+        self.is_dirty = True
 
     async def save(self) -> None:
         """Writes what changed since the last time; `StoreError` when that fails, and the next save tries again."""
@@ -73,3 +120,7 @@ class KvConfig:
             except OSError as error:
                 self.is_dirty = True
                 raise StoreError(f"the KV configuration is not written to {self.path}: {error}") from error
+
+
+def _entry_bytes(*texts: str) -> int:
+    return ENTRY_BYTES + sum(len(text.encode("utf-8", "replace")) for text in texts)

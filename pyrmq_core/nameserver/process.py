@@ -13,11 +13,14 @@ from typing import Final
 
 import trio
 
-from pyrmq_core.errors import RocketMQError
 from pyrmq_core.nameserver.config import NOT_BUILT, WITHOUT_EFFECT, NameServerConfig, load_settings, unknown_settings
 from pyrmq_core.nameserver.running import run_nameserver
+from pyrmq_core.network import failure_in
+from pyrmq_core.network.listening import raise_limit_of_files
+from pyrmq_core.network.log_lines import line_logger
+from pyrmq_core.network.process_end import exit_status
 
-log = logging.getLogger(__name__)
+log = line_logger(__name__)
 
 # Of a registration of 10,000 topics as many objects live for a moment. By Python's own 700 each would have all that is
 # known of a million queues looked through for garbage, which is not there: 50 ms in which nobody is answered.
@@ -27,18 +30,18 @@ YOUNG_OBJECTS: Final = 100_000
 def main(arguments: Sequence[str] | None = None, *, prog: str = "python -m pyrmq_core.nameserver") -> int:
     """The exit status: 0, 1 with one line of what failed; wrong use ends with 2 (argparse)."""
     options = _parser(prog).parse_args(arguments)
-    try:
-        config = configure(options.config_file, port=options.port, host=options.host)
-        if options.print_config_item:
-            sys.stdout.write("".join(f"{name}={value}\n" for name, value in config.to_settings().items()))
-            return 0
-        if options.config_file is not None:
-            _say(f"load config properties file OK, {options.config_file}")
-        run_process(config)
-    except RocketMQError as error:
-        sys.stderr.write(f"nameserver: {error}\n")
-        return 1
-    return 0
+    return exit_status(lambda: _start(options), "nameserver")
+
+
+def _start(options: argparse.Namespace) -> None:
+    """Prints the settings, or serves."""
+    config = configure(options.config_file, port=options.port, host=options.host)
+    if options.print_config_item:
+        sys.stdout.write("".join(f"{name}={value}\n" for name, value in config.to_settings().items()))
+        return
+    if options.config_file is not None:
+        _say(f"load config properties file OK, {options.config_file}")
+    run_process(config)
 
 
 def configure(config_file: Path | None = None, *, port: int | None = None, host: str | None = None) -> NameServerConfig:
@@ -56,13 +59,11 @@ def configure(config_file: Path | None = None, *, port: int | None = None, host:
 def run_process(config: NameServerConfig) -> None:
     """Serves until SIGTERM or SIGINT; the log goes to standard error. Raises `RocketMQError` when it cannot start."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
+    raise_limit_of_files()
     try:
         trio.run(_serve_until_stopped, config)
     except BaseExceptionGroup as failures:
-        failure = _alone(failures)
-        if isinstance(failure, RocketMQError):
-            raise failure from None
-        raise
+        raise failure_in(failures) from None
 
 
 async def _serve_until_stopped(config: NameServerConfig) -> None:
@@ -95,13 +96,6 @@ def _parser(prog: str) -> argparse.ArgumentParser:
     add("--port", type=int, help="listenPort, 9876 by default; 0 takes a free one")
     add("--host", help="bindAddress, 127.0.0.1 by default")
     return parser
-
-
-def _alone(failure: BaseException) -> BaseException:
-    """The failure inside nurseries' groups of one."""
-    while isinstance(failure, BaseExceptionGroup) and len(failure.exceptions) == 1:
-        failure = failure.exceptions[0]
-    return failure
 
 
 def _say(line: str) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -10,18 +9,19 @@ from typing import Final
 
 import trio
 
-from pyrmq_core.errors import NetworkError, StoreError
+from pyrmq_core.errors import InvalidArgument, NetworkError, StoreError
 from pyrmq_core.nameserver.config import NameServerConfig
 from pyrmq_core.nameserver.handlers import handle
 from pyrmq_core.nameserver.kvconfig import KvConfig
 from pyrmq_core.nameserver.service import NameServer
 from pyrmq_core.nameserver.tables import RouteTables
 from pyrmq_core.nameserver.tables.changes import MinBrokerIdChange
-from pyrmq_core.network import ConnectionPool, Handler, Listening, serve
+from pyrmq_core.network import ConnectionPool, Handler, Listening, failure_in, serve
+from pyrmq_core.network.log_lines import line_logger
 from pyrmq_core.network.tls_settings import watch_certificate
 from pyrmq_core.protocol.requests.broker_heartbeat import NotifyMinBrokerIdChange
 
-log = logging.getLogger(__name__)
+log = line_logger(__name__)
 
 # NamesrvController (4.x): the first look for silent brokers, and the rounds that print KV configuration.
 FIRST_SCAN_SECONDS: Final = 5.0
@@ -84,11 +84,13 @@ async def run_nameserver(
         on_close=server.connection_closed,
         idle_timeout=float(config.server_channel_max_idle_time_seconds),
         max_requests_per_connection=REQUESTS_PER_CONNECTION,
+        bounds=config.bounds,
         tls=tls,
         tls_mode=config.tls.mode,
     )
     try:
         async with trio.open_nursery() as nursery:
+            server.nursery = nursery
             listening = await nursery.start(listen)
             nursery.start_soon(_send_notices, ConnectionPool(nursery, tls=config.tls.client_context()), to_take)
             nursery.start_soon(tell_kv_rounds, server)
@@ -96,6 +98,8 @@ async def run_nameserver(
                 nursery.start_soon(watch_certificate, config.tls, tls)
             task_status.started(RunningNameServer(listening, server))
             await scan_rounds(server)
+    except BaseExceptionGroup as failures:
+        raise failure_in(failures) from None
     finally:
         await _write_kv(server)
 
@@ -112,7 +116,7 @@ async def tell_kv_rounds(server: NameServer) -> None:
     """Writes the KV configuration into the log again and again."""
     await trio.sleep(FIRST_KV_SECONDS)
     while True:
-        server.tell_kv()
+        await server.tell_kv()
         await trio.sleep(KV_SECONDS)
 
 
@@ -137,7 +141,7 @@ async def _send_notices(pool: ConnectionPool, to_take: trio.MemoryReceiveChannel
         for address in notice.targets:
             try:
                 await pool.send_oneway(address, command, timeout=NOTICE_SECONDS)
-            except NetworkError as error:
+            except (NetworkError, InvalidArgument) as error:  # what registered may be no address to connect to
                 log.warning("%s is not told of its group's smallest id: %s", address, error)
 
 

@@ -7,7 +7,9 @@ Whatever the tables say has changed becomes a line of the log.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from typing import Final
 
@@ -21,11 +23,14 @@ from pyrmq_core.nameserver.intake import RegistrationIntake
 from pyrmq_core.nameserver.kvconfig import KvConfig
 from pyrmq_core.nameserver.tables import BrokerAddrInfo, RouteTables, registration, removal
 from pyrmq_core.nameserver.tables.changes import Change, MinBrokerIdChange, Removal, TopicsRemoved
+from pyrmq_core.nameserver.tables.state import TOPICS_PER_STEP, Steps
+from pyrmq_core.nameserver.turns import Turns
 from pyrmq_core.network import Peer
+from pyrmq_core.network.log_lines import line_logger
 from pyrmq_core.protocol.codes import ResponseCode
 from pyrmq_core.protocol.command import Command, refusal
 from pyrmq_core.protocol.java_properties import format_java_properties
-from pyrmq_core.protocol.registration import RegistrationBody
+from pyrmq_core.protocol.registration import RegistrationBody, finished
 from pyrmq_core.protocol.requests.kv_config import ORDER_TOPIC_CONFIG
 from pyrmq_core.protocol.requests.register_broker import (
     RegisterBroker,
@@ -34,23 +39,40 @@ from pyrmq_core.protocol.requests.register_broker import (
     UnregisterBroker,
 )
 
-log = logging.getLogger(__name__)
+log = line_logger(__name__)
 
 # Of the topics that leave with a broker so many have a line each; the rest is counted, and told at DEBUG.
 TOPIC_LINES: Final = 20
+# About two milliseconds.
+LINES_PER_STEP: Final = 100
+# Work that is small beside registrations, and comes before most of them.
+LOOK_SIZE: Final = 1024 * 1024
+# Looking for the nearest name of one that is not known takes half a millisecond.
+UNKNOWN_LINES: Final = 10
 
 
 class NameServer:
-    """See the module. `notify` is told of smallest broker ids that changed, where the settings ask for it."""
+    """See the module. `notify` is called with smallest broker ids that changed, where the settings ask for it.
 
-    def __init__(self, config: NameServerConfig, *, notify: Callable[[MinBrokerIdChange], None] | None = None) -> None:
+    In `nursery` long removals go on; without one each is done at once.
+    """
+
+    def __init__(
+        self,
+        config: NameServerConfig,
+        *,
+        notify: Callable[[MinBrokerIdChange], None] | None = None,
+        nursery: trio.Nursery | None = None,
+    ) -> None:
         self.config = config
         self.tables = RouteTables(config.rules)
-        self.kv = KvConfig(config.kv_config_file)
+        self.kv = KvConfig(config.kv_config_file, config.kv_config_max_bytes)
         self.answers = RouteAnswers()
-        self.intake = RegistrationIntake(self._apply, self._knows)
+        self.turns = Turns()
+        self.intake = RegistrationIntake(self._apply, self._knows, self.tables.leaving.__contains__, self.turns)
         self.found_a_route = False
         self._notify = notify
+        self.nursery = nursery
         self._started_ms = now_ms()
         self._store_file: Path | None = config.config_store_file
         self._store_turn = trio.Lock()
@@ -74,19 +96,42 @@ class NameServer:
         return self.kv.get(ORDER_TOPIC_CONFIG, topic) if self.config.order_message_enable else None
 
     def connection_closed(self, peer: Peer) -> None:
-        self._tell_removal(removal.connection_closed(self.tables, peer))
+        self._remove(removal.connection_closed(self.tables, peer))
 
-    def unregister(self, broker: UnregisterBroker) -> None:
-        key = BrokerAddrInfo(broker.cluster_name, broker.broker_addr)
-        self._tell_removal(removal.unregister(self.tables, key, broker.broker_name, broker.broker_id))
+    def unregister(self, broker: UnregisterBroker, key: BrokerAddrInfo) -> None:
+        self._remove(removal.unregister(self.tables, key, broker.broker_name, broker.broker_id))
 
     def scan(self) -> None:
         """Removes brokers that were silent for too long, and closes their connections."""
-        expired = removal.scan(self.tables, now_ms())
-        self._tell_removal(expired)
-        for peer in expired.connections:
-            if isinstance(peer, Peer):
-                peer.connection.close("its broker was silent for too long")
+        self._remove(removal.scan(self.tables, now_ms()))
+
+    def in_turn(self, steps: Steps[Command], peer: Peer, *, is_short: bool) -> Command | Awaitable[Command]:
+        """What the steps give: at once when they are few, else in turn with other long work."""
+        return finished(steps) if is_short else self.turns.run(steps, owner=peer, size=LOOK_SIZE)
+
+    @property
+    def has_few_topics(self) -> bool:
+        return len(self.tables.topic_queue_table) <= TOPICS_PER_STEP
+
+    def _remove(self, steps: Steps[Removal]) -> None:
+        """Brokers are gone when this returns, or, of very many, the first; their topics and the rest go in turn."""
+        try:
+            next(steps)
+        except StopIteration as end:
+            finished(self._tell_removal(end.value))
+            return
+        told = self._removed(steps)
+        if self.nursery is None:
+            finished(told)
+        else:
+            self.nursery.start_soon(self._run_alone, told)
+
+    async def _run_alone(self, steps: Steps[None]) -> None:
+        await self.turns.run(steps, owner=steps, size=LOOK_SIZE)
+
+    def _removed(self, steps: Steps[Removal]) -> Steps[None]:
+        removed = yield from steps
+        yield from self._tell_removal(removed)
 
     def tell(self, changes: Iterable[Change]) -> None:
         """One line a change."""
@@ -96,25 +141,28 @@ class NameServer:
             else:
                 log.info("%s", change)
 
-    def tell_kv(self) -> None:
-        """The KV configuration, a line a value."""
-        for namespace, values in self.kv.namespaces.items():
-            for key, value in values.items():
+    async def tell_kv(self) -> None:
+        """Writes the KV configuration into the log, a line a value, and lets others pass meanwhile."""
+        for namespace, values in list(self.kv.namespaces.items()):
+            for number, (key, value) in enumerate(list(values.items()), 1):
                 log.info("KV configuration %s: %s = %s", namespace, key, value)
+                if number % LINES_PER_STEP == 0:
+                    await trio.lowlevel.checkpoint()
 
     async def update_config(self, settings: Mapping[str, str]) -> None:
         """Takes settings over and stores all of them; `InvalidArgument` and `StoreError` as they say.
 
-        Port and addresses count from the next start on.
+        The first few names that are not known are logged. Port and addresses count from the next start on.
         """
-        for name, nearest in unknown_settings(settings).items():
+        unknown = unknown_settings(dict(islice(settings.items(), UNKNOWN_LINES)))
+        for name, nearest in unknown.items():
             log.warning("setting %s is not known%s", name, f"; is {nearest} meant?" if nearest else "")
         self.config = self.config.with_settings(settings)
         self.tables.rules = self.config.rules
         async with self._store_turn:
             if self._store_file is None:
                 return
-            stored = format_java_properties(self.config.to_settings(secrets=True)).encode()
+            stored = format_java_properties(self.config.to_settings(secrets=True)).encode("utf-8", "replace")
             try:
                 await trio.to_thread.run_sync(write_atomically, self._store_file, stored)
             except OSError as error:
@@ -123,20 +171,32 @@ class NameServer:
     def _knows(self, header: RegistrationHeader, digest: bytes) -> bool:
         return registration.knows(self.tables, header, digest)
 
-    def _apply(self, asked: RegisterBroker, body: RegistrationBody | None, digest: bytes | None, peer: Peer) -> Command:
-        done = registration.register(self.tables, asked.header, body, connection=peer, now_ms=now_ms(), digest=digest)
+    def _apply(
+        self, asked: RegisterBroker, body: RegistrationBody | None, digest: bytes | None, peer: Peer
+    ) -> Steps[Command]:
+        done = yield from registration.register(
+            self.tables, asked.header, body, connection=peer, now_ms=now_ms(), digest=digest
+        )
         self.tell(done.changes)
         if done.notice is not None:
             self._send_notice(done.notice)
         if not done.accepted:
             return refusal(ResponseCode.SYSTEM_ERROR, "register broker failed")
-        order_table = self.kv.namespace(ORDER_TOPIC_CONFIG) if self.config.return_order_topic_config_to_broker else None
-        return RegisteredBroker(done.ha_server_addr, done.master_addr, order_table).to_command()
+        answer = RegisteredBroker(done.ha_server_addr, done.master_addr).to_command()
+        asks_order = self.config.return_order_topic_config_to_broker
+        order_table = self.kv.table_body(ORDER_TOPIC_CONFIG) if asks_order else None
+        return answer if order_table is None else replace(answer, body=order_table)
 
-    def _tell_removal(self, removed: Removal) -> None:
-        self.tell(removed.changes)
+    def _tell_removal(self, removed: Removal) -> Steps[None]:
+        for start in range(0, len(removed.changes), LINES_PER_STEP):
+            if start:
+                yield
+            self.tell(removed.changes[start : start + LINES_PER_STEP])
         for notice in removed.notices:
             self._send_notice(notice)
+        for peer in removed.connections:
+            if isinstance(peer, Peer):
+                peer.connection.close("its broker was silent for too long")
 
     def _send_notice(self, notice: MinBrokerIdChange) -> None:
         if self.config.notify_min_broker_id_changed and self._notify is not None:

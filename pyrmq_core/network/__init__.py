@@ -13,11 +13,11 @@ from pyrmq_core.network.addresses import format_address, local_ip, parse_address
 from pyrmq_core.network.calls import Asked, Call, Done
 from pyrmq_core.network.connection import Connection
 from pyrmq_core.network.handling import CutConnection, Handler, Peer, ask
-from pyrmq_core.network.ownership import open_owned_nursery
+from pyrmq_core.network.ownership import failure_in, open_owned_nursery
 from pyrmq_core.network.pool import ConnectionPool
 
 if TYPE_CHECKING:
-    from pyrmq_core.network.serving import Listening, TlsMode, serve
+    from pyrmq_core.network.serving import Listening, ServerBounds, TlsMode, serve
     from pyrmq_core.network.tls_settings import TlsSettings
 
 __all__ = [
@@ -30,9 +30,11 @@ __all__ = [
     "Handler",
     "Listening",
     "Peer",
+    "ServerBounds",
     "TlsMode",
     "TlsSettings",
     "ask",
+    "failure_in",
     "format_address",
     "local_ip",
     "open_owned_nursery",
@@ -43,6 +45,7 @@ __all__ = [
 # What a client does without.
 _LAZY: Final = {
     "Listening": "pyrmq_core.network.serving",
+    "ServerBounds": "pyrmq_core.network.serving",
     "TlsMode": "pyrmq_core.network.serving",
     "TlsSettings": "pyrmq_core.network.tls_settings",
     "serve": "pyrmq_core.network.serving",

@@ -20,7 +20,7 @@ def parse_address(text: str) -> tuple[str, int]:
         host = host[1:-1]
     if not colon or not host or (":" in host and not bracketed):
         raise InvalidArgument(f"{text!r} is not an address; write host:port, and [host]:port for IPv6")
-    if not (port_text.isascii() and port_text.isdigit()) or not 0 <= int(port_text) <= 65_535:
+    if not (port_text.isascii() and port_text.isdigit() and len(port_text) <= 5 and int(port_text) <= 65_535):
         raise InvalidArgument(f"{text!r} has no port from 0 to 65535 after its last colon; write host:port")
     return host, int(port_text)
 

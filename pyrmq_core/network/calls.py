@@ -5,21 +5,26 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 from itertools import count
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, TypeVar
 
 import trio
 
-from pyrmq_core.errors import CallTimeout, ConnectionClosed, NetworkError, RocketMQError
+from pyrmq_core.errors import CallTimeout, ConnectionClosed, HeaderError, NetworkError, ProtocolError, RocketMQError
+from pyrmq_core.network.failures import describe
+from pyrmq_core.network.log_lines import line_logger
 from pyrmq_core.network.outbox import Outbox, Outgoing
 from pyrmq_core.protocol.codes import request_name
 from pyrmq_core.protocol.command import ONEWAY_BIT, Command
 from pyrmq_core.protocol.frame import Request, RequestForm, encode_request_head
+
+log = line_logger(__name__)
 
 MAX_OPAQUE: Final = 0x7FFF_FFFF
 REMEDY: Final = "look whether that server is alive and not overloaded, or allow more time"
 
 # Told the answer to a request, or why there is none; it must not raise.
 Done: TypeAlias = Callable[[Command | NetworkError], None]
+_Error = TypeVar("_Error", bound=RocketMQError)
 
 
 class Call(Outgoing):
@@ -146,7 +151,12 @@ class Calls:
         """
         while (opaque := next(self._numbers) & MAX_OPAQUE) in self.table:
             pass
-        head = encode_request_head(command, opaque)
+        try:
+            head = encode_request_head(command, opaque)
+        except ProtocolError:
+            raise
+        except Exception as error:
+            raise _not_encoded(command.code, error) from error
         if done is None:
             call = Call()
         else:
@@ -165,8 +175,18 @@ class Calls:
         call.enter(self, command, opaque, timeout, deadline)
         return call
 
+    async def wait_for_room(self, command: Request, timeout: float, deadline: float) -> None:
+        """Returns when the outbox is not full; raises as a call that ends meanwhile."""
+        call = self.open_waiting(command, timeout, deadline)
+        try:
+            while self._outbox.is_full:
+                self._outbox.await_room(call)
+                await call.wait()
+        finally:
+            call.forget()
+
     def open_all(self, form: RequestForm, requests: Iterable[Asked], timeout: float, deadline: float) -> Outgoing:
-        """Enters them all; what is to be written for them."""
+        """Enters them all; what is to be written for them. One that cannot be encoded ends at once, alone."""
         table, frames, code = self.table, Outgoing(), form.code
         parts = []
         for asked in requests:
@@ -174,8 +194,12 @@ class Calls:
                 pass
             asked.code, asked.opaque, asked.timeout, asked.deadline = code, opaque, timeout, deadline
             asked.frames = frames
-            table[opaque] = asked
-            parts.append(form.frame(opaque, asked.numbers()))
+            try:
+                parts.append(form.frame(opaque, asked.numbers()))
+            except Exception as error:
+                _end(asked.end, _not_encoded(code, error), code)
+            else:
+                table[opaque] = asked
         frames.load(b"".join(parts), b"")
         return frames
 
@@ -185,7 +209,10 @@ class Calls:
         if call is None or call.oneway or not call.started:
             return False
         del self.table[answer.opaque]
-        call.end(answer)
+        try:  # as `_end` does, without the cost of a call
+            call.end(answer)
+        except Exception:
+            _log_end(call.code)
         return True
 
     def forget(self, call: Call | Asked) -> None:
@@ -205,14 +232,14 @@ class Calls:
                 earliest = call.deadline
         for call in overdue:
             self.forget(call)
-            call.end(self.timed_out(call))
+            _end(call.end, self.timed_out(call), call.code)
         return earliest
 
     def fail_all(self, reason: str) -> None:
         """Ends all calls, because the connection has ended."""
         calls, self.table = self.table, {}
         for call in calls.values():
-            call.end(self.closed(call.code, reason, left=call.started))
+            _end(call.end, self.closed(call.code, reason, left=call.started), call.code)
 
     def timed_out(self, call: Call | Asked) -> CallTimeout:
         what = request_name(call.code)
@@ -231,3 +258,19 @@ class Calls:
         state = "had left" if left else "had not left"
         text = f"connection to {self._address} ended: {reason}; {request_name(code)} {state} and is not answered"
         return ConnectionClosed(f"{text}, retry or look at that server", address=self._address, request_left=left)
+
+
+def _end(end: Callable[[_Error], None], error: _Error, code: int) -> None:
+    """Ends a call; what its caller does then fails alone, not the sweeper or the connection's other calls."""
+    try:
+        end(error)
+    except Exception:
+        _log_end(code)
+
+
+def _log_end(code: int) -> None:
+    log.exception("what was to be done with the end of %s failed", request_name(code))
+
+
+def _not_encoded(code: int, error: Exception) -> HeaderError:
+    return HeaderError(f"{request_name(code)} cannot be written: {describe(error)}; correct its fields")

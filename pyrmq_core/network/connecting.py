@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import encodings.idna  # noqa: F401 - getaddrinfo loads it at its first call: a fork meanwhile would hang the child
-import logging
 import socket
 import ssl
 
@@ -11,9 +10,10 @@ import trio
 
 from pyrmq_core.errors import ConnectFailed
 from pyrmq_core.network.addresses import parse_address
+from pyrmq_core.network.log_lines import line_logger
 from pyrmq_core.network.wire import SocketWire, StreamWire, Wire
 
-log = logging.getLogger(__name__)
+log = line_logger(__name__)
 
 
 async def open_wire(address: str, *, tls: ssl.SSLContext | None, timeout: float) -> Wire:

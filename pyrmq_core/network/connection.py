@@ -13,21 +13,30 @@ from typing import Final
 
 import trio
 
-from pyrmq_core.errors import ProtocolError
 from pyrmq_core.network.calls import Asked, Call, Calls, Done
-from pyrmq_core.network.handling import CutConnection, Handler, Peer, failure_answer, refuse_unsupported
-from pyrmq_core.network.outbox import FULL_BYTES, Answer, Outbox, Outgoing
+from pyrmq_core.network.failures import reason_to_close
+from pyrmq_core.network.handling import (
+    CutConnection,
+    Handler,
+    Peer,
+    UnderWay,
+    answer_frame,
+    failure_answer,
+    refuse_unsupported,
+)
+from pyrmq_core.network.log_lines import line_logger
+from pyrmq_core.network.outbox import Outbox
+from pyrmq_core.network.shared_bytes import Memory
 from pyrmq_core.network.sweeping import Sweeper
+from pyrmq_core.network.turn import ALL_AT_ONCE, OneByOne, Turn
 from pyrmq_core.network.watch import Limits, Signs, Watch
-from pyrmq_core.network.wire import WIRE_ERRORS, Wire
+from pyrmq_core.network.wire import Wire, close_wire
 from pyrmq_core.protocol.command import RESPONSE_BIT, Command
-from pyrmq_core.protocol.frame import FrameDecoder, Request, RequestForm, encode_answer_head
+from pyrmq_core.protocol.frame import MAX_HEADER_BYTES, FrameDecoder, Request, RequestForm
 
-log = logging.getLogger(__name__)
+log = line_logger(__name__)
 
 MAX_REQUESTS: Final = 10_000
-# So many requests of one connection are handled before others have their turn.
-COMMANDS_AT_ONCE: Final = 64
 
 
 class Connection:
@@ -48,37 +57,41 @@ class Connection:
         handler: Handler | None = None,
         limits: Limits | None = None,
         max_requests: int = MAX_REQUESTS,
+        max_header_bytes: int = MAX_HEADER_BYTES,
+        memory: Memory[Connection] | None = None,
         opening: Callable[[], Awaitable[Wire]] | None = None,
+        endings: OneByOne = ALL_AT_ONCE,
         on_close: Callable[[Connection], None] | None = None,
         log_level: int = logging.INFO,
     ) -> None:
         self.address = address or wire.address
-        self.peer = Peer(self, wire.address, wire.local_address)
+        self._peer = Peer(self, wire.address, wire.local_address)  # until the connection has ended
         self._wire = wire
-        self._opening = opening
+        self._opening, self._endings = opening, endings
         self._sweeper = sweeper
         self._handler = handler or refuse_unsupported
-        self._max_requests = max_requests
-        self._on_close = on_close
-        self._log_level = log_level
+        self._under_way = UnderWay(max_requests)
+        self._on_close, self._log_level = on_close, log_level
         self._watch = Watch(limits or Limits())
-        self._decoder = FrameDecoder()
-        self._outbox = Outbox(wire, self._start_writer)
+        self._decoder = FrameDecoder(max_header_bytes=max_header_bytes)
+        self._memory = memory
+        self._outbox = Outbox(wire, self._start_writer, None if memory is None else partial(memory.note_waiting, self))
         self._calls = Calls(self.address, self._outbox)
-        self._received = 0
-        self._commands = 0
-        self._requests = 0
+        self._received = self._commands = self._held_bytes = 0
         self._reading = True
-        self._request_done: trio.Event | None = None
         self._nursery: trio.Nursery | None = None
         self._soon: Callable[[Callable[[], None]], None] = _not_running
-        self.is_closed = False
-        self._close_reason = ""
+        self.is_closed, self._close_reason = False, ""
         self._closed = trio.Event()
 
     def __repr__(self) -> str:
         state = f"closed: {self._close_reason}" if self.is_closed else f"{self.calls_under_way} calls under way"
-        return f"<Connection {self.peer.local_address} to {self.address}, {state}>"
+        return f"<Connection {self._wire.local_address} to {self.address}, {state}>"
+
+    @property
+    def peer(self) -> Peer:
+        """The other end, the same for as long as the connection works."""
+        return getattr(self, "_peer", None) or Peer(self, self._wire.address, self._wire.local_address)
 
     @property
     def calls_under_way(self) -> int:
@@ -87,7 +100,7 @@ class Connection:
     @property
     def is_full(self) -> bool:
         """So much waits to be written that calls wait before they queue."""
-        return self._outbox.queued_bytes >= FULL_BYTES
+        return self._outbox.is_full
 
     async def call(self, command: Command, *, timeout: float) -> Command:
         """The answer to a request, whatever its code; `timeout` in seconds.
@@ -125,7 +138,7 @@ class Connection:
         self._sweeper.look_at(deadline)
         try:
             self._outbox.send(call, alone=len(calls.table) == 1)
-        except WIRE_ERRORS as error:
+        except Exception as error:
             self._broken(error)
         return call
 
@@ -161,7 +174,7 @@ class Connection:
                 return call.forget
             self._calls.forget(call)
             return None
-        except WIRE_ERRORS as error:
+        except Exception as error:
             self._soon(partial(self._broken, error))
             return call.forget
         except BaseException:  # an interrupt: nobody knows how much of the frame is out
@@ -177,19 +190,28 @@ class Connection:
         deadline = trio.current_time() + timeout
         frames = self._calls.open_all(form, requests, timeout, deadline)
         self._sweeper.look_at(deadline)
-        self._send(frames, alone=True)
+        try:
+            self._outbox.send(frames, alone=True)
+        except Exception as error:
+            self._broken(error)
 
     def answer(self, request: Command, answer: Command) -> None:
         """Sends the answer to a request, now or later; nothing for a one-way request or on a closed connection."""
         if request.is_oneway or self.is_closed:
             return
-        frame = Answer()
         try:
-            frame.load(encode_answer_head(request, answer), answer.body)
-        except ProtocolError as error:
-            failure = failure_answer(request, self.peer, error)
-            frame.load(encode_answer_head(request, failure), failure.body)
-        self._send(frame, alone=False)
+            self._outbox.send(answer_frame(request, answer, self._peer), alone=False)
+        except Exception as error:
+            self._broken(error)
+
+    async def wait_answer_turn(self) -> None:
+        """Returns when little waits to be written; for a handler whose answer is large, and is made only then.
+
+        A handler that waits for something else first, such as a pull that is held, calls this after that wait and
+        before it reads what it answers. However many of its kind are under way, a connection that does not read then
+        costs `TURN_BYTES` and one answer. Without anything queued it returns at once.
+        """
+        await self._outbox.wait_turn()
 
     def close(self, reason: str = "closed by this end") -> None:
         """Ends the connection without waiting; calls under way fail at once. Again: without effect."""
@@ -211,7 +233,7 @@ class Connection:
         await self._closed.wait()
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Reads, answers and writes until either end closes; raises nothing for what the peer did."""
+        """Reads, answers and writes until either end closes; whatever fails meanwhile ends this connection alone."""
         try:
             async with trio.open_nursery() as nursery:
                 self._nursery, self._soon = nursery, trio.lowlevel.current_trio_token().run_sync_soon
@@ -219,16 +241,15 @@ class Connection:
                 if self._outbox.queued_bytes:
                     self._start_writer()
                 task_status.started()
-                if not self.is_closed:
-                    await self._work(nursery)
-                nursery.cancel_scope.cancel()
+                try:
+                    if not self.is_closed:
+                        await self._work(nursery)
+                finally:
+                    self.close("this end stopped")  # before the nursery ends: nothing is started in it from now on
+        except* Exception as failures:
+            self._broken(failures)
         finally:
-            self.close("this end stopped")
-            self._sweeper.discard(self)
-            with trio.CancelScope(shield=True):
-                await self._wire.aclose()
-            self._closed.set()
-            self._tell_closed()
+            await self._end()
 
     def expire_calls(self, now: float) -> float:
         """The sweeper's: ends calls whose time is up and tells the earliest deadline left."""
@@ -242,7 +263,7 @@ class Connection:
             written_bytes=self._outbox.written_bytes,
             frame_bytes=self._decoder.buffered_bytes,
             queued_bytes=self._outbox.queued_bytes,
-            busy=bool(self._requests or self._calls.table),
+            busy=bool(self._under_way.count or self._calls.table),
             reading=self._reading,
         )
         if reason := self._watch.look(signs, now):
@@ -250,31 +271,42 @@ class Connection:
             self.close(reason)
         elif self._watch.is_quiet(now):
             self._decoder.give_back()
+        self._note_held()
 
-    def _tell_closed(self) -> None:
+    def free_received(self) -> int:
+        """Gives back the buffer unless a frame is under way in it; what is held of frames and requests then."""
+        self._decoder.give_back()
+        return self._decoder.held_bytes + self._under_way.bytes
+
+    def _note_held(self) -> None:
+        self._held_bytes = self._decoder.held_bytes + self._under_way.bytes
+        if self._memory is not None:
+            self._memory.received.note(self, self._held_bytes)
+
+    async def _end(self) -> None:
+        """Closes the wire, tells `on_close`, frees the buffers, and breaks the circles with peer and outbox."""
+        self.close("this end stopped")
+        self._sweeper.discard(self)
+        await close_wire(self._wire)
+        self._closed.set()
         try:
             if self._on_close is not None:
                 self._on_close(self)
         except Exception:
             log.exception("what was to be done when the connection with %s had closed failed", self.address)
+        self._decoder = FrameDecoder()
+        self._outbox.drop()
+        if self._memory is not None:
+            self._memory.forget(self)
+        self._handler, self._soon = refuse_unsupported, _not_running
+        self._nursery = self._opening = self._on_close = None
+        del self._peer
 
     async def _wait_for_room(self, command: Request, deadline: float, timeout: float) -> None:
         if self.is_closed or timeout <= 0:
             return  # `begin` tells what is wrong
-        call = self._calls.open_waiting(command, timeout, deadline)
         self._sweeper.look_at(deadline)
-        try:
-            while self._outbox.is_full:
-                self._outbox.await_room(call)
-                await call.wait()
-        finally:
-            call.forget()
-
-    def _send(self, frame: Outgoing, *, alone: bool) -> None:
-        try:
-            self._outbox.send(frame, alone=alone)
-        except WIRE_ERRORS as error:
-            self._broken(error)
+        await self._calls.wait_for_room(command, timeout, deadline)
 
     async def _work(self, nursery: trio.Nursery) -> None:
         try:
@@ -282,33 +314,34 @@ class Connection:
                 self._wire = self._outbox.wire = await self._opening()
             while await self._wire.receive(self._decoder):
                 self._received += 1
+                if self._memory and self._decoder.held_bytes + self._under_way.bytes != self._held_bytes:
+                    self._note_held()
                 await self._take_commands(nursery)
-            self.close("the other end closed it")
-        except ProtocolError as error:
-            fault = f"sent what is not RocketMQ's: {error}"
-            log.log(self._log_level, "closing the connection with %s, which %s", self.address, fault)
-            self.close(f"the other end {fault}")
-        except WIRE_ERRORS as error:
+            async with self._endings:  # an end takes a third of a millisecond, and thousands may come at once
+                self.close("the other end closed it")
+        except Exception as error:
             self._broken(error)
 
     async def _take_commands(self, nursery: trio.Nursery) -> None:
         """All commands that have come whole; what they are answered at once is written together."""
-        others_run_at = self._commands + COMMANDS_AT_ONCE
+        turn = Turn()
         self._outbox.hold()
         try:
             while (command := self._decoder.next_command()) is not None and not self.is_closed:
                 self._commands += 1
                 if not command.flag & RESPONSE_BIT:
                     self._take_request(command, nursery)
-                    if self._requests >= self._max_requests or self._outbox.is_full:
+                    if self._under_way.count >= self._under_way.most or self._outbox.is_full:
                         await self._pause()
-                    elif self._commands >= others_run_at:
-                        others_run_at += COMMANDS_AT_ONCE
-                        self._outbox.release()
-                        await trio.lowlevel.checkpoint()
-                        self._outbox.hold()
-                elif not self._calls.answered(command):
+                elif self._calls.answered(command):
+                    continue
+                else:
                     log.debug("%s answered number %d, which nobody waits for", self.address, command.opaque)
+                if turn.is_over():
+                    self._outbox.release()
+                    await trio.lowlevel.checkpoint()
+                    self._outbox.hold()
+                    turn.begin()
         finally:
             self._outbox.release()
 
@@ -316,25 +349,23 @@ class Connection:
         """Reads no further while too much is under way: who asks faster than is answered waits."""
         self._reading = False
         self._outbox.release()
-        while self._requests >= self._max_requests:
-            self._request_done = trio.Event()
-            await self._request_done.wait()
+        await self._under_way.wait_for_room()
         await self._outbox.wait_answers_drained()
         self._outbox.hold()
         self._reading = True
 
     def _take_request(self, request: Command, nursery: trio.Nursery) -> None:
         try:
-            answer = self._handler(request, self.peer)
+            answer = self._handler(request, self._peer)
         except CutConnection:
             self.close("cut by this end")
         except Exception as error:
-            self.answer(request, failure_answer(request, self.peer, error))
+            self.answer(request, failure_answer(request, self._peer, error))
         else:
             if isinstance(answer, Command):
                 self.answer(request, answer)
             elif answer is not None:
-                self._requests += 1
+                self._under_way.begin(request)
                 nursery.start_soon(self._answer_later, request, answer)
 
     async def _answer_later(self, request: Command, waiting: Awaitable[Command | None]) -> None:
@@ -344,11 +375,9 @@ class Connection:
         except CutConnection:
             self.close("cut by this end")
         except Exception as error:
-            answer = failure_answer(request, self.peer, error)
+            answer = failure_answer(request, self._peer, error)
         finally:
-            self._requests -= 1
-            if self._request_done is not None:
-                self._request_done.set()
+            self._under_way.end(request)
         if answer is not None:
             self.answer(request, answer)
 
@@ -359,11 +388,12 @@ class Connection:
     async def _write(self) -> None:
         try:
             await self._outbox.run()
-        except WIRE_ERRORS as error:
+        except Exception as error:
             self._broken(error)
 
-    def _broken(self, error: BaseException) -> None:
-        self.close(getattr(error, "strerror", None) or str(error) or type(error).__name__)
+    def _broken(self, error: Exception) -> None:
+        """Closes the connection for what its wire raised, or for any failure in what is done with it."""
+        self.close(reason_to_close(error, self.address, self._log_level))
 
 
 def _not_running(_: Callable[[], None]) -> None:

@@ -2,32 +2,43 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+import trio
 
 from pyrmq_core.network.addresses import parse_address
+from pyrmq_core.network.failures import describe
+from pyrmq_core.network.log_lines import line_logger
+from pyrmq_core.network.outbox import Answer
+from pyrmq_core.network.rare_lines import RareLine
 from pyrmq_core.protocol.codes import ResponseCode, request_name
 from pyrmq_core.protocol.command import Command, refusal
+from pyrmq_core.protocol.frame import encode_answer_head
 
 if TYPE_CHECKING:
     from pyrmq_core.network.connection import Connection
 
-log = logging.getLogger(__name__)
+log = line_logger(__name__)
+
+# What a request under way costs beside its body: a task, its frames, the request's fields.
+REQUEST_BYTES: Final = 4096
 
 
 class Peer:
     """The other end of a connection, as a handler sees it; equal only to itself.
 
-    `address` is `ip:port`; `connection` serves to call back and to answer later.
+    `address` is `ip:port`; `connection` serves to call back and to answer later. `failure_line` keeps its failing
+    requests from filling the log.
     """
 
-    __slots__ = ("__weakref__", "address", "connection", "local_address")
+    __slots__ = ("__weakref__", "address", "connection", "failure_line", "local_address")
 
     def __init__(self, connection: Connection, address: str, local_address: str) -> None:
         self.connection = connection
         self.address = address
         self.local_address = local_address
+        self.failure_line = RareLine()
 
     def __repr__(self) -> str:
         return f"<Peer {self.address}>"
@@ -61,8 +72,49 @@ def refuse_unsupported(request: Command, _: Peer) -> Command:
     return refusal(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, f" request type {request.code} not supported")
 
 
+def answer_frame(request: Command, answer: Command, peer: Peer) -> Answer:
+    """The answer as it is written; SYSTEM_ERROR instead of one that cannot be encoded."""
+    frame = Answer()
+    try:
+        frame.load(encode_answer_head(request, answer), answer.body)
+    except Exception as error:
+        failure = failure_answer(request, peer, error)
+        frame.load(encode_answer_head(request, failure), failure.body)
+    return frame
+
+
 def failure_answer(request: Command, peer: Peer, error: Exception) -> Command:
-    """What a handler that raised answers; the failure itself is the log's."""
-    log.error("%s from %s failed: %s: %s", request_name(request.code), peer.address, type(error).__name__, error)
+    """What a handler that raised answers; the failure itself is the log's, once in a while for each connection."""
+    failure = describe(error)
+    if peer.failure_line.is_due():
+        left_out = peer.failure_line.left_out()
+        log.error("%s from %s failed: %s%s", request_name(request.code), peer.address, failure, left_out)
     log.debug("where it failed", exc_info=error)
-    return refusal(ResponseCode.SYSTEM_ERROR, f"{type(error).__name__}, {error}")
+    return refusal(ResponseCode.SYSTEM_ERROR, failure)
+
+
+class UnderWay:
+    """The requests of one connection whose answers are not made yet, and what they hold."""
+
+    __slots__ = ("_done", "bytes", "count", "most")
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self.count = self.bytes = 0
+        self._done: trio.Event | None = None
+
+    def begin(self, request: Command) -> None:
+        self.count += 1
+        self.bytes += REQUEST_BYTES + len(request.body)
+
+    def end(self, request: Command) -> None:
+        self.count -= 1
+        self.bytes -= REQUEST_BYTES + len(request.body)
+        if self._done is not None:
+            self._done.set()
+
+    async def wait_for_room(self) -> None:
+        """Returns when fewer than `most` are under way."""
+        while self.count >= self.most:
+            self._done = trio.Event()
+            await self._done.wait()

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
-import logging
 import socket
 from typing import Final
 
@@ -11,13 +11,22 @@ import trio
 
 from pyrmq_core.errors import InvalidArgument, NetworkError
 from pyrmq_core.network.addresses import format_address
+from pyrmq_core.network.log_lines import line_logger
+from pyrmq_core.network.rare_lines import RareLine
 
-log = logging.getLogger(__name__)
+try:
+    import resource
+except ImportError:  # Windows has none, nor a limit worth knowing
+    resource = None  # type: ignore[assignment]
+
+log = line_logger(__name__)
 
 BACKLOG: Final = 1024  # NettyServerConfig.serverSocketBacklog
 # What accepting raises while the process or the machine has no room for another socket.
 NO_ROOM: Final = {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS}
 NO_ROOM_PAUSE_SECONDS: Final = 0.1
+# Descriptors that connections leave for the files of a server, its log, and calls of its own: a quarter, this at most.
+MAX_RESERVED_FILES: Final = 1024
 
 
 async def open_listener(host: str, port: int) -> socket.socket:
@@ -41,9 +50,25 @@ async def open_listener(host: str, port: int) -> socket.socket:
     return listener
 
 
-async def accept(listener: socket.socket) -> socket.socket:
-    """The next connection; waits while there is none, and while there is no room for one."""
-    told = False
+def raise_limit_of_files() -> None:
+    """Lets this process open as many files as it may at all, as Java does at its start (MaxFDLimit)."""
+    if resource is not None:
+        _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+        with contextlib.suppress(OSError, ValueError):  # macOS has a limit of its own below the one that it names
+            resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+
+
+def connections_with_files(most: int) -> int:
+    """How many connections leave room for files below the process's limit of descriptors; `most` at most."""
+    if resource is not None:
+        limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        if limit != resource.RLIM_INFINITY:
+            return min(most, limit - min(limit // 4, MAX_RESERVED_FILES))
+    return most
+
+
+async def accept(listener: socket.socket, no_room: RareLine) -> socket.socket:
+    """The next connection; waits while there is none, and while there is no room for one, which the log is told."""
     while True:
         try:
             accepted, _ = listener.accept()
@@ -53,9 +78,11 @@ async def accept(listener: socket.socket) -> socket.socket:
             await trio.lowlevel.wait_readable(listener)
         except OSError as error:  # else the connection was gone before it was taken
             if error.errno in NO_ROOM:
-                if not told:
-                    log.error("cannot accept connections: %s; raise the limit of open files", error.strerror)
-                told = True
+                if no_room.is_due():
+                    left_out = no_room.left_out()
+                    log.error(
+                        "cannot accept connections: %s; raise the limit of open files%s", error.strerror, left_out
+                    )
                 await trio.sleep(NO_ROOM_PAUSE_SECONDS)
         else:
             return accepted

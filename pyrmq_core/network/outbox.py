@@ -5,6 +5,7 @@ A frame is either not begun, and can still be withdrawn without a trace, or begu
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Callable
 from typing import Final
@@ -20,7 +21,15 @@ JOIN_BYTES: Final = 256 * 1024
 JOIN_CHUNKS: Final = 512
 # While more than this is queued, new calls wait and requests are not read.
 FULL_BYTES: Final = 16 * 1024 * 1024
+# So much is written before the answers among what is queued are summed again.
+SUMMED_AFTER_BYTES: Final = FULL_BYTES // 16
+# Queued bytes are noted in steps of this size; a server that runs out of memory for them allows so many in all.
+NOTE_BYTES: Final = 16 * 1024
+TIGHT_FULL_BYTES: Final = 1024 * 1024
 WOKEN_AT_ONCE: Final = 64
+# While this much is queued, answers that wait for their turn are not made; so many are made before it is looked again.
+TURN_BYTES: Final = JOIN_BYTES
+TURNS_AT_ONCE: Final = 16
 
 
 class Outgoing:
@@ -61,10 +70,11 @@ class Outbox:
 
     A frame that finds nothing queued is written at once. The rest is for `run`, the connection's only writer task,
     started by `start_writer` when it is first needed (an idle connection has none). It also runs after a frame that was
-    not `alone`, so that all that is sent before its turn comes is joined in one write.
+    not `alone`, so that all that is sent before its turn comes is joined in one write. `note` is told how much is
+    queued, now and then, and returns whether that is to be less.
     """
 
-    def __init__(self, wire: Wire, start_writer: Callable[[], None]) -> None:
+    def __init__(self, wire: Wire, start_writer: Callable[[], None], note: Callable[[int], bool] | None = None) -> None:
         self.wire = wire
         self.queued_bytes = 0
         self.written_bytes = 0
@@ -75,10 +85,15 @@ class Outbox:
         self._writer_runs = False
         self._held = False
         self._drained = trio.Event()
+        self._full_bytes = FULL_BYTES
+        self._note = note
+        self._noted_bytes = 0
+        self._note_at: float = math.inf if note is None else NOTE_BYTES
+        self._turns: trio.lowlevel.ParkingLot | None = None  # made when it is first needed: most have none
 
     @property
     def is_full(self) -> bool:
-        return self.queued_bytes >= FULL_BYTES
+        return self.queued_bytes >= self._full_bytes
 
     @property
     def is_idle(self) -> bool:
@@ -93,6 +108,8 @@ class Outbox:
             return
         self._queue.append(frame)
         self.queued_bytes += frame.size_bytes
+        if self.queued_bytes >= self._note_at:
+            self._tell_queued()
         if not self._held and not self._writer_runs:
             self._wake_writer()
 
@@ -122,6 +139,15 @@ class Outbox:
         if self._queue:
             self._wake_writer()
 
+    def _tell_queued(self) -> None:
+        """Notes how much is queued; a connection that is ended by that has nothing queued any more."""
+        if self._note is None:
+            return
+        self._noted_bytes = self.queued_bytes
+        self._note_at = self._noted_bytes + NOTE_BYTES
+        is_tight = self._note(self._noted_bytes)
+        self._full_bytes = TIGHT_FULL_BYTES if is_tight else FULL_BYTES
+
     def withdraw(self, frame: Outgoing) -> None:
         """Takes back a frame that is not begun; without effect on one that is."""
         if not frame.started and frame.chunks is not None:
@@ -134,16 +160,37 @@ class Outbox:
 
     def tell_room(self) -> None:
         """Wakes some of those who wait for room; each of them writes, and tells more."""
+        if self._noted_bytes:
+            self._tell_queued()
         self._drained.set()
         woken = 0
         while self._waiting and woken < WOKEN_AT_ONCE and not self.is_full:
             woken += self._waiting.popleft().wake()
+        if self._turns is not None and self.queued_bytes < TURN_BYTES:
+            self._turns.unpark(count=TURNS_AT_ONCE)
 
     async def wait_answers_drained(self) -> None:
         """Returns when the outbox is not full of answers."""
-        while self.is_full and self._answer_bytes() >= FULL_BYTES:
-            self._drained = trio.Event()
-            await self._drained.wait()
+        while self.is_full and self._answer_bytes() >= self._full_bytes:
+            written_bytes = self.written_bytes
+            while self.written_bytes < written_bytes + SUMMED_AFTER_BYTES and self.is_full:
+                self._drained = trio.Event()
+                await self._drained.wait()
+
+    async def wait_turn(self) -> None:
+        """Returns when less than `TURN_BYTES` are queued; at once, without a checkpoint, if that is so now."""
+        while self.queued_bytes >= TURN_BYTES:
+            if self._turns is None:
+                self._turns = trio.lowlevel.ParkingLot()
+            await self._turns.park()
+
+    def drop(self) -> None:
+        """Lets go of all that is queued, and of the connection, which has ended."""
+        self._queue.clear()
+        self._waiting.clear()
+        self._start_writer = _ended
+        self._writer = self._note = None
+        self._noted_bytes, self._note_at = 0, math.inf
 
     async def run(self) -> None:
         """Writes what is queued, for the life of the connection; raises one of `WIRE_ERRORS`."""
@@ -156,6 +203,8 @@ class Outbox:
                     await self._send_whole()
             else:
                 self._writer_runs = False
+                if self._waiting or self._turns is not None:  # all that was queued may have been withdrawn
+                    self.tell_room()
                 await trio.lowlevel.wait_task_rescheduled(_abort)
 
     def _write(self, frame: Outgoing) -> bool:
@@ -233,6 +282,10 @@ class Outbox:
 
     def _answer_bytes(self) -> int:
         return sum(frame.size_bytes for frame in self._queue if isinstance(frame, Answer) and frame.chunks)
+
+
+def _ended() -> None:
+    """Nothing is written any more."""
 
 
 def _abort(_: object) -> trio.lowlevel.Abort:

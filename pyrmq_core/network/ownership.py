@@ -1,15 +1,17 @@
 """A nursery whose tasks end with its block, and whose block's own errors come out as they are.
 
 A plain nursery wraps what the block raises into an exception group; users of `async with Producer(...)` want `except
-SendFailed` to work.
+SendFailed` to work. Where plain nurseries are used, `failure_in` takes the failure out of their groups.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 
 import trio
+
+from pyrmq_core.errors import RocketMQError
 
 
 @asynccontextmanager
@@ -29,3 +31,25 @@ async def open_owned_nursery() -> AsyncIterator[trio.Nursery]:
         raise
     nursery.cancel_scope.cancel()
     await manager.__aexit__(None, None, None)
+
+
+def failure_in(failure: BaseException) -> BaseException:
+    """Returns the failure inside nurseries' groups: an interrupt first, else the first of those that have a name.
+
+    Tasks that read one broker fail together when it goes, each with an error of ours: the first says it all. A group
+    with an unexpected failure in it stays whole, so that nothing is hidden.
+    """
+    leaves = list(_leaves(failure))
+    for leaf in leaves:
+        if isinstance(leaf, KeyboardInterrupt):
+            return leaf
+    named = all(isinstance(leaf, RocketMQError | OSError) for leaf in leaves)
+    return leaves[0] if named or len(leaves) == 1 else failure
+
+
+def _leaves(failure: BaseException) -> Iterator[BaseException]:
+    if isinstance(failure, BaseExceptionGroup):
+        for inner in failure.exceptions:
+            yield from _leaves(inner)
+    else:
+        yield failure

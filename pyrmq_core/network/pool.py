@@ -12,10 +12,14 @@ from pyrmq_core.errors import CallTimeout, ConnectFailed
 from pyrmq_core.network.addresses import parse_address
 from pyrmq_core.network.connecting import open_wire
 from pyrmq_core.network.connection import Connection
+from pyrmq_core.network.failures import describe
 from pyrmq_core.network.handling import Handler
+from pyrmq_core.network.log_lines import line_logger
 from pyrmq_core.network.sweeping import Sweeper
 from pyrmq_core.protocol.codes import ResponseCode, request_name
 from pyrmq_core.protocol.command import Command
+
+log = line_logger(__name__)
 
 # NettySystemConfig.CLIENT_ASYNC_SEMAPHORE_VALUE; one-way requests have as many of their own.
 MAX_CALLS: Final = 65_535
@@ -187,13 +191,22 @@ class ConnectionPool:
                 self._alive[connection] = None
                 await self._nursery.start(connection.run)
                 opening.connection = self._connections[address] = connection
-                if self._on_open is not None:
-                    self._on_open(address)
+                self._tell_open(address)
         except ConnectFailed as error:
             opening.failure = str(error)
+        except Exception as error:  # its callers are told; the other connections go on
+            log.debug("where it failed", exc_info=error)
+            opening.failure = f"no connection to {address}: {describe(error)}; correct the address or the TLS settings"
         finally:
             del self._openings[address]
             opening.done.set()
+
+    def _tell_open(self, address: str) -> None:
+        try:
+            if self._on_open is not None:
+                self._on_open(address)
+        except Exception:
+            log.exception("what was to be done when the connection with %s had opened failed", address)
 
     async def _sweep(self, scope: trio.CancelScope) -> None:
         try:

@@ -15,7 +15,10 @@ from typing import Final, Protocol, TypeAlias
 import trio
 
 from pyrmq_core.network.addresses import format_address
+from pyrmq_core.network.log_lines import line_logger
 from pyrmq_core.protocol.frame import FrameDecoder
+
+log = line_logger(__name__)
 
 Chunk: TypeAlias = bytes | memoryview
 
@@ -128,6 +131,15 @@ class StreamWire:
     async def aclose(self) -> None:
         with trio.move_on_after(CLOSE_SECONDS), contextlib.suppress(*WIRE_ERRORS):
             await self.stream.aclose()
+
+
+async def close_wire(wire: Wire) -> None:
+    """Closes it also when cancelled; a failure is the log's."""
+    with trio.CancelScope(shield=True):
+        try:
+            await wire.aclose()
+        except Exception:
+            log.exception("the socket of the connection with %s could not be closed in order", wire.address)
 
 
 def _address_text(name: object) -> str:

@@ -10,11 +10,13 @@ import enum
 import zlib
 from typing import Final
 
-from pyrmq_core.errors import MissingLibrary, RecordError
+from pyrmq_core.errors import BodyTooLarge, MissingLibrary, RecordError
 from pyrmq_core.protocol.sysflag import COMPRESSED, COMPRESSION_MASK, COMPRESSION_SHIFT
 
 # Java's `rocketmq.message.compressLevel`.
 DEFAULT_LEVEL: Final = 5
+# Four bytes of Zstandard may stand for a block of 128 KiB: so many bytes for 32 MiB.
+ZSTD_PIECE_BYTES: Final = 1024
 
 
 class CompressionType(enum.Enum):
@@ -28,6 +30,10 @@ class CompressionType(enum.Enum):
     def sys_flag(self) -> int:
         """The sysFlag bits of a body in this form."""
         return COMPRESSED | self.value << COMPRESSION_SHIFT
+
+    def check_library(self) -> None:
+        """Raises `MissingLibrary` when the library that bodies in this form need is not installed."""
+        compress(b"", self)
 
 
 # Producers before 5.0 compress by zlib and leave the type bits 0.
@@ -48,8 +54,8 @@ def compress(body: bytes | memoryview, kind: CompressionType, level: int = DEFAU
 def decompress(body: bytes | memoryview, sys_flag: int, *, max_bytes: int) -> bytes:
     """The body as it was sent, or as it is when `sys_flag` says that it is plain.
 
-    `RecordError` for bytes that are not what `sys_flag` says, that end too early, or that grow beyond `max_bytes`;
-    `MissingLibrary` when the form's library is not installed.
+    `BodyTooLarge` where it would grow beyond `max_bytes`, whatever it declares; `RecordError` for bytes that are not
+    what `sys_flag` says, or that end too early; `MissingLibrary` when the form's library is not installed.
     """
     if not sys_flag & COMPRESSED:
         return bytes(body)
@@ -118,19 +124,37 @@ def _decompress_zstd(body: bytes | memoryview, max_bytes: int) -> bytes:
         import zstandard
     except ImportError as error:
         raise _missing("zstd", "Zstandard") from error
+    packed = bytes(body)
     try:
-        declared = zstandard.frame_content_size(bytes(body[:32]))
-        if declared > max_bytes:
+        if zstandard.frame_content_size(packed[:32]) > max_bytes:
             raise _too_large(CompressionType.ZSTD, max_bytes)
-        return zstandard.ZstdDecompressor().decompress(bytes(body), max_output_size=max_bytes)
+        plain: bytes = zstandard.ZstdDecompressor().decompress(packed, max_output_size=max_bytes)
     except zstandard.ZstdError as error:
-        raise RecordError(
-            f"a body is marked as Zstandard and cannot be read, or grows beyond {max_bytes} bytes: {error}"
-        ) from error
+        # Frames of Java's stream do not declare their size, and the library tells one that is too large as it tells
+        # one that is cut off.
+        if _grows_beyond(packed, max_bytes):
+            raise _too_large(CompressionType.ZSTD, max_bytes) from error
+        raise RecordError(f"a body is marked as Zstandard and cannot be read: {error}") from error
+    return plain
 
 
-def _too_large(kind: CompressionType, max_bytes: int) -> RecordError:
-    return RecordError(f"a {kind.name} body grows beyond {max_bytes} bytes")
+def _grows_beyond(packed: bytes, max_bytes: int) -> bool:
+    """Whether a Zstandard frame gives more than `max_bytes` before it ends, or is found to be damaged."""
+    import zstandard
+
+    stream, plain_bytes = zstandard.ZstdDecompressor().decompressobj(), 0
+    try:
+        for start in range(0, len(packed), ZSTD_PIECE_BYTES):
+            plain_bytes += len(stream.decompress(packed[start : start + ZSTD_PIECE_BYTES]))
+            if plain_bytes > max_bytes:
+                return True
+    except zstandard.ZstdError:
+        pass
+    return False
+
+
+def _too_large(kind: CompressionType, max_bytes: int) -> BodyTooLarge:
+    return BodyTooLarge(f"a {kind.name} body grows beyond {max_bytes} bytes", max_bytes=max_bytes)
 
 
 def _missing(extra: str, name: str) -> MissingLibrary:

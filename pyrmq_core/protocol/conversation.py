@@ -44,7 +44,7 @@ class HeaderResponse:
 # What the user can do about a refusal; the texts end a ResponseError.
 REMEDIES: Final = {
     ResponseCode.SYSTEM_BUSY: "the broker sheds load; send less at once or retry later",
-    ResponseCode.REQUEST_CODE_NOT_SUPPORTED: "the server is older than this request; see the docs for what needs 5.x",
+    ResponseCode.REQUEST_CODE_NOT_SUPPORTED: "the server is older than this request, or leaves it out; see the docs",
     ResponseCode.MESSAGE_ILLEGAL: "make the message smaller or correct it; the broker's maxMessageSize may be lower",
     ResponseCode.SERVICE_NOT_AVAILABLE: "the broker cannot write (disk full, stopping, or a slave); look at its disk",
     ResponseCode.NO_PERMISSION: "check the topic's permission and, with ACL on, the access key and its policies",

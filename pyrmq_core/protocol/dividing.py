@@ -10,6 +10,7 @@ from pyrmq_core.protocol.batch import BatchItem, encode_batch_body, iterate_batc
 from pyrmq_core.protocol.payload import Payload
 from pyrmq_core.protocol.properties import (
     DELAY,
+    MAX_PROPERTIES_BYTES,
     TIMER_DELAY_MS,
     TIMER_DELAY_SEC,
     TIMER_DELIVER_MS,
@@ -34,7 +35,10 @@ def halves(payload: Payload) -> tuple[Payload, Payload]:
 
 
 def readdressed(payload: Payload, topic: str, properties: Mapping[str, str]) -> Payload:
-    """The one message of `payload` for another topic, with further properties; it is no longer delayed."""
+    """The one message of `payload` for another topic, with further properties; it is no longer delayed.
+
+    Of the further ones goes what a message has room for: the last is cut, one before it left out.
+    """
     body, text, flag = payload.body, payload.properties, payload.flag
     if payload.batch:
         (item,) = iterate_batch_body(payload.body)
@@ -44,11 +48,24 @@ def readdressed(payload: Payload, topic: str, properties: Mapping[str, str]) -> 
         topic=topic,
         body=bytes(body),
         count=1,
-        properties=encode_properties({**own, **properties}),
+        properties=encode_properties({**own, **_fitting(properties, own)}),
         sys_flag=payload.sys_flag,
         flag=flag,
         unique_ids=(own[UNIQ_KEY],) if UNIQ_KEY in own else None,
     )
+
+
+def _fitting(properties: Mapping[str, str], own: Mapping[str, str]) -> dict[str, str]:
+    room = MAX_PROPERTIES_BYTES - len(encode_properties({**own, **dict.fromkeys(properties, "")}).encode())
+    fitting: dict[str, str] = {}
+    for number, (name, value) in enumerate(properties.items(), 1):
+        encoded = value.encode()
+        if len(encoded) > room:
+            encoded = encoded[: max(0, room)] if number == len(properties) else b""
+        if encoded:
+            fitting[name] = encoded.decode(errors="ignore")
+            room -= len(encoded)
+    return {name: value for name, value in fitting.items() if value}
 
 
 def _batch(payload: Payload, items: Sequence[BatchItem], unique_ids: tuple[str, ...] | None) -> Payload:

@@ -1,7 +1,8 @@
 """Maps a conversation's dataclass to header fields and back: `wire("queueId")` names a field as RocketMQ spells it.
 
 A field's type decides its text (remoting/protocol/RemotingCommand.java, makeCustomHeaderToNet): numbers are decimal,
-booleans are `true` and `false`, None is left out. A field without a default is required.
+booleans are `true` and `false`, None is left out. A field without a default is required. A number made by `wire` is
+Java's Long, one by `wire_int` its Integer: what the type cannot hold would only fail later, in a record or a header.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Any, Final, TypeVar
 
 from pyrmq_core.errors import HeaderError
 from pyrmq_core.protocol.headers import LazyFields
+from pyrmq_core.protocol.java_numbers import parse_int, parse_long
 
 T = TypeVar("T")
 MISSING: Final = dataclasses.MISSING
@@ -25,6 +27,11 @@ Plan = tuple[tuple[str, str, Writer, Reader, bool], ...]
 def wire(name: str, default: Any = MISSING) -> Any:
     """A dataclass field that travels as header field `name`."""
     return dataclasses.field(default=default, metadata={"wire": name})
+
+
+def wire_int(name: str, default: Any = MISSING) -> Any:
+    """A dataclass field that travels as header field `name` and holds 32 bits."""
+    return dataclasses.field(default=default, metadata={"wire": name, "read": parse_int})
 
 
 def encode_fields(value: Any) -> dict[str, str]:
@@ -63,17 +70,9 @@ def _write_bool(value: bool) -> str:
     return "true" if value else "false"
 
 
-def _read_long(text: str) -> int:
-    """No field is wider than Java's long: a larger number would only fail later, in a store or a header."""
-    value = int(text)
-    if not -(2**63) <= value < 2**63:
-        raise ValueError("it is beyond 64 bits")
-    return value
-
-
 _CODECS: Final[dict[type, tuple[Writer, Reader]]] = {
     str: (str, str),
-    int: (lambda value: str(int(value)), _read_long),
+    int: (lambda value: str(int(value)), parse_long),
     bool: (_write_bool, parse_bool),
     float: (repr, float),
 }
@@ -94,7 +93,7 @@ def _field_plans(cls: Any) -> Iterator[tuple[str, str, Writer, Reader, bool]]:
         if "wire" in field.metadata:
             write, read = _CODECS[_plain_type(hints[field.name])]
             required = field.default is MISSING and field.default_factory is MISSING
-            yield field.name, field.metadata["wire"], write, read, required
+            yield field.name, field.metadata["wire"], write, field.metadata.get("read", read), required
 
 
 def _plain_type(hint: Any) -> type:

@@ -17,8 +17,12 @@ from typing import Any, Final
 
 from pyrmq_core.errors import HeaderError
 from pyrmq_core.protocol.command import NO_FIELDS, RESPONSE_BIT, Command, Serialization, make_command
+from pyrmq_core.protocol.java_numbers import MAX_INT, MIN_INT
+from pyrmq_core.protocol.json_bounds import check_depth
 
 LAZY_OVER_BYTES: Final = 2048
+# RocketMQ's longest header class has some thirty.
+MAX_FIELDS: Final = 1_000
 
 # remoting/protocol/LanguageCode.java
 LANGUAGES: Final = (
@@ -130,14 +134,17 @@ def decode_json(header: bytes, body: bytes | memoryview = b"") -> Command:
         return lazy
     members = _load_object(header)
     language = members.get("language", "JAVA")
-    if type(language) is not str:
-        language = _language_name(language) if isinstance(language, int) else "OTHER"
+    if language.__class__ is not str or language not in LANGUAGE_NUMBERS:
+        language = _language(language)
     code, opaque = members.get("code", 0), members.get("opaque", 0)
     flag, version = members.get("flag", 0), members.get("version", 0)
-    if not (type(code) is type(opaque) is type(flag) is type(version) is int):
+    if not (
+        type(code) is type(opaque) is type(flag) is type(version) is int
+        and 0 <= code | opaque | flag | version <= MAX_INT
+    ):
         _check_numbers(code=code, opaque=opaque, flag=flag, version=version)
     ext, remark = _text_fields(members.get("extFields")), members.get("remark")
-    text = None if remark is None else _scalar_text(remark)
+    text = None if remark is None else _scalar_text("remark", remark)
     return make_command(code, ext, body, opaque, flag, text, language, version, JSON)
 
 
@@ -206,10 +213,13 @@ def _decode_answer_lazily(header: bytes, body: bytes | memoryview) -> Command | 
     return make_command(0, ext, body, int(opaque), RESPONSE_BIT, text, name, int(version), JSON)
 
 
-def _load_object(text: bytes | str) -> dict[str, Any]:
+def _load_object(header: bytes) -> dict[str, Any]:
     try:
-        if isinstance(text, bytes):
-            text = text.decode("utf-8", "surrogatepass")
+        # Two braces, one within the other, are nested twice at most: what nearly all headers have.
+        is_flat = b"[" not in header and header.find(b"{", 1) == header.rfind(b"{")
+        text = header.decode()
+        if not is_flat:
+            check_depth(text)
         members, end = _RAW_DECODE(text) if text.startswith("{") else (None, -1)
         if end != len(text):  # blanks around it, or no JSON
             members = json.loads(text)
@@ -222,31 +232,49 @@ def _load_object(text: bytes | str) -> dict[str, Any]:
 
 def _check_numbers(**members: object) -> None:
     for name, value in members.items():
-        if type(value) is not int:
-            raise HeaderError(f"a header's {name} is {value!r}, not a whole number")
+        if type(value) is not int or not MIN_INT <= value <= MAX_INT:
+            raise HeaderError(f"a header's {name} is {str(value)[:80]!r}, not a whole number of 32 bits")
 
 
 def _text_fields(fields: object) -> dict[str, str]:
-    """As fastjson coerces a map of strings: numbers and booleans to text, null left out."""
+    """As fastjson coerces a map of strings: numbers and booleans to text, null left out.
+
+    Names are not looked at: those that no conversation knows go no further.
+    """
     if fields is None:
         return {}
     if not isinstance(fields, dict):
         raise HeaderError("a JSON header's extFields is not an object")
+    if len(fields) > MAX_FIELDS:
+        raise HeaderError(f"a header has {len(fields)} fields; {MAX_FIELDS} at most are read")
     try:
-        "".join(fields.values())  # the quickest way to see that all are text
+        if "".join(fields.values()).isascii():  # the quickest way to see that all are text
+            return fields
     except TypeError:
-        return {name: _scalar_text(value) for name, value in fields.items() if value is not None}
-    return fields
+        pass
+    return {name: _scalar_text(name, value) for name, value in fields.items() if value is not None}
 
 
-def _scalar_text(value: object) -> str:
+def _scalar_text(name: str, value: object) -> str:
+    """Headers are flat: a list or an object in one is refused, as half a surrogate is, which Java cannot send."""
+    if isinstance(value, str):
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            raise HeaderError(f"a header's {name[:80]!r} holds half a surrogate, which is no text") from None
+        return value
     if isinstance(value, bool):
         return "true" if value else "false"
-    return value if isinstance(value, str) else json.dumps(value)
+    if isinstance(value, dict | list):
+        raise HeaderError(f"a header's {name[:80]!r} is nested; text, number, boolean and null are possible")
+    return json.dumps(value)
 
 
-def _text_or_none(value: object) -> str | None:
-    return None if value is None else _scalar_text(value)
+def _language(value: object) -> str:
+    if isinstance(value, int):
+        return _language_name(value)
+    text = "OTHER" if value is None else _scalar_text("language", value)
+    return text if isinstance(value, str) else "OTHER"
 
 
 def _language_name(number: int) -> str:
@@ -270,7 +298,11 @@ def _binary_text(header: bytes, position: int, length: struct.Struct) -> tuple[s
 
 def _binary_fields(header: bytes, position: int, end: int) -> Mapping[str, str]:
     fields: dict[str, str] = {}
+    left = MAX_FIELDS
     while position < end:
+        left -= 1
+        if left < 0:
+            raise HeaderError(f"a ROCKETMQ header has more than {MAX_FIELDS} fields")
         name, position = _binary_text(header, position, SHORT)
         value, position = _binary_text(header, position, INT)
         if name and value:  # an empty text decodes to null in Java, and null entries are skipped

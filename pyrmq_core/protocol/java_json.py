@@ -13,6 +13,7 @@ import re
 from typing import Any, Final
 
 from pyrmq_core.errors import BodyError
+from pyrmq_core.protocol.json_bounds import check_depth, check_surrogates
 
 # Outside strings only: a string is matched first and left alone, one without an end to the end of the text. Nothing is
 # tried twice: a hostile text of some megabytes would hold a server for minutes otherwise.
@@ -31,19 +32,36 @@ def _no_number(name: str) -> float:
 
 
 # Without infinities and NaN, so that whoever takes a number for an offset or a count finds it to be one.
-_DECODE: Final = json.JSONDecoder(parse_float=_finite, parse_constant=_no_number).decode
+DECODER: Final = json.JSONDecoder(parse_float=_finite, parse_constant=_no_number)
 
 
 def loads(body: bytes | memoryview, what: str) -> Any:
-    """The value of a body; bare integer keys become text keys. `BodyError` names `what` when it is not JSON."""
+    """The value of a body; bare integer keys become text keys.
+
+    `BodyError` names `what` when it is not JSON, is nested too deeply, or holds half a surrogate.
+    """
     try:
-        text = bytes(body).decode()
-        try:
-            return _DECODE(text)
-        except ValueError:
-            return _DECODE(_BARE_KEY.sub(_quote, text))
+        return parse(bytes(body).decode())
     except (ValueError, RecursionError) as error:
         raise BodyError(f"{what}: the body is not JSON: {error}") from error
+
+
+def parse(text: str) -> Any:
+    """The value of a text, as `loads`; `ValueError` for what it refuses."""
+    check_depth(text)
+    try:
+        value = DECODER.decode(text)
+    except ValueError:
+        return parse_bare(text)
+    check_surrogates(value, text, 0, len(text))
+    return value
+
+
+def parse_bare(text: str) -> Any:
+    """The value of a text that is known to have bare integer keys and is not nested too deeply."""
+    value = DECODER.decode(_BARE_KEY.sub(_quote, text))
+    check_surrogates(value, text, 0, len(text))
+    return value
 
 
 def load_object(body: bytes | memoryview, what: str) -> dict[str, Any]:

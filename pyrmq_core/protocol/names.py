@@ -16,6 +16,10 @@ MAX_GROUP_CHARS: Final = 255
 # `maxMessageSize` of brokers and producers, by default.
 MAX_MESSAGE_BYTES: Final = 4 * 1024 * 1024
 
+# Java's int.
+MIN_INT: Final = -(2**31)
+MAX_INT: Final = 2**31 - 1
+
 RETRY_PREFIX: Final = "%RETRY%"
 DLQ_PREFIX: Final = "%DLQ%"
 SYSTEM_PREFIX: Final = "rmq_sys_"
@@ -80,8 +84,17 @@ def check_group(group: str) -> None:
         raise InvalidArgument(f"group {group} stands for a missing name in RocketMQ; choose another one")
 
 
+def check_address(address: str) -> None:
+    """Raises `InvalidArgument` unless a server may have this address: a host and a port, joined by a colon."""
+    host, _, port = address.rpartition(":")
+    if not host or len(port) > 5 or not (port.isascii() and port.isdigit()) or int(port) > 65_535:
+        raise InvalidArgument(f"the address {address[:80]!r} is not host:port with a port from 0 to 65535")
+
+
 def check_message(message: Message, max_message_bytes: int = MAX_MESSAGE_BYTES) -> None:
     """Raises `InvalidMessage` for a topic or body that RocketMQ does not take; properties are checked when encoded."""
+    if message.__class__ is not Message and not _is_message(message):
+        raise InvalidMessage(f"{message!r} is no Message; write Message(topic, body)")
     topic, body = message.topic, message.body
     if topic.__class__ is not str or topic not in _CHECKED_TOPICS:
         _check_sent_topic(topic)
@@ -94,6 +107,11 @@ def check_message(message: Message, max_message_bytes: int = MAX_MESSAGE_BYTES) 
             f"topic {topic}: the body has {len(body)} bytes; {max_message_bytes} at most (max_message_bytes, and the "
             "broker's maxMessageSize)"
         )
+    flag, waits = message.flag, message.wait_store_msg_ok
+    if flag.__class__ is not int or not MIN_INT <= flag <= MAX_INT:
+        raise InvalidMessage(f"topic {topic}: flag is {flag!r}; it is a whole number of 32 bits")
+    if waits is not True and waits is not False:
+        raise InvalidMessage(f"topic {topic}: wait_store_msg_ok is {waits!r}; it is True or False")
 
 
 def _check_sent_topic(topic: str) -> None:
@@ -102,6 +120,10 @@ def _check_sent_topic(topic: str) -> None:
         raise InvalidMessage(f"topic {topic} is RocketMQ's own; nothing may be sent to it")
     if len(_CHECKED_TOPICS) < CHECKED_TOPICS_KEPT:
         _CHECKED_TOPICS.add(topic)
+
+
+def _is_message(message: object) -> bool:
+    return isinstance(message, Message)
 
 
 def _is_bytes(body: object) -> bool:

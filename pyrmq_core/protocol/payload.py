@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from typing import Final
 
-from pyrmq_core.errors import BodyError, InvalidArgument, InvalidMessage, RecordError
+from pyrmq_core.errors import BodyDamaged, BodyError, BodyTooLarge, InvalidArgument, InvalidMessage, RecordError
 from pyrmq_core.model import (
     EVERYTHING,
     NO_PROPERTIES,
@@ -22,7 +23,8 @@ from pyrmq_core.model import (
     PullStatus,
 )
 from pyrmq_core.protocol.batch import encode_batch_item, iterate_batch_body
-from pyrmq_core.protocol.compression import CompressionType, compress, decompress
+from pyrmq_core.protocol.bodies import MAX_BODY_BYTES, MAX_PLAIN_BYTES, BodyRules, plain_body, too_much
+from pyrmq_core.protocol.compression import CompressionType, compress
 from pyrmq_core.protocol.makers import maker_of
 from pyrmq_core.protocol.message_type import has_property
 from pyrmq_core.protocol.names import MAX_MESSAGE_BYTES, check_message, is_retry_topic
@@ -35,12 +37,11 @@ from pyrmq_core.protocol.properties import (
     message_properties_string,
 )
 from pyrmq_core.protocol.record import RawRecord, batch_base, unpack_host, unpack_record
-from pyrmq_core.protocol.sysflag import BATCH_RECORD, COMPRESSED
+from pyrmq_core.protocol.sysflag import BATCH_RECORD
+from pyrmq_core.protocol.wholeness import check_whole
 
 # `compressMsgBodyOverHowmuch` of Java's producer.
 COMPRESS_OVER_BYTES: Final = 4096
-# A decompressed body may take this much: an answer has 16 MiB at most, and brokers take 4 MiB a message by default.
-MAX_BODY_BYTES: Final = 64 * 1024 * 1024
 COMMIT_LOG_OFFSET: Final = struct.Struct(">q")
 WAITS_NOT: Final = encode_properties({WAIT: "false"})
 
@@ -73,7 +74,8 @@ class RawPull:
     """One pull's answer, its records not decoded: stored records of `queue` from about `start` on.
 
     `passes` is a filter that the broker was not asked for, since it sees the records of a batch topic alone, and not
-    the messages in them: `decode` gives those whose properties pass.
+    the messages in them: `decode` gives those whose properties pass. `is_unfiltered` where every message was asked for:
+    then each offset from `start` to `next_offset` has one, or `decode` raises. `address` is the broker's.
     """
 
     queue: MessageQueue
@@ -84,6 +86,13 @@ class RawPull:
     status: PullStatus
     records: bytes | memoryview = b""
     passes: Callable[[Mapping[str, str]], bool] | None = field(default=None, compare=False)
+    is_unfiltered: bool = field(default=False, compare=False)
+    address: str = field(default="", compare=False)
+
+    def own(self, within: OffsetRange) -> OffsetRange:
+        """What of `within` is its own: of a batch topic a pull answers whole records, and what lies outside belongs to
+        another pull."""
+        return OffsetRange(max(self.start, within.start), min(self.next_offset, within.end))
 
     @property
     def reaches_back_to(self) -> int:
@@ -165,7 +174,7 @@ def split_batch(
         raise InvalidArgument(f"{len(messages)} messages and {len(unique_ids)} ids; each message has one")
     if not messages:
         raise InvalidMessage("a batch holds at least one message")
-    _check_batch(messages)
+    check_batch(messages)
     items: list[bytes] = []
     first = size = 0
     for index, (message, unique_id) in enumerate(zip(messages, unique_ids, strict=True)):
@@ -199,7 +208,8 @@ def join_payloads(payloads: Sequence[Payload], *, one_tag: bool = False) -> Payl
     )
 
 
-def _check_batch(messages: Sequence[Message]) -> None:
+def check_batch(messages: Sequence[Message]) -> None:
+    """Raises `InvalidMessage` for messages that cannot stand in one batch together."""
     head = messages[0]
     if is_retry_topic(head.topic):
         raise InvalidMessage(f"topic {head.topic}: retry topics take no batches; send one message at a time")
@@ -254,46 +264,92 @@ def _batch_payload(
     )
 
 
-def decode(pull: RawPull, within: OffsetRange = EVERYTHING, *, keep_undecodable: bool = False) -> list[MessageExt]:
+def decode(
+    pull: RawPull,
+    within: OffsetRange = EVERYTHING,
+    *,
+    keep_undecodable: bool = False,
+    verify_crc: bool = True,
+    max_body_bytes: int = MAX_BODY_BYTES,
+    allow_gaps: bool = False,
+) -> list[MessageExt]:
     """The messages of a pull whose offsets lie within `within`, in offset order.
 
-    Bodies are decompressed; a record of a batch topic becomes its messages. `RecordError` names queue and offset of
-    what cannot be read. With `keep_undecodable` a body whose compression cannot be undone is given as it is stored.
+    Bodies are compared with their CRC and decompressed; a record of a batch topic becomes its messages. `RecordError`
+    names queue and offset of what cannot be read: `BodyDamaged` where the CRC tells, `BodyTooLarge` for a body beyond
+    `max_body_bytes`, or 256 MiB of bodies together. With `keep_undecodable` a body whose compression cannot be undone
+    is given as it is stored. `DataLost` where offsets of a pull without a filter have no message, but for `allow_gaps`.
     """
     messages: list[MessageExt] = []
+    plain_bytes = 0
+    rules = BodyRules(verify_crc, keep_undecodable, max_body_bytes)
+    for message in iterate_messages(pull, within, rules, allow_gaps=allow_gaps):
+        plain_bytes += len(message.body)
+        if plain_bytes > MAX_PLAIN_BYTES and messages:
+            raise too_much(pull.queue, message.queue_offset)
+        messages.append(message)
+    return messages
+
+
+def iterate_messages(
+    pull: RawPull, within: OffsetRange, rules: BodyRules, *, allow_gaps: bool = False
+) -> Iterator[MessageExt]:
+    """As `decode`, each body decompressed when its message is asked for."""
+    items = _stored_items(pull, within, rules)
+    if pull.is_unfiltered:
+        own = pull.own(within)
+        check_whole(pull.queue, [item[1] for item in items if item[1] in own], own, allow_gaps=allow_gaps)
+    queue, passes = pull.queue, pull.passes
+    with _told_with_place(pull):
+        for raw, offset, body, properties, flag in items:
+            plain = plain_body(raw, rules, queue, pull.address) if body is None else body
+            message = _message(queue, raw, offset, plain, properties, flag)
+            if passes is None or passes(message.properties):
+                yield message
+
+
+# A record, and of a message in it: offset, body, properties, flag. The body is None where it is the record's own.
+_Item = tuple[RawRecord, int, bytes | None, bytes, int]
+
+
+def _stored_items(pull: RawPull, within: OffsetRange, rules: BodyRules) -> list[_Item]:
+    """What lies within the range, batch records unwrapped, no other body looked at."""
+    items: list[_Item] = []
     records, position = bytes(pull.records), 0
     start, stop = within.start, within.end
-    while position < len(records):
-        try:
+    plain_bytes = 0
+    with _told_with_place(pull):
+        while position < len(records):
             raw = unpack_record(records, position)
             position += raw.store_size
             if raw.sys_flag & BATCH_RECORD == BATCH_RECORD:
-                messages += _unwrap(pull.queue, raw, start, stop)
+                body = plain_body(raw, replace(rules, keep_undecodable=False), pull.queue, pull.address)
+                plain_bytes += len(body)
+                if plain_bytes > MAX_PLAIN_BYTES:
+                    raise too_much(pull.queue, raw.queue_offset)
+                items += _unwrapped(raw, body, start, stop)
             elif start <= raw.queue_offset < stop:
-                body = _plain_body(raw, keep_undecodable) if raw.sys_flag & COMPRESSED else raw.body
-                messages.append(_message(pull.queue, raw, raw.queue_offset, body, raw.properties, raw.flag))
-        except RecordError as error:
-            raise RecordError(f"{pull.queue}, pulled from offset {pull.start}: {error}") from error
-    passes = pull.passes
-    return messages if passes is None else [message for message in messages if passes(message.properties)]
+                items.append((raw, raw.queue_offset, None, raw.properties, raw.flag))
+    return items
 
 
-def _plain_body(raw: RawRecord, keep_undecodable: bool) -> bytes:
+@contextmanager
+def _told_with_place(pull: RawPull) -> Iterator[None]:
+    """Records that cannot be read are named with their queue."""
     try:
-        return decompress(raw.body, raw.sys_flag, max_bytes=MAX_BODY_BYTES)
+        yield
+    except (BodyDamaged, BodyTooLarge):
+        raise
     except RecordError as error:
-        if keep_undecodable:
-            return raw.body
-        raise RecordError(f"the message at offset {raw.queue_offset}: {error}") from error
+        raise RecordError(f"{pull.queue}, pulled from offset {pull.start}: {error}") from error
 
 
-def _unwrap(queue: MessageQueue, raw: RawRecord, start: int, stop: int) -> Iterator[MessageExt]:
+def _unwrapped(raw: RawRecord, body: bytes, start: int, stop: int) -> Iterator[_Item]:
     """The messages of a batch record that lie in the range; the record's own properties are not theirs."""
-    body = _plain_body(raw, keep_undecodable=False)
     try:
         for offset, item in enumerate(iterate_batch_body(body), raw.queue_offset):
             if start <= offset < stop:
-                yield _message(queue, raw, offset, bytes(item.body), item.properties, item.flag)
+                yield raw, offset, bytes(item.body), item.properties, item.flag
     except BodyError as error:
         raise RecordError(f"the batch record at offset {raw.queue_offset}: {error}") from error
 

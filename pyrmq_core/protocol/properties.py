@@ -9,7 +9,7 @@ Sources: common/message/MessageDecoder.java, MessageConst.java (5.4.0).
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
@@ -225,6 +225,8 @@ def _joined_keys(keys: str | Sequence[str]) -> str:
         if not keys.strip(" "):
             raise InvalidMessage("keys holds no word; leave it out (None) instead")
         return keys
+    if not _is_a(keys, Iterable) or _is_a(keys, bytes):
+        raise InvalidMessage(f"keys is {keys!r}; it is a text of words, or a list of texts")
     for key in keys:
         if not _is_text(key) or not key or " " in key:
             raise InvalidMessage(
@@ -240,18 +242,22 @@ def _delivery(message: Message) -> tuple[str, str]:
             f"topic {message.topic}: delay_level, deliver_at and delay exclude one another; give one of them"
         )
     if message.delay_level is not None:
-        if not 1 <= message.delay_level <= MAX_DELAY_LEVEL:
+        if not _is_whole(message.delay_level) or not 1 <= message.delay_level <= MAX_DELAY_LEVEL:
             raise InvalidMessage(
-                f"topic {message.topic}: delay_level is {message.delay_level}; levels are 1 (1 s) to 18 (2 h)"
+                f"topic {message.topic}: delay_level is {message.delay_level!r}; levels are 1 (1 s) to 18 (2 h)"
             )
         return DELAY, str(int(message.delay_level))
     if message.deliver_at is not None:
+        if not _is_a(message.deliver_at, datetime):
+            raise InvalidMessage(f"topic {message.topic}: deliver_at is {message.deliver_at!r}; it is a datetime")
         if message.deliver_at.utcoffset() is None:
             raise InvalidMessage(
                 f"topic {message.topic}: deliver_at has no time zone; use datetime.now(UTC) + timedelta(...)"
             )
         return TIMER_DELIVER_MS, str((message.deliver_at - EPOCH) // timedelta(milliseconds=1))
     delay = message.delay
+    if not _is_a(delay, timedelta):
+        raise InvalidMessage(f"topic {message.topic}: delay is {delay!r}; it is a timedelta")
     if delay is None or not timedelta(0) < delay <= MAX_TIMER_DELAY:
         raise InvalidMessage(
             f"topic {message.topic}: delay is {delay}; it is more than nothing and at most 3 days (timerMaxDelaySec)"
@@ -260,6 +266,10 @@ def _delivery(message: Message) -> tuple[str, str]:
 
 
 def _check_names(message: Message) -> None:
+    if not _is_a(message.properties, Mapping):
+        raise InvalidMessage(
+            f"topic {message.topic}: properties is {message.properties!r}; it maps names to values, all texts"
+        )
     for name, value in message.properties.items():
         if not _is_text(name) or not _is_text(value):
             raise InvalidMessage(f"topic {message.topic}: property {name!r} is {value!r}; names and values are text")
@@ -274,6 +284,14 @@ def _check_names(message: Message) -> None:
 
 def _is_text(value: object) -> bool:
     return isinstance(value, str)
+
+
+def _is_whole(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_a(value: object, kind: type) -> bool:
+    return isinstance(value, kind)
 
 
 def _faults(properties: Mapping[str, str]) -> Iterator[str]:

@@ -13,7 +13,6 @@ two of them. Static topics' mappings are carried as the JSON members they are.
 
 from __future__ import annotations
 
-import json
 import re
 import struct
 import zlib
@@ -23,11 +22,13 @@ from typing import Any, Final, TypeVar
 
 from pyrmq_core.errors import BodyError
 from pyrmq_core.model import NO_PROPERTIES, TopicConfig
-from pyrmq_core.protocol.java_json import dumps, load_object
+from pyrmq_core.protocol.java_json import dumps, parse
+from pyrmq_core.protocol.java_numbers import parse_int
 from pyrmq_core.protocol.json_walk import JsonWalk
 from pyrmq_core.protocol.topic_config import (
     NO_VERSION,
     DataVersion,
+    queue_count,
     topic_config_from_members,
     topic_config_members,
 )
@@ -37,6 +38,8 @@ Steps = Generator[None, None, T]
 
 WHAT: Final = "registration"
 TOPICS_PER_STEP: Final = 200
+# A topic takes some 200 characters with its attributes.
+MAX_TOPIC_CHARACTERS: Final = 64 * 1024
 INFLATED_BYTES_PER_STEP: Final = 1 << 18
 # Far above what brokers send (a topic takes about 50 bytes), and what one frame may swell to.
 MAX_INFLATED_BYTES: Final = 64 * 1024 * 1024
@@ -44,6 +47,7 @@ MAX_INFLATED_BYTES: Final = 64 * 1024 * 1024
 FULL_BODY_VERSION: Final = 37  # V3_0_11: the body has filter servers beside the topics
 MAPPING_VERSION: Final = 413  # V5_0_0: the compressed body has topic queue mappings
 _INT: Final = struct.Struct(">i")
+_READ: Final = frozenset(("filterServerList", "topicQueueMappingInfoMap", "topicConfigTable", "dataVersion"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,11 +114,13 @@ def registration_steps(body: bytes | memoryview, *, version: int, compressed: bo
         yield from _wrapper_steps(walk, members)
         members["filterServerList"] = None
     else:
-        for name in walk.members():
+        for count, name in enumerate(walk.members(), 1):
             if name == "topicConfigSerializeWrapper" and walk.is_object():
                 yield from _wrapper_steps(walk, members)
             else:
-                members.setdefault(name, walk.value())
+                _keep(members, name, (yield from walk.steps()))
+            if count % TOPICS_PER_STEP == 0:
+                yield
     return _body(members)
 
 
@@ -141,18 +147,30 @@ def lasting_parts(body: bytes | memoryview) -> tuple[memoryview, memoryview]:
 
 
 def _wrapper_steps(walk: JsonWalk, members: dict[str, Any]) -> Steps[None]:
-    for name in walk.members():
+    for count, name in enumerate(walk.members(), 1):
         if name == "topicConfigTable" and walk.is_object():
             members[name] = yield from _topic_steps(walk)
         else:
-            members.setdefault(name, walk.value())
+            _keep(members, name, (yield from walk.steps()))
+        if count % TOPICS_PER_STEP == 0:
+            yield
+
+
+def _keep(members: dict[str, Any], name: str, value: Any) -> None:
+    """The first of equal names, of those that are read later; a stranger's others cost no memory."""
+    if name in _READ:
+        members.setdefault(name, value)
 
 
 def _topic_steps(walk: JsonWalk) -> Steps[tuple[TopicConfig, ...]]:
     configs = []
     for _ in walk.members():
-        configs.append(topic_config_from_members(walk.value()))
-        if len(configs) % TOPICS_PER_STEP == 0:
+        start = walk.position
+        members = yield from walk.steps()
+        if walk.position - start > MAX_TOPIC_CHARACTERS:
+            raise BodyError(f"{WHAT}: a topic takes more than {MAX_TOPIC_CHARACTERS} characters")
+        configs.append(topic_config_from_members(members))
+        if walk.is_due():
             yield
     return tuple(configs)
 
@@ -177,21 +195,22 @@ def _body(members: Mapping[str, Any]) -> RegistrationBody:
 
 def _compressed_steps(body: bytes | memoryview, version: int) -> Steps[RegistrationBody]:
     texts = _Texts((yield from _inflate_steps(body)))
-    data_version = DataVersion.from_json(texts.text())
+    data_version = DataVersion.from_members((yield from _json_steps(texts.text(), "data version")))
     configs = []
     for _ in range(texts.count()):
         configs.append(_topic_of_text(texts.text().decode(errors="replace")))
         if len(configs) % TOPICS_PER_STEP == 0:
             yield
-    try:
-        filter_servers = json.loads(texts.text() or b"[]")
-    except ValueError as error:
-        raise BodyError(f"{WHAT}: the filter servers are not JSON: {error}") from error
+    filter_servers = yield from _json_steps(texts.text() or b"[]", f"{WHAT}, filter servers")
     infos: dict[str, Any] = {}
     if version >= MAPPING_VERSION:
-        for _ in range(texts.count()):
-            info = load_object(texts.text(), "topic queue mapping")
+        for count in range(1, texts.count() + 1):
+            info = yield from _json_steps(texts.text(), "topic queue mapping")
+            if not isinstance(info, dict):
+                raise BodyError("topic queue mapping: the body is not a JSON object")
             infos[str(info.get("topic"))] = info
+            if count % TOPICS_PER_STEP == 0:
+                yield
     return _body(
         {
             "dataVersion": data_version.to_members(),
@@ -200,6 +219,16 @@ def _compressed_steps(body: bytes | memoryview, version: int) -> Steps[Registrat
             "topicQueueMappingInfoMap": infos,
         }
     )
+
+
+def _json_steps(text: bytes, what: str) -> Steps[Any]:
+    try:
+        walk = JsonWalk(text.decode(), what)
+    except UnicodeDecodeError as error:
+        raise BodyError(f"{what}: the body is not UTF-8: {error}") from error
+    value = yield from walk.steps()
+    walk.end()
+    return value
 
 
 def _inflate_steps(body: bytes | memoryview) -> Steps[bytes]:
@@ -269,9 +298,9 @@ def _topic_of_text(text: str) -> TopicConfig:
     try:
         return TopicConfig(
             topic=parts[0],
-            read_queue_nums=int(parts[1]),
-            write_queue_nums=int(parts[2]),
-            perm=int(parts[3]),
+            read_queue_nums=queue_count(parts[1]),
+            write_queue_nums=queue_count(parts[2]),
+            perm=parse_int(parts[3]),
             topic_filter_type=parts[4],
             attributes=_attributes(parts[5]) if len(parts) > 5 else NO_PROPERTIES,
         )
@@ -280,9 +309,11 @@ def _topic_of_text(text: str) -> TopicConfig:
 
 
 def _attributes(text: str) -> Mapping[str, str]:
-    """Unreadable attributes are left out, as Java does (TopicConfig.decode)."""
+    """Unreadable attributes are left out, as Java does (TopicConfig.decode), and with them those of great length."""
+    if len(text) > MAX_TOPIC_CHARACTERS:
+        return NO_PROPERTIES
     try:
-        members = json.loads(text)
+        members = parse(text)
     except (ValueError, RecursionError):
         return NO_PROPERTIES
     if not isinstance(members, dict):

@@ -12,8 +12,13 @@ from typing import Any, Final, Self
 
 from pyrmq_core.errors import BodyError
 from pyrmq_core.protocol.java_json import dumps, dumps_bare, load_object
+from pyrmq_core.protocol.java_numbers import int_member, long_member
+from pyrmq_core.protocol.names import check_address
+from pyrmq_core.protocol.topic_config import queue_count
 
 MASTER_ID: Final = 0
+# Queues of all brokers in one route, at most: each is an object in a client, which would hang over more.
+MAX_QUEUES_PER_ROUTE: Final = 262_144
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,10 +44,10 @@ class QueueData:
     def from_members(cls, members: Mapping[str, Any]) -> Self:
         return cls(
             broker_name=str(members["brokerName"]),
-            read_queue_nums=int(members["readQueueNums"]),
-            write_queue_nums=int(members["writeQueueNums"]),
-            perm=int(members["perm"]),
-            topic_sys_flag=int(members.get("topicSysFlag", members.get("topicSynFlag", 0))),
+            read_queue_nums=queue_count(members["readQueueNums"]),
+            write_queue_nums=queue_count(members["writeQueueNums"]),
+            perm=int_member(members["perm"]),
+            topic_sys_flag=int_member(members.get("topicSysFlag", members.get("topicSynFlag", 0))),
         )
 
 
@@ -75,7 +80,7 @@ class BrokerData:
         return cls(
             cluster=str(members.get("cluster", "")),
             broker_name=str(members["brokerName"]),
-            broker_addrs={int(broker_id): str(addr) for broker_id, addr in members["brokerAddrs"].items()},
+            broker_addrs=broker_addresses(members["brokerAddrs"]),
             enable_acting_master=members.get("enableActingMaster") is True,
             zone_name=None if zone is None else str(zone),
         )
@@ -113,8 +118,10 @@ class TopicRouteData:
         members = load_object(body, "route")
         try:
             order = members.get("orderTopicConf")
+            queue_datas = tuple(QueueData.from_members(queue) for queue in members.get("queueDatas") or ())
+            _check_total(sum(max(queue.read_queue_nums, queue.write_queue_nums) for queue in queue_datas))
             return cls(
-                queue_datas=tuple(QueueData.from_members(queue) for queue in members.get("queueDatas") or ()),
+                queue_datas=queue_datas,
                 broker_datas=tuple(BrokerData.from_members(broker) for broker in members.get("brokerDatas") or ()),
                 order_topic_conf=None if order is None else str(order),
                 filter_server_table=_filter_servers(members.get("filterServerTable") or {}),
@@ -122,6 +129,34 @@ class TopicRouteData:
             )
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise BodyError(f"route: a member is missing or of the wrong type: {error!r}") from error
+
+
+def broker_addresses(members: Mapping[object, object]) -> dict[int, str]:
+    """Addresses by broker id; `ValueError` for an id of more than 64 bits or an address that cannot be one."""
+    addresses = {long_member(broker_id): str(address) for broker_id, address in members.items()}
+    for address in addresses.values():
+        check_address(address)
+    return addresses
+
+
+def order_counts(topic: str, order_topic_conf: str) -> list[tuple[str, int]]:
+    """Brokers and their queues in `broker-a:4;broker-b:4`; `BodyError` for what is no count, or too large a one."""
+    counts = []
+    for part in filter(None, order_topic_conf.split(";")):
+        broker_name, _, count = part.partition(":")
+        try:
+            counts.append((broker_name, queue_count(count)))
+        except ValueError as error:
+            raise BodyError(
+                f"the order configuration of {topic} has {part[:80]!r} where broker:count belongs: {error}"
+            ) from error
+    _check_total(sum(count for _, count in counts))
+    return counts
+
+
+def _check_total(queues: int) -> None:
+    if queues > MAX_QUEUES_PER_ROUTE:
+        raise BodyError(f"route: it has {queues} queues; {MAX_QUEUES_PER_ROUTE} at most are taken")
 
 
 def _filter_servers(table: Mapping[str, Any]) -> dict[str, list[str]]:

@@ -14,6 +14,11 @@ from typing import Any, Final, Self
 from pyrmq_core.errors import BodyError
 from pyrmq_core.model import NO_PROPERTIES, TopicConfig
 from pyrmq_core.protocol.java_json import dumps, load_object
+from pyrmq_core.protocol.java_numbers import int_member, long_member
+
+# Queues of a topic at one broker, at most. RocketMQ names no limit, and maps a file for each queue: Linux grants a
+# process 65,530 mappings. A client makes an object of each queue in a route, so a stranger's number of them is bounded.
+MAX_QUEUES_PER_TOPIC: Final = 65_535
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,11 +44,11 @@ class DataVersion:
         """`BodyError` for members that are no numbers."""
         try:
             return cls(
-                timestamp_ms=int(members.get("timestamp", 0)),
-                counter=int(members.get("counter", 0)),
-                state_version=int(members.get("stateVersion", 0)),
+                timestamp_ms=long_member(members.get("timestamp", 0)),
+                counter=long_member(members.get("counter", 0)),
+                state_version=long_member(members.get("stateVersion", 0)),
             )
-        except (TypeError, ValueError, AttributeError, OverflowError) as error:
+        except (TypeError, ValueError, AttributeError) as error:
             raise BodyError(f"data version: a member is no number: {error}") from error
 
     @classmethod
@@ -52,6 +57,14 @@ class DataVersion:
 
 
 NO_VERSION: Final = DataVersion()
+
+
+def queue_count(value: object) -> int:
+    """A number of queues as a JSON member or a text holds it; `ValueError` and `TypeError` for what is none."""
+    count = int_member(value)
+    if not 0 <= count <= MAX_QUEUES_PER_TOPIC:
+        raise ValueError(f"{count} queues; a topic has between 0 and {MAX_QUEUES_PER_TOPIC} at one broker")
+    return count
 
 
 def topic_config_members(config: TopicConfig) -> dict[str, Any]:
@@ -74,17 +87,17 @@ def topic_config_from_members(members: Mapping[str, Any]) -> TopicConfig:
         attributes = members.get("attributes")
         return TopicConfig(
             topic=_text(members["topicName"]),
-            read_queue_nums=int(members.get("readQueueNums", 16)),
-            write_queue_nums=int(members.get("writeQueueNums", 16)),
-            perm=int(members.get("perm", 6)),
+            read_queue_nums=queue_count(members.get("readQueueNums", 16)),
+            write_queue_nums=queue_count(members.get("writeQueueNums", 16)),
+            perm=int_member(members.get("perm", 6)),
             topic_filter_type=_text(members.get("topicFilterType") or "SINGLE_TAG"),
-            topic_sys_flag=int(members.get("topicSysFlag", 0)),
+            topic_sys_flag=int_member(members.get("topicSysFlag", 0)),
             order=members.get("order") is True,
             attributes={_text(name): _text(value) for name, value in attributes.items()}
             if attributes
             else NO_PROPERTIES,
         )
-    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise BodyError(f"topic configuration: a member is missing or of the wrong type: {error!r}") from error
 
 

@@ -32,8 +32,8 @@ INTERNAL = {
         "serve",
         "unregister_producer",
     },
-    "Producer": {"prepare"},
-    "SendWindow": {"abandon", "enter_nowait", "hand_over", "start_more", "wait_for_room"},
+    "Producer": {"parts", "prepare"},
+    "SendWindow": {"abandon", "enter_nowait", "hand_over", "interrupted", "start_more", "wait_for_room"},
 }
 
 

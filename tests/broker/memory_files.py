@@ -1,5 +1,6 @@
 """The store's files in memory, and a disk that fills up."""
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from pyrmq_core.errors import StoreError
@@ -12,6 +13,16 @@ class MemoryFiles:
     contents: dict[str, bytearray] = field(default_factory=dict)
     room: int | None = None
     syncs: list[str] = field(default_factory=list)
+    fails_at: int | None = None  # the number of the step towards the medium that fails
+
+    def step(self, path: str) -> None:
+        """Something that a disk brings to its medium before it returns."""
+        self.syncs.append(path)
+        if len(self.syncs) == self.fails_at:
+            raise StoreError(f"cannot sync {path}: Input/output error")
+
+    def add_folder(self, folder: str) -> None:
+        pass
 
     def folders(self, folder: str) -> list[str]:
         return sorted({rest.split("/")[0] for rest in self._below(folder) if "/" in rest})
@@ -25,11 +36,17 @@ class MemoryFiles:
     def open(self, path: str, size: int) -> "MemoryFile":
         if path not in self.contents:
             self.contents[path] = bytearray(size)
+            self.step(path)
         return MemoryFile(self, path)
 
     def remove(self, path: str) -> None:
         for name in [name for name in self.contents if name == path or name.startswith(f"{path}/")]:
             del self.contents[name]
+        self.step(path)
+
+    def set_aside(self, folder: str) -> Callable[[], None]:
+        self.remove(folder)
+        return lambda: None
 
     def load(self, path: str) -> bytes | None:
         return bytes(self.contents[path]) if path in self.contents else None
@@ -38,6 +55,7 @@ class MemoryFiles:
         if keep_previous and path in self.contents:
             self.contents[path + ".bak"] = self.contents[path]
         self.contents[path] = bytearray(data)
+        self.step(path)
 
     def lock(self) -> None:
         pass
@@ -77,5 +95,14 @@ class MemoryFile:
     def zero_from(self, position: int) -> None:
         self.files.contents[self.path][position:] = bytes(self.size - position)
 
+    def pieces(self, position: int) -> Iterator[tuple[int, bytes]]:
+        data = bytes(self.files.contents[self.path][position:])
+        if data.strip(b"\0"):
+            yield position, data
+
     def sync(self) -> None:
-        self.files.syncs.append(self.path)
+        self.files.step(self.path)
+
+    def check(self) -> None:
+        if self.path not in self.files.contents:
+            raise StoreError(f"{self.path} was removed")

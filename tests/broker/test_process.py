@@ -141,7 +141,7 @@ def test_p_prints_every_setting_and_ends(tmp_path: Path) -> None:
         "flushDiskType=ASYNC_FLUSH",
     }
     assert wanted <= set(lines)
-    assert "without effect here: noSuchSetting" in printed.stderr
+    assert "there is no such setting: noSuchSetting" in printed.stderr
     assert "namesrvAddr=127.0.0.1:8" in run("-p", NAMESRV_ADDR="127.0.0.1:8").stdout
 
 

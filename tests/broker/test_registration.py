@@ -20,6 +20,7 @@ from pyrmq_core.protocol.registration import registration_crc
 from pyrmq_core.protocol.requests.register_broker import RegisteredBroker, RegistrationHeader
 from tests.broker.nameservers import RecordingNameServer, nameservers
 from tests.broker.serving import config, serving, until
+from tests.nameserver.longest_step import LongestStep
 
 SYSTEM_TOPICS = {
     "SELF_TEST_TOPIC",
@@ -184,3 +185,21 @@ async def test_a_failed_attempt_is_repeated_soon_and_logged_once(
     found = await rounds(tmp_path, lambda: trio.current_time() - start > 4.5, 20)
     assert found == [0, 1, 2, 3, 4, 5, 15]
     assert caplog.text.count("not registered with NameServer") == 1
+
+
+async def test_many_topics_are_written_off_the_loop(tmp_path: Path) -> None:
+    """They were written in one step, every 30 s: 50 ms for 10,000."""
+    settings = config(tmp_path, namesrvAddr="127.0.0.1:1")
+    topics = TopicTable(DiskFiles(tmp_path), settings)
+    for number in range(10_000):
+        topics.put(TopicConfig(f"T{number}", 4, 4), number)
+    registration = Registration(
+        settings, RegistrationHeader("C", "127.0.0.1:2", "b", 0), topics, RecordingPool(lambda: True)
+    )
+    longest = LongestStep()
+    async with trio.open_nursery() as nursery:
+        trio.lowlevel.add_instrument(longest)
+        await nursery.start(registration.run)
+        trio.lowlevel.remove_instrument(longest)
+        nursery.cancel_scope.cancel()
+    assert longest.seconds < 0.015

@@ -6,12 +6,14 @@ from pathlib import Path
 import pytest
 import trio
 
-from pyrmq_core.errors import InvalidArgument, NetworkError, StoreError
+from pyrmq_core.client.retrying import outcome_of
+from pyrmq_core.errors import InvalidArgument, NetworkError, Outcome, StoreError
 from pyrmq_core.model import MessageQueue, TopicConfig
 from pyrmq_core.network import Peer
 from pyrmq_core.protocol.batch import BatchItem, encode_batch_body
 from pyrmq_core.protocol.codes import RequestCode, ResponseCode
 from pyrmq_core.protocol.command import Command
+from pyrmq_core.protocol.conversation import response_error
 from pyrmq_core.protocol.properties import decode_properties
 from pyrmq_core.protocol.record import StoredRecord, decode_record, iterate_records
 from pyrmq_core.protocol.requests.consumer_send_back import ConsumerSendMsgBack
@@ -192,20 +194,23 @@ async def test_delayed_messages_survive_a_kill(tmp_path: Path) -> None:
 
 
 REFUSED = {
-    "transaction": ("TRAN_MSG\x01true\x02", 0, ResponseCode.NO_PERMISSION, "transaction"),
-    "prepared": ("", 4, ResponseCode.NO_PERMISSION, "transaction"),
-    "timer": ("TIMER_DELAY_SEC\x015\x02", 0, ResponseCode.SYSTEM_ERROR, "timerWheelEnable"),
-    "deliver at": ("TIMER_DELIVER_MS\x011\x02", 0, ResponseCode.SYSTEM_ERROR, "timerWheelEnable"),
+    "transaction": ("TRAN_MSG\x01true\x02", 0, "keeps no transactions, and nothing is stored"),
+    "prepared": ("", 4, "keeps no transactions, and nothing is stored"),
+    "timer": ("TIMER_DELAY_SEC\x015\x02", 0, "timerWheelEnable is false. This broker keeps no timer messages"),
+    "deliver at": ("TIMER_DELIVER_MS\x011\x02", 0, "timerWheelEnable is false. This broker keeps no timer messages"),
 }
 
 
 @pytest.mark.parametrize("case", REFUSED)
 async def test_what_is_not_kept_is_never_stored_at_once(tmp_path: Path, case: str) -> None:
-    properties, sys_flag, code, reason = REFUSED[case]
+    properties, sys_flag, reason = REFUSED[case]
     async with serving(tmp_path) as served:
         answer = await served.ask(replace(message("T", properties=properties), sys_flag=sys_flag).to_command())
-        assert answer.code == code
+        assert answer.code == ResponseCode.ILLEGAL_OPERATION
         assert reason in (answer.remark or "")
+        refused = response_error(answer, RequestCode.SEND_MESSAGE_V2, "here:1")
+        assert outcome_of(refused) is Outcome.NOT_STORED
+        assert not any(word in str(refused) for word in ("check", "older", "smaller"))
         inside = encode_batch_body([BatchItem(0, b"1", properties.encode() or b"DELAY\x013\x02")])
         answer = await served.ask(replace(message("T", inside), batch=True).to_command())
         assert answer.code in ((ResponseCode.MESSAGE_ILLEGAL,) if case != "transaction" else (ResponseCode.SUCCESS,))

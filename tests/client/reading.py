@@ -19,7 +19,7 @@ def fill(stage: Stage, count: int, *, tag_every: int = 0, size: int = 0) -> list
 
 
 async def read_all(
-    puller: Puller, start: int, end: int, *, tags: str = "*", window: ReadWindow | None = None
+    puller: Puller, start: int, end: int, *, tags: str = "*", window: ReadWindow | None = None, allow_gaps: bool = False
 ) -> tuple[list[int], list[RawPull]]:
     """The offsets of all messages, each pull clipped to its own range, and the pulls."""
     offsets: list[int] = []
@@ -27,7 +27,8 @@ async def read_all(
     async with puller.read(A0, start, end, tags=TagFilter.parse(tags), window=window or ReadWindow()) as source:
         async for pull in source:
             pulls.append(pull)
-            offsets += [message.queue_offset for message in decode(pull, OffsetRange(pull.start, pull.next_offset))]
+            own = OffsetRange(pull.start, pull.next_offset)
+            offsets += [message.queue_offset for message in decode(pull, own, allow_gaps=allow_gaps)]
     position = start
     for pull in pulls:  # in order, without a gap, and not beyond the end
         assert pull.start == position

@@ -26,9 +26,10 @@ from pyrmq_core import (
     WriteSummary,
 )
 from pyrmq_core.columnar import DEFAULT_COLUMNS, batches_of
+from pyrmq_core.columnar.outgoing import JOINED_ROWS
 from pyrmq_core.errors import RecordError
 from tests.client.reading import A0, asked, fill
-from tests.support.scripted import BATCH, refuse
+from tests.support.scripted import BATCH, after, refuse
 from tests.support.stage import Stage, settled
 
 
@@ -101,6 +102,48 @@ async def test_keys_go_to_their_queues_and_others_in_turn(stage: Stage, producer
     for key in ("a", "b", "c"):
         assert summary.messages_by_queue[info.queue_of_key(key)] >= 500
     assert summary.messages == 2000
+
+
+async def test_a_queue_has_one_lane_however_many_batches_its_keys_are_in(stage: Stage, producer: Producer) -> None:
+    """Each batch begins with another key of the queue; the first request of all is held at the broker."""
+    info = await producer.publish_info("orders")
+    queue = info.queue_of_key("0")
+    first, second = [key for key in map(str, range(200)) if info.queue_of_key(key) == queue][:2]
+    count = JOINED_ROWS // 2 + 1  # two such batches are not joined
+    table = pa.Table.from_batches(
+        [rows(count, shardingKey=pa.array([key, *[first] * (count - 1)])) for key in (first, second, first)]
+    )
+    release = trio.Event()
+    stage.brokers[queue.broker_name].on(BATCH, after(release, stage.stores[queue.broker_name]))
+    async with trio.open_nursery() as nursery:
+
+        async def send() -> None:
+            summary = await producer.send_arrow(table, topic="orders", timeout=20)
+            assert summary.messages == 3 * count
+
+        nursery.start_soon(send)
+        await stage.brokers[queue.broker_name].wait_seen(BATCH)
+        await settled()
+        assert len(stage.sends()) == 1
+        release.set()
+    assert [message.body for message in stage.stored("orders")] == table.column("body").to_pylist()
+
+
+async def test_a_call_goes_by_one_publish_list(stage: Stage, client: Client, producer: Producer) -> None:
+    """Whatever the route says by the second batch: a key that moved would be out of order."""
+    info = await producer.publish_info("orders")
+    keys = [f"key-{number % 50}" for number in range(JOINED_ROWS)]
+    table = pa.Table.from_batches([rows(JOINED_ROWS, shardingKey=pa.array(keys))] * 6)  # more than a window holds
+
+    async def change(request: Any, peer: Any) -> Any:
+        stage.topic("orders", queues=16)
+        await client.routes.refresh("orders")
+        return stage.stores["broker-a"](request, peer)
+
+    stage.brokers["broker-a"].on(BATCH, change)
+    summary = await producer.send_arrow(table, topic="orders", timeout=20)
+    assert len((await producer.publish_info("orders")).queues) == 32
+    assert summary.messages_by_queue.keys() <= set(info.queues)
 
 
 async def test_the_topic_given_wins_over_the_column(stage: Stage, producer: Producer) -> None:

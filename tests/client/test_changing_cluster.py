@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pyrmq_core import Client, Message, NoRoute, Outcome, Producer, SendFailed
+from pyrmq_core import Client, Message, NoRoute, Outcome, Producer, QueueNotFound
 from pyrmq_core.protocol.route import TopicRouteData
 from tests.support.scripted import SEND, Table, refuse, route_of, scripted_server
 from tests.support.stage import Stage, staged
@@ -63,7 +63,9 @@ async def test_a_broker_without_a_master_gets_nothing(stage: Stage, client: Clie
 async def test_a_route_without_any_master_is_told(stage: Stage, client: Client) -> None:
     stage.table.routes["orders"] = without_masters(stage.table.routes["orders"], "broker-a", "broker-b")
     async with Producer("g", client=client) as producer:
-        with pytest.raises(NoRoute, match="topic orders has no queue to write to") as caught:
+        with pytest.raises(
+            NoRoute, match="topic orders has no queue to write to: broker-a, broker-b have no master now"
+        ) as caught:
             await producer.send(Message("orders", b"x"))
         assert "\n" not in str(caught.value)
         stage.topic("orders")
@@ -74,7 +76,7 @@ async def test_a_route_without_any_master_is_told(stage: Stage, client: Client) 
 
 @pytest.mark.parametrize("code", [29, 1])
 async def test_a_queue_that_went_between_look_up_and_send(code: int) -> None:
-    """5.x answers 29, 4.9 code 1: one try, a text that names the queue, and the next route has the right ones."""
+    """5.x answers 29, 4.9 code 1: one try, an error that names the queues there are now, and the new route."""
     async with staged("broker-a") as stage, Client(nameserver=stage.nameserver.address) as client:
         stage.topic("orders", queues=8)
         async with Producer("g", client=client, retry_times_when_send_failed=0) as producer:
@@ -82,9 +84,10 @@ async def test_a_queue_that_went_between_look_up_and_send(code: int) -> None:
             gone = (await producer.message_queues("orders"))[7]
             stage.topic("orders", queues=2)
             stage.brokers["broker-a"].on(SEND, refuse(code, "request queueId[7] is illegal"))
-            with pytest.raises(SendFailed, match=r"request queueId\[7\] is illegal") as caught:
+            with pytest.raises(QueueNotFound, match=r"request queueId\[7\] is illegal") as caught:
                 await producer.send(Message("orders", b"x"), queue=gone)
-            assert (caught.value.outcome is Outcome.NOT_STORED) is (code == 29)  # code 1 stands for any failure
-            await client.routes.refresh("orders")
+            assert "orders has no queue 7 on broker-a; by the route of this moment it has 0 to 1" in str(caught.value)
+            assert (caught.value.outcome, caught.value.queue) == (Outcome.NOT_STORED, gone)
+            assert len(caught.value.attempts) == 1
             assert {queue.queue_id for queue in await producer.message_queues("orders")} == {0, 1}
             assert (await producer.send(Message("orders", b"x"))).message_queue.queue_id in (0, 1)

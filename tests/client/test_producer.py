@@ -2,6 +2,7 @@
 
 import contextlib
 import random
+import sys
 from collections.abc import Sequence
 
 import pytest
@@ -16,6 +17,7 @@ from pyrmq_core import (
     InvalidState,
     Message,
     MessageQueue,
+    MissingLibrary,
     NoRoute,
     Outcome,
     Producer,
@@ -103,6 +105,16 @@ async def test_large_bodies_are_compressed(stage: Stage, client: Client, compres
     assert large.body != b"l" * 100
     assert large.sys_flag & 1
     assert decompress(large.body, large.sys_flag, max_bytes=1000) == b"l" * 100
+
+
+@pytest.mark.parametrize(("library", "compression"), [("lz4.frame", "lz4"), ("zstandard", "zstd")])
+def test_a_compression_that_is_not_installed_is_told_when_it_is_given(
+    monkeypatch: pytest.MonkeyPatch, library: str, compression: str
+) -> None:
+    """Not when the first large body comes."""
+    monkeypatch.setitem(sys.modules, library, None)
+    with pytest.raises(MissingLibrary, match=rf'pip install "pyrmq-spark\[{compression}\]"'):
+        Producer("g", nameserver="127.0.0.1:1", compression=compression)
 
 
 async def test_compression_can_be_switched_off(stage: Stage, client: Client) -> None:

@@ -256,7 +256,7 @@ async def test_a_refused_commit_is_told(stage: Stage, consumer: PullConsumer) ->
     stage.brokers["broker-a"].always(COMMIT, refuse(17, "no such topic"))
     with pytest.raises(ResponseError, match="no such topic"):
         await consumer.commit(A0, 5)
-    with pytest.raises(InvalidArgument, match="offset -1 of orders/broker-a/0"):
+    with pytest.raises(InvalidArgument, match="offset to commit of orders/broker-a/0=-1"):
         await consumer.commit(A0, -1)
 
 

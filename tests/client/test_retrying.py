@@ -4,7 +4,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyrmq_core.client.retrying import attempt_seconds, is_retried, outcome_of, send_failed, worst
+from pyrmq_core.client.communication_mode import CommunicationMode
+from pyrmq_core.client.retrying import (
+    attempt_seconds,
+    is_refused_for_good,
+    is_retried,
+    outcome_of,
+    refuses_queue,
+    send_failed,
+    worst,
+)
 from pyrmq_core.client.targets import AnyQueue, KeyedQueue, Target, ThisQueue
 from pyrmq_core.errors import (
     Attempt,
@@ -20,11 +29,13 @@ from pyrmq_core.errors import (
     Outcome,
     ResponseError,
     RocketMQError,
+    SendFailed,
 )
 from pyrmq_core.model import MessageQueue
 from pyrmq_core.protocol.codes import ResponseCode
 
 ANY, KEYED, THIS = AnyQueue(), KeyedQueue("k"), ThisQueue(MessageQueue("T", "a", 0))
+WAITED_FOR = ThisQueue(MessageQueue("T", "a", 0), wait=True)
 NOT, PERHAPS = Outcome.NOT_STORED, Outcome.PERHAPS_STORED
 
 
@@ -48,8 +59,9 @@ ERRORS: list[tuple[RocketMQError, Outcome, bool]] = [
     (refused(ResponseCode.SERVICE_NOT_AVAILABLE), NOT, True),
     # 4.9 refuses signatures so, before it looks at the request
     (ResponseError("x", code=1, remark="org.apache.rocketmq.acl.common.AclException: No accessKey is"), NOT, True),
-    # 4.9 refuses a queue so, which 5.x calls an INVALID_PARAMETER
-    (ResponseError("x", code=1, remark="request queueId[9] is illegal, TopicConfig ..."), PERHAPS, True),
+    # 4.9 refuses a queue so before it stores, which 5.x calls an INVALID_PARAMETER: the route is old
+    (ResponseError("x", code=1, remark="request queueId[9] is illegal, TopicConfig ..."), NOT, True),
+    (ResponseError("x", code=29, remark="request queueId[9] is illegal, TopicConfig ..."), NOT, True),
     (refused(ResponseCode.NO_PERMISSION), NOT, True),
     (refused(ResponseCode.TOPIC_NOT_EXIST), NOT, True),
     (refused(ResponseCode.NO_BUYER_ID), NOT, True),
@@ -71,7 +83,7 @@ STAYING = {
     ResponseCode.NO_BUYER_ID,
     ResponseCode.NOT_IN_CURRENT_UNIT,
 }
-STAYING_REMARKS = ("org.apache.rocketmq.acl", "request queueId[")
+STAYING_REMARKS = ("org.apache.rocketmq.acl",)
 
 
 @pytest.mark.parametrize(("error", "outcome", "elsewhere"), ERRORS)
@@ -85,9 +97,26 @@ def test_what_each_error_means(error: RocketMQError, outcome: Outcome, elsewhere
 def test_a_keys_queue_is_waited_for_only_where_waiting_can_help(
     error: RocketMQError, outcome: Outcome, elsewhere: bool
 ) -> None:
-    """Another broker may take what this one never will: a permission, a topic or a queue that it does not have."""
+    """Another broker may take what this one never will: a permission, or a topic that it does not have."""
     stays = isinstance(error, ResponseError) and (error.code in STAYING or error.remark.startswith(STAYING_REMARKS))
     assert is_retried(error, KEYED, 1, 3) is (elsewhere and not stays)
+    assert is_retried(error, WAITED_FOR, 1, 3) is (elsewhere and not stays and not refuses_queue(error))
+
+
+@pytest.mark.parametrize("code", [ResponseCode.INVALID_PARAMETER, ResponseCode.SYSTEM_ERROR])
+def test_a_refused_queue_is_an_old_route_and_neither_content_nor_a_try(code: int) -> None:
+    """However often: the route is asked for again, and a deadline ends it."""
+    refusal = ResponseError("x", code=code, remark="request queueId[9] is illegal, TopicConfig ...")
+    for target in (ANY, KEYED):
+        for mode in (CommunicationMode.SYNC, CommunicationMode.ASYNC):
+            assert is_retried(refusal, target, 50, 3, mode)
+    assert not is_retried(refusal, THIS, 0, 3, CommunicationMode.ASYNC)
+    failed = SendFailed("x", outcome=NOT, attempts=[])
+    failed.__cause__ = refusal
+    assert not is_refused_for_good(failed)
+    failed.__cause__ = ResponseError("x", code=ResponseCode.INVALID_PARAMETER, remark="the topic's name")
+    assert is_refused_for_good(failed)
+    assert not refuses_queue(ResponseError("x", code=ResponseCode.MESSAGE_ILLEGAL, remark="request queueId[9]"))
 
 
 @pytest.mark.parametrize(

@@ -58,16 +58,46 @@ async def test_borrowed_queues_are_the_fewer_of_both(
     assert {queue.topic for queue in info.queues} == {"fresh"}
 
 
-async def test_the_first_send_replaces_the_borrowed_route(stage: Stage) -> None:
-    """The broker that took it has the topic; the next send asks again, and goes where the topic is."""
+async def test_a_borrowed_route_serves_until_the_next_poll(
+    stage: Stage, client: Client, jumping_clock: MockClock
+) -> None:
+    """As in Java: every broker gets some of the first messages, makes the topic, and is in its route then."""
+    stage.auto_create()
+    async with Producer("g", client=client) as producer:
+        for _ in range(8):
+            await producer.send(Message("fresh", b"1"))
+        assert {broker for broker, _ in stage.sends()} == {"broker-a", "broker-b"}
+        assert topics_asked(stage.nameserver) == ["fresh", "TBW102"]
+        await trio.sleep(31)
+        assert topics_asked(stage.nameserver) == ["fresh", "TBW102", "fresh"]
+        info = await producer.publish_info("fresh")
+    assert not info.borrowed
+    assert {queue.broker_name for queue in info.queues} == {"broker-a", "broker-b"}
+    assert len(stage.stored("fresh")) == 8
+
+
+async def test_a_topic_that_nobody_made_borrows_again_after_the_poll(
+    stage: Stage, client: Client, jumping_clock: MockClock
+) -> None:
+    """Brokers that came meanwhile get some too."""
+    stage.topic("TBW102", brokers=["broker-a"])
+    assert {queue.broker_name for queue in (await info_of(client, "fresh")).queues} == {"broker-a"}
+    stage.auto_create()
+    assert {queue.broker_name for queue in (await info_of(client, "fresh")).queues} == {"broker-a"}
+    await trio.sleep(31)
+    assert {queue.broker_name for queue in (await info_of(client, "fresh")).queues} == {"broker-a", "broker-b"}
+
+
+async def test_a_failure_asks_for_the_borrowed_topic_again(stage: Stage) -> None:
+    """A broker that is gone from TBW102's route gets nothing more."""
     stage.auto_create()
     async with Producer("g", nameserver=stage.nameserver.address) as producer:
-        first = await producer.send(Message("fresh", b"1"))
-        for _ in range(7):
-            await producer.send(Message("fresh", b"2"))
-    home = first.message_queue.broker_name
-    assert {broker for broker, _ in stage.sends()} == {home}
-    assert topics_asked(stage.nameserver) == ["fresh", "TBW102", "fresh"]
+        await producer.publish_info("fresh")
+        await stage.brokers["broker-a"].stop()
+        stage.topic("TBW102", brokers=["broker-b"])
+        for _ in range(8):
+            await producer.send(Message("fresh", b"1"))
+    assert {broker for broker, _ in stage.sends()} == {"broker-b"}
     assert len(stage.stored("fresh")) == 8
 
 
@@ -97,7 +127,12 @@ async def test_without_auto_creation_there_is_no_route(stage: Stage, client: Cli
         await info_of(client, "fresh")
     assert caught.value.topic == "fresh"
     text = str(caught.value)
-    for part in ("No route info of this topic: fresh", stage.nameserver.address, "autoCreateTopicEnable", "mqadmin"):
+    for part in (
+        "No route info of this topic: fresh",
+        stage.nameserver.address,
+        "autoCreateTopicEnable",
+        "pyrmq topic create fresh",
+    ):
         assert part in text
     assert "\n" not in text
 

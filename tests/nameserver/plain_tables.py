@@ -103,10 +103,10 @@ class PlainTables:
         broker.addrs = {i: a for i, a in broker.addrs.items() if a != addr}
         if not broker.addrs:
             del self.brokers[name]
-            names = self.clusters.get(cluster, set())
-            names.discard(name)
-            if not names:
-                self.clusters.pop(cluster, None)
+            for known, names in list(self.clusters.items()):
+                names.discard(name)
+                if not names:
+                    del self.clusters[known]
             for topic in list(self.topics):
                 self.drop(topic, name)
         elif broker.acting and 0 not in broker.addrs:

@@ -13,6 +13,7 @@ from pyrmq_core.nameserver.tables.changes import (
     Change,
     Registration,
 )
+from pyrmq_core.protocol.registration import finished
 from tests.nameserver import desk
 
 A, B, SLAVE = "127.0.0.1:10911", "127.0.0.1:20911", "127.0.0.1:10921"
@@ -24,7 +25,9 @@ def register(
     tables: RouteTables, *args: Any, at: int = 0, over: object = CONNECTION, digest: bytes | None = None, **more: Any
 ) -> Registration:
     asked = desk.registration(*args, **more)
-    return registration.register(tables, asked.header, asked.body(), connection=over, now_ms=at, digest=digest)
+    return finished(
+        registration.register(tables, asked.header, asked.body(), connection=over, now_ms=at, digest=digest)
+    )
 
 
 def perms(tables: RouteTables, topic: str) -> dict[str, int]:

@@ -113,5 +113,5 @@ async def test_a_round_tells_every_value(caplog: pytest.LogCaptureFixture) -> No
     caplog.set_level(logging.INFO)
     desk = Desk()
     await desk.ask(PutKvConfig("N", "k", "v").to_command())
-    desk.server.tell_kv()
+    await desk.server.tell_kv()
     assert [record.getMessage() for record in caplog.records] == ["KV configuration N: k = v"]

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import gc
-import math
 import time
 from collections.abc import Iterator
 
 import pytest
 import trio
-from trio.abc import Instrument
 
 from pyrmq_core.model import TopicConfig
 from pyrmq_core.nameserver.process import YOUNG_OBJECTS
@@ -17,6 +15,7 @@ from pyrmq_core.protocol.command import Command
 from pyrmq_core.protocol.registration import RegistrationBody, registration_crc
 from pyrmq_core.protocol.requests.register_broker import RegisterBroker, RegistrationHeader
 from pyrmq_core.protocol.topic_config import DataVersion
+from tests.nameserver.longest_step import LongestStep
 from tests.nameserver.serving import Caller, nameserver
 
 BROKERS = 10
@@ -24,20 +23,6 @@ TOPICS = 10_000
 TIMEOUT = 60.0
 # What 99 of 100 questions may wait; a step of the loop may take half of it.
 P99_SECONDS = 0.050
-
-
-class LongestStep(Instrument):
-    """The most processor time that one step of one task took."""
-
-    def __init__(self) -> None:
-        self.seconds = 0.0
-        self._began = math.inf  # it joins in the middle of a step
-
-    def before_task_step(self, task: trio.lowlevel.Task) -> None:
-        self._began = time.thread_time()
-
-    def after_task_step(self, task: trio.lowlevel.Task) -> None:
-        self.seconds = max(self.seconds, time.thread_time() - self._began)
 
 
 @pytest.fixture

@@ -4,8 +4,29 @@ from __future__ import annotations
 
 import re
 
+from pyrmq_core.broker import BrokerConfig
+from pyrmq_core.broker.groups import MAX_GROUP_BYTES
+from pyrmq_core.broker.lock_requests import MAX_BODY_BYTES
+from pyrmq_core.broker.locks import MOST_LOCKS
+from pyrmq_core.broker.name_rules import MAX_CLIENT_ID_CHARS, MAX_RETRY_TOPIC_CHARS
+from pyrmq_core.broker.status_requests import MAX_TABLE_BYTES
+from pyrmq_core.filtering.sql92 import MAX_CHARS, MAX_CONDITIONS
 from pyrmq_core.nameserver import NameServerConfig
 from pyrmq_core.nameserver.config import NOT_BUILT, WITHOUT_EFFECT
+from pyrmq_core.nameserver.handlers import SMALL_BODY_BYTES, TOPIC_BODY_BYTES
+from pyrmq_core.nameserver.intake import ORDINARY_BODY_BYTES, WAITING_BYTES, WAITING_OF_PEER
+from pyrmq_core.nameserver.running import REQUESTS_PER_CONNECTION
+from pyrmq_core.nameserver.tables.accepted import MAX_FILTER_SERVERS, MAX_NAME_CHARS
+from pyrmq_core.nameserver.tables.room import MAX_ADDRESSES_OF_NAME, MAX_CLUSTERS_OF_NAME
+from pyrmq_core.network.connection import MAX_REQUESTS
+from pyrmq_core.network.watch import FRAME_TIMEOUT_SECONDS
+from pyrmq_core.protocol.frame import MAX_FRAME_BYTES
+from pyrmq_core.protocol.headers import MAX_FIELDS
+from pyrmq_core.protocol.json_bounds import MAX_DEPTH
+from pyrmq_core.protocol.json_walk import MAX_TEXT_CHARACTERS
+from pyrmq_core.protocol.names import MAX_GROUP_CHARS, MAX_TOPIC_CHARS
+from pyrmq_core.protocol.registration import MAX_INFLATED_BYTES, MAX_TOPIC_CHARACTERS
+from pyrmq_core.protocol.topic_config import MAX_QUEUES_PER_TOPIC
 from tests.support.server_page import PAGE, written
 
 
@@ -16,7 +37,9 @@ def test_the_codes_are_those_of_the_handlers() -> None:
 
 def test_every_setting_with_effect_has_its_row_and_its_default() -> None:
     told: dict[str, str] = {}
-    for names, defaults in re.findall(r"^\| (`.+?) \| (.+?) \|", PAGE.read_text("utf-8"), re.MULTILINE):
+    page = PAGE.read_text("utf-8")
+    nameserver, tls = page.partition("\n## Broker\n")[0], page.partition("\n## TLS\n")[2]
+    for names, defaults in re.findall(r"^\| (`.+?) \| (.+?) \|", nameserver + tls, re.MULTILINE):
         texts = ["" if text == "none" else text.strip("`") for text in defaults.split(", ")]
         named = re.findall(r"`([\w.]+)`", names)
         told.update(zip(named, texts * len(named) if len(texts) == 1 else texts, strict=True))
@@ -25,3 +48,71 @@ def test_every_setting_with_effect_has_its_row_and_its_default() -> None:
     assert told.keys() == with_effect
     for name in with_effect - {"kvConfigPath", "configStorePath"}:  # these derive from home and port
         assert told[name] == settings[name], name
+
+
+MIB = 1024 * 1024
+BOUND = re.compile(
+    r"(server)?Max[A-Z]|^max(Held|Heartbeat|Groups|Subscriptions|Registered|Message)|serverChannelMaxIdle"
+)
+
+
+def limit_rows() -> list[list[str]]:
+    """The cells of the table of limits: server, limit, settings, default, what happens beyond."""
+    part = PAGE.read_text("utf-8").partition("\n## Limits\n")[2].partition("\n## TLS\n")[0]
+    rows = [line for line in part.splitlines() if line.startswith(("| both", "| NameServer", "| broker"))]
+    return [[cell.strip() for cell in row.strip("|").split("|")] for row in rows]
+
+
+def test_every_bound_that_is_a_setting_is_a_limit_with_its_default() -> None:
+    told: dict[str, str] = {}
+    for _, _, names, defaults, _ in limit_rows():
+        named = re.findall(r"`(\w+)`", names)
+        told.update(zip(named, re.findall(r"`(\d+)`", defaults), strict=True))
+    nameserver, broker = NameServerConfig().to_settings(), BrokerConfig().to_properties()
+    ours = {**{name: value for name, value in nameserver.items() if name not in WITHOUT_EFFECT}, **broker}
+    assert told.keys() == {name for name in ours if BOUND.search(name)}
+    for settings in (nameserver, broker):
+        assert {name: value for name, value in settings.items() if name in told} == {
+            name: told[name] for name in settings if name in told
+        }
+
+
+def test_the_limits_without_a_setting_are_those_of_the_code() -> None:
+    numbers = {row[1]: [int(number) for number in re.findall(r"\d+", row[-2])] for row in limit_rows() if not row[2]}
+    assert numbers == {
+        "a frame": [MAX_FRAME_BYTES],
+        "requests under way on a connection": [REQUESTS_PER_CONNECTION, MAX_REQUESTS],
+        "nesting of JSON in a body": [MAX_DEPTH],
+        "queues of a topic at a broker": [MAX_QUEUES_PER_TOPIC],
+        "registrations that wait": [
+            WAITING_OF_PEER,
+            WAITING_BYTES // 2 // MIB,
+            ORDINARY_BODY_BYTES // MIB,
+            WAITING_BYTES // 2 // MIB,
+        ],
+        "a compressed registration; one topic of it; one text": [
+            MAX_INFLATED_BYTES // MIB,
+            MAX_TOPIC_CHARACTERS,
+            MAX_TEXT_CHARACTERS,
+        ],
+        "the body of any other request": [SMALL_BODY_BYTES // 1024, 217, TOPIC_BODY_BYTES // MIB],
+        "a name; addresses and clusters of a broker name; filter servers; heartbeatTimeoutMillis": [
+            MAX_NAME_CHARS,
+            MAX_ADDRESSES_OF_NAME,
+            MAX_CLUSTERS_OF_NAME,
+            MAX_FILTER_SERVERS,
+        ],
+        "names of topics; of retry topics and groups; client ids": [
+            MAX_TOPIC_CHARS,
+            MAX_RETRY_TOPIC_CHARS,
+            MAX_CLIENT_ID_CHARS,
+        ],
+        "an SQL expression": [MAX_CHARS, MAX_CONDITIONS],
+        "a group's settings; the body of a lock request": [MAX_GROUP_BYTES, MAX_BODY_BYTES],
+        "locks of queues": [MOST_LOCKS],
+        "a table of offsets in an answer": [MAX_TABLE_BYTES // MIB],
+    }
+    assert MAX_RETRY_TOPIC_CHARS == MAX_GROUP_CHARS
+    beyond = " ".join(row[-1] for row in limit_rows())
+    assert f"more than {MAX_FIELDS} fields" in beyond
+    assert f"in {FRAME_TIMEOUT_SECONDS:.0f} s" in beyond

@@ -23,7 +23,8 @@ from pyrmq_core.nameserver.tables import (
     removal,
 )
 from pyrmq_core.nameserver.tables.changes import TopicRemoved, TopicsRemoved
-from pyrmq_core.protocol.registration import RegistrationBody
+from pyrmq_core.nameserver.tables.state import QUEUES_BYTES, TOPIC_BYTES
+from pyrmq_core.protocol.registration import RegistrationBody, finished
 from pyrmq_core.protocol.requests.register_broker import RegistrationHeader
 from pyrmq_core.protocol.route import QueueData
 from pyrmq_core.protocol.topic_config import DataVersion
@@ -80,8 +81,10 @@ class Comparison(RuleBasedStateMachine):
         self.last[header.cluster_name, header.broker_addr] = header, body
         digest = hashlib.sha256(repr(body).encode()).digest() if digested else None
         read = not (digest and registration.knows(self.real, header, digest))
-        done = registration.register(
-            self.real, header, body if read else None, connection=connection, now_ms=self.now, digest=digest
+        done = finished(
+            registration.register(
+                self.real, header, body if read else None, connection=connection, now_ms=self.now, digest=digest
+            )
         )
         plain = self.plain.register(header, body, connection, self.now)
         assert done.accepted == (plain != "refused")
@@ -96,18 +99,18 @@ class Comparison(RuleBasedStateMachine):
     @rule(header=HEADERS)
     def unregister(self, header: RegistrationHeader) -> None:
         key = BrokerAddrInfo(header.cluster_name, header.broker_addr)
-        self.checked(removal.unregister(self.real, key, header.broker_name, header.broker_id).changes)
+        self.checked(finished(removal.unregister(self.real, key, header.broker_name, header.broker_id)).changes)
         self.plain.remove(header.cluster_name, header.broker_addr, header.broker_name)
 
     @rule(connection=CONNECTIONS)
     def close(self, connection: object) -> None:
-        self.checked(removal.connection_closed(self.real, connection).changes)
+        self.checked(finished(removal.connection_closed(self.real, connection)).changes)
         self.plain.close(connection)
 
     @rule(ms=st.sampled_from([1, 2_999, 3_000, 3_001, 119_000, 120_000]))
     def wait_and_scan(self, ms: int) -> None:
         self.now += ms
-        removed = removal.scan(self.real, self.now)
+        removed = finished(removal.scan(self.real, self.now))
         self.checked(removed.changes)
         self.plain.scan(self.now)
 
@@ -120,11 +123,11 @@ class Comparison(RuleBasedStateMachine):
 
     @rule(name=NAMES)
     def wipe(self, name: str) -> None:
-        assert outside.wipe_write_perm(self.real, name).topics == self.plain.set_perms(name, None)
+        assert finished(outside.wipe_write_perm(self.real, name)).topics == self.plain.set_perms(name, None)
 
     @rule(name=NAMES)
     def add(self, name: str) -> None:
-        assert outside.add_write_perm(self.real, name).topics == self.plain.set_perms(name, 6)
+        assert finished(outside.add_write_perm(self.real, name)).topics == self.plain.set_perms(name, 6)
 
     @rule(topic=TOPICS, cluster=st.none() | CLUSTERS)
     def delete(self, topic: str, cluster: str | None) -> None:
@@ -163,6 +166,26 @@ class Comparison(RuleBasedStateMachine):
             for key, live in real.broker_live_table.items()
         } == {key: (live["at"], live["version"], live["connection"], live["ha"]) for key, live in plain.live.items()}
         assert {tuple(key): servers for key, servers in real.filter_server_table.items()} == plain.filters
+
+    @invariant()
+    def what_finds_entries_and_counts_them_agrees_with_the_tables(self) -> None:
+        real = self.real
+        assert {(connection, key) for connection, keys in real.connections.items() for key in keys} == {
+            (live.connection, key) for key, live in real.broker_live_table.items()
+        }
+        assert {(key, name) for key, names in real.names.items() for name in names} == {
+            (BrokerAddrInfo(broker.cluster, address), broker.broker_name)
+            for broker in real.broker_addr_table.values()
+            for address in broker.broker_addrs.values()
+        }
+        assert {(cluster, name) for name, clusters in real.clusters.items() for cluster in clusters} == {
+            (cluster, name) for cluster, names in real.cluster_addr_table.items() for name in names
+        }
+        assert all(real.connections.values())
+        assert real.leaving == set()
+        assert real.topic_bytes == sum(
+            TOPIC_BYTES + len(topic) + QUEUES_BYTES * len(queues) for topic, queues in real.topic_queue_table.items()
+        )
 
     @invariant()
     def routes_are_those_of_the_tables(self) -> None:

@@ -27,6 +27,7 @@ from pyrmq_core.nameserver.tables.changes import (
     TopicRemoved,
     TopicsTaken,
 )
+from pyrmq_core.protocol.registration import finished
 from pyrmq_core.protocol.route import QueueData
 from pyrmq_core.protocol.topic_config import DataVersion
 from tests.nameserver import desk
@@ -139,7 +140,7 @@ def test_an_address_stands_under_one_id() -> None:
     tables = RouteTables()
     register(tables, topics=["T"])
     register(tables, address=SLAVE, broker_id=1, topics=["T"])
-    removal.connection_closed(tables, CONNECTION)
+    finished(removal.connection_closed(tables, CONNECTION))
     done = register(tables, address=SLAVE, broker_id=0, topics=["T"], version=2)
     assert AddressMoved("broker-a", SLAVE, 1, 0) in done.changes
     assert dict(tables.broker_addr_table["broker-a"].broker_addrs) == {0: SLAVE}
@@ -163,7 +164,7 @@ def test_what_an_address_left_behind_goes_with_its_connection() -> None:
     tables = RouteTables()
     register(tables, topics=["T", "U"], filters=["f:1"])
     register(tables, address=B, topics=["T", "U"], over=OTHER)
-    gone = removal.connection_closed(tables, CONNECTION)
+    gone = finished(removal.connection_closed(tables, CONNECTION))
     assert gone.changes == (BrokerRemoved(None, None, A, "DefaultCluster", RemovalReason.CONNECTION_CLOSED),)
     assert perms(tables, "T") == {"broker-a": 6}
     assert KEY_A not in tables.broker_live_table
@@ -175,7 +176,7 @@ def test_an_empty_filter_list_removes_its_entry_and_an_absent_one_keeps_it() -> 
     register(tables, topics=["T", "U"], filters=["f:1"])
     asked = desk.registration(topics=["T", "U"])
     absent = replace(asked.body(), filter_servers=None)
-    registration.register(tables, asked.header, absent, connection=CONNECTION, now_ms=0)
+    finished(registration.register(tables, asked.header, absent, connection=CONNECTION, now_ms=0))
     assert tables.filter_server_table == {KEY_A: ("f:1",)}
     route = lookups.route(tables, "T")
     assert route is not None

@@ -28,7 +28,22 @@ def test_both_forms() -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["", ":", "host", "host:", ":9876", "host:port", "host:-1", "host:65536", "::1:80", "[::1]", "[]:1", "h:١", "h: 1"],
+    [
+        "",
+        ":",
+        "host",
+        "host:",
+        ":9876",
+        "host:port",
+        "host:-1",
+        "host:65536",
+        "::1:80",
+        "[::1]",
+        "[]:1",
+        "h:١",
+        "h: 1",
+        "h:" + "9" * 5000,
+    ],
 )
 def test_what_is_no_address_is_named(text: str) -> None:
     with pytest.raises(InvalidArgument, match="write host:port"):

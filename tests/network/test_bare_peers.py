@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import logging
+import time
+from contextlib import AsyncExitStack
 from functools import partial
 from itertools import pairwise
 
 import pytest
 import trio
-from trio.testing import MockClock
+from trio.testing import MockClock, wait_all_tasks_blocked
 
 from pyrmq_core.errors import ConnectionClosed
-from pyrmq_core.network.connection import COMMANDS_AT_ONCE
+from pyrmq_core.network.handling import Peer
+from pyrmq_core.network.turn import COMMANDS_AT_ONCE, SECONDS_AT_ONCE
 from pyrmq_core.network.watch import Limits
 from pyrmq_core.protocol.command import NO_FIELDS, Command, success
 from pyrmq_core.protocol.frame import KEPT_BUFFER_BYTES, encode_frame
-from tests.network.ends import Recorder, against_socket, echo, until
+from tests.network.ends import Recorder, against_socket, dialled, echo, serving, until
 
 
 async def test_an_answer_of_a_number_nobody_asked_is_ignored(caplog: pytest.LogCaptureFixture) -> None:
@@ -202,6 +205,47 @@ async def test_a_flood_of_requests_lets_others_run() -> None:
     assert max(steps) <= 2 * COMMANDS_AT_ONCE
 
 
+async def test_requests_that_take_long_let_others_run_after_few_of_them() -> None:
+    taken = 0
+    seen: list[int] = []
+
+    def costly(request: Command, _: Peer) -> Command:
+        nonlocal taken
+        taken += 1
+        ends = time.monotonic() + SECONDS_AT_ONCE / 2
+        while time.monotonic() < ends:
+            pass
+        return success()
+
+    async def look() -> None:
+        while True:
+            seen.append(taken)
+            await trio.lowlevel.checkpoint()
+
+    async with against_socket(costly) as (_, peer), trio.open_nursery() as nursery:
+        nursery.start_soon(look)
+        await peer.send(*(Command(1, opaque=opaque) for opaque in range(100)))
+        for _ in range(100):
+            assert await peer.receive() is not None
+        nursery.cancel_scope.cancel()
+    assert max(later - earlier for earlier, later in pairwise(seen)) <= 4
+
+
+async def test_connections_that_end_together_leave_others_their_turn() -> None:
+    async with serving(echo) as listening, AsyncExitStack() as stack:
+        ends = [await stack.enter_async_context(dialled(listening)) for _ in range(40)]
+        await until(lambda: len(listening.connections) == 40)
+        await wait_all_tasks_blocked()
+        connections, closed = listening.connections, [0]
+        for end in ends:  # without a checkpoint, so that the ends of all have come when the server looks
+            end.end.shutdown(trio.socket.SHUT_WR)
+        with trio.fail_after(10):
+            while closed[-1] < 40:
+                await trio.lowlevel.checkpoint()
+                closed.append(sum(connection.is_closed for connection in connections))
+    assert max(later - earlier for earlier, later in pairwise(closed)) <= 2
+
+
 async def test_an_idle_connection_gives_its_buffer_back(autojump_clock: MockClock) -> None:
     async with against_socket(echo) as (connection, peer):
         await peer.send(Command(1, body=bytes(KEPT_BUFFER_BYTES // 4)))
@@ -226,3 +270,15 @@ async def test_a_peer_that_resets_is_told_from_one_that_closes() -> None:
         assert await peer.receive() is not None
         peer.end.shutdown(trio.socket.SHUT_WR)
         await connection.wait_closed()
+
+
+async def test_a_flood_of_answers_that_nobody_asked_for_lets_others_run() -> None:
+    taken = [0]
+    async with against_socket() as (connection, peer), trio.open_nursery() as nursery:
+        nursery.start_soon(peer.send, *(Command(0, opaque=opaque, flag=1) for opaque in range(20_000)))
+        with trio.fail_after(30):
+            while taken[-1] < 20_000:
+                await trio.lowlevel.checkpoint()
+                taken.append(connection._commands)
+        assert not connection.is_closed
+    assert max(later - earlier for earlier, later in pairwise(taken)) <= 2 * COMMANDS_AT_ONCE

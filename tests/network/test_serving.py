@@ -14,8 +14,9 @@ import pytest
 import trio
 
 from pyrmq_core.errors import ConnectionClosed, InvalidArgument, NetworkError
-from pyrmq_core.network import ConnectionPool, Listening, Peer, TlsMode, serve
+from pyrmq_core.network import ConnectionPool, Listening, Peer, ServerBounds, TlsMode, serve
 from pyrmq_core.network import listening as listening_module
+from pyrmq_core.network.rare_lines import RareLine
 from pyrmq_core.protocol.command import Command, success
 from pyrmq_core.protocol.frame import encode_frame
 from tests.network.ends import Recorder, dialled, echo, serving, until
@@ -143,7 +144,11 @@ async def test_a_server_calls_its_client_back() -> None:
 
 
 async def test_more_connections_than_allowed_are_closed_at_once(caplog: pytest.LogCaptureFixture) -> None:
-    async with serving(echo, max_connections=2) as listening, dialled(listening) as a, dialled(listening) as b:
+    async with (
+        serving(echo, bounds=ServerBounds(connections=2)) as listening,
+        dialled(listening) as a,
+        dialled(listening) as b,
+    ):
         for peer in (a, b):
             await peer.send(Command(1))
             assert await peer.receive() is not None
@@ -268,7 +273,7 @@ async def test_no_room_for_a_connection_is_waited_out(
 
     listener = await listening_module.open_listener("127.0.0.1", 0)
     with listener, socket.create_connection(listener.getsockname()):
-        accepted = await listening_module.accept(FullTwice(listener))  # type: ignore[arg-type]
+        accepted = await listening_module.accept(FullTwice(listener), RareLine())  # type: ignore[arg-type]
         accepted.close()
     assert len(caplog.records) == 1
     assert "raise the limit of open files" in caplog.text

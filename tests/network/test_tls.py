@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import ssl
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
+from itertools import pairwise
+from typing import Any
 
 import pytest
 import trio
 import trustme
+from trio.testing import wait_all_tasks_blocked
 
 from pyrmq_core.errors import ConnectFailed, ConnectionClosed
 from pyrmq_core.network import ConnectionPool, TlsMode
@@ -192,3 +196,30 @@ async def test_a_tls_connection_that_ends_fails_its_calls(contexts: Contexts) ->
                 nursery.start_soon(call)
             await until(lambda: recorder.running == 5)
             await listening.aclose()
+
+
+class CountingContext(ssl.SSLContext):
+    """A server's settings that count the handshakes which begin."""
+
+    begun = 0
+
+    def wrap_bio(self, *args: Any, **options: Any) -> ssl.SSLObject:
+        type(self).begun += 1
+        return super().wrap_bio(*args, **options)
+
+
+async def test_handshakes_begin_one_after_the_other() -> None:
+    context = CountingContext(ssl.PROTOCOL_TLS_SERVER)
+    trustme.CA().issue_cert("127.0.0.1").configure_cert(context)
+    begun = [0]
+    async with serving(echo, tls=context) as listening, AsyncExitStack() as stack:
+        ends = [await stack.enter_async_context(dialled(listening)) for _ in range(40)]
+        await until(lambda: len(listening.connections) == 40)
+        await wait_all_tasks_blocked()
+        for end in ends:  # without a checkpoint, so that all of them have come when the server looks
+            os.write(end.end.fileno(), HELLO)
+        with trio.fail_after(10):
+            while begun[-1] < 40:
+                await trio.lowlevel.checkpoint()
+                begun.append(CountingContext.begun)
+    assert max(later - earlier for earlier, later in pairwise(begun)) == 1

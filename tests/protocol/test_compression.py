@@ -125,4 +125,6 @@ def test_a_missing_library_says_what_to_install(
     with pytest.raises(MissingLibrary, match=wanted):
         compress(b"x", CompressionType[kind])
     with pytest.raises(MissingLibrary, match=wanted):
+        CompressionType[kind].check_library()
+    with pytest.raises(MissingLibrary, match=wanted):
         decompress(compressed, CompressionType[kind].sys_flag, max_bytes=10)

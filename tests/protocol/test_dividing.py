@@ -9,7 +9,7 @@ from pyrmq_core.model import Message
 from pyrmq_core.protocol.batch import iterate_batch_body
 from pyrmq_core.protocol.dividing import halves, readdressed
 from pyrmq_core.protocol.payload import Payload, encode_batch, encode_one
-from pyrmq_core.protocol.properties import decode_properties
+from pyrmq_core.protocol.properties import MAX_PROPERTIES_BYTES, decode_properties, encode_properties
 
 
 def batch(count: int) -> Payload:
@@ -33,6 +33,20 @@ def test_a_message_of_a_batch_goes_to_another_topic_by_itself() -> None:
     properties = decode_properties(moved.properties)
     assert (properties["KEYS"], properties["why"], properties["UNIQ_KEY"]) == ("0", "it is", "id0")
     assert moved.unique_ids == ("id0",)
+
+
+@given(st.integers(0, 600), st.text("aß語", min_size=1, max_size=700), st.sampled_from(["", "x" * 100]))
+def test_of_the_further_properties_goes_what_there_is_room_for(room: int, last: str, first: str) -> None:
+    """The last is cut between two letters, one before it left out."""
+    message = Message("orders", b"x", keys="k" * (MAX_PROPERTIES_BYTES - 100 - room))
+    further = {"first": first, "last": last} if first else {"last": last}
+    properties = decode_properties(readdressed(encode_one(message, "0" * 32), "refused", further).properties)
+    assert len(encode_properties(properties).encode()) <= MAX_PROPERTIES_BYTES
+    assert properties.keys() >= {"KEYS", "UNIQ_KEY"}
+    assert properties.get("first", first) == first
+    assert last.startswith(properties.get("last", ""))
+    if room > 100 + len(first) + 3 * len(last):
+        assert {name: properties[name] for name in further} == further
 
 
 def test_a_delayed_message_is_no_longer_delayed_there() -> None:

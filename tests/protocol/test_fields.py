@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyrmq_core.errors import HeaderError
-from pyrmq_core.protocol.fields import decode_fields, encode_fields, parse_bool, wire
+from pyrmq_core.protocol.fields import decode_fields, encode_fields, parse_bool, wire, wire_int
 from tests.protocol.strategies import INT64, TEXT
 
 
@@ -70,6 +70,40 @@ def test_no_number_is_named() -> None:
 
 @pytest.mark.parametrize("text", ["9" * 10_000, str(2**63), str(-(2**63) - 1)])
 def test_a_number_beyond_64_bits_is_refused(text: str) -> None:
+    with pytest.raises(HeaderError, match="field theNumber is"):
+        decode_fields(Sample, {"theName": "x", "theNumber": text})
+
+
+@dataclass(frozen=True, slots=True)
+class Small:
+    """A field of 32 bits, and one that may be missing."""
+
+    number: int = wire_int("theNumber")
+    maybe: int | None = wire_int("maybe", None)
+
+
+@pytest.mark.parametrize("text", ["9" * 10_000, str(2**31), str(-(2**31) - 1), str(2**63)])
+def test_a_number_beyond_32_bits_is_refused(text: str) -> None:
+    with pytest.raises(HeaderError, match="field theNumber is"):
+        decode_fields(Small, {"theNumber": text})
+    with pytest.raises(HeaderError, match="field maybe is"):
+        decode_fields(Small, {"theNumber": "1", "maybe": text})
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [("+5", 5), ("-0", 0), ("007", 7), (str(2**31 - 1), 2**31 - 1), (str(-(2**31)), -(2**31)), ("\uff11\uff12", 12)],
+)
+def test_numbers_are_spelled_as_java_takes_them(text: str, number: int) -> None:
+    """Integer.parseInt and Long.parseLong take any script's digits."""
+    assert decode_fields(Small, {"theNumber": text}) == Small(number)
+    assert decode_fields(Sample, {"theName": "x", "theNumber": text}) == Sample("x", number)
+
+
+@pytest.mark.parametrize("text", ["", " 12", "12 ", "1_000", "1.0", "0x1", "+", "--1", "\u00b2", "1e3", "\n1"])
+def test_what_java_does_not_take_is_refused(text: str) -> None:
+    with pytest.raises(HeaderError, match="field theNumber is"):
+        decode_fields(Small, {"theNumber": text})
     with pytest.raises(HeaderError, match="field theNumber is"):
         decode_fields(Sample, {"theName": "x", "theNumber": text})
 

@@ -17,6 +17,7 @@ from pyrmq_core.protocol.frame import (
     FIRST_BUFFER_BYTES,
     KEPT_BUFFER_BYTES,
     MAX_FRAME_BYTES,
+    PREFIX,
     FrameDecoder,
     encode_frame,
     encode_frame_head,
@@ -195,6 +196,10 @@ def test_what_is_received_into_room_is_found() -> None:
     assert found == 60
 
 
+def encode_raw(header: bytes) -> bytes:
+    return PREFIX.pack(4 + len(header), len(header)) + header
+
+
 def test_more_than_the_buffer_may_be_fed_at_once() -> None:
     command = Command(10, body=bytes(MAX_FRAME_BYTES - 4096))
     assert len(decode_all([encode_frame(command) * 3])) == 3
@@ -244,6 +249,16 @@ def test_a_declared_length_allocates_nothing() -> None:
 def test_a_header_longer_than_its_frame_is_refused() -> None:
     with pytest.raises(FrameError, match="declares a header of 11 bytes"):
         decode_all([bytes.fromhex("0000000e0000000b")])
+
+
+def test_a_header_beyond_the_bound_is_refused_before_it_has_come() -> None:
+    bounded = FrameDecoder(max_header_bytes=100)
+    header = b'{"code":1}'.ljust(100)
+    bounded.feed(encode_raw(header))
+    assert bounded.next_command() == Command(1, language="JAVA", version=0)
+    bounded.feed(encode_raw(header + b" ")[:8])
+    with pytest.raises(FrameError, match=r"a header of 101 bytes; 100 at most .*serverMaxHeaderBytes"):
+        bounded.next_command()
 
 
 def test_an_unknown_header_encoding_is_refused() -> None:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from pyrmq_core.errors import BodyError
 from pyrmq_core.protocol.java_json import dumps, dumps_bare, load_object, loads
+from pyrmq_core.protocol.json_bounds import MAX_DEPTH
 from tests.protocol.strategies import TEXT
 
 VALUES = st.recursive(
@@ -98,6 +99,56 @@ def test_a_long_hostile_text_is_refused_in_one_pass(unit: bytes) -> None:
         loads(b'{"a":"' + unit * 500_000, "route")
     with pytest.raises(BodyError):
         loads(b"{" + unit * 500_000, "route")
+
+
+def deep(value: bytes, depth: int) -> bytes:
+    return (
+        b"[" * (depth // 2)
+        + b'{"a":' * (depth - depth // 2)
+        + value
+        + b"}" * (depth - depth // 2)
+        + b"]" * (depth // 2)
+    )
+
+
+@pytest.mark.parametrize("depth", [MAX_DEPTH + 1, 900, 100_000])
+@pytest.mark.parametrize("value", [b"1", b'"]]]]}}}}"'])
+def test_a_value_nested_too_deeply_is_told(value: bytes, depth: int) -> None:
+    with pytest.raises(BodyError, match="nested deeper than 32"):
+        loads(deep(value, depth), "route")
+    with pytest.raises(BodyError, match="nested deeper than 32"):
+        loads(b"{7:" + deep(value, depth) + b"}", "route")
+
+
+def test_a_value_nested_as_deeply_as_possible_is_read_and_written() -> None:
+    value = loads(deep(b'"[[[[{{{{"', MAX_DEPTH), "route")
+    assert loads(dumps_bare(value), "route") == value
+
+
+def test_many_values_beside_each_other_are_not_nested() -> None:
+    assert len(loads(b"[" + b",".join([b'{"a":["]",{}]}'] * 10_000) + b"]", "route")) == 10_000
+
+
+@given(VALUES)
+def test_the_depth_of_values_is_what_is_bounded(value: Any) -> None:
+    def depth(one: Any) -> int:
+        inner = one.values() if isinstance(one, dict) else one if isinstance(one, list) else None
+        return 0 if inner is None else 1 + max(map(depth, inner), default=0)
+
+    text = b"[" * (MAX_DEPTH - depth(value)) + dumps(value) + b"]" * (MAX_DEPTH - depth(value))
+    loads(text, "test")
+    with pytest.raises(BodyError):
+        loads(b'{"b":[' + text + b',"' + b"[" * 40 + b'"]}', "test")
+
+
+@pytest.mark.parametrize("text", [b'"\\ud800"', b'{"\\uDFFF":1}', b'[{"a":["\\udc00\\ud800"]}]', b'{1:"\\uD800"}'])
+def test_half_a_surrogate_is_told(text: bytes) -> None:
+    with pytest.raises(BodyError, match="surrogates not allowed"):
+        loads(text, "route")
+
+
+def test_escapes_that_only_look_so_are_read() -> None:
+    assert loads(b'["\\ud83d\\ude00","\\\\ud800"]', "route") == ["\U0001f600", "\\ud800"]
 
 
 def test_half_a_surrogate_is_written_as_java_writes_it() -> None:

@@ -11,9 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyrmq_core.errors import BodyError
-from pyrmq_core.protocol.json_walk import JsonWalk
+from pyrmq_core.protocol.java_json import dumps_bare
+from pyrmq_core.protocol.json_walk import CHARACTERS_AT_ONCE, MAX_TEXT_CHARACTERS, JsonWalk
 from tests.protocol.strategies import TEXT
 
+INTS = st.integers(-(2**63), 2**63)
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**60), 2**60) | TEXT,
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXT, inner, max_size=3),
@@ -69,3 +71,62 @@ def test_deep_nesting_is_an_error_not_a_crash(opening: str) -> None:
 def test_garbage_is_read_or_named(text: str) -> None:
     with contextlib.suppress(BodyError):
         walked("{" + text)
+
+
+def stepped(text: str, at_once: int = CHARACTERS_AT_ONCE) -> tuple[Any, int]:
+    """The value, and the number of pauses."""
+    walk = JsonWalk(text, "test", at_once=at_once)
+    steps, pauses = walk.steps(), 0
+    while True:
+        try:
+            next(steps)
+            pauses += 1
+        except StopIteration as end:
+            walk.end()
+            return end.value, pauses
+
+
+@given(VALUES, st.sampled_from([None, 1]), st.sampled_from([1, 5, 20, 100]))
+def test_steps_give_the_whole_value(value: Any, indent: int | None, at_once: int) -> None:
+    assert stepped(json.dumps(value, indent=indent), at_once)[0] == value
+
+
+@given(st.recursive(INTS, lambda inner: st.dictionaries(INTS, inner, max_size=4), max_leaves=12))
+def test_steps_give_bare_names_as_text(value: Any) -> None:
+    text = dumps_bare(value).decode()
+    assert stepped(text, 8)[0] == json.loads(json.dumps(value))
+
+
+@pytest.mark.parametrize(
+    "text", ["[,1]", "[1,,2]", "[1,]", '{,"a":1}', '{"a":1,,"b":2}', '{"a":1,}', "[1}", '{"a":[1}}', "[1]2"]
+)
+@pytest.mark.parametrize("at_once", [1, 4, CHARACTERS_AT_ONCE])
+def test_steps_name_what_is_no_json(text: str, at_once: int) -> None:
+    with pytest.raises(BodyError, match="test: the body is not JSON at character"):
+        stepped(text, at_once)
+
+
+@given(st.text(alphabet='{}[],:"\\1a ', max_size=40), st.sampled_from([1, 5, CHARACTERS_AT_ONCE]))
+def test_steps_read_what_the_decoder_reads(text: str, at_once: int) -> None:
+    try:
+        value = stepped(text, at_once)[0]
+    except BodyError:
+        with pytest.raises(json.JSONDecodeError):
+            json.loads(text)
+    else:
+        assert stepped(json.dumps(value))[0] == value
+
+
+@pytest.mark.parametrize("part", ["1", '"a"', "[]", "{1:2}", '{"a":[{"b":"]"}]}'])
+@pytest.mark.parametrize("inside", ['{"a":[%s]}', '[{"a":[%s]},1]'])
+def test_a_long_value_is_read_in_as_many_steps(part: str, inside: str) -> None:
+    text = inside % ",".join([part] * (600_000 // len(part)))
+    value, pauses = stepped(text)
+    assert len(json.dumps(value)) > 400_000
+    assert pauses >= len(text) // CHARACTERS_AT_ONCE
+
+
+@pytest.mark.parametrize("fill", ["x", "\\n", '\\"'])
+def test_a_text_is_bounded(fill: str) -> None:
+    with pytest.raises(BodyError, match="does not end within"):
+        stepped(f'"{fill * MAX_TEXT_CHARACTERS}"')

@@ -11,11 +11,11 @@ import pytest
 
 from pyrmq_core.errors import HeaderError
 from pyrmq_core.protocol.batch import iterate_batch_body
+from pyrmq_core.protocol.bodies import MAX_BODY_BYTES
 from pyrmq_core.protocol.command import Command
 from pyrmq_core.protocol.compression import decompress
 from pyrmq_core.protocol.frame import FrameDecoder
 from pyrmq_core.protocol.java_json import loads
-from pyrmq_core.protocol.payload import MAX_BODY_BYTES
 from pyrmq_core.protocol.properties import decode_properties, encode_properties
 from pyrmq_core.protocol.record import iterate_records
 from pyrmq_core.protocol.requests.check_transaction_state import CheckTransactionState

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import struct
+import time
 import zlib
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,6 +15,7 @@ from hypothesis import strategies as st
 
 from pyrmq_core.errors import BodyError, ProtocolError
 from pyrmq_core.model import TopicConfig
+from pyrmq_core.protocol.json_walk import CHARACTERS_AT_ONCE
 from pyrmq_core.protocol.registration import (
     MAX_INFLATED_BYTES,
     RegistrationBody,
@@ -21,7 +25,7 @@ from pyrmq_core.protocol.registration import (
     registration_crc,
     registration_steps,
 )
-from pyrmq_core.protocol.topic_config import DataVersion, TopicConfigTable
+from pyrmq_core.protocol.topic_config import MAX_QUEUES_PER_TOPIC, DataVersion, TopicConfigTable
 from tests.protocol.strategies import TEXT
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "vectors_java.txt"
@@ -34,12 +38,13 @@ INFLATED = bytes.fromhex(LINES[next(i for i, line in enumerate(LINES) if line.st
 JAVAS = RegistrationBody(DataVersion(1_700_000_000_000, 3, 0), (TopicConfig("TopicTest", 4, 4, 6),))
 
 NUMBERS = st.integers(0, 2**31 - 1)
+QUEUES = st.integers(0, MAX_QUEUES_PER_TOPIC)
 NAMES = st.text("abcXYZ019_-%|", min_size=1, max_size=40)
 CONFIGS = st.builds(
     TopicConfig,
     NAMES,
-    NUMBERS,
-    NUMBERS,
+    QUEUES,
+    QUEUES,
     st.integers(0, 15),
     st.sampled_from(["SINGLE_TAG", "MULTI_TAG"]),
     NUMBERS,
@@ -189,3 +194,100 @@ def test_lasting_parts_leave_out_what_is_stamped_anew_each_time() -> None:
     changed = PLAIN.replace(b'"counter":3', b'"counter":4')
     assert b"".join(lasting_parts(changed)) != b"".join(lasting_parts(PLAIN))
     assert b"".join(lasting_parts(b"no stamp")) == b"no stamp"
+
+
+def bare_names(count: int) -> bytes:
+    """A broker's topics whose attributes have bare integer names, as fastjson writes them."""
+    topics = ",".join(f'"t{number}":{{"topicName":"t","attributes":{{{number}:"1"}}}}' for number in range(count))
+    return f'{{"topicConfigSerializeWrapper":{{"topicConfigTable":{{{topics}}}}}}}'.encode()
+
+
+def unknown_members(count: int) -> bytes:
+    return ("{" + ",".join(f'"{number}":{{{number}:1}}' for number in range(count)) + "}").encode()
+
+
+def mappings(count: int) -> bytes:
+    """One value of very many members, which are walked over as one."""
+    inside = ",".join(f'{number}:{{{number}:"\\n"}}' for number in range(count))
+    return f'{{"topicConfigSerializeWrapper":{{"topicQueueMappingInfoMap":{{"t":{{{inside}}}}}}}}}'.encode()
+
+
+def seconds(body: bytes) -> float:
+    """The quickest of three."""
+    times = []
+    for _ in range(3):
+        began = time.process_time()
+        decode_registration(body, version=479, compressed=False)
+        times.append(time.process_time() - began)
+    return min(times)
+
+
+@pytest.mark.parametrize("make", [bare_names, unknown_members, mappings])
+def test_the_time_grows_as_the_body_does(make: Callable[[int], bytes]) -> None:
+    """Each bare name once had all lines before it counted: 24 s for a body of 1 MB."""
+    assert seconds(make(20_000)) < 12 * seconds(make(5_000))
+
+
+def test_members_that_nobody_knows_are_read_in_steps() -> None:
+    steps = registration_steps(unknown_members(5_000), version=479, compressed=False)
+    assert sum(1 for _ in steps) >= 25
+
+
+def test_one_long_value_is_read_in_steps() -> None:
+    body = mappings(100_000)
+    steps = registration_steps(body, version=479, compressed=False)
+    assert sum(1 for _ in steps) >= len(body) // CHARACTERS_AT_ONCE
+
+
+def test_a_topic_of_great_length_is_refused_or_loses_its_attributes() -> None:
+    attributes = "{" + ",".join(f'"{number}":"1"' for number in range(10_000)) + "}"
+    table = f'{{"topicConfigTable":{{"T":{{"topicName":"T","attributes":{attributes}}}}}}}'
+    with pytest.raises(BodyError, match="a topic takes more than 65536 characters"):
+        decode_registration(f'{{"topicConfigSerializeWrapper":{table}}}'.encode(), version=479, compressed=False)
+    body = decode_registration(compressed(attributes), version=400, compressed=True)
+    assert not body.topic_configs[0].attributes
+
+
+def deep(depth: int) -> str:
+    return '{"a":' * depth + "1" + "}" * depth
+
+
+@pytest.mark.parametrize("depth", [40, 900, 100_000])
+def test_no_member_is_nested_deeply(depth: int) -> None:
+    for body in (
+        f'{{"zoo":{deep(depth)}}}',
+        f'{{"topicConfigSerializeWrapper":{{"topicQueueMappingInfoMap":{{"t":{deep(depth)}}}}}}}',
+        f'{{"topicConfigSerializeWrapper":{{"topicConfigTable":{{"t":{deep(depth)}}}}}}}',
+        f'{{"filterServerList":{"[" * depth}{"]" * depth}}}',
+    ):
+        with pytest.raises(BodyError):
+            decode_registration(body.encode(), version=479, compressed=False)
+
+
+def compressed(attributes: str, servers: str = "[]", queues: str = "4") -> bytes:
+    texts = [b"{}", f"T {queues} {queues} 6 SINGLE_TAG {attributes}".encode(), servers.encode()]
+    parts = [struct.pack(">i", len(text)) + text for text in texts]
+    parts.insert(1, struct.pack(">i", 1))
+    return zlib.compress(b"".join(parts))
+
+
+@pytest.mark.parametrize("text", [deep(40), deep(900), deep(100_000), '{"a":"\\ud800"}'])
+def test_attributes_that_cannot_be_written_again_are_left_out(text: str) -> None:
+    body = decode_registration(compressed(text), version=400, compressed=True)
+    assert not body.topic_configs[0].attributes
+    assert json.loads(body.to_json())
+
+
+@pytest.mark.parametrize("text", ["[" * 40 + "]" * 40, "[" * 900 + "]" * 900, '["\\ud800"]'])
+def test_filter_servers_that_cannot_be_written_again_are_refused(text: str) -> None:
+    with pytest.raises(BodyError, match="filter servers"):
+        decode_registration(compressed("{}", text), version=400, compressed=True)
+
+
+@pytest.mark.parametrize("queues", [65_536, 2**31 - 1, -1, "9" * 5000, "1_0"])
+def test_a_number_of_queues_that_no_topic_has_is_refused(queues: int | str) -> None:
+    with pytest.raises(BodyError):
+        decode_registration(compressed("{}", queues=str(queues)), version=400, compressed=True)
+    table = {"topicConfigTable": {"T": {"topicName": "T", "readQueueNums": queues}}}
+    with pytest.raises(BodyError):
+        decode_registration(json.dumps({"topicConfigSerializeWrapper": table}).encode(), version=479, compressed=False)

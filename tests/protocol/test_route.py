@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 from pyrmq_core.errors import BodyError
 from pyrmq_core.protocol.java_json import dumps
-from pyrmq_core.protocol.route import BrokerData, QueueData, TopicRouteData
-from tests.protocol.strategies import INT32, TEXT
+from pyrmq_core.protocol.route import BrokerData, QueueData, TopicRouteData, order_counts
+from pyrmq_core.protocol.topic_config import MAX_QUEUES_PER_TOPIC
+from tests.protocol.strategies import HOSTS, INT32, TEXT
 from tests.support import golden
 
 ADDRESSES = {0: "127.0.0.1:10911", 1: "127.0.0.1:10921"}
@@ -80,9 +81,10 @@ def test_absent_parts_are_empty() -> None:
     )
 
 
-QUEUE_DATAS = st.builds(QueueData, TEXT, INT32, INT32, INT32, INT32)
+COUNTS = st.integers(0, MAX_QUEUES_PER_TOPIC)
+QUEUE_DATAS = st.builds(QueueData, TEXT, COUNTS, COUNTS, INT32, INT32)
 BROKER_DATAS = st.builds(
-    BrokerData, TEXT, TEXT, st.dictionaries(st.integers(0, 2**31), TEXT, max_size=3), st.booleans(), st.none() | TEXT
+    BrokerData, TEXT, TEXT, st.dictionaries(st.integers(0, 2**31), HOSTS, max_size=3), st.booleans(), st.none() | TEXT
 )
 ROUTES = st.builds(
     TopicRouteData,
@@ -144,3 +146,40 @@ def test_members_of_wrong_types_give_body_errors_only(members: dict[str, object]
 def test_what_is_no_route_is_told(body: bytes) -> None:
     with pytest.raises(BodyError, match="route"):
         TopicRouteData.from_json(body)
+
+
+def route_of(queues: object = 4, address: object = "127.0.0.1:10911", brokers: int = 1, **more: object) -> bytes:
+    queue = {"brokerName": "a", "perm": 6, "readQueueNums": queues, "writeQueueNums": queues}
+    broker = {"brokerName": "a", "brokerAddrs": {"0": address}, "cluster": "C"}
+    return dumps({"queueDatas": [queue] * brokers, "brokerDatas": [broker], **more})
+
+
+@pytest.mark.parametrize("queues", [20_000_000, 2**31 - 1, 65_536, -1, 10**300, "9" * 4000, 1e300, "1_0", " 4"])
+def test_a_number_of_queues_that_no_topic_has_is_named(queues: object) -> None:
+    with pytest.raises(BodyError, match="route"):
+        TopicRouteData.from_json(route_of(queues))
+
+
+def test_the_queues_of_all_brokers_are_bounded() -> None:
+    assert len(TopicRouteData.from_json(route_of(65_535, brokers=4)).queue_datas) == 4
+    with pytest.raises(BodyError, match="327675 queues; 262144 at most"):
+        TopicRouteData.from_json(route_of(65_535, brokers=5))
+
+
+@pytest.mark.parametrize("address", ["a:" + "9" * 5000, "a:65536", "a:-1", "a", "", ":1", "a:\u0661", None, 7])
+def test_an_address_that_cannot_be_one_is_named(address: object) -> None:
+    with pytest.raises(BodyError, match="not host:port"):
+        TopicRouteData.from_json(route_of(address=address))
+
+
+@pytest.mark.parametrize("address", ["a.b-c:0", "[fd00::2]:10911", "fd00::2:10911", "10.0.0.1:65535"])
+def test_addresses_that_servers_have(address: str) -> None:
+    assert TopicRouteData.from_json(route_of(address=address)).broker_datas[0].master == address
+
+
+def test_order_counts() -> None:
+    assert order_counts("T", "a:4;b:0;") == [("a", 4), ("b", 0)]
+    many = ";".join(["a:65535"] * 5)
+    for conf in ("a:9000000000", "a:" + "9" * 5000, "a:x", "a", "a:-1", many):
+        with pytest.raises(BodyError, match=r"order configuration of T|262144 at most"):
+            order_counts("T", conf)

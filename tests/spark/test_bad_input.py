@@ -125,7 +125,7 @@ Job = Callable[[SparkSession, DataFrame], object]
         ),
         (
             lambda spark, frame: read(spark, "somewhere", topic="t").count(),
-            r"\[RMQ_INVALID_ARGUMENT\] the NameServer address 'somewhere' is not host:port",
+            r"\[RMQ_INVALID_OPTION\] option nameServer is 'somewhere': .* 'somewhere' is not host:port",
         ),
     ],
     ids=lambda value: None if callable(value) else value[2:60],

@@ -130,6 +130,7 @@ def test_the_topic_option_wins_over_the_column() -> None:
     ("schema", "topic", "fault"),
     [
         (frame(tags=STRING), "a", "there is no body. Columns are body binary or string, topic string, "),
+        (frame(payload=STRING, key=STRING), "a", "there is no body. Columns are body binary or string, topic string, "),
         (frame(body=STRING), None, "neither a column topic nor the option topic"),
         (frame(body=INT), "a", "body is binary or string, not int"),
         (frame(body=STRING, tags=INT), "a", "tags is string, not int"),

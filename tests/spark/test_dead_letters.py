@@ -11,6 +11,7 @@ from pyrmq_core.protocol.codes import RequestCode, ResponseCode
 from pyrmq_core.protocol.command import Command, refusal
 from pyrmq_spark.conditions import RocketMQSparkError
 from pyrmq_spark.sink import summary_line
+from pyrmq_spark.sink_columns import SinkSchema
 from pyrmq_spark.writing import PartitionWrite
 from tests.support.sink import BODY, bodies, cluster, stored, task
 from tests.support.spark import wait_readable
@@ -36,8 +37,8 @@ def rows_with(poison: set[int], count: int = 1000) -> pa.RecordBatch:
     return pa.record_batch({"body": pa.array([text.encode() for text in texts])})
 
 
-def dead_task(cluster: EmbeddedCluster, **options: str) -> PartitionWrite:
-    return task(cluster, 0, 0, BODY, "q", 0, onRejected="deadLetter", deadLetterTopic="refused", **options)
+def dead_task(cluster: EmbeddedCluster, schema: SinkSchema = BODY, **options: str) -> PartitionWrite:
+    return task(cluster, 0, 0, schema, "q", 0, onRejected="deadLetter", deadLetterTopic="refused", **options)
 
 
 def dead_letters(cluster: EmbeddedCluster) -> list[MessageExt]:
@@ -84,6 +85,23 @@ def test_a_broker_that_is_gone_makes_no_dead_letters(cluster: EmbeddedCluster) -
         cluster.kill(name)
     with pytest.raises(RocketMQSparkError):
         dead_task(cluster, sendTimeoutMs="1000", requestTimeoutMs="300").run(iter([bodies(0, 10)]))
+
+
+@pytest.mark.parametrize("size", [32_000, 32_300, 32_480])
+def test_a_row_whose_properties_leave_little_room_is_a_dead_letter_with_less_of_the_reason(
+    cluster: EmbeddedCluster, size: int
+) -> None:
+    refuse_what_holds(cluster, b"poison" + b"-" * 600)
+    rows = bodies(0, 2).append_column("keys", pa.array(["k", "k" * size]))
+    rows = rows.set_column(0, "body", pa.array([b"row", b"poison" + b"-" * 600]))
+    schema = SinkSchema({"body": 0, "keys": 1}, "orders")
+    assert dead_task(cluster, schema).run(iter([rows])).dead_lettered == 1
+    wait_readable(cluster.nameserver, "refused", 1)
+    (dead,) = dead_letters(cluster)
+    properties = dict(dead.properties)
+    assert (len(properties["KEYS"]), properties["refusedCode"], properties["refusedTopic"]) == (size, "13", "orders")
+    assert 1 <= len(properties["refusedReason"]) <= 500
+    assert "broker-a".startswith(properties["refusedReason"][:7])
 
 
 def test_a_dead_letter_that_is_refused_fails_the_write(cluster: EmbeddedCluster) -> None:

@@ -3,21 +3,18 @@
 import uuid
 from pathlib import Path
 
+import each_batch
+import joined_topics
+import json_bodies
 import pytest
+import resumed_query
+import sql_insert
+import sql_view
+import time_range
+import topics_of_one_frame
+import windowed_count
 from chispa import assert_df_equality
 from pyspark.sql import SparkSession
-
-from examples import (
-    each_batch,
-    joined_topics,
-    json_bodies,
-    resumed_query,
-    sql_insert,
-    sql_view,
-    time_range,
-    topics_of_one_frame,
-    windowed_count,
-)
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(180)]
 

@@ -181,7 +181,40 @@ def test_offsets_that_an_answer_passes_over_in_silence(
 
 def test_an_answer_with_messages_twice(cluster: EmbeddedCluster, records: bytes) -> None:
     line = told(cluster, answer(10, records + records), times=1)
-    assert "[RMQ_BAD_RECORD] orders/broker-a/0: broker-a answered 50 messages for the 40 offsets" in line
+    assert "[RMQ_BAD_RECORD] orders/broker-a/0: broker-a answered 20 messages for the 10 offsets" in line
+
+
+def test_a_body_that_changed_fails_the_task_or_is_given_as_it_is(cluster: EmbeddedCluster, records: bytes) -> None:
+    damaged = records.replace(b"row 3", b"row 2")
+    line = told(cluster, answer(10, damaged), times=1)
+    assert "[RMQ_BODY_DAMAGED] orders/broker-a/0: the body of the message at offset 3 of orders/broker-a/0" in line
+    assert "verifyCrc=false" in line
+
+    async def answered(request: Command, peer: Peer) -> Command:
+        return answer(10, damaged).to_command()
+
+    cluster.control(RequestCode.PULL_MESSAGE, answered, times=1)
+    assert offsets(cluster, verifyCrc="false") == list(range(MESSAGES))
+
+
+def test_a_body_that_swells_beyond_its_bound_is_named_and_passed(cluster: EmbeddedCluster) -> None:
+    body, topic = bytes(300_000), "swelling"
+    with Admin(nameserver=cluster.nameserver) as admin:
+        admin.create_topic(topic, queues=1)
+    with Producer("setup", nameserver=cluster.nameserver) as producer:
+        producer.send(Message(topic, body), queue=MessageQueue(topic, "broker-a", 0))
+    wait_readable(cluster.nameserver, topic, 1)
+
+    def sizes(**options: str) -> list[int]:
+        settings = read_source({"topic": topic} | options)
+        reader = RocketMQReader(Connection(name_server=cluster.nameserver), settings, SCHEMA)
+        batches = reader.read(RangePartition(QueueRange(MessageQueue(topic, "broker-a", 0), 0, 1)))
+        return [len(row["body"]) for batch in batches for row in batch.to_pylist()]
+
+    with pytest.raises(RocketMQSparkError, match=r"\[RMQ_BODY_TOO_LARGE\] .*offset 0 of swelling.*maxBodyBytes"):
+        sizes(maxBodyBytes="200000")
+    assert sizes() == [300_000]
+    assert sizes(maxBodyBytes="200000", onUndecodableBody="keep")[0] < 10_000
 
 
 def test_a_broker_that_stays_busy_is_waited_for_so_long_as_said(cluster: EmbeddedCluster) -> None:

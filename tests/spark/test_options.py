@@ -106,6 +106,19 @@ def test_the_environment_stands_in_for_the_name_server() -> None:
     assert read_connection(NAME_SERVER, {"NAMESRV_ADDR": "a:1"}).name_server == "127.0.0.1:9876"
 
 
+@pytest.mark.parametrize("wrong", ["localhost", "localhost:", "a b:9876", "a:9876,b:9876", "a:70000", ";", "a:1;b"])
+def test_a_name_server_that_is_no_address_is_refused_where_the_option_is_read(wrong: str) -> None:
+    """On the driver, before a task starts; from the environment too."""
+    for given_options, environment in (({"nameServer": wrong}, {}), ({}, {"NAMESRV_ADDR": wrong})):
+        with pytest.raises(InvalidOption, match=r"option nameServer is .*host:port"):
+            read_connection(given_options, environment)
+
+
+@pytest.mark.parametrize("several", ["a:1;b:2", " a:1 ; b:2; ", "http://MQ_INST_1_2.mq.example:8080"])
+def test_several_name_servers_and_endpoints_are_taken_as_they_are(several: str) -> None:
+    assert read_connection({"nameServer": several}, {}).name_server == several.strip()
+
+
 @pytest.mark.parametrize("environment", [{}, {"NAMESRV_ADDR": " "}])
 def test_without_a_name_server_it_says_where_to_name_one(environment: dict[str, str]) -> None:
     with pytest.raises(RocketMQError) as error:

@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyrmq_core import InvalidMessage, MessageQueue, TopicPublishInfo
+from pyrmq_core import InvalidMessage, KeyedQueue, MessageQueue, ThisQueue, TopicPublishInfo
 from pyrmq_spark.delayed import by_delay
-from pyrmq_spark.placing import BY_TURNS, _TopicPlaces
+from pyrmq_spark.placing import BY_TURNS, Fixed, _TopicPlaces
 
 QUEUES = [MessageQueue("orders", broker, number) for broker in ("broker-a", "broker-b") for number in range(3)]
 
@@ -19,7 +19,11 @@ def places() -> _TopicPlaces:
 def queues_of(found: _TopicPlaces, rows: pa.RecordBatch) -> list[MessageQueue | None]:
     lanes = found.lanes(rows)
     assert lanes is not None
-    return [None if lane == BY_TURNS else found.fixed[lane].queues[0] for lane in lanes]
+    return [None if lane == BY_TURNS else queue_of(found.fixed[lane]) for lane in lanes]
+
+
+def queue_of(target: Fixed) -> MessageQueue:
+    return target.queue if isinstance(target, ThisQueue) else target.queues[0]
 
 
 @given(st.lists(st.one_of(st.none(), st.text(min_size=1)), min_size=1))
@@ -43,6 +47,13 @@ def test_a_queue_wins_over_a_key_and_null_is_neither() -> None:
     assert queues_of(places(), rows) == [QUEUES[5], of_key, QUEUES[1], None]
 
 
+def test_a_null_among_the_values_of_a_dictionary_is_no_key() -> None:
+    keys = pa.DictionaryArray.from_arrays(pa.array([0, 1, None, 2], pa.int32()), pa.array([None, "k", "größe"]))
+    info = TopicPublishInfo("orders", QUEUES, counter_start=0)
+    expected = [None, info.queue_of_key("k"), None, info.queue_of_key("größe")]
+    assert queues_of(places(), pa.record_batch({"shardingKey": keys})) == expected
+
+
 def test_rows_without_either_have_no_lane() -> None:
     rows = pa.record_batch({"body": [b"x"], "shardingKey": pa.array([None], pa.string())})
     assert places().lanes(rows) is None
@@ -56,13 +67,18 @@ def test_a_queue_that_a_broker_does_not_have_is_refused_and_a_broker_that_is_awa
     assert queues_of(places(), away) == [MessageQueue("orders", "broker-c", 3)]
 
 
-def test_a_queue_has_one_target_whatever_names_it() -> None:
+def test_a_queue_has_one_target_for_rows_that_name_it_and_one_for_keys() -> None:
+    """Only the latter may go elsewhere, when the topic has lost the queue."""
     found = places()
     key = next(key for key in map(str, range(100)) if found.walk.queue_of_key(key) == QUEUES[4])
     queue = {"brokerName": pa.array(["broker-b"]), "queueId": pa.array([1], pa.int32())}
     assert queues_of(found, pa.record_batch(queue)) == [QUEUES[4]]
-    assert queues_of(found, pa.record_batch({"shardingKey": pa.array([key])})) == [QUEUES[4]]
+    assert queues_of(found, pa.record_batch(queue)) == [QUEUES[4]]
     assert len(found.fixed) == 1
+    same = [other for other in map(str, range(100)) if found.walk.queue_of_key(other) == QUEUES[4]]
+    assert queues_of(found, pa.record_batch({"shardingKey": pa.array(same)})) == [QUEUES[4]] * len(same)
+    assert queues_of(found, pa.record_batch({"shardingKey": pa.array([key])})) == [QUEUES[4]]
+    assert [type(target) for target in found.fixed] == [ThisQueue, KeyedQueue]
 
 
 def test_delayed_rows_are_told_apart() -> None:

@@ -84,7 +84,7 @@ def test_a_pattern_matches_whole_names_of_users_topics(cluster: EmbeddedCluster)
     assert planned(cluster, topic=None, topicPattern="ord.*") == [QueueRange(A0, 0, MESSAGES)]
     assert planned(cluster, topic=None, topicPattern="ord") == []
     connection = Connection(name_server=cluster.nameserver)
-    everything = chosen_queues(
+    everything, _ = chosen_queues(
         worker.consumer(connection, "g"), partial(worker.admin, connection), read_source({"topicPattern": ".*"})
     )
     assert {queue.topic for queue in everything} == {"orders", "audit"}

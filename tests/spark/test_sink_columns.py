@@ -146,6 +146,18 @@ def test_a_time_of_delivery_goes_with_its_row(cluster: EmbeddedCluster) -> None:
     assert {decode_properties(text)["TIMER_DELIVER_MS"] for text in seen} == {str(int(at.timestamp() * 1000))}
 
 
+@pytest.mark.parametrize("zone", ["GMT+8", "UTC+8", "Z", "-08", "+08:00", "PST", "Asia/Shanghai"])
+def test_a_time_of_delivery_may_come_in_any_zone_of_a_session(cluster: EmbeddedCluster, zone: str) -> None:
+    seen = single_properties(cluster)
+    at = datetime.now(UTC) + timedelta(hours=1)
+    instants = pa.array([at], pa.timestamp("us", "UTC"))
+    times = pa.Array.from_buffers(pa.timestamp("us", zone), 1, instants.buffers())
+    rows = pa.record_batch({"body": pa.array([b"x"]), "deliverAt": times})
+    with pytest.raises(RocketMQSparkError, match="timerWheelEnable is false"):
+        task(cluster, schema=SinkSchema({"body": 0, "deliverAt": 1}, "orders"), messageIds="content").run(iter([rows]))
+    assert {decode_properties(text)["TIMER_DELIVER_MS"] for text in seen} == {str(int(at.timestamp() * 1000))}
+
+
 # --- Topics that the write creates
 
 

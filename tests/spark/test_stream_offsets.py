@@ -80,9 +80,12 @@ def test_expired_offsets_are_lost_and_the_rest_is_read() -> None:
     assert str(loss) == "offsets 5 to 7 of orders/broker-a/0 have expired: its broker keeps 7 to 10"
 
 
-def test_a_topic_made_anew_is_read_from_its_beginning() -> None:
+def test_a_queue_that_became_shorter_goes_on_at_its_end() -> None:
+    """As Spark's Kafka source does: what it keeps was read already, unless the topic was made anew."""
     followed = follow({A: 50}, {A: OffsetRange(0, 10)}, {})
-    assert (followed.begins, followed.backlog) == ({A: 0}, {A: 10})
+    assert (followed.begins, followed.backlog) == ({A: 10}, {})
+    (loss,) = followed.losses
+    assert (loss.start, loss.end, loss.min_offset, loss.max_offset) == (10, 50, 0, 10)
     assert "read up to offset 50, but its broker keeps 0 to 10: the topic was deleted and made" in str(
         followed.losses[0]
     )

@@ -116,7 +116,7 @@ def test_offsets_that_leave_queues_out_list_both_sets(cluster: EmbeddedCluster, 
     with pytest.raises(
         RocketMQSparkError, match=rf"leaves out {topic}/broker-b/0; it names {topic}/broker-a/7.*specif"
     ):
-        Query(cluster, topic=topic, startingOffsets=json.dumps(start)).start()
+        Query(cluster, topic=topic, startingOffsets=json.dumps(start)).plan()
 
 
 def test_times_to_start_at(cluster: EmbeddedCluster, producer: Producer, topic: str) -> None:
@@ -124,7 +124,7 @@ def test_times_to_start_at(cluster: EmbeddedCluster, producer: Producer, topic: 
     future = "2999-01-01T00:00:00Z"
     for options in ({}, {"startingOffsetsByTimestampStrategy": "error"}):
         with pytest.raises(RocketMQSparkError, match=r"\[RMQ_INVALID_OFFSETS\] .*has no message stored at or after"):
-            Query(cluster, topic=topic, startingTimestamp=future, **options).start()
+            Query(cluster, topic=topic, startingTimestamp=future, **options).plan()
     late = Query(cluster, topic=topic, startingTimestamp=future, startingOffsetsByTimestampStrategy="latest")
     assert late.batch() == []
     send(producer, cluster, topic, 3, 5)
@@ -138,7 +138,7 @@ def test_the_general_time_wins_over_that_of_queues_and_over_offsets(
     all_of_it = {"topic": topic, "startingOffsets": "latest", "startingOffsetsByTimestamp": json.dumps({topic: 0})}
     assert Query(cluster, **all_of_it).batch() == numbers(0, 3)
     with pytest.raises(RocketMQSparkError, match="has no message"):
-        Query(cluster, **all_of_it, startingTimestamp="2999-01-01T00:00:00Z").start()
+        Query(cluster, **all_of_it, startingTimestamp="2999-01-01T00:00:00Z").plan()
 
 
 def test_what_the_group_has_committed(cluster: EmbeddedCluster, producer: Producer, topic: str) -> None:
@@ -165,7 +165,7 @@ def test_a_checkpoint_of_another_source_is_told(cluster: EmbeddedCluster, topic:
 
 def test_a_topic_nobody_knows(cluster: EmbeddedCluster) -> None:
     with pytest.raises(RocketMQSparkError, match=r"\[RMQ_TOPIC_NOT_FOUND\] .*nowhere"):
-        Query(cluster, topic="nowhere").start()
+        Query(cluster, topic="nowhere").plan()
 
 
 # --- How much a batch takes
@@ -284,7 +284,9 @@ def test_a_topic_that_is_made_anew(
         ):
             query.batch()
         return
-    assert query.batch() == numbers(20, 22)
+    assert query.batch() == []  # two rows may be the rest of five that were read: nothing comes twice
+    send(producer, cluster, topic, 22, 24)
+    assert query.batch() == numbers(22, 24)
 
 
 @pytest.mark.parametrize("fail", [True, False])

@@ -11,6 +11,7 @@ import pytest
 import trio
 
 from pyrmq_core import (
+    Admin,
     AnyQueue,
     Client,
     InvalidMessage,
@@ -23,6 +24,7 @@ from pyrmq_core import (
     Producer,
     PullConsumer,
     PullStatus,
+    QueueNotFound,
     SendResult,
     SendStatus,
     decode,
@@ -133,6 +135,38 @@ class ClientJobs:
         for queue in queues:
             by_broker[queue.broker_name] += 1
         assert set(by_broker.values()) == {4}
+
+    async def test_brokers_that_make_a_topic_get_some_each(
+        self, producer: Producer, consumer: PullConsumer, topic: str
+    ) -> None:
+        results = [await producer.send(Message(topic, b"%d" % number)) for number in range(60)]
+        brokers = {result.message_queue.broker_name for result in results}
+        assert len(brokers) == 2
+        assert len(await stored_in(consumer, topic, 60)) == 60
+        assert {queue.broker_name for queue in await consumer.message_queues(topic)} == brokers
+
+    async def test_a_topic_that_shrank_takes_what_is_sent_by_the_old_route(
+        self, client: Client, producer: Producer, consumer: PullConsumer, topic: str
+    ) -> None:
+        """No message is lost or counted as refused, whatever its target; a queue that is named is a named error."""
+        async with Admin(nameserver=client.nameservers.addresses) as admin:
+            await admin.create_topic(topic, queues=8)
+            old = await producer.message_queues(topic)
+            assert len(old) == 16
+            await admin.create_topic(topic, queues=1)
+        assert await producer.message_queues(topic) == old
+        with pytest.raises(QueueNotFound, match=r"it has 0 to 0 there: .* request queueId\[7\] is illegal"):
+            await producer.send(Message(topic, b"named"), queue=old[7])
+        async with producer.open_window(keep_refused=True) as window:
+            for number, queue in enumerate(old):
+                to = KeyedQueue(f"key {number}", (queue,)) if number % 2 else AnyQueue(queue, keep=True)
+                batch = [Message(topic, b"%d" % one) for one in range(5)]
+                await window.put(encode_batch(batch, unique_ids(5)), to)
+            summary = await window.drain()
+            assert window.take_refused() == []
+        assert (summary.messages, summary.perhaps_repeated) == (80, 0)
+        assert {queue.queue_id for queue in summary.messages_by_queue} == {0}
+        assert len(await stored_in(consumer, topic, 80)) == 80
 
     async def test_many_first_sends_at_once(self, producer: Producer, consumer: PullConsumer, topic: str) -> None:
         pending = [await producer.send_soon(Message(topic, b"%d" % number)) for number in range(100)]

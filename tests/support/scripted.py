@@ -23,7 +23,9 @@ from pyrmq_core.model import Permission
 from pyrmq_core.network import CutConnection, Listening, Peer, ask, open_owned_nursery, serve
 from pyrmq_core.protocol.codes import RequestCode
 from pyrmq_core.protocol.command import Command, refusal
+from pyrmq_core.protocol.requests.cluster_info import ClusterInfo
 from pyrmq_core.protocol.requests.get_route_info import GetRouteInfo, RouteInfo
+from pyrmq_core.protocol.requests.kv_config import KvTable
 from pyrmq_core.protocol.requests.topic_lists import TopicList
 from pyrmq_core.protocol.route import BrokerData, QueueData, TopicRouteData
 
@@ -175,10 +177,12 @@ def later(seconds: float, inner: Step) -> Step:
 
 
 class Table:
-    """A NameServer's answers: routes by topic, which tests change as they like."""
+    """A NameServer's answers: which tests change as they like: routes by topic, registered brokers, KV by namespace."""
 
     def __init__(self) -> None:
         self.routes: dict[str, TopicRouteData] = {}
+        self.brokers: dict[str, BrokerData] | None = None
+        self.kv: dict[str, dict[str, str]] = {}
 
     def __call__(self, request: Command, peer: Peer) -> Command:
         match request.code:
@@ -189,6 +193,10 @@ class Table:
                 return RouteInfo(self.routes[topic]).to_command()
             case RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER:
                 return TopicList(tuple(sorted(self.routes))).to_command()
+            case RequestCode.GET_BROKER_CLUSTER_INFO if self.brokers is not None:
+                return ClusterInfo(self.brokers, {"DefaultCluster": tuple(self.brokers)}).to_command()
+            case RequestCode.GET_KVLIST_BY_NAMESPACE if request.ext.get("namespace") in self.kv:
+                return KvTable(self.kv[request.ext["namespace"]]).to_command()
             case _:
                 return refusal(3, f" request type {request.code} not supported")
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
+from pyrmq_core.broker.setting_rules import REFUSED, WITHOUT_EFFECT
 from pyrmq_core.nameserver.handlers import HANDLERS
 from pyrmq_core.protocol.codes import REQUEST_NAMES
 
 PAGE: Final = Path(__file__).parent.parent.parent / "docs" / "servers.md"
-_NAMESERVER: Final = re.compile(r"(<!-- codes of the NameServer:[^\n]*-->\n).*?(<!-- end -->)", re.DOTALL)
 
 
 def nameserver_codes() -> str:
@@ -19,12 +20,42 @@ def nameserver_codes() -> str:
     return "".join(("| code | request | what it does or answers |\n|---|---|---|\n", *rows))
 
 
+def refused_settings() -> str:
+    """RocketMQ's settings that a broker refuses, a row for each reason."""
+    rows = [f"| {_quoted(row.names)} | {_values(row.harmless)} | {row.why} |\n" for row in REFUSED]
+    return "".join(("| setting | but for | why, and what to do |\n|---|---|---|\n", *rows))
+
+
+def settings_without_effect() -> str:
+    """RocketMQ's settings that a broker accepts without effect, a row for each reason."""
+    rows = [f"| {row.why} | {_quoted(row.names)} |\n" for row in WITHOUT_EFFECT]
+    return "".join(("| why they harm nothing | settings |\n|---|---|\n", *rows))
+
+
+def _quoted(names: Iterable[str]) -> str:
+    return ", ".join(f"`{name}`" for name in names)
+
+
+def _values(harmless: Iterable[str]) -> str:
+    return _quoted(value for value in harmless if value) or "nothing"
+
+
+TABLES: Final[Mapping[str, Callable[[], str]]] = {
+    "codes of the NameServer": nameserver_codes,
+    "settings that a broker refuses": refused_settings,
+    "settings without effect on a broker": settings_without_effect,
+}
+
+
 def written(page: str) -> str:
     """The page with its tables as they are now."""
-    text, count = _NAMESERVER.subn(lambda found: found[1] + nameserver_codes() + found[2], page)
-    if count != 1:
-        raise ValueError(f"{PAGE} has {count} places for the codes of the NameServer, 1 is wanted")
-    return text
+    for name, table in TABLES.items():
+        places = re.findall(rf"<!-- {name}:[^\n]*-->\n.*?<!-- end -->", page, re.DOTALL)
+        if len(places) != 1:
+            raise ValueError(f"{PAGE} has {len(places)} places for the {name}, 1 is wanted")
+        head = places[0].partition("\n")[0]
+        page = page.replace(places[0], f"{head}\n{table()}<!-- end -->")
+    return page
 
 
 def main() -> None:

@@ -66,6 +66,11 @@ class Topic:
         self._producer.send_batch(messages, queue=queue)
         wait_readable(self.nameserver, self.name, self._sent)
 
+    def send_quietly(self, number: int, queue: MessageQueue) -> None:
+        """One message, whose readability no NameServer is needed for."""
+        self._sent += 1
+        self._producer.send(Message(self.name, f"{number}".encode()), queue=queue)
+
 
 @pytest.fixture(scope="module")
 def sender(request: pytest.FixtureRequest) -> Iterator[dict[str, Any]]:

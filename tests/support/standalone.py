@@ -1,4 +1,4 @@
-"""A standalone Spark cluster of one master and one worker, as processes started by `spark-class`."""
+"""A standalone Spark cluster of one master and its workers, as processes started by `spark-class`."""
 
 import os
 import sys
@@ -17,20 +17,24 @@ BOOT_SECONDS = 120.0
 
 
 @contextmanager
-def boot_standalone(directory: Path, environment: Mapping[str, str]) -> Iterator[str]:
-    """Its address, `spark://...`; both processes are ended on leaving."""
+def boot_standalone(directory: Path, environment: Mapping[str, str], *, workers: int = 1) -> Iterator[str]:
+    """Its address, `spark://...`; two cores in all, at least one a worker. Every process is ended on leaving."""
     port = free_port((0,))
     master = ["master.Master", "--host", "127.0.0.1", "--port", str(port), "--webui-port", "0"]
     address = f"spark://127.0.0.1:{port}"
-    worker = ["worker.Worker", "--host", "127.0.0.1", "--cores", "2", "--memory", "1g", "--webui-port", "0"]
-    worker += ["--work-dir", str(directory / "work"), address]
+    cores = str(max(1, 2 // workers))
+    worker = ["worker.Worker", "--host", "127.0.0.1", "--cores", cores, "--memory", "1g", "--webui-port", "0"]
+    registered = "Successfully registered with master"
     with ExitStack() as stack:
-        for arguments, ready in (
-            (master, "I have been elected leader"),
-            (worker, "Successfully registered with master"),
+        for name, arguments, ready in (
+            ("master", master, "I have been elected leader"),
+            *(
+                (f"worker-{number}", [*worker, "--work-dir", str(directory / f"work-{number}"), address], registered)
+                for number in range(workers)
+            ),
         ):
-            name, log = arguments[0], directory / f"{arguments[0]}.log"
-            command = ["/bin/bash", str(SPARK_CLASS), f"{DEPLOY}.{name}", *arguments[1:]]
+            log = directory / f"{name}.log"
+            command = ["/bin/bash", str(SPARK_CLASS), f"{DEPLOY}.{arguments[0]}", *arguments[1:]]
             process = JavaProcess(name, command, log, {**environment, "SPARK_DAEMON_MEMORY": "256m"})
             stack.callback(process.kill)
             process.start()

@@ -25,7 +25,7 @@ class Query:
     def __init__(self, cluster: EmbeddedCluster | str, **options: Any) -> None:
         """`cluster` may be a NameServer's address."""
         nameserver = cluster if isinstance(cluster, str) else cluster.nameserver
-        self._connection = Connection(name_server=nameserver, poll_name_server_interval=0.0)
+        self._connection = Connection(name_server=nameserver, poll_name_server_interval=0.001)
         self._options = {name: str(value) for name, value in options.items()}
         self.offset: Offset | None = None
         self.rows: list[tuple[str, int, str]] = []

@@ -59,7 +59,8 @@ PURE_ROOMS = (
     "pyrmq_core.nameserver.tables",
     "pyrmq_core.broker.store",
 )
-PURE_EXCEPTIONS = ("pyrmq_core.broker.store.files",)  # the one that touches the disk
+# Those that touch the disk.
+PURE_EXCEPTIONS = ("pyrmq_core.broker.store.files", "pyrmq_core.broker.store.descriptors")
 IMPURE_MODULES = {
     "trio",
     "socket",

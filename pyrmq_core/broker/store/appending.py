@@ -20,7 +20,7 @@ from pyrmq_core.errors import BodyError
 from pyrmq_core.protocol.batch import HEAD, OVERHEAD_BYTES
 from pyrmq_core.protocol.java_hash import tags_code
 from pyrmq_core.protocol.properties import INNER_BASE, INNER_NUM, encode_properties, java_text
-from pyrmq_core.protocol.record import BYTE, CRC_MASK, INT, MAGIC_V1, MAGIC_V2, MAX_V1_TOPIC_BYTES, SHORT
+from pyrmq_core.protocol.record import BYTE, CRC_MASK, INT, MAGIC_V1, MAGIC_V2, MAX_V1_TOPIC_BYTES, SHORT, RawRecord
 from pyrmq_core.protocol.sysflag import BORN_HOST_V6, HOSTS_V6, STORE_HOST_V6
 
 TAGS_START: Final = b"TAGS\x01"
@@ -107,7 +107,7 @@ def batch_pieces(body: bytes) -> list[Piece]:
 
 def appended_bytes(append: Append) -> int:
     """How much of the log it takes."""
-    overhead = START.size + len(_middle(append, 0)) + len(_topic_part(append.topic)[1])
+    overhead = START.size + len(_middle(append, 0)) + len(topic_part(append.topic)[1])
     return sum([overhead + len(body) + len(properties) for _, body, properties in append.pieces])
 
 
@@ -115,7 +115,7 @@ def build(
     append: Append, physical_offset: int, queue_offset: int, store_timestamp_ms: int, *, batch_topic: bool = False
 ) -> Built:
     """The bytes when the first record gets these offsets; entries for the queue of a plain or of a batch topic."""
-    middle, (magic, topic) = _middle(append, store_timestamp_ms), _topic_part(append.topic)
+    middle, (magic, topic) = _middle(append, store_timestamp_ms), topic_part(append.topic)
     overhead = START.size + len(middle) + len(topic)
     due_ms = None if append.delay_ms is None else store_timestamp_ms + append.delay_ms
     queue_id, pack_start, pack_entry, crc32 = append.queue_id, START.pack, ENTRY.pack, zlib.crc32
@@ -142,6 +142,11 @@ def build(
 def _lengthened(properties: bytes, added: bytes) -> bytes:
     (size,) = SHORT.unpack_from(properties)
     return SHORT.pack(size + len(added)) + properties[SHORT.size :] + added
+
+
+def entry_of_record(record: RawRecord) -> bytes:
+    """The queue entry that a record gets when it is read again."""
+    return ENTRY.pack(record.commit_log_offset, record.store_size, properties_tags_code(record.properties))
 
 
 def properties_tags_code(properties: bytes) -> int:
@@ -179,7 +184,7 @@ def _middle(append: Append, store_timestamp_ms: int) -> bytes:
 
 
 @functools.lru_cache(maxsize=4096)
-def _topic_part(topic: str) -> tuple[int, bytes]:
+def topic_part(topic: str) -> tuple[int, bytes]:
     """The magic number of the form that holds the topic, and its length and bytes."""
     raw = topic.encode()
     if len(raw) <= MAX_V1_TOPIC_BYTES:

@@ -49,6 +49,10 @@ class BatchEntry(NamedTuple):
         return False
 
     @property
+    def is_leading_filler(self) -> bool:
+        return False
+
+    @property
     def end(self) -> int:
         """The offset after its last message."""
         return self.base + self.inner_num
@@ -126,8 +130,12 @@ class BatchConsumeQueue:
         """What to call (in any thread) so that all entries written so far are on the medium."""
         return self.slots.unsynced()
 
+    def synced(self) -> None:
+        """The calls of `unsynced` have returned."""
+        self.slots.synced()
+
     def remove(self) -> None:
-        """Its topic is deleted."""
+        """Begins anew, without files."""
         self.slots.remove()
         self.settle()
 

@@ -6,11 +6,12 @@ and that is the only sign of the end. Source: store/CommitLog.java (5.4.0).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Final
 
-from pyrmq_core.broker.store.files import Files, StoredFile, open_all
+from pyrmq_core.broker.store.files import Files, StoredFile
 from pyrmq_core.broker.store.formats import blank_record, file_name
+from pyrmq_core.broker.store.named_files import open_all
 from pyrmq_core.errors import StoreError
 
 # What the closing of a segment needs.
@@ -41,6 +42,11 @@ class CommitLog:
     @property
     def segment_offsets(self) -> list[int]:
         return list(self._segments)
+
+    @property
+    def missing(self) -> list[int]:
+        """The offsets of segments that are not there, between those that are."""
+        return [offset for offset in range(self.start, self.end, self.segment_bytes) if offset not in self._segments]
 
     def fits(self, size: int) -> bool:
         """Whether `size` bytes fit into one segment at all."""
@@ -73,7 +79,7 @@ class CommitLog:
     def read(self, offset: int, size: int) -> bytes:
         """Bytes of one segment; `StoreError` when they reach beyond it or what is kept."""
         position = offset % self.segment_bytes
-        if offset < self.start or position + size > self.segment_bytes:
+        if offset < self.start or size < 0 or position + size > self.segment_bytes:
             raise StoreError(f"the commit log holds no {size} bytes at {offset}")
         return self._segment_of(offset).read(position, size)
 
@@ -83,6 +89,26 @@ class CommitLog:
         if self.flushed == self.end:
             return self.end, []
         return self.end, [segment.sync for offset, segment in self._segments.items() if first <= offset < self.end]
+
+    def checks(self) -> list[Callable[[], None]]:
+        """What to call (in any thread) to see that all segments are where they were; `StoreError` when one is gone."""
+        return [segment.check for segment in self._segments.values()]
+
+    def pieces(self, start: int) -> Iterator[tuple[int, bytes]]:
+        """What is not zero from `start` on, with some zeros round it: physical offsets and bytes."""
+        for base, segment in self._segments.items():
+            if base + self.segment_bytes > start:
+                for position, data in segment.pieces(max(0, start - base)):
+                    yield base + position, data
+
+    def write_again(self, start: int) -> None:
+        """Writes what stands there from `start` to the end, so that the next sync brings it to the medium.
+
+        A sync that failed left it unwritten there, and the system took it for written.
+        """
+        for offset, data in self.pieces(start):
+            if offset < self.end:
+                self._segment_of(offset).write(offset % self.segment_bytes, data[: self.end - offset])
 
     def cut(self, end: int) -> None:
         """Ends the log at `end`: what lies behind becomes zeros, newer segments are removed."""

@@ -10,7 +10,7 @@ from typing import Final
 
 from pyrmq_core.broker.store.entry_files import EntryFiles
 from pyrmq_core.broker.store.files import Files
-from pyrmq_core.broker.store.formats import ENTRY, FILLER, Entry
+from pyrmq_core.broker.store.formats import ENTRY, FILLER_SIZE, Entry
 
 ENTRY_BYTES: Final = ENTRY.size
 FILLER_RUN: Final = 4096
@@ -67,6 +67,8 @@ class ConsumeQueue(EntryFiles):
         if not self._opened:
             self.end = index - index % (self._file_bytes // ENTRY_BYTES)
             self.start = index
+        place = self.entry(self.end - 1).physical_offset if self.end > self.start else 0
+        filler = ENTRY.pack(place, FILLER_SIZE, 0)
         while self.end < index:
             count = min(FILLER_RUN, index - self.end)
-            self.write(self.end, FILLER * count)
+            self.write(self.end, filler * count)

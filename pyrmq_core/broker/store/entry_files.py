@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from pyrmq_core.broker.store.files import Files, StoredFile, open_all
+from pyrmq_core.broker.store.files import Files, StoredFile
 from pyrmq_core.broker.store.formats import file_name
+from pyrmq_core.broker.store.named_files import open_all
 from pyrmq_core.errors import StoreError
 
 
@@ -24,6 +25,7 @@ class EntryFiles:
         "_files",
         "_folder",
         "_opened",
+        "_syncing",
         "_unsynced",
         "end",
         "start",
@@ -37,6 +39,7 @@ class EntryFiles:
         self._file_setting = file_setting
         self._opened: dict[int, StoredFile] = {}  # by the byte offset of their first entry, ascending
         self._unsynced: set[int] = set()
+        self._syncing: set[int] = set()  # handed out by `unsynced`; on the medium when `synced` is called
         self.start = self.end = 0
 
     def open(self) -> None:
@@ -44,6 +47,12 @@ class EntryFiles:
         self._opened = open_all(self._files, self._folder, self._file_bytes, self._file_setting)
         self.start = next(iter(self._opened), 0) // self._entry_bytes
         self.end = (max(self._opened, default=-self._file_bytes) + self._file_bytes) // self._entry_bytes
+
+    def is_whole(self, *, from_first: bool) -> bool:
+        """Whether no file is missing between those found, nor, with `from_first`, before them."""
+        first = next(iter(self._opened), 0)
+        expected = range(first, first + len(self._opened) * self._file_bytes, self._file_bytes)
+        return list(self._opened) == list(expected) and not (from_first and first)
 
     def read(self, index: int, count: int) -> bytes:
         """The bytes of `count` entries, or of fewer where a file ends."""
@@ -71,6 +80,7 @@ class EntryFiles:
         for base in [base for base in self._opened if base >= position and base > next(iter(self._opened))]:
             del self._opened[base]
             self._unsynced.discard(base)
+            self._syncing.discard(base)
             self._files.remove(self._path(file_name(base)))
         base = position - position % self._file_bytes
         if base in self._opened:
@@ -80,16 +90,21 @@ class EntryFiles:
         self.start = min(self.start, end)
 
     def unsynced(self) -> list[Callable[[], None]]:
-        """What to call (in any thread) so that all entries written so far are on the medium."""
-        syncs = [self._opened[base].sync for base in self._unsynced]
+        """What to call (in any thread) so that all entries written so far are on the medium; then call `synced`."""
+        self._syncing |= self._unsynced
         self._unsynced.clear()
-        return syncs
+        return [self._opened[base].sync for base in self._syncing]
+
+    def synced(self) -> None:
+        """The calls of `unsynced` have returned."""
+        self._syncing.clear()
 
     def remove(self) -> None:
-        """Its topic is deleted."""
+        """Begins anew, without files."""
         self._files.remove(self._folder)
         self._opened.clear()
         self._unsynced.clear()
+        self._syncing.clear()
         self.start = self.end = 0
 
     def _file(self, base: int) -> StoredFile:

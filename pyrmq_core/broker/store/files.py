@@ -2,19 +2,23 @@
 
 Files have one length from the moment they are made and are sparse: zeros until written. Reading and writing go by
 position, not through mappings: a full disk is then an error to answer, where a mapping would end the process, and what
-is kept in memory stays small. All methods block; everything but `sync` is called by one thread.
+is kept in memory stays small. All methods block; everything but `sync`, `check` and `save` is called by one thread.
+Every path is checked before anything is touched; every failure of the system is a `StoreError` with path and reason.
 """
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import shutil
-from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import IO, Final, Protocol
 
-from pyrmq_core.broker.store.formats import file_offset
+from pyrmq_core.broker.store.descriptors import Descriptors
+from pyrmq_core.broker.store.paths import check_path
 from pyrmq_core.errors import StoreError
 
 try:
@@ -23,7 +27,9 @@ except ImportError:  # Windows has none; two brokers on one directory are not no
     fcntl = None  # type: ignore[assignment]
 
 MAX_OPEN_FILES: Final = 256
-ZERO_BYTES: Final = 1 << 20
+PIECE_BYTES: Final = 1 << 20
+# Folders that are removed lie here until their space is free: thousands of files are not removed in one step.
+ASIDE: Final = "removed"
 LOCK_NAME: Final = "lock"
 
 
@@ -39,15 +45,30 @@ class StoredFile(Protocol):
     def write(self, position: int, data: bytes) -> None:
         """Raises `StoreError` when not all could be written, as on a full disk."""
 
+    def pieces(self, position: int) -> Iterator[tuple[int, bytes]]:
+        """What is not zero from `position` on, with some zeros round it: positions and bytes."""
+
     def zero_from(self, position: int) -> None:
         """Everything from `position` on becomes zeros."""
 
     def sync(self) -> None:
-        """Returns when what was written before is on the medium; may be called by another thread."""
+        """Returns when what was written before is on the medium; may be called by another thread.
+
+        `StoreError` when that failed, or when the file is no longer where it was and would not be found again.
+        """
+
+    def check(self) -> None:
+        """Raises `StoreError` when the file is no longer where it was; may be called by another thread."""
 
 
 class Files(Protocol):
-    """A directory's files by relative path, with `/` between folders."""
+    """A directory's files by relative path, with `/` between folders.
+
+    `UnsafePath` for a path that is not plain, before anything is touched.
+    """
+
+    def add_folder(self, folder: str) -> None:
+        """Takes paths below a folder that the settings name, wherever it lies."""
 
     def folders(self, folder: str) -> list[str]: ...
 
@@ -61,6 +82,10 @@ class Files(Protocol):
 
     def remove(self, path: str) -> None:
         """Removes a file, or a folder with all its files; nothing happens when there is none."""
+
+    def set_aside(self, folder: str) -> Callable[[], None]:
+        """Takes a folder away in one step; what is returned frees its space, in any thread."""
+        ...
 
     def load(self, path: str) -> bytes | None: ...
 
@@ -79,9 +104,23 @@ class DiskFiles:
 
     def __init__(self, root: Path, *, max_open_files: int = MAX_OPEN_FILES) -> None:
         self._root = root
-        self._max_open_files = max_open_files
-        self._descriptors: OrderedDict[str, int] = OrderedDict()  # the one used last stands last
+        self._folders: list[str] = []
+        self._made: dict[str, object] = {}  # files that were opened and not removed, each with a mark of its own
+        self._descriptors = Descriptors(max_open_files, self.full_path)
+        self.descriptor = self._descriptors.get  # for the store's thread
         self._lock: IO[str] | None = None
+        self._set_aside = 0
+
+    def add_folder(self, folder: str) -> None:
+        self._folders.append(folder)
+
+    def full_path(self, path: str) -> Path:
+        for folder in self._folders:
+            if path.startswith(f"{folder}/"):
+                return self._root / folder / check_path(path[len(folder) + 1 :])
+            if path == folder:
+                return self._root / folder
+        return self._root / check_path(path)
 
     def folders(self, folder: str) -> list[str]:
         return self._listing(folder, folders=True)
@@ -90,113 +129,179 @@ class DiskFiles:
         return self._listing(folder, folders=False)
 
     def size(self, path: str) -> int | None:
-        try:
-            return (self._root / path).stat().st_size
-        except FileNotFoundError:
-            return None
+        place = self.full_path(path)
+        with _named("look at", place):
+            try:
+                return place.stat().st_size
+            except (FileNotFoundError, NotADirectoryError):
+                return None
 
     def open(self, path: str, size: int) -> StoredFile:
-        place = self._root / path
-        if not place.exists():
-            place.parent.mkdir(parents=True, exist_ok=True)
-            try:
-                with place.open("xb") as new:
-                    new.truncate(size)
-                    os.fsync(new.fileno())
-                _sync_folder(place.parent)
-            except OSError as error:
-                raise StoreError(f"cannot make {place}: {error.strerror}") from error
-        return DiskFile(self, path, place.stat().st_size)
+        place = self.full_path(path)
+        with _named("make", place):
+            if not place.exists():
+                self._make_folder(place.parent)
+                self._make_file(place, size)
+            self._made.setdefault(path, object())
+            return DiskFile(self, path, place.stat().st_size)
 
     def remove(self, path: str) -> None:
-        for opened in [name for name in self._descriptors if name == path or name.startswith(f"{path}/")]:
-            os.close(self._descriptors.pop(opened))
-        place = self._root / path
-        if place.is_dir():
-            shutil.rmtree(place)
-        else:
-            place.unlink(missing_ok=True)
-        if place.parent.exists():
-            _sync_folder(place.parent)
+        place = self.full_path(path)
+        with _named("remove", place):
+            self._forget(path)
+            if place.is_dir():
+                self._remove_folder(place)
+            else:
+                place.unlink(missing_ok=True)
+            if place.parent.exists():
+                self._sync_folder(place.parent)
+
+    def set_aside(self, folder: str) -> Callable[[], None]:
+        place, aside = self.full_path(folder), self._root / ASIDE / str(self._set_aside)
+        if not place.is_dir():
+            return _nothing
+        with _named("remove", place):
+            self._make_folder(aside.parent)
+            self._forget(folder)
+            try:
+                place.rename(aside)
+            except OSError:  # another file system
+                self._remove_folder(place)
+            self._set_aside += 1
+            self._sync_folder(place.parent)
+        return partial(self._free, aside)
+
+    def _free(self, aside: Path) -> None:
+        with _named("remove", aside):
+            if aside.exists():
+                self._remove_folder(aside)
+
+    def _forget(self, path: str) -> None:
+        """First of all that is done to remove it: a sync that finds the file gone then knows why."""
+        for name in [name for name in self._made if name == path or name.startswith(f"{path}/")]:
+            del self._made[name]
+        self._descriptors.forget(path)
+
+    def _remove_folder(self, place: Path) -> None:
+        self._descriptors.with_room(lambda: shutil.rmtree(place))
 
     def load(self, path: str) -> bytes | None:
-        try:
-            return (self._root / path).read_bytes()
-        except FileNotFoundError:
-            return None
+        place = self.full_path(path)
+        with _named("read", place):
+            try:
+                return self._descriptors.with_room(place.read_bytes)
+            except FileNotFoundError:
+                return None
 
     def save(self, path: str, data: bytes, *, keep_previous: bool = True) -> None:
-        place = self._root / path
+        place = self.full_path(path)
         fresh = place.with_name(place.name + ".tmp")
-        try:
-            place.parent.mkdir(parents=True, exist_ok=True)
-            with fresh.open("wb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
+        with _named("write", place):
+            self._make_folder(place.parent)
+            number = self._descriptors.open(fresh, os.O_RDWR | os.O_CREAT | os.O_TRUNC)
+            try:
+                _write_all(number, data, 0)
+                os.fsync(number)
+            finally:
+                self._descriptors.close(number)
             if keep_previous and place.exists():
                 place.replace(place.with_name(place.name + ".bak"))
             fresh.replace(place)
-            _sync_folder(place.parent)
-        except OSError as error:
-            raise StoreError(f"cannot write {place}: {error.strerror}") from error
+            self._sync_folder(place.parent)
 
     def lock(self) -> None:
         """Locks byte 0 of `lock`, as RocketMQ does: neither broker opens what the other one holds."""
         place = self._root / LOCK_NAME
-        place.parent.mkdir(parents=True, exist_ok=True)
-        file = place.open("a+")
-        try:
-            if fcntl is not None:
-                fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1)
-        except OSError as error:
-            file.close()
-            raise StoreError(f"another broker holds {self._root}; stop it or set storePathRootDir") from error
-        if not place.stat().st_size:
-            file.write("lock")
-            file.flush()
-        self._lock = file
+        with _named("open", place):
+            self._make_folder(place.parent)
+            file = place.open("a+")
+            try:
+                if fcntl is not None:
+                    fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1)
+            except OSError as error:
+                file.close()
+                raise StoreError(f"another broker holds {self._root}; stop it or set storePathRootDir") from error
+            self._lock = file
+            if not place.stat().st_size:
+                file.write("lock")
+                file.flush()
+            self._descriptors.reserve()
+        self.remove(ASIDE)  # a killed process left it
 
     def close(self) -> None:
-        while self._descriptors:
-            os.close(self._descriptors.popitem()[1])
-        if self._lock is not None:
-            self._lock.close()
-            self._lock = None
-
-    def descriptor(self, path: str) -> int:
-        """An open descriptor; the one that was not used for longest is closed when there are too many."""
-        descriptor = self._descriptors.get(path)
-        if descriptor is not None:
-            self._descriptors.move_to_end(path)
-            return descriptor
-        while len(self._descriptors) >= self._max_open_files:
-            os.close(self._descriptors.popitem(last=False)[1])
-        descriptor = self._descriptors[path] = os.open(self._root / path, os.O_RDWR)
-        return descriptor
+        with _named("close files of", self._root):
+            self._descriptors.close_all()
+            if self._lock is not None:
+                self._lock.close()
+                self._lock = None
 
     def sync(self, path: str) -> None:
-        """By a descriptor of its own: the shared ones belong to the store's thread."""
-        try:
-            descriptor = os.open(self._root / path, os.O_RDWR)
-        except FileNotFoundError:  # removed meanwhile, with its topic
-            return
-        try:
-            getattr(os, "fdatasync", os.fsync)(descriptor)
-        except OSError as error:
-            raise StoreError(f"cannot sync {self._root / path}: {error.strerror}") from error
-        finally:
-            os.close(descriptor)
+        place, made = self.full_path(path), self._made.get(path)
+        with _named("sync", place):
+            try:
+                with self._descriptors.held(path) as opened:
+                    getattr(os, "fdatasync", os.fsync)(opened.number)
+                    self._check(path, made, os.fstat(opened.number))
+            except FileNotFoundError:
+                self._check(path, made, None)
 
-    def full_path(self, path: str) -> Path:
-        return self._root / path
+    def check(self, path: str) -> None:
+        """Raises `StoreError` when a file that was opened and not removed is gone."""
+        with _named("look at", self.full_path(path)):
+            self._check(path, self._made.get(path), None)
+
+    def _check(self, path: str, made: object, held: os.stat_result | None) -> None:
+        """A file that is removed by `remove` meanwhile has lost its mark first."""
+        place = self.full_path(path)
+        try:
+            found: os.stat_result | None = place.stat()
+        except (FileNotFoundError, NotADirectoryError):
+            found = None
+        is_there = found is not None and (held is None or os.path.samestat(held, found))
+        if not is_there and made is not None and self._made.get(path) is made:
+            raise StoreError(f"{place} was removed or replaced while the broker uses it")
 
     def _listing(self, folder: str, *, folders: bool) -> list[str]:
-        try:
-            with os.scandir(self._root / folder) as entries:
+        place = self.full_path(folder)
+
+        def listed() -> list[str]:
+            with os.scandir(place) as entries:
                 return sorted(entry.name for entry in entries if entry.is_dir() == folders)
-        except FileNotFoundError:
-            return []
+
+        with _named("list", place):
+            try:
+                return self._descriptors.with_room(listed)
+            except (FileNotFoundError, NotADirectoryError):
+                return []
+
+    def _make_file(self, place: Path, size: int) -> None:
+        """Of zeros, or none at all: a file whose name is not on the medium would not be synced later."""
+        number = self._descriptors.open(place, os.O_RDWR | os.O_CREAT | os.O_EXCL)
+        try:
+            os.truncate(number if os.truncate in os.supports_fd else place, size)
+            os.fsync(number)
+            self._sync_folder(place.parent)
+        except OSError:
+            with contextlib.suppress(OSError):
+                place.unlink()
+            raise
+        finally:
+            self._descriptors.close(number)
+
+    def _make_folder(self, folder: Path) -> None:
+        """With those above it, each one's name synced: a file is only where all of its folders are."""
+        if not folder.exists():
+            self._make_folder(folder.parent)
+            folder.mkdir(exist_ok=True)
+            self._sync_folder(folder.parent)
+
+    def _sync_folder(self, folder: Path) -> None:
+        """A new name is on the medium only when its folder is."""
+        number = self._descriptors.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(number)
+        finally:
+            self._descriptors.close(number)
 
 
 class DiskFile:
@@ -223,47 +328,38 @@ class DiskFile:
 
     def write(self, position: int, data: bytes) -> None:
         try:
-            descriptor = self._files.descriptor(self._path)
-            written = os.pwrite(descriptor, data, position)
-            while written < len(data):
-                written += os.pwrite(descriptor, memoryview(data)[written:], position + written)
+            _write_all(self._files.descriptor(self._path), data, position)
         except OSError as error:
             raise self._error("write", error) from error
 
+    def pieces(self, position: int) -> Iterator[tuple[int, bytes]]:
+        """Holes are passed over."""
+        try:
+            descriptor = self._files.descriptor(self._path)
+            while (start := _seek(descriptor, position, self.size, "SEEK_DATA")) < self.size:
+                end = _seek(descriptor, start, self.size, "SEEK_HOLE")
+                count = min(PIECE_BYTES, (end if end > start else self.size) - start)
+                data = os.pread(descriptor, count, start)
+                if data.count(0) < len(data):
+                    yield start, data
+                    descriptor = self._files.descriptor(self._path)
+                position = start + count
+        except OSError as error:
+            raise self._error("read", error) from error
+
     def zero_from(self, position: int) -> None:
         """Holes stay holes: only what is not zero is written."""
-        descriptor = self._files.descriptor(self._path)
-        while (start := _seek(descriptor, position, self.size, "SEEK_DATA")) < self.size:
-            end = _seek(descriptor, start, self.size, "SEEK_HOLE")
-            count = min(ZERO_BYTES, (end if end > start else self.size) - start)
-            if any(os.pread(descriptor, count, start)):
-                self.write(start, bytes(count))
-            position = start + count
+        for start, data in self.pieces(position):
+            self.write(start, bytes(len(data)))
 
     def sync(self) -> None:
         self._files.sync(self._path)
 
+    def check(self) -> None:
+        self._files.check(self._path)
+
     def _error(self, what: str, error: OSError) -> StoreError:
         return StoreError(f"cannot {what} {self._files.full_path(self._path)}: {error.strerror}")
-
-
-def open_all(files: Files, folder: str, file_bytes: int, setting: str) -> dict[int, StoredFile]:
-    """The files of a folder that are named for the offset of their first byte, by it, ascending.
-
-    An empty last one was never begun and is removed; `StoreError` for one that is not of the length `setting` names.
-    """
-    names = [name for name in files.names(folder) if file_offset(name) is not None]
-    if names and not files.size(f"{folder}/{names[-1]}"):
-        files.remove(f"{folder}/{names.pop()}")
-    opened = {}
-    for name in names:
-        path = f"{folder}/{name}"
-        if (size := files.size(path)) != file_bytes:
-            raise StoreError(
-                f"{path} has {size} bytes and {setting} is {file_bytes}; set it as it was when the store was made"
-            )
-        opened[int(name)] = files.open(path, file_bytes)
-    return opened
 
 
 def _seek(descriptor: int, position: int, end: int, what: str) -> int:
@@ -276,10 +372,20 @@ def _seek(descriptor: int, position: int, end: int, what: str) -> int:
         return end if error.errno == errno.ENXIO else position
 
 
-def _sync_folder(folder: Path) -> None:
-    """A new name is on the medium only when its folder is."""
-    descriptor = os.open(folder, os.O_RDONLY)
+def _write_all(descriptor: int, data: bytes, position: int) -> None:
+    written = os.pwrite(descriptor, data, position)
+    while written < len(data):
+        written += os.pwrite(descriptor, memoryview(data)[written:], position + written)
+
+
+def _nothing() -> None:
+    """There is no folder, and nothing to free."""
+
+
+@contextlib.contextmanager
+def _named(what: str, place: Path) -> Iterator[None]:
+    """Raises `StoreError` with path and reason in the place of OSError."""
     try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+        yield
+    except OSError as error:
+        raise StoreError(f"cannot {what} {place}: {error.strerror or error}") from error

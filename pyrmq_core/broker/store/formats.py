@@ -11,9 +11,11 @@
     index flushed to           8
     slave flushed offset       8
     confirmed offset           8
-    mark                       8      ours: `PYRMQ\\0\\0\\2`, then
+    mark                       8      ours: `PYRMQ\\0\\0\\3`, then
     safe offset                8      log and queues are on the medium up to here
     queues                     4      how many queues have entries then
+    entries                    8      how many entries these have before the safe offset, each counted from 0
+    CRC                        4      CRC-32 of all before: who changes anything else takes the mark's word away
     zeros                      to 4096
 
 Sources: store/MappedFileQueue.java, CommitLog.java, ConsumeQueue.java, StoreCheckpoint.java (5.4.0).
@@ -22,19 +24,23 @@ Sources: store/MappedFileQueue.java, CommitLog.java, ConsumeQueue.java, StoreChe
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
+import zlib
+from dataclasses import dataclass, replace
 from typing import Final, NamedTuple, Self
 
 from pyrmq_core.protocol.record import BLANK_MAGIC, HEAD
 
 NAME_DIGITS: Final = 20
 ENTRY: Final = struct.Struct(">qiq")
-# Stands before the first entry of a queue whose older messages were gone when it was built.
+# Stands before the first entry of a queue whose older messages were gone when it was built, and in its middle where a
+# record cannot be read: there with the place of the entry before, so that places ascend.
 FILLER_SIZE: Final = 0x7FFFFFFF
 FILLER: Final = ENTRY.pack(0, FILLER_SIZE, 0)
-CHECKPOINT: Final = struct.Struct(">qqqqq8sqi")
+CHECKPOINT: Final = struct.Struct(">qqqqq8sqiq")
+CHECKPOINT_CRC: Final = struct.Struct(">I")
 CHECKPOINT_BYTES: Final = 4096
-CHECKPOINT_MARK: Final = b"PYRMQ\0\0\2"
+CHECKPOINT_MARK: Final = b"PYRMQ\0\0\3"
+MARK_WITHOUT_ENTRIES: Final = b"PYRMQ\0\0\2"  # of earlier versions, with no CRC either
 # What the queues' and the log's flush times may differ by (StoreCheckpoint.getMinTimestamp).
 CHECKPOINT_MARGIN_MS: Final = 3000
 
@@ -52,7 +58,12 @@ class Entry(NamedTuple):
 
     @property
     def is_filler(self) -> bool:
-        return self.size == FILLER_SIZE and self.physical_offset == 0
+        return self.size == FILLER_SIZE
+
+    @property
+    def is_leading_filler(self) -> bool:
+        """Stands before the first entry."""
+        return self.is_filler and self.physical_offset == 0
 
 
 def file_name(offset: int) -> str:
@@ -72,7 +83,7 @@ def blank_record(left: int) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """What is known to be on the medium; `safe_offset` and `queues` are ours alone, None and 0 of another broker."""
+    """What is known to be on the medium; `safe_offset`, `queues` and `entries` are ours alone: else None, 0 and 0."""
 
     log_time_ms: int = 0
     queue_time_ms: int = 0
@@ -81,6 +92,7 @@ class Checkpoint:
     confirmed_offset: int = 0
     safe_offset: int | None = None
     queues: int = 0
+    entries: int = 0
 
     @property
     def safe_time_ms(self) -> int:
@@ -98,15 +110,20 @@ class Checkpoint:
             mark,
             self.safe_offset or 0,
             self.queues,
+            self.entries,
         )
-        return fields.ljust(CHECKPOINT_BYTES, b"\0")
+        return (fields + CHECKPOINT_CRC.pack(zlib.crc32(fields))).ljust(CHECKPOINT_BYTES, b"\0")
 
     @classmethod
     def decode(cls, data: bytes | None) -> Self:
         """A missing or short one knows nothing, and the log is read from its start."""
-        if data is None or len(data) < CHECKPOINT.size:
+        if data is None or len(data) < CHECKPOINT.size + CHECKPOINT_CRC.size:
             return cls()
-        *others, mark, safe, queues = CHECKPOINT.unpack_from(data)
-        log_ms, queue_ms, index_ms, slave, confirmed = others
-        is_ours = mark == CHECKPOINT_MARK
-        return cls(log_ms, queue_ms, index_ms, slave, confirmed, safe if is_ours else None, queues if is_ours else 0)
+        *times, mark, safe, queues, entries = CHECKPOINT.unpack_from(data)
+        (crc,) = CHECKPOINT_CRC.unpack_from(data, CHECKPOINT.size)
+        known = cls(*times)
+        if mark == MARK_WITHOUT_ENTRIES and not entries and not crc:
+            return replace(known, safe_offset=safe, queues=queues)
+        if mark != CHECKPOINT_MARK or crc != zlib.crc32(data[: CHECKPOINT.size]):
+            return known
+        return replace(known, safe_offset=safe, queues=queues, entries=entries)

@@ -7,19 +7,22 @@ with `readable_when_flushed` (SYNC_FLUSH), when it is on the medium.
 
 from __future__ import annotations
 
+import contextlib
 from collections import deque
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Iterator
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
-from pyrmq_core.broker.store.appending import Append, appended_bytes, build, properties_tags_code
+from pyrmq_core.broker.store.appending import Append, appended_bytes, build, entry_of_record
 from pyrmq_core.broker.store.batch_queue import BatchConsumeQueue, BatchEntry, plain_entries
 from pyrmq_core.broker.store.commit_log import CommitLog
 from pyrmq_core.broker.store.consume_queue import ConsumeQueue
 from pyrmq_core.broker.store.files import Files
-from pyrmq_core.broker.store.formats import CHECKPOINT_BYTES, ENTRY, Checkpoint, Entry
-from pyrmq_core.broker.store.reading import AnyConsumeQueue, Found, Limits, read_messages
-from pyrmq_core.broker.store.recovery import EntryOf, QueueKey, Recovery, record_at, recover, scan
+from pyrmq_core.broker.store.formats import CHECKPOINT_BYTES, Checkpoint, Entry
+from pyrmq_core.broker.store.log_scan import record_at, scan
+from pyrmq_core.broker.store.paths import check_name, queue_number, queue_place
+from pyrmq_core.broker.store.reading import AnyConsumeQueue, Found, Limits, check_record, entry_error, read_messages
+from pyrmq_core.broker.store.recovery import EntryOf, QueueKey, Recovery, recover, slots_of
 from pyrmq_core.errors import StoreError
 from pyrmq_core.protocol.record import HEAD, SYS_FLAG_POSITION, RawRecord
 from pyrmq_core.protocol.sysflag import BORN_HOST_V6
@@ -58,6 +61,14 @@ class Stored(NamedTuple):
     end: int
 
 
+class Mark(NamedTuple):
+    """A place of the log, and how many queue entries its records have; `deletions` of topics happened before."""
+
+    end: int
+    entries: int
+    deletions: int
+
+
 class _Waiting(NamedTuple):
     """Entries of stored messages that are not readable yet."""
 
@@ -71,8 +82,11 @@ class _Waiting(NamedTuple):
 class MessageStore:
     """Opened by `open`, which recovers what a crash left.
 
-    `on_readable` is told of every queue that got messages, `on_stored` that there is something to flush;
-    `is_batch_topic` says how a topic's queues are kept, None of a topic nobody knows.
+    After a failed sync the system may have dropped what was written, and no later sync makes up for it: `failure` says
+    why nothing is stored any more, and the store is abandoned, so that the next opening looks at the log.
+
+    `on_failure` is called with it, `on_readable` with every queue that got messages, `on_stored` when something is
+    to be flushed; `is_batch_topic` says how a topic's queues are kept, None of a topic nobody knows.
     """
 
     def __init__(self, files: Files, settings: StoreSettings, entry_of: EntryOf | None = None) -> None:
@@ -80,26 +94,39 @@ class MessageStore:
         self.settings = settings
         self.on_readable: Callable[[QueueKey, bytes], None] = lambda key, entries: None
         self.on_stored: Callable[[], None] = lambda: None
+        self.on_failure: Callable[[str], None] = lambda reason: None
         self.is_batch_topic: Callable[[str], bool | None] = lambda topic: None
         self._entry_of = entry_of or entry_of_record
-        self._log = CommitLog(files, settings.log_folder, settings.segment_bytes)
+        self._log = CommitLog(files, settings.log_folder.rstrip("/"), settings.segment_bytes)
         self._queues: dict[QueueKey, AnyConsumeQueue] = {}
         self._waiting: deque[_Waiting] = deque()
         self._checkpoint = Checkpoint()
         self._last_store_ms = 0
+        self._entries = 0  # of all queues, those that wait to be written with them
+        self._deletions = 0
+        self._handed_out: deque[Mark] = deque()  # what `unsynced` promised, ascending
+        self.synced_mark = Mark(0, 0, 0)
+        self.failure = ""
 
     def open(self, process_id: int) -> Recovery:
         """Locks the directory, recovers, and marks the store as in use; `StoreError` when that cannot be."""
         files = self.files
+        files.add_folder(self.settings.log_folder.rstrip("/"))
         files.lock()
         clean = files.size(ABORT_NAME) is None
         self._checkpoint = Checkpoint.decode(files.load(CHECKPOINT_NAME))
         self._log.open()
         self._open_queues(QUEUES_FOLDER, are_batch=False)
         self._open_queues(BATCH_QUEUES_FOLDER, are_batch=True)
-        recovery = recover(self._log, self._queues, self._queue_of, self._entry_of, self._checkpoint, clean=clean)
+        recovery = recover(
+            files, self._log, self._queues, self._queue_of, self._entry_of, self._checkpoint, clean=clean
+        )
+        if files.size(CHECKPOINT_NAME) != CHECKPOINT_BYTES:
+            files.remove(CHECKPOINT_NAME)
+            self._checkpoint = replace(self._checkpoint, safe_offset=None)
         files.save(ABORT_NAME, str(process_id).encode(), keep_previous=False)
         self._last_store_ms = self._checkpoint.log_time_ms
+        self._entries = self._count_entries()
         self.flush()
         return recovery
 
@@ -120,6 +147,8 @@ class MessageStore:
 
     def put(self, append: Append, now_ms: int) -> Stored:
         """Stores messages; `DoesNotFit` for more than a segment holds, `StoreError` when the disk takes nothing."""
+        if self.failure:
+            raise StoreError(self.failure)
         size = appended_bytes(append) + (INNER_BYTES if append.inner_num else 0)
         if not self._log.fits(size):
             raise DoesNotFit(f"{size} bytes do not fit into one segment of the commit log (mappedFileSizeCommitLog)")
@@ -133,10 +162,12 @@ class MessageStore:
         if append.inner_num:
             append = append.based(index)
             size = appended_bytes(append)
-        built = build(append, self._log.place(size), index, now_ms, batch_topic=batch_topic)
+        # 0 alone would look as a page that was never written does (recovery.py); RocketMQ reads it so, too.
+        built = build(append, self._log.place(size), index, now_ms or 1, batch_topic=batch_topic)
         end = self._log.append(built.records)
         queue.next_offset = index + (append.inner_num or len(built.positions))
         self._last_store_ms = now_ms
+        self._entries += len(built.positions)
         self._waiting.append(_Waiting(key, queue, index, built.entries, end))
         if not self.settings.readable_when_flushed:
             self.dispatch(end)
@@ -158,7 +189,7 @@ class MessageStore:
 
     def get(self, key: QueueKey, offset: int, limits: Limits, tags_codes: Container[int] | None = None) -> Found:
         """What a pull at `offset` is answered."""
-        return read_messages(self._log, self._queues.get(key), offset, limits, tags_codes)
+        return read_messages(self._log, self._queues.get(key), key, offset, limits, tags_codes)
 
     def bounds(self, key: QueueKey) -> tuple[int, int]:
         """The lowest offset that is kept and the one after the last readable; zeros for an unknown queue."""
@@ -170,14 +201,21 @@ class MessageStore:
         return sorted(queue_id for name, queue_id in self._queues if name == topic)
 
     def store_time(self, key: QueueKey, offset: int) -> int | None:
-        """When the message at a queue offset was stored, in ms; None when there is none."""
+        """When the message at a queue offset was stored, in ms; None when there is none.
+
+        `StoreError` when the entry names another record.
+        """
         queue = self._queues.get(key)
         if queue is None or not queue.start <= offset < queue.end:
             return None
         entry = queue.entry(offset)
-        if entry.is_filler or entry.physical_offset < self._log.start:
+        if entry.is_filler or 0 <= entry.physical_offset < self._log.start:
             return None
-        head = self._log.read(entry.physical_offset, min(76, entry.size))
+        index = entry.base if isinstance(entry, BatchEntry) else offset
+        try:
+            head = check_record(self._log, entry.physical_offset, entry.size, key, index)
+        except StoreError as error:
+            raise entry_error(key, index, str(error)) from error
         at = 68 if int.from_bytes(head[SYS_FLAG_POSITION : SYS_FLAG_POSITION + 4]) & BORN_HOST_V6 else 56
         return int.from_bytes(head[at : at + 8], signed=True)
 
@@ -214,25 +252,43 @@ class MessageStore:
         except StoreError:
             return None
 
-    def delete_topic(self, topic: str) -> None:
+    def delete_topic(self, topic: str) -> list[Callable[[], None]]:
         """Forgets a topic's queues; a new topic of that name begins at 0.
 
-        All is flushed first: recovery begins behind the topic's records, and does not bring them back.
+        What is returned frees their space and is to be called in another thread.
+
+        All else is flushed first, and the mark behind the topic's records is on the medium before anything is removed:
+        recovery begins there, and does not bring them back.
         """
-        self.flush()
+        check_name(topic)
+        if self.failure:
+            raise StoreError(self.failure)
+        self.flush(leaving=topic)
+        self._waiting = deque([stored for stored in self._waiting if stored.key[0] != topic])
+        if self._waiting:
+            raise StoreError(f"topic {topic} is not deleted: the consume queues cannot be written; is the disk full?")
         for key in [key for key in self._queues if key[0] == topic]:
-            self._queues.pop(key).remove()
-        for folder in (QUEUES_FOLDER, BATCH_QUEUES_FOLDER):
-            self.files.remove(f"{folder}/{topic}")
-        self.mark_safe(self._log.flushed)
+            del self._queues[key]
+        self._deletions += 1
+        self._entries = self._count_entries()
+        self._handed_out.clear()
+        self.synced_mark = Mark(self._log.flushed, self._entries, self._deletions)
+        with self._failing():
+            self.mark_safe(self.synced_mark)
+            self.files.open(CHECKPOINT_NAME, CHECKPOINT_BYTES).sync()
+            return [self.files.set_aside(f"{folder}/{topic}") for folder in (QUEUES_FOLDER, BATCH_QUEUES_FOLDER)]
 
     def unsynced(self) -> tuple[int, list[Callable[[], None]]]:
         """The log's end, and what to call in another thread so that everything before it is on the medium."""
-        return self._log.unsynced()
+        end, syncs = self._log.unsynced()
+        self._handed_out.append(Mark(end, self._entries, self._deletions))
+        return end, syncs
 
     def synced(self, end: int) -> None:
         """The calls of `unsynced` have returned."""
         self._log.flushed = max(self._log.flushed, end)
+        while self._handed_out and self._handed_out[0].end <= end:
+            self.synced_mark = self._handed_out.popleft()
         if self.settings.readable_when_flushed:
             self.dispatch(end)
 
@@ -240,34 +296,62 @@ class MessageStore:
         """What to call in another thread so that all entries written so far are on the medium."""
         return [sync for queue in self._queues.values() for sync in queue.unsynced()]
 
-    def mark_safe(self, end: int) -> None:
-        """Log and queues are on the medium up to `end`: recovery may begin there."""
-        if self._waiting and self._waiting[0].end <= end:
+    def synced_queues(self) -> None:
+        """The calls of `unsynced_queues` have returned."""
+        for queue in self._queues.values():
+            queue.synced()
+
+    def checks(self) -> list[Callable[[], None]]:
+        """What to call in another thread to see that the log's files are where they were."""
+        return self._log.checks()
+
+    def mark_safe(self, mark: Mark) -> None:
+        """Log and queues are on the medium up to a mark that was `synced_mark`: recovery may begin there.
+
+        A mark from before a topic was deleted says nothing any more.
+        """
+        behind = self._waiting and self._waiting[0].end <= mark.end
+        if behind or self.failure or mark.deletions != self._deletions:
             return
         safe = replace(
             self._checkpoint,
             log_time_ms=self._last_store_ms,
             queue_time_ms=self._last_store_ms,
-            confirmed_offset=end,
-            safe_offset=end,
+            confirmed_offset=mark.end,
+            safe_offset=mark.end,
             queues=sum([queue.end > 0 for queue in self._queues.values()]),
+            entries=mark.entries,
         )
         if safe != self._checkpoint:
-            self._checkpoint = safe
             self.files.open(CHECKPOINT_NAME, CHECKPOINT_BYTES).write(0, safe.encode())
+            self._checkpoint = safe
 
-    def flush(self) -> None:
-        """Everything to the medium, in this thread: at start and stop."""
-        end, syncs = self._log.unsynced()
-        for sync in syncs:
-            sync()
-        self.synced(end)
-        for sync in self.unsynced_queues():
-            sync()
-        self.mark_safe(end)
+    def flush(self, leaving: str | None = None) -> None:
+        """Everything to the medium, in this thread: at start and stop; but for the queues of a topic that leaves."""
+        with self._failing():
+            end, syncs = self._log.unsynced()
+            for sync in syncs:
+                sync()
+            self.synced(end)
+            mark = self.synced_mark = Mark(end, self._entries, self._deletions)
+            queues = [queue for (topic, _), queue in self._queues.items() if topic != leaving]
+            for sync in [sync for queue in queues for sync in queue.unsynced()]:
+                sync()
+            for queue in queues:
+                queue.synced()
+            if leaving is None:
+                self.mark_safe(mark)
+
+    def fail(self, reason: str) -> None:
+        """Ends storing: something that had to be on the medium may not be there, or may not be found again."""
+        if not self.failure:
+            self.failure = reason
+            self.on_failure(reason)
 
     def close(self) -> None:
-        """A clean stop: after it, opening reads nothing again."""
+        """A clean stop: after it, opening reads nothing again. `StoreError` when it cannot be; then `abandon` it."""
+        if self.failure:
+            raise StoreError(self.failure)
         self.flush()
         if not self._waiting:
             self.files.remove(ABORT_NAME)
@@ -283,8 +367,8 @@ class MessageStore:
                 kinds = ("SimpleCQ", "BatchCQ") if are_batch else ("BatchCQ", "SimpleCQ")
                 raise StoreError(f"The queue type of topic: {topic} should be {kinds[0]}, but is {kinds[1]}")
             for number in self.files.folders(f"{folder}/{topic}"):
-                if number.isdigit():
-                    self._make_queue((topic, int(number)), is_batch=are_batch).open()
+                if (queue_id := queue_number(number)) is not None:
+                    self._make_queue((topic, queue_id), is_batch=are_batch).open()
 
     def _queue_of(self, key: QueueKey, has_batch: bool) -> AnyConsumeQueue:
         queue = self._queues.get(key)
@@ -294,7 +378,7 @@ class MessageStore:
         return queue
 
     def _make_queue(self, key: QueueKey, *, is_batch: bool) -> AnyConsumeQueue:
-        files, settings, place = self.files, self.settings, f"{key[0]}/{key[1]}"
+        files, settings, place = self.files, self.settings, queue_place(*key)
         made: AnyConsumeQueue
         if is_batch:
             made = BatchConsumeQueue(files, f"{BATCH_QUEUES_FOLDER}/{place}", settings.batch_queue_file_bytes)
@@ -303,7 +387,13 @@ class MessageStore:
         self._queues[key] = made
         return made
 
+    def _count_entries(self) -> int:
+        return sum([slots_of(queue).end for queue in self._queues.values()])
 
-def entry_of_record(record: RawRecord) -> bytes:
-    """The queue entry that a record gets when it is read again."""
-    return ENTRY.pack(record.commit_log_offset, record.store_size, properties_tags_code(record.properties))
+    @contextlib.contextmanager
+    def _failing(self) -> Iterator[None]:
+        try:
+            yield
+        except StoreError as error:
+            self.fail(str(error))
+            raise

@@ -1,26 +1,45 @@
 """What a pull gets of a queue: which entries, how many, and the slices of the log they point to.
 
 Source: store/DefaultMessageStore.java getMessage (5.4.0): status, next offset and limits are its own. Records that lie
-side by side in the log, as those of a batch do, are read as one piece.
+side by side in the log, as those of a batch do, are read as one piece, a run.
+
+An entry is believed when its record says the same: topic, queue, queue offset, place and size. Of a run the first and
+the last record are looked at: those between lie where the sizes before them end, and there is room for no others. What
+comes before a wrong entry is answered; the pull that begins at it is a `StoreError`. RocketMQ gives out whatever stands
+there.
 """
 
 from __future__ import annotations
 
 import enum
+import struct
 from collections.abc import Container
 from dataclasses import dataclass
 from typing import Final, NamedTuple, TypeAlias
 
+from pyrmq_core.broker.store.appending import topic_part
 from pyrmq_core.broker.store.batch_queue import BATCH_ENTRY_BYTES, BatchConsumeQueue
 from pyrmq_core.broker.store.commit_log import CommitLog
 from pyrmq_core.broker.store.consume_queue import ConsumeQueue
 from pyrmq_core.broker.store.formats import FILLER_SIZE
+from pyrmq_core.errors import StoreError
+from pyrmq_core.protocol.record import FIXED, INT, MIN_RECORD_BYTES
+from pyrmq_core.protocol.sysflag import HOSTS_V6
 
+QueueKey: TypeAlias = tuple[str, int]
 AnyConsumeQueue: TypeAlias = ConsumeQueue | BatchConsumeQueue
 
 # `maxFilterMessageSize` / 20: entries looked at for one answer.
 MAX_SCANNED_ENTRIES: Final = 800
 MAX_SCANNED_BYTES: Final = 16_000
+# What a record says of itself: total size, magic, queue id, queue offset, commit-log offset, sysFlag; and the body's
+# length, where both hosts are IPv4.
+IDENTITY: Final = struct.Struct(">ii4xi4xqqi44xi")
+# Records side by side in the log: where and how long, how many messages, the first one's queue offset, where the last
+# one begins and its queue offset. Plain tuples, of which a pull makes many.
+Run: TypeAlias = tuple[int, int, int, int, int, int]
+MESSAGES: Final = 2
+FIRST_INDEX: Final = 3
 
 
 class GetStatus(enum.Enum):
@@ -62,9 +81,17 @@ class Found:
 
 
 def read_messages(
-    log: CommitLog, queue: AnyConsumeQueue | None, offset: int, limits: Limits, tags_codes: Container[int] | None
+    log: CommitLog,
+    queue: AnyConsumeQueue | None,
+    key: QueueKey,
+    offset: int,
+    limits: Limits,
+    tags_codes: Container[int] | None,
 ) -> Found:
-    """Messages from `offset` on whose tags code is among `tags_codes` (None: all); of a batch topic whole records."""
+    """Messages from `offset` on whose tags code is among `tags_codes` (None: all); of a batch topic whole records.
+
+    `StoreError` when the first one is not where its entry says.
+    """
     if queue is None:
         return Found(GetStatus.NO_MESSAGE_IN_QUEUE, 0, 0, 0)
     start, end = queue.start, queue.end
@@ -72,14 +99,25 @@ def read_messages(
     if status is not GetStatus.FOUND:
         return Found(status, next_offset, start, end)
     if isinstance(queue, BatchConsumeQueue):
-        chosen = _choose_records(log.start, queue, offset, limits, tags_codes)
+        chosen = _choose_records(log.start, queue, key, offset, limits, tags_codes)
     else:
-        chosen = _choose(log.start, queue, offset, limits, tags_codes)
+        chosen = _choose(log.start, queue, key, offset, limits, tags_codes)
     if not chosen.messages:
         return Found(chosen.status, chosen.next_offset, start, end)
-    pieces = [log.read(*run) for run in chosen.runs]
+    pieces: list[bytes] = []
+    count, next_offset = 0, chosen.next_offset
+    for run in chosen.runs:
+        try:
+            piece = _read_run(log, run, key, limits.max_bytes)
+        except StoreError as error:
+            if not count:
+                raise entry_error(key, run[FIRST_INDEX], str(error)) from error
+            next_offset = run[FIRST_INDEX]
+            break
+        pieces.append(piece)
+        count += run[MESSAGES]
     records = pieces[0] if len(pieces) == 1 else b"".join(pieces)
-    return Found(GetStatus.FOUND, chosen.next_offset, start, end, records, chosen.messages)
+    return Found(GetStatus.FOUND, next_offset, start, end, records, count)
 
 
 def _judge(start: int, end: int, offset: int) -> tuple[GetStatus, int]:
@@ -96,66 +134,144 @@ def _judge(start: int, end: int, offset: int) -> tuple[GetStatus, int]:
 
 
 class _Chosen(NamedTuple):
-    """Which messages are answered: runs of the log (offset, bytes); the offset after the last entry looked at."""
+    """Which messages are answered; the offset after the last entry looked at."""
 
-    runs: list[tuple[int, int]]
+    runs: list[Run]
     messages: int
     next_offset: int
     status: GetStatus
 
 
 def _choose(
-    log_start: int, queue: ConsumeQueue, offset: int, limits: Limits, tags_codes: Container[int] | None
+    log_start: int,
+    queue: ConsumeQueue,
+    key: QueueKey,
+    offset: int,
+    limits: Limits,
+    tags_codes: Container[int] | None,
 ) -> _Chosen:
     most, max_bytes = max(1, limits.max_messages), limits.max_bytes
-    runs: list[tuple[int, int]] = []
-    count = total = 0
-    run_start = run_end = -1
+    runs: list[Run] = []
+    count = total = counted = 0
+    run_start = run_end = last_start = -1
+    first_index = last_index = offset
     status = GetStatus.NO_MATCHED_MESSAGE
     # Without a filter nothing is skipped but fillers and removed messages, which are rare: few entries are read.
     for physical_offset, size, code in queue.entries(offset, most if tags_codes is None else MAX_SCANNED_ENTRIES):
-        if size == FILLER_SIZE and physical_offset == 0:
-            pass
-        elif physical_offset < log_start:
+        if size <= 0 or physical_offset < 0:
+            if count:
+                break
+            raise entry_error(key, offset, f"{size} bytes at {physical_offset} of the commit log")
+        if physical_offset < log_start or size == FILLER_SIZE:
             status = GetStatus.MESSAGE_WAS_REMOVING
         elif tags_codes is None or code in tags_codes:
             if count and (count >= most or total + size > max_bytes):
                 break
             if physical_offset != run_end:
                 if count:
-                    runs.append((run_start, run_end - run_start))
-                run_start = physical_offset
+                    runs.append((run_start, run_end - run_start, count - counted, first_index, last_start, last_index))
+                    counted = count
+                run_start, first_index = physical_offset, offset
+            last_start, last_index = physical_offset, offset
             run_end = physical_offset + size
             count += 1
             total += size
         offset += 1
     if count:
-        runs.append((run_start, run_end - run_start))
+        runs.append((run_start, run_end - run_start, count - counted, first_index, last_start, last_index))
     return _Chosen(runs, count, offset, status)
 
 
 def _choose_records(
-    log_start: int, queue: BatchConsumeQueue, offset: int, limits: Limits, tags_codes: Container[int] | None
+    log_start: int,
+    queue: BatchConsumeQueue,
+    key: QueueKey,
+    offset: int,
+    limits: Limits,
+    tags_codes: Container[int] | None,
 ) -> _Chosen:
     """As `_choose`, of whole records: the one that holds `offset`, and what follows while there is room for it.
 
     Offsets passed by are counted as if each had an entry of its own, as 5.4.0 does: few are skipped by one answer.
     """
     asked = max(1, limits.max_messages if limits.asked_messages is None else limits.asked_messages)
-    runs: list[tuple[int, int]] = []
+    runs: list[Run] = []
     count = total = 0
     status, position = GetStatus.NO_MATCHED_MESSAGE, offset
     for entry in queue.entries(offset):
+        if not entry.is_valid or entry.end <= position:
+            if count:
+                break
+            raise entry_error(key, position, f"{entry.size} bytes at {entry.physical_offset} of the commit log")
         if entry.physical_offset < log_start:
             status = GetStatus.MESSAGE_WAS_REMOVING
         elif tags_codes is None or entry.tags_code in tags_codes:
             full = count + entry.inner_num > asked or count >= limits.max_messages
             if count and (full or total + entry.size > limits.max_bytes):
                 break
-            runs.append((entry.physical_offset, entry.size))
+            start, base = entry.physical_offset, entry.base
+            runs.append((start, entry.size, entry.inner_num, base, start, base))
             count += entry.inner_num
             total += entry.size
         position = entry.end
         if (position - offset) * BATCH_ENTRY_BYTES > MAX_SCANNED_BYTES and not count:
             break
     return _Chosen(runs, count, position, status)
+
+
+def _read_run(log: CommitLog, run: Run, key: QueueKey, max_bytes: int) -> bytes:
+    """Its bytes; `StoreError` when its first or its last record is not that of its entry."""
+    begin, size, _, first_index, last_begin, last_index = run
+    if size > max_bytes:  # one message alone: no damaged entry makes us read a whole segment
+        check_record(log, begin, size, key, first_index)
+    piece = log.read(begin, size)
+    magic, topic = topic_part(key[0])
+    single = begin == last_begin
+    if _is_own(piece, 0, size if single else 0, begin, first_index, key[1], magic, topic) and (
+        single or _is_own(piece, last_begin - begin, 0, last_begin, last_index, key[1], magic, topic)
+    ):
+        return piece
+    raise StoreError(_other_record(begin))
+
+
+def _is_own(
+    records: bytes, at: int, size: int, place: int, index: int, queue_id: int, magic: int, topic: bytes
+) -> bool:
+    """Whether the record at `place` of the log, read to `at`, is its entry's: of `size` bytes, or (0) of the rest."""
+    if len(records) - at < MIN_RECORD_BYTES:
+        return False
+    own_size, own_magic, own_queue, own_index, own_place, sys_flag, body = IDENTITY.unpack_from(records, at)
+    if own_index != index or own_place != place or own_queue != queue_id or own_magic != magic:
+        return False
+    if own_size != size and (size or (at and own_size != len(records) - at)):
+        return False
+    body_at = at + IDENTITY.size
+    if sys_flag & HOSTS_V6:
+        body_at = at + FIXED[sys_flag & HOSTS_V6].size
+        (body,) = INT.unpack_from(records, body_at - INT.size)
+    return records.startswith(topic, body_at + body)
+
+
+def check_record(log: CommitLog, place: int, size: int, key: QueueKey, index: int) -> bytes:
+    """Returns the start of the record at `place` of the log; `StoreError` when it is not that of an entry."""
+    start = log.read(place, max(0, min(size, MIN_RECORD_BYTES)))
+    if len(start) == MIN_RECORD_BYTES:
+        magic, topic = topic_part(key[0])
+        own_size, own_magic, own_queue, own_index, own_place, sys_flag, _ = IDENTITY.unpack_from(start)
+        if (own_size, own_magic, own_queue, own_index, own_place) == (size, magic, key[1], index, place):
+            body_at = FIXED[sys_flag & HOSTS_V6].size
+            (body,) = INT.unpack(log.read(place + body_at - INT.size, INT.size))
+            if body >= 0 and log.read(place + body_at + body, len(topic)) == topic:
+                return start
+    raise StoreError(_other_record(place))
+
+
+def _other_record(place: int) -> str:
+    return f"another record, or none, at {place} of the commit log"
+
+
+def entry_error(key: QueueKey, index: int, what: str) -> StoreError:
+    return StoreError(
+        f"entry {index} of queue {key[1]} of topic {key[0]} names {what}: the store is damaged there. Queues are built "
+        f"anew from the commit log at a start without {key[0]}/{key[1]} among the consume queues"
+    )

@@ -1,8 +1,9 @@
 """After a stop, clean or not: where the log ends, and queues that agree with it.
 
-The log is read from a place before which log and queues are known to be on the medium. The first record that cannot be
-right ends it. Queues are cut to what lies before that place and filled again from the records read, so that doing it
-twice changes nothing. What is cut becomes zeros.
+The log is read from a place before which log and queues are known to be on the medium. The first record behind it that
+cannot be right ends the log; before it, where everything was on the medium, such a record is damage and is passed over.
+Queues are cut to what lies before that place and filled again from the records read, so that doing it twice changes
+nothing. What is cut becomes zeros, and a copy stays (damage.py). Queues that lack entries are all built anew.
 
 RocketMQ's way (store/CommitLog.java recoverAbnormally, store/ConsumeQueue.java recover, 5.4.0) differs in two things:
 it starts at a whole segment, and it leaves the bytes of what it cuts, which may count as messages later. Either broker
@@ -11,23 +12,30 @@ opens what the other one left.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from pyrmq_core.broker.store.batch_queue import BatchConsumeQueue, BatchEntry, BatchSlots
 from pyrmq_core.broker.store.commit_log import CommitLog
 from pyrmq_core.broker.store.consume_queue import ConsumeQueue
+from pyrmq_core.broker.store.damage import Kept, keep_aside
+from pyrmq_core.broker.store.files import Files
 from pyrmq_core.broker.store.formats import ENTRY, Checkpoint, Entry
+from pyrmq_core.broker.store.log_scan import Hole, LogEnd, record_at, scan
+from pyrmq_core.broker.store.paths import UnsafePath
 from pyrmq_core.broker.store.reading import AnyConsumeQueue
-from pyrmq_core.errors import RecordError, StoreError
+from pyrmq_core.errors import StoreError
 from pyrmq_core.protocol.batch_topic import MAX_RECORD_MESSAGES
 from pyrmq_core.protocol.properties import INNER_NUM, decode_properties, java_text
-from pyrmq_core.protocol.record import BLANK_MAGIC, HEAD, MAGIC_V1, MAGIC_V2, RawRecord, body_crc, unpack_record
+from pyrmq_core.protocol.record import (
+    MIN_RECORD_BYTES,
+    RawRecord,
+    body_crc,
+)
 from pyrmq_core.protocol.sysflag import BATCH_RECORD, TRANSACTION_MASK
 
-READ_BYTES: Final = 1 << 20
-PAGE_BYTES: Final = 4096
+MAX_NAMED: Final = 5
 # Records of prepared and rolled-back transactions stand in the log alone (MessageSysFlag.java).
 WITHOUT_ENTRY: Final = (0x4, 0xC)
 
@@ -40,7 +48,12 @@ QueueOf = Callable[[QueueKey, bool], AnyConsumeQueue]
 
 @dataclass(frozen=True, slots=True)
 class Recovery:
-    """What recovery met, for the broker's log; `reason` says why the log ends at `end`, empty for its normal end."""
+    """What recovery found, for the broker's log; `reason` says why the log ends at `end`, empty for its normal end.
+
+    `kept` is the copy of what was cut, `holes` are ranges of the log in which no record can be read, `bad_bodies` the
+    offsets of records whose body is not what its CRC says, `gaps` counts queue offsets without a message, and
+    `missing_bytes` were on the medium once. `start` is the log's first byte, `has_mark` whether the checkpoint is ours.
+    """
 
     clean: bool
     read_from: int
@@ -48,14 +61,43 @@ class Recovery:
     records: int
     reason: str
     dropped_entries: int
+    kept: Kept | None = None
+    holes: Sequence[tuple[int, int]] = ()
+    bad_bodies: Sequence[int] = ()
+    gaps: int = 0
+    missing_bytes: int = 0
+    is_rebuilt: bool = False
+    start: int = 0
+    has_mark: bool = True
+    missing_segments: Sequence[int] = ()
 
-
-@dataclass(frozen=True, slots=True)
-class LogEnd:
-    """The log ends here; zeros (an empty `reason`) are its normal end."""
-
-    offset: int
-    reason: str = ""
+    def warnings(self) -> list[str]:
+        """A line for each damage."""
+        lines = [f"the commit log has no segment {offset}" for offset in self.missing_segments]
+        if self.start:
+            lines.append(f"the commit log begins at {self.start}: messages before are gone")
+        if not self.has_mark and self.end:
+            lines.append("the checkpoint is another broker's, missing or damaged: lost queue entries may go unnoticed")
+        lines += [f"no record can be read between {start} and {end} of the commit log" for start, end in self.holes]
+        if self.bad_bodies:
+            places = ", ".join(map(str, self.bad_bodies[:MAX_NAMED]))
+            lines.append(
+                f"{len(self.bad_bodies)} messages have bodies that their CRC contradicts, the first at {places}"
+            )
+        if self.gaps:
+            lines.append(f"{self.gaps} messages of the queues are not in the commit log: readers pass over them")
+        if self.kept is not None:
+            lines.append(
+                f"the commit log ends at {self.end} ({self.reason or 'zeros'}): {self.kept.size} bytes behind it, with "
+                f"at least {self.kept.records} messages, are not served; a copy is {self.kept.path}"
+            )
+        if self.dropped_entries:
+            lines.append(f"{self.dropped_entries} queue entries named messages that the commit log does not have")
+        if self.missing_bytes:
+            lines.append(f"{self.missing_bytes} bytes of the commit log are missing that were on the medium")
+        if self.is_rebuilt:
+            lines.append("the consume queues lacked entries and were built anew from the commit log")
+        return lines
 
 
 class MissingEntries(Exception):
@@ -63,6 +105,7 @@ class MissingEntries(Exception):
 
 
 def recover(
+    files: Files,
     log: CommitLog,
     queues: dict[QueueKey, AnyConsumeQueue],
     queue_of: QueueOf,
@@ -73,16 +116,48 @@ def recover(
 ) -> Recovery:
     """Brings an opened log and its opened queues to agree. `queue_of` makes queues that are missing."""
     start = choose_start(log, checkpoint, len(queues), clean=clean)
-    dropped = sum([_cut_queue(queue, key, log, start) for key, queue in queues.items()])
-    try:
-        end, records = _read_again(log, queue_of, entry_of, start, whole=start == log.start)
-    except MissingEntries:
+    safe = checkpoint.safe_offset if checkpoint.safe_offset is not None else log.start
+    unwritten = max(start, safe)
+    reread = _Reread(log, queue_of, entry_of, trusted=min(safe, log.end))
+    dropped = behind = 0
+    lacks = not all(slots_of(queue).is_whole(from_first=log.start == 0) for queue in queues.values())
+    if not lacks:
+        behind = sum([_entries_behind(slots_of(queue), start) for queue in queues.values()])
+        dropped = sum([_cut_queue(queue, key, log, start) for key, queue in queues.items()])
+        lacks = start == safe and sum([slots_of(queue).end for queue in queues.values()]) < checkpoint.entries
+    if not lacks:
+        try:
+            reread.run(start, whole=start == log.start)
+        except MissingEntries:
+            lacks = True
+    if lacks:
         start = log.start
         for queue in queues.values():
             queue.remove()
-        end, records = _read_again(log, queue_of, entry_of, start, whole=True)
+        reread = _Reread(log, queue_of, entry_of, trusted=min(safe, log.end))
+        reread.run(start, whole=True)
+    kept = keep_aside(files, log, reread.end.offset)
+    log.cut(reread.end.offset)
+    if not clean:
+        log.write_again(min(unwritten, log.end))
     log.flushed = min(start, log.end)
-    return Recovery(clean, start, end.offset, records, end.reason, dropped)
+    return Recovery(
+        clean=clean,
+        read_from=start,
+        end=log.end,
+        records=reread.records,
+        reason=reread.end.reason,
+        dropped_entries=dropped + max(0, behind - reread.records),
+        kept=kept,
+        holes=reread.holes,
+        bad_bodies=reread.bad_bodies,
+        gaps=reread.gaps,
+        missing_bytes=max(0, safe - log.end),
+        is_rebuilt=lacks,
+        start=log.start,
+        has_mark=checkpoint.safe_offset is not None,
+        missing_segments=log.missing,
+    )
 
 
 def choose_start(log: CommitLog, checkpoint: Checkpoint, queues: int, *, clean: bool) -> int:
@@ -95,102 +170,86 @@ def choose_start(log: CommitLog, checkpoint: Checkpoint, queues: int, *, clean: 
         return log.start
     if safe is not None and log.start <= safe <= log.end:
         first = next(scan(log, safe))
-        if isinstance(first, RawRecord) or not first.reason:
+        if not isinstance(first, LogEnd) or not first.reason:
             return safe
     segments = log.segment_offsets
     if clean:
         return segments[-1] if segments else 0
-    for offset in reversed(segments):
+    chosen = log.start
+    for offset in segments:  # not from the last one back: a clock that went back makes a young segment look old
         first = next(scan(log, offset))
-        if isinstance(first, RawRecord) and first.store_timestamp_ms <= checkpoint.safe_time_ms:
-            return offset
-    return log.start
-
-
-def scan(log: CommitLog, start: int) -> Iterator[RawRecord | LogEnd]:
-    """The records from `start` on, each checked; the last one given is where the log ends."""
-    offset = base = start
-    buffer = b""
-    while offset < log.end:
-        left = log.segment_bytes - offset % log.segment_bytes
-        if offset + HEAD.size > base + len(buffer):
-            buffer, base = log.read(offset, min(READ_BYTES, left)), offset
-        if left < HEAD.size:
-            yield LogEnd(offset, "the segment ends without a blank record")
-            return
-        size, magic = HEAD.unpack_from(buffer, offset - base)
-        if magic == BLANK_MAGIC and size == left:
-            offset += left
-            base, buffer = offset, b""
-            continue
-        if size == magic == 0:
+        if not isinstance(first, RawRecord) or first.store_timestamp_ms > checkpoint.safe_time_ms:
             break
-        if magic not in (MAGIC_V1, MAGIC_V2) or not 0 < size <= left:
-            yield LogEnd(offset, f"{size} bytes with the magic number {magic & 0xFFFFFFFF:08x}")
-            return
-        if offset + size > base + len(buffer):
-            buffer, base = log.read(offset, min(max(READ_BYTES, size), left)), offset
-        found = _check(buffer, offset - base, offset)
-        yield found
-        if isinstance(found, LogEnd):
-            return
-        offset += size
-    yield LogEnd(offset)
+        chosen = offset
+    return chosen
 
 
-def record_at(log: CommitLog, offset: int, size: int) -> RawRecord | None:
-    """The record of `size` bytes at `offset`; None when there is no such record."""
-    try:
-        found = _check(log.read(offset, size), 0, offset)
-    except StoreError:
-        return None
-    return found if isinstance(found, RawRecord) and found.store_size == size else None
+def slots_of(queue: AnyConsumeQueue) -> Slots:
+    """The entries of a queue by their number."""
+    return queue.slots if isinstance(queue, BatchConsumeQueue) else queue
 
 
-def _check(buffer: bytes, position: int, offset: int) -> RawRecord | LogEnd:
-    """As DefaultMessageStore.checkMessageAndReturnSize: lengths and CRC; and the record says itself where it lies."""
-    try:
-        record = unpack_record(buffer, position)
-    except RecordError as error:
-        return LogEnd(offset, str(error))
-    if body_crc(record.body) != record.body_crc:
-        return LogEnd(offset, "the body's CRC differs")
-    if record.commit_log_offset != offset:
-        return LogEnd(offset, f"the record belongs at {record.commit_log_offset}")
-    if _has_holes(record):
-        return LogEnd(offset, "a part of the record was never written")
-    return record
+class _Reread:
+    """Fills the queues from the records read, up to the log's end."""
 
+    def __init__(self, log: CommitLog, queue_of: QueueOf, entry_of: EntryOf, *, trusted: int) -> None:
+        self._log = log
+        self._queue_of = queue_of
+        self._entry_of = entry_of
+        self._trusted = trusted
+        self.records = 0
+        self.end = LogEnd(log.start)
+        self.holes: list[tuple[int, int]] = []
+        self.bad_bodies: list[int] = []
+        self.gaps = 0
 
-def _has_holes(record: RawRecord) -> bool:
-    """Whether a page of it is missing where no CRC tells: a power cut leaves whole pages as zeros.
+    def run(self, start: int, *, whole: bool) -> None:
+        """Reads from `start`; `MissingEntries` unless that is the `whole` log, where fillers stand for the missing."""
+        for found in scan(self._log, start, self._trusted):
+            match found:
+                case LogEnd():
+                    self.end = found
+                case Hole():
+                    self.holes.append((found.start, found.end))
+                case _:
+                    self.records += 1
+                    if found.commit_log_offset < self._trusted and body_crc(found.body) != found.body_crc:
+                        self.bad_bodies.append(found.commit_log_offset)
+                    try:
+                        self._take(found, whole=whole)
+                    except (UnsafePath, _Misplaced):
+                        self.holes.append((found.commit_log_offset, found.commit_log_offset + found.store_size))
 
-    Such a page reaches from before the topic, to the record's end, or lies within the properties.
-    """
-    properties = record.properties
-    return (
-        record.store_timestamp_ms <= 0
-        or b"\0" in record.topic
-        or properties.endswith(b"\0")
-        or (len(properties) > PAGE_BYTES and bytes(PAGE_BYTES) in properties)
-    )
-
-
-def _read_again(log: CommitLog, queue_of: QueueOf, entry_of: EntryOf, start: int, *, whole: bool) -> tuple[LogEnd, int]:
-    """Fills the queues from the records read, and cuts the log where it ends."""
-    for records, found in enumerate(scan(log, start)):
-        if isinstance(found, LogEnd):
-            log.cut(found.offset)
-            return found, records
+    def _take(self, found: RawRecord, *, whole: bool) -> None:
         if found.sys_flag & TRANSACTION_MASK in WITHOUT_ENTRY:
-            continue
+            return
         is_batch = found.sys_flag & BATCH_RECORD == BATCH_RECORD
-        queue = queue_of((java_text(found.topic), found.queue_id), is_batch)
+        queue = self._queue_of((java_text(found.topic), found.queue_id), is_batch)
         if isinstance(queue, BatchConsumeQueue):
-            _refill(queue, found.queue_offset, batch_entry_of(found, entry_of(found)), whole)
-        elif not is_batch:  # else the topic was a batch topic, then deleted, and is a plain one now
-            _refill(queue, found.queue_offset, entry_of(found), whole)
-    raise AssertionError("a scan ends with the end of the log")
+            entry = batch_entry_of(found, self._entry_of(found))
+        elif is_batch:  # the topic was a batch topic, then deleted, and is a plain one now
+            return
+        else:
+            entry = self._entry_of(found)
+        is_plain = not isinstance(queue, BatchConsumeQueue)
+        is_far = is_plain and found.queue_offset * MIN_RECORD_BYTES > found.commit_log_offset
+        if (whole and is_far) or (found.commit_log_offset < self._trusted and not _is_placed(queue, found, entry)):
+            raise _Misplaced
+        if whole and (queue.end or not self._log.start):  # else older messages are gone in order
+            self.gaps += max(0, found.queue_offset - queue.end)
+        _refill(queue, found.queue_offset, entry, whole)
+
+
+class _Misplaced(Exception):
+    """A damaged record: its queue offset, which no CRC covers, stands already for another message, or the log before it
+    had no room for so many.
+    """
+
+
+def _is_placed(queue: AnyConsumeQueue, record: RawRecord, entry: bytes) -> bool:
+    """Whether the record can be at its queue offset: behind the others, an entry that stands, or a new beginning."""
+    index = record.queue_offset
+    return not 0 < index < queue.end or queue.holds(index, entry)
 
 
 def batch_entry_of(record: RawRecord, entry: bytes) -> bytes:
@@ -198,9 +257,11 @@ def batch_entry_of(record: RawRecord, entry: bytes) -> bytes:
     count = 1
     if record.sys_flag & BATCH_RECORD == BATCH_RECORD:
         given = decode_properties(java_text(record.properties)).get(INNER_NUM, "")
-        count = int(given) if given.isascii() and given.isdigit() else 0
+        count = int(given) if len(given) < 10 and given.isascii() and given.isdigit() else 0
         if not 0 < count <= MAX_RECORD_MESSAGES:
-            raise StoreError(f"the batch record at {record.commit_log_offset} holds {given!r} messages by INNER_NUM")
+            raise StoreError(
+                f"the batch record at {record.commit_log_offset} holds {given[:80]!r} messages by INNER_NUM"
+            )
     place, size, code = ENTRY.unpack(entry)
     return BatchEntry(place, size, code, record.store_timestamp_ms, record.queue_offset, count).pack()
 
@@ -217,17 +278,28 @@ def _refill(queue: AnyConsumeQueue, index: int, entry: bytes, whole: bool) -> No
 
 def _cut_queue(queue: AnyConsumeQueue, key: QueueKey, log: CommitLog, start: int) -> int:
     """Keeps the entries of records before `start`; how many of these the log has no record for, and are dropped."""
-    slots = queue.slots if isinstance(queue, BatchConsumeQueue) else queue
+    slots = slots_of(queue)
     end = _first(slots, slots.start, lambda entry: not entry.is_valid or entry.physical_offset >= start)
     kept = end
     while kept > slots.start and not _agrees(slots.entry(kept - 1), key, kept - 1, log):
         kept -= 1
     if kept < slots.end:
         slots.cut(kept)
-    slots.start = _first(slots, slots.start, lambda entry: not entry.is_filler and entry.physical_offset >= log.start)
+    if log.start:
+        slots.start = _first(slots, slots.start, lambda entry: entry.physical_offset >= log.start)
+    while slots.start < slots.end and slots.entry(slots.start).is_leading_filler:
+        slots.start += 1
     if isinstance(queue, BatchConsumeQueue):
         queue.settle()
     return end - kept
+
+
+def _entries_behind(slots: Slots, start: int) -> int:
+    """How many entries name records behind `start`, which the log should have, too."""
+    number = first = _first(slots, slots.start, lambda entry: not entry.is_valid or entry.physical_offset >= start)
+    while number < slots.end and slots.entry(number).is_valid:
+        number += 1
+    return number - first
 
 
 def _first(queue: Slots, low: int, holds: Callable[[Entry | BatchEntry], bool]) -> int:
@@ -246,5 +318,5 @@ def _agrees(entry: Entry | BatchEntry, key: QueueKey, number: int, log: CommitLo
     if entry.is_filler or entry.physical_offset < log.start:
         return True
     index = entry.base if isinstance(entry, BatchEntry) else number
-    record = record_at(log, entry.physical_offset, entry.size)
+    record = record_at(log, entry.physical_offset, entry.size, any_body=True)
     return record is not None and (java_text(record.topic), record.queue_id, record.queue_offset) == (*key, index)

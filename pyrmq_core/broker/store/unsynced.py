@@ -1,15 +1,17 @@
 """`ForgetfulFiles`: files that remember what is not on the medium yet, so that a power cut can take it away.
 
 A page's last synced content is kept from its first write until its file is synced. Names are taken as durable at once:
-the store makes, replaces and removes files in steps that are synced themselves.
+the store makes, replaces and removes files in steps that are synced themselves. A sync that fails drops its pages, as
+Linux does: they are read as written until the power is cut, and no later sync brings them to the medium.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from pyrmq_core.broker.store.files import Files, StoredFile
+from pyrmq_core.errors import StoreError
 
 PAGE_BYTES: Final = 4096
 # A page that a power cut may have kept or lost: the file's path and the page's number.
@@ -22,7 +24,11 @@ class ForgetfulFiles:
     def __init__(self, files: Files) -> None:
         self._files = files
         self._synced: dict[Page, bytes] = {}  # what the medium holds of the pages that differ
+        self._dropped: dict[Page, bytes] = {}  # what the medium holds of pages whose sync failed
         self._syncing: dict[str, dict[Page, bytes]] = {}  # of files being synced: pages as a write met them meanwhile
+
+    def add_folder(self, folder: str) -> None:
+        self._files.add_folder(folder)
 
     def folders(self, folder: str) -> list[str]:
         return self._files.folders(folder)
@@ -38,8 +44,17 @@ class ForgetfulFiles:
 
     def remove(self, path: str) -> None:
         self._files.remove(path)
-        for page in [page for page in self._synced if page[0] == path or page[0].startswith(f"{path}/")]:
-            del self._synced[page]
+        self._forget(path)
+
+    def set_aside(self, folder: str) -> Callable[[], None]:
+        free = self._files.set_aside(folder)
+        self._forget(folder)
+        return free
+
+    def _forget(self, path: str) -> None:
+        for pages in (self._synced, self._dropped):
+            for page in [page for page in pages if page[0] == path or page[0].startswith(f"{path}/")]:
+                del pages[page]
 
     def load(self, path: str) -> bytes | None:
         return self._files.load(path)
@@ -59,18 +74,19 @@ class ForgetfulFiles:
 
     def power_cut(self, survives: Callable[[Page], bool] = lambda page: False) -> None:
         """Takes away every page that is not synced, but for those that `survives` says reached the medium in time."""
-        for (path, number), content in list(self._synced.items()):
+        for (path, number), content in [*self._synced.items(), *self._dropped.items()]:
             if not survives((path, number)):
                 file = self._files.open(path, self._files.size(path) or 0)
                 file.write(number * PAGE_BYTES, content)
         self._synced.clear()
+        self._dropped.clear()
 
     def about_to_write(self, path: str, file: StoredFile, position: int, count: int) -> None:
         meanwhile = self._syncing.get(path, self._synced)
         for number in range(position // PAGE_BYTES, (position + count - 1) // PAGE_BYTES + 1 if count else 0):
             page, start = (path, number), number * PAGE_BYTES
             if page not in self._synced or page not in meanwhile:
-                content = file.read(start, min(PAGE_BYTES, file.size - start))
+                content = self._dropped.pop(page, b"") or file.read(start, min(PAGE_BYTES, file.size - start))
                 self._synced.setdefault(page, content)
                 meanwhile.setdefault(page, content)
 
@@ -78,8 +94,15 @@ class ForgetfulFiles:
         """What is written meanwhile, by the store's thread, does not count as synced."""
         pages = [page for page in list(self._synced) if page[0] == path]
         self._syncing[path] = {}
-        file.sync()
-        meanwhile = self._syncing.pop(path)
+        try:
+            file.sync()
+        except StoreError:
+            for page in pages:
+                if page in self._synced and page not in self._syncing[path]:
+                    self._dropped[page] = self._synced.pop(page)
+            raise
+        finally:
+            meanwhile = self._syncing.pop(path)
         for page in pages:
             if page in meanwhile:
                 self._synced[page] = meanwhile[page]
@@ -111,5 +134,11 @@ class _ForgetfulFile:
                 self.write(position, bytes(count))
             position += count
 
+    def pieces(self, position: int) -> Iterator[tuple[int, bytes]]:
+        return self._file.pieces(position)
+
     def sync(self) -> None:
         self._files.sync(self._path, self._file)
+
+    def check(self) -> None:
+        self._file.check()

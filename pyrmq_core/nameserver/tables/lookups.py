@@ -6,12 +6,12 @@ namesrv/route/ZoneRouteRPCHook.java.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Final
 
 from pyrmq_core.model import Permission
-from pyrmq_core.nameserver.tables.state import BrokerAddrInfo, RouteTables
+from pyrmq_core.nameserver.tables.state import MAX_ROUTES, BrokerAddrInfo, RouteTables, Steps
 from pyrmq_core.protocol.requests.cluster_info import BrokerMemberGroup, ClusterInfo
 from pyrmq_core.protocol.requests.topic_lists import TopicList
 from pyrmq_core.protocol.route import MASTER_ID, BrokerData, QueueData, TopicRouteData
@@ -34,6 +34,10 @@ def route(tables: RouteTables, topic: str) -> TopicRouteData | None:
     brokers = [tables.broker_addr_table[name] for name in queues if name in tables.broker_addr_table]
     if not brokers:
         return None
+    if len(brokers) < len(queues):  # a broker is gone whose topics are still being taken away
+        queues = {broker.broker_name: queues[broker.broker_name] for broker in brokers}
+    if len(tables.routes) >= MAX_ROUTES:
+        tables.routes.clear()
     if tables.rules.support_acting_master and not topic.startswith(MEMBER_GROUP_PREFIX):
         brokers = [_with_acting_master(broker, queues[broker.broker_name]) for broker in brokers]
     found = tables.routes[topic] = TopicRouteData(
@@ -76,13 +80,13 @@ def broker_member_group(tables: RouteTables, cluster: str, broker_name: str) -> 
     return BrokerMemberGroup(cluster, broker_name, {} if broker is None else broker.broker_addrs)
 
 
-def all_topics(tables: RouteTables) -> TopicList:
-    return TopicList(tuple(tables.topic_queue_table))
+def all_topics(tables: RouteTables) -> Steps[list[str]]:
+    return _topics(tables, lambda _: True)
 
 
-def topics_of_cluster(tables: RouteTables, cluster: str | None) -> TopicList:
+def topics_of_cluster(tables: RouteTables, cluster: str | None) -> Steps[list[str]]:
     names = tables.cluster_addr_table.get(cluster or "", {}).keys()
-    return TopicList(tuple(topic for topic, queues in tables.topic_queue_table.items() if not names.isdisjoint(queues)))
+    return _topics(tables, lambda queues: not names.isdisjoint(queues.keys()))
 
 
 def system_topics(tables: RouteTables) -> TopicList:
@@ -94,24 +98,31 @@ def system_topics(tables: RouteTables) -> TopicList:
     return TopicList(tuple(names), next(addresses, None))
 
 
-def unit_topics(tables: RouteTables) -> TopicList:
-    return TopicList(tuple(topic for topic, flag in _flags(tables) if flag & UNIT_FLAG))
+def unit_topics(tables: RouteTables) -> Steps[list[str]]:
+    return _topics(tables, lambda queues: bool(_flag(queues) & UNIT_FLAG))
 
 
-def unit_sub_topics(tables: RouteTables) -> TopicList:
-    return TopicList(tuple(topic for topic, flag in _flags(tables) if flag & UNIT_SUB_FLAG))
+def unit_sub_topics(tables: RouteTables) -> Steps[list[str]]:
+    return _topics(tables, lambda queues: bool(_flag(queues) & UNIT_SUB_FLAG))
 
 
-def unit_sub_ununit_topics(tables: RouteTables) -> TopicList:
-    return TopicList(tuple(topic for topic, flag in _flags(tables) if flag & UNIT_SUB_FLAG and not flag & UNIT_FLAG))
+def unit_sub_ununit_topics(tables: RouteTables) -> Steps[list[str]]:
+    return _topics(tables, lambda queues: _flag(queues) & (UNIT_SUB_FLAG | UNIT_FLAG) == UNIT_SUB_FLAG)
 
 
-def _flags(tables: RouteTables) -> Iterable[tuple[str, int]]:
-    """Topics with the system flag that their first broker gave."""
-    for topic, queues in tables.topic_queue_table.items():
-        for queue_data in queues.values():
-            yield topic, queue_data.topic_sys_flag
-            break
+def _topics(tables: RouteTables, is_wanted: Callable[[Mapping[str, QueueData]], bool]) -> Steps[list[str]]:
+    topics: list[str] = []
+    for topic in tables.each_topic():
+        if topic is None:
+            yield
+        elif is_wanted(tables.topic_queue_table[topic]):
+            topics.append(topic)
+    return topics
+
+
+def _flag(queues: Mapping[str, QueueData]) -> int:
+    """The system flag that a topic's first broker gave."""
+    return next(iter(queues.values())).topic_sys_flag
 
 
 def _with_acting_master(broker: BrokerData, queue_data: QueueData) -> BrokerData:

@@ -20,7 +20,15 @@ from pyrmq_core.nameserver.tables.changes import (
     RegistrationRefused,
     TopicsTaken,
 )
-from pyrmq_core.nameserver.tables.state import HEARTBEAT_TIMEOUT_MS, BrokerAddrInfo, BrokerLiveInfo, RouteTables
+from pyrmq_core.nameserver.tables.room import check_body, check_room
+from pyrmq_core.nameserver.tables.state import (
+    HEARTBEAT_TIMEOUT_MS,
+    TOPICS_PER_STEP,
+    BrokerAddrInfo,
+    BrokerLiveInfo,
+    RouteTables,
+    Steps,
+)
 from pyrmq_core.protocol.registration import RegistrationBody
 from pyrmq_core.protocol.requests.register_broker import RegistrationHeader
 from pyrmq_core.protocol.route import MASTER_ID, BrokerData, QueueData
@@ -45,8 +53,17 @@ def register(
     connection: object,
     now_ms: int,
     digest: bytes | None = None,
-) -> Registration:
-    """A broker's topics and sign of life; `body` None stands for one that `knows` said yes to."""
+) -> Steps[Registration]:
+    """A broker's topics and sign of life; `body` None stands for one that `knows` said yes to.
+
+    Raises `BodyError`, before anything is touched, for topics that no broker has and what the tables have no room for.
+    The broker itself is taken before the first pause and its topics after it: when it leaves meanwhile, so do they.
+    """
+    while header.broker_name in tables.leaving:  # topics of the broker that was there before are being taken away
+        yield
+    if body is not None:
+        yield from check_body(tables, header.broker_name, body)
+    check_room(tables, header, connection)
     known = tables.broker_addr_table.get(header.broker_name)
     addrs = {} if known is None else dict(known.broker_addrs)
     smallest_before = min(addrs, default=MASTER_ID)
@@ -54,24 +71,32 @@ def register(
     version = body.data_version if body is not None else live.data_version if live is not None else NO_VERSION
     changes: list[Change] = _drop_other_ids(header, addrs)
     holder = addrs.get(header.broker_id)
-    tables.cluster_addr_table.setdefault(header.cluster_name, {})[header.broker_name] = None
+    tables.join_cluster(header.cluster_name, header.broker_name)
     refusal = _refusal(tables, header, holder, version, body)
     if refusal is None:
         addrs[header.broker_id] = header.broker_addr
     broker = _broker_data(header, known, addrs)
     tables.put_broker(broker)
     if isinstance(refusal, RegistrationIgnored):
-        tables.broker_live_table.pop(_key(header), None)
+        tables.drop_live(_key(header))
         return Registration(True, (*changes, refusal))
     if refusal is not None:
         return Registration(False, (*changes, refusal))
+    contributes = _contributes(header, addrs)
+    joined = tables.put_live(_key(header), _live(header, contributes, version, connection, now_ms, body, live))
     if body is not None:
-        if _contributes(header, addrs):
-            changes += _take(tables, header, broker, body, news=holder is None or _differs(live, version))
+        forgotten = tables.digests_forgotten
+        if contributes:
+            news = holder is None or _differs(live, version)
+            changes += yield from _take(tables, header, broker, body, news=news)
+        if header.broker_name not in tables.broker_addr_table:  # it left between two steps
+            return Registration(True, tuple(changes))
         if body.filter_servers is not None:
             tables.put_filter_servers(_key(header), body.filter_servers)
-    kept_digest = live.digest if body is None and live is not None else digest
-    changes += _put_live(tables, header, addrs, version, connection, now_ms, kept_digest)
+        if forgotten == tables.digests_forgotten:
+            _put_digest(tables, _key(header), digest)
+    if joined:
+        changes.append(_joined(header))
     notice = min_id_change(broker, ha_server_addr=header.ha_server_addr) if header.broker_id < smallest_before else None
     return _answer(tables, header, broker, tuple(changes), notice)
 
@@ -163,33 +188,39 @@ def _broker_data(header: RegistrationHeader, known: BrokerData | None, addrs: Ma
 
 def _take(
     tables: RouteTables, header: RegistrationHeader, broker: BrokerData, body: RegistrationBody, *, news: bool
-) -> list[Change]:
+) -> Steps[list[Change]]:
     """Takes over topics; without `news`, that is with a version known already, only those that are missing."""
     changes: list[Change] = []
     name = broker.broker_name
     if tables.rules.delete_topic_with_broker_registration and not body.topic_queue_mapping_infos:
         kept = {config.topic for config in body.topic_configs}
-        gone = [topic for topic, queues in tables.topic_queue_table.items() if name in queues and topic not in kept]
-        for topic in gone:
-            changes += tables.drop_queues(topic, (name,))
-        if gone:
+        for topic in tables.each_topic():
+            if topic is None:
+                yield
+            elif topic not in kept and name in tables.topic_queue_table[topic]:
+                changes += tables.drop_queues(topic, (name,))
+        if changes:
             tables.forget_digests((name,))
     # A slave that acts for its master is read from, never written to.
     clears_write = header.broker_id != MASTER_ID and broker.enable_acting_master
-    changes += _take_topics(tables, name, body.topic_configs, news=news, clears_write=clears_write)
-    if news:
+    changes += yield from _take_topics(tables, name, body.topic_configs, news=news, clears_write=clears_write)
+    if news and name in tables.broker_addr_table:
         tables.put_mappings(name, body.topic_queue_mapping_infos)
     return changes
 
 
 def _take_topics(
     tables: RouteTables, broker_name: str, configs: Sequence[TopicConfig], *, news: bool, clears_write: bool
-) -> list[Change]:
+) -> Steps[list[Change]]:
     table = tables.topic_queue_table
     made: dict[tuple[int, int, int, int], QueueData] = {}  # most topics of a broker look alike: one value for all
     bits = ~int(Permission.WRITE) if clears_write else ~0
     new = changed = 0
-    for config in configs:
+    for number, config in enumerate(configs, 1):
+        if number % TOPICS_PER_STEP == 0:
+            yield
+            if broker_name not in tables.broker_addr_table:
+                break
         queues = table.get(config.topic)
         old = None if queues is None else queues.get(broker_name)
         if old is not None and not news:
@@ -208,30 +239,38 @@ def _take_topics(
     return [TopicsTaken(broker_name, new, changed)] if new or changed else []
 
 
-def _put_live(
-    tables: RouteTables,
+def _live(
     header: RegistrationHeader,
-    addrs: Mapping[int, str],
+    contributes: bool,
     version: DataVersion,
     connection: object,
     now_ms: int,
-    digest: bytes | None,
-) -> list[Change]:
-    key = _key(header)
-    joined = key not in tables.broker_live_table
+    body: RegistrationBody | None,
+    before: BrokerLiveInfo | None,
+) -> BrokerLiveInfo:
+    """Without a digest while topics are being taken: the tables do not hold yet what the body says."""
     timeout_ms = header.heartbeat_timeout_ms
-    tables.broker_live_table[key] = BrokerLiveInfo(
+    return BrokerLiveInfo(
         last_update_ms=now_ms,
         heartbeat_timeout_ms=HEARTBEAT_TIMEOUT_MS if timeout_ms is None else timeout_ms,
         data_version=version,
         connection=connection,
         ha_server_addr=header.ha_server_addr,
-        digest=digest,
-        contributed=_contributes(header, addrs),
+        digest=before.digest if body is None and before is not None else None,
+        contributed=contributes,
     )
-    if not joined:
-        return []
-    return [BrokerJoined(header.broker_name, header.broker_id, key.address, key.cluster, header.ha_server_addr)]
+
+
+def _put_digest(tables: RouteTables, key: BrokerAddrInfo, digest: bytes | None) -> None:
+    live = tables.broker_live_table.get(key)
+    if live is not None:
+        tables.broker_live_table[key] = replace(live, digest=digest)
+
+
+def _joined(header: RegistrationHeader) -> BrokerJoined:
+    return BrokerJoined(
+        header.broker_name, header.broker_id, header.broker_addr, header.cluster_name, header.ha_server_addr
+    )
 
 
 def _answer(

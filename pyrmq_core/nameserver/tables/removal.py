@@ -2,12 +2,15 @@
 
 Source: RouteInfoManager.unRegisterBroker, onChannelDestroy, scanNotActiveBroker, cleanTopicByUnRegisterRequests, 5.3.3.
 Java removes in a thread of its own, ours at once. Where Java keeps a live entry that no broker name points to any more
-(its broker came back under another address), ours goes with its connection or its time.
+(its broker came back under another address), ours goes with its connection or its time. A name that is gone leaves
+every cluster, in Java only the one of its last address.
+
+All go in steps (`finished` takes them at once): until the first pause brokers leave, then their topics.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -24,7 +27,7 @@ from pyrmq_core.nameserver.tables.changes import (
     WriteSwitched,
 )
 from pyrmq_core.nameserver.tables.registration import min_id_change
-from pyrmq_core.nameserver.tables.state import BrokerAddrInfo, RouteTables
+from pyrmq_core.nameserver.tables.state import BROKERS_PER_STEP, BrokerAddrInfo, RouteTables, Steps
 from pyrmq_core.protocol.route import BrokerData
 
 
@@ -36,44 +39,51 @@ class _Leaving(NamedTuple):
     broker_id: int | None
 
 
-def unregister(tables: RouteTables, key: BrokerAddrInfo, broker_name: str, broker_id: int) -> Removal:
+def unregister(tables: RouteTables, key: BrokerAddrInfo, broker_name: str, broker_id: int) -> Steps[Removal]:
     """A broker says that it leaves."""
     return _remove(tables, [_Leaving(key, broker_name, broker_id)], RemovalReason.UNREGISTERED)
 
 
-def connection_closed(tables: RouteTables, connection: object) -> Removal:
+def connection_closed(tables: RouteTables, connection: object) -> Steps[Removal]:
     """Removes the one address that lives on this connection; of several, as Java does, only one: the oldest."""
-    for key, live in tables.broker_live_table.items():
-        if live.connection is connection:
-            return _remove(tables, [_leaving(tables, key)], RemovalReason.CONNECTION_CLOSED)
-    return Removal()
+    keys = tables.connections.get(connection)
+    if not keys:
+        return Removal()
+    oldest = min(keys, key=lambda key: tables.broker_live_table[key].number)
+    return (yield from _remove(tables, [_leaving(tables, oldest)], RemovalReason.CONNECTION_CLOSED))
 
 
-def scan(tables: RouteTables, now_ms: int) -> Removal:
+def scan(tables: RouteTables, now_ms: int) -> Steps[Removal]:
     """Removes every address that was silent for longer than its time-out."""
     expired = {key: live for key, live in tables.broker_live_table.items() if live.is_expired(now_ms)}
     if not expired:
         return Removal()
-    removal = _remove(tables, [_leaving(tables, key) for key in expired], RemovalReason.SILENT)
-    return replace(removal, connections=tuple(live.connection for live in expired.values()))
+    leaving = (
+        _leaving(tables, key) for key, live in expired.items() if tables.broker_live_table.get(key) is live
+    )  # looked up when its turn comes: it may have given a sign of life meanwhile
+    removal = yield from _remove(tables, leaving, RemovalReason.SILENT)
+    connections = {live.connection: None for key, live in expired.items() if key not in tables.broker_live_table}
+    return replace(removal, connections=tuple(connections))
 
 
 def _leaving(tables: RouteTables, key: BrokerAddrInfo) -> _Leaving:
-    for broker in tables.broker_addr_table.values():
-        if broker.cluster == key.cluster:
-            for broker_id, address in broker.broker_addrs.items():
-                if address == key.address:
-                    return _Leaving(key, broker.broker_name, broker_id)
-    return _Leaving(key, None, None)
+    name = tables.name_of(key)
+    if name is None:
+        return _Leaving(key, None, None)
+    addrs = tables.broker_addr_table[name].broker_addrs
+    return _Leaving(key, name, next(broker_id for broker_id, address in addrs.items() if address == key.address))
 
 
-def _remove(tables: RouteTables, all_leaving: Sequence[_Leaving], reason: RemovalReason) -> Removal:
+def _remove(tables: RouteTables, all_leaving: Iterable[_Leaving], reason: RemovalReason) -> Steps[Removal]:
+    """Brokers go first, so that no route shows them; then their topics, which may be very many."""
     changes: list[Change] = []
     notices: dict[str, MinBrokerIdChange] = {}
     touched: dict[str, None] = {}
-    for leaving in all_leaving:
+    for number, leaving in enumerate(all_leaving, 1):
+        if number % BROKERS_PER_STEP == 0:
+            yield
         key, name, broker_id = leaving
-        lived = tables.broker_live_table.pop(key, None) is not None
+        lived = tables.drop_live(key)
         tables.put_filter_servers(key, ())
         broker = None if name is None else tables.broker_addr_table.get(name)
         addressed = broker is not None and key.address in broker.broker_addrs.values()
@@ -84,18 +94,19 @@ def _remove(tables: RouteTables, all_leaving: Sequence[_Leaving], reason: Remova
         touched[broker.broker_name] = None
         rest = _without(broker, key.address)
         if not rest.broker_addrs:
-            changes += _remove_name(tables, broker.broker_name, key.cluster)
+            changes.append(BrokerNameRemoved(broker.broker_name))
+            changes += map(ClusterRemoved, tables.drop_broker(broker.broker_name))
             notices.pop(broker.broker_name, None)
             continue
         tables.put_broker(rest)
         if addressed and broker_id == min(broker.broker_addrs):
             notices[broker.broker_name] = min_id_change(rest, offline_address=key.address)
-    removed = [name for name in touched if name not in tables.broker_addr_table]
-    reduced = [name for name in touched if name in tables.broker_addr_table]
-    gone = tables.drop_brokers(removed) if removed else []
+    removed = touched.keys() & tables.leaving
+    gone = (yield from tables.drop_brokers(removed)) if removed else []
+    tables.leaving -= removed
     if gone:
         changes.append(TopicsRemoved(tuple(gone)))
-    changes += _switch_off_writing(tables, reduced)
+    changes += yield from _switch_off_writing(tables, touched.keys() - removed)
     return Removal(tuple(changes), tuple(notices.values()))
 
 
@@ -103,25 +114,12 @@ def _without(broker: BrokerData, address: str) -> BrokerData:
     return replace(broker, broker_addrs={i: known for i, known in broker.broker_addrs.items() if known != address})
 
 
-def _remove_name(tables: RouteTables, broker_name: str, cluster: str) -> list[Change]:
-    del tables.broker_addr_table[broker_name]
-    changes: list[Change] = [BrokerNameRemoved(broker_name)]
-    names = tables.cluster_addr_table.get(cluster)
-    if names is not None:
-        names.pop(broker_name, None)
-        if not names:
-            del tables.cluster_addr_table[cluster]
-            changes.append(ClusterRemoved(cluster))
-    return changes
-
-
-def _switch_off_writing(tables: RouteTables, broker_names: Iterable[str]) -> list[Change]:
+def _switch_off_writing(tables: RouteTables, broker_names: Iterable[str]) -> Steps[list[Change]]:
     """Where slaves may act for a master that is gone, its topics are only read; else permissions stay."""
-    changes: list[Change] = []
-    for name in broker_names:
-        broker = tables.broker_addr_table[name]
-        if broker.enable_acting_master and broker.master is None:
-            _, switched = tables.set_perms(name, lambda perm: perm & ~int(Permission.WRITE))
-            if switched:
-                changes.append(WriteSwitched(name, False, switched, "its master is gone, and a slave acts for it"))
-    return changes
+    brokers = [tables.broker_addr_table[name] for name in broker_names if name in tables.broker_addr_table]
+    names = {broker.broker_name for broker in brokers if broker.enable_acting_master and broker.master is None}
+    if not names:
+        return []
+    switched = yield from tables.set_perms(names, lambda perm: perm & ~int(Permission.WRITE))
+    reason = "its master is gone, and a slave acts for it"
+    return [WriteSwitched(name, False, done.changed, reason) for name, done in switched.items() if done.changed]

@@ -11,16 +11,31 @@ Beside them 5.x keeps the queue mappings of static topics.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, replace
-from typing import Any, Final, NamedTuple
+from itertools import count
+from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
 from pyrmq_core.nameserver.tables.changes import Change, QueuesRemoved, TopicRemoved
+from pyrmq_core.protocol.java_json import dumps
 from pyrmq_core.protocol.route import BrokerData, QueueData, TopicRouteData
 from pyrmq_core.protocol.topic_config import DataVersion
 
 # A broker that says nothing else is given up after this (RouteInfoManager.DEFAULT_BROKER_CHANNEL_EXPIRED_TIME).
 HEARTBEAT_TIMEOUT_MS: Final = 120_000
+# Work that goes through the tables pauses after so many topics or brokers: a millisecond or two.
+TOPICS_PER_STEP: Final = 2_000
+BROKERS_PER_STEP: Final = 200
+# What is kept of routes that were asked for.
+MAX_ROUTES: Final = 20_000
+# What a topic and a broker's queues of it take in memory beside the name, about (Python 3.11).
+TOPIC_BYTES: Final = 400
+QUEUES_BYTES: Final = 200
+# Times the JSON that a static topic's mapping came as.
+MAPPING_SWELL: Final = 4
+
+T = TypeVar("T")
+Steps: TypeAlias = Generator[None, None, T]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +49,8 @@ class TableRules:
     delete_topic_with_broker_registration: bool = False
     support_acting_master: bool = False
     accept_first_registration_of_one_topic: bool = True
+    max_brokers: int = 10_000
+    max_topic_bytes: int = 1 << 30
 
 
 class BrokerAddrInfo(NamedTuple):
@@ -48,7 +65,7 @@ class BrokerLiveInfo:
     """One living address.
 
     `digest` stands for the last body that was taken from it, while the tables still hold all it said; `contributed`
-    tells whether its topics were taken.
+    tells whether its topics were taken. `number` tells which of two entries is the older one.
     """
 
     last_update_ms: int
@@ -58,13 +75,26 @@ class BrokerLiveInfo:
     ha_server_addr: str | None
     digest: bytes | None = None
     contributed: bool = False
+    number: int = 0
 
     def is_expired(self, now_ms: int) -> bool:
         return self.last_update_ms + self.heartbeat_timeout_ms < now_ms
 
 
+class Switched(NamedTuple):
+    """How many topics a broker has, and of how many the permission changed."""
+
+    topics: int
+    changed: int
+
+
 class RouteTables:
-    """All a NameServer knows of brokers; times are milliseconds of one clock that never goes back."""
+    """All a NameServer knows of brokers; times are milliseconds of one clock that never goes back.
+
+    Beside the tables stand what finds an entry without going through all of them: `connections` (connection -> keys of
+    its living brokers), `names` (key -> broker names that have the address) and `clusters` (broker name -> clusters).
+    `leaving` are names of brokers that are gone and whose topics are being taken away.
+    """
 
     def __init__(self, rules: TableRules | None = None) -> None:
         self._rules = rules or TableRules()
@@ -76,6 +106,14 @@ class RouteTables:
         self.topic_queue_mapping_info_table: dict[str, dict[str, Mapping[str, Any]]] = {}
         # Routes as they were last asked for; a step that changes one takes it out.
         self.routes: dict[str, TopicRouteData] = {}
+        self.connections: dict[object, set[BrokerAddrInfo]] = {}
+        self.names: dict[BrokerAddrInfo, dict[str, None]] = {}
+        self.clusters: dict[str, dict[str, None]] = {}
+        self.leaving: set[str] = set()
+        self.topic_bytes = 0
+        self.digests_forgotten = 0
+        self._numbers = count()
+        self._name_numbers: dict[str, int] = {}
 
     @property
     def rules(self) -> TableRules:
@@ -83,19 +121,69 @@ class RouteTables:
 
     @rules.setter
     def rules(self, rules: TableRules) -> None:
-        self._rules = rules
-        self.routes.clear()
-        self.forget_digests(self.broker_addr_table)
+        if rules != self._rules:
+            self._rules = rules
+            self.routes.clear()
+            self.forget_digests(self.broker_addr_table)
 
     def put_broker(self, broker: BrokerData) -> None:
-        if self.broker_addr_table.get(broker.broker_name) != broker:
-            self.broker_addr_table[broker.broker_name] = broker
-            self.routes.clear()
+        known = self.broker_addr_table.get(broker.broker_name)
+        if known == broker:
+            return
+        if known is None:
+            self._name_numbers[broker.broker_name] = next(self._numbers)
+        else:
+            self._forget_addresses(known)
+        for address in broker.broker_addrs.values():
+            self.names.setdefault(BrokerAddrInfo(broker.cluster, address), {})[broker.broker_name] = None
+        self.broker_addr_table[broker.broker_name] = broker
+        self.routes.clear()
+
+    def drop_broker(self, broker_name: str) -> list[str]:
+        """Takes a name out of the brokers and clusters, not yet out of topics; the clusters that lost their last."""
+        self._forget_addresses(self.broker_addr_table.pop(broker_name))
+        del self._name_numbers[broker_name]
+        emptied = []
+        for cluster in self.clusters.pop(broker_name, ()):
+            del self.cluster_addr_table[cluster][broker_name]
+            if not self.cluster_addr_table[cluster]:
+                del self.cluster_addr_table[cluster]
+                emptied.append(cluster)
+        self.leaving.add(broker_name)
+        self.routes.clear()
+        return emptied
+
+    def name_of(self, key: BrokerAddrInfo) -> str | None:
+        """The broker name that has this address, of several the one that came first."""
+        return min(self.names.get(key, ()), key=self._name_numbers.__getitem__, default=None)
+
+    def join_cluster(self, cluster: str, broker_name: str) -> None:
+        self.cluster_addr_table.setdefault(cluster, {})[broker_name] = None
+        self.clusters.setdefault(broker_name, {})[cluster] = None
+
+    def put_live(self, key: BrokerAddrInfo, live: BrokerLiveInfo) -> bool:
+        """A sign of life over this connection; whether the broker was not alive before."""
+        known = self.broker_live_table.get(key)
+        if known is not None and known.connection is not live.connection:
+            self._forget_connection(key, known)
+        number = next(self._numbers) if known is None else known.number
+        self.broker_live_table[key] = replace(live, number=number)
+        self.connections.setdefault(live.connection, set()).add(key)
+        return known is None
+
+    def drop_live(self, key: BrokerAddrInfo) -> bool:
+        live = self.broker_live_table.pop(key, None)
+        if live is not None:
+            self._forget_connection(key, live)
+        return live is not None
 
     def put_queue_data(self, topic: str, queue_data: QueueData) -> None:
         queues = self.topic_queue_table.get(topic)
         if queues is None:
             queues = self.topic_queue_table[topic] = {}
+            self.topic_bytes += TOPIC_BYTES + len(topic)
+        if queue_data.broker_name not in queues:
+            self.topic_bytes += QUEUES_BYTES
         queues[queue_data.broker_name] = queue_data
         self.routes.pop(topic, None)
 
@@ -109,55 +197,106 @@ class RouteTables:
             self.routes.clear()
 
     def put_mappings(self, broker_name: str, infos: Mapping[str, Mapping[str, Any]]) -> None:
+        """Of topics that some broker has: no route shows the mapping of another one, and nothing would take it away."""
         for topic, info in infos.items():
-            by_broker = self.topic_queue_mapping_info_table.setdefault(topic, {})
-            by_broker[str(info.get("bname", broker_name))] = info
-            self.routes.pop(topic, None)
+            if topic in self.topic_queue_table:
+                by_broker = self.topic_queue_mapping_info_table.setdefault(topic, {})
+                name = str(info.get("bname", broker_name))
+                self.topic_bytes += mapping_bytes(info) - mapping_bytes(by_broker.get(name))
+                by_broker[name] = info
+                self.routes.pop(topic, None)
 
     def drop_queues(self, topic: str, broker_names: Iterable[str]) -> list[Change]:
         """Takes brokers out of a topic, and the topic away with the last one."""
         queues = self.topic_queue_table[topic]
         changes: list[Change] = [QueuesRemoved(topic, name) for name in broker_names if queues.pop(name, None)]
         if changes:
+            self.topic_bytes -= QUEUES_BYTES * len(changes)
             self.routes.pop(topic, None)
         if not queues:
-            del self.topic_queue_table[topic]
-            self.topic_queue_mapping_info_table.pop(topic, None)
+            self._forget_topic(topic)
             changes.append(TopicRemoved(topic))
         return changes
 
-    def drop_brokers(self, broker_names: Sequence[str]) -> list[str]:
+    def drop_brokers(self, broker_names: Set[str]) -> Steps[list[str]]:
         """Takes brokers out of all topics; the topics that go with them."""
         gone = []
-        for topic, queues in self.topic_queue_table.items():
-            for name in broker_names:
-                if queues.pop(name, None) is not None:
-                    self.routes.pop(topic, None)
+        for topic in self.each_topic():
+            if topic is None:
+                yield
+                continue
+            queues = self.topic_queue_table[topic]
+            if not queues.keys().isdisjoint(broker_names):
+                for name in queues.keys() & broker_names:
+                    del queues[name]
+                    self.topic_bytes -= QUEUES_BYTES
+                self.routes.pop(topic, None)
             if not queues:
+                self._forget_topic(topic)
                 gone.append(topic)
-        for topic in gone:
-            del self.topic_queue_table[topic]
-            self.topic_queue_mapping_info_table.pop(topic, None)
         return gone
 
-    def set_perms(self, broker_name: str, new_perm: Callable[[int], int]) -> tuple[int, int]:
-        """Gives all topics of a broker another permission; how many topics it has, and how many changed."""
-        topics = changed = 0
-        for topic, queues in self.topic_queue_table.items():
-            queue_data = queues.get(broker_name)
-            if queue_data is not None:
-                topics += 1
-                perm = new_perm(queue_data.perm)
-                if perm != queue_data.perm:
-                    changed += 1
-                    queues[broker_name] = replace(queue_data, perm=perm)
-                    self.routes.pop(topic, None)
-        return topics, changed
+    def each_topic(self) -> Iterator[str | None]:
+        """Every topic that is still there when it is its turn; None where the caller lets others work meanwhile."""
+        for number, topic in enumerate(tuple(self.topic_queue_table), 1):
+            if number % TOPICS_PER_STEP == 0:
+                yield None
+            if topic in self.topic_queue_table:
+                yield topic
+
+    def set_perms(self, broker_names: Set[str], new_perm: Callable[[int], int]) -> Steps[dict[str, Switched]]:
+        """Gives all topics of these brokers another permission; how many each has, and how many changed."""
+        switched = dict.fromkeys(broker_names, Switched(0, 0))
+        made: dict[QueueData, QueueData] = {}  # most topics of a broker look alike: one value for all
+        for topic in self.each_topic():
+            if topic is None:
+                yield
+                continue
+            queues = self.topic_queue_table[topic]
+            if queues.keys().isdisjoint(broker_names):
+                continue
+            for name in queues.keys() & broker_names:
+                old = queues[name]
+                new = made.get(old)
+                if new is None:
+                    new = made[old] = replace(old, perm=new_perm(old.perm))
+                topics, changed = switched[name]
+                switched[name] = Switched(topics + 1, changed + (new.perm != old.perm))
+                queues[name] = new
+            self.routes.pop(topic, None)
+        return switched
 
     def forget_digests(self, broker_names: Iterable[str]) -> None:
         """The next registration of these brokers is read again: the tables are not what the last one made them."""
+        self.digests_forgotten += 1
         brokers = [self.broker_addr_table[name] for name in broker_names if name in self.broker_addr_table]
         addresses = {address for broker in brokers for address in broker.broker_addrs.values()}
         for key, live in self.broker_live_table.items():
-            if key.address in addresses:
+            if live.digest is not None and key.address in addresses:
                 self.broker_live_table[key] = replace(live, digest=None)
+
+    def _forget_topic(self, topic: str) -> None:
+        del self.topic_queue_table[topic]
+        self.topic_bytes -= TOPIC_BYTES + len(topic)
+        for info in self.topic_queue_mapping_info_table.pop(topic, {}).values():
+            self.topic_bytes -= mapping_bytes(info)
+        self.routes.pop(topic, None)
+
+    def _forget_addresses(self, broker: BrokerData) -> None:
+        for address in broker.broker_addrs.values():
+            key = BrokerAddrInfo(broker.cluster, address)
+            names = self.names.get(key, {})
+            names.pop(broker.broker_name, None)
+            if not names:
+                self.names.pop(key, None)
+
+    def _forget_connection(self, key: BrokerAddrInfo, live: BrokerLiveInfo) -> None:
+        keys = self.connections[live.connection]
+        keys.discard(key)
+        if not keys:
+            del self.connections[live.connection]
+
+
+def mapping_bytes(info: Mapping[str, Any] | None) -> int:
+    """What a static topic's mapping takes in memory, about."""
+    return 0 if info is None else MAPPING_SWELL * len(dumps(info))

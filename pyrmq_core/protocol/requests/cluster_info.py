@@ -17,7 +17,7 @@ from pyrmq_core.protocol.command import Command, success
 from pyrmq_core.protocol.conversation import HeaderRequest
 from pyrmq_core.protocol.fields import wire
 from pyrmq_core.protocol.java_json import dumps, load_object
-from pyrmq_core.protocol.route import BrokerData
+from pyrmq_core.protocol.route import BrokerData, broker_addresses
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ class BrokerMemberGroup:
             return cls(
                 cluster=str(group.get("cluster", "")),
                 broker_name=str(group["brokerName"]),
-                broker_addrs={int(broker_id): str(addr) for broker_id, addr in group["brokerAddrs"].items()},
+                broker_addrs=broker_addresses(group["brokerAddrs"]),
             )
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise BodyError(f"broker member group: a member is missing or of the wrong type: {error!r}") from error

@@ -12,7 +12,7 @@ from typing import ClassVar
 
 from pyrmq_core.protocol.codes import RequestCode
 from pyrmq_core.protocol.conversation import HeaderRequest
-from pyrmq_core.protocol.fields import wire
+from pyrmq_core.protocol.fields import wire, wire_int
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +22,7 @@ class QueryConsumerOffset(HeaderRequest):
     CODE: ClassVar[RequestCode] = RequestCode.QUERY_CONSUMER_OFFSET
     consumer_group: str = wire("consumerGroup")
     topic: str = wire("topic")
-    queue_id: int = wire("queueId")
+    queue_id: int = wire_int("queueId")
     set_zero_if_not_found: bool | None = wire("setZeroIfNotFound", None)
     broker_name: str | None = wire("bname", None)
 
@@ -34,6 +34,6 @@ class UpdateConsumerOffset(HeaderRequest):
     CODE: ClassVar[RequestCode] = RequestCode.UPDATE_CONSUMER_OFFSET
     consumer_group: str = wire("consumerGroup")
     topic: str = wire("topic")
-    queue_id: int = wire("queueId")
+    queue_id: int = wire_int("queueId")
     commit_offset: int = wire("commitOffset")
     broker_name: str | None = wire("bname", None)

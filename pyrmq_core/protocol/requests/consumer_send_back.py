@@ -10,7 +10,7 @@ from typing import ClassVar
 
 from pyrmq_core.protocol.codes import RequestCode
 from pyrmq_core.protocol.conversation import HeaderRequest
-from pyrmq_core.protocol.fields import wire
+from pyrmq_core.protocol.fields import wire, wire_int
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,9 +20,9 @@ class ConsumerSendMsgBack(HeaderRequest):
     CODE: ClassVar[RequestCode] = RequestCode.CONSUMER_SEND_MSG_BACK
     offset: int = wire("offset")
     group: str = wire("group")
-    delay_level: int = wire("delayLevel")
+    delay_level: int = wire_int("delayLevel")
     origin_msg_id: str | None = wire("originMsgId", None)
     origin_topic: str | None = wire("originTopic", None)
     unit_mode: bool | None = wire("unitMode", False)
-    max_reconsume_times: int | None = wire("maxReconsumeTimes", None)
+    max_reconsume_times: int | None = wire_int("maxReconsumeTimes", None)
     broker_name: str | None = wire("bname", None)

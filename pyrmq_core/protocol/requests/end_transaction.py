@@ -12,7 +12,7 @@ from typing import ClassVar, Self
 
 from pyrmq_core.protocol.codes import RequestCode
 from pyrmq_core.protocol.command import Command
-from pyrmq_core.protocol.fields import decode_fields, encode_fields, wire
+from pyrmq_core.protocol.fields import decode_fields, encode_fields, wire, wire_int
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ class EndTransaction:
     producer_group: str = wire("producerGroup")
     tran_state_table_offset: int = wire("tranStateTableOffset")
     commit_log_offset: int = wire("commitLogOffset")
-    commit_or_rollback: int = wire("commitOrRollback")
+    commit_or_rollback: int = wire_int("commitOrRollback")
     from_transaction_check: bool | None = wire("fromTransactionCheck", False)
     msg_id: str | None = wire("msgId", None)
     transaction_id: str | None = wire("transactionId", None)

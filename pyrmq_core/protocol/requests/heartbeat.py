@@ -17,6 +17,7 @@ from pyrmq_core.protocol.command import Command
 from pyrmq_core.protocol.conversation import HeaderRequest, HeaderResponse
 from pyrmq_core.protocol.fields import wire
 from pyrmq_core.protocol.java_json import dumps, load_object
+from pyrmq_core.protocol.java_numbers import int_member, long_member
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +50,8 @@ class SubscriptionData:
             topic=str(members["topic"]),
             sub_string=str(members.get("subString", "*")),
             tags_set=tuple(str(tag) for tag in members.get("tagsSet") or ()),
-            code_set=tuple(int(code) for code in members.get("codeSet") or ()),
-            sub_version=int(members.get("subVersion", 0)),
+            code_set=tuple(int_member(code) for code in members.get("codeSet") or ()),
+            sub_version=long_member(members.get("subVersion", 0)),
             expression_type=str(members.get("expressionType") or "TAG"),
             class_filter_mode=bool(members.get("classFilterMode", False)),
         )
@@ -112,7 +113,11 @@ class HeartBeat:
 
     @classmethod
     def from_command(cls, command: Command) -> Self:
-        members = load_object(command.body, "heartbeat")
+        return cls.from_members(load_object(command.body, "heartbeat"))
+
+    @classmethod
+    def from_members(cls, members: Mapping[str, Any]) -> Self:
+        """The heartbeat that a body's members make; `BodyError` when one is missing or of the wrong type."""
         try:
             return cls(
                 client_id=str(members["clientID"]),

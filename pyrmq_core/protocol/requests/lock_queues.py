@@ -14,6 +14,7 @@ from pyrmq_core.model import MessageQueue
 from pyrmq_core.protocol.codes import RequestCode
 from pyrmq_core.protocol.command import Command, success
 from pyrmq_core.protocol.java_json import dumps, load_object
+from pyrmq_core.protocol.java_numbers import int_member
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,4 +75,4 @@ def queue_members(queue: MessageQueue) -> dict[str, Any]:
 
 
 def queues_from(values: Iterable[Mapping[str, Any]]) -> Iterable[MessageQueue]:
-    return (MessageQueue(str(one["topic"]), str(one["brokerName"]), int(one["queueId"])) for one in values)
+    return (MessageQueue(str(one["topic"]), str(one["brokerName"]), int_member(one["queueId"])) for one in values)

@@ -12,7 +12,7 @@ from typing import ClassVar
 
 from pyrmq_core.protocol.codes import RequestCode
 from pyrmq_core.protocol.conversation import HeaderRequest, HeaderResponse
-from pyrmq_core.protocol.fields import wire
+from pyrmq_core.protocol.fields import wire, wire_int
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +21,7 @@ class GetMaxOffset(HeaderRequest):
 
     CODE: ClassVar[RequestCode] = RequestCode.GET_MAX_OFFSET
     topic: str = wire("topic")
-    queue_id: int = wire("queueId")
+    queue_id: int = wire_int("queueId")
     committed: bool | None = wire("committed", True)
     broker_name: str | None = wire("bname", None)
 
@@ -32,7 +32,7 @@ class GetMinOffset(HeaderRequest):
 
     CODE: ClassVar[RequestCode] = RequestCode.GET_MIN_OFFSET
     topic: str = wire("topic")
-    queue_id: int = wire("queueId")
+    queue_id: int = wire_int("queueId")
     broker_name: str | None = wire("bname", None)
 
 
@@ -42,7 +42,7 @@ class SearchOffset(HeaderRequest):
 
     CODE: ClassVar[RequestCode] = RequestCode.SEARCH_OFFSET_BY_TIMESTAMP
     topic: str = wire("topic")
-    queue_id: int = wire("queueId")
+    queue_id: int = wire_int("queueId")
     timestamp_ms: int = wire("timestamp")
     boundary_type: str | None = wire("boundaryType", "LOWER")
     broker_name: str | None = wire("bname", None)
@@ -54,7 +54,7 @@ class GetEarliestStoreTime(HeaderRequest):
 
     CODE: ClassVar[RequestCode] = RequestCode.GET_EARLIEST_MSG_STORETIME
     topic: str = wire("topic")
-    queue_id: int = wire("queueId")
+    queue_id: int = wire_int("queueId")
     broker_name: str | None = wire("bname", None)
 
 

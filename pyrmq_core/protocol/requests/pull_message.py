@@ -16,8 +16,9 @@ from pyrmq_core.errors import HeaderError
 from pyrmq_core.protocol.codes import RequestCode, ResponseCode
 from pyrmq_core.protocol.command import Command
 from pyrmq_core.protocol.conversation import HeaderRequest
-from pyrmq_core.protocol.fields import decode_fields, encode_fields, wire
+from pyrmq_core.protocol.fields import decode_fields, encode_fields, wire, wire_int
 from pyrmq_core.protocol.headers import LazyFields
+from pyrmq_core.protocol.java_numbers import parse_long
 
 
 class PullSysFlag(enum.IntFlag):
@@ -44,7 +45,7 @@ PULL_ANSWERS: Final = frozenset(
 # @CFNotNull in PullMessageResponseHeader.java.
 REQUIRED_FIELDS: Final = ("nextBeginOffset", "minOffset", "maxOffset")
 # As brokers of 4.9 and 5.x write them, one behind the other; inside of a text the quotes would be escaped.
-_OFFSETS: Final = re.compile(rb'"nextBeginOffset":"(-?\d{1,19})","maxOffset":"(-?\d{1,19})","minOffset":"(-?\d{1,19})"')
+_OFFSETS: Final = re.compile(rb'"nextBeginOffset":"(-?\d{1,18})","maxOffset":"(-?\d{1,18})","minOffset":"(-?\d{1,18})"')
 
 
 def pull_offsets(answer: Command) -> tuple[int, int, int] | None:
@@ -54,7 +55,7 @@ def pull_offsets(answer: Command) -> tuple[int, int, int] | None:
         following, maximum, minimum = found.groups()
         return int(following), int(maximum), int(minimum)
     try:
-        return int(ext["nextBeginOffset"]), int(ext["maxOffset"]), int(ext["minOffset"])
+        return parse_long(ext["nextBeginOffset"]), parse_long(ext["maxOffset"]), parse_long(ext["minOffset"])
     except (KeyError, ValueError):
         return None
 
@@ -69,16 +70,16 @@ class PullMessage(HeaderRequest):
     CODE: ClassVar[RequestCode] = RequestCode.PULL_MESSAGE
     consumer_group: str = wire("consumerGroup")
     topic: str = wire("topic")
-    queue_id: int = wire("queueId")
+    queue_id: int = wire_int("queueId")
     queue_offset: int = wire("queueOffset")
-    max_msg_nums: int = wire("maxMsgNums")
-    sys_flag: int = wire("sysFlag", PullSysFlag.SUBSCRIPTION)
+    max_msg_nums: int = wire_int("maxMsgNums")
+    sys_flag: int = wire_int("sysFlag", PullSysFlag.SUBSCRIPTION)
     commit_offset: int = wire("commitOffset", 0)
     suspend_timeout_ms: int = wire("suspendTimeoutMillis", 0)
     subscription: str | None = wire("subscription", None)
     sub_version: int = wire("subVersion", 0)
     expression_type: str | None = wire("expressionType", "TAG")
-    max_msg_bytes: int | None = wire("maxMsgBytes", None)
+    max_msg_bytes: int | None = wire_int("maxMsgBytes", None)
     broker_name: str | None = wire("bname", None)
 
 
@@ -93,8 +94,8 @@ class PullAnswer:
     min_offset: int = wire("minOffset", 0)
     suggest_which_broker_id: int = wire("suggestWhichBrokerId", 0)
     offset_delta: int | None = wire("offsetDelta", None)
-    topic_sys_flag: int | None = wire("topicSysFlag", 0)
-    group_sys_flag: int | None = wire("groupSysFlag", 0)
+    topic_sys_flag: int | None = wire_int("topicSysFlag", 0)
+    group_sys_flag: int | None = wire_int("groupSysFlag", 0)
     records: bytes | memoryview = b""
 
     def to_command(self) -> Command:

@@ -11,11 +11,11 @@ from dataclasses import dataclass, replace
 from typing import ClassVar, Self
 
 from pyrmq_core.model import MessageExt
+from pyrmq_core.protocol.bodies import MAX_BODY_BYTES
 from pyrmq_core.protocol.codes import RequestCode
 from pyrmq_core.protocol.command import Command
 from pyrmq_core.protocol.compression import decompress
-from pyrmq_core.protocol.fields import decode_fields, encode_fields, wire
-from pyrmq_core.protocol.payload import MAX_BODY_BYTES
+from pyrmq_core.protocol.fields import decode_fields, encode_fields, wire, wire_int
 from pyrmq_core.protocol.properties import UNIQ_KEY, decode_properties
 
 
@@ -27,13 +27,13 @@ class PushReply:
     producer_group: str = wire("producerGroup")
     topic: str = wire("topic")
     default_topic: str = wire("defaultTopic")
-    default_topic_queue_nums: int = wire("defaultTopicQueueNums")
-    queue_id: int = wire("queueId")
-    sys_flag: int = wire("sysFlag")
+    default_topic_queue_nums: int = wire_int("defaultTopicQueueNums")
+    queue_id: int = wire_int("queueId")
+    sys_flag: int = wire_int("sysFlag")
     born_timestamp_ms: int = wire("bornTimestamp")
-    flag: int = wire("flag")
+    flag: int = wire_int("flag")
     properties: str | None = wire("properties", None)
-    reconsume_times: int | None = wire("reconsumeTimes", None)
+    reconsume_times: int | None = wire_int("reconsumeTimes", None)
     unit_mode: bool | None = wire("unitMode", None)
     born_host: str | None = wire("bornHost", None)
     store_host: str | None = wire("storeHost", None)

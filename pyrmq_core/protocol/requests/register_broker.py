@@ -12,12 +12,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import ClassVar, Self
 
-from pyrmq_core.errors import BodyError
+from pyrmq_core.errors import BodyError, HeaderError, InvalidArgument
 from pyrmq_core.protocol.codes import RequestCode
 from pyrmq_core.protocol.command import VERSION, Command, success
 from pyrmq_core.protocol.conversation import HeaderRequest
-from pyrmq_core.protocol.fields import decode_fields, encode_fields, wire
+from pyrmq_core.protocol.fields import decode_fields, encode_fields, wire, wire_int
 from pyrmq_core.protocol.java_json import dumps, load_object
+from pyrmq_core.protocol.names import check_address
 from pyrmq_core.protocol.registration import RegistrationBody, decode_registration, registration_crc
 from pyrmq_core.protocol.topic_config import DataVersion
 
@@ -35,7 +36,7 @@ class RegistrationHeader:
     broker_id: int = wire("brokerId")
     ha_server_addr: str | None = wire("haServerAddr", None)
     compressed: bool = wire("compressed", False)
-    body_crc32: int = wire("bodyCrc32", 0)
+    body_crc32: int = wire_int("bodyCrc32", 0)
     heartbeat_timeout_ms: int | None = wire("heartbeatTimeoutMillis", None)
     enable_acting_master: bool | None = wire("enableActingMaster", None)
     zone_name: str | None = wire("__ZONE_NAME", None)
@@ -72,6 +73,10 @@ class RegisterBroker:
     @classmethod
     def from_command(cls, command: Command) -> Self:
         header = decode_fields(RegistrationHeader, command.ext, "REGISTER_BROKER (103)")
+        try:
+            check_address(header.broker_addr)
+        except InvalidArgument as error:
+            raise HeaderError(f"REGISTER_BROKER (103): field brokerAddr: {error}") from error
         return cls(header, command.body, command.version)
 
 

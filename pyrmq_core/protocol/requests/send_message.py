@@ -16,7 +16,7 @@ from typing import ClassVar, Final, Self
 from pyrmq_core.protocol.codes import RequestCode
 from pyrmq_core.protocol.command import Command
 from pyrmq_core.protocol.conversation import HeaderResponse
-from pyrmq_core.protocol.fields import decode_fields, encode_fields, wire
+from pyrmq_core.protocol.fields import decode_fields, encode_fields, wire, wire_int
 from pyrmq_core.protocol.frame import RequestForm
 from pyrmq_core.protocol.headers import LazyFields
 from pyrmq_core.protocol.makers import maker_of
@@ -55,15 +55,15 @@ class SendMessage:
     producer_group: str = wire("a")
     topic: str = wire("b")
     default_topic: str = wire("c")
-    default_topic_queue_nums: int = wire("d")
-    queue_id: int = wire("e")
-    sys_flag: int = wire("f")
+    default_topic_queue_nums: int = wire_int("d")
+    queue_id: int = wire_int("e")
+    sys_flag: int = wire_int("f")
     born_timestamp_ms: int = wire("g")
-    flag: int = wire("h")
+    flag: int = wire_int("h")
     properties: str | None = wire("i", None)
-    reconsume_times: int | None = wire("j", 0)
+    reconsume_times: int | None = wire_int("j", 0)
     unit_mode: bool | None = wire("k", False)
-    max_reconsume_times: int | None = wire("l", None)
+    max_reconsume_times: int | None = wire_int("l", None)
     batch: bool | None = wire("m", False)
     broker_name: str | None = wire("n", None)
     body: bytes | memoryview = b""
@@ -127,7 +127,7 @@ class MessageStored(HeaderResponse):
     """Where it is stored; `msg_ids` are offset message ids, separated by commas for a batch."""
 
     msg_ids: str = wire("msgId")
-    queue_id: int = wire("queueId")
+    queue_id: int = wire_int("queueId")
     queue_offset: int = wire("queueOffset")
     transaction_id: str | None = wire("transactionId", None)
     batch_uniq_id: str | None = wire("batchUniqId", None)

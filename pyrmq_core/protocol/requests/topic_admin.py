@@ -16,7 +16,7 @@ from pyrmq_core.model import TopicConfig
 from pyrmq_core.protocol.codes import RequestCode
 from pyrmq_core.protocol.command import Command, success
 from pyrmq_core.protocol.conversation import HeaderRequest
-from pyrmq_core.protocol.fields import wire
+from pyrmq_core.protocol.fields import wire, wire_int
 from pyrmq_core.protocol.java_json import dumps, load_object
 from pyrmq_core.protocol.topic_config import topic_config_from_members, topic_config_members
 
@@ -27,12 +27,12 @@ class UpdateTopic(HeaderRequest):
 
     CODE: ClassVar[RequestCode] = RequestCode.UPDATE_AND_CREATE_TOPIC
     topic: str = wire("topic")
-    read_queue_nums: int = wire("readQueueNums")
-    write_queue_nums: int = wire("writeQueueNums")
-    perm: int = wire("perm")
+    read_queue_nums: int = wire_int("readQueueNums")
+    write_queue_nums: int = wire_int("writeQueueNums")
+    perm: int = wire_int("perm")
     default_topic: str = wire("defaultTopic", "TBW102")
     topic_filter_type: str = wire("topicFilterType", "SINGLE_TAG")
-    topic_sys_flag: int | None = wire("topicSysFlag", 0)
+    topic_sys_flag: int | None = wire_int("topicSysFlag", 0)
     order: bool | None = wire("order", False)
     attributes: str | None = wire("attributes", None)
 

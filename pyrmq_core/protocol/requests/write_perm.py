@@ -12,7 +12,7 @@ from typing import ClassVar
 
 from pyrmq_core.protocol.codes import RequestCode
 from pyrmq_core.protocol.conversation import HeaderRequest, HeaderResponse
-from pyrmq_core.protocol.fields import wire
+from pyrmq_core.protocol.fields import wire, wire_int
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class WipeWritePerm(HeaderRequest):
 class WipedWritePerm(HeaderResponse):
     """The answer of 205: how many topics the broker has."""
 
-    topics: int = wire("wipeTopicCount", 0)
+    topics: int = wire_int("wipeTopicCount", 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,4 +42,4 @@ class AddWritePerm(HeaderRequest):
 class AddedWritePerm(HeaderResponse):
     """The answer of 327: how many topics the broker has."""
 
-    topics: int = wire("addTopicCount", 0)
+    topics: int = wire_int("addTopicCount", 0)

@@ -1,0 +1,257 @@
+"""What an honest client sees while strangers attack, ours beside Apache's 5.4.0: look-ups and small sends.
+
+    python -m benchmarks hostile [--quick]
+
+Each attack runs for a few seconds in a process of its own, on this machine alone. The client asks one question after
+the other (a route of the NameServer; a small send to the broker) before, during and after it. A server that ended, or
+answers no more, is booted again for the next attack.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from benchmarks.support.attacks import BROKER_ATTACKS, NAMESERVER_ATTACKS, send_fields
+from benchmarks.support.processes import PAGE_BYTES
+from tests.support.apache import ApacheCluster, boot_cluster
+from tests.support.maven import ApacheUnavailable
+from tests.support.our_cluster import OurCluster, boot_our_cluster
+from tests.support.stranger import Stranger
+
+OURS: Final = "ours"
+APACHES: Final = "5.4.0"
+# Both look often, so that silent brokers are given up while the client is watched.
+SETTINGS: Final = {"scanNotActiveBrokerInterval": "2000"}
+ANSWER_SECONDS: Final = 5.0
+PAUSE_SECONDS: Final = 0.003
+WARMING_SECONDS: Final = 3.0  # Java compiles what is hot
+# Below this a difference is the machine's.
+NOTICEABLE_SECONDS: Final = 0.010
+WORSE: Final = 1.5
+
+
+@dataclass(slots=True)
+class Seen:
+    """The honest client's waits in one phase, in seconds; `failed` questions had no answer or another one than 0."""
+
+    waits: list[float] = field(default_factory=list)
+    failed: int = 0
+
+    def p(self, share: float) -> float:
+        ordered = sorted(self.waits)
+        return ordered[min(int(len(ordered) * share), len(ordered) - 1)] if ordered else ANSWER_SECONDS
+
+    def __str__(self) -> str:
+        text = f"{self.p(0.5) * 1e3:.1f} / {self.p(0.99) * 1e3:.1f}"
+        return f"{text}, {self.failed} failed" if self.failed else text
+
+
+@dataclass(slots=True)
+class Row:
+    """One attack on one server."""
+
+    attack: str
+    server: str
+    before: Seen
+    during: Seen
+    after: Seen
+    memory: tuple[float, float, float]
+    descriptors: tuple[int, int, int]
+    ended: str
+
+    def __str__(self) -> str:
+        memory = " > ".join(f"{mib:.0f}" for mib in self.memory)
+        descriptors = " > ".join(map(str, self.descriptors))
+        return (
+            f"| {self.attack} | {self.server} | {self.before} | {self.during} | {max(self.during.waits, default=0):.2f}"
+            f" | {self.after} | {memory} | {descriptors} | {self.ended or 'lives'} |"
+        )
+
+
+class Client:
+    """Asks one question after the other over a connection that is opened again when it was lost."""
+
+    def __init__(self, address: str, question: Callable[[], tuple[int, dict[str, object], bytes]]) -> None:
+        self._address = address
+        self._question = question
+        self._line: Stranger | None = None
+
+    def ask_while(self, goes_on: Callable[[], bool], look: Callable[[], None]) -> Seen:
+        seen = Seen()
+        while goes_on() or not (seen.waits or seen.failed):
+            began = time.perf_counter()
+            if self._is_answered():
+                seen.waits.append(time.perf_counter() - began)
+            else:
+                seen.failed += 1
+                time.sleep(0.05)
+            look()
+            time.sleep(PAUSE_SECONDS)
+        return seen
+
+    def _is_answered(self) -> bool:
+        try:
+            if self._line is None:
+                self._line = Stranger(self._address, timeout=ANSWER_SECONDS)
+            answer = self._line.ask(*self._question())
+        except OSError:
+            answer = None
+        if answer is None:
+            self.close()
+        return answer is not None and answer.code == 0
+
+    def close(self) -> None:
+        if self._line is not None:
+            self._line.close()
+            self._line = None
+
+
+class Usage:
+    """Memory (MiB) and descriptors of a process: now, and the most that was seen."""
+
+    def __init__(self, process_id: int) -> None:
+        self._entry = Path(f"/proc/{process_id}")
+        self.first = self.most = self.now()
+
+    def now(self) -> tuple[float, int]:
+        try:
+            pages = int((self._entry / "statm").read_text().split()[1])
+            return pages * PAGE_BYTES / (1 << 20), len(os.listdir(self._entry / "fd"))
+        except OSError:
+            return 0.0, 0
+
+    def look(self) -> None:
+        memory, descriptors = self.now()
+        self.most = max(self.most[0], memory), max(self.most[1], descriptors)
+
+
+def route() -> tuple[int, dict[str, object], bytes]:
+    return 105, {"topic": "TBW102"}, b""
+
+
+def small_send() -> tuple[int, dict[str, object], bytes]:
+    return 10, send_fields(), b"honest"
+
+
+def attack_row(kind: str, attack: str, address: str, process_id: int, seconds: float, calm_seconds: float) -> Row:
+    client = Client(address, small_send if attack in BROKER_ATTACKS else route)
+    usage = Usage(process_id)
+
+    def calm() -> Seen:
+        end = time.monotonic() + calm_seconds
+        return client.ask_while(lambda: time.monotonic() < end, usage.look)
+
+    with contextlib.closing(client):
+        before = calm()
+        command = [sys.executable, "-m", "benchmarks.support.attacks", attack, address, str(seconds)]
+        limit = time.monotonic() + seconds + 2 * ANSWER_SECONDS
+        with subprocess.Popen(command, stderr=subprocess.DEVNULL) as attacker:
+            try:
+                during = client.ask_while(
+                    lambda: attacker.poll() is None and time.monotonic() < limit and _lives(process_id), usage.look
+                )
+            finally:
+                attacker.kill()
+        after = calm()
+    last = usage.now()
+    (first_memory, first_files), (most_memory, most_files) = usage.first, usage.most
+    return Row(
+        attack,
+        kind,
+        before,
+        during,
+        after,
+        (first_memory, most_memory, last[0]),
+        (first_files, most_files, last[1]),
+        _end(process_id, after),
+    )
+
+
+def rows(kind: str, seconds: float, calm_seconds: float) -> Iterator[Row]:
+    """Every attack in turn; the cluster is booted again when one of its servers ended."""
+    waiting = [*NAMESERVER_ATTACKS, *BROKER_ATTACKS]
+    while waiting:
+        with booted(kind) as cluster:
+            nameserver, broker = cluster.nameserver, cluster.brokers["broker-a"]
+            for server, question in ((nameserver, route), (broker, small_send)):
+                end = time.monotonic() + min(WARMING_SECONDS, 4 * calm_seconds)
+                with contextlib.closing(Client(server.address, question)) as client:
+                    client.ask_while(lambda end=end: time.monotonic() < end, lambda: None)  # type: ignore[misc]
+            ended = ""
+            while waiting and not ended:
+                attack = waiting.pop(0)
+                server = broker if attack in BROKER_ATTACKS else nameserver
+                row = attack_row(kind, attack, server.address, server.process.pid or 0, seconds, calm_seconds)
+                ended = row.ended
+                yield row
+
+
+@contextlib.contextmanager
+def booted(kind: str) -> Iterator[OurCluster | ApacheCluster]:
+    with ExitStack() as stack:
+        if kind == OURS:
+            yield stack.enter_context(boot_our_cluster(("broker-a",), nameserver_settings=SETTINGS))
+        else:
+            yield stack.enter_context(boot_cluster(kind, ("broker-a",), nameserver_settings=SETTINGS))
+
+
+def worse(ours: Sequence[Row], theirs: Sequence[Row]) -> list[str]:
+    """Where an honest client is worse off with ours, a line each."""
+    lines = []
+    for mine, other in zip(ours, theirs, strict=True):
+        for phase, a, b in (("during", mine.during, other.during), ("after", mine.after, other.after)):
+            for name, share in (("p50", 0.5), ("p99", 0.99)):
+                if a.p(share) > WORSE * b.p(share) and a.p(share) - b.p(share) > NOTICEABLE_SECONDS:
+                    lines.append(
+                        f"{mine.attack}, {phase}: {name} {a.p(share) * 1e3:.1f} ms beside {b.p(share) * 1e3:.1f}"
+                    )
+            if a.failed > b.failed:
+                lines.append(f"{mine.attack}, {phase}: {a.failed} questions failed beside {b.failed}")
+        if mine.ended and not other.ended:
+            lines.append(f"{mine.attack}: ours {mine.ended}")
+    return lines
+
+
+def _end(process_id: int, after: Seen) -> str:
+    if not _lives(process_id):
+        return "ended"
+    return "" if after.waits else "answers no more"
+
+
+def _lives(process_id: int) -> bool:
+    try:
+        return Path(f"/proc/{process_id}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False
+
+
+def main(quick: bool = False) -> None:
+    seconds, calm_seconds = (0.5, 0.3) if quick else (5.0, 2.0)
+    print("| attack | server | before, p50 / p99 ms | during | longest, s | after | MiB | descriptors | process |")
+    print("|---|---|---|---|---|---|---|---|---|", flush=True)
+    measured: dict[str, list[Row]] = {}
+    for kind in (OURS, APACHES):
+        measured[kind] = []
+        try:
+            for row in rows(kind, seconds, calm_seconds):
+                measured[kind].append(row)
+                print(row, flush=True)
+        except ApacheUnavailable as reason:
+            print(f"Apache's servers do not run here: {reason}")
+            return
+    lines = worse(measured[OURS], measured[APACHES])
+    medians = {kind: 1e3 * statistics.median(row.during.p(0.99) for row in found) for kind, found in measured.items()}
+    print(f"\np99 during an attack, median of all: ours {medians[OURS]:.1f} ms, Apache's {medians[APACHES]:.1f}")
+    print(
+        "\n".join(["An honest client is worse off with ours:", *lines] if lines else ["Nowhere worse off with ours."])
+    )

@@ -1,0 +1,61 @@
+"""The blocking `SendWindow`: payloads in bulk, without waiting for each."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import Self
+
+from pyrmq_core.blocking.portal import Opened, portal
+from pyrmq_core.client.targets import Target
+from pyrmq_core.client.window import RefusedMessage, WriteSummary
+from pyrmq_core.client.window import SendWindow as AsyncSendWindow
+from pyrmq_core.errors import RocketMQError
+from pyrmq_core.protocol.payload import Payload
+
+
+class SendWindow:
+    """As the async one: one hop to the loop for each payload, never one for each message, and no waiting for it."""
+
+    def __init__(self, opened: Opened[AsyncSendWindow]) -> None:
+        self._opened = opened
+
+    @property
+    def summary(self) -> WriteSummary:
+        """What is acknowledged so far."""
+        return self._opened.value.summary
+
+    def put(self, payload: Payload, to: Target) -> None:
+        """Waits for room only; raises the first failure of any earlier payload."""
+        window, loop = self._opened.value, portal()
+        loop.check_outside()
+        try:
+            while not window.enter_nowait(payload):
+                loop.run(window.wait_for_room, payload)
+            if window.hand_over(payload, to):
+                loop.soon(window.start_more)
+        except RocketMQError:
+            raise
+        except BaseException:  # interrupted
+            loop.soon(window.interrupted, payload.topic)
+            raise
+
+    def drain(self) -> WriteSummary:
+        """Waits until every payload is acknowledged; raises the first failure."""
+        return portal().run(self._opened.value.drain)
+
+    def take_refused(self) -> list[RefusedMessage]:
+        """What brokers refused since the last call (with `keep_refused`); the messages beside it are stored."""
+        return self._opened.value.take_refused()
+
+    def close(self) -> None:
+        """Abandons what is under way."""
+        self._opened.abandon()
+        self._opened.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()

@@ -1,0 +1,327 @@
+"""RocketMQ's settings that this broker does not have: which are refused, and which may be left out without harm.
+
+A setting whose silent absence would harm is refused unless it has a value that asks for nothing: one that protects,
+removes, copies or stores elsewhere. The rest tunes what is done otherwise here, or belongs to what a request is refused
+by name for. Together with `BrokerConfig` these are all names of BrokerConfig, MessageStoreConfig, AuthConfig,
+NettyServerConfig and NettyClientConfig (5.4.0).
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from pyrmq_core.errors import InvalidArgument
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """Settings that are refused but for values that ask for nothing, and what to do about it."""
+
+    names: tuple[str, ...]
+    why: str
+    harmless: tuple[str, ...] = ("", "false")
+
+
+@dataclass(frozen=True, slots=True)
+class WithoutEffect:
+    """Settings that are accepted, and why leaving them out harms nothing."""
+
+    names: tuple[str, ...]
+    why: str
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(text.split())
+
+
+REFUSED: Final = (
+    Refused(
+        _names("aclEnable authenticationEnabled authorizationEnabled migrateAuthFromV1Enabled"),
+        "this broker has no access control and would serve anybody; set it to false, and let only those reach the port "
+        "that may (bindAddress, a firewall, tls.server.need.client.auth=require)",
+    ),
+    Refused(
+        _names("fileReservedTime deleteWhen diskMaxUsedSpaceRatio diskSpaceCleanForciblyRatio cleanFileForciblyEnable"),
+        "this broker keeps everything and removes no old messages; remove the line",
+    ),
+    Refused(
+        _names("diskSpaceWarningLevelRatio"),
+        "this broker takes messages until the disk is full; remove the line and watch the disk",
+        ("",),
+    ),
+    Refused(
+        _names("slaveReadEnable asyncLearner duplicationEnable enableSlaveActingMaster enableRemoteEscape"),
+        "this broker is a master without slaves; set it to false",
+    ),
+    Refused(
+        _names("enableControllerMode enableDLegerCommitLog allAckInSyncStateSet enableAutoInSyncReplicas"),
+        "this broker keeps one copy and elects nobody; set it to false",
+    ),
+    Refused(_names("totalReplicas minInSyncReplicas"), "this broker keeps one copy; set it to 1", ("", "1")),
+    Refused(_names("storeType"), "this broker stores in files; set it to default", ("", "default")),
+    Refused(
+        _names("messageStorePlugIn readOnlyCommitLogStorePaths"),
+        "this broker has one store, in one directory; remove the line",
+        ("",),
+    ),
+    Refused(
+        _names("useSingleRocksDBForAllConfigs rocksdbCQDoubleWriteEnable timerRocksDBEnable transRocksDBEnable")
+        + _names("indexRocksDBEnable"),
+        "this broker keeps nothing in RocksDB; set it to false",
+    ),
+    Refused(_names("configManagerVersion"), "this broker keeps its tables in JSON files; set it to v1", ("", "v1")),
+    Refused(
+        _names("enableLmq enableMultiDispatch"),
+        "this broker has no light queues, and messages would be missing in them; set it to false",
+    ),
+    Refused(
+        _names("enabledAppendPropCRC forceVerifyPropCRC"),
+        "this broker stores no checksum of properties; set it to false",
+    ),
+    Refused(
+        _names("rejectPullConsumerEnable disableConsumeIfConsumerReadSlowly"),
+        "this broker shuts out no consumers; set it to false, or a group's consumeEnable",
+    ),
+    Refused(
+        _names("startAcceptSendRequestTimeStamp"),
+        "this broker takes messages from its start on; set it to 0",
+        ("", "0"),
+    ),
+    Refused(
+        _names("fetchNameSrvAddrByDnsLookup fetchNamesrvAddrByAddressServer"),
+        "this broker registers with the addresses in namesrvAddr alone; set it to false",
+    ),
+    Refused(_names("useTLS"), "calls to NameServers speak TLS by tls.enable=true; remove the line"),
+    Refused(_names("socksProxyConfig"), "this broker goes through no proxy; remove the line", ("", "{}")),
+    Refused(
+        _names("metricsExporterType"),
+        "this broker exports no figures; set it to DISABLE, and ask with GET_BROKER_RUNTIME_INFO (28)",
+        ("", "disable"),
+    ),
+    Refused(
+        _names("msgTraceTopicName"),
+        "traces go to RMQ_SYS_TRACE_TOPIC here; remove the line",
+        ("", "rmq_sys_trace_topic"),
+    ),
+    Refused(_names("defaultMessageRequestMode"), "consumers pull here; set it to PULL", ("", "pull")),
+)
+
+WITHOUT_EFFECT: Final = (
+    WithoutEffect(
+        _names(
+            """sendMessageThreadPoolNums putMessageFutureThreadPoolNums pullMessageThreadPoolNums
+            adminBrokerThreadPoolNums litePullMessageThreadPoolNums ackMessageThreadPoolNums
+            processReplyMessageThreadPoolNums queryMessageThreadPoolNums clientManageThreadPoolNums
+            consumerManageThreadPoolNums recoverThreadPoolNums loadBalanceProcessorThreadPoolNums
+            heartbeatThreadPoolNums endTransactionThreadPoolNums sendThreadPoolQueueCapacity
+            putThreadPoolQueueCapacity pullThreadPoolQueueCapacity litePullThreadPoolQueueCapacity
+            ackThreadPoolQueueCapacity replyThreadPoolQueueCapacity queryThreadPoolQueueCapacity
+            clientManagerThreadPoolQueueCapacity consumerManagerThreadPoolQueueCapacity
+            heartbeatThreadPoolQueueCapacity endTransactionPoolQueueCapacity adminBrokerThreadPoolQueueCapacity
+            loadBalanceThreadPoolQueueCapacity brokerFastFailureEnable waitTimeMillsInSendQueue
+            waitTimeMillsInPullQueue waitTimeMillsInLitePullQueue waitTimeMillsInHeartbeatQueue
+            waitTimeMillsInTransactionQueue waitTimeMillsInAckQueue waitTimeMillsInAdminBrokerQueue asyncSendEnable
+            enableFastChannelEventProcess enableNetWorkFlowControl serverWorkerThreads serverSelectorThreads
+            serverOnewaySemaphoreValue serverCallbackExecutorThreads serverAsyncSemaphoreValue serverSocketSndBufSize
+            serverSocketRcvBufSize serverSocketBacklog serverPooledByteBufAllocatorEnable useEpollNativeSelector
+            writeBufferLowWaterMark writeBufferHighWaterMark serverNettyWorkerGroupEnable enableShutdownGracefully
+            shutdownWaitTimeSeconds clientCloseSocketIfTimeout clientWorkerThreads clientOnewaySemaphoreValue
+            connectTimeoutMillis clientCallbackExecutorThreads channelNotActiveInterval clientAsyncSemaphoreValue
+            clientChannelMaxIdleTimeSeconds clientSocketSndBufSize clientSocketRcvBufSize
+            clientPooledByteBufAllocatorEnable disableCallbackExecutor disableNettyWorkerGroup
+            maxReconnectIntervalTimeSeconds enableReconnectForGoAway scanAvailableNameSrv"""
+        ),
+        "threads, queues and buffers of Java: requests run in one loop, and each connection is bounded",
+    ),
+    WithoutEffect(
+        _names(
+            """transferMsgByHeap useReentrantLockWhenPutMessage warmMapedFileEnable flushLeastPagesWhenWarmMapedFile
+            transientStorePoolEnable transientStorePoolSize fastFailIfNoBufferInStorePool commitIntervalCommitLog
+            commitCommitLogLeastPages commitCommitLogThoroughInterval wakeCommitWhenPutMessage wakeFlushWhenPutMessage
+            flushCommitLogTimed flushCommitLogLeastPages flushCommitLogThoroughInterval flushConsumeQueueLeastPages
+            flushConsumeQueueThoroughInterval putMessageTimeout osPageCacheBusyTimeOutMills writeWithoutMmap
+            accessMessageInMemoryMaxRatio accessMessageInMemoryHotRatio maxTransferBytesOnMessageInDisk
+            maxTransferCountOnMessageInDisk diskFallRecorded debugLockEnable maxAsyncPutMessageRequests
+            dispatchFromSenderThread dispatchCqThreads dispatchCqCacheNum enableAsyncReput recheckReputOffsetFromCq
+            mappedFileSwapEnable commitLogForceSwapMapInterval commitLogSwapMapInterval commitLogSwapMapReserveFileNum
+            logicQueueForceSwapMapInterval logicQueueSwapMapInterval logicQueueSwapMapReserveFileNum
+            cleanSwapedMapInterval searchBcqByCacheEnable pullBatchMaxMessageCount maxConsumeQueueScan
+            sampleCountThreshold sampleSteps travelCqFileNumWhenGetMessage correctLogicMinOffsetSleepInterval
+            correctLogicMinOffsetForceInterval coldDataFlowControlEnable coldDataScanEnable coldCtrStrategyEnable
+            usePIDColdCtrStrategy cgColdReadThreshold globalColdReadThreshold dataReadAheadEnable topicQueueLockNum
+            enableBuildConsumeQueueConcurrently batchDispatchRequestThreadPoolNums readUnCommitted maxTopicLength
+            putConsumeQueueDataByFileChannel spinLockCollisionRetreatOptimalDegree useABSLock sharedByteBufferNum
+            autoMessageVersionOnTopicLen enableRunningFlagsInFlush"""
+        ),
+        "how Java maps, caches, locks and flushes: what is stored and acknowledged here is never less",
+    ),
+    WithoutEffect(
+        _names(
+            """checkCRCOnRecover maxRecoveryCommitlogFiles recoverConcurrently enableAcceleratedRecovery
+            commitLogRecoverMaxNum enableLogConsumeQueueRepeatedlyBuildWhenRecover"""
+        ),
+        "recovery always checks, from the last place that is known to be whole",
+    ),
+    WithoutEffect(
+        _names(
+            """deleteCommitLogFilesInterval deleteConsumeQueueFilesInterval destroyMapedFileIntervalForcibly
+            redeleteHangedFileInterval deleteFileBatchMax maxBatchDeleteFilesNum cleanResourceInterval
+            replicasPerDiskPartition logicalDiskSpaceCleanForciblyThreshold enableCleanExpiredOffset"""
+        ),
+        "how fast old files go: none go",
+    ),
+    WithoutEffect(
+        _names(
+            """messageIndexEnable messageIndexSafe maxHashSlotNum maxIndexNum putMsgIndexHightWater maxMsgsNumBatch
+            defaultQueryMaxNum indexFileWriteEnable indexFileReadEnable maxRocksDBIndexQueryDays"""
+        ),
+        "the index of keys: QUERY_MESSAGE (12) is refused by name",
+    ),
+    WithoutEffect(
+        _names(
+            """rejectTransactionMessage transactionTimeOut transactionCheckMax transactionCheckInterval
+            transactionMetricFlushInterval transactionOpMsgMaxSize transactionOpBatchInterval
+            transWriteOriginTransHalfEnable"""
+        ),
+        "transactions: each such message is refused by name",
+    ),
+    WithoutEffect(
+        _names(
+            """mappedFileSizeTimerLog timerPrecisionMs timerGetMessageThreadNum timerPutMessageThreadNum
+            timerEnableCheckMetrics timerStopEnqueue timerSkipUnknownError timerEnableRetryUntilSuccess
+            timerWheelSnapshotFlush timerMetricSmallThreshold timerCongestNumEachSlot timerFlushIntervalMs
+            timerRollWindowSlot timerWheelSnapshotIntervalMs timerProgressLogIntervalMs timerInterceptDelayLevel
+            timerMaxDelaySec timerColdDataCheckIntervalMs timerRocksDBRollMaxTps timerRocksDBTimeExpiredMaxTps
+            timerRocksDBStopScan timerRocksDBPrecisionMs timerRecallToTimeWheelEnable timerRecallToTimelineEnable
+            timerRocksDBRollIntervalHours timerRocksDBRollRangeHours disappearTimeAfterStart
+            appendTopicForTimerDeleteKey recallMessageEnable allowRecallWhenBrokerNotWriteable
+            enableScheduleMessageStats enableScheduleAsyncDeliver scheduleAsyncDeliverMaxPendingLimit
+            scheduleAsyncDeliverMaxResendNum2Blocked flushDelayOffsetInterval delayOffsetUpdateVersionStep"""
+        ),
+        "timer messages are refused by name; delay levels are delivered when due",
+    ),
+    WithoutEffect(
+        _names(
+            """enableCompaction compactionMappedFileSize compactionCqMappedFileSize compactionScheduleInternal
+            compactionThreadNum maxOffsetMapSize"""
+        ),
+        "compaction: a topic that asks for it (cleanup.policy) is refused",
+    ),
+    WithoutEffect(
+        _names(
+            """popPollingSize popPollingMapSize popPollingMapExpireTimeSeconds maxPopPollingSize reviveQueueNum
+            reviveInterval reviveMaxSlow reviveScanTime enableSkipLongAwaitingAck reviveAckWaitMs enablePopLog
+            enablePopBufferMerge popCkStayBufferTime popCkStayBufferTimeOut popCkMaxBufferSize popCkOffsetMaxQueueSize
+            enablePopBatchAck popLongPollingForceNotifyInterval enableNotifyBeforePopCalculateLag
+            enableNotifyAfterPopOrderLockRelease initPopOffsetByCheckMsgInMem retrieveMessageFromPopRetryTopicV1
+            enableRetryTopicV2 popFromRetryProbability popFromRetryProbabilityForPriority priorityOrderAsc
+            popConsumerFSServiceInit popConsumerKVServiceLog popConsumerKVServiceInit popConsumerKVServiceEnable
+            popReviveMaxReturnSizePerRead popReviveConcurrency popReviveMaxAttemptTimes useSeparateRetryQueue
+            popResponseReturnActualRetryTopic popInflightMessageThreshold enablePopMessageThreshold
+            skipWhenCKRePutReachMaxTimes appendAckAsync appendCkAsync clearRetryTopicWhenDeleteTopic
+            defaultPopShareQueueNum serverLoadBalancerEnable loadBalancePollNameServerInterval"""
+        ),
+        "pop consumption: its requests are refused by name",
+    ),
+    WithoutEffect(
+        _names(
+            """brokerIP2 haListenPort haSendHeartbeatInterval haHousekeepingInterval haTransferBatchSize
+            haMaxGapNotInSync haMasterAddress haFlowControlEnable maxHaTransferByteInSecond haMaxTimeSlaveNotCatchup
+            slaveTimeout offsetCheckInSlave syncMasterFlushOffsetWhenStartup maxChecksumRange maxSlaveResendLength
+            syncFromLastFile dLegerGroup dLegerPeers dLegerSelfId preferredLeaderId enableBatchPush
+            storePathDLedgerCommitLog storePathEpochFile storePathBrokerIdentity controllerAddr
+            fetchControllerAddrByDnsLookup syncBrokerMetadataPeriod checkSyncStateSetPeriod
+            syncControllerMetadataPeriod controllerHeartBeatTimeoutMills brokerElectionPriority skipPreOnline
+            syncBrokerMemberGroupPeriod cleanOfflineBrokerInterval brokerHeartbeatInterval
+            brokerNotActiveTimeoutMillis sendHeartbeatTimeoutMillis forwardTimeout inBrokerContainer lockInStrictMode"""
+        ),
+        "slaves and controllers: what would switch them on is refused",
+    ),
+    WithoutEffect(
+        _names(
+            """rocksdbCompressionType cleanRocksDBDirtyCQIntervalMin statRocksDBCQIntervalSec memTableFlushIntervalMs
+            realTimePersistRocksDBConfig enableRocksDBLog bottomMostCompressionTypeForConsumeQueueStore
+            rocksdbFlushWalFrequency rocksdbWalFileRollingThreshold combineCQPreferCQType combineCQLoadingCQTypes
+            combineAssignOffsetCQType combineCQEnableCheckSelf combineCQMaxExtraSearchCommitLogFiles"""
+        ),
+        "RocksDB: what would switch it on is refused",
+    ),
+    WithoutEffect(
+        _names(
+            """authConfigPath authenticationProvider authenticationMetadataProvider authenticationStrategy
+            authenticationWhitelist initAuthenticationUser innerClientAuthenticationCredentials authorizationProvider
+            authorizationMetadataProvider authorizationStrategy authorizationWhitelist userCacheMaxNum
+            userCacheExpiredSecond userCacheRefreshSecond aclCacheMaxNum aclCacheExpiredSecond aclCacheRefreshSecond
+            statefulAuthenticationCacheMaxNum statefulAuthenticationCacheExpiredSecond
+            statefulAuthorizationCacheMaxNum statefulAuthorizationCacheExpiredSecond configName clusterName"""
+        ),
+        "access control: in RocketMQ, too, they do nothing until it is switched on, which is refused",
+    ),
+    WithoutEffect(
+        _names(
+            """enableCalcFilterBitMap expectConsumerNumUseFilter maxErrorRateOfBloomFilter filterDataCleanTimeSpan
+            filterSupportRetry maxFilterMessageSize enableConsumeQueueExt mappedFileSizeConsumeQueueExt
+            bitMapLengthConsumeQueueExt"""
+        ),
+        "bitmaps that quicken SQL filters: each message is looked at, and a heartbeat's SQL is refused by name",
+    ),
+    WithoutEffect(
+        _names(
+            """highSpeedMode commercialBaseCount commercialSizePerMsg accountStatsEnable accountStatsPrintZeroValues
+            maxStatsIdleTimeInMinutes enableDetailStat autoDeleteUnusedStats estimateAccumulation enableLmqStats
+            consumerFallbehindThreshold printChannelGroups printChannelGroupsMinNum isolateLogEnable
+            metricsOtelCardinalityLimit metricsGrpcExporterTarget metricsGrpcExporterHeader
+            metricGrpcExporterTimeOutInMills metricGrpcExporterIntervalInMills metricLoggingExporterIntervalInMills
+            metricsPromExporterPort metricsPromExporterHost metricsLabel metricsInDelta enableRemotingMetrics
+            enableMessageStoreMetrics enablePopMetrics enableConnectionMetrics enableTransactionMetrics
+            enableStatsMetrics enableRequestMetrics enableLagAndDlqMetrics"""
+        ),
+        "figures and logs: an exporter of figures is refused",
+    ),
+    WithoutEffect(
+        _names(
+            """compressedRegister forceRegister updateNameServerAddrPeriod fetchNamesrvAddrInterval
+            compatibleWithOldNameSrv enableSingleTopicRegister enableSplitRegistration splitRegistrationSize
+            enableSplitMetadata splitMetadataSize"""
+        ),
+        "the form of registrations: all topics each time, which every NameServer takes",
+    ),
+    WithoutEffect(
+        _names(
+            """brokerConfigPath rocketmqHome configBlackList flushConsumerOffsetHistoryInterval
+            consumerOffsetUpdateVersionStep subscriptionExpiredTimeout useStaticSubscription
+            notifyConsumerIdsChangedEnable realTimeNotifyConsumerChange useServerSideResetOffset
+            enableBroadcastOffsetStore broadcastOffsetExpireSecond broadcastOffsetExpireMaxSecond
+            storeReplyMessageEnable enableMixedMessageType validateSystemTopicWhenUpdateTopic enableRegisterProducer
+            enableCreateSysGroup maxLmqConsumeQueueNum"""
+        ),
+        "places and habits of Java's broker: what they switch is always done here, or its request is refused by name",
+    ),
+)
+
+KNOWN: Final = frozenset(name for row in (*REFUSED, *WITHOUT_EFFECT) for name in row.names)
+_REFUSED: Final = {name: row for row in REFUSED for name in row.names}
+
+
+def check(settings: Mapping[str, str]) -> None:
+    """Raises `InvalidArgument`, which names every setting that is refused and what to do."""
+    faults = [
+        f"{name}={text.strip()}: {row.why}"
+        for name, text in settings.items()
+        if (row := _REFUSED.get(name)) is not None and text.strip().lower() not in row.harmless
+    ]
+    if faults:
+        raise InvalidArgument("; ".join(faults))
+
+
+def nearest(unknown: Iterable[str], known: Iterable[str]) -> list[str]:
+    """Each of the names that there is nowhere, with the nearest one that there is."""
+    names = [*known, *KNOWN]
+    told = []
+    for name in unknown:
+        close = difflib.get_close_matches(name, names, 1)
+        told.append(f"{name} (did you mean {close[0]}?)" if close else name)
+    return told

@@ -1,0 +1,83 @@
+"""Damage in the commit log: where the next sound record begins, and a copy of what recovery cuts.
+
+What is cut goes to `damaged/commitlog-START-END` below the store, a sparse file that begins with the log's byte START.
+Nothing reads it again; it is there for people.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from pyrmq_core.broker.store.commit_log import CommitLog
+from pyrmq_core.broker.store.files import Files
+from pyrmq_core.broker.store.formats import NAME_DIGITS
+from pyrmq_core.protocol.record import COMMIT_LOG_OFFSET_POSITION, INT, MAGIC_V1, MAGIC_V2, MIN_RECORD_BYTES
+
+FOLDER: Final = "damaged"
+MAGIC_POSITION: Final = 4
+MAGICS: Final = tuple(INT.pack(magic) for magic in (MAGIC_V1, MAGIC_V2))
+OFFSET_BYTES: Final = 8
+READ_BYTES: Final = 1 << 20
+
+
+class Kept(NamedTuple):
+    """What was copied: the file, how many bytes were not zeros round what was found, and at least how many records."""
+
+    path: str
+    size: int
+    records: int
+
+
+def keep_aside(files: Files, log: CommitLog, start: int) -> Kept | None:
+    """Copies what the log holds from `start` on; None when these are zeros, as behind a log's normal end."""
+    size = records = 0
+    path = ""
+    for offset, data in log.pieces(start):
+        if not path:
+            path = _free_path(files, f"commitlog-{start:0{NAME_DIGITS}d}-{log.end:0{NAME_DIGITS}d}")
+        copy = files.open(path, log.end - start)
+        copy.write(offset - start, data)
+        copy.sync()
+        size += len(data.strip(b"\0"))
+        records += len(record_offsets(data, offset))
+    return Kept(path, size, records) if path else None
+
+
+def record_offsets(data: bytes, base: int) -> list[int]:
+    """Where records begin by their magic number and the offset that each one says it lies at; unchecked otherwise."""
+    found = []
+    for magic in MAGICS:
+        at = data.find(magic)
+        while at >= 0:
+            begin = at - MAGIC_POSITION
+            place = data[begin + COMMIT_LOG_OFFSET_POSITION :][:OFFSET_BYTES] if begin >= 0 else b""
+            if len(place) == OFFSET_BYTES and int.from_bytes(place) == base + begin:
+                found.append(base + begin)
+            at = data.find(magic, at + 1)
+    return sorted(found)
+
+
+def next_record(log: CommitLog, offset: int, end: int) -> int:
+    """Where the next record may begin behind a damaged one at `offset`; `end` when there is none before."""
+    offset, missing = offset + 1, frozenset(log.missing)
+    while offset < end:
+        left = log.segment_bytes - offset % log.segment_bytes
+        if left == log.segment_bytes and offset not in missing:
+            return offset
+        if offset + left - log.segment_bytes in missing:
+            offset += left
+            continue
+        size = min(READ_BYTES, left, end - offset)
+        if found := record_offsets(log.read(offset, size), offset):
+            return found[0]
+        # The next piece overlaps this one by what a record's offset may have been cut by.
+        offset += size if size in (left, end - offset) else size - MIN_RECORD_BYTES
+    return end
+
+
+def _free_path(files: Files, name: str) -> str:
+    path, number = f"{FOLDER}/{name}", 0
+    while files.size(path) is not None:
+        number += 1
+        path = f"{FOLDER}/{name}.{number}"
+    return path

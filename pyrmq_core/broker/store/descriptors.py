@@ -1,0 +1,153 @@
+"""Open descriptors of files by path: a bounded number, none closed while it is synced, and some in reserve.
+
+A process has a limit of descriptors, and connections take them, too. What the store needs then for a moment it takes
+from its reserve: descriptors of the null device, which are given up for those of files. Reads and writes come from one
+thread; syncs and the writing of small files may come from others, and close nothing that the first one uses.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final, TypeVar
+
+T = TypeVar("T")
+
+# A sync, a file being written and a folder that is listed or removed, at the same time.
+RESERVED: Final = 8
+NONE_LEFT: Final = (errno.EMFILE, errno.ENFILE)
+
+
+class Opened:
+    """One open descriptor; `is_gone` when it is no longer that of its path, and is closed by its last user."""
+
+    __slots__ = ("is_gone", "number", "users")
+
+    def __init__(self, number: int, users: int = 0) -> None:
+        self.number = number
+        self.users = users
+        self.is_gone = False
+
+
+class Descriptors:
+    """At most `most` descriptors; the file of a path is where `place_of` says. Everything raises OSError."""
+
+    def __init__(self, most: int, place_of: Callable[[str], Path]) -> None:
+        self._most = most
+        self._place_of = place_of
+        self._opened: OrderedDict[str, Opened] = OrderedDict()  # the one used last stands last
+        self._reserve: list[int] = []
+        self._reserved = 0
+        self._lock = threading.Lock()
+
+    def reserve(self) -> None:
+        """Keeps a reserve from now on, as far as the limit allows."""
+        self._reserved = RESERVED
+        with self._lock:
+            self._fill_reserve()
+
+    def get(self, path: str) -> int:
+        """A descriptor to read and write by; for one thread alone."""
+        opened = self._opened.get(path)
+        if opened is not None:
+            self._opened.move_to_end(path)
+            return opened.number
+        while len(self._opened) >= self._most and self._close_oldest():
+            pass
+        place = self._place_of(path)
+        while True:
+            try:
+                number = os.open(place, os.O_RDWR)
+                break
+            except OSError as error:
+                if error.errno not in NONE_LEFT or not self._close_oldest():
+                    number = self.open(place, os.O_RDWR)
+                    break
+        self._opened[path] = Opened(number)
+        return number
+
+    @contextlib.contextmanager
+    def held(self, path: str) -> Iterator[Opened]:
+        """A descriptor that stays open meanwhile, in any thread."""
+        with self._lock:
+            opened = self._opened.get(path)
+            if opened is not None:
+                opened.users += 1
+        if opened is None:
+            opened = Opened(self.open(self._place_of(path), os.O_RDWR), users=1)
+            opened.is_gone = True
+        try:
+            yield opened
+        finally:
+            with self._lock:
+                opened.users -= 1
+                if opened.is_gone and not opened.users:
+                    self._give_back(opened.number)
+
+    def open(self, place: Path, flags: int) -> int:
+        """A descriptor of the caller's, from the reserve when no other one is left; `close` takes it back."""
+        return self.with_room(lambda: os.open(place, flags, 0o666))
+
+    def with_room(self, call: Callable[[], T]) -> T:
+        """Calls what needs a descriptor for a moment and may be called again when there was none."""
+        while True:
+            try:
+                return call()
+            except OSError as error:
+                with self._lock:
+                    if error.errno not in NONE_LEFT or not self._reserve:
+                        raise
+                    os.close(self._reserve.pop())
+
+    def close(self, number: int) -> None:
+        """Takes back a descriptor that `open` gave."""
+        with self._lock:
+            self._give_back(number)
+
+    def forget(self, path: str) -> None:
+        """The file or folder goes: none of its descriptors is used for its path again."""
+        for name in [name for name in self._opened if name == path or name.startswith(f"{path}/")]:
+            self._leave(name)
+
+    def close_all(self) -> None:
+        """Closes everything, the reserve too."""
+        for name in list(self._opened):
+            self._leave(name)
+        with self._lock:
+            self._reserved = 0
+            while self._reserve:
+                os.close(self._reserve.pop())
+
+    def _close_oldest(self) -> bool:
+        """Closes the one that was not used for longest; False when there is none that could be."""
+        for name, opened in self._opened.items():
+            if not opened.users:
+                self._leave(name)
+                return True
+        return False
+
+    def _leave(self, name: str) -> None:
+        with self._lock:
+            opened = self._opened.pop(name)
+            opened.is_gone = True
+            if not opened.users:
+                os.close(opened.number)
+
+    def _give_back(self, number: int) -> None:
+        """To the reserve if it lacks one: the number is never free meanwhile, so that no connection takes it."""
+        if 0 < len(self._reserve) < self._reserved:
+            os.dup2(self._reserve[0], number, inheritable=False)
+            self._reserve.append(number)
+        else:
+            os.close(number)
+        self._fill_reserve()
+
+    def _fill_reserve(self) -> None:
+        with contextlib.suppress(OSError):
+            while len(self._reserve) < self._reserved:
+                self._reserve.append(os.open(os.devnull, os.O_RDWR))

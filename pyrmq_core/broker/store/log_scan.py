@@ -1,0 +1,122 @@
+"""Reads the records of the commit log one after another, each checked, up to where the log ends."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from pyrmq_core.broker.store.commit_log import CommitLog
+from pyrmq_core.broker.store.damage import next_record
+from pyrmq_core.errors import RecordError, StoreError
+from pyrmq_core.protocol.record import BLANK_MAGIC, HEAD, MAGIC_V1, MAGIC_V2, RawRecord, body_crc, unpack_record
+
+READ_BYTES: Final = 1 << 20
+PAGE_BYTES: Final = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class LogEnd:
+    """The log ends here; zeros (an empty `reason`) are its normal end."""
+
+    offset: int
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Hole:
+    """No record can be read here, though it was on the medium once."""
+
+    start: int
+    end: int
+
+
+def scan(log: CommitLog, start: int, trusted: int = 0) -> Iterator[RawRecord | Hole | LogEnd]:
+    """The records from `start` on, each checked; the last one given is where the log ends.
+
+    Before `trusted` the log was on the medium: what cannot be read there is a hole, and a body may be damaged.
+    """
+    offset = start
+    while True:
+        for found in _scan(log, offset, trusted):
+            if isinstance(found, LogEnd):
+                break
+            yield found
+        else:
+            raise AssertionError("a scan ends with the end of the log")
+        offset = next_record(log, found.offset, trusted) if found.offset < trusted else found.offset
+        if offset == found.offset:
+            yield found
+            return
+        yield Hole(found.offset, offset)
+
+
+def _scan(log: CommitLog, start: int, trusted: int) -> Iterator[RawRecord | LogEnd]:
+    offset = base = start
+    buffer, missing = b"", frozenset(log.missing)
+    while offset < log.end:
+        left = log.segment_bytes - offset % log.segment_bytes
+        if offset - offset % log.segment_bytes in missing:
+            yield LogEnd(offset, "a segment is missing")
+            return
+        if offset + HEAD.size > base + len(buffer):
+            buffer, base = log.read(offset, min(READ_BYTES, left)), offset
+        if left < HEAD.size:
+            yield LogEnd(offset, "the segment ends without a blank record")
+            return
+        size, magic = HEAD.unpack_from(buffer, offset - base)
+        if magic == BLANK_MAGIC and size == left:
+            offset += left
+            base, buffer = offset, b""
+            continue
+        if size == magic == 0:
+            break
+        if magic not in (MAGIC_V1, MAGIC_V2) or not 0 < size <= left:
+            yield LogEnd(offset, f"{size} bytes with the magic number {magic & 0xFFFFFFFF:08x}")
+            return
+        if offset + size > base + len(buffer):
+            buffer, base = log.read(offset, min(max(READ_BYTES, size), left)), offset
+        found = _check(buffer, offset - base, offset, any_body=offset < trusted)
+        yield found
+        if isinstance(found, LogEnd):
+            return
+        offset += size
+    yield LogEnd(offset)
+
+
+def record_at(log: CommitLog, offset: int, size: int, *, any_body: bool = False) -> RawRecord | None:
+    """The record of `size` bytes at `offset`; None when there is no such record."""
+    try:
+        found = _check(log.read(offset, size), 0, offset, any_body=any_body)
+    except StoreError:
+        return None
+    return found if isinstance(found, RawRecord) and found.store_size == size else None
+
+
+def _check(buffer: bytes, position: int, offset: int, *, any_body: bool = False) -> RawRecord | LogEnd:
+    """As DefaultMessageStore.checkMessageAndReturnSize: lengths and CRC; and the record says itself where it lies."""
+    try:
+        record = unpack_record(buffer, position)
+    except RecordError as error:
+        return LogEnd(offset, str(error))
+    if not any_body and body_crc(record.body) != record.body_crc:
+        return LogEnd(offset, "the body's CRC differs")
+    if record.commit_log_offset != offset:
+        return LogEnd(offset, f"the record belongs at {record.commit_log_offset}")
+    if _has_holes(record):
+        return LogEnd(offset, "a part of the record was never written")
+    return record
+
+
+def _has_holes(record: RawRecord) -> bool:
+    """Whether a page of it is missing where no CRC tells: a power cut leaves whole pages as zeros.
+
+    Such a page reaches from before the topic, to the record's end, or lies within the properties.
+    """
+    properties = record.properties
+    return (
+        record.store_timestamp_ms == 0  # a clock may say that it is before 1970; the store never writes a 0
+        or b"\0" in record.topic
+        or properties.endswith(b"\0")
+        or (len(properties) > PAGE_BYTES and bytes(PAGE_BYTES) in properties)
+    )

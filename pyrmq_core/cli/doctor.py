@@ -1,0 +1,290 @@
+"""`pyrmq doctor`: whether a Spark job would find its Python, the data source, Java, NameServers and brokers.
+
+The data source's own libraries are not loaded here: the Python that Spark will start is started, and says what it has.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+import click
+import trio
+
+from pyrmq_core import NetworkError, RocketMQError
+from pyrmq_core.cli.running import nameserver_option, run
+from pyrmq_core.cli.tables import json_option
+from pyrmq_core.client.admin import Admin
+from pyrmq_core.network.connecting import open_wire
+
+OK: Final = "OK"
+WARN: Final = "WARN"  # a job may run, and may not
+FAIL: Final = "FAIL"  # a job cannot run
+
+PYTHON_SECONDS: Final = 60.0
+JAVA_SECONDS: Final = 20.0
+SERVER_SECONDS: Final = 5.0
+CONNECTS_AT_ONCE: Final = 32
+
+MIN_PYSPARK: Final = (4, 3)
+MIN_PYARROW: Final = (18,)
+MIN_JAVA: Final = 17
+TRIED_JAVAS: Final = (17, 21)
+
+# Spark's way of finding sources (sql/worker/lookup_data_sources.py, 4.3): a top-level module pyspark_* that raises
+# takes all of them away. The working directory is left out: no other machine has it.
+PROBE: Final = """
+import importlib, importlib.metadata, json, pkgutil, sys
+if sys.path[:1] == [""]:
+    del sys.path[0]
+found = {"python": sys.version.split()[0], "errors": {}, "versions": {}, "sources": []}
+for name in ("pyspark", "pyarrow", "numpy", "trio", "pyrmq_core", "pyrmq_spark"):
+    try:
+        found["versions"][name] = str(getattr(importlib.import_module(name), "__version__", ""))
+    except Exception as error:
+        found["errors"][name] = type(error).__name__ + ": " + str(error)
+try:
+    found["versions"]["pyrmq_core"] = importlib.metadata.version("pyrmq-spark")
+except Exception:
+    pass
+for module in list(pkgutil.iter_modules()):
+    if module.name.startswith("pyspark_"):
+        try:
+            if hasattr(importlib.import_module(module.name), "DefaultSource"):
+                found["sources"].append(module.name)
+        except Exception as error:
+            found["errors"][module.name] = type(error).__name__ + ": " + str(error)
+print("\\n" + json.dumps(found))
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One line: what was looked at, how it is, and what to do where it is not well."""
+
+    check: str
+    status: str
+    found: str
+    advice: str = ""
+
+    def line(self) -> str:
+        return f"{self.status:<5}{self.check:<12}{self.found}{': ' if self.advice else ''}{self.advice}"
+
+
+@click.command()
+@nameserver_option
+@json_option
+def doctor(nameserver: str | None, as_json: bool) -> None:
+    """Say what a Spark job would find here: Python, the data source, Java, NameServers, brokers."""
+    checks = [*check_python(os.environ), check_java(os.environ)]
+    run(_add_servers, nameserver, checks)
+    if as_json:
+        click.echo(json.dumps([asdict(check) for check in checks], ensure_ascii=False))
+    else:
+        for check in checks:
+            click.echo(check.line())
+    raise SystemExit(1 if any(check.status == FAIL for check in checks) else 0)
+
+
+def check_python(environment: Mapping[str, str]) -> list[Check]:
+    """The Python that Spark starts to find the source and to run it, and what that Python has."""
+    name, command = spark_python(environment)
+    reason = name or "neither PYSPARK_PYTHON nor PYSPARK_DRIVER_PYTHON is set"
+    use_this = f"export PYSPARK_PYTHON={sys.executable}"
+    remedy = "unset PYSPARK_DRIVER_PYTHON" if name == "PYSPARK_DRIVER_PYTHON" else use_this
+    path = shutil.which(command, path=environment.get("PATH"))
+    if path is None:
+        return [Check("python", FAIL, f"{command} ({reason}) is no program here", remedy)]
+    said = _output([path, "-c", PROBE], PYTHON_SECONDS, _as_spark_submit(environment))
+    try:
+        has: Any = json.loads(said.splitlines()[-1])
+        python = f"{path} ({reason}), {has['python']}"
+    except (ValueError, LookupError, TypeError):
+        found = f"{path} ({reason}) does not run as a Python: {_last_line(said)}"
+        return [Check("python", FAIL, found, remedy)]
+    warnings = [Check("python", WARN, *warned) for warned in _settings_that_harm(environment)]
+    return [Check("python", OK, python), *warnings, *judge(has, name, use_this)]
+
+
+def spark_python(environment: Mapping[str, str]) -> tuple[str, str]:
+    """The variable that names the Python, and the Python (PythonUtils.defaultPythonExec); neither is `python3`."""
+    for name in ("PYSPARK_DRIVER_PYTHON", "PYSPARK_PYTHON"):
+        if environment.get(name):
+            return name, environment[name]
+    return "", "python3"
+
+
+def judge(has: Mapping[str, Any], name: str, use_this: str) -> list[Check]:
+    """What a Python said of itself (`PROBE`)."""
+    versions, errors = has["versions"], has["errors"]
+    checks = [_at_least("pyspark", MIN_PYSPARK, versions, errors)]
+    missing = next((package for package in ("pyrmq_core", "pyrmq_spark") if package in errors), None)
+    if missing is not None:
+        use = "unset PYSPARK_DRIVER_PYTHON, and " + use_this if name == "PYSPARK_DRIVER_PYTHON" else use_this
+        advice = f'pip install "pyrmq-spark[spark]" there, or {use}; see docs/cluster.md'
+        checks.append(Check("pyrmq", FAIL, f"that Python cannot import {missing} ({errors[missing]})", advice))
+    elif "pyspark_rocketmq" in has["sources"]:
+        checks.append(Check("pyrmq", OK, f"{versions['pyrmq_core'] or 'no version'}, found by its name"))
+    elif "pyspark" in versions:
+        advice = "spark.dataSource.register(pyrmq_spark.RocketMQDataSource), or install the package with pip"
+        checks.append(Check("pyrmq", WARN, "can be imported, but Spark does not find it by its name", advice))
+    checks += [_at_least("pyarrow", MIN_PYARROW, versions, errors), _at_least("numpy", (), versions, errors)]
+    checks += [
+        Check("sources", FAIL, f"module {module} raises {error}", "Spark finds no source in Python while it does so")
+        for module, error in errors.items()
+        if module.startswith("pyspark_")
+    ]
+    return checks
+
+
+def check_java(environment: Mapping[str, str]) -> Check:
+    """The Java that Spark would start."""
+    home = environment.get("JAVA_HOME")
+    path = shutil.which(str(Path(home, "bin", "java")) if home else "java", path=environment.get("PATH"))
+    wanted = "install a JDK 17 or 21, or name one in JAVA_HOME"
+    if path is None:
+        return Check("java", FAIL, f"JAVA_HOME={home} has no bin/java" if home else "there is none", wanted)
+    said = _output([path, "-version"], JAVA_SECONDS, environment)
+    version = re.search(r'version "(?:1\.)?(\d+)[^"]*"', said)
+    if version is None:
+        return Check("java", FAIL, f"{path} does not say its version: {_last_line(said)}", wanted)
+    number = int(version[1])
+    found = f"{path}, {version[0].removeprefix('version ').strip(chr(34))}"
+    if number < MIN_JAVA:
+        return Check("java", FAIL, found, f"Spark 4 needs Java {MIN_JAVA}: {wanted}")
+    return Check("java", OK, found) if number in TRIED_JAVAS else Check("java", WARN, found, "17 and 21 are tried")
+
+
+async def _add_servers(nameserver: str | None, checks: list[Check]) -> None:
+    addresses = [address for address in re.split(r"[;,\s]+", nameserver or "") if address]
+    if not addresses:
+        checks.append(Check("nameserver", WARN, "none is named", "-n host:port, or export NAMESRV_ADDR=host:port"))
+    brokers: dict[str, tuple[str, int]] = {}
+    nameservers = [await _check_nameserver(address, brokers) for address in addresses]
+    failed = WARN if any(check.status == OK for check in nameservers) else FAIL  # a client goes on to the next one
+    checks += [replace(check, status=failed) if check.status == FAIL else check for check in nameservers]
+    found: dict[str, Check] = {}
+    limiter = trio.CapacityLimiter(CONNECTS_AT_ONCE)
+    async with trio.open_nursery() as nursery:
+        for address in brokers:
+            nursery.start_soon(_check_broker, address, *brokers[address], found, limiter)
+    checks += [found[address] for address in brokers]
+
+
+async def _check_nameserver(address: str, brokers: dict[str, tuple[str, int]]) -> Check:
+    """Adds the brokers that it knows, by their addresses: name and id."""
+    try:
+        async with Admin(nameserver=address, timeout=SERVER_SECONDS) as admin:
+            info = await admin.cluster_info()
+    except RocketMQError as error:
+        return Check("nameserver", FAIL, f"{address}: {error}")
+    known = {
+        broker: (name, broker_id)
+        for name, broker_data in sorted(info.broker_addr_table.items())
+        for broker_id, broker in sorted(broker_data.broker_addrs.items())
+    }
+    brokers.update(known)
+    if not known:
+        return Check("nameserver", FAIL, f"{address} knows no broker", "start one, or look at its namesrvAddr")
+    return Check("nameserver", OK, f"{address}, {len(known)} {'broker' if len(known) == 1 else 'brokers'}")
+
+
+async def _check_broker(
+    address: str, name: str, broker_id: int, found: dict[str, Check], limiter: trio.CapacityLimiter
+) -> None:
+    """A job needs the masters, whose id is 0; without a slave it runs."""
+    where = f"{name} ({broker_id}) {address}"
+    async with limiter:
+        try:
+            wire = await open_wire(address, tls=None, timeout=SERVER_SECONDS)
+            await wire.aclose()
+        except NetworkError as error:
+            advice = "every executor connects to this address: open the port, or set the broker's brokerIP1"
+            found[address] = Check("broker", WARN if broker_id else FAIL, f"{where}: {error}", advice)
+        else:
+            found[address] = Check("broker", OK, where)
+
+
+def _at_least(package: str, minimum: tuple[int, ...], versions: Mapping[str, str], errors: Mapping[str, str]) -> Check:
+    floor = ".".join(map(str, minimum))
+    install = f'pip install "{package}>={floor}"' if floor else f"pip install {package}"
+    if package in errors:
+        return Check(package, FAIL, errors[package], install)
+    numbers = tuple(int(number) for number in re.findall(r"\d+", versions[package])[: len(minimum)])
+    if numbers < minimum:
+        return Check(package, FAIL, f"{versions[package]} is older than {floor}", install)
+    return Check(package, OK, versions[package])
+
+
+def _settings_that_harm(environment: Mapping[str, str]) -> Iterable[tuple[str, str]]:
+    """What a job that runs here trips over elsewhere: each with what to do."""
+    driver, workers = environment.get("PYSPARK_DRIVER_PYTHON"), environment.get("PYSPARK_PYTHON")
+    if driver and driver != workers:
+        yield (
+            f"PYSPARK_DRIVER_PYTHON={driver} is also what starts the source in the workers",
+            "unset it: PYSPARK_PYTHON is enough",
+        )
+    for file in _defaults_files(environment):
+        for name, variable in (
+            ("spark.pyspark.driver.python", "PYSPARK_DRIVER_PYTHON"),
+            ("spark.pyspark.python", "PYSPARK_PYTHON"),
+        ):
+            value = _setting(file, name)
+            if value and not environment.get(variable) and not (driver or workers):
+                yield (
+                    f"{file} has {name}={value}, and Spark looks for sources without it",
+                    f"export PYSPARK_PYTHON={value}",
+                )
+
+
+def _defaults_files(environment: Mapping[str, str]) -> list[Path]:
+    """Where spark-submit looks for `spark-defaults.conf`."""
+    home = environment.get("SPARK_HOME")
+    directory = environment.get("SPARK_CONF_DIR") or (home and str(Path(home, "conf")))
+    file = Path(directory or os.devnull, "spark-defaults.conf")
+    return [file] if file.is_file() else []
+
+
+def _setting(file: Path, name: str) -> str | None:
+    """Java's properties in the forms that people write: `name value`, `name=value`, `name: value`."""
+    pattern = rf"^\s*{re.escape(name)}\s*(?:[=:\s])\s*(\S+)"
+    found = re.findall(pattern, file.read_text(errors="replace"), re.MULTILINE)
+    return found[-1] if found else None
+
+
+def _as_spark_submit(environment: Mapping[str, str]) -> dict[str, str]:
+    """A Spark that was unpacked, not installed by pip, brings its Python side in `SPARK_HOME`."""
+    home = environment.get("SPARK_HOME")
+    own = [str(Path(home, "python")), *map(str, Path(home, "python", "lib").glob("py4j-*.zip"))] if home else []
+    return {**environment, "PYTHONPATH": os.pathsep.join([*own, *filter(None, [environment.get("PYTHONPATH")])])}
+
+
+def _output(command: Sequence[str], seconds: float, environment: Mapping[str, str]) -> str:
+    """Both streams in one text; of a program that does not start, or does not end, why."""
+    try:
+        done = subprocess.run(
+            command,
+            env=dict(environment),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            timeout=seconds,
+            check=False,
+        )
+    except OSError as error:
+        return str(error)
+    except subprocess.TimeoutExpired:
+        return f"it did not end within {seconds:g} s"
+    return done.stdout.decode(errors="replace")
+
+
+def _last_line(said: str) -> str:
+    return (said.strip().splitlines() or ["it says nothing"])[-1][:200]

@@ -1,0 +1,72 @@
+"""Checks of arguments where they come in, by name: type first, then range.
+
+A wrong one that goes further would fail on the loop, in the middle of other callers' work. `InvalidArgument` each time.
+"""
+
+from __future__ import annotations
+
+import math
+import ssl
+from collections.abc import Sequence
+from typing import Final
+
+from pyrmq_core.errors import InvalidArgument
+from pyrmq_core.model import Message, MessageQueue
+
+# Java's.
+MAX_INT: Final = 2**31 - 1
+MAX_LONG: Final = 2**63 - 1
+
+
+def seconds_of(name: str, value: object) -> float:
+    """Returns the time as it is: a finite number of seconds above 0."""
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        raise InvalidArgument(f"{name}={value!r}: it is a number of seconds")
+    if not 0 < value < math.inf:
+        raise InvalidArgument(f"{name}={value:g}: it is a time in seconds, and has to be more than 0")
+    return value
+
+
+def whole_number(name: str, value: object, least: int, most: int = MAX_INT) -> int:
+    """Returns the number as it is."""
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise InvalidArgument(f"{name}={value!r}: it is a whole number")
+    if not least <= value <= most:
+        raise InvalidArgument(f"{name}={value}: {least} to {most} are possible")
+    return value
+
+
+def queue_of(queue: object) -> MessageQueue:
+    """Returns the queue as it is: a `MessageQueue` of texts and an id of 32 bits (-1: the broker chooses)."""
+    if not isinstance(queue, MessageQueue):
+        raise InvalidArgument(f"queue={queue!r}: it is a MessageQueue(topic, broker_name, queue_id)")
+    for name in (queue.topic, queue.broker_name):
+        text_of("a queue's topic and broker_name", name)
+    whole_number("queue_id", queue.queue_id, -1)
+    return queue
+
+
+def chosen_by(select: object, queues: Sequence[MessageQueue], message: Message) -> MessageQueue:
+    """Returns the queue that the caller's function chooses; raises what that raises."""
+    if not callable(select):
+        raise InvalidArgument(f"select={select!r}: it is a function of the queues and the message")
+    return queue_of(select(queues, message))
+
+
+def context_of(tls: object) -> ssl.SSLContext | None:
+    """Returns the context as it is, or None."""
+    if tls is not None and not isinstance(tls, ssl.SSLContext):
+        raise InvalidArgument(f"tls={tls!r}: it is an ssl.SSLContext, such as ssl.create_default_context()")
+    return tls
+
+
+def offset_of(name: str, value: object) -> int:
+    """Returns the queue offset as it is."""
+    return whole_number(name, value, 0, MAX_LONG)
+
+
+def text_of(name: str, value: object) -> str:
+    """Returns the text as it is."""
+    if not isinstance(value, str):
+        raise InvalidArgument(f"{name}={value!r}: it is a text")
+    return value

@@ -1,0 +1,45 @@
+"""Loggers whose every line is one line, whatever a stranger put into the names and values that it tells."""
+
+from __future__ import annotations
+
+import logging
+import re
+from typing import Final
+
+# A name is some hundred characters at most, and a line holds a few; a value beyond this is no use to a reader.
+MAX_LINE_CHARS: Final = 4_000
+
+# Control characters, line ends of Unicode, marks that turn the direction of text, and halves of surrogates.
+_UNSAFE: Final = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+_FORMATTER: Final = logging.Formatter()
+
+
+def one_line(text: str) -> str:
+    """Returns the text with what could end or disguise a line written as escapes (`\\n`), cut when it is very long."""
+    if len(text) > MAX_LINE_CHARS:
+        text = f"{text[:MAX_LINE_CHARS]}... ({len(text)} characters)"
+    return _UNSAFE.sub(_escaped, text)
+
+
+def line_logger(name: str) -> logging.Logger:
+    """Returns the logger of that name, whose messages pass through `one_line`; nothing is done for lines left out."""
+    logger = logging.getLogger(name)
+    if not any(isinstance(present, _OneLine) for present in logger.filters):
+        logger.addFilter(_OneLine())
+    return logger
+
+
+class _OneLine(logging.Filter):
+    """A filter of a logger rather than of a handler: a program that embeds a server has handlers of its own."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        record.msg, record.args = one_line(record.getMessage()), None
+        if record.exc_info and record.exc_text is None:
+            # A traceback has several lines, and its error may quote a stranger: none looks like a line of the log.
+            traceback = _FORMATTER.formatException(record.exc_info)
+            record.exc_text = "\n".join(f"  | {one_line(line)}" for line in traceback.splitlines())
+        return True
+
+
+def _escaped(match: re.Match[str]) -> str:
+    return match[0].encode("unicode_escape").decode("ascii")

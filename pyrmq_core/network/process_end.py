@@ -1,0 +1,52 @@
+"""How a program of ours ends: one line of what failed and the exit status that a shell expects, never a traceback."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Callable
+from typing import Final
+
+from pyrmq_core.errors import RocketMQError
+from pyrmq_core.network.ownership import failure_in
+
+FAILED: Final = 1
+# 128 and the signal's number, as a shell reports a program that the signal ended: SIGINT, SIGPIPE.
+INTERRUPTED: Final = 130
+PIPE_CLOSED: Final = 141
+
+
+def exit_status(work: Callable[[], object], program: str) -> int:
+    """Runs `work` and returns the exit status: 0, 1 after a line `program: text`, 130 or 141.
+
+    What is still to be written to standard output is written here, so that a reader that has gone is noticed now and
+    not while the interpreter ends. Unexpected failures, and exits of another kind, are raised as they are.
+    """
+    try:
+        try:
+            work()
+        finally:
+            sys.stdout.flush()
+    except BaseException as raised:
+        failure = failure_in(raised)
+        if isinstance(failure, KeyboardInterrupt):
+            return INTERRUPTED
+        if isinstance(failure, BrokenPipeError):
+            _write_nowhere()
+            return PIPE_CLOSED
+        if isinstance(failure, RocketMQError | OSError):
+            with contextlib.suppress(OSError):  # standard error is gone as well
+                sys.stderr.write(f"{program}: {failure}\n")
+            return FAILED
+        if failure is raised:
+            raise
+        raise failure from None
+    return 0
+
+
+def _write_nowhere() -> None:
+    """Lets the interpreter end without a second complaint about what could not be written."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+    os.close(nowhere)

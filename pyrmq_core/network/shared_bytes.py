@@ -1,0 +1,117 @@
+"""`SharedBytes`: memory of one kind that all connections of a server hold together, bounded by ending the largest."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, Generic, Protocol, TypeVar
+
+from pyrmq_core.network.log_lines import line_logger
+
+log = line_logger(__name__)
+
+# So much of the bound is left in use when connections had to be ended: else each further byte would end another one.
+KEPT_PART: Final = 0.75
+# From this part of the bound on each connection is given less.
+TIGHT_PART: Final = 0.5
+
+
+class Holder(Protocol):
+    """A connection, as far as it is of interest here."""
+
+    @property
+    def address(self) -> str: ...
+
+    def close(self, reason: str) -> None: ...
+
+
+_Holder = TypeVar("_Holder", bound=Holder)
+
+
+class Reader(Holder, Protocol):
+    """A connection, as far as what it received is of interest."""
+
+    def free_received(self) -> int: ...
+
+
+_Reader = TypeVar("_Reader", bound=Reader)
+
+
+class SharedBytes(Generic[_Holder]):
+    """The bytes that each connection holds, as it noted them last.
+
+    `held`, if given, frees what a connection can do without and returns what it holds then; it is called when the bound
+    is passed, before any connection is ended. `what` and `setting` are for the log.
+    """
+
+    def __init__(self, most: int, *, what: str, setting: str, held: Callable[[_Holder], int] | None) -> None:
+        self.most = most
+        self.used = 0
+        self._what = what
+        self._setting = setting
+        self._held = held
+        self._noted: dict[_Holder, int] = {}
+
+    @property
+    def is_tight(self) -> bool:
+        return self.used >= TIGHT_PART * self.most
+
+    def note(self, holder: _Holder, count: int) -> None:
+        """The connection holds so many bytes now. Ends the largest ones when all hold too much."""
+        self.used += count - self._noted.pop(holder, 0)
+        if count:
+            self._noted[holder] = count
+        if self.used > self.most:
+            self._relieve()
+
+    def forget(self, holder: _Holder) -> None:
+        """The connection has ended."""
+        self.used -= self._noted.pop(holder, 0)
+
+    def _relieve(self) -> None:
+        if self._held is not None:
+            for holder in list(self._noted):
+                self._take(holder, self._held(holder))
+            if self.used <= self.most:
+                return
+        for holder, count in sorted(self._noted.items(), key=lambda noted: noted[1], reverse=True):
+            reason = (
+                f"it holds {count} bytes of {self._what}, and all connections more than {self._setting}={self.most}"
+            )
+            log.warning("closing the connection with %s: %s", holder.address, reason)
+            self._take(holder, 0)
+            holder.close(reason)
+            if self.used <= KEPT_PART * self.most:
+                break
+
+    def _take(self, holder: _Holder, count: int) -> None:
+        self.used += count - self._noted.pop(holder)
+        if count:
+            self._noted[holder] = count
+
+
+class Memory(Generic[_Reader]):
+    """What the connections of one server may hold together: of frames and requests under way, and of answers."""
+
+    def __init__(self, max_received_bytes: int, max_waiting_bytes: int) -> None:
+        self.received: SharedBytes[_Reader] = SharedBytes(
+            max_received_bytes,
+            what="unfinished frames and unanswered requests",
+            setting="serverMaxReceivedBytes",
+            held=lambda connection: connection.free_received(),
+        )
+        self.waiting: SharedBytes[_Reader] = SharedBytes(
+            max_waiting_bytes,
+            what="answers that it does not read",
+            setting="serverMaxWaitingBytes",
+            held=None,
+        )
+
+    def note_waiting(self, connection: _Reader, count: int) -> bool:
+        """So much waits to be written to the connection; whether each is to have less than usual."""
+        self.waiting.note(connection, count)
+        return self.waiting.is_tight
+
+    def forget(self, connection: _Reader) -> None:
+        """The connection has ended."""
+        self.received.forget(connection)
+        self.waiting.forget(connection)

@@ -1,0 +1,60 @@
+"""Whole numbers as Java reads them: `Integer.parseInt` and `Long.parseLong`, and the numbers of a JSON body.
+
+Python reads more: blanks round a number, underscores in it, and as many digits as stand there.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+MIN_INT: Final = -(2**31)
+MAX_INT: Final = 2**31 - 1
+MIN_LONG: Final = -(2**63)
+MAX_LONG: Final = 2**63 - 1
+_NUMBER: Final = re.compile(r"[+-]?\d+")
+
+
+def parse_int(text: str) -> int:
+    """The number of 32 bits that a text spells; `ValueError` where Java has its NumberFormatException."""
+    value = int(text)
+    if not text.isdecimal():
+        _check_spelling(text)
+    if not MIN_INT <= value <= MAX_INT:
+        raise ValueError("it is beyond 32 bits")
+    return value
+
+
+def parse_long(text: str) -> int:
+    """The number of 64 bits that a text spells; `ValueError` where Java has its NumberFormatException."""
+    value = int(text)
+    if not text.isdecimal():
+        _check_spelling(text)
+    if not MIN_LONG <= value <= MAX_LONG:
+        raise ValueError("it is beyond 64 bits")
+    return value
+
+
+def int_member(value: object) -> int:
+    """The number of 32 bits that a JSON member holds, also as text; `ValueError` and `TypeError` for anything else."""
+    number = long_member(value)
+    if not MIN_INT <= number <= MAX_INT:
+        raise ValueError(f"{number} is beyond 32 bits")
+    return number
+
+
+def long_member(value: object) -> int:
+    """The number of 64 bits that a JSON member holds, also as text; `ValueError` and `TypeError` for anything else."""
+    if isinstance(value, str):
+        return parse_long(value)
+    if not isinstance(value, int | float):
+        raise TypeError(f"{type(value).__name__} is no number")
+    number = int(value)
+    if not MIN_LONG <= number <= MAX_LONG:
+        raise ValueError("a number is beyond 64 bits")
+    return number
+
+
+def _check_spelling(text: str) -> None:
+    if _NUMBER.fullmatch(text) is None:
+        raise ValueError("it is no number to Java")

@@ -1,0 +1,80 @@
+"""What JSON from outside may be: nested to a bounded depth, and text that can be written again.
+
+Python reads a value nested just below its own limit and fails when it writes it, and reads half a surrogate, which no
+file in UTF-8 can hold. RocketMQ's own bodies are nested seven deep at most (the mappings of static topics), and Java
+writes half a surrogate as `?`, so that no peer of RocketMQ is refused.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any, Final
+
+MAX_DEPTH: Final = 32
+# Text without brackets, but for those inside of strings.
+_FLAT: Final = r'[^"{}\[\]]*+(?:"[^"\\]*+(?:\\.[^"\\]*+)*+"[^"{}\[\]]*+)*+'
+
+
+def _nested(depth: int) -> str:
+    """A pattern for one object or array of at most this depth; whether brackets fit is the parser's matter.
+
+    Nothing is tried twice: a hostile text of some megabytes would hold a server for minutes otherwise.
+    """
+    pattern = rf"[{{\[]{_FLAT}[}}\]]"
+    for _ in range(depth - 1):
+        pattern = rf"[{{\[]{_FLAT}(?:{pattern}{_FLAT})*+[}}\]]"
+    return pattern
+
+
+_VALUE: Final = re.compile(_nested(MAX_DEPTH), re.DOTALL)
+_STRING: Final = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
+_TEXT: Final = re.compile(rf"{_FLAT}(?:{_VALUE.pattern}{_FLAT})*+", re.DOTALL)
+_NO_BRACKETS: Final = r'[^"{}\[\],]*+'
+# Parts of an object or array, each with the comma behind it.
+_PARTS: Final = re.compile(
+    rf"(?:{_NO_BRACKETS}(?:(?:{_STRING.pattern}|{_VALUE.pattern}){_NO_BRACKETS})*+,)*+", re.DOTALL
+)
+
+
+def check_depth(text: str) -> None:
+    """Raises `ValueError` for a text nested deeper than `MAX_DEPTH`."""
+    if text.count("{") + text.count("[") > MAX_DEPTH and _TEXT.fullmatch(text) is None:
+        raise ValueError(_too_deep())
+
+
+def container_end(text: str, start: int) -> int:
+    """Where the object or array that starts here ends; `ValueError` if it does not, or is nested too deeply."""
+    found = _VALUE.match(text, start)
+    if found is None:
+        raise ValueError(_too_deep())
+    return found.end()
+
+
+def ends_before(text: str, start: int, limit: int) -> bool:
+    """Whether the object, array or string that starts here is whole within the text's first `limit` characters."""
+    pattern = _STRING if text[start] == '"' else _VALUE
+    return pattern.match(text, start, limit) is not None
+
+
+def parts_end(text: str, start: int, limit: int) -> int:
+    """Where the parts of an object or array that stand here end, with the last comma within the first `limit`."""
+    found = _PARTS.match(text, start, limit)
+    return found.end() if found is not None else start
+
+
+def check_value(value: Any, text: str, start: int, end: int) -> None:
+    """Raises `ValueError` unless the value read from this part of a text can be written again."""
+    if text.count("{", start, end) + text.count("[", start, end) > MAX_DEPTH and container_end(text, start) != end:
+        raise ValueError(_too_deep())
+    check_surrogates(value, text, start, end)
+
+
+def check_surrogates(value: Any, text: str, start: int, end: int) -> None:
+    """Raises `ValueError` for a value with half a surrogate; only an escape in the text can have made one."""
+    if text.find("\\ud", start, end) >= 0 or text.find("\\uD", start, end) >= 0:
+        json.dumps(value, ensure_ascii=False).encode()
+
+
+def _too_deep() -> str:
+    return f"it is nested deeper than {MAX_DEPTH}, or its brackets do not close"

@@ -1,0 +1,217 @@
+"""Every step towards the medium fails once: what was acknowledged is there afterwards, what was deleted is not."""
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from pyrmq_core.broker.store.files import Files
+from pyrmq_core.broker.store.message_store import MessageStore
+from pyrmq_core.broker.store.unsynced import ForgetfulFiles
+from pyrmq_core.errors import StoreError
+from tests.broker.memory_files import MemoryFiles
+from tests.broker.stores import Sent, opened, put, read
+
+STEPS = (
+    *("A0", "B0", "flush", "A0", "A1", "flush log", "B0", "flush queues", "A0", "delete B", "A1", "B0", "flush log"),
+    *("C0", "flush", "A0", "delete C", "flush queues", "A1", "A1", "flush", "B0", "C0", "flush log"),
+)
+QUEUES = [("A", 0), ("A", 1), ("B", 0), ("C", 0)]
+Model = dict[tuple[str, int], list[bytes]]
+
+
+class Scenario:
+    """A store that does the steps until one fails, and a plain list of what was acknowledged and not deleted.
+
+    `synced` is how much of each list was on the medium at least, `deleting` a topic whose deletion was not confirmed.
+    """
+
+    def __init__(self, files: Files) -> None:
+        self.store = opened(files)
+        self.kept: Model = {key: [] for key in QUEUES}
+        self.synced: Model = {key: [] for key in QUEUES}
+        self.deleting = ""
+
+    def run(self) -> None:
+        for number, step in enumerate(STEPS):
+            self._do(number, step)
+
+    def _do(self, number: int, step: str) -> None:
+        store = self.store
+        match step.split():
+            case ["flush"]:
+                store.flush()
+                self._is_synced()
+            case ["flush", "log"]:
+                end, syncs = store.unsynced()
+                self._call(syncs)
+                store.synced(end)
+                self._is_synced()
+            case ["flush", "queues"]:
+                mark = store.synced_mark
+                self._call(store.unsynced_queues())
+                store.synced_queues()
+                store.mark_safe(mark)
+            case ["delete", topic]:
+                self.deleting = topic
+                store.delete_topic(topic)
+                self.deleting = ""
+                for key in QUEUES:
+                    if key[0] == topic:
+                        self.kept[key] = []
+                self._is_synced()
+            case [name]:
+                key, body = (name[0], int(name[1])), b"%d" % number * 20
+                put(store, Sent(*key, (body,)))
+                self.kept[key].append(body)
+
+    def _call(self, syncs: list[Callable[[], None]]) -> None:
+        """As the flusher does: the failure is the store's."""
+        try:
+            for sync in syncs:
+                sync()
+        except StoreError as error:
+            self.store.fail(str(error))
+            raise
+
+    def _is_synced(self) -> None:
+        self.synced = {key: list(bodies) for key, bodies in self.kept.items()}
+
+
+def failing_at(number: int) -> tuple[MemoryFiles, ForgetfulFiles, Scenario | None]:
+    """The scenario until its step `number` towards the medium failed; None when that was at its opening."""
+    memory = MemoryFiles(fails_at=number)
+    files = ForgetfulFiles(memory)
+    try:
+        scenario = Scenario(files)
+    except StoreError:
+        return memory, files, None
+    try:
+        scenario.run()
+    except StoreError:
+        if scenario.store.failure:  # else a file could not be made, and nothing was lost
+            with pytest.raises(StoreError, match="Input/output error"):
+                put(scenario.store, Sent("A", 0, (b"never",)))
+    return memory, files, scenario
+
+
+def failures() -> Iterator[int]:
+    memory = MemoryFiles()
+    Scenario(ForgetfulFiles(memory)).run()
+    assert len(memory.syncs) > 30
+    return iter(range(1, len(memory.syncs) + 1))
+
+
+def ended(store: MessageStore, how: str) -> None:
+    if how == "stop":
+        try:
+            store.close()
+        except StoreError:
+            store.abandon()
+    else:
+        store.abandon()
+
+
+@pytest.mark.parametrize("how", ["stop", "kill"])
+def test_what_was_acknowledged_is_there_after_a_failed_sync(how: str) -> None:
+    for number in failures():
+        _, files, scenario = failing_at(number)
+        if scenario is None:
+            continue
+        ended(scenario.store, how)
+        assert_model(opened(files), scenario.kept, scenario.deleting, exact=True)
+
+
+@pytest.mark.parametrize("how", ["stop", "kill"])
+def test_what_was_synced_is_there_after_a_failed_sync_and_a_power_cut(how: str) -> None:
+    for number in failures():
+        _, files, scenario = failing_at(number)
+        if scenario is None:
+            continue
+        ended(scenario.store, how)
+        files.power_cut()
+        assert_model(opened(files), scenario.synced, scenario.deleting, exact=False)
+
+
+@pytest.mark.parametrize("how", ["stop", "kill"])
+def test_what_a_new_start_found_is_on_the_medium(how: str) -> None:
+    """Pages that a failed sync dropped are written again by recovery: a later power cut finds them."""
+    for number in failures():
+        _, files, scenario = failing_at(number)
+        if scenario is None:
+            continue
+        ended(scenario.store, how)
+        opened(files).abandon()
+        files.power_cut()
+        assert_model(opened(files), scenario.kept, scenario.deleting, exact=True)
+
+
+def assert_model(store: MessageStore, model: Model, deleting: str, *, exact: bool) -> None:
+    for key, bodies in model.items():
+        found = [record.body for record in read(store, *key)]
+        if key[0] == deleting:
+            assert found in (bodies, []) or set(found) >= set(bodies)
+        elif exact:
+            assert found == bodies, key
+        else:
+            assert found[: len(bodies)] == bodies, key
+
+
+def test_a_failed_sync_in_a_deletion_ends_storing() -> None:
+    memory = MemoryFiles()
+    store = opened(memory)
+    put(store, Sent("A", 0, (b"1",)), Sent("B", 0, (b"1",)))
+    memory.fails_at = len(memory.syncs) + 1
+    with pytest.raises(StoreError, match="Input/output error"):
+        store.delete_topic("A")
+    with pytest.raises(StoreError, match="Input/output error"):
+        put(store, Sent("B", 0, (b"2",)))
+    store.abandon()
+    assert [record.body for record in read(opened(memory), "B", 0)] == [b"1"]
+
+
+def test_a_deletion_while_queues_are_synced_waits_for_them_itself() -> None:
+    """The flusher's syncs are under way, and what they bring is not on the medium yet when the mark is written."""
+    memory = MemoryFiles()
+    files = ForgetfulFiles(memory)
+    store = opened(files)
+    put(store, Sent("A", 0, (b"1",)), Sent("B", 0, (b"1",)))
+    end, syncs = store.unsynced()
+    for sync in syncs:
+        sync()
+    store.synced(end)
+    mark = store.synced_mark
+    under_way = store.unsynced_queues()
+    assert len(under_way) == 2
+    store.delete_topic("B")
+    store.mark_safe(mark)
+    store.abandon()
+    files.power_cut()
+    store = opened(files)
+    assert [record.body for record in read(store, "A", 0)] == [b"1"]
+    assert store.bounds(("B", 0)) == (0, 0)
+
+
+def test_an_older_mark_brings_no_deleted_topic_back() -> None:
+    files = MemoryFiles()
+    store = opened(files)
+    put(store, Sent("A", 0, (b"1",)))
+    store.flush()
+    mark = store.synced_mark
+    put(store, Sent("B", 0, (b"1",)))
+    store.delete_topic("B")
+    store.mark_safe(mark)
+    store.abandon()
+    assert opened(files).bounds(("B", 0)) == (0, 0)
+
+
+def test_the_mark_of_a_deletion_outlives_a_power_cut() -> None:
+    memory = MemoryFiles()
+    files = ForgetfulFiles(memory)
+    store = opened(files)
+    put(store, Sent("A", 0, (b"1",)), Sent("B", 0, (b"1",)))
+    store.delete_topic("B")
+    store.abandon()
+    files.power_cut()
+    store = opened(files)
+    assert store.bounds(("B", 0)) == (0, 0)
+    assert [record.body for record in read(store, "A", 0)] == [b"1"]

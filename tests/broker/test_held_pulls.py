@@ -1,0 +1,96 @@
+"""Pulls that are held: who is woken, what they may take, and that nothing is left of them."""
+
+import pytest
+import trio
+
+from pyrmq_core.broker.held_pulls import WOKEN_AT_ONCE, HeldLimits, HeldPulls, held_bytes
+from pyrmq_core.broker.store.formats import ENTRY
+from pyrmq_core.protocol.command import Command
+from tests.broker.test_tables import A, B
+
+KEY = ("T", 0)
+LIMITS = HeldLimits(pulls=1000, pulls_of_connection=900, held_bytes=10_000, bytes_of_connection=5_000)
+
+
+def entry(code: int) -> bytes:
+    return ENTRY.pack(0, 100, code)
+
+
+async def test_pulls_are_woken_by_their_tags_alone_and_each_once(autojump_clock: trio.testing.MockClock) -> None:
+    held, woken = HeldPulls(LIMITS), list[str]()
+
+    async def wait(name: str, codes: frozenset[int] | None) -> None:
+        await held.wait(KEY, codes, 60_000, A, 1)
+        woken.append(name)
+
+    async with trio.open_nursery() as nursery:
+        for name, codes in (
+            ("any", None),
+            ("one", frozenset({1})),
+            ("two", frozenset({1, 2})),
+            ("three", frozenset({3})),
+        ):
+            nursery.start_soon(wait, name, codes)
+        await trio.testing.wait_all_tasks_blocked()
+        held.wake(KEY, entry(2) + entry(2))
+        held.wake(KEY, entry(2))
+        held.wake(("T", 1), entry(3))
+        await trio.testing.wait_all_tasks_blocked()
+        assert (sorted(woken), held.count) == (["any", "two"], 2)
+        held.wake(KEY, entry(1))
+        await trio.testing.wait_all_tasks_blocked()
+        assert (woken[2:], trio.current_time() < 60) == (["one"], True)
+    assert (woken[3:], held.count, held._queues, held._of_peers) == (["three"], 0, {}, {})
+
+
+async def test_many_are_woken_in_turns(autojump_clock: trio.testing.MockClock) -> None:
+    held, woken = HeldPulls(LIMITS), list[int]()
+
+    async def wait(number: int) -> None:
+        await held.wait(KEY, None, 60_000, A, 1)
+        woken.append(number)
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(held.run)
+        for number in range(5 * WOKEN_AT_ONCE):
+            nursery.start_soon(wait, number)
+        await trio.testing.wait_all_tasks_blocked()
+        held.wake(KEY, entry(1))
+        turns = 0
+        while len(woken) < 5 * WOKEN_AT_ONCE:
+            before = len(woken)
+            await trio.lowlevel.checkpoint()
+            assert len(woken) - before <= 2 * WOKEN_AT_ONCE
+            turns += 1
+        assert turns >= 4
+        assert (held.count, held._queues) == (0, {})
+        nursery.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize("timeout_ms", [-(2**63), 0, 1, 2**63 - 1])
+async def test_any_time_is_borne(autojump_clock: trio.testing.MockClock, timeout_ms: int) -> None:
+    held = HeldPulls(LIMITS)
+    with trio.fail_after(4_000):
+        await held.wait(KEY, None, timeout_ms, A, 1)
+
+
+async def test_number_and_bytes_are_bounded_for_all_and_for_each_connection() -> None:
+    held = HeldPulls(HeldLimits(pulls=3, pulls_of_connection=2, held_bytes=100, bytes_of_connection=60))
+    assert (held.has_room(A, 60), held.has_room(A, 61)) == (True, False)
+    async with trio.open_nursery() as nursery:
+        for _ in range(2):
+            nursery.start_soon(held.wait, KEY, None, 60_000, A, 20)
+        await trio.testing.wait_all_tasks_blocked()
+        assert (held.has_room(A, 1), held.has_room(B, 60), held.has_room(B, 61)) == (False, True, False)
+        nursery.start_soon(held.wait, KEY, None, 60_000, B, 10)
+        await trio.testing.wait_all_tasks_blocked()
+        assert not held.has_room(B, 1)
+        nursery.cancel_scope.cancel()
+    assert (held.count, held.has_room(A, 60)) == (0, True)
+
+
+def test_a_held_request_counts_with_all_it_brings() -> None:
+    bare = held_bytes(Command(11), None)
+    assert held_bytes(Command(11, {"subscription": "x" * 1000}), None) >= bare + 1000
+    assert held_bytes(Command(11, body=b"x" * 5000), None) == bare + 5000
+    assert held_bytes(Command(11), frozenset(range(1000))) > bare + 50_000

@@ -1,0 +1,177 @@
+"""Damaged and invented records: by columns and by messages the verdict is the same, and the rows are."""
+
+from __future__ import annotations
+
+import random
+import struct
+from dataclasses import replace
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pyrmq_core import RawPull, TagFilter
+from pyrmq_core.columnar import SOURCE_COLUMNS, schema_of
+from pyrmq_core.columnar.boundaries import Unreadable
+from pyrmq_core.columnar.decode import ALL_TAGS, decode_columns
+from pyrmq_core.columnar.decode_messages import decode_messages
+from pyrmq_core.errors import DataLost, RecordError
+from pyrmq_core.model import EVERYTHING, MessageQueue, OffsetRange, PullStatus
+from pyrmq_core.protocol.bodies import AS_STORED, BodyRules
+from pyrmq_core.protocol.compression import CompressionType, compress
+from pyrmq_core.protocol.record import FIXED_V4, SYS_FLAG_POSITION, encode_record
+from tests.columnar.stored import Broker, pull, record
+from tests.support import golden
+
+SCHEMAS = [schema_of(list(SOURCE_COLUMNS)), schema_of(["queueOffset", "body"]), schema_of(["queueOffset", "keys"])]
+FILTERS = [ALL_TAGS, TagFilter.parse("TagA"), TagFilter.parse("TagA || tag1")]
+INT = struct.Struct(">i")
+# Fields of a record's head that decide how it is read, by their place: size, magic, CRC, offset, sysFlag, body's size.
+DECIDING = (0, 4, 8, 20, 24, SYS_FLAG_POSITION, FIXED_V4.size - INT.size)
+REFUSED = "refused"
+
+Verdict = str | list[pa.RecordBatch]
+
+
+def verdicts(
+    pulls: list[RawPull],
+    columns: pa.Schema,
+    within: OffsetRange = EVERYTHING,
+    tags: TagFilter = ALL_TAGS,
+    rules: BodyRules = BodyRules(),  # noqa: B008 - a frozen value
+) -> tuple[Verdict, Verdict]:
+    """By columns and by messages: the rows, or that they are refused; nothing else is raised."""
+    rules = rules if "body" in columns.names else AS_STORED
+    found: list[Verdict] = []
+    for way in (decode_columns, decode_messages):
+        try:
+            found.append([batch for batch, _ in way(pulls, columns, within, tags, rules)])
+        except (Unreadable, RecordError, DataLost):
+            found.append(REFUSED)
+    return found[0], found[1]
+
+
+def damaged(chance: random.Random, pulls: list[RawPull]) -> list[RawPull]:
+    """One of the pulls with some bytes changed, rather in fields that decide, or cut, or joined with itself."""
+    number = chance.randrange(len(pulls))
+    records = bytearray(pulls[number].records)
+    starts = [0]
+    while records and 0 < (size := INT.unpack_from(records, starts[-1])[0]) < len(records) - starts[-1]:
+        starts.append(starts[-1] + size)
+    for _ in range(chance.randrange(1, 4) if records else 0):
+        value = chance.choice((0, 1, 0x7F, 0x80, 0xFF, chance.randrange(256)))
+        if chance.random() < 0.5:
+            place = chance.choice(starts) + chance.choice(DECIDING) + chance.randrange(INT.size)
+        else:
+            place = chance.randrange(len(records))
+        records[min(place, len(records) - 1)] = value
+    if chance.random() < 0.1:
+        del records[chance.randrange(len(records) + 1) :]
+    if chance.random() < 0.05:
+        records += bytes(records)
+    changed = replace(pulls[number], records=bytes(records), is_unfiltered=chance.random() < 0.5)
+    return [*pulls[:number], changed, *pulls[number + 1 :]]
+
+
+def drawn(chance: random.Random) -> list[RawPull]:
+    """Pulls as a broker answers them, real ones of Apache's brokers among them."""
+    if chance.random() < 0.3:
+        real = chance.choice(golden.load("real_pull_records.json"))
+        queue, end = MessageQueue("T", "broker-a", 0), int(real["ext"]["nextBeginOffset"])
+        return [RawPull(queue, 0, end, 0, end, PullStatus.FOUND, bytes.fromhex(real["body"]))]
+    return Broker(chance.randrange(500), torn=0.02, strange=0.15).pulls(2, 12)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_damaged_records_have_one_verdict(seed: int) -> None:
+    chance = random.Random(seed)
+    refused = 0
+    for _ in range(250):
+        pulls = damaged(chance, drawn(chance))
+        rules = BodyRules(chance.random() < 0.5, chance.random() < 0.3, chance.choice((40, 2**20)))
+        within = chance.choice((EVERYTHING, EVERYTHING, OffsetRange(1, 10), OffsetRange(5, 7)))
+        by_columns, by_messages = verdicts(pulls, chance.choice(SCHEMAS), within, chance.choice(FILTERS), rules)
+        assert by_columns == by_messages
+        refused += by_columns == REFUSED
+    assert 20 < refused < 230  # neither all nothing nor all fine
+
+
+@given(seed=st.integers(0, 10**9))
+def test_damaged_records_of_any_seed_have_one_verdict(seed: int) -> None:
+    chance = random.Random(seed)
+    pulls = damaged(chance, drawn(chance))
+    by_columns, by_messages = verdicts(pulls, chance.choice(SCHEMAS), tags=chance.choice(FILTERS))
+    assert by_columns == by_messages
+
+
+@pytest.mark.parametrize("columns", SCHEMAS[:2])
+def test_a_body_that_cannot_be_undone_is_refused_though_another_tag_is_wanted(columns: pa.Schema) -> None:
+    """As Java's client decodes what it got before it compares tags (PullAPIWrapper.processPullResult)."""
+    good, zlib = record(0, compress(b"x" * 99, CompressionType.ZLIB), sys_flag=769), CompressionType.ZLIB.sys_flag
+    pulls = [pull(0, good, record(1, b"no zlib", sys_flag=zlib))]
+    assert verdicts(pulls, columns, tags=TagFilter.parse("tag0")) == (REFUSED, REFUSED)
+
+
+@pytest.mark.parametrize("columns", SCHEMAS)
+def test_the_crc_counts_where_the_body_is_asked_for(columns: pa.Schema) -> None:
+    flipped = bytearray(record(0, b"body"))
+    flipped[flipped.index(b"body")] ^= 1
+    by_columns, by_messages = verdicts([pull(0, bytes(flipped), record(1))], columns)
+    assert (by_columns == REFUSED) == ("body" in columns.names)
+    assert by_columns == by_messages
+
+
+def test_a_crc_of_an_empty_body_is_not_looked_at() -> None:
+    empty = bytearray(record(0, b""))
+    INT.pack_into(empty, 8, 12345)
+    by_columns, by_messages = verdicts([pull(0, bytes(empty))], SCHEMAS[0])
+    assert by_columns == by_messages != REFUSED
+
+
+def test_a_crc_with_its_top_bit_set_is_none() -> None:
+    high = bytearray(record(0, b"body"))
+    high[8] |= 0x80
+    assert verdicts([pull(0, bytes(high))], SCHEMAS[0]) == (REFUSED, REFUSED)
+
+
+def test_what_real_brokers_stored_passes() -> None:
+    for real in golden.load("real_pull_records.json"):
+        end = int(real["ext"]["nextBeginOffset"])
+        whole = RawPull(
+            MessageQueue("T", "broker-a", 0), 0, end, 0, end, PullStatus.FOUND, bytes.fromhex(real["body"]), None, True
+        )
+        by_columns, by_messages = verdicts([whole], SCHEMAS[0])
+        assert by_columns == by_messages != REFUSED
+        assert sum(batch.num_rows for batch in by_columns if isinstance(batch, pa.RecordBatch)) == end
+
+
+def test_offsets_left_out_twice_or_out_of_order_are_refused_in_both() -> None:
+    def whole(*offsets: int) -> list[RawPull]:
+        return [replace(pull(0, *(record(offset) for offset in offsets), count=3), is_unfiltered=True)]
+
+    assert REFUSED not in verdicts(whole(0, 1, 2), SCHEMAS[0])
+    for offsets in ((0, 2), (1, 2), (0, 1), (), (0, 1, 1, 2), (0, 2, 1), (0, 0, 2), (0, 1, 5)):
+        assert verdicts(whole(*offsets), SCHEMAS[0]) == (REFUSED, REFUSED), offsets
+
+
+def test_a_topic_of_both_versions_has_one_verdict_for_each_length() -> None:
+    """Lengths are signed: a byte in the one version, a short in the other."""
+    for topic_bytes in (1, 127, 128, 255, 300):
+        whole = encode_record(
+            topic="t" * topic_bytes,
+            queue_id=0,
+            queue_offset=0,
+            commit_log_offset=0,
+            body=b"b",
+            properties="",
+            born_timestamp_ms=0,
+            born_host="10.0.0.1:1",
+            store_timestamp_ms=0,
+            store_host="10.0.0.1:1",
+        )
+        for place in range(FIXED_V4.size, FIXED_V4.size + 4):
+            for value in (0x00, 0x7F, 0x80, 0xFF):
+                changed = whole[:place] + bytes([value]) + whole[place + 1 :]
+                by_columns, by_messages = verdicts([pull(0, changed)], SCHEMAS[0], rules=BodyRules(verify_crc=False))
+                assert by_columns == by_messages

@@ -1,0 +1,1 @@
+"""Raw bytes of strangers, sent to server processes and to clients."""

@@ -1,0 +1,242 @@
+"""Parsers of what comes from outside, real input for each, and ways to spoil it: what `test_fuzzing` throws at them."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from pyrmq_core.columnar import decode_batches, schema_of
+from pyrmq_core.filtering.sql92 import parse as parse_sql
+from pyrmq_core.filtering.tags import TagFilter
+from pyrmq_core.model import EVERYTHING, MessageQueue, PullStatus
+from pyrmq_core.protocol.batch import iterate_batch_body
+from pyrmq_core.protocol.codes import RequestCode
+from pyrmq_core.protocol.command import Command, Serialization
+from pyrmq_core.protocol.compression import decompress
+from pyrmq_core.protocol.frame import FrameDecoder
+from pyrmq_core.protocol.headers import decode_header, encode_header
+from pyrmq_core.protocol.java_json import dumps, loads
+from pyrmq_core.protocol.java_properties import parse_java_properties
+from pyrmq_core.protocol.message_id import decode_offset_msg_id, decode_unique_id
+from pyrmq_core.protocol.payload import RawPull, decode
+from pyrmq_core.protocol.properties import decode_properties, encode_properties
+from pyrmq_core.protocol.record import iterate_records
+from pyrmq_core.protocol.registration import decode_registration
+from pyrmq_core.protocol.requests.cluster_info import ClusterInfo
+from pyrmq_core.protocol.requests.heartbeat import HeartBeat
+from pyrmq_core.protocol.requests.lock_queues import LockQueues
+from pyrmq_core.protocol.route import TopicRouteData
+from pyrmq_core.protocol.sysflag import COMPRESSED
+from tests.support import golden
+
+QUEUE = MessageQueue("T", "broker-a", 0)
+MAX_PLAIN_BYTES = 1 << 20
+# What spoils a text or a structure more than a flipped bit does.
+TOKENS = (
+    b"\xff" * 4,
+    bytes(4),
+    b"\x7f\xff\xff\xff",
+    b"\x80\0\0\0",
+    b"[" * 40,
+    b'{"a":' * 40,
+    b'"\\ud800"',
+    b"-1",
+    b"9" * 30,
+    b"1e999",
+    b"\x01",
+    b"\x02",
+    b"../../",
+    b"\n",
+    b"\0",
+    b"' OR (",
+    b"((((((",
+    b" AND ",
+    b"null",
+)
+
+
+@dataclass(frozen=True)
+class Target:
+    """A parser; `seeds` are inputs that it takes, `unit` is what a growing input repeats between head and tail."""
+
+    parse: Callable[[bytes], object]
+    seeds: tuple[bytes, ...]
+    head: bytes = b""
+    unit: bytes = b""
+    tail: bytes = b""
+
+    def grown(self, count: int) -> bytes:
+        return self.head + self.unit * count + self.tail
+
+
+def spoiled(seed: bytes, draw: random.Random) -> bytes:
+    """One to four changes, of bits, lengths, places or tokens."""
+    data = bytearray(seed)
+    for _ in range(draw.randint(1, 4)):
+        at = draw.randrange(len(data) + 1)
+        match draw.randrange(6):
+            case 0 if data:
+                data[at - 1] ^= 1 << draw.randrange(8)
+            case 1:
+                del data[at : at + draw.randint(1, 64)]
+            case 2:
+                data[at:at] = data[max(0, at - draw.randint(1, 64)) : at]
+            case 3:
+                token = draw.choice(TOKENS)
+                data[at : at + len(token)] = token
+            case 4:
+                data[at:at] = draw.choice(TOKENS)
+            case _:
+                other = draw.randrange(len(data) + 1)
+                data[at : at + 8] = data[other : other + 8]
+    return bytes(data)
+
+
+def _frame(data: bytes) -> object:
+    decoder = FrameDecoder(max_header_bytes=1 << 20)
+    decoder.feed(memoryview(data))
+    commands = []
+    while (command := decoder.next_command()) is not None:
+        commands.append(encode_header(Command(command.code, dict(command.ext), command.body)))
+    return commands
+
+
+def _header(serialization: Serialization) -> Callable[[bytes], object]:
+    def parse(data: bytes) -> object:
+        command = decode_header(serialization, data, b"")
+        return encode_header(command), dict(command.ext)
+
+    return parse
+
+
+def _pull(records: bytes) -> RawPull:
+    return RawPull(QUEUE, 0, 2**40, 0, 2**40, PullStatus.FOUND, records)
+
+
+def _columns(records: bytes) -> object:
+    batches = decode_batches([_pull(records)], columns=schema_of(None), within=EVERYTHING)
+    return [batch for batch in batches]  # noqa: C416 - a generator that is run to its end
+
+
+def _members(code: int, body: bytes) -> Command:
+    return Command(code, {}, body)
+
+
+def _text(function: Callable[[str], object]) -> Callable[[bytes], object]:
+    return lambda data: function(data.decode("utf-8", "replace"))
+
+
+def _json(value: object) -> bytes:
+    return json.dumps(value).encode()
+
+
+def _headers_of(serialization: Serialization) -> tuple[bytes, ...]:
+    found = []
+    for frame in golden.frames():
+        length = int.from_bytes(frame.raw[4:8], "big")
+        if length >> 24 == serialization.value:
+            found.append(frame.raw[8 : 8 + (length & 0xFFFFFF)])
+    return tuple(found[:40])
+
+
+def _bodies(frames: list[golden.GoldenFrame]) -> tuple[bytes, ...]:
+    found = tuple(frame.raw[8 + (int.from_bytes(frame.raw[4:8], "big") & 0xFFFFFF) :] for frame in frames)
+    return tuple(body for body in found if body)[:20]
+
+
+_PULLS = tuple(bytes.fromhex(pull["body"]) for pull in golden.load("real_pull_records.json") if pull["body"])
+_ROUTES = _bodies(golden.answers(RequestCode.GET_ROUTEINFO_BY_TOPIC))
+_BEATS = _bodies(golden.requests(RequestCode.HEART_BEAT))
+_REGISTRATIONS = _bodies(golden.requests(RequestCode.REGISTER_BROKER))
+_GROUP = b'{"groupName":"g%d","subscriptionDataSet":[]}'
+
+TARGETS: Mapping[str, Target] = {
+    "frames": Target(_frame, tuple(frame.raw for frame in golden.frames()[:60]), unit=golden.frames()[0].raw),
+    "JSON headers": Target(
+        _header(Serialization.JSON),
+        _headers_of(Serialization.JSON),
+        b'{"code":1,"extFields":{',
+        b'"a":"b",',
+        b'"c":"d"}}',
+    ),
+    "ROCKETMQ headers": Target(
+        _header(Serialization.ROCKETMQ),
+        (encode_header(Command(10, {"a": "b", "queueId": "1"}, serialization=Serialization.ROCKETMQ)),),
+    ),
+    "JSON bodies": Target(
+        lambda data: dumps(loads(data, "a body")),
+        (*_ROUTES, *_BEATS, b'{0:1,-1:{"a":[1,2]}}'),
+        b"{",
+        b'1:"a",',
+        b'2:"b"}',
+    ),
+    "routes": Target(
+        TopicRouteData.from_json,
+        _ROUTES,
+        b'{"queueDatas":[',
+        b'{"brokerName":"b","readQueueNums":1,"writeQueueNums":1,"perm":6,"topicSysFlag":0},',
+        b'{"brokerName":"c","readQueueNums":1,"writeQueueNums":1,"perm":6,"topicSysFlag":0}],"brokerDatas":[]}',
+    ),
+    "heartbeats": Target(
+        lambda data: HeartBeat.from_command(_members(34, data)),
+        _BEATS,
+        b'{"clientID":"c","producerDataSet":[',
+        b'{"groupName":"g"},',
+        b'{"groupName":"h"}]}',
+    ),
+    "registrations": Target(
+        lambda data: decode_registration(data, version=493, compressed=False),
+        _REGISTRATIONS,
+        b'{"topicConfigSerializeWrapper":{"topicConfigTable":{',
+        b'1:{"topicName":"1","perm":6,"readQueueNums":1,"writeQueueNums":1},',
+        b'"z":{"topicName":"z","perm":6,"readQueueNums":1,"writeQueueNums":1}}}}',
+    ),
+    "compressed registrations": Target(
+        lambda data: decode_registration(data, version=493, compressed=True),
+        _bodies(golden.requests(RequestCode.REGISTER_BROKER)),
+    ),
+    "locks": Target(
+        lambda data: LockQueues.from_command(_members(41, data)),
+        _bodies(golden.requests(RequestCode.LOCK_BATCH_MQ)) or (_json({"consumerGroup": "g", "mqSet": []}),),
+        b'{"consumerGroup":"g","clientId":"c","mqSet":[',
+        b'{"topic":"t","brokerName":"b","queueId":1},',
+        b'{"topic":"t","brokerName":"b","queueId":2}]}',
+    ),
+    "cluster information": Target(
+        lambda data: ClusterInfo.from_command(_members(0, data)),
+        _bodies(golden.answers(RequestCode.GET_BROKER_CLUSTER_INFO)) or (_json({"brokerAddrTable": {}}),),
+    ),
+    "records": Target(lambda data: list(iterate_records(data, check_crc=True)), _PULLS, unit=_PULLS[0]),
+    "messages": Target(lambda data: decode(_pull(data), allow_gaps=True, max_body_bytes=MAX_PLAIN_BYTES), _PULLS),
+    "columns": Target(_columns, _PULLS, unit=_PULLS[0]),
+    "batch bodies": Target(lambda data: list(iterate_batch_body(data)), _PULLS),
+    "properties": Target(
+        _text(lambda text: encode_properties(decode_properties(text))),
+        (b"KEYS\x01a b\x02TAGS\x01t\x02",),
+        unit=b"a\x01b\x02",
+    ),
+    "properties files": Target(
+        _text(parse_java_properties), (b"a = b\n# c\nd:e\\\n f\n",), unit=b"key = value \\\n more\n"
+    ),
+    "SQL": Target(
+        _text(parse_sql),
+        (
+            b"amount > 10 AND (region = 'eu' OR TAGS IN ('a', 'b')) AND name IS NOT NULL",
+            b"a BETWEEN 1 AND 5 OR NOT b <> 'x'",
+        ),
+        b"a = 1",
+        b" OR a = 2",
+    ),
+    "tags": Target(_text(TagFilter.parse), (b"a || b||c",), b"a", b" || b"),
+    "unique ids": Target(_text(decode_unique_id), (b"7F0000010B7D18B4AAC2926A3C800000",)),
+    "offset ids": Target(_text(decode_offset_msg_id), (b"7F00000100002A9F0000000000000000",)),
+    **{
+        f"bodies of compression {kind}": Target(
+            lambda data, kind=kind: decompress(data, COMPRESSED | kind << 8, max_bytes=MAX_PLAIN_BYTES),  # type: ignore[misc]
+            (bytes.fromhex("789c4b4c4a06000246012700"), bytes.fromhex("04224d186440a70300008061626300000000")),
+        )
+        for kind in range(4)
+    },
+}

@@ -1,0 +1,34 @@
+"""A broker process with settings that ask for what it has not: it does not start, and says which."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.stranger import broker_process
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("aclEnable", "true"),
+        ("authenticationEnabled", "True"),
+        ("authorizationEnabled", "true"),
+        ("fileReservedTime", "72"),
+        ("slaveReadEnable", "true"),
+        ("flushDiskType", "SYNC"),
+        ("storeType", "defaultRocksDB"),
+    ],
+)
+def test_a_broker_that_would_be_open_or_keep_otherwise_does_not_start(tmp_path: Path, name: str, value: str) -> None:
+    given: dict[str, Any] = {name: value}
+    with pytest.raises(AssertionError, match=rf"broker: .*{name}"), broker_process(tmp_path, **given):
+        pass
+    assert not (tmp_path / "store").exists()
+
+
+def test_harmless_and_misspelt_settings_are_told(tmp_path: Path) -> None:
+    given: dict[str, Any] = {"aclEnable": "false", "brokerRoll": "ASYNC_MASTER", "sendMessageThreadPoolNums": "4"}
+    with broker_process(tmp_path, **given) as broker:
+        assert "no such setting: brokerRoll (did you mean brokerRole?)" in broker.output()
+        assert "without effect here: aclEnable, sendMessageThreadPoolNums" in broker.output()

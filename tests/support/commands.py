@@ -1,0 +1,84 @@
+"""Commands of `pyrmq` as processes: every one that click knows, so that a new one is tried without being listed."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO
+
+import click
+
+from pyrmq_core.cli.commands import pyrmq
+
+PROGRAM = (sys.executable, "-m", "pyrmq_core.cli")
+ENDS_WITHIN = 60.0
+
+
+def commands() -> dict[str, click.Command]:
+    """Every command that does something, by its words."""
+    return dict(_below(pyrmq, ""))
+
+
+def _below(group: click.Group, words: str) -> Iterator[tuple[str, click.Command]]:
+    for name, command in group.commands.items():
+        if isinstance(command, click.Group):
+            yield from _below(command, f"{words}{name} ")
+        else:
+            yield words + name, command
+
+
+def asks_servers(command: click.Command) -> bool:
+    return any(parameter.name == "nameserver" for parameter in command.params)
+
+
+def listens(command: click.Command) -> bool:
+    """A server: it takes a port, or the server's own program reads its arguments."""
+    return any(parameter.name in ("port", "arguments") for parameter in command.params)
+
+
+def filled(words: str, value: str) -> list[str]:
+    """The command's words with `value` for each of its arguments."""
+    positional = [
+        parameter
+        for parameter in commands()[words].params
+        if isinstance(parameter, click.Argument) and parameter.nargs == 1
+    ]
+    return [*words.split(), *([value] * len(positional))]
+
+
+def started(
+    *arguments: str, home: Path, stdout: int | IO[str] = subprocess.PIPE, stdin: int = subprocess.DEVNULL
+) -> subprocess.Popen[str]:
+    """The process; what it writes to standard error is read by `ended`."""
+    environment = {name: value for name, value in os.environ.items() if name != "NAMESRV_ADDR"}
+    environment |= {"HOME": str(home), "COLUMNS": "200"}
+    return subprocess.Popen(
+        [*PROGRAM, *arguments], stdin=stdin, stdout=stdout, stderr=subprocess.PIPE, text=True, env=environment, cwd=home
+    )
+
+
+def with_closed_pipe(*arguments: str, home: Path) -> subprocess.Popen[str]:
+    """The process, whose standard output nobody reads any more."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    try:
+        return started(*arguments, home=home, stdout=writing)
+    finally:
+        os.close(writing)
+
+
+def ended(process: subprocess.Popen[str]) -> tuple[int, str, list[str]]:
+    """The exit status, what was printed, and the lines on standard error."""
+    try:
+        output, errors = process.communicate(timeout=ENDS_WITHIN)
+    finally:
+        process.kill()
+        process.wait(10)
+        for pipe in (process.stdin, process.stdout, process.stderr):
+            if pipe is not None:
+                pipe.close()
+    assert "Traceback" not in errors, errors
+    return process.returncode, output or "", errors.splitlines()
