@@ -19,14 +19,14 @@ import pyarrow as pa
 
 from pyrmq_core import MessageQueue, OffsetRange, Payload, PullStatus, RawPull, TagFilter, unique_id_runs
 from pyrmq_core.columnar import BatchLimit, schema_of
-from pyrmq_core.columnar.decode import decode_columns
-from pyrmq_core.columnar.decode_messages import decode_messages
-from pyrmq_core.columnar.encode import encode_columns
-from pyrmq_core.columnar.encode_messages import encode_messages
-from pyrmq_core.columnar.outgoing import outgoing_rows
-from pyrmq_core.columnar.unique_ids import ids_of
-from pyrmq_core.protocol.bodies import BodyRules
-from pyrmq_core.protocol.record import encode_record
+from pyrmq_core.columnar.decoding.decode import decode_columns
+from pyrmq_core.columnar.decoding.decode_by_row import decode_messages
+from pyrmq_core.columnar.encoding.encode import encode_columns
+from pyrmq_core.columnar.encoding.encode_by_row import encode_messages
+from pyrmq_core.columnar.encoding.sink_rows import outgoing_rows
+from pyrmq_core.columnar.encoding.unique_ids import ids_of
+from pyrmq_core.protocol.messages.bodies import BodyRules
+from pyrmq_core.protocol.messages.record import encode_record
 
 COUNTS = (32, 256, 1024, 10_000)
 BODY_BYTES = (100, 1024)

@@ -24,12 +24,12 @@ from multiprocessing.synchronize import Event
 from pathlib import Path
 
 from pyrmq_core.model import TopicConfig
-from pyrmq_core.protocol.command import Command
-from pyrmq_core.protocol.frame import encode_frame
-from pyrmq_core.protocol.registration import RegistrationBody
-from pyrmq_core.protocol.requests.get_route_info import GetRouteInfo
-from pyrmq_core.protocol.requests.register_broker import RegisterBroker, RegistrationHeader
-from pyrmq_core.protocol.topic_config import DataVersion
+from pyrmq_core.protocol.framing.command import Command
+from pyrmq_core.protocol.framing.frame import encode_frame
+from pyrmq_core.protocol.requests.nameserver.get_route_info import GetRouteInfo
+from pyrmq_core.protocol.requests.nameserver.register_broker import RegisterBroker, RegistrationHeader
+from pyrmq_core.protocol.routes.registration import RegistrationBody
+from pyrmq_core.protocol.routes.topic_config import DataVersion
 
 PERIOD_SECONDS = 30.0
 ASK_EVERY_SECONDS = 0.005

@@ -23,8 +23,8 @@ from functools import partial
 import trio
 
 from pyrmq_core.network import ConnectionPool
-from pyrmq_core.protocol.command import Command, success
-from pyrmq_core.protocol.headers import encode_header
+from pyrmq_core.protocol.framing.command import Command, success
+from pyrmq_core.protocol.framing.headers import encode_header
 
 OPAQUE = re.compile(rb'"opaque":(\d+)')
 WINDOW = 4

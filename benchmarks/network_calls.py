@@ -25,9 +25,9 @@ from functools import partial
 import trio
 
 from pyrmq_core.network import ConnectionPool, Peer, serve
-from pyrmq_core.protocol.command import Command
-from pyrmq_core.protocol.headers import encode_header
-from pyrmq_core.protocol.requests.send_message import MessageStored, SendMessage
+from pyrmq_core.protocol.framing.command import Command
+from pyrmq_core.protocol.framing.headers import encode_header
+from pyrmq_core.protocol.requests.broker.send_message import MessageStored, SendMessage
 
 OPAQUE = re.compile(rb'"opaque":(\d+)')
 ANSWER = MessageStored("7F00000100002A9F0000000000001A0C", 2, 5, "7F0000010001000000000000000A0001")

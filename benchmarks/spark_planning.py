@@ -16,11 +16,11 @@ from benchmarks.support.trivial_source import TrivialSource
 from pyrmq_core import Message, MessageQueue
 from pyrmq_core.blocking import Admin, EmbeddedCluster, Producer
 from pyrmq_spark import worker
-from pyrmq_spark.choosing import plan_batch
-from pyrmq_spark.columns import source_schema
-from pyrmq_spark.options import Connection, read_source
-from pyrmq_spark.reading import consumer_of
-from pyrmq_spark.stream_source import RocketMQStreamReader
+from pyrmq_spark.options import ConnectionOptions, read_source
+from pyrmq_spark.read.columns import source_schema
+from pyrmq_spark.read.partition_reader import consumer_of
+from pyrmq_spark.read.queue_selection import plan_batch
+from pyrmq_spark.stream.stream_reader import RocketMQStreamReader
 from tests.support.our_cluster import boot_our_cluster
 from tests.support.spark import wait_readable
 
@@ -44,7 +44,7 @@ def planning(rounds: int) -> None:
     with EmbeddedCluster(brokers=10) as cluster:
         with Admin(nameserver=cluster.nameserver) as admin:
             admin.create_topic("many", queues=100)
-        connection = Connection(name_server=cluster.nameserver)
+        connection = ConnectionOptions(name_server=cluster.nameserver)
         for name, given in STARTS.items():
             options = read_source({"topic": "many"} | given)
             times = []
@@ -62,7 +62,7 @@ def idle(triggers: int) -> None:
         with Admin(nameserver=cluster.nameserver.address) as admin:
             admin.create_topic("many", queues=50)
         reader = RocketMQStreamReader(
-            Connection(name_server=cluster.nameserver.address),
+            ConnectionOptions(name_server=cluster.nameserver.address),
             read_source({"topic": "many", "startingOffsets": "earliest"}),
             source_schema(StructType([StructField("body", BinaryType())])),
         )

@@ -46,36 +46,37 @@ from pyrmq_core.model import (
 )
 
 if TYPE_CHECKING:
-    from pyrmq_core.client.admin import Admin
-    from pyrmq_core.client.batching import Batching
+    from pyrmq_core.client.admin.admin import Admin
     from pyrmq_core.client.client import Client
-    from pyrmq_core.client.communication_mode import CommunicationMode
-    from pyrmq_core.client.fault_latency import FaultLatencySettings, SelectionRule
-    from pyrmq_core.client.hooks import (
+    from pyrmq_core.client.consumer.pull.puller import ReadWindow
+    from pyrmq_core.client.consumer.pull_consumer import PullConsumer
+    from pyrmq_core.client.producer.bulk.accumulator import Batching
+    from pyrmq_core.client.producer.bulk.in_flight import PendingSend
+    from pyrmq_core.client.producer.bulk.send_window import RefusedMessage, SendWindow, WriteSummary
+    from pyrmq_core.client.producer.communication_mode import CommunicationMode
+    from pyrmq_core.client.producer.producer import Producer
+    from pyrmq_core.client.producer.send.fault_latency import FaultLatencySettings, SelectionRule
+    from pyrmq_core.client.producer.send.hooks import (
         CheckForbiddenHook,
         EndTransactionContext,
         EndTransactionHook,
-        RpcHook,
         SendContext,
         SendHook,
     )
-    from pyrmq_core.client.ids import unique_id_runs, unique_ids
-    from pyrmq_core.client.pending import PendingSend
-    from pyrmq_core.client.producer import Producer
-    from pyrmq_core.client.pull_consumer import PullConsumer
-    from pyrmq_core.client.pulling import ReadWindow
-    from pyrmq_core.client.routing import TopicPublishInfo, parse_nameservers
+    from pyrmq_core.client.producer.send.targets import AnyQueue, KeyedQueue, ThisQueue
+    from pyrmq_core.client.producer.transactions import Transaction, TransactionListener
+    from pyrmq_core.client.remoting.rpc_hooks import RpcHook
+    from pyrmq_core.client.routing.name_server_choice import parse_nameservers
+    from pyrmq_core.client.routing.publish_info import TopicPublishInfo
     from pyrmq_core.client.service_state import ServiceState
-    from pyrmq_core.client.targets import AnyQueue, KeyedQueue, ThisQueue
-    from pyrmq_core.client.transactions import Transaction, TransactionListener
-    from pyrmq_core.client.window import RefusedMessage, SendWindow, WriteSummary
+    from pyrmq_core.client.unique_ids import unique_id_runs, unique_ids
     from pyrmq_core.filtering.tags import TagFilter
-    from pyrmq_core.protocol.command import Command
-    from pyrmq_core.protocol.dividing import readdressed
-    from pyrmq_core.protocol.message_type import MessageType
-    from pyrmq_core.protocol.names import check_topic, is_dead_letter_topic, is_retry_topic, is_system_topic
-    from pyrmq_core.protocol.namespaces import with_namespace
-    from pyrmq_core.protocol.payload import Payload, RawPull, decode, encode_batch, encode_one, split_batch
+    from pyrmq_core.protocol.framing.command import Command
+    from pyrmq_core.protocol.messages.message_type import MessageType
+    from pyrmq_core.protocol.messages.names import check_topic, is_dead_letter_topic, is_retry_topic, is_system_topic
+    from pyrmq_core.protocol.messages.namespaces import with_namespace
+    from pyrmq_core.protocol.messages.payload import Payload, RawPull, decode, encode_batch, encode_one, split_batch
+    from pyrmq_core.protocol.messages.split_payload import readdressed
 
 __all__ = [
     "Admin",
@@ -161,50 +162,50 @@ __all__ = [
 
 # Loaded when first named: a process that only reads options or errors need not start with trio.
 _LAZY: Final = {
-    "Admin": "pyrmq_core.client.admin",
-    "AnyQueue": "pyrmq_core.client.targets",
-    "Batching": "pyrmq_core.client.batching",
-    "CheckForbiddenHook": "pyrmq_core.client.hooks",
+    "Admin": "pyrmq_core.client.admin.admin",
+    "AnyQueue": "pyrmq_core.client.producer.send.targets",
+    "Batching": "pyrmq_core.client.producer.bulk.accumulator",
+    "CheckForbiddenHook": "pyrmq_core.client.producer.send.hooks",
     "Client": "pyrmq_core.client.client",
-    "Command": "pyrmq_core.protocol.command",
-    "CommunicationMode": "pyrmq_core.client.communication_mode",
-    "EndTransactionContext": "pyrmq_core.client.hooks",
-    "EndTransactionHook": "pyrmq_core.client.hooks",
-    "FaultLatencySettings": "pyrmq_core.client.fault_latency",
-    "KeyedQueue": "pyrmq_core.client.targets",
-    "MessageType": "pyrmq_core.protocol.message_type",
-    "Payload": "pyrmq_core.protocol.payload",
-    "PendingSend": "pyrmq_core.client.pending",
-    "Producer": "pyrmq_core.client.producer",
-    "PullConsumer": "pyrmq_core.client.pull_consumer",
-    "RawPull": "pyrmq_core.protocol.payload",
-    "ReadWindow": "pyrmq_core.client.pulling",
-    "RefusedMessage": "pyrmq_core.client.window",
-    "RpcHook": "pyrmq_core.client.hooks",
-    "SelectionRule": "pyrmq_core.client.fault_latency",
-    "SendContext": "pyrmq_core.client.hooks",
-    "SendHook": "pyrmq_core.client.hooks",
-    "SendWindow": "pyrmq_core.client.window",
+    "Command": "pyrmq_core.protocol.framing.command",
+    "CommunicationMode": "pyrmq_core.client.producer.communication_mode",
+    "EndTransactionContext": "pyrmq_core.client.producer.send.hooks",
+    "EndTransactionHook": "pyrmq_core.client.producer.send.hooks",
+    "FaultLatencySettings": "pyrmq_core.client.producer.send.fault_latency",
+    "KeyedQueue": "pyrmq_core.client.producer.send.targets",
+    "MessageType": "pyrmq_core.protocol.messages.message_type",
+    "Payload": "pyrmq_core.protocol.messages.payload",
+    "PendingSend": "pyrmq_core.client.producer.bulk.in_flight",
+    "Producer": "pyrmq_core.client.producer.producer",
+    "PullConsumer": "pyrmq_core.client.consumer.pull_consumer",
+    "RawPull": "pyrmq_core.protocol.messages.payload",
+    "ReadWindow": "pyrmq_core.client.consumer.pull.puller",
+    "RefusedMessage": "pyrmq_core.client.producer.bulk.send_window",
+    "RpcHook": "pyrmq_core.client.remoting.rpc_hooks",
+    "SelectionRule": "pyrmq_core.client.producer.send.fault_latency",
+    "SendContext": "pyrmq_core.client.producer.send.hooks",
+    "SendHook": "pyrmq_core.client.producer.send.hooks",
+    "SendWindow": "pyrmq_core.client.producer.bulk.send_window",
     "ServiceState": "pyrmq_core.client.service_state",
     "TagFilter": "pyrmq_core.filtering.tags",
-    "ThisQueue": "pyrmq_core.client.targets",
-    "TopicPublishInfo": "pyrmq_core.client.routing",
-    "Transaction": "pyrmq_core.client.transactions",
-    "TransactionListener": "pyrmq_core.client.transactions",
-    "WriteSummary": "pyrmq_core.client.window",
-    "check_topic": "pyrmq_core.protocol.names",
-    "decode": "pyrmq_core.protocol.payload",
-    "encode_batch": "pyrmq_core.protocol.payload",
-    "encode_one": "pyrmq_core.protocol.payload",
-    "is_dead_letter_topic": "pyrmq_core.protocol.names",
-    "is_retry_topic": "pyrmq_core.protocol.names",
-    "is_system_topic": "pyrmq_core.protocol.names",
-    "parse_nameservers": "pyrmq_core.client.routing",
-    "readdressed": "pyrmq_core.protocol.dividing",
-    "split_batch": "pyrmq_core.protocol.payload",
-    "unique_id_runs": "pyrmq_core.client.ids",
-    "unique_ids": "pyrmq_core.client.ids",
-    "with_namespace": "pyrmq_core.protocol.namespaces",
+    "ThisQueue": "pyrmq_core.client.producer.send.targets",
+    "TopicPublishInfo": "pyrmq_core.client.routing.publish_info",
+    "Transaction": "pyrmq_core.client.producer.transactions",
+    "TransactionListener": "pyrmq_core.client.producer.transactions",
+    "WriteSummary": "pyrmq_core.client.producer.bulk.send_window",
+    "check_topic": "pyrmq_core.protocol.messages.names",
+    "decode": "pyrmq_core.protocol.messages.payload",
+    "encode_batch": "pyrmq_core.protocol.messages.payload",
+    "encode_one": "pyrmq_core.protocol.messages.payload",
+    "is_dead_letter_topic": "pyrmq_core.protocol.messages.names",
+    "is_retry_topic": "pyrmq_core.protocol.messages.names",
+    "is_system_topic": "pyrmq_core.protocol.messages.names",
+    "parse_nameservers": "pyrmq_core.client.routing.name_server_choice",
+    "readdressed": "pyrmq_core.protocol.messages.split_payload",
+    "split_batch": "pyrmq_core.protocol.messages.payload",
+    "unique_id_runs": "pyrmq_core.client.unique_ids",
+    "unique_ids": "pyrmq_core.client.unique_ids",
+    "with_namespace": "pyrmq_core.protocol.messages.namespaces",
 }
 
 if not TYPE_CHECKING:  # else every name would pass for one of these

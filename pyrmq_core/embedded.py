@@ -27,8 +27,8 @@ from pyrmq_core.broker import BrokerConfig, DiskFiles, ForgetfulFiles, RunningBr
 from pyrmq_core.errors import InvalidArgument, InvalidState, NetworkError
 from pyrmq_core.nameserver import NameServerConfig, RunningNameServer, run_nameserver
 from pyrmq_core.network import CutConnection, Handler, Peer, ask, open_owned_nursery, parse_address
-from pyrmq_core.protocol.codes import RequestCode
-from pyrmq_core.protocol.command import Command
+from pyrmq_core.protocol.framing.codes import RequestCode
+from pyrmq_core.protocol.framing.command import Command
 
 __all__ = ["PASS", "Control", "CutConnection", "EmbeddedCluster"]
 

@@ -11,11 +11,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from pyrmq_core import BrokerNotFound, DataLost, MessageQueue, OffsetRange
-from pyrmq_spark.conditions import InvalidOffsets
 from pyrmq_spark.positions import LATEST_OFFSET, AtTime, PerQueue, Point, Position, Word, shown
+from pyrmq_spark.spark_errors import InvalidOffsets
 
 
-class NoneAsYoung(enum.Enum):
+class NoMatchStrategy(enum.Enum):
     """What to do when a queue has no message as young as the time asked for."""
 
     ERROR = "error"
@@ -79,7 +79,7 @@ def committed_of(points: Mapping[MessageQueue, Point]) -> list[MessageQueue]:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class BrokerAnswers:
     """What brokers answered.
 
     `bounds` are each queue's lowest offset that is kept and the one its next message will get, `at_time` the offset of
@@ -94,7 +94,7 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True)
-class Resolved:
+class ResolvedOffsets:
     """An offset for every queue; `skipped` has a line for each range that failOnDataLoss=false passes over."""
 
     offsets: Mapping[MessageQueue, int]
@@ -103,11 +103,11 @@ class Resolved:
 
 def resolve_start(
     points: Mapping[MessageQueue, Point],
-    asked: Asked,
+    asked: BrokerAnswers,
     *,
-    none_as_young: NoneAsYoung = NoneAsYoung.ERROR,
+    none_as_young: NoMatchStrategy = NoMatchStrategy.ERROR,
     fail_on_data_loss: bool = True,
-) -> Resolved:
+) -> ResolvedOffsets:
     """The offset each queue starts at. Raises `InvalidOffsets`, `DataLost` for offsets that have expired, and in its
     place `BrokerNotFound` where a slave alone says so."""
     offsets: dict[MessageQueue, int] = {}
@@ -124,10 +124,12 @@ def resolve_start(
             if fail_on_data_loss:
                 raise lost
             skipped.append(str(lost))
-    return Resolved(offsets, tuple(skipped))
+    return ResolvedOffsets(offsets, tuple(skipped))
 
 
-def resolve_end(points: Mapping[MessageQueue, Point], asked: Asked, *, fail_on_data_loss: bool = True) -> Resolved:
+def resolve_end(
+    points: Mapping[MessageQueue, Point], asked: BrokerAnswers, *, fail_on_data_loss: bool = True
+) -> ResolvedOffsets:
     """The offset each queue ends before; a time that no message has reached yet is the queue's end."""
     offsets: dict[MessageQueue, int] = {}
     skipped: list[str] = []
@@ -140,10 +142,10 @@ def resolve_end(points: Mapping[MessageQueue, Point], asked: Asked, *, fail_on_d
             if fail_on_data_loss:
                 raise lost
             skipped.append(str(lost))
-    return Resolved(offsets, tuple(skipped))
+    return ResolvedOffsets(offsets, tuple(skipped))
 
 
-def ranges_between(start: Resolved, end: Resolved) -> dict[MessageQueue, OffsetRange]:
+def ranges_between(start: ResolvedOffsets, end: ResolvedOffsets) -> dict[MessageQueue, OffsetRange]:
     """What is read of each queue; `InvalidOffsets` where an end came to lie before its start."""
     ranges = {}
     for queue, first in start.offsets.items():
@@ -158,11 +160,11 @@ def ranges_between(start: Resolved, end: Resolved) -> dict[MessageQueue, OffsetR
 
 
 def _start_at_time(
-    queue: MessageQueue, point: AtTime, found: int, bounds: OffsetRange, none_as_young: NoneAsYoung
+    queue: MessageQueue, point: AtTime, found: int, bounds: OffsetRange, none_as_young: NoMatchStrategy
 ) -> int:
     """Brokers may answer a time before the oldest message with an offset below the lowest (ConsumeQueue.java)."""
     has_messages = bounds.end > bounds.start
-    if found >= bounds.end and has_messages and none_as_young is NoneAsYoung.ERROR:
+    if found >= bounds.end and has_messages and none_as_young is NoMatchStrategy.ERROR:
         raise InvalidOffsets(
             f"{queue} has no message stored at or after {shown(point)}; set startingOffsetsByTimestampStrategy=latest "
             "to start such queues at their end"

@@ -1,7 +1,7 @@
 """Every option of the source `rocketmq`: name, type and default, one line each; read without regard to case.
 
-Three frozen values come of them: `Connection` (both directions), `SourceOptions` and `SinkOptions`. They are resolved,
-NAMESRV_ADDR too, so that they can be sent to where there is no such environment. No secret is in a repr or an error.
+They become three frozen values: `ConnectionOptions` (both directions), `SourceOptions` and `SinkOptions`. NAMESRV_ADDR
+is resolved on the driver, since executors may lack it. No secret is in a repr or an error.
 """
 
 # ruff: noqa: RUF009 - `option` is `dataclasses.field`
@@ -15,11 +15,11 @@ from dataclasses import Field, dataclass, field, fields, replace
 from typing import Any, ClassVar, Final, Protocol, TypeVar
 
 from pyrmq_core import InvalidArgument, MessageQueue, TagFilter, parse_nameservers
-from pyrmq_spark.admission import Limits
-from pyrmq_spark.conditions import InvalidOption, UnknownOption
-from pyrmq_spark.namespaces import in_namespace
-from pyrmq_spark.offsets import NoneAsYoung
+from pyrmq_spark.namespaces import Namespace
+from pyrmq_spark.offsets import NoMatchStrategy
 from pyrmq_spark.positions import Position, Word, parse_assign, parse_end, parse_start, parse_time, parse_times
+from pyrmq_spark.read_limits import ReadLimits
+from pyrmq_spark.spark_errors import InvalidOption, UnknownOption
 
 MIB: Final = 1024 * 1024
 # A broker refuses a batch body above 4 MiB (`maxMessageSize`), and stores nothing of it.
@@ -131,8 +131,8 @@ def time_span(given: str, name: str) -> float:
     return int(found[1]) * TIME_UNITS[found[2] or "ms"]
 
 
-def strategy(given: str, name: str) -> NoneAsYoung:
-    return NoneAsYoung(one_of(*(word.value for word in NoneAsYoung))(given, name))
+def strategy(given: str, name: str) -> NoMatchStrategy:
+    return NoMatchStrategy(one_of(*(word.value for word in NoMatchStrategy))(given, name))
 
 
 # --- The table.
@@ -145,7 +145,7 @@ def option(name: str, parse: Callable[[str, str], Any], default: Any = None) -> 
 
 
 @dataclass(frozen=True, slots=True)
-class Connection:
+class ConnectionOptions:
     """Where the cluster is and who asks; equal ones share a client. Times are seconds."""
 
     name_server: str = option("nameServer", addresses, "")
@@ -172,7 +172,7 @@ class SourceOptions:
     starting_offsets: Position | None = option("startingOffsets", parse_start)
     starting_timestamp: Position | None = option("startingTimestamp", parse_time)
     starting_offsets_by_timestamp: Position | None = option("startingOffsetsByTimestamp", parse_times)
-    starting_strategy: NoneAsYoung = option("startingOffsetsByTimestampStrategy", strategy, NoneAsYoung.ERROR)
+    starting_strategy: NoMatchStrategy = option("startingOffsetsByTimestampStrategy", strategy, NoMatchStrategy.ERROR)
     ending_offsets: Position | None = option("endingOffsets", parse_end)
     ending_timestamp: Position | None = option("endingTimestamp", parse_time)
     ending_offsets_by_timestamp: Position | None = option("endingOffsetsByTimestamp", parse_times)
@@ -206,10 +206,10 @@ class SourceOptions:
         return default, "startingOffsets"
 
     @property
-    def limits(self) -> Limits:
+    def limits(self) -> ReadLimits:
         """Of a stream's batches."""
         delay = DEFAULT_TRIGGER_DELAY if self.max_trigger_delay is None else self.max_trigger_delay
-        return Limits(self.max_offsets_per_trigger, self.min_offsets_per_trigger, delay, self.max_bytes_per_trigger)
+        return ReadLimits(self.max_offsets_per_trigger, self.min_offsets_per_trigger, delay, self.max_bytes_per_trigger)
 
     def end(self) -> tuple[Position, str]:
         """Where a batch ends, and the option that says so."""
@@ -274,7 +274,7 @@ class Table(Protocol):
     __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
 
 
-TABLES: Final = (Connection, SourceOptions, SinkOptions)
+TABLES: Final = (ConnectionOptions, SourceOptions, SinkOptions)
 NAMES: Final = tuple(dict.fromkeys(line.metadata["name"] for table in TABLES for line in fields(table)))
 KNOWN: Final = {name.lower(): name for name in (*NAMES, *OPTIONS_OF_SPARK)} | {alias: alias for alias in ALIASES}
 
@@ -302,11 +302,11 @@ def check_names(given: Options) -> None:
             raise UnknownOption(f"rocketmq has no option {name}; {hint}")
 
 
-def read_connection(given: Options, environment: Mapping[str, str]) -> Connection:
+def read_connection(given: Options, environment: Mapping[str, str]) -> ConnectionOptions:
     """NAMESRV_ADDR of `environment` stands in for `nameServer`."""
     fallback = environment.get("NAMESRV_ADDR", "").strip()
     named = any(name.lower() == "nameserver" for name in given)
-    connection = _read(Connection, given if named or not fallback else {**given, "nameServer": fallback})
+    connection = _read(ConnectionOptions, given if named or not fallback else {**given, "nameServer": fallback})
     if not connection.name_server:
         raise InvalidOption(
             'no NameServer is named: set option("nameServer", "host:9876"), or NAMESRV_ADDR where the driver starts'
@@ -345,7 +345,21 @@ def read_source(given: Options) -> SourceOptions:
         raise InvalidOption(
             f"minOffsetsPerTrigger={least} is above maxOffsetsPerTrigger={most}; no batch could be made"
         )
-    return in_namespace(options)
+    return options if options.namespace is None else _in_namespace(options, options.namespace)
+
+
+def _in_namespace(options: SourceOptions, namespace: str) -> SourceOptions:
+    """Returns the options with every topic as brokers know it."""
+    space = Namespace(namespace)
+    return replace(
+        options,
+        topics=space.topics(options.topics),
+        assign=space.queues(options.assign),
+        starting_offsets=space.position(options.starting_offsets),
+        starting_offsets_by_timestamp=space.position(options.starting_offsets_by_timestamp),
+        ending_offsets=space.position(options.ending_offsets),
+        ending_offsets_by_timestamp=space.position(options.ending_offsets_by_timestamp),
+    )
 
 
 def read_sink(given: Options, *, stream: bool = False) -> SinkOptions:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Final, TypeVar
 
 from pyrmq_core import BrokerNotFound, NetworkError, NoRoute, ResponseError, RocketMQError, RoutingError
-from pyrmq_spark.conditions import BrokerUnavailable
+from pyrmq_spark.spark_errors import BrokerUnavailable
 
 log = logging.getLogger(__name__)
 
@@ -19,7 +19,7 @@ PASSING_CODES: Final = (2, 14, 1500)
 T = TypeVar("T")
 
 
-def patiently(ask: Callable[[bool], T], seconds: float, passes: Callable[[RocketMQError], bool]) -> T:
+def retry_until_timeout(ask: Callable[[bool], T], seconds: float, passes: Callable[[RocketMQError], bool]) -> T:
     """What `ask` gives; called again, with True, while its errors are such that pass."""
     deadline, again = time.monotonic() + seconds, False
     while True:

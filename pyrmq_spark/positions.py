@@ -17,7 +17,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final, NoReturn
 
 from pyrmq_core import MessageQueue
-from pyrmq_spark.conditions import InvalidOffsets
+from pyrmq_spark.spark_errors import InvalidOffsets
 
 EARLIEST_OFFSET: Final = -2
 LATEST_OFFSET: Final = -1

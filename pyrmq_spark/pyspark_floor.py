@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from pyrmq_spark.conditions import OldPySpark
+from pyrmq_spark.spark_errors import OldPySpark
 
 # The first release whose Python data sources write Arrow batches and stream with admission control.
 FLOOR: Final = (4, 3)

@@ -19,10 +19,10 @@ except ImportError as missing:
     raise needs_pyspark() from missing
 
 from pyrmq_core import TagFilter
-from pyrmq_spark.conditions import InvalidOption, UnsupportedMode, told
+from pyrmq_spark.gc_freeze import freeze_loaded_objects
 from pyrmq_spark.offsets import check_batch_start
 from pyrmq_spark.options import (
-    Connection,
+    ConnectionOptions,
     SinkOptions,
     SourceOptions,
     check_names,
@@ -31,15 +31,15 @@ from pyrmq_spark.options import (
     read_source,
 )
 from pyrmq_spark.positions import Word
-from pyrmq_spark.settling import settle
+from pyrmq_spark.spark_errors import InvalidOption, UnsupportedMode, as_spark_error
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.datasource import DataSourceStreamReader, DataSourceStreamWriter, DataSourceWriter
     from pyspark.sql.types import StructType
 
-    from pyrmq_spark.columns import SourceSchema
-    from pyrmq_spark.sink_columns import SinkSchema
+    from pyrmq_spark.read.columns import SourceSchema
+    from pyrmq_spark.write.columns import SinkSchema
 
 log = logging.getLogger(__name__)
 
@@ -58,34 +58,34 @@ class RocketMQDataSource(DataSource):
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
         super().__init__(options)
-        with told():
+        with as_spark_error():
             check_pyspark()
             check_names(options)
             self._connection = read_connection(options, os.environ)
-        settle()
+        freeze_loaded_objects()
 
     @classmethod
     def name(cls) -> str:
         return "rocketmq"
 
     def schema(self) -> str:
-        with told():
+        with as_spark_error():
             read_source(self.options)
         return SCHEMA
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        from pyrmq_spark.columns import source_schema
+        from pyrmq_spark.read.columns import source_schema
 
-        with told():
+        with as_spark_error():
             options = read_source(self.options)
             check_batch_start(*options.start(Word.EARLIEST))
             TagFilter.parse(options.tags)
             return RocketMQReader(self._connection, options, source_schema(schema))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        from pyrmq_spark.sink import RocketMQWriter
+        from pyrmq_spark.write.writers import RocketMQWriter
 
-        with told():
+        with as_spark_error():
             if overwrite:
                 raise UnsupportedMode(
                     'a topic cannot be overwritten, rows are only ever added to it: use mode("append"); for an empty '
@@ -94,10 +94,10 @@ class RocketMQDataSource(DataSource):
             return RocketMQWriter(self._connection, *self._sink(schema, stream=False))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
-        from pyrmq_spark.columns import source_schema
-        from pyrmq_spark.stream_source import RocketMQStreamReader
+        from pyrmq_spark.read.columns import source_schema
+        from pyrmq_spark.stream.stream_reader import RocketMQStreamReader
 
-        with told():
+        with as_spark_error():
             options = read_source(self.options)
             if options.batch_only:
                 raise InvalidOption(
@@ -108,9 +108,9 @@ class RocketMQDataSource(DataSource):
             return RocketMQStreamReader(self._connection, options, source_schema(schema))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802 - Spark's name
-        from pyrmq_spark.sink import RocketMQStreamWriter
+        from pyrmq_spark.write.writers import RocketMQStreamWriter
 
-        with told():
+        with as_spark_error():
             if overwrite:
                 raise UnsupportedMode(
                     "output mode complete would write the whole result anew with every batch, and a topic only ever "
@@ -121,7 +121,7 @@ class RocketMQDataSource(DataSource):
     def _sink(self, schema: StructType, *, stream: bool) -> tuple[SinkOptions, SinkSchema]:
         """Everything about a write that can be refused before a row is sent; then its topic is created if asked for."""
         from pyrmq_core import check_topic
-        from pyrmq_spark.sink_columns import sink_schema
+        from pyrmq_spark.write.columns import sink_schema
 
         options = read_sink(self.options, stream=stream)
         for topic in filter(None, (options.topic, options.dead_letter_topic)):
@@ -132,7 +132,7 @@ class RocketMQDataSource(DataSource):
             CompressionType[options.compression.upper()].check_library()
         columns = sink_schema(schema, options.topic)
         if options.topic is not None and options.create_topic != "auto":
-            from pyrmq_spark.creating import create_topic
+            from pyrmq_spark.write.create_topic import create_topic
 
             create_topic(self._connection, options, options.topic)
         return options, columns
@@ -141,19 +141,19 @@ class RocketMQDataSource(DataSource):
 class RocketMQReader(DataSourceReader):
     """Reads from fixed start to fixed end, both resolved when Spark plans the read, once for each `load()`."""
 
-    def __init__(self, connection: Connection, options: SourceOptions, schema: SourceSchema) -> None:
+    def __init__(self, connection: ConnectionOptions, options: SourceOptions, schema: SourceSchema) -> None:
         self._connection = connection
         self._options = options
         self._schema = schema
 
     def partitions(self) -> Sequence[InputPartition]:
-        settle()
+        freeze_loaded_objects()
         from pyrmq_spark import worker
-        from pyrmq_spark.choosing import plan_batch
-        from pyrmq_spark.planning import RangePartition
-        from pyrmq_spark.reading import consumer_of
+        from pyrmq_spark.read.partition_reader import consumer_of
+        from pyrmq_spark.read.queue_selection import plan_batch
+        from pyrmq_spark.read.range_planner import RangePartition
 
-        with told():
+        with as_spark_error():
             options = self._options
             if options.streaming_only:
                 log.warning("a batch read has no use for %s", ", ".join(options.streaming_only))
@@ -163,9 +163,9 @@ class RocketMQReader(DataSourceReader):
             return [RangePartition(wanted) for wanted in ranges]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        settle()
-        from pyrmq_spark.planning import RangePartition
-        from pyrmq_spark.reading import read_range
+        freeze_loaded_objects()
+        from pyrmq_spark.read.partition_reader import read_range
+        from pyrmq_spark.read.range_planner import RangePartition
 
         if isinstance(partition, RangePartition):  # Spark makes up one of its own when there is nothing to read
             yield from read_range(self._connection, self._options, self._schema, partition.wanted)

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from pyrmq_core import blocking, with_namespace
-from pyrmq_spark.conditions import InvalidOption
-from pyrmq_spark.options import Connection, SinkOptions
+from pyrmq_spark.options import ConnectionOptions, SinkOptions
+from pyrmq_spark.spark_errors import InvalidOption
 
 # Settings a worker keeps clients for; jobs of more clusters than these in one worker connect anew.
 MAX_CLIENTS: Final = 8
@@ -40,11 +40,11 @@ class _Kept:
         self.client.close()
 
 
-_kept: OrderedDict[Connection, _Kept] = OrderedDict()
+_kept: OrderedDict[ConnectionOptions, _Kept] = OrderedDict()
 _lock = threading.Lock()
 
 
-def producer(connection: Connection, options: SinkOptions) -> blocking.Producer:
+def producer(connection: ConnectionOptions, options: SinkOptions) -> blocking.Producer:
     """The worker's producer of this group. A client has one a group: other settings take its place."""
     settings = (
         options.send_timeout,
@@ -76,7 +76,7 @@ def producer(connection: Connection, options: SinkOptions) -> blocking.Producer:
         return made
 
 
-def consumer(connection: Connection, group: str) -> blocking.PullConsumer:
+def consumer(connection: ConnectionOptions, group: str) -> blocking.PullConsumer:
     """The worker's pull consumer of this group, in its namespace; it sends no heartbeats."""
     group = with_namespace(group, connection.namespace)
     with _lock:
@@ -86,7 +86,7 @@ def consumer(connection: Connection, group: str) -> blocking.PullConsumer:
         return kept.consumers[group]
 
 
-def admin(connection: Connection) -> blocking.Admin:
+def admin(connection: ConnectionOptions) -> blocking.Admin:
     """The worker's view of the cluster."""
     with _lock:
         kept = _client(connection)
@@ -94,7 +94,7 @@ def admin(connection: Connection) -> blocking.Admin:
         return kept.admin
 
 
-def name_on_brokers(connection: Connection, topic: str) -> str:
+def name_on_brokers(connection: ConnectionOptions, topic: str) -> str:
     """With the namespace, which producers add by themselves."""
     return with_namespace(topic, connection.namespace)
 
@@ -106,7 +106,7 @@ def close() -> None:
             _kept.popitem()[1].close()
 
 
-def _client(connection: Connection) -> _Kept:
+def _client(connection: ConnectionOptions) -> _Kept:
     kept = _kept.get(connection)
     if kept is None:
         kept = _kept[connection] = _Kept(
@@ -125,7 +125,7 @@ def _client(connection: Connection) -> _Kept:
     return kept
 
 
-def _tls(connection: Connection) -> ssl.SSLContext | None:
+def _tls(connection: ConnectionOptions) -> ssl.SSLContext | None:
     """Made from files of the machine that connects."""
     if not connection.use_tls:
         return None

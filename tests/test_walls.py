@@ -40,6 +40,18 @@ def test_sending_and_pulling_have_one_road_each(packages: dict[str, str]) -> Non
     assert walls.road_faults(packages) == []
 
 
+def test_no_imports_go_in_a_circle(packages: dict[str, str]) -> None:
+    assert walls.circle_faults(packages) == []
+
+
+def test_no_folder_has_too_many_modules(packages: dict[str, str]) -> None:
+    assert walls.folder_faults(packages) == []
+
+
+def test_importing_a_module_does_nothing_else(packages: dict[str, str]) -> None:
+    assert walls.effect_faults(packages) == []
+
+
 def test_every_room_can_be_read_in_one_sitting(packages: dict[str, str]) -> None:
     assert walls.size_faults(packages | python_sources(*BESIDE)) == []
 
@@ -108,55 +120,110 @@ def test_the_text_speaks_of_the_project_alone() -> None:
     ("path", "source", "fault"),
     [
         ("pyrmq_core/model.py", "from pyrmq_core.errors import X", "pyrmq_core.model imports pyrmq_core.errors"),
-        ("pyrmq_core/protocol/frame.py", "import trio", "plain functions and values"),
-        ("pyrmq_core/protocol/frame.py", "def f():\n    import time", "plain functions and values"),
-        ("pyrmq_core/client/routing.py", "import random", "plain functions and values"),
+        ("pyrmq_core/protocol/framing/frame.py", "import trio", "plain functions and values"),
+        ("pyrmq_core/protocol/framing/frame.py", "def f():\n    import time", "plain functions and values"),
+        ("pyrmq_core/client/routing/publish_info.py", "import random", "plain functions and values"),
         ("pyrmq_core/client/routing/age.py", "from time import monotonic", "plain functions and values"),
         ("pyrmq_core/broker/store/records.py", "import logging", "plain functions and values"),
-        ("pyrmq_core/client/producer.py", "import socket", "outside network"),
-        ("pyrmq_core/client/producer.py", "from pyrmq_core.broker import topics", "client imports pyrmq_core.broker"),
-        ("pyrmq_core/client/producer.py", "from pyrmq_core import broker", "client imports pyrmq_core.broker"),
-        ("pyrmq_core/client/producer.py", "from .. import broker", "client imports pyrmq_core.broker"),
-        ("pyrmq_core/client/producer.py", "from ..nameserver.tables import T", "client imports pyrmq_core.nameserver"),
-        ("pyrmq_core/client/producer.py", "from pyrmq_core import Message", "client imports pyrmq_core"),
+        ("pyrmq_core/client/client.py", "import socket", "outside network"),
+        (
+            "pyrmq_core/client/client.py",
+            "from pyrmq_core.broker import topics",
+            "client imports pyrmq_core.broker",
+        ),
+        ("pyrmq_core/client/client.py", "from pyrmq_core import broker", "client imports pyrmq_core.broker"),
+        ("pyrmq_core/client/client.py", "from .. import broker", "client imports pyrmq_core.broker"),
+        (
+            "pyrmq_core/client/client.py",
+            "from ..nameserver.tables import T",
+            "client imports pyrmq_core.nameserver",
+        ),
+        ("pyrmq_core/client/client.py", "from pyrmq_core import Message", "client imports pyrmq_core"),
         (
             "pyrmq_core/nameserver/server.py",
             "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from pyrmq_core.client import Client",
             "nameserver imports pyrmq_core.client",
         ),
         ("pyrmq_core/embedded.py", "import importlib\nimportlib.import_module('pyrmq_core.cli')", "embedded imports"),
-        ("pyrmq_core/client/producer.py", "import numpy", "client.producer imports numpy"),
-        ("pyrmq_core/client/producer.py", "import pyspark.sql", "client.producer imports pyspark"),
-        ("pyrmq_core/columnar/encode.py", "import pyspark", "imports pyspark"),
+        ("pyrmq_core/client/client.py", "import numpy", "client.client imports numpy"),
+        ("pyrmq_core/client/client.py", "import pyspark.sql", "client.client imports pyspark"),
+        ("pyrmq_core/columnar/encoding/encode.py", "import pyspark", "imports pyspark"),
         ("pyrmq_core/protocol/body.py", "import lz4.frame", "imports lz4"),
         ("pyrmq_core/broker/main.py", "import click", "imports click"),
         ("pyrmq_core/elsewhere.py", "import pyrmq_core.cli", "imports pyrmq_core.cli"),
-        ("pyrmq_spark/sink.py", "from pyrmq_core.protocol import payload", "reaches below"),
-        ("pyrmq_spark/sink.py", "from pyrmq_core.columnar.encode import x", "reaches below"),
-        ("pyrmq_spark/sink.py", "import trio", "imports trio"),
+        ("pyrmq_spark/write/writers.py", "from pyrmq_core.protocol import payload", "reaches below"),
+        ("pyrmq_spark/write/writers.py", "from pyrmq_core.columnar.encoding.encode import x", "reaches below"),
+        ("pyrmq_spark/write/writers.py", "import trio", "imports trio"),
         ("pyspark_rocketmq.py", "import pyspark", "imports pyspark"),
         ("elsewhere.py", "import os", "stands in no room"),
     ],
 )
 def test_a_forbidden_import_is_told(path: str, source: str, fault: str) -> None:
-    known = {"pyrmq_core/broker/__init__.py": '"""."""', "pyrmq_core/protocol/payload.py": '"""."""'}
+    known = {"pyrmq_core/broker/__init__.py": '"""."""', "pyrmq_core/protocol/messages/payload.py": '"""."""'}
     assert [told for told in walls.import_faults(known | {path: source}) if fault in told]
 
 
 @pytest.mark.parametrize(
     ("path", "source"),
     [
-        ("pyrmq_core/protocol/compression.py", "def f():\n    import lz4.frame, zstandard"),
-        ("pyrmq_core/columnar/encode.py", "import numpy, pyarrow\nfrom pyrmq_core.protocol.payload import Payload"),
-        ("pyrmq_core/network/connection.py", "import socket, time, trio"),
+        ("pyrmq_core/protocol/messages/compression.py", "def f():\n    import lz4.frame, zstandard"),
+        (
+            "pyrmq_core/columnar/encoding/encode.py",
+            "import numpy, pyarrow\nfrom pyrmq_core.protocol.messages.payload import Payload",
+        ),
+        ("pyrmq_core/network/connection/connection.py", "import socket, time, trio"),
         ("pyrmq_core/broker/store/files.py", "import time"),
         ("pyrmq_core/cli/main.py", "import click, rich\nfrom pyrmq_core.embedded import EmbeddedCluster"),
-        ("pyrmq_spark/sink.py", "import pyspark, pyarrow\nfrom pyrmq_core import Message\nimport pyrmq_core.blocking"),
-        ("pyrmq_core/__init__.py", "from pyrmq_core.client.producer import Producer"),
+        (
+            "pyrmq_spark/write/writers.py",
+            "import pyspark, pyarrow\nfrom pyrmq_core import Message\nimport pyrmq_core.blocking",
+        ),
+        ("pyrmq_core/__init__.py", "from pyrmq_core.client.producer.producer import Producer"),
     ],
 )
 def test_an_allowed_import_is_not_told(path: str, source: str) -> None:
     assert walls.import_faults({path: source}) == []
+
+
+CIRCLES = {
+    "inside a room": {"p/a.py": "from p.b import B", "p/b.py": "from p.a import A"},
+    "for a type alone": {
+        "p/a.py": "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from p.b import B",
+        "p/b.py": "import p.a",
+    },
+    "late": {"p/a.py": "def f():\n    from p.b import B", "p/b.py": "from p import a"},
+    "by a lazy table": {"p/__init__.py": "_LAZY = {'A': 'p.a'}", "p/a.py": "from p import B"},
+    "between folders": {
+        "p/x/a.py": "from p.y.b import B",
+        "p/y/b.py": "X = 1",
+        "p/y/c.py": "from p.x.d import D",
+        "p/x/d.py": "Y = 1",
+    },
+    "of three": {"p/a.py": "import p.b", "p/b.py": "import p.c", "p/c.py": "import p.a"},
+}
+
+
+@pytest.mark.parametrize("sources", CIRCLES.values(), ids=CIRCLES)
+def test_a_circle_is_reported(sources: dict[str, str]) -> None:
+    (fault,) = walls.circle_faults(sources)
+    assert fault.startswith("a circle of imports: p")
+
+
+def test_imports_that_run_one_way_are_no_circle() -> None:
+    sources = {"p/__init__.py": "from p.a import A", "p/a.py": "from p.y.b import B", "p/y/b.py": "import os"}
+    assert walls.circle_faults(sources) == []
+
+
+@pytest.mark.parametrize("count", [walls.MAX_FOLDER_MODULES, walls.MAX_FOLDER_MODULES + 1])
+def test_a_folder_with_too_many_modules_is_reported(count: int) -> None:
+    sources = {f"p/m{number}.py": "" for number in range(count)} | {"p/__init__.py": ""}
+    assert bool(walls.folder_faults(sources)) == (count > walls.MAX_FOLDER_MODULES)
+
+
+@pytest.mark.parametrize("source", ["import numpy\nnumpy.empty(1 << 24)", "print('loaded')"])
+def test_an_effect_at_import_is_reported(source: str) -> None:
+    assert walls.effect_faults({"p/a.py": source})
+    assert walls.effect_faults({"p/__main__.py": source}) == []
 
 
 def test_a_clock_in_a_pure_room_is_told() -> None:
@@ -189,11 +256,14 @@ def test_a_file_without_a_sentence_is_told(source: str) -> None:
 @pytest.mark.parametrize(
     ("path", "source"),
     [
-        ("pyrmq_core/client/producer.py", "RequestCode.SEND_MESSAGE_V2"),
-        ("pyrmq_core/client/producer.py", "from pyrmq_core.protocol.requests.send_message import SendMessage"),
-        ("pyrmq_core/client/producer.py", "from pyrmq_core.protocol.requests import pull_message as p"),
-        ("pyrmq_core/client/pulling.py", "RequestCode.SEND_BATCH_MESSAGE"),
-        ("pyrmq_core/client/sending.py", "RequestCode.PULL_MESSAGE"),
+        ("pyrmq_core/client/client.py", "RequestCode.SEND_MESSAGE_V2"),
+        (
+            "pyrmq_core/client/client.py",
+            "from pyrmq_core.protocol.requests.broker.send_message import SendMessage",
+        ),
+        ("pyrmq_core/client/client.py", "from pyrmq_core.protocol.requests import pull_message as p"),
+        ("pyrmq_core/client/consumer/pull/puller.py", "RequestCode.SEND_BATCH_MESSAGE"),
+        ("pyrmq_core/client/producer/send/sender.py", "RequestCode.PULL_MESSAGE"),
         ("pyrmq_core/client/consumer.py", "Command(361, {})"),
         ("pyrmq_core/client/consumer.py", "Command(code=10)"),
         ("pyrmq_spark/worker.py", "RequestCode(320)"),
@@ -206,9 +276,9 @@ def test_leaving_the_road_is_told(path: str, source: str) -> None:
 @pytest.mark.parametrize(
     ("path", "source"),
     [
-        ("pyrmq_core/client/sending.py", "RequestCode.SEND_MESSAGE_V2, SendMessage, Command(310)"),
-        ("pyrmq_core/client/pulling.py", "PullMessage, RequestCode.LITE_PULL_MESSAGE"),
-        ("pyrmq_core/broker/handlers.py", "RequestCode.SEND_MESSAGE"),
+        ("pyrmq_core/client/producer/send/sender.py", "RequestCode.SEND_MESSAGE_V2, SendMessage, Command(310)"),
+        ("pyrmq_core/client/consumer/pull/puller.py", "PullMessage, RequestCode.LITE_PULL_MESSAGE"),
+        ("pyrmq_core/broker/processors/table.py", "RequestCode.SEND_MESSAGE"),
         ("pyrmq_core/client/consumer.py", "Command(34), 10, range(11)"),
     ],
 )

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from pyrmq_core.blocking.client import Client
-from pyrmq_core.blocking.opening import Opening
-from pyrmq_core.client.admin import TIMEOUT_SECONDS
-from pyrmq_core.client.admin import Admin as AsyncAdmin
+from pyrmq_core.blocking.face import BlockingFace
+from pyrmq_core.client.admin.admin import TIMEOUT_SECONDS
+from pyrmq_core.client.admin.admin import Admin as AsyncAdmin
 from pyrmq_core.model import Permission, TopicConfig
-from pyrmq_core.protocol.requests.cluster_info import ClusterInfo
-from pyrmq_core.protocol.route import TopicRouteData
+from pyrmq_core.protocol.requests.nameserver.cluster_info import ClusterInfo
+from pyrmq_core.protocol.routes.route import TopicRouteData
 
 
-class Admin(Opening[AsyncAdmin]):
+class Admin(BlockingFace[AsyncAdmin]):
     """As `pyrmq_core.Admin`; `client` is a blocking one."""
 
     def __init__(

@@ -5,13 +5,13 @@ from __future__ import annotations
 import ssl
 from collections.abc import Callable, Sequence
 
-from pyrmq_core.blocking.opening import Opening
+from pyrmq_core.blocking.face import BlockingFace
 from pyrmq_core.client.client import Client as AsyncClient
-from pyrmq_core.client.hooks import RpcHook
+from pyrmq_core.client.remoting.rpc_hooks import RpcHook
 from pyrmq_core.client.service_state import ServiceState
 
 
-class Client(Opening[AsyncClient]):
+class Client(BlockingFace[AsyncClient]):
     """As `pyrmq_core.Client`. Nothing touches the network before `open`, `with`, or the first use."""
 
     def __init__(

@@ -8,12 +8,12 @@ from functools import partial
 from pathlib import Path
 from types import TracebackType
 
-from pyrmq_core.blocking.opening import Opening
+from pyrmq_core.blocking.face import BlockingFace
 from pyrmq_core.embedded import Control, ControlFunction
 from pyrmq_core.embedded import EmbeddedCluster as AsyncEmbeddedCluster
 
 
-class EmbeddedCluster(Opening[AsyncEmbeddedCluster]):
+class EmbeddedCluster(BlockingFace[AsyncEmbeddedCluster]):
     """As `pyrmq_core.embedded.EmbeddedCluster`: `with EmbeddedCluster(brokers=2) as cluster: cluster.nameserver`."""
 
     def __init__(

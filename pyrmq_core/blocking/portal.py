@@ -17,7 +17,7 @@ from typing import Any, Final, Generic, TypeVar
 
 import trio
 
-from pyrmq_core.blocking.lending import Lending
+from pyrmq_core.blocking.loop_lock import LoopLock
 from pyrmq_core.errors import InvalidState
 
 log = logging.getLogger(__name__)
@@ -44,7 +44,7 @@ class Portal:
         self._nursery: trio.Nursery | None = None
         self._token: trio.lowlevel.TrioToken | None = None
         self._clock: trio.abc.Clock | None = None
-        self._lending = Lending()
+        self._lending = LoopLock()
         self._queue: deque[tuple[Callable[..., object], tuple[object, ...]]] = deque()
         self._woken = False  # the loop will look at the queue: one wake serves all that come meanwhile
         self._started: set[Future[Any]] = set()  # calls that have not ended
@@ -205,7 +205,7 @@ class Portal:
                 _settle(future, result=result)
 
 
-class Opened(Generic[T]):
+class HeldContext(Generic[T]):
     """An async context manager held open on the loop by a task of its own, until `close`; of this process alone."""
 
     def __init__(self, portal: Portal, manager: AbstractAsyncContextManager[T]) -> None:

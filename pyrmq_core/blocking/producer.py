@@ -13,22 +13,22 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from pyrmq_core.blocking.client import Client
-from pyrmq_core.blocking.opening import Opening
-from pyrmq_core.blocking.portal import Opened, Portal, portal
+from pyrmq_core.blocking.face import BlockingFace
+from pyrmq_core.blocking.portal import HeldContext, Portal, portal
 from pyrmq_core.blocking.send_window import SendWindow
-from pyrmq_core.client.batching import Batching
-from pyrmq_core.client.communication_mode import CommunicationMode
-from pyrmq_core.client.fault_latency import FaultLatencySettings
-from pyrmq_core.client.hooks import ProducerHook
-from pyrmq_core.client.pending import PendingSend
-from pyrmq_core.client.producer import Producer as AsyncProducer
-from pyrmq_core.client.producer import Select
-from pyrmq_core.client.producer_parts import ProducerParts
-from pyrmq_core.client.routing import TopicPublishInfo
+from pyrmq_core.client.producer.bulk.accumulator import Batching
+from pyrmq_core.client.producer.bulk.in_flight import PendingSend
+from pyrmq_core.client.producer.bulk.send_window import WriteSummary
+from pyrmq_core.client.producer.communication_mode import CommunicationMode
+from pyrmq_core.client.producer.producer import Producer as AsyncProducer
+from pyrmq_core.client.producer.producer import Select
+from pyrmq_core.client.producer.running_producer import RunningProducer
+from pyrmq_core.client.producer.send.fault_latency import FaultLatencySettings
+from pyrmq_core.client.producer.send.hooks import ProducerHook
+from pyrmq_core.client.producer.send.targets import Target
+from pyrmq_core.client.producer.transactions import Transaction, TransactionListener, decided_here, local_failure
+from pyrmq_core.client.routing.publish_info import TopicPublishInfo
 from pyrmq_core.client.service_state import ServiceState
-from pyrmq_core.client.targets import Target
-from pyrmq_core.client.transactions import Transaction, TransactionListener, decided_here, local_failure
-from pyrmq_core.client.window import WriteSummary
 from pyrmq_core.errors import InvalidState
 from pyrmq_core.model import (
     NO_PROPERTIES,
@@ -39,12 +39,12 @@ from pyrmq_core.model import (
     SendResult,
     TransactionSendResult,
 )
-from pyrmq_core.protocol.payload import Payload
+from pyrmq_core.protocol.messages.payload import Payload
 
 log = logging.getLogger(__name__)
 
 
-class Producer(Opening[AsyncProducer]):
+class Producer(BlockingFace[AsyncProducer]):
     """As `pyrmq_core.Producer`; `client` is a blocking one. Safe to use from many threads."""
 
     def __init__(
@@ -111,11 +111,11 @@ class Producer(Opening[AsyncProducer]):
     def _make(self) -> AsyncProducer:
         return self._make_producer(client=None if self._client is None else self._client.async_client())
 
-    def _closing_seconds(self, opened: Opened[AsyncProducer]) -> float:
+    def _closing_seconds(self, opened: HeldContext[AsyncProducer]) -> float:
         parts = opened.value.parts if opened.is_open else None
         return 0.0 if parts is None else parts.in_flight.longest_seconds(portal().now())
 
-    def _opened_now(self, opened: Opened[AsyncProducer]) -> None:
+    def _opened_now(self, opened: HeldContext[AsyncProducer]) -> None:
         parts = opened.value.parts
         if parts is not None:
             opened.on_crash(parts.in_flight.fail)
@@ -275,7 +275,7 @@ class Producer(Opening[AsyncProducer]):
         keep_refused: bool = False,
     ) -> SendWindow:
         """For bulk writers who encode payloads themselves: `with producer.open_window() as window:`."""
-        opened = Opened(
+        opened = HeldContext(
             portal(),
             self._async().open_window(
                 max_requests=max_requests, max_bytes=max_bytes, timeout=timeout, keep_refused=keep_refused
@@ -307,7 +307,7 @@ class _Drafted(NamedTuple):
     """A send on its way to the loop; its time runs since `began`."""
 
     message: Message
-    parts: ProducerParts
+    parts: RunningProducer
     payload: Payload
     to: Target
     timeout: float

@@ -9,22 +9,22 @@ from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
 
 from pyrmq_core.blocking.client import Client
-from pyrmq_core.blocking.opening import Opening
-from pyrmq_core.blocking.portal import Opened, portal
-from pyrmq_core.client.arrow import columnar
+from pyrmq_core.blocking.face import BlockingFace
+from pyrmq_core.blocking.portal import HeldContext, portal
+from pyrmq_core.client.arrow_library import columnar
 from pyrmq_core.client.client import CALL_TIMEOUT_SECONDS
-from pyrmq_core.client.pull_consumer import PullConsumer as AsyncPullConsumer
-from pyrmq_core.client.pull_consumer import filter_of
-from pyrmq_core.client.pulling import ReadWindow
+from pyrmq_core.client.consumer.pull.puller import ReadWindow
+from pyrmq_core.client.consumer.pull_consumer import PullConsumer as AsyncPullConsumer
+from pyrmq_core.client.consumer.pull_consumer import filter_of
 from pyrmq_core.filtering.tags import TagFilter
 from pyrmq_core.model import MessageQueue, OffsetRange, PullResult, TopicQueues
-from pyrmq_core.protocol.bodies import MAX_BODY_BYTES
-from pyrmq_core.protocol.payload import RawPull
+from pyrmq_core.protocol.messages.bodies import MAX_BODY_BYTES
+from pyrmq_core.protocol.messages.payload import RawPull
 
 T = TypeVar("T")
 
 
-class PullConsumer(Opening[AsyncPullConsumer]):
+class PullConsumer(BlockingFace[AsyncPullConsumer]):
     """As `pyrmq_core.PullConsumer`; `client` is a blocking one. Safe to use from many threads."""
 
     def __init__(
@@ -116,7 +116,7 @@ class PullConsumer(Opening[AsyncPullConsumer]):
         It gives lists of pulls of about 4 MiB together, each worth one decoding.
         """
         lists = self._async().read_joined(queue, start, end, tags=tags, sql=sql, window=window)
-        return RangeReader(Opened(portal(), lists))
+        return RangeReader(HeldContext(portal(), lists))
 
     read_joined = read
 
@@ -210,7 +210,7 @@ class RangeReader:
     share the interpreter while one receives and one decodes read a tenth to a sixth slower.
     """
 
-    def __init__(self, opened: Opened[AsyncIterator[list[RawPull]]]) -> None:
+    def __init__(self, opened: HeldContext[AsyncIterator[list[RawPull]]]) -> None:
         self._opened = opened
 
     def __iter__(self) -> Iterator[list[RawPull]]:

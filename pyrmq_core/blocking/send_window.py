@@ -5,18 +5,18 @@ from __future__ import annotations
 from types import TracebackType
 from typing import Self
 
-from pyrmq_core.blocking.portal import Opened, portal
-from pyrmq_core.client.targets import Target
-from pyrmq_core.client.window import RefusedMessage, WriteSummary
-from pyrmq_core.client.window import SendWindow as AsyncSendWindow
+from pyrmq_core.blocking.portal import HeldContext, portal
+from pyrmq_core.client.producer.bulk.send_window import RefusedMessage, WriteSummary
+from pyrmq_core.client.producer.bulk.send_window import SendWindow as AsyncSendWindow
+from pyrmq_core.client.producer.send.targets import Target
 from pyrmq_core.errors import RocketMQError
-from pyrmq_core.protocol.payload import Payload
+from pyrmq_core.protocol.messages.payload import Payload
 
 
 class SendWindow:
     """As the async one: one hop to the loop for each payload, never one for each message, and no waiting for it."""
 
-    def __init__(self, opened: Opened[AsyncSendWindow]) -> None:
+    def __init__(self, opened: HeldContext[AsyncSendWindow]) -> None:
         self._opened = opened
 
     @property

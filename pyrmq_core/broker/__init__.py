@@ -9,7 +9,7 @@ beside them, `clients` who is connected, `held_pulls` who waits. `flushing`, `re
 `running` starts and ends it all.
 """
 
-from pyrmq_core.broker.running import RunningBroker, run_broker
+from pyrmq_core.broker.server import RunningBroker, run_broker
 from pyrmq_core.broker.settings import BrokerConfig
 from pyrmq_core.broker.store.files import DiskFiles
 from pyrmq_core.broker.store.unsynced import ForgetfulFiles

@@ -15,21 +15,21 @@ from typing import Final
 import trio
 
 from pyrmq_core.broker.settings import BrokerConfig
-from pyrmq_core.broker.topics import TopicTable
+from pyrmq_core.broker.tables.topics import TopicTable
 from pyrmq_core.errors import RocketMQError, StoreError
 from pyrmq_core.model import TopicConfig
 from pyrmq_core.network import ConnectionPool
 from pyrmq_core.network.log_lines import line_logger
-from pyrmq_core.protocol.codes import RequestCode, ResponseCode
-from pyrmq_core.protocol.command import Command
-from pyrmq_core.protocol.conversation import response_error
-from pyrmq_core.protocol.registration import RegistrationBody
-from pyrmq_core.protocol.requests.register_broker import (
+from pyrmq_core.protocol.framing.codes import RequestCode, ResponseCode
+from pyrmq_core.protocol.framing.command import Command
+from pyrmq_core.protocol.framing.header_requests import response_error
+from pyrmq_core.protocol.requests.nameserver.register_broker import (
     RegisterBroker,
     RegisteredBroker,
     RegistrationHeader,
     UnregisterBroker,
 )
+from pyrmq_core.protocol.routes.registration import RegistrationBody
 
 log = line_logger(__name__)
 
@@ -46,7 +46,7 @@ FILE_SECONDS: Final = 1.0
 TOPICS_AT_ONCE: Final = 100
 
 
-class Registration:
+class BrokerRegistration:
     """`run` keeps all NameServers informed until cancelled; `announce` and `unregister` are asked for.
 
     `pool` is its own, with no other connection to a NameServer, and outlives `run`, for `unregister`.

@@ -17,7 +17,7 @@ from pyrmq_core.errors import InvalidArgument
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class RefusedSettings:
     """Settings that are refused but for values that ask for nothing, and what to do about it."""
 
     names: tuple[str, ...]
@@ -38,75 +38,77 @@ def _names(text: str) -> tuple[str, ...]:
 
 
 REFUSED: Final = (
-    Refused(
+    RefusedSettings(
         _names("aclEnable authenticationEnabled authorizationEnabled migrateAuthFromV1Enabled"),
         "this broker has no access control and would serve anybody; set it to false, and let only those reach the port "
         "that may (bindAddress, a firewall, tls.server.need.client.auth=require)",
     ),
-    Refused(
+    RefusedSettings(
         _names("fileReservedTime deleteWhen diskMaxUsedSpaceRatio diskSpaceCleanForciblyRatio cleanFileForciblyEnable"),
         "this broker keeps everything and removes no old messages; remove the line",
     ),
-    Refused(
+    RefusedSettings(
         _names("diskSpaceWarningLevelRatio"),
         "this broker takes messages until the disk is full; remove the line and watch the disk",
         ("",),
     ),
-    Refused(
+    RefusedSettings(
         _names("slaveReadEnable asyncLearner duplicationEnable enableSlaveActingMaster enableRemoteEscape"),
         "this broker is a master without slaves; set it to false",
     ),
-    Refused(
+    RefusedSettings(
         _names("enableControllerMode enableDLegerCommitLog allAckInSyncStateSet enableAutoInSyncReplicas"),
         "this broker keeps one copy and elects nobody; set it to false",
     ),
-    Refused(_names("totalReplicas minInSyncReplicas"), "this broker keeps one copy; set it to 1", ("", "1")),
-    Refused(_names("storeType"), "this broker stores in files; set it to default", ("", "default")),
-    Refused(
+    RefusedSettings(_names("totalReplicas minInSyncReplicas"), "this broker keeps one copy; set it to 1", ("", "1")),
+    RefusedSettings(_names("storeType"), "this broker stores in files; set it to default", ("", "default")),
+    RefusedSettings(
         _names("messageStorePlugIn readOnlyCommitLogStorePaths"),
         "this broker has one store, in one directory; remove the line",
         ("",),
     ),
-    Refused(
+    RefusedSettings(
         _names("useSingleRocksDBForAllConfigs rocksdbCQDoubleWriteEnable timerRocksDBEnable transRocksDBEnable")
         + _names("indexRocksDBEnable"),
         "this broker keeps nothing in RocksDB; set it to false",
     ),
-    Refused(_names("configManagerVersion"), "this broker keeps its tables in JSON files; set it to v1", ("", "v1")),
-    Refused(
+    RefusedSettings(
+        _names("configManagerVersion"), "this broker keeps its tables in JSON files; set it to v1", ("", "v1")
+    ),
+    RefusedSettings(
         _names("enableLmq enableMultiDispatch"),
         "this broker has no light queues, and messages would be missing in them; set it to false",
     ),
-    Refused(
+    RefusedSettings(
         _names("enabledAppendPropCRC forceVerifyPropCRC"),
         "this broker stores no checksum of properties; set it to false",
     ),
-    Refused(
+    RefusedSettings(
         _names("rejectPullConsumerEnable disableConsumeIfConsumerReadSlowly"),
         "this broker shuts out no consumers; set it to false, or a group's consumeEnable",
     ),
-    Refused(
+    RefusedSettings(
         _names("startAcceptSendRequestTimeStamp"),
         "this broker takes messages from its start on; set it to 0",
         ("", "0"),
     ),
-    Refused(
+    RefusedSettings(
         _names("fetchNameSrvAddrByDnsLookup fetchNamesrvAddrByAddressServer"),
         "this broker registers with the addresses in namesrvAddr alone; set it to false",
     ),
-    Refused(_names("useTLS"), "calls to NameServers speak TLS by tls.enable=true; remove the line"),
-    Refused(_names("socksProxyConfig"), "this broker goes through no proxy; remove the line", ("", "{}")),
-    Refused(
+    RefusedSettings(_names("useTLS"), "calls to NameServers speak TLS by tls.enable=true; remove the line"),
+    RefusedSettings(_names("socksProxyConfig"), "this broker goes through no proxy; remove the line", ("", "{}")),
+    RefusedSettings(
         _names("metricsExporterType"),
         "this broker exports no figures; set it to DISABLE, and ask with GET_BROKER_RUNTIME_INFO (28)",
         ("", "disable"),
     ),
-    Refused(
+    RefusedSettings(
         _names("msgTraceTopicName"),
         "traces go to RMQ_SYS_TRACE_TOPIC here; remove the line",
         ("", "rmq_sys_trace_topic"),
     ),
-    Refused(_names("defaultMessageRequestMode"), "consumers pull here; set it to PULL", ("", "pull")),
+    RefusedSettings(_names("defaultMessageRequestMode"), "consumers pull here; set it to PULL", ("", "pull")),
 )
 
 WITHOUT_EFFECT: Final = (

@@ -14,17 +14,17 @@ from pathlib import Path
 from typing import Any, Final
 
 from pyrmq_core.broker import setting_rules
-from pyrmq_core.broker.held_pulls import HeldLimits
-from pyrmq_core.broker.store.message_store import LOG_FOLDER, StoreSettings
-from pyrmq_core.broker.store.reading import Limits
+from pyrmq_core.broker.clients.held_pulls import HeldLimits
+from pyrmq_core.broker.store.layout import LOG_FOLDER, StoreSettings
+from pyrmq_core.broker.store.reading import GetLimits
 from pyrmq_core.errors import InvalidArgument
 from pyrmq_core.model import Permission
 from pyrmq_core.network import ServerBounds, TlsSettings, local_ip
-from pyrmq_core.network.serving import MAX_CONNECTIONS, MAX_RECEIVED_BYTES, MAX_WAITING_BYTES
+from pyrmq_core.network.server import MAX_CONNECTIONS, MAX_RECEIVED_BYTES, MAX_WAITING_BYTES
 from pyrmq_core.network.tls_settings import NAMES as TLS_NAMES
-from pyrmq_core.protocol.frame import SERVER_HEADER_BYTES
-from pyrmq_core.protocol.java_properties import parse_java_properties
-from pyrmq_core.protocol.topic_config import MAX_QUEUES_PER_TOPIC
+from pyrmq_core.protocol.framing.frame import SERVER_HEADER_BYTES
+from pyrmq_core.protocol.java.properties_text import parse_java_properties
+from pyrmq_core.protocol.routes.topic_config import MAX_QUEUES_PER_TOPIC
 
 DELAY_LEVELS: Final = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
 UNIT_MS: Final = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
@@ -174,8 +174,8 @@ class BrokerConfig:
         )
 
     @property
-    def pull_limits(self) -> Limits:
-        return Limits(self.max_transfer_count_on_message_in_memory, self.max_transfer_bytes_on_message_in_memory)
+    def pull_limits(self) -> GetLimits:
+        return GetLimits(self.max_transfer_count_on_message_in_memory, self.max_transfer_bytes_on_message_in_memory)
 
     @property
     def held_limits(self) -> HeldLimits:

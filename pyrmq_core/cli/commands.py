@@ -11,12 +11,12 @@ import click
 
 from pyrmq_core import Message, Producer, PullConsumer
 from pyrmq_core.broker.__main__ import main as broker_main
-from pyrmq_core.cli.administration import cluster, kv, topic
+from pyrmq_core.cli.admin import cluster, kv, topic
 from pyrmq_core.cli.dev import serve_dev
 from pyrmq_core.cli.doctor import doctor
-from pyrmq_core.cli.running import GROUP, OneLineGroup, nameserver_option, run
-from pyrmq_core.cli.sending import MAX_UNDER_WAY, say_result, send_lines
-from pyrmq_core.cli.tailing import tail_topic
+from pyrmq_core.cli.send import MAX_UNDER_WAY, say_result, send_lines
+from pyrmq_core.cli.servers import GROUP, OneLineGroup, nameserver_option, run
+from pyrmq_core.cli.tail import tail_topic
 from pyrmq_core.nameserver.process import main as nameserver_main
 
 # Options of these two are RocketMQ's own and parsed by the servers, which run without click as well.

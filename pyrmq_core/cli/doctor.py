@@ -20,10 +20,10 @@ import click
 import trio
 
 from pyrmq_core import NetworkError, RocketMQError
-from pyrmq_core.cli.running import nameserver_option, run
+from pyrmq_core.cli.servers import nameserver_option, run
 from pyrmq_core.cli.tables import json_option
-from pyrmq_core.client.admin import Admin
-from pyrmq_core.network.connecting import open_wire
+from pyrmq_core.client.admin.admin import Admin
+from pyrmq_core.network.connect import open_wire
 
 OK: Final = "OK"
 WARN: Final = "WARN"  # a job may run, and may not

@@ -18,30 +18,30 @@ from typing import TYPE_CHECKING, Final, Self
 import trio
 
 from pyrmq_core.client.arguments import context_of, seconds_of
-from pyrmq_core.client.batch_topics import BatchTopics
-from pyrmq_core.client.calling import Caller, Line
-from pyrmq_core.client.heartbeats import Heartbeats
-from pyrmq_core.client.hooks import RpcHook, RpcHooks
-from pyrmq_core.client.identity import checked_unit_name, client_id, credentials_of
-from pyrmq_core.client.nameservers import NameServers
-from pyrmq_core.client.namespace_v2 import NamespaceV2
-from pyrmq_core.client.replies import Replies
-from pyrmq_core.client.routes import Routes
-from pyrmq_core.client.routing import parse_nameservers, reading_address
-from pyrmq_core.client.send_settings import namespace_of
+from pyrmq_core.client.callbacks.replies import Replies
+from pyrmq_core.client.callbacks.transaction_checks import TransactionChecks
+from pyrmq_core.client.remoting.caller import PinnedConnection, RemotingClient
+from pyrmq_core.client.remoting.heartbeats import Heartbeats
+from pyrmq_core.client.remoting.identity import checked_unit_name, client_id, credentials_of, namespace_of
+from pyrmq_core.client.remoting.namespace_v2 import NamespaceV2
+from pyrmq_core.client.remoting.rpc_hooks import RpcHook, RpcHooks
+from pyrmq_core.client.routes.batch_topics import BatchTopics
+from pyrmq_core.client.routes.name_servers import NameServers
+from pyrmq_core.client.routes.route_table import Routes
+from pyrmq_core.client.routing.name_server_choice import parse_nameservers
+from pyrmq_core.client.routing.publish_info import reading_address
 from pyrmq_core.client.service_state import Life, ServiceState, check_trio
-from pyrmq_core.client.transaction_checks import TransactionChecks
 from pyrmq_core.errors import BrokerNotFound, InvalidArgument, InvalidState, RocketMQError
 from pyrmq_core.model import MessageQueue
 from pyrmq_core.network import ConnectionPool, Handler, Peer, local_ip, open_owned_nursery
-from pyrmq_core.network.handling import refuse_unsupported
-from pyrmq_core.protocol.codes import RequestCode, ResponseCode
-from pyrmq_core.protocol.command import Command
-from pyrmq_core.protocol.conversation import response_error
-from pyrmq_core.protocol.namespaces import instance_namespace
+from pyrmq_core.network.connection.answers import refuse_unsupported
+from pyrmq_core.protocol.framing.codes import RequestCode, ResponseCode
+from pyrmq_core.protocol.framing.command import Command
+from pyrmq_core.protocol.framing.header_requests import response_error
+from pyrmq_core.protocol.messages.namespaces import instance_namespace
 
 if TYPE_CHECKING:
-    from pyrmq_core.client.discovery import Discovery
+    from pyrmq_core.client.routes.name_server_url import Discovery
 
 log = logging.getLogger(__name__)
 
@@ -111,7 +111,7 @@ class Client:
         }
         self._stack = AsyncExitStack()
         self._nursery: trio.Nursery | None = None
-        self._caller: Caller | None = None
+        self._caller: RemotingClient | None = None
         self._routes: Routes | None = None
         self._nameservers: NameServers | None = None
         self._heartbeats: Heartbeats | None = None
@@ -133,7 +133,7 @@ class Client:
             pool = ConnectionPool(
                 nursery, handler=self._answer, tls=self._tls, on_open=self._opened, on_close=self._closed
             )
-            caller = Caller(pool, self._rpc_hooks, self._credentials)
+            caller = RemotingClient(pool, self._rpc_hooks, self._credentials)
             nameservers = NameServers(caller, self._addresses, random_start=random.getrandbits(31))
             routes = Routes(nameservers, random_start=lambda: random.getrandbits(31))
             heartbeats = Heartbeats(self.client_id, caller, lambda: routes.brokers)
@@ -155,7 +155,7 @@ class Client:
         await self._stack.__aexit__(kind, error, traceback)
 
     @property
-    def caller(self) -> Caller:
+    def caller(self) -> RemotingClient:
         """For who sends requests without waiting for each; `InvalidState` outside the `async with` block."""
         if self._caller is None:
             raise self._life.not_running()
@@ -191,10 +191,10 @@ class Client:
 
     @property
     def posts_aside(self) -> bool:
-        """Whether `Caller.post_aside` has a chance: never over TLS, nor where `rpc_hooks` are to be told."""
+        """Whether `RemotingClient.post_aside` has a chance: never over TLS, nor where `rpc_hooks` are to be told."""
         return self._tls is None and not self._rpc_hooks
 
-    async def open_line(self, address: str, *, timeout: float = CALL_TIMEOUT_SECONDS) -> Line:
+    async def open_line(self, address: str, *, timeout: float = CALL_TIMEOUT_SECONDS) -> PinnedConnection:
         """The connection to one server, for requests that are posted and not waited for one by one."""
         return await self.caller.line(address, timeout=timeout)
 
@@ -308,6 +308,6 @@ class Client:
 
 def _discovery(url: str, unit_name: str | None) -> Discovery:
     """Loaded where a list is fetched: few clients do, and it takes an HTTP client."""
-    from pyrmq_core.client.discovery import Discovery
+    from pyrmq_core.client.routes.name_server_url import Discovery
 
     return Discovery(url, unit_name)

@@ -1,6 +1,6 @@
 """Messages as Arrow columns, both ways: rows to the payloads of requests, pulls to record batches (extra `arrow`).
 
-What comes out is what `protocol/payload.py` makes of the same messages one by one.
+What comes out is what `protocol/messages/payload.py` makes of the same messages one by one.
 """
 
 from __future__ import annotations
@@ -11,17 +11,17 @@ from pyrmq_core.lazy_names import load_when_named
 
 if TYPE_CHECKING:
     from pyrmq_core.columnar.arrays import encoded
-    from pyrmq_core.columnar.columns import DEFAULT_COLUMNS, SOURCE_COLUMNS, schema_of
-    from pyrmq_core.columnar.cutting import BatchLimit
-    from pyrmq_core.columnar.decode import decode_batches, decode_records
-    from pyrmq_core.columnar.decoded_batch import DecodedBatch
-    from pyrmq_core.columnar.encode import compresses, encode_batches
-    from pyrmq_core.columnar.faults import Fault, first_fault
-    from pyrmq_core.columnar.grouping import by_queue, by_tag, by_topic, string_hash_codes
-    from pyrmq_core.columnar.ids_of_content import content_ids
-    from pyrmq_core.columnar.outgoing import batches_of, check_columns
-    from pyrmq_core.columnar.unique_ids import Ids
-    from pyrmq_core.protocol.compression import CompressionType
+    from pyrmq_core.columnar.decoding.columns import DEFAULT_COLUMNS, SOURCE_COLUMNS, schema_of
+    from pyrmq_core.columnar.decoding.decode import decode_batches, decode_records
+    from pyrmq_core.columnar.decoding.decoded_batch import DecodedBatch
+    from pyrmq_core.columnar.encoding.batch_limit import BatchLimit
+    from pyrmq_core.columnar.encoding.content_ids import content_ids
+    from pyrmq_core.columnar.encoding.encode import compresses, encode_batches
+    from pyrmq_core.columnar.encoding.group_by import by_queue, by_tag, by_topic, string_hash_codes
+    from pyrmq_core.columnar.encoding.sink_rows import batches_of, check_columns
+    from pyrmq_core.columnar.encoding.unique_ids import Ids
+    from pyrmq_core.columnar.encoding.validate import Fault, first_fault
+    from pyrmq_core.protocol.messages.compression import CompressionType
 
 __all__ = [
     "DEFAULT_COLUMNS",
@@ -49,27 +49,27 @@ __all__ = [
 
 # A reader needs no encoding, a planner only what the columns are called.
 _LAZY: Final = {
-    "DEFAULT_COLUMNS": "pyrmq_core.columnar.columns",
-    "SOURCE_COLUMNS": "pyrmq_core.columnar.columns",
-    "BatchLimit": "pyrmq_core.columnar.cutting",
-    "CompressionType": "pyrmq_core.protocol.compression",
-    "DecodedBatch": "pyrmq_core.columnar.decoded_batch",
-    "Fault": "pyrmq_core.columnar.faults",
-    "Ids": "pyrmq_core.columnar.unique_ids",
-    "batches_of": "pyrmq_core.columnar.outgoing",
-    "by_queue": "pyrmq_core.columnar.grouping",
-    "by_tag": "pyrmq_core.columnar.grouping",
-    "by_topic": "pyrmq_core.columnar.grouping",
-    "check_columns": "pyrmq_core.columnar.outgoing",
-    "compresses": "pyrmq_core.columnar.encode",
-    "content_ids": "pyrmq_core.columnar.ids_of_content",
-    "decode_batches": "pyrmq_core.columnar.decode",
-    "decode_records": "pyrmq_core.columnar.decode",
-    "encode_batches": "pyrmq_core.columnar.encode",
+    "DEFAULT_COLUMNS": "pyrmq_core.columnar.decoding.columns",
+    "SOURCE_COLUMNS": "pyrmq_core.columnar.decoding.columns",
+    "BatchLimit": "pyrmq_core.columnar.encoding.batch_limit",
+    "CompressionType": "pyrmq_core.protocol.messages.compression",
+    "DecodedBatch": "pyrmq_core.columnar.decoding.decoded_batch",
+    "Fault": "pyrmq_core.columnar.encoding.validate",
+    "Ids": "pyrmq_core.columnar.encoding.unique_ids",
+    "batches_of": "pyrmq_core.columnar.encoding.sink_rows",
+    "by_queue": "pyrmq_core.columnar.encoding.group_by",
+    "by_tag": "pyrmq_core.columnar.encoding.group_by",
+    "by_topic": "pyrmq_core.columnar.encoding.group_by",
+    "check_columns": "pyrmq_core.columnar.encoding.sink_rows",
+    "compresses": "pyrmq_core.columnar.encoding.encode",
+    "content_ids": "pyrmq_core.columnar.encoding.content_ids",
+    "decode_batches": "pyrmq_core.columnar.decoding.decode",
+    "decode_records": "pyrmq_core.columnar.decoding.decode",
+    "encode_batches": "pyrmq_core.columnar.encoding.encode",
     "encoded": "pyrmq_core.columnar.arrays",
-    "first_fault": "pyrmq_core.columnar.faults",
-    "schema_of": "pyrmq_core.columnar.columns",
-    "string_hash_codes": "pyrmq_core.columnar.grouping",
+    "first_fault": "pyrmq_core.columnar.encoding.validate",
+    "schema_of": "pyrmq_core.columnar.decoding.columns",
+    "string_hash_codes": "pyrmq_core.columnar.encoding.group_by",
 }
 
 if not TYPE_CHECKING:  # else every name would pass for one of these

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -9,7 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pyrmq_core.protocol.properties import java_text
+from pyrmq_core.protocol.messages.properties import java_text
 
 Ints: TypeAlias = npt.NDArray[np.int64]
 Int32s: TypeAlias = npt.NDArray[np.int32]
@@ -19,15 +20,26 @@ Octets: TypeAlias = npt.NDArray[np.uint8]
 # Arrow's binary and string arrays count bytes in 32 bits.
 MAX_ARRAY_BYTES: Final = 2**31 - 1
 FIRST_BEYOND_ASCII: Final = 0x80
+# So many names of a message fit into the bits of a sum, even when each of its thousands of pairs has the highest.
+MAX_NAMES_IN_BITS: Final = 48
 
 # By its name, without the checks of what is known to be right here: a tenth less.
 _TAKE: Final = pc.get_function("array_take")
 _UNCHECKED: Final = pc.TakeOptions(boundscheck=False)
 
-# glibc keeps for the next batch as much as the largest block that was ever given back. Without this it returns a
-# batch's memory to the system each time, and a third of the time goes into getting it again.
+# As much as the largest batch of a job commonly needs.
 KEPT_BYTES: Final = 16 * 1024 * 1024
-np.empty(KEPT_BYTES, np.uint8)
+
+
+@cache
+def keep_freed_memory() -> None:
+    """Makes glibc keep freed blocks of up to 16 MiB for the next batch. Called before columns are encoded or decoded.
+
+    glibc keeps as much as the largest block that was ever freed (its dynamic mmap threshold), so one such block is made
+    and freed. Without it a batch's memory goes back to the system each time, and a third of the time goes into getting
+    it again.
+    """
+    np.empty(KEPT_BYTES, np.uint8)
 
 
 def spans(data: pa.Buffer, starts: Ints, ends: Ints) -> pa.Array:
@@ -37,20 +49,20 @@ def spans(data: pa.Buffer, starts: Ints, ends: Ints) -> pa.Array:
         return pa.array([], pa.binary())
     bounds = np.empty((count, 2), np.int32)
     bounds[:, 0], bounds[:, 1] = starts, ends
-    return take(in_between(data, bounds.ravel()), every(2, 0, count))
+    return take_unchecked(slices_between(data, bounds.ravel()), strided_indices(2, 0, count))
 
 
-def take(array: pa.Array, places: pa.Array) -> pa.Array:
+def take_unchecked(array: pa.Array, places: pa.Array) -> pa.Array:
     """The elements at places that there are; null where the place is."""
     return _TAKE.call([array, places], _UNCHECKED)
 
 
-def every(step: int, first: int, count: int) -> pa.Array:
+def strided_indices(step: int, first: int, count: int) -> pa.Array:
     """`count` places to take from: `first`, and each `step` behind it."""
     return pa.array(np.arange(first, first + step * count, step, dtype=np.int32))
 
 
-def in_between(data: pa.Buffer, bounds: npt.NDArray[np.int32]) -> pa.Array:
+def slices_between(data: pa.Buffer, bounds: npt.NDArray[np.int32]) -> pa.Array:
     """The binary array whose element i is `data[bounds[i]:bounds[i + 1]]`, nothing copied.
 
     Elements that are never taken may have a negative length.
@@ -63,10 +75,10 @@ def in_between(data: pa.Buffer, bounds: npt.NDArray[np.int32]) -> pa.Array:
 def fixed_spans(values: npt.NDArray[Any]) -> pa.Array:
     """A binary array of the rows of a matrix of bytes, nothing copied."""
     count, width = values.shape
-    return in_between(pa.py_buffer(np.ascontiguousarray(values)), np.arange(count + 1, dtype=np.int32) * width)
+    return slices_between(pa.py_buffer(np.ascontiguousarray(values)), np.arange(count + 1, dtype=np.int32) * width)
 
 
-def bounds_of(array: pa.Array) -> npt.NDArray[np.int32]:
+def offsets_of(array: pa.Array) -> npt.NDArray[np.int32]:
     """Where each element of a binary or string array begins in its bytes; one more than there are elements."""
     offsets = array.buffers()[1]
     if offsets is None or not offsets.size:  # without elements there need be no first bound
@@ -74,7 +86,7 @@ def bounds_of(array: pa.Array) -> npt.NDArray[np.int32]:
     return np.frombuffer(offsets, np.int32, len(array) + 1, array.offset * 4)
 
 
-def octets_of(array: pa.Array) -> Octets:
+def byte_view(array: pa.Array) -> Octets:
     """The bytes beneath a binary or string array, those before its first element too."""
     data = array.buffers()[2]
     return np.empty(0, np.uint8) if data is None else np.frombuffer(data, np.uint8)
@@ -106,7 +118,7 @@ def as_string(array: pa.Array) -> pa.Array:
 
 def not_utf8(array: pa.Array) -> Bools:
     """Which elements are no UTF-8; looks closely only at those that are not ASCII."""
-    bounds, octets = bounds_of(array), octets_of(array)
+    bounds, octets = offsets_of(array), byte_view(array)
     wrong = np.zeros(len(array), np.bool_)
     beyond = np.flatnonzero(octets[: bounds[-1]] >= FIRST_BEYOND_ASCII)
     rows = np.unique(np.searchsorted(bounds, beyond, side="right") - 1)
@@ -126,7 +138,24 @@ def numbers(values: npt.NDArray[Any], kind: pa.DataType) -> pa.Array:
 def repeated(texts: list[str], counts: Ints) -> pa.Array:
     """Each text as often as its count says."""
     if len(set(texts)) != 1:
-        return take(pa.array(texts, pa.string()), pa.array(np.repeat(np.arange(len(texts)), counts)))
+        return take_unchecked(pa.array(texts, pa.string()), pa.array(np.repeat(np.arange(len(texts)), counts)))
     letters, total = texts[0].encode(), int(counts.sum())
     bounds = np.arange(total + 1, dtype=np.int32) * len(letters)
-    return as_string(in_between(pa.py_buffer(letters * total), bounds))
+    return as_string(slices_between(pa.py_buffer(letters * total), bounds))
+
+
+def name_twice(codes: Int32s, counts: Ints, known: int) -> Bools:
+    """The messages that have a name more than once."""
+    twice = np.zeros(len(counts), np.bool_)
+    filled = np.flatnonzero(counts)
+    firsts = (np.cumsum(counts) - counts)[filled]
+    if not len(filled):
+        return twice
+    if known <= MAX_NAMES_IN_BITS:  # a sum of different bits is what they are together
+        bits = np.left_shift(np.uint64(1), codes.astype(np.uint64))
+        twice[filled] = np.add.reduceat(bits, firsts) != np.bitwise_or.reduceat(bits, firsts)
+        return twice
+    message = np.repeat(np.arange(len(counts)), counts)
+    both = np.sort(message * known + codes)
+    twice[both[1:][both[1:] == both[:-1]] // known] = True
+    return twice

@@ -7,6 +7,6 @@ only, and NameServers know nothing of each other: brokers tell all of them, clie
 
 from pyrmq_core.nameserver.config import NameServerConfig
 from pyrmq_core.nameserver.process import configure, main, run_process
-from pyrmq_core.nameserver.running import RunningNameServer, run_nameserver
+from pyrmq_core.nameserver.server import RunningNameServer, run_nameserver
 
 __all__ = ["NameServerConfig", "RunningNameServer", "configure", "main", "run_nameserver", "run_process"]

@@ -19,12 +19,12 @@ from pyrmq_core.errors import HeaderError, InvalidArgument
 from pyrmq_core.nameserver.kvconfig import MAX_BYTES
 from pyrmq_core.nameserver.tables import TableRules
 from pyrmq_core.network import ServerBounds
-from pyrmq_core.network.serving import MAX_CONNECTIONS, MAX_RECEIVED_BYTES, MAX_WAITING_BYTES
+from pyrmq_core.network.server import MAX_CONNECTIONS, MAX_RECEIVED_BYTES, MAX_WAITING_BYTES
 from pyrmq_core.network.tls_settings import NAMES as TLS_NAMES
 from pyrmq_core.network.tls_settings import TlsSettings
-from pyrmq_core.protocol.fields import decode_fields, encode_fields, wire
-from pyrmq_core.protocol.frame import SERVER_HEADER_BYTES
-from pyrmq_core.protocol.java_properties import parse_java_properties
+from pyrmq_core.protocol.framing.fields import decode_fields, encode_fields, wire
+from pyrmq_core.protocol.framing.frame import SERVER_HEADER_BYTES
+from pyrmq_core.protocol.java.properties_text import parse_java_properties
 
 # Settings of Apache's NameServer that size its threads and buffers. They are accepted, shown, and have no effect:
 # requests run in one loop, which a connection enters only as far as its own answers have left.

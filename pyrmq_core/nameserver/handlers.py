@@ -11,35 +11,42 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Final, NamedTuple
 
 from pyrmq_core.errors import BodyError, InvalidArgument, StoreError
-from pyrmq_core.nameserver.answers import encode_cluster_info, encode_route, encode_topic_list
+from pyrmq_core.nameserver.route_cache import encode_cluster_info, encode_route, encode_topic_list
 from pyrmq_core.nameserver.service import NameServer, now_ms
-from pyrmq_core.nameserver.tables import BrokerAddrInfo, accepted, lookups, outside, registration
+from pyrmq_core.nameserver.tables import BrokerAddrInfo, accepted, registration
+from pyrmq_core.nameserver.tables import admin_changes as outside
+from pyrmq_core.nameserver.tables import queries as lookups
 from pyrmq_core.nameserver.tables.state import BROKERS_PER_STEP, Steps
 from pyrmq_core.network import Peer
-from pyrmq_core.protocol.codes import REQUEST_NAMES, RequestCode, ResponseCode
-from pyrmq_core.protocol.command import Command, refusal, success
-from pyrmq_core.protocol.fields import parse_bool
-from pyrmq_core.protocol.frame import MAX_FRAME_BYTES
-from pyrmq_core.protocol.requests.broker_heartbeat import BrokerHeartbeat
-from pyrmq_core.protocol.requests.cluster_info import GetBrokerMemberGroup
-from pyrmq_core.protocol.requests.kv_config import (
+from pyrmq_core.protocol.framing.codes import REQUEST_NAMES, RequestCode, ResponseCode
+from pyrmq_core.protocol.framing.command import Command, refusal, success
+from pyrmq_core.protocol.framing.fields import parse_bool
+from pyrmq_core.protocol.framing.frame import MAX_FRAME_BYTES
+from pyrmq_core.protocol.requests.nameserver.broker_heartbeat import BrokerHeartbeat
+from pyrmq_core.protocol.requests.nameserver.cluster_info import GetBrokerMemberGroup
+from pyrmq_core.protocol.requests.nameserver.kv_config import (
     DeleteKvConfig,
     GetKvConfig,
     GetKvList,
     KvConfig,
     PutKvConfig,
 )
-from pyrmq_core.protocol.requests.namesrv_config import NamesrvConfigText, UpdateNamesrvConfig
-from pyrmq_core.protocol.requests.register_broker import (
+from pyrmq_core.protocol.requests.nameserver.namesrv_config import NamesrvConfigText, UpdateNamesrvConfig
+from pyrmq_core.protocol.requests.nameserver.register_broker import (
     KnownDataVersion,
     QueryDataVersion,
     RegisterBroker,
     UnregisterBroker,
 )
-from pyrmq_core.protocol.requests.topic_in_namesrv import DeleteTopicInNamesrv, RegisterTopicInNamesrv
-from pyrmq_core.protocol.requests.topic_lists import GetTopicsByCluster
-from pyrmq_core.protocol.requests.write_perm import AddedWritePerm, AddWritePerm, WipedWritePerm, WipeWritePerm
-from pyrmq_core.protocol.route import TopicRouteData
+from pyrmq_core.protocol.requests.nameserver.topic_in_namesrv import DeleteTopicInNamesrv, RegisterTopicInNamesrv
+from pyrmq_core.protocol.requests.nameserver.topic_lists import GetTopicsByCluster
+from pyrmq_core.protocol.requests.nameserver.write_perm import (
+    AddedWritePerm,
+    AddWritePerm,
+    WipedWritePerm,
+    WipeWritePerm,
+)
+from pyrmq_core.protocol.routes.route import TopicRouteData
 
 # V4_9_4 of common/MQVersion.java: peers from there on read strict JSON.
 STANDARD_JSON_VERSION: Final = 401
@@ -56,7 +63,7 @@ Answer = Command | Awaitable[Command]
 Handle = Callable[[NameServer, Command, Peer], Answer]
 
 
-class Served(NamedTuple):
+class RequestEntry(NamedTuple):
     """A request code that is answered; `about` is its line in the documentation.
 
     A body longer than `max_body_bytes` is refused before it is read: reading it would hold the loop.
@@ -306,30 +313,38 @@ async def update_namesrv_config(server: NameServer, request: Command, _: Peer) -
     return success()
 
 
-HANDLERS: Final[Mapping[int, Served]] = {
-    RequestCode.PUT_KV_CONFIG: Served(put_kv_config, "keeps a value under a namespace and a key, and writes the file"),
-    RequestCode.GET_KV_CONFIG: Served(get_kv_config, "one value, or 22"),
-    RequestCode.DELETE_KV_CONFIG: Served(delete_kv_config, "forgets a key, and writes the file"),
-    RequestCode.REGISTER_BROKER: Served(
+HANDLERS: Final[Mapping[int, RequestEntry]] = {
+    RequestCode.PUT_KV_CONFIG: RequestEntry(
+        put_kv_config, "keeps a value under a namespace and a key, and writes the file"
+    ),
+    RequestCode.GET_KV_CONFIG: RequestEntry(get_kv_config, "one value, or 22"),
+    RequestCode.DELETE_KV_CONFIG: RequestEntry(delete_kv_config, "forgets a key, and writes the file"),
+    RequestCode.REGISTER_BROKER: RequestEntry(
         register_broker, "takes a broker's address and topics; its sign of life", MAX_FRAME_BYTES
     ),
-    RequestCode.UNREGISTER_BROKER: Served(unregister_broker, "removes a broker's address at once"),
-    RequestCode.GET_ROUTEINFO_BY_TOPIC: Served(get_route_info, "a topic's route, or 17"),
-    RequestCode.GET_BROKER_CLUSTER_INFO: Served(get_cluster_info, "all clusters and brokers"),
-    RequestCode.WIPE_WRITE_PERM_OF_BROKER: Served(wipe_write_perm, "takes write permission from a broker's topics"),
-    RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER: Served(get_all_topics, "all topics"),
-    RequestCode.DELETE_TOPIC_IN_NAMESRV: Served(delete_topic, "forgets a topic, of one cluster or of all"),
-    RequestCode.REGISTER_TOPIC_IN_NAMESRV: Served(register_topic, "sets a topic's queues", TOPIC_BODY_BYTES),
-    RequestCode.GET_KVLIST_BY_NAMESPACE: Served(get_kv_list, "all values of a namespace, or 22"),
-    RequestCode.GET_TOPICS_BY_CLUSTER: Served(get_topics_by_cluster, "the topics of a cluster"),
-    RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS: Served(get_system_topics, "the names of clusters and brokers"),
-    RequestCode.GET_UNIT_TOPIC_LIST: Served(get_unit_topics, "unit topics"),
-    RequestCode.GET_HAS_UNIT_SUB_TOPIC_LIST: Served(get_unit_sub_topics, "topics that units subscribe to"),
-    RequestCode.GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST: Served(get_unit_sub_ununit_topics, "those that are no unit topics"),
-    RequestCode.UPDATE_NAMESRV_CONFIG: Served(update_namesrv_config, "changes settings, and writes their file"),
-    RequestCode.GET_NAMESRV_CONFIG: Served(get_namesrv_config, "all settings, `name=value` a line"),
-    RequestCode.QUERY_DATA_VERSION: Served(query_data_version, "whether a broker's topics changed; a sign of life"),
-    RequestCode.ADD_WRITE_PERM_OF_BROKER: Served(add_write_perm, "gives write permission to a broker's topics"),
-    RequestCode.GET_BROKER_MEMBER_GROUP: Served(get_broker_member_group, "the addresses of a broker name"),
-    RequestCode.BROKER_HEARTBEAT: Served(broker_heartbeat, "a sign of life"),
+    RequestCode.UNREGISTER_BROKER: RequestEntry(unregister_broker, "removes a broker's address at once"),
+    RequestCode.GET_ROUTEINFO_BY_TOPIC: RequestEntry(get_route_info, "a topic's route, or 17"),
+    RequestCode.GET_BROKER_CLUSTER_INFO: RequestEntry(get_cluster_info, "all clusters and brokers"),
+    RequestCode.WIPE_WRITE_PERM_OF_BROKER: RequestEntry(
+        wipe_write_perm, "takes write permission from a broker's topics"
+    ),
+    RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER: RequestEntry(get_all_topics, "all topics"),
+    RequestCode.DELETE_TOPIC_IN_NAMESRV: RequestEntry(delete_topic, "forgets a topic, of one cluster or of all"),
+    RequestCode.REGISTER_TOPIC_IN_NAMESRV: RequestEntry(register_topic, "sets a topic's queues", TOPIC_BODY_BYTES),
+    RequestCode.GET_KVLIST_BY_NAMESPACE: RequestEntry(get_kv_list, "all values of a namespace, or 22"),
+    RequestCode.GET_TOPICS_BY_CLUSTER: RequestEntry(get_topics_by_cluster, "the topics of a cluster"),
+    RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS: RequestEntry(get_system_topics, "the names of clusters and brokers"),
+    RequestCode.GET_UNIT_TOPIC_LIST: RequestEntry(get_unit_topics, "unit topics"),
+    RequestCode.GET_HAS_UNIT_SUB_TOPIC_LIST: RequestEntry(get_unit_sub_topics, "topics that units subscribe to"),
+    RequestCode.GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST: RequestEntry(
+        get_unit_sub_ununit_topics, "those that are no unit topics"
+    ),
+    RequestCode.UPDATE_NAMESRV_CONFIG: RequestEntry(update_namesrv_config, "changes settings, and writes their file"),
+    RequestCode.GET_NAMESRV_CONFIG: RequestEntry(get_namesrv_config, "all settings, `name=value` a line"),
+    RequestCode.QUERY_DATA_VERSION: RequestEntry(
+        query_data_version, "whether a broker's topics changed; a sign of life"
+    ),
+    RequestCode.ADD_WRITE_PERM_OF_BROKER: RequestEntry(add_write_perm, "gives write permission to a broker's topics"),
+    RequestCode.GET_BROKER_MEMBER_GROUP: RequestEntry(get_broker_member_group, "the addresses of a broker name"),
+    RequestCode.BROKER_HEARTBEAT: RequestEntry(broker_heartbeat, "a sign of life"),
 }

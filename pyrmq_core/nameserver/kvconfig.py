@@ -15,8 +15,8 @@ import trio
 
 from pyrmq_core.errors import BodyError, InvalidArgument, StoreError
 from pyrmq_core.nameserver.files import write_atomically
-from pyrmq_core.protocol.java_json import dumps, load_object
-from pyrmq_core.protocol.requests.kv_config import KvTable
+from pyrmq_core.protocol.java.json_text import dumps, load_object
+from pyrmq_core.protocol.requests.nameserver.kv_config import KvTable
 
 # Room for the order configuration of some 60,000 topics, which one answer (219, or a registration's) still holds and
 # which is encoded within one step of the loop.

@@ -14,9 +14,9 @@ from typing import Final
 import trio
 
 from pyrmq_core.nameserver.config import NOT_BUILT, WITHOUT_EFFECT, NameServerConfig, load_settings, unknown_settings
-from pyrmq_core.nameserver.running import run_nameserver
+from pyrmq_core.nameserver.server import run_nameserver
 from pyrmq_core.network import failure_in
-from pyrmq_core.network.listening import raise_limit_of_files
+from pyrmq_core.network.listener import raise_limit_of_files
 from pyrmq_core.network.log_lines import line_logger
 from pyrmq_core.network.process_end import exit_status
 

@@ -16,28 +16,28 @@ from typing import Final
 import trio
 
 from pyrmq_core.errors import StoreError
-from pyrmq_core.nameserver.answers import RouteAnswers
 from pyrmq_core.nameserver.config import NameServerConfig, unknown_settings
 from pyrmq_core.nameserver.files import write_atomically
-from pyrmq_core.nameserver.intake import RegistrationIntake
 from pyrmq_core.nameserver.kvconfig import KvConfig
+from pyrmq_core.nameserver.registration_queue import RegistrationIntake
+from pyrmq_core.nameserver.route_cache import RouteAnswers
 from pyrmq_core.nameserver.tables import BrokerAddrInfo, RouteTables, registration, removal
 from pyrmq_core.nameserver.tables.changes import Change, MinBrokerIdChange, Removal, TopicsRemoved
 from pyrmq_core.nameserver.tables.state import TOPICS_PER_STEP, Steps
 from pyrmq_core.nameserver.turns import Turns
 from pyrmq_core.network import Peer
 from pyrmq_core.network.log_lines import line_logger
-from pyrmq_core.protocol.codes import ResponseCode
-from pyrmq_core.protocol.command import Command, refusal
-from pyrmq_core.protocol.java_properties import format_java_properties
-from pyrmq_core.protocol.registration import RegistrationBody, finished
-from pyrmq_core.protocol.requests.kv_config import ORDER_TOPIC_CONFIG
-from pyrmq_core.protocol.requests.register_broker import (
+from pyrmq_core.protocol.framing.codes import ResponseCode
+from pyrmq_core.protocol.framing.command import Command, refusal
+from pyrmq_core.protocol.java.properties_text import format_java_properties
+from pyrmq_core.protocol.requests.nameserver.kv_config import ORDER_TOPIC_CONFIG
+from pyrmq_core.protocol.requests.nameserver.register_broker import (
     RegisterBroker,
     RegisteredBroker,
     RegistrationHeader,
     UnregisterBroker,
 )
+from pyrmq_core.protocol.routes.registration import RegistrationBody, finished
 
 log = line_logger(__name__)
 

@@ -10,18 +10,19 @@ from typing import TYPE_CHECKING, Final
 
 from pyrmq_core.lazy_names import load_when_named
 from pyrmq_core.network.addresses import format_address, local_ip, parse_address
-from pyrmq_core.network.calls import Asked, Call, Done
-from pyrmq_core.network.connection import Connection
-from pyrmq_core.network.handling import CutConnection, Handler, Peer, ask
-from pyrmq_core.network.ownership import failure_in, open_owned_nursery
+from pyrmq_core.network.connection.answers import ask
+from pyrmq_core.network.connection.calls import BulkCall, Call, Done
+from pyrmq_core.network.connection.connection import Connection
+from pyrmq_core.network.connection.peer import CutConnection, Handler, Peer
+from pyrmq_core.network.nurseries import failure_in, open_owned_nursery
 from pyrmq_core.network.pool import ConnectionPool
 
 if TYPE_CHECKING:
-    from pyrmq_core.network.serving import Listening, ServerBounds, TlsMode, serve
+    from pyrmq_core.network.server import Listening, ServerBounds, TlsMode, serve
     from pyrmq_core.network.tls_settings import TlsSettings
 
 __all__ = [
-    "Asked",
+    "BulkCall",
     "Call",
     "Connection",
     "ConnectionPool",
@@ -44,11 +45,11 @@ __all__ = [
 
 # What a client does without.
 _LAZY: Final = {
-    "Listening": "pyrmq_core.network.serving",
-    "ServerBounds": "pyrmq_core.network.serving",
-    "TlsMode": "pyrmq_core.network.serving",
+    "Listening": "pyrmq_core.network.server",
+    "ServerBounds": "pyrmq_core.network.server",
+    "TlsMode": "pyrmq_core.network.server",
     "TlsSettings": "pyrmq_core.network.tls_settings",
-    "serve": "pyrmq_core.network.serving",
+    "serve": "pyrmq_core.network.server",
 }
 
 if not TYPE_CHECKING:  # else every name would pass for one of these

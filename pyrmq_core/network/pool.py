@@ -10,14 +10,14 @@ import trio
 
 from pyrmq_core.errors import CallTimeout, ConnectFailed
 from pyrmq_core.network.addresses import parse_address
-from pyrmq_core.network.connecting import open_wire
-from pyrmq_core.network.connection import Connection
-from pyrmq_core.network.failures import describe
-from pyrmq_core.network.handling import Handler
+from pyrmq_core.network.connect import open_wire
+from pyrmq_core.network.connection.connection import Connection
+from pyrmq_core.network.connection.deadline_sweeper import DeadlineSweeper
+from pyrmq_core.network.connection.failures import describe
+from pyrmq_core.network.connection.peer import Handler
 from pyrmq_core.network.log_lines import line_logger
-from pyrmq_core.network.sweeping import Sweeper
-from pyrmq_core.protocol.codes import ResponseCode, request_name
-from pyrmq_core.protocol.command import Command
+from pyrmq_core.protocol.framing.codes import ResponseCode, request_name
+from pyrmq_core.protocol.framing.command import Command
 
 log = line_logger(__name__)
 
@@ -69,7 +69,7 @@ class ConnectionPool:
         self._connections: dict[str, Connection] = {}
         self._alive: dict[Connection, None] = {}
         self._openings: dict[str, _Opening] = {}
-        self._sweeper = Sweeper()
+        self._sweeper = DeadlineSweeper()
         self._sweeper_scope: trio.CancelScope | None = None
         self._sweeper_done = trio.Event()
         self._is_closed = False

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Final
 
 from pyrmq_core.errors import RocketMQError
-from pyrmq_core.network.ownership import failure_in
+from pyrmq_core.network.nurseries import failure_in
 
 FAILED: Final = 1
 # 128 and the signal's number, as a shell reports a program that the signal ended: SIGINT, SIGPIPE.

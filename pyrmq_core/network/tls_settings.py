@@ -18,9 +18,9 @@ from typing import Final, Self
 import trio
 
 from pyrmq_core.errors import InvalidArgument
-from pyrmq_core.network.serving import TlsMode
-from pyrmq_core.protocol.fields import decode_fields, encode_fields, wire
-from pyrmq_core.protocol.java_properties import parse_java_properties
+from pyrmq_core.network.server import TlsMode
+from pyrmq_core.protocol.framing.fields import decode_fields, encode_fields, wire
+from pyrmq_core.protocol.java.properties_text import parse_java_properties
 
 log = logging.getLogger(__name__)
 

@@ -10,7 +10,7 @@ from trio._core._run import GLOBAL_RUN_CONTEXT
 
 from pyrmq_core import InvalidState, Message, MessageQueue, SendFailed, SendResult
 from pyrmq_core.blocking import Producer, PullConsumer
-from pyrmq_core.blocking.portal import Opened, Portal, portal
+from pyrmq_core.blocking.portal import HeldContext, Portal, portal
 from tests.support.scripted import BATCH, PULL, SEND, silence
 from tests.support.stage import Stage, staged
 
@@ -36,7 +36,7 @@ def break_the_loop() -> None:
 
 def main(defect: str) -> None:
     logging.basicConfig(level=logging.INFO)
-    stage = Opened(Portal(), staged("broker-a", "broker-b")).value
+    stage = HeldContext(Portal(), staged("broker-a", "broker-b")).value
     stage.topic("orders")
     for server in stage.brokers.values():
         for code in (SEND, BATCH, PULL):

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from pyrmq_core.blocking.portal import Opened, Portal
+from pyrmq_core.blocking.portal import HeldContext, Portal
 from tests.support.stage import Stage, staged
 
 
@@ -19,7 +19,7 @@ def server_loop() -> Iterator[Portal]:
 @pytest.fixture
 def stage(server_loop: Portal) -> Iterator[Stage]:
     """broker-a and broker-b; the topic "orders" with four queues on each."""
-    opened = Opened(server_loop, staged("broker-a", "broker-b"))
+    opened = HeldContext(server_loop, staged("broker-a", "broker-b"))
     opened.value.topic("orders")
     yield opened.value
     opened.close()

@@ -8,11 +8,11 @@ import trio
 
 from pyrmq_core import Message, MessageQueue
 from pyrmq_core.blocking import Client, Producer
-from pyrmq_core.blocking.lending import Lending
+from pyrmq_core.blocking.loop_lock import LoopLock
 from pyrmq_core.blocking.portal import portal
-from pyrmq_core.client.hooks import SendContext
-from pyrmq_core.network.wire import Chunk, SocketWire
-from pyrmq_core.protocol.command import Command
+from pyrmq_core.client.producer.send.hooks import SendContext
+from pyrmq_core.network.connection.wire import Chunk, SocketWire
+from pyrmq_core.protocol.framing.command import Command
 from tests.support.scripted import SEND, silence
 from tests.support.stage import Stage
 
@@ -87,7 +87,7 @@ def test_with_hooks_the_loop_writes(stage: Stage, writers: list[threading.Thread
 
 def test_what_is_lent_comes_back() -> None:
     """The loop does not go on while another thread holds its state, and gives it to nobody while it runs."""
-    lending, wake = Lending(), threading.Event()
+    lending, wake = LoopLock(), threading.Event()
     seen: list[str] = []
     token: trio.lowlevel.TrioToken | None = None
 
@@ -116,7 +116,7 @@ def test_what_is_lent_comes_back() -> None:
 
 def test_what_came_too_late_for_a_wait_is_not_lent() -> None:
     """Between the look and the lock the loop may have begun to run: then nothing is called."""
-    lending = Lending()
+    lending = LoopLock()
     called = []
 
     def call() -> bool:

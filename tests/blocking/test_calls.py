@@ -34,8 +34,8 @@ from pyrmq_core import (
     unique_ids,
 )
 from pyrmq_core.blocking import Client, Producer, PullConsumer
-from pyrmq_core.client.targets import Target
-from pyrmq_core.protocol.codes import RequestCode
+from pyrmq_core.client.producer.send.targets import Target
+from pyrmq_core.protocol.framing.codes import RequestCode
 from tests.support.memory_broker import FIRST_STORE_MS
 from tests.support.scripted import PULL, SEND, refuse, silence
 from tests.support.stage import Stage

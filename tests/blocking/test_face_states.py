@@ -20,7 +20,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_sta
 import pyrmq_core
 from pyrmq_core import InvalidArgument, Message, PendingSend, RocketMQError, SendResult, WindowFull
 from pyrmq_core.blocking import Producer
-from pyrmq_core.client.batching import Batching
+from pyrmq_core.client.producer.bulk.accumulator import Batching
 from tests.blocking.test_interrupts import interrupted_at
 from tests.support.scripted import SEND, ScriptedServer, cut, refuse, silence
 from tests.support.stage import Stage, staged

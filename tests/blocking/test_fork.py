@@ -6,7 +6,7 @@ from collections.abc import Awaitable
 import pytest
 
 from pyrmq_core.network import Peer
-from pyrmq_core.protocol.command import Command, refusal
+from pyrmq_core.protocol.framing.command import Command, refusal
 from tests.support.scripted import SEND, silence
 from tests.support.scripts import output_of
 from tests.support.stage import Stage

@@ -11,7 +11,7 @@ import pytest
 from pyrmq_core import InvalidArgument, Message, SendResult
 from pyrmq_core.blocking import Producer
 from pyrmq_core.blocking.portal import portal
-from pyrmq_core.client.batching import Batching
+from pyrmq_core.client.producer.bulk.accumulator import Batching
 from tests.support.stage import Stage
 from tests.support.wrong_sends import WRONG_SENDS
 

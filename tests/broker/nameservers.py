@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 import trio
 
 from pyrmq_core.network import Listening, Peer, serve
-from pyrmq_core.protocol.codes import RequestCode, ResponseCode
-from pyrmq_core.protocol.command import Command, refusal, success
-from pyrmq_core.protocol.requests.register_broker import RegisterBroker, RegisteredBroker
+from pyrmq_core.protocol.framing.codes import RequestCode, ResponseCode
+from pyrmq_core.protocol.framing.command import Command, refusal, success
+from pyrmq_core.protocol.requests.nameserver.register_broker import RegisterBroker, RegisteredBroker
 
 
 @dataclass

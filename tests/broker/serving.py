@@ -10,9 +10,9 @@ import trio
 
 from pyrmq_core.broker import BrokerConfig, DiskFiles, ForgetfulFiles, RunningBroker, run_broker
 from pyrmq_core.network import ConnectionPool, Handler
-from pyrmq_core.protocol.command import Command
-from pyrmq_core.protocol.requests.pull_message import PullAnswer, PullMessage, PullSysFlag
-from pyrmq_core.protocol.requests.send_message import SendMessage
+from pyrmq_core.protocol.framing.command import Command
+from pyrmq_core.protocol.requests.broker.pull_message import PullAnswer, PullMessage, PullSysFlag
+from pyrmq_core.protocol.requests.broker.send_message import SendMessage
 
 SMALL_FILES = {"mappedFileSizeCommitLog": str(8 << 20), "mappedFileSizeConsumeQueue": "6000"}
 NOW_MS = 1_700_000_000_000

@@ -5,12 +5,13 @@ from dataclasses import dataclass
 
 from pyrmq_core.broker.store.appending import Append, piece
 from pyrmq_core.broker.store.files import Files
-from pyrmq_core.broker.store.message_store import MessageStore, StoreSettings
-from pyrmq_core.broker.store.reading import Limits
-from pyrmq_core.protocol.record import StoredRecord, iterate_records, pack_host
+from pyrmq_core.broker.store.layout import StoreSettings
+from pyrmq_core.broker.store.message_store import MessageStore
+from pyrmq_core.broker.store.reading import GetLimits
+from pyrmq_core.protocol.messages.record import StoredRecord, iterate_records, pack_host
 
 SMALL = StoreSettings(segment_bytes=1024, queue_file_bytes=100)
-ALL = Limits(max_messages=100_000, max_bytes=1 << 30)
+ALL = GetLimits(max_messages=100_000, max_bytes=1 << 30)
 NOW_MS = 1_700_000_000_000
 
 

@@ -13,20 +13,21 @@ from pyrmq_core.broker.store.appending import Append, piece
 from pyrmq_core.broker.store.batch_queue import BatchEntry
 from pyrmq_core.broker.store.files import Files
 from pyrmq_core.broker.store.formats import file_name
-from pyrmq_core.broker.store.message_store import MessageStore, StoreSettings
-from pyrmq_core.broker.store.reading import GetStatus, Limits
+from pyrmq_core.broker.store.layout import StoreSettings
+from pyrmq_core.broker.store.message_store import MessageStore
+from pyrmq_core.broker.store.reading import GetLimits, GetStatus
 from pyrmq_core.broker.store.unsynced import ForgetfulFiles
 from pyrmq_core.errors import StoreError
-from pyrmq_core.protocol.batch import BatchItem, encode_batch_body, iterate_batch_body
-from pyrmq_core.protocol.codes import RequestCode, ResponseCode
-from pyrmq_core.protocol.command import Command
-from pyrmq_core.protocol.properties import decode_properties
-from pyrmq_core.protocol.record import iterate_records, pack_host
-from pyrmq_core.protocol.requests.offsets import GetMaxOffset, GetMinOffset, OffsetFound, SearchOffset
-from pyrmq_core.protocol.requests.pull_message import PullAnswer, PullMessage, PullSysFlag
-from pyrmq_core.protocol.requests.send_message import MessageStored
-from pyrmq_core.protocol.requests.topic_admin import UpdateTopic
-from pyrmq_core.protocol.sysflag import BATCH_RECORD
+from pyrmq_core.protocol.framing.codes import RequestCode, ResponseCode
+from pyrmq_core.protocol.framing.command import Command
+from pyrmq_core.protocol.messages.batch import BatchItem, encode_batch_body, iterate_batch_body
+from pyrmq_core.protocol.messages.properties import decode_properties
+from pyrmq_core.protocol.messages.record import iterate_records, pack_host
+from pyrmq_core.protocol.messages.sysflag import BATCH_RECORD
+from pyrmq_core.protocol.requests.broker.offsets import GetMaxOffset, GetMinOffset, OffsetFound, SearchOffset
+from pyrmq_core.protocol.requests.broker.pull_message import PullAnswer, PullMessage, PullSysFlag
+from pyrmq_core.protocol.requests.broker.send_message import MessageStored
+from pyrmq_core.protocol.requests.broker.topic_admin import UpdateTopic
 from tests.broker.memory_files import MemoryFiles
 from tests.broker.serving import Served, message, serving
 from tests.broker.stores import NOW_MS
@@ -93,7 +94,7 @@ def contents(store: MessageStore) -> list[tuple[int, bytes]]:
     found: list[tuple[int, bytes]] = []
     start, end = store.bounds(KEY)
     while start < end:
-        pulled = store.get(KEY, start, Limits())
+        pulled = store.get(KEY, start, GetLimits())
         assert pulled.status is GetStatus.FOUND
         found += bodies_of(pulled.records)
         start = pulled.next_offset
@@ -173,7 +174,7 @@ def test_how_many_records_one_pull_takes(size: int, asked: int, records: int) ->
     """As counted on 5.4.0 with its default caps."""
     store = opened(MemoryFiles(), BIG)
     put(store, *[Put((b"x" * 50,) * size, whole=True)] * 6)
-    found = store.get(KEY, 0, Limits(min(asked, 32), 262_144, asked))
+    found = store.get(KEY, 0, GetLimits(min(asked, 32), 262_144, asked))
     assert len(list(iterate_records(found.records))) == records
     assert found.next_offset == records * size
 
@@ -185,7 +186,7 @@ def test_how_many_records_one_pull_takes(size: int, asked: int, records: int) ->
 def test_raised_caps(cap: int, asked: int, size: int, body_bytes: int, records: int) -> None:
     store = opened(MemoryFiles(), BIG)
     put(store, *[Put((b"x" * body_bytes,) * size, whole=True)] * 110)
-    found = store.get(KEY, 0, Limits(min(asked, cap), 262_144, asked))
+    found = store.get(KEY, 0, GetLimits(min(asked, cap), 262_144, asked))
     assert found.next_offset == records * size
 
 
@@ -193,11 +194,11 @@ def test_a_pull_inside_a_batch_gives_it_whole() -> None:
     store = opened(MemoryFiles(), BIG)
     put(store, Put((b"a",) * 1000, whole=True), Put((b"b",), whole=False))
     for offset in (0, 500, 999):
-        found = store.get(KEY, offset, Limits())
+        found = store.get(KEY, offset, GetLimits())
         assert (found.next_offset, len(bodies_of(found.records))) == (1000, 1000)
-    assert bodies_of(store.get(KEY, 1000, Limits()).records) == [(1000, b"b")]
-    assert store.get(KEY, 1001, Limits()).status is GetStatus.OFFSET_OVERFLOW_ONE
-    assert store.get(KEY, 1002, Limits()).status is GetStatus.OFFSET_OVERFLOW_BADLY
+    assert bodies_of(store.get(KEY, 1000, GetLimits()).records) == [(1000, b"b")]
+    assert store.get(KEY, 1001, GetLimits()).status is GetStatus.OFFSET_OVERFLOW_ONE
+    assert store.get(KEY, 1002, GetLimits()).status is GetStatus.OFFSET_OVERFLOW_BADLY
 
 
 @pytest.mark.parametrize(("size", "skipped"), [(1000, 1000), (10, 350)])
@@ -205,9 +206,9 @@ def test_tags_are_the_records(size: int, skipped: int) -> None:
     """What has another tag, or none told with the batch, is passed by: few offsets at a time."""
     store = opened(MemoryFiles(), BIG)
     put(store, *[Put((b"x",) * size, whole=True)] * 40, Put((b"y",), whole=True, tags="TagA"))
-    found = store.get(KEY, 0, Limits(), {2598919})
+    found = store.get(KEY, 0, GetLimits(), {2598919})
     assert (found.status, found.next_offset) == (GetStatus.NO_MATCHED_MESSAGE, skipped)
-    assert bodies_of(store.get(KEY, size * 40, Limits(), {2598919}).records) == [(size * 40, b"y")]
+    assert bodies_of(store.get(KEY, size * 40, GetLimits(), {2598919}).records) == [(size * 40, b"y")]
 
 
 def test_times_are_the_records() -> None:

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from pyrmq_core.model import MessageQueue, TopicConfig
-from pyrmq_core.protocol.requests.heartbeat import ConsumerData, HeartBeat, SubscriptionData
-from pyrmq_core.protocol.requests.lock_queues import LockedQueues, LockQueues
-from pyrmq_core.protocol.requests.topic_admin import GetTopicConfig, UpdateTopic
+from pyrmq_core.protocol.requests.broker.heartbeat import ConsumerData, HeartBeat, SubscriptionData
+from pyrmq_core.protocol.requests.broker.lock_queues import LockedQueues, LockQueues
+from pyrmq_core.protocol.requests.broker.topic_admin import GetTopicConfig, UpdateTopic
 from tests.broker.serving import serving
 from tests.broker.test_serving import max_offset, records
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from pyrmq_core.protocol.command import Command
+from pyrmq_core.protocol.framing.command import Command
 from tests.broker.serving import NOW_MS, serving, until
 
 

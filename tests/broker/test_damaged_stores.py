@@ -6,11 +6,12 @@ from dataclasses import dataclass, field
 import pytest
 
 from pyrmq_core.broker.store.formats import ENTRY, Checkpoint, file_name
-from pyrmq_core.broker.store.message_store import CHECKPOINT_NAME, MessageStore
+from pyrmq_core.broker.store.layout import CHECKPOINT_NAME
+from pyrmq_core.broker.store.message_store import MessageStore
 from pyrmq_core.broker.store.reading import GetStatus
 from pyrmq_core.broker.store.recovery import Recovery
 from pyrmq_core.errors import RecordError, StoreError
-from pyrmq_core.protocol.record import iterate_records
+from pyrmq_core.protocol.messages.record import iterate_records
 from tests.broker.memory_files import MemoryFiles
 from tests.broker.stores import ALL, NOW_MS, SMALL, Sent, contents, expected, opened, put, read
 

@@ -3,9 +3,9 @@
 import pytest
 import trio
 
-from pyrmq_core.broker.held_pulls import WOKEN_AT_ONCE, HeldLimits, HeldPulls, held_bytes
+from pyrmq_core.broker.clients.held_pulls import WOKEN_AT_ONCE, HeldLimits, HeldPulls, held_bytes
 from pyrmq_core.broker.store.formats import ENTRY
-from pyrmq_core.protocol.command import Command
+from pyrmq_core.protocol.framing.command import Command
 from tests.broker.test_tables import A, B
 
 KEY = ("T", 0)

@@ -13,9 +13,9 @@ import trio
 
 from pyrmq_core.errors import NetworkError
 from pyrmq_core.network import ConnectionPool
-from pyrmq_core.protocol.codes import RequestCode
-from pyrmq_core.protocol.record import iterate_records
-from pyrmq_core.protocol.requests.pull_message import PullAnswer, PullMessage
+from pyrmq_core.protocol.framing.codes import RequestCode
+from pyrmq_core.protocol.messages.record import iterate_records
+from pyrmq_core.protocol.requests.broker.pull_message import PullAnswer, PullMessage
 from tests.broker.nameservers import nameservers
 from tests.broker.serving import SMALL_FILES, message, until
 

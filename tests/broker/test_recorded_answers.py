@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from pyrmq_core.model import TopicConfig
-from pyrmq_core.protocol.command import Command, Serialization
-from pyrmq_core.protocol.requests.consumer_offsets import UpdateConsumerOffset
-from pyrmq_core.protocol.requests.topic_admin import UpdateTopic
+from pyrmq_core.protocol.framing.command import Command, Serialization
+from pyrmq_core.protocol.requests.broker.consumer_offsets import UpdateConsumerOffset
+from pyrmq_core.protocol.requests.broker.topic_admin import UpdateTopic
 from tests.broker.serving import message, serving
 from tests.support import golden
 

@@ -7,10 +7,10 @@ import trio
 
 from pyrmq_core.errors import ConnectionClosed
 from pyrmq_core.network import ConnectionPool
-from pyrmq_core.protocol.command import Command
-from pyrmq_core.protocol.frame import FrameDecoder
-from pyrmq_core.protocol.properties import decode_properties
-from pyrmq_core.protocol.record import iterate_records
+from pyrmq_core.protocol.framing.command import Command
+from pyrmq_core.protocol.framing.frame import FrameDecoder
+from pyrmq_core.protocol.messages.properties import decode_properties
+from pyrmq_core.protocol.messages.record import iterate_records
 from tests.broker.serving import Served, serving
 from tests.support import golden
 from tests.support.golden import GoldenFrame

@@ -9,15 +9,15 @@ import trio
 from trio.testing import MockClock
 
 from pyrmq_core.broker import DiskFiles
-from pyrmq_core.broker.registration import Registration
-from pyrmq_core.broker.topics import TopicTable
+from pyrmq_core.broker.registration import BrokerRegistration
+from pyrmq_core.broker.tables.topics import TopicTable
 from pyrmq_core.errors import ConnectFailed
 from pyrmq_core.model import TopicConfig
 from pyrmq_core.network import ConnectionPool
-from pyrmq_core.protocol.codes import RequestCode
-from pyrmq_core.protocol.command import Command
-from pyrmq_core.protocol.registration import registration_crc
-from pyrmq_core.protocol.requests.register_broker import RegisteredBroker, RegistrationHeader
+from pyrmq_core.protocol.framing.codes import RequestCode
+from pyrmq_core.protocol.framing.command import Command
+from pyrmq_core.protocol.requests.nameserver.register_broker import RegisteredBroker, RegistrationHeader
+from pyrmq_core.protocol.routes.registration import registration_crc
 from tests.broker.nameservers import RecordingNameServer, nameservers
 from tests.broker.serving import config, serving, until
 from tests.nameserver.longest_step import LongestStep
@@ -162,7 +162,7 @@ async def rounds(directory: Path, answers: Callable[[], bool], seconds: float, *
     pool = RecordingPool(answers)
     header = RegistrationHeader("C", "127.0.0.1:2", "b", 0)
     with trio.move_on_after(seconds):
-        await Registration(settings_value, header, topics, pool).run()
+        await BrokerRegistration(settings_value, header, topics, pool).run()
     return [round(at - pool.times[0]) for at in pool.times]
 
 
@@ -193,7 +193,7 @@ async def test_many_topics_are_written_off_the_loop(tmp_path: Path) -> None:
     topics = TopicTable(DiskFiles(tmp_path), settings)
     for number in range(10_000):
         topics.put(TopicConfig(f"T{number}", 4, 4), number)
-    registration = Registration(
+    registration = BrokerRegistration(
         settings, RegistrationHeader("C", "127.0.0.1:2", "b", 0), topics, RecordingPool(lambda: True)
     )
     longest = LongestStep()

@@ -6,23 +6,23 @@ from pathlib import Path
 import pytest
 import trio
 
-from pyrmq_core.client.retrying import outcome_of
+from pyrmq_core.client.producer.send.retry_policy import outcome_of
 from pyrmq_core.errors import InvalidArgument, NetworkError, Outcome, StoreError
 from pyrmq_core.model import MessageQueue, TopicConfig
 from pyrmq_core.network import Peer
-from pyrmq_core.protocol.batch import BatchItem, encode_batch_body
-from pyrmq_core.protocol.codes import RequestCode, ResponseCode
-from pyrmq_core.protocol.command import Command
-from pyrmq_core.protocol.conversation import response_error
-from pyrmq_core.protocol.properties import decode_properties
-from pyrmq_core.protocol.record import StoredRecord, decode_record, iterate_records
-from pyrmq_core.protocol.requests.consumer_send_back import ConsumerSendMsgBack
-from pyrmq_core.protocol.requests.heartbeat import ConsumerData, HeartBeat, SubscriptionData
-from pyrmq_core.protocol.requests.lock_queues import LockedQueues, LockQueues, UnlockQueues
-from pyrmq_core.protocol.requests.offsets import GetMaxOffset, OffsetFound
-from pyrmq_core.protocol.requests.pull_message import PullAnswer, PullMessage
-from pyrmq_core.protocol.requests.send_message import MessageStored
-from pyrmq_core.protocol.requests.topic_admin import DeleteTopic, GetTopicConfig, TopicConfigFound, UpdateTopic
+from pyrmq_core.protocol.framing.codes import RequestCode, ResponseCode
+from pyrmq_core.protocol.framing.command import Command
+from pyrmq_core.protocol.framing.header_requests import response_error
+from pyrmq_core.protocol.messages.batch import BatchItem, encode_batch_body
+from pyrmq_core.protocol.messages.properties import decode_properties
+from pyrmq_core.protocol.messages.record import StoredRecord, decode_record, iterate_records
+from pyrmq_core.protocol.requests.broker.consumer_send_back import ConsumerSendMsgBack
+from pyrmq_core.protocol.requests.broker.heartbeat import ConsumerData, HeartBeat, SubscriptionData
+from pyrmq_core.protocol.requests.broker.lock_queues import LockedQueues, LockQueues, UnlockQueues
+from pyrmq_core.protocol.requests.broker.offsets import GetMaxOffset, OffsetFound
+from pyrmq_core.protocol.requests.broker.pull_message import PullAnswer, PullMessage
+from pyrmq_core.protocol.requests.broker.send_message import MessageStored
+from pyrmq_core.protocol.requests.broker.topic_admin import DeleteTopic, GetTopicConfig, TopicConfigFound, UpdateTopic
 from tests.broker.serving import NOW_MS, Served, config, message, serving, until
 
 

@@ -18,12 +18,13 @@ from pyrmq_core.broker.store.appending import (
 )
 from pyrmq_core.broker.store.files import DiskFiles
 from pyrmq_core.broker.store.formats import Checkpoint, Entry, blank_record, file_name, file_offset
-from pyrmq_core.broker.store.message_store import DoesNotFit, StoreSettings
+from pyrmq_core.broker.store.layout import StoreSettings
+from pyrmq_core.broker.store.message_store import DoesNotFit
 from pyrmq_core.errors import BodyError, StoreError
-from pyrmq_core.protocol.batch import BatchItem, encode_batch_body, iterate_batch_body
-from pyrmq_core.protocol.java_hash import tags_code
-from pyrmq_core.protocol.properties import decode_properties, java_text
-from pyrmq_core.protocol.record import decode_record, encode_record, pack_host
+from pyrmq_core.protocol.java.string_hash import tags_code
+from pyrmq_core.protocol.messages.batch import BatchItem, encode_batch_body, iterate_batch_body
+from pyrmq_core.protocol.messages.properties import decode_properties, java_text
+from pyrmq_core.protocol.messages.record import decode_record, encode_record, pack_host
 from tests.broker.memory_files import MemoryFiles
 from tests.broker.stores import SMALL, Sent, opened, put, read
 

@@ -9,16 +9,16 @@ from typing import Any, cast
 import pytest
 import trio
 
-from pyrmq_core.broker.clients import ClientTable
-from pyrmq_core.broker.config_files import encode_config, load_config, save_config
-from pyrmq_core.broker.group_offsets import GroupOffsets
-from pyrmq_core.broker.groups import GroupTable
-from pyrmq_core.broker.locks import LIFE_MS, QueueLocks
-from pyrmq_core.broker.topics import TopicTable
+from pyrmq_core.broker.clients.client_table import ClientTable
+from pyrmq_core.broker.clients.queue_locks import LIFE_MS, QueueLocks
+from pyrmq_core.broker.tables.config_files import encode_config, load_config, save_config
+from pyrmq_core.broker.tables.consumer_offsets import GroupOffsets
+from pyrmq_core.broker.tables.subscription_groups import GroupTable
+from pyrmq_core.broker.tables.topics import TopicTable
 from pyrmq_core.errors import StoreError
 from pyrmq_core.model import MessageQueue, TopicConfig
 from pyrmq_core.network import Peer
-from pyrmq_core.protocol.requests.heartbeat import ConsumerData, HeartBeat, SubscriptionData
+from pyrmq_core.protocol.requests.broker.heartbeat import ConsumerData, HeartBeat, SubscriptionData
 from tests.broker.memory_files import MemoryFiles
 from tests.broker.serving import config
 

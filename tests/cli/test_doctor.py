@@ -17,10 +17,10 @@ from pyrmq_core.cli import doctor
 from pyrmq_core.cli.commands import pyrmq
 from pyrmq_core.cli.doctor import FAIL, OK, WARN, check_java, check_python, judge
 from pyrmq_core.network import Peer
-from pyrmq_core.protocol.codes import RequestCode
-from pyrmq_core.protocol.command import Command
-from pyrmq_core.protocol.requests.cluster_info import ClusterInfo
-from pyrmq_core.protocol.route import BrokerData
+from pyrmq_core.protocol.framing.codes import RequestCode
+from pyrmq_core.protocol.framing.command import Command
+from pyrmq_core.protocol.requests.nameserver.cluster_info import ClusterInfo
+from pyrmq_core.protocol.routes.route import BrokerData
 
 ROOT = Path(__file__).parent.parent.parent
 

@@ -6,9 +6,9 @@ import pytest
 from trio.testing import MockClock
 
 from pyrmq_core import Client
-from pyrmq_core.client.pulling import Puller
-from pyrmq_core.client.send_settings import SendSettings
-from pyrmq_core.client.sending import Sender
+from pyrmq_core.client.consumer.pull.puller import Puller
+from pyrmq_core.client.producer.send.sender import Sender
+from pyrmq_core.client.producer.settings import SendSettings
 from tests.support.stage import Stage, staged
 
 

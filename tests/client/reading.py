@@ -1,8 +1,8 @@
 """What tests of reading share: a filled queue, and a range read whole and checked."""
 
 from pyrmq_core import MessageQueue, OffsetRange, RawPull, ReadWindow, TagFilter, decode
-from pyrmq_core.client.pulling import Puller
-from pyrmq_core.protocol.requests.pull_message import PullMessage
+from pyrmq_core.client.consumer.pull.puller import Puller
+from pyrmq_core.protocol.requests.broker.pull_message import PullMessage
 from tests.support.scripted import PULL
 from tests.support.stage import Stage
 

@@ -1,9 +1,9 @@
 """What tests of sending share: payloads, targets, and who was tried."""
 
 from pyrmq_core import AnyQueue, Message, MessageQueue, Payload, SendFailed
-from pyrmq_core.client.ids import unique_ids
-from pyrmq_core.client.receipts import Receipt
-from pyrmq_core.protocol.payload import encode_one
+from pyrmq_core.client.producer.send.receipt import Receipt
+from pyrmq_core.client.unique_ids import unique_ids
+from pyrmq_core.protocol.messages.payload import encode_one
 
 GARBAGE = b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n"
 A0 = MessageQueue("orders", "broker-a", 0)

@@ -26,7 +26,7 @@ from pyrmq_core import (
     WriteSummary,
 )
 from pyrmq_core.columnar import DEFAULT_COLUMNS, batches_of
-from pyrmq_core.columnar.outgoing import JOINED_ROWS
+from pyrmq_core.columnar.encoding.sink_rows import JOINED_ROWS
 from pyrmq_core.errors import RecordError
 from tests.client.reading import A0, asked, fill
 from tests.support.scripted import BATCH, after, refuse

@@ -15,14 +15,14 @@ import trio
 
 from pyrmq_core import Client, LocalTransactionState, Message, MessageExt, Producer, RocketMQError
 from pyrmq_core.network import Peer
-from pyrmq_core.protocol.batch import iterate_batch_body
-from pyrmq_core.protocol.codes import RequestCode
-from pyrmq_core.protocol.command import Command
-from pyrmq_core.protocol.compression import decompress
-from pyrmq_core.protocol.properties import decode_properties
-from pyrmq_core.protocol.record import encode_record
-from pyrmq_core.protocol.requests.check_transaction_state import CheckTransactionState
-from pyrmq_core.protocol.requests.send_message import MessageStored
+from pyrmq_core.protocol.framing.codes import RequestCode
+from pyrmq_core.protocol.framing.command import Command
+from pyrmq_core.protocol.messages.batch import iterate_batch_body
+from pyrmq_core.protocol.messages.compression import decompress
+from pyrmq_core.protocol.messages.properties import decode_properties
+from pyrmq_core.protocol.messages.record import encode_record
+from pyrmq_core.protocol.requests.broker.send_message import MessageStored
+from pyrmq_core.protocol.requests.client.check_transaction_state import CheckTransactionState
 from tests.support import golden
 from tests.support.scripted import BATCH, ROUTE, SEND, Step, answer, cut, refuse
 from tests.support.stage import Stage, settled

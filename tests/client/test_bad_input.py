@@ -18,7 +18,7 @@ from pyrmq_core import (
     RocketMQError,
     SendFailed,
 )
-from pyrmq_core.protocol.command import success
+from pyrmq_core.protocol.framing.command import success
 from tests.support.scripted import (
     ROUTE,
     SEND,

@@ -8,19 +8,19 @@ import trio
 from trio.testing import MockClock
 
 from pyrmq_core import Admin, Client, InvalidArgument, Message, MessageQueue, Producer, SendWindow
-from pyrmq_core.client.ids import unique_ids
-from pyrmq_core.client.targets import AnyQueue
+from pyrmq_core.client.producer.send.targets import AnyQueue
+from pyrmq_core.client.unique_ids import unique_ids
 from pyrmq_core.embedded import PASS, EmbeddedCluster, Pass
 from pyrmq_core.model import TopicConfig
 from pyrmq_core.network import Peer
-from pyrmq_core.protocol.batch import iterate_batch_body
-from pyrmq_core.protocol.codes import RequestCode, ResponseCode
-from pyrmq_core.protocol.command import Command, refusal
-from pyrmq_core.protocol.compression import CompressionType
-from pyrmq_core.protocol.payload import Payload, encode_batch
-from pyrmq_core.protocol.properties import decode_properties
-from pyrmq_core.protocol.requests.send_message import MessageStored
-from pyrmq_core.protocol.requests.topic_admin import TopicConfigFound
+from pyrmq_core.protocol.framing.codes import RequestCode, ResponseCode
+from pyrmq_core.protocol.framing.command import Command, refusal
+from pyrmq_core.protocol.messages.batch import iterate_batch_body
+from pyrmq_core.protocol.messages.compression import CompressionType
+from pyrmq_core.protocol.messages.payload import Payload, encode_batch
+from pyrmq_core.protocol.messages.properties import decode_properties
+from pyrmq_core.protocol.requests.broker.send_message import MessageStored
+from pyrmq_core.protocol.requests.broker.topic_admin import TopicConfigFound
 from tests.client.test_timers import V4_9_7, of_version
 from tests.support.scripted import BATCH, Step, answer, cut, refuse, silence
 from tests.support.stage import Stage
@@ -171,7 +171,7 @@ async def test_compressed_or_mixed_batches_are_left_to_be_taken_apart(stage: Sta
     everywhere(stage, BATCH_TOPIC)
     mixed = encode_batch(messages("a", "b"), unique_ids(2))
     compressed = encode_batch(messages("a", "a"), unique_ids(2), compression=CompressionType.ZLIB)
-    large = Payload("orders", encode_batch(messages("a"), unique_ids(1)).body, 32_768, "", batch=True, one_tag=True)
+    large = Payload("orders", encode_batch(messages("a"), unique_ids(1)).body, 32_768, "", batch=True, single_tag=True)
     async with Producer("g", client=client) as producer, producer.open_window() as window:
         for payload in (mixed, compressed, large):
             await window.put(payload, AnyQueue())

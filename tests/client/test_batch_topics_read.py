@@ -11,9 +11,9 @@ from pyrmq_core import Admin, Client, Message, MessageExt, MessageQueue, OffsetR
 from pyrmq_core.embedded import EmbeddedCluster
 from pyrmq_core.errors import InvalidArgument
 from pyrmq_core.network import Peer
-from pyrmq_core.protocol.codes import RequestCode
-from pyrmq_core.protocol.command import Command
-from pyrmq_core.protocol.requests.offsets import OffsetFound
+from pyrmq_core.protocol.framing.codes import RequestCode
+from pyrmq_core.protocol.framing.command import Command
+from pyrmq_core.protocol.requests.broker.offsets import OffsetFound
 from tests.client.test_timers import V5_4_0
 
 COUNT = 900

@@ -23,9 +23,9 @@ from pyrmq_core import (
     SendFailed,
     WindowFull,
 )
-from pyrmq_core.client.pending import PendingSend
-from pyrmq_core.protocol.batch import iterate_batch_body
-from pyrmq_core.protocol.properties import decode_properties
+from pyrmq_core.client.producer.bulk.in_flight import PendingSend
+from pyrmq_core.protocol.messages.batch import iterate_batch_body
+from pyrmq_core.protocol.messages.properties import decode_properties
 from tests.support.scripted import BATCH, SEND, cut, refuse, silence
 from tests.support.stage import Stage
 

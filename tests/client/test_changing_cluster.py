@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pyrmq_core import Client, Message, NoRoute, Outcome, Producer, QueueNotFound
-from pyrmq_core.protocol.route import TopicRouteData
+from pyrmq_core.protocol.routes.route import TopicRouteData
 from tests.support.scripted import SEND, Table, refuse, route_of, scripted_server
 from tests.support.stage import Stage, staged
 

@@ -9,9 +9,9 @@ from trio.testing import MockClock
 
 from pyrmq_core import Client, InvalidArgument, InvalidState, Message, MessageQueue, Producer, PullConsumer
 from pyrmq_core.protocol.acl import sign
-from pyrmq_core.protocol.codes import RequestCode
-from pyrmq_core.protocol.command import Command
-from pyrmq_core.protocol.requests.heartbeat import HeartBeat
+from pyrmq_core.protocol.framing.codes import RequestCode
+from pyrmq_core.protocol.framing.command import Command
+from pyrmq_core.protocol.requests.broker.heartbeat import HeartBeat
 from tests.support.scripted import ROUTE, SEND, cut, refuse, silence
 from tests.support.stage import Stage, settled
 

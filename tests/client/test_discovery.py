@@ -5,8 +5,8 @@ import logging
 import pytest
 
 from pyrmq_core import Client, InvalidArgument, Message, NoNameServer, Producer
-from pyrmq_core.client import discovery
-from pyrmq_core.client.nameservers import NameServers
+from pyrmq_core.client.routes import name_server_url as discovery
+from pyrmq_core.client.routes.name_servers import NameServers
 from tests.support.stage import Stage
 from tests.support.waiting import until
 from tests.support.web import Page, web_server

@@ -22,8 +22,8 @@ from pyrmq_core import (
     ResponseError,
     RocketMQError,
 )
-from pyrmq_core.client.fault_latency import FaultLatency, judged
-from pyrmq_core.client.routing import TopicPublishInfo
+from pyrmq_core.client.producer.send.fault_latency import FaultLatency, judged
+from pyrmq_core.client.routing.publish_info import TopicPublishInfo
 
 RELEASE_5 = FaultLatencySettings()
 RELEASE_4 = FaultLatencySettings.release_4()

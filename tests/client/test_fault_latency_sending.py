@@ -11,7 +11,7 @@ from trio.testing import MockClock
 
 from pyrmq_core import FaultLatencySettings, Message, MessageQueue, Producer, SendFailed
 from pyrmq_core.client.client import Client
-from pyrmq_core.protocol.codes import RequestCode
+from pyrmq_core.protocol.framing.codes import RequestCode
 from tests.support.scripted import SEND, later, refuse, silence
 from tests.support.stage import Stage, staged
 

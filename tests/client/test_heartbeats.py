@@ -9,10 +9,10 @@ from trio.testing import MockClock
 from pyrmq_core import CallTimeout, Client, Message, MessageQueue, Producer, ResponseError
 from pyrmq_core.client.client import Client as AsyncClient
 from pyrmq_core.network import Peer
-from pyrmq_core.protocol.codes import RequestCode
-from pyrmq_core.protocol.command import Command, success
-from pyrmq_core.protocol.requests.heartbeat import ConsumerData, HeartBeat
-from pyrmq_core.protocol.route import BrokerData
+from pyrmq_core.protocol.framing.codes import RequestCode
+from pyrmq_core.protocol.framing.command import Command, success
+from pyrmq_core.protocol.requests.broker.heartbeat import ConsumerData, HeartBeat
+from pyrmq_core.protocol.routes.route import BrokerData
 from tests.support.memory_broker import MemoryBroker
 from tests.support.scripted import Step, refuse, scripted_server, silence
 from tests.support.stage import Stage, settled

@@ -24,9 +24,9 @@ from pyrmq_core import (
     SendFailed,
     SendForbidden,
 )
-from pyrmq_core.client.pulling import Puller
+from pyrmq_core.client.consumer.pull.puller import Puller
 from pyrmq_core.protocol.acl import signature
-from pyrmq_core.protocol.codes import RequestCode
+from pyrmq_core.protocol.framing.codes import RequestCode
 from tests.client.reading import fill, read_all
 from tests.support.scripted import BATCH, PULL, ROUTE, SEND, refuse
 from tests.support.stage import Stage

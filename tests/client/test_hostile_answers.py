@@ -15,9 +15,9 @@ from pyrmq_core import Admin, Client, Message, MessageQueue, Producer, PullConsu
 from pyrmq_core.blocking import Producer as BlockingProducer
 from pyrmq_core.errors import NetworkError, NoNameServer, RocketMQError
 from pyrmq_core.network import Peer
-from pyrmq_core.protocol.codes import RequestCode
-from pyrmq_core.protocol.command import Command
-from pyrmq_core.protocol.route import MAX_QUEUES_PER_ROUTE
+from pyrmq_core.protocol.framing.codes import RequestCode
+from pyrmq_core.protocol.framing.command import Command
+from pyrmq_core.protocol.routes.route import MAX_QUEUES_PER_ROUTE
 from tests.support.scripted import ROUTE, SEND, Step, answer, raw_server, says
 from tests.support.stage import Stage
 

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyrmq_core import Client, InvalidArgument
-from pyrmq_core.client.identity import Credentials, client_id, credentials_of
+from pyrmq_core.client.remoting.identity import Credentials, client_id, credentials_of
 
 BASE = {"ip": "10.0.0.1", "pid": 7, "instance_name": None, "nameservers": ("a:1", "b:2"), "access_key": "k", "draw": 5}
 

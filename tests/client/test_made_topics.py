@@ -10,8 +10,8 @@ import trio
 from pyrmq_core import Admin, Client, Message, NoRoute, Producer, PullConsumer
 from pyrmq_core.embedded import PASS, CutConnection, EmbeddedCluster, Pass
 from pyrmq_core.network import Peer
-from pyrmq_core.protocol.codes import RequestCode
-from pyrmq_core.protocol.command import Command
+from pyrmq_core.protocol.framing.codes import RequestCode
+from pyrmq_core.protocol.framing.command import Command
 from tests.client.test_routes import info_of
 from tests.support.scripted import ROUTE, refuse
 from tests.support.stage import Stage

@@ -5,8 +5,8 @@ import trio
 from trio.testing import MockClock
 
 from pyrmq_core import Client, Message, NoNameServer, Producer, ResponseError
-from pyrmq_core.client.routing import TopicPublishInfo
-from pyrmq_core.protocol.command import success
+from pyrmq_core.client.routing.publish_info import TopicPublishInfo
+from pyrmq_core.protocol.framing.command import success
 from tests.support.scripted import (
     ROUTE,
     SEND,

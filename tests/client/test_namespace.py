@@ -15,11 +15,11 @@ from pyrmq_core import (
     SendFailed,
     ThisQueue,
 )
-from pyrmq_core.client.ids import unique_ids
-from pyrmq_core.protocol.codes import RequestCode
-from pyrmq_core.protocol.payload import encode_one
-from pyrmq_core.protocol.properties import decode_properties
-from pyrmq_core.protocol.requests.heartbeat import HeartBeat
+from pyrmq_core.client.unique_ids import unique_ids
+from pyrmq_core.protocol.framing.codes import RequestCode
+from pyrmq_core.protocol.messages.payload import encode_one
+from pyrmq_core.protocol.messages.properties import decode_properties
+from pyrmq_core.protocol.requests.broker.heartbeat import HeartBeat
 from tests.support.scripted import SEND, refuse, topics_asked
 from tests.support.stage import Stage
 

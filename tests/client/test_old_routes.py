@@ -23,13 +23,13 @@ from pyrmq_core import (
     ThisQueue,
     encode_batch,
 )
-from pyrmq_core.client.communication_mode import CommunicationMode
-from pyrmq_core.client.fault_latency import judged
-from pyrmq_core.client.targets import Target
+from pyrmq_core.client.producer.communication_mode import CommunicationMode
+from pyrmq_core.client.producer.send.fault_latency import judged
+from pyrmq_core.client.producer.send.targets import Target
 from pyrmq_core.errors import ResponseError
 from pyrmq_core.network import Peer
-from pyrmq_core.protocol.command import Command, refusal
-from pyrmq_core.protocol.requests.send_message import SendMessage
+from pyrmq_core.protocol.framing.command import Command, refusal
+from pyrmq_core.protocol.requests.broker.send_message import SendMessage
 from tests.support.scripted import BATCH, SEND, topics_asked
 from tests.support.stage import Stage, staged
 

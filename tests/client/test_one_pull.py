@@ -17,9 +17,9 @@ from pyrmq_core import (
     TagFilter,
     decode,
 )
-from pyrmq_core.client.pulling import Puller
+from pyrmq_core.client.consumer.pull.puller import Puller
 from pyrmq_core.errors import BrokerNotFound, ConnectionClosed
-from pyrmq_core.protocol.command import Command
+from pyrmq_core.protocol.framing.command import Command
 from tests.client.reading import A0, asked, fill
 from tests.support.scripted import PULL, Step, answer, cut, later, refuse, route_of, silence
 from tests.support.stage import Stage

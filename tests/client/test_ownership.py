@@ -9,11 +9,11 @@ import trio
 
 from pyrmq_core import AnyQueue, Client, Message, MessageQueue, Producer, PullConsumer, SendFailed
 from pyrmq_core.network import open_owned_nursery
-from pyrmq_core.protocol.payload import encode_one
+from pyrmq_core.protocol.messages.payload import encode_one
 from tests.support.scripted import SEND, refuse
 from tests.support.stage import Stage
 
-Opening = Callable[[Stage], AbstractAsyncContextManager[object]]
+BlockingFace = Callable[[Stage], AbstractAsyncContextManager[object]]
 
 
 @asynccontextmanager
@@ -42,7 +42,7 @@ async def a_busy_producer(stage: Stage) -> AsyncIterator[object]:
         yield producer
 
 
-OPENINGS: dict[str, Opening] = {
+OPENINGS: dict[str, BlockingFace] = {
     "a client": lambda stage: Client(nameserver=stage.nameserver.address),
     "a producer": lambda stage: Producer("g", nameserver=stage.nameserver.address),
     "a busy producer": a_busy_producer,

@@ -26,11 +26,11 @@ from pyrmq_core import (
     SendResult,
 )
 from pyrmq_core.model import SendStatus
-from pyrmq_core.protocol.codes import RequestCode
-from pyrmq_core.protocol.command import Command
-from pyrmq_core.protocol.compression import decompress
-from pyrmq_core.protocol.properties import decode_properties
-from pyrmq_core.protocol.requests.heartbeat import UnregisterClient
+from pyrmq_core.protocol.framing.codes import RequestCode
+from pyrmq_core.protocol.framing.command import Command
+from pyrmq_core.protocol.messages.compression import decompress
+from pyrmq_core.protocol.messages.properties import decode_properties
+from pyrmq_core.protocol.requests.broker.heartbeat import UnregisterClient
 from tests.support.scripted import BATCH, ROUTE, SEND, later, refuse, silence
 from tests.support.stage import Stage, settled
 

@@ -24,13 +24,13 @@ from pyrmq_core import (
     ResponseError,
     decode,
 )
-from pyrmq_core.client.pull_consumer import EPOCH, first_millisecond
+from pyrmq_core.client.consumer.pull_consumer import EPOCH, first_millisecond
 from pyrmq_core.network import Peer
-from pyrmq_core.protocol.codes import RequestCode
-from pyrmq_core.protocol.command import Command, success
-from pyrmq_core.protocol.requests.offsets import OffsetFound, SearchOffset
-from pyrmq_core.protocol.requests.pull_message import PullAnswer
-from pyrmq_core.protocol.route import BrokerData, QueueData, TopicRouteData
+from pyrmq_core.protocol.framing.codes import RequestCode
+from pyrmq_core.protocol.framing.command import Command, success
+from pyrmq_core.protocol.requests.broker.offsets import OffsetFound, SearchOffset
+from pyrmq_core.protocol.requests.broker.pull_message import PullAnswer
+from pyrmq_core.protocol.routes.route import BrokerData, QueueData, TopicRouteData
 from tests.support.memory_broker import FIRST_STORE_MS
 from tests.support.scripted import PULL, ROUTE, answer, cut, refuse, silence
 from tests.support.stage import Stage

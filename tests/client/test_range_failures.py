@@ -19,13 +19,13 @@ from pyrmq_core import (
     ResponseError,
     decode,
 )
-from pyrmq_core.client.pulling import Puller
-from pyrmq_core.client.range_reading import MAX_UNDER_WAY, PULL_TIMEOUT_SECONDS
+from pyrmq_core.client.consumer.pull.puller import Puller
+from pyrmq_core.client.consumer.pull.range_reader import MAX_UNDER_WAY, PULL_TIMEOUT_SECONDS
 from pyrmq_core.errors import ConnectionClosed, HeaderError
 from pyrmq_core.network import Peer, ask
-from pyrmq_core.protocol.codes import ResponseCode
-from pyrmq_core.protocol.command import Command, refusal
-from pyrmq_core.protocol.requests.pull_message import PullAnswer
+from pyrmq_core.protocol.framing.codes import ResponseCode
+from pyrmq_core.protocol.framing.command import Command, refusal
+from pyrmq_core.protocol.requests.broker.pull_message import PullAnswer
 from tests.client.reading import A0, asked, fill, read_all
 from tests.support.scripted import (
     PULL,

@@ -7,9 +7,9 @@ import trio
 from trio.testing import MockClock
 
 from pyrmq_core import Client, ReadWindow, decode
-from pyrmq_core.client.pulling import Puller
+from pyrmq_core.client.consumer.pull.puller import Puller
 from pyrmq_core.network import Peer
-from pyrmq_core.protocol.command import Command
+from pyrmq_core.protocol.framing.command import Command
 from tests.client.reading import A0, asked, fill, read_all
 from tests.support.scripted import PULL, after, later
 from tests.support.stage import Stage, settled, staged

@@ -12,14 +12,14 @@ import trio
 from trio.testing import MockClock
 
 from pyrmq_core import DataLost, Message, PullStatus, RawPull, ReadWindow, encode_batch, unique_ids
-from pyrmq_core.client.pulling import Puller
-from pyrmq_core.client.stretch_plan import StretchPlan
+from pyrmq_core.client.consumer.pull.pull_sizes import PullSizer
+from pyrmq_core.client.consumer.pull.puller import Puller
 from pyrmq_core.network import Peer
-from pyrmq_core.protocol.codes import ResponseCode
-from pyrmq_core.protocol.command import Command
-from pyrmq_core.protocol.record import encode_record
-from pyrmq_core.protocol.requests.pull_message import PullAnswer, PullMessage
-from pyrmq_core.protocol.sysflag import BATCH_RECORD
+from pyrmq_core.protocol.framing.codes import ResponseCode
+from pyrmq_core.protocol.framing.command import Command
+from pyrmq_core.protocol.messages.record import encode_record
+from pyrmq_core.protocol.messages.sysflag import BATCH_RECORD
+from pyrmq_core.protocol.requests.broker.pull_message import PullAnswer, PullMessage
 from tests.client.reading import A0, asked, read_all
 from tests.support.memory_broker import HOST
 from tests.support.scripted import PULL, after, cut, later, refuse
@@ -168,7 +168,7 @@ async def test_connections_that_end_meanwhile_lose_and_repeat_nothing(
 
 def test_what_a_filter_passes_by_does_not_make_stretches_large() -> None:
     """Else a stretch of many messages would leave no room for another beside it."""
-    plan = StretchPlan()
+    plan = PullSizer()
     plan.begin(RawPull(A0, 0, 32, 0, 9999, PullStatus.FOUND))
     plan.learn(RawPull(A0, 32, 9000, 0, 9999, PullStatus.FOUND), end=96, larger=True)
     assert plan.next_end(9000) == (9064, False)

@@ -8,11 +8,11 @@ import trio
 from trio.testing import MockClock
 
 from pyrmq_core import BrokerNotFound, Client, DataLost, ReadWindow
-from pyrmq_core.client.pulling import Puller
+from pyrmq_core.client.consumer.pull.puller import Puller
 from pyrmq_core.network import Peer
-from pyrmq_core.protocol.command import Command
-from pyrmq_core.protocol.requests.pull_message import PullAnswer
-from pyrmq_core.protocol.route import BrokerData
+from pyrmq_core.protocol.framing.command import Command
+from pyrmq_core.protocol.requests.broker.pull_message import PullAnswer
+from pyrmq_core.protocol.routes.route import BrokerData
 from tests.client.reading import fill, read_all
 from tests.support.scripted import PULL, route_of
 from tests.support.stage import Stage

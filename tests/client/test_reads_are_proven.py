@@ -10,13 +10,13 @@ import trio
 from trio.testing import MockClock
 
 from pyrmq_core import Client, DataLost, PullConsumer, ReadWindow, TagFilter, decode
-from pyrmq_core.client import pull_consumer
-from pyrmq_core.client.pulling import Puller
+from pyrmq_core.client.consumer import pull_consumer
+from pyrmq_core.client.consumer.pull.puller import Puller
 from pyrmq_core.errors import BodyDamaged, BodyTooLarge, RecordError, RocketMQError
 from pyrmq_core.network import Peer, ask
-from pyrmq_core.protocol.command import Command
-from pyrmq_core.protocol.compression import CompressionType, compress
-from pyrmq_core.protocol.requests.pull_message import PullAnswer, PullMessage
+from pyrmq_core.protocol.framing.command import Command
+from pyrmq_core.protocol.messages.compression import CompressionType, compress
+from pyrmq_core.protocol.requests.broker.pull_message import PullAnswer, PullMessage
 from tests.client.reading import A0, fill, read_all
 from tests.support.scripted import PULL, Step
 from tests.support.stage import Stage

@@ -3,8 +3,8 @@
 import pytest
 
 from pyrmq_core import BrokerNotFound, Client, InvalidArgument, Message, Producer, ResponseError
-from pyrmq_core.protocol.codes import RequestCode
-from pyrmq_core.protocol.requests.recall_message import MessageRecalled, RecallHandle, RecallMessage
+from pyrmq_core.protocol.framing.codes import RequestCode
+from pyrmq_core.protocol.requests.broker.recall_message import MessageRecalled, RecallHandle, RecallMessage
 from tests.support.scripted import answer, refuse
 from tests.support.stage import Stage
 

@@ -22,12 +22,12 @@ from pyrmq_core import (
     SendFailed,
 )
 from pyrmq_core.network import Peer
-from pyrmq_core.protocol.codes import RequestCode
-from pyrmq_core.protocol.command import Command
-from pyrmq_core.protocol.compression import CompressionType, compress
-from pyrmq_core.protocol.properties import decode_properties, encode_properties
-from pyrmq_core.protocol.requests.push_reply import PushReply
-from pyrmq_core.protocol.requests.send_message import MessageStored, SendMessage
+from pyrmq_core.protocol.framing.codes import RequestCode
+from pyrmq_core.protocol.framing.command import Command
+from pyrmq_core.protocol.messages.compression import CompressionType, compress
+from pyrmq_core.protocol.messages.properties import decode_properties, encode_properties
+from pyrmq_core.protocol.requests.broker.send_message import MessageStored, SendMessage
+from pyrmq_core.protocol.requests.client.push_reply import PushReply
 from tests.support.scripted import ROUTE, SEND, answer, refuse, topics_asked
 from tests.support.stage import Stage, settled
 

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyrmq_core.client.communication_mode import CommunicationMode
-from pyrmq_core.client.retrying import (
+from pyrmq_core.client.producer.communication_mode import CommunicationMode
+from pyrmq_core.client.producer.send.retry_policy import (
     attempt_seconds,
     is_refused_for_good,
     is_retried,
@@ -14,7 +14,7 @@ from pyrmq_core.client.retrying import (
     send_failed,
     worst,
 )
-from pyrmq_core.client.targets import AnyQueue, KeyedQueue, Target, ThisQueue
+from pyrmq_core.client.producer.send.targets import AnyQueue, KeyedQueue, Target, ThisQueue
 from pyrmq_core.errors import (
     Attempt,
     BodyError,
@@ -32,7 +32,7 @@ from pyrmq_core.errors import (
     SendFailed,
 )
 from pyrmq_core.model import MessageQueue
-from pyrmq_core.protocol.codes import ResponseCode
+from pyrmq_core.protocol.framing.codes import ResponseCode
 
 ANY, KEYED, THIS = AnyQueue(), KeyedQueue("k"), ThisQueue(MessageQueue("T", "a", 0))
 WAITED_FOR = ThisQueue(MessageQueue("T", "a", 0), wait=True)

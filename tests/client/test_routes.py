@@ -8,10 +8,10 @@ import trio
 from trio.testing import MockClock
 
 from pyrmq_core import Client, Message, NoNameServer, NoRoute, Producer, ResponseError
-from pyrmq_core.client.routes import Routes
-from pyrmq_core.client.routing import TopicPublishInfo
+from pyrmq_core.client.routes.route_table import Routes
+from pyrmq_core.client.routing.publish_info import TopicPublishInfo
 from pyrmq_core.errors import BrokerNotFound, RocketMQError
-from pyrmq_core.protocol.command import success
+from pyrmq_core.protocol.framing.command import success
 from tests.support.scripted import ROUTE, Step, after, answer, cut, later, refuse, route_of, silence, topics_asked
 from tests.support.stage import Stage
 

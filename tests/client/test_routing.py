@@ -6,18 +6,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyrmq_core.client.routing import (
-    NameServerChoice,
+from pyrmq_core.client.routing.name_server_choice import NameServerChoice, parse_nameservers
+from pyrmq_core.client.routing.publish_info import (
     TopicPublishInfo,
     borrowed_route,
-    parse_nameservers,
     publish_queues,
     reading_address,
     subscribe_queues,
 )
 from pyrmq_core.errors import BodyError, InvalidArgument, NoRoute
 from pyrmq_core.model import MessageQueue
-from pyrmq_core.protocol.route import BrokerData, QueueData, TopicRouteData
+from pyrmq_core.protocol.routes.route import BrokerData, QueueData, TopicRouteData
 
 names = st.sampled_from(["broker-a", "broker-b", "broker-c"])
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from pyrmq_core import Client, Message, MessageQueue, Producer, RocketMQError, blocking
-from pyrmq_core.protocol.frame import encode_frame
+from pyrmq_core.protocol.framing.frame import encode_frame
 from tests.support.scripted import SEND, cut, refuse, silence
 from tests.support.stage import Stage
 

@@ -8,11 +8,11 @@ import pytest
 import trio
 
 from pyrmq_core import AnyQueue, Client, Message, Outcome, PendingSend, Producer, SendFailed, SendResult
-from pyrmq_core.client.parts import ChainedResults
-from pyrmq_core.client.sending import Sender
-from pyrmq_core.client.story import SendStory
-from pyrmq_core.protocol.codes import ResponseCode
-from pyrmq_core.protocol.command import success
+from pyrmq_core.client.producer.bulk.split_batches import ChainedResults
+from pyrmq_core.client.producer.send.send_state import SendState
+from pyrmq_core.client.producer.send.sender import Sender
+from pyrmq_core.protocol.framing.codes import ResponseCode
+from pyrmq_core.protocol.framing.command import success
 from tests.client.sends import payload
 from tests.support.scripted import SEND, after, answer, refuse, silence
 from tests.support.stage import Stage, settled
@@ -103,7 +103,7 @@ async def test_an_ended_send_leaves_nothing_to_the_garbage_collector(stage: Stag
         async with Producer("g", client=client) as producer:
             for _ in range(20):
                 await producer.send(Message("orders", b"x"))
-            assert not [left for left in gc.get_objects() if isinstance(left, SendStory)]
+            assert not [left for left in gc.get_objects() if isinstance(left, SendState)]
     finally:
         gc.enable()
 
@@ -114,7 +114,7 @@ async def test_a_result_that_is_kept_keeps_no_payload(stage: Stage, client: Clie
         for pending in kept:
             await pending.wait()
         gc.collect()
-        assert not [left for left in gc.get_objects() if isinstance(left, SendStory)]
+        assert not [left for left in gc.get_objects() if isinstance(left, SendState)]
         assert all(pending.is_done for pending in kept)
 
 

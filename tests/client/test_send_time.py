@@ -7,14 +7,14 @@ import trio
 from trio.testing import MockClock
 
 from pyrmq_core import AnyQueue, Client, KeyedQueue, Message, MessageQueue, Outcome, SendFailed, ThisQueue
-from pyrmq_core.client.communication_mode import CommunicationMode
-from pyrmq_core.client.ids import unique_ids
-from pyrmq_core.client.receipts import Receipt
-from pyrmq_core.client.send_settings import SendSettings
-from pyrmq_core.client.sending import Sender
-from pyrmq_core.client.story import SendStory
+from pyrmq_core.client.producer.communication_mode import CommunicationMode
+from pyrmq_core.client.producer.send.receipt import Receipt
+from pyrmq_core.client.producer.send.send_state import SendState
+from pyrmq_core.client.producer.send.sender import Sender
+from pyrmq_core.client.producer.settings import SendSettings
+from pyrmq_core.client.unique_ids import unique_ids
 from pyrmq_core.errors import BrokerNotFound, InvalidArgument
-from pyrmq_core.protocol.payload import encode_one
+from pyrmq_core.protocol.messages.payload import encode_one
 from tests.client.sends import A0, FROM_A, brokers_of, payload
 from tests.support.scripted import ROUTE, SEND, another_opaque, later, refuse, silence
 from tests.support.stage import Stage
@@ -69,7 +69,7 @@ async def test_a_silent_nameserver_between_tries_eats_no_more_than_a_second(
 
 async def test_what_is_left_is_never_below_zero(autojump_clock: MockClock) -> None:
     """Waits of less than nothing are errors of their own."""
-    story: SendStory[object] = SendStory(payload(), AnyQueue(), 1.0, 3, CommunicationMode.SYNC)
+    story: SendState[object] = SendState(payload(), AnyQueue(), 1.0, 3, CommunicationMode.SYNC)
     assert story.seconds_left() == 1.0
     await trio.sleep(0.75)
     assert story.seconds_left() == 0.25

@@ -8,14 +8,14 @@ import pytest
 import trio
 
 from pyrmq_core import AnyQueue, Client, MessageQueue, Outcome, SendFailed, ThisQueue
-from pyrmq_core.client.send_settings import SendSettings
-from pyrmq_core.client.sending import Sender
+from pyrmq_core.client.producer.send.sender import Sender
+from pyrmq_core.client.producer.settings import SendSettings
 from pyrmq_core.errors import NoRoute
 from pyrmq_core.model import SendStatus
-from pyrmq_core.protocol.codes import ResponseCode
-from pyrmq_core.protocol.command import success
-from pyrmq_core.protocol.properties import UNIQ_KEY, decode_properties
-from pyrmq_core.protocol.requests.send_message import MessageStored
+from pyrmq_core.protocol.framing.codes import ResponseCode
+from pyrmq_core.protocol.framing.command import success
+from pyrmq_core.protocol.messages.properties import UNIQ_KEY, decode_properties
+from pyrmq_core.protocol.requests.broker.send_message import MessageStored
 from tests.client.sends import A0, FROM_A, GARBAGE, brokers_of, payload
 from tests.support.scripted import SEND, Step, answer, cut, raw_server, refuse, route_of, says, silence
 from tests.support.stage import Stage

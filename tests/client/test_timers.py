@@ -7,12 +7,12 @@ import pytest
 from trio.testing import MockClock
 
 from pyrmq_core import Client, InvalidMessage, Message, MessageQueue, NetworkError, Outcome, Producer, SendFailed
-from pyrmq_core.client.ids import unique_ids
-from pyrmq_core.client.targets import AnyQueue
-from pyrmq_core.protocol.codes import RequestCode
-from pyrmq_core.protocol.command import refusal, success
-from pyrmq_core.protocol.payload import encode_one
-from pyrmq_core.protocol.properties import decode_properties
+from pyrmq_core.client.producer.send.targets import AnyQueue
+from pyrmq_core.client.unique_ids import unique_ids
+from pyrmq_core.protocol.framing.codes import RequestCode
+from pyrmq_core.protocol.framing.command import refusal, success
+from pyrmq_core.protocol.messages.payload import encode_one
+from pyrmq_core.protocol.messages.properties import decode_properties
 from tests.support.scripted import SEND, Step, answer, silence
 from tests.support.stage import Stage
 

@@ -7,13 +7,13 @@ import trio
 from trio.testing import MockClock
 
 from pyrmq_core import Client, LocalTransactionState, Message, MessageExt, MessageQueue, Producer, SendFailed
-from pyrmq_core.client import tracing
+from pyrmq_core.client.producer import message_trace as tracing
 from pyrmq_core.network import Peer
-from pyrmq_core.protocol.codes import RequestCode
-from pyrmq_core.protocol.command import Command
-from pyrmq_core.protocol.properties import decode_properties
-from pyrmq_core.protocol.requests.recall_message import MessageRecalled, RecallHandle
-from pyrmq_core.protocol.requests.send_message import MessageStored, SendMessage
+from pyrmq_core.protocol.framing.codes import RequestCode
+from pyrmq_core.protocol.framing.command import Command
+from pyrmq_core.protocol.messages.properties import decode_properties
+from pyrmq_core.protocol.requests.broker.recall_message import MessageRecalled, RecallHandle
+from pyrmq_core.protocol.requests.broker.send_message import MessageStored, SendMessage
 from tests.support.scripted import BATCH, SEND, Step, answer, later, refuse, silence
 from tests.support.stage import Stage
 from tests.support.waiting import until

@@ -16,8 +16,8 @@ from pyrmq_core import (
     MessageQueue,
     Producer,
 )
-from pyrmq_core.client import transactions
-from pyrmq_core.protocol.requests.end_transaction import EndTransaction
+from pyrmq_core.client.producer import transactions
+from pyrmq_core.protocol.requests.broker.end_transaction import EndTransaction
 from tests.client.transacting import (
     CHECK,
     COMMIT,

@@ -23,9 +23,9 @@ from pyrmq_core import (
     SendResult,
     SendStatus,
 )
-from pyrmq_core.protocol.command import Command
-from pyrmq_core.protocol.properties import decode_properties
-from pyrmq_core.protocol.requests.end_transaction import EndTransaction
+from pyrmq_core.protocol.framing.command import Command
+from pyrmq_core.protocol.messages.properties import decode_properties
+from pyrmq_core.protocol.requests.broker.end_transaction import EndTransaction
 from tests.client.transacting import (
     BEAT,
     COMMIT,

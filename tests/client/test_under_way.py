@@ -3,10 +3,10 @@
 import trio
 
 from pyrmq_core import AnyQueue, RocketMQError, SendFailed
-from pyrmq_core.client.communication_mode import CommunicationMode
-from pyrmq_core.client.receipts import Receipt
-from pyrmq_core.client.sending import Sender
-from pyrmq_core.client.under_way import Soon, UnderWay
+from pyrmq_core.client.producer.communication_mode import CommunicationMode
+from pyrmq_core.client.producer.send.background_sends import BackgroundSends, Soon
+from pyrmq_core.client.producer.send.receipt import Receipt
+from pyrmq_core.client.producer.send.sender import Sender
 from tests.client.sends import payload
 from tests.support.scripted import SEND, after
 from tests.support.stage import Stage, settled
@@ -22,7 +22,7 @@ def on_the_loop() -> Soon:
 async def test_what_starts_after_the_end_is_given_up_at_once(stage: Stage, sender: Sender) -> None:
     ends: list[End] = []
     async with trio.open_nursery() as nursery:
-        under_way = UnderWay(nursery, sender)
+        under_way = BackgroundSends(nursery, sender)
         under_way.abandon()
         under_way.start(payload(), AnyQueue(), 3, CommunicationMode.SYNC, ends.append)
         (end,) = ends
@@ -38,7 +38,7 @@ async def test_only_a_send_that_is_alone_is_started_aside(stage: Stage, sender: 
         server.always(SEND, after(release, stage.stores[name]))
     ends: list[End] = []
     async with trio.open_nursery() as nursery:
-        under_way = UnderWay(nursery, sender)
+        under_way = BackgroundSends(nursery, sender)
         under_way.start(payload(), AnyQueue(), 3, CommunicationMode.SYNC, ends.append)
 
         def start_aside() -> object:
@@ -57,7 +57,7 @@ async def test_only_a_send_that_is_alone_is_started_aside(stage: Stage, sender: 
 async def test_what_is_given_up_before_its_task_has_run_is_not_sent(stage: Stage, sender: Sender) -> None:
     ends: list[End] = []
     async with trio.open_nursery() as nursery:
-        under_way = UnderWay(nursery, sender)
+        under_way = BackgroundSends(nursery, sender)
         story = under_way.start(payload(), AnyQueue(), 3, CommunicationMode.SYNC, ends.append)  # no route is known yet
         assert ends == []
         under_way.give_up(story)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from pyrmq_core import Client, InvalidArgument, Message, MessageQueue, Producer
-from pyrmq_core.protocol.codes import RequestCode
-from pyrmq_core.protocol.command import Command
+from pyrmq_core.protocol.framing.codes import RequestCode
+from pyrmq_core.protocol.framing.command import Command
 from tests.support.stage import Stage
 from tests.support.web import Page, web_server
 

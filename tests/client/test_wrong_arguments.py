@@ -8,8 +8,8 @@ import pytest
 import trio
 
 from pyrmq_core import Admin, Client, InvalidArgument, InvalidState, Message, MessageQueue, Producer, PullConsumer
-from pyrmq_core.client.batching import Batching
-from pyrmq_core.client.pending import DRAIN_GRACE_SECONDS, PendingSend
+from pyrmq_core.client.producer.bulk.accumulator import Batching
+from pyrmq_core.client.producer.bulk.in_flight import DRAIN_GRACE_SECONDS, PendingSend
 from tests.support.stage import Stage
 from tests.support.wrong_sends import WRONG_SENDS
 
@@ -82,7 +82,7 @@ async def test_a_batch_that_cannot_be_joined_ends_its_messages(
 
     async with Producer("g", client=client, batching=Batching(max_delay=0.001), max_in_flight=3) as producer:
         with monkeypatch.context() as patched:
-            patched.setattr("pyrmq_core.client.batching.join_payloads", planted)
+            patched.setattr("pyrmq_core.client.producer.bulk.accumulator.join_payloads", planted)
             pending = [await producer.send_soon(Message("orders", b"x")) for _ in range(3)]
             for one in pending:
                 with pytest.raises(Exception, match="unexpected ZeroDivisionError"):

@@ -6,10 +6,10 @@ import threading
 
 from pyrmq_core import Client, LocalTransactionState, MessageExt
 from pyrmq_core.network import Peer
-from pyrmq_core.protocol.codes import RequestCode
-from pyrmq_core.protocol.record import encode_record
-from pyrmq_core.protocol.requests.check_transaction_state import CheckTransactionState
-from pyrmq_core.protocol.requests.send_message import MessageStored
+from pyrmq_core.protocol.framing.codes import RequestCode
+from pyrmq_core.protocol.messages.record import encode_record
+from pyrmq_core.protocol.requests.broker.send_message import MessageStored
+from pyrmq_core.protocol.requests.client.check_transaction_state import CheckTransactionState
 from tests.support.stage import Stage
 
 END = RequestCode.END_TRANSACTION

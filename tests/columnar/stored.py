@@ -6,11 +6,11 @@ import random
 from typing import Any, Final
 
 from pyrmq_core import MessageQueue, PullStatus, RawPull
-from pyrmq_core.protocol.batch import BatchItem, encode_batch_body
-from pyrmq_core.protocol.compression import CompressionType, compress
-from pyrmq_core.protocol.properties import encode_properties
-from pyrmq_core.protocol.record import encode_record
-from pyrmq_core.protocol.sysflag import BATCH_RECORD
+from pyrmq_core.protocol.messages.batch import BatchItem, encode_batch_body
+from pyrmq_core.protocol.messages.compression import CompressionType, compress
+from pyrmq_core.protocol.messages.properties import encode_properties
+from pyrmq_core.protocol.messages.record import encode_record
+from pyrmq_core.protocol.messages.sysflag import BATCH_RECORD
 
 QUEUES: Final = (
     MessageQueue("orders", "broker-a", 3),

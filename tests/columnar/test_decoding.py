@@ -12,18 +12,18 @@ from hypothesis import strategies as st
 
 from pyrmq_core import InvalidArgument, OffsetRange, RawPull, TagFilter
 from pyrmq_core.columnar import SOURCE_COLUMNS, decode_records, schema_of
-from pyrmq_core.columnar.boundaries import Unreadable
-from pyrmq_core.columnar.decode import ALL_TAGS, BREAK_EVEN_MESSAGES, decode_columns
-from pyrmq_core.columnar.decode_messages import decode_messages
-from pyrmq_core.columnar.pairs import Pairs, _plain_pairs
+from pyrmq_core.columnar.decoding.decode import ALL_TAGS, BREAK_EVEN_MESSAGES, decode_columns
+from pyrmq_core.columnar.decoding.decode_by_row import decode_messages
+from pyrmq_core.columnar.decoding.properties import Pairs, _plain_pairs
+from pyrmq_core.columnar.decoding.record_bounds import Unreadable
 from pyrmq_core.errors import RecordError
 from pyrmq_core.model import EVERYTHING
-from pyrmq_core.protocol.batch import BatchItem, encode_batch_body
-from pyrmq_core.protocol.bodies import BodyRules
-from pyrmq_core.protocol.compression import CompressionType, compress
-from pyrmq_core.protocol.payload import decode
-from pyrmq_core.protocol.properties import decode_properties, encode_properties
-from pyrmq_core.protocol.sysflag import BATCH_RECORD
+from pyrmq_core.protocol.messages.batch import BatchItem, encode_batch_body
+from pyrmq_core.protocol.messages.bodies import BodyRules
+from pyrmq_core.protocol.messages.compression import CompressionType, compress
+from pyrmq_core.protocol.messages.payload import decode
+from pyrmq_core.protocol.messages.properties import decode_properties, encode_properties
+from pyrmq_core.protocol.messages.sysflag import BATCH_RECORD
 from tests.columnar.stored import HOSTS, QUEUES, Broker, batch_record, pull, record
 
 EVERY_COLUMN = schema_of(list(SOURCE_COLUMNS))

@@ -13,15 +13,15 @@ from hypothesis import strategies as st
 
 from pyrmq_core import InvalidArgument, InvalidMessage, Message
 from pyrmq_core.columnar import BatchLimit, compresses, encode_batches
-from pyrmq_core.columnar.encode import BREAK_EVEN_ROWS, encode_columns
-from pyrmq_core.columnar.encode_messages import encode_messages
-from pyrmq_core.columnar.outgoing import OutgoingRows, outgoing_rows
-from pyrmq_core.columnar.unique_ids import ids_of
-from pyrmq_core.protocol.batch import iterate_batch_body
-from pyrmq_core.protocol.compression import CompressionType, decompress
-from pyrmq_core.protocol.message_id import IdRun, UniqueIdMaker
-from pyrmq_core.protocol.payload import Payload, encode_batch
-from pyrmq_core.protocol.properties import decode_properties
+from pyrmq_core.columnar.encoding.encode import BREAK_EVEN_ROWS, encode_columns
+from pyrmq_core.columnar.encoding.encode_by_row import encode_messages
+from pyrmq_core.columnar.encoding.sink_rows import SinkRows, outgoing_rows
+from pyrmq_core.columnar.encoding.unique_ids import ids_of
+from pyrmq_core.protocol.messages.batch import iterate_batch_body
+from pyrmq_core.protocol.messages.compression import CompressionType, decompress
+from pyrmq_core.protocol.messages.message_id import IdRun, UniqueIdMaker
+from pyrmq_core.protocol.messages.payload import Payload, encode_batch
+from pyrmq_core.protocol.messages.properties import decode_properties
 from tests.protocol.strategies import NAMES, PLAIN
 
 STRING_MAP = pa.map_(pa.string(), pa.string())
@@ -87,7 +87,7 @@ def messages_of(rows: list[dict[str, Any]], names: set[str]) -> list[Message]:
 
 
 def both_ways(
-    rows: OutgoingRows, limit: BatchLimit, *, given_ids: Any = ids, alone: bool = False, waits: bool = True
+    rows: SinkRows, limit: BatchLimit, *, given_ids: Any = ids, alone: bool = False, waits: bool = True
 ) -> list[Payload]:
     """By columns and by messages: the same requests."""
     made = ids_of(given_ids, len(rows))

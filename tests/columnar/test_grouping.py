@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from pyrmq_core import InvalidArgument, MessageQueue, TopicPublishInfo
 from pyrmq_core.columnar import by_queue, by_tag, by_topic
-from pyrmq_core.columnar.grouping import string_hash_codes
-from pyrmq_core.protocol.java_hash import string_hash_code
+from pyrmq_core.columnar.encoding.group_by import string_hash_codes
+from pyrmq_core.protocol.java.string_hash import string_hash_code
 
 TOPICS = pa.array(["b", "a", "b", "c", "a"])
 BODIES = pa.array([b"0", b"1", b"2", b"3", b"4"])

@@ -17,7 +17,7 @@ from pyrmq_core.columnar import (
     encoded,
     first_fault,
 )
-from pyrmq_core.columnar.user_properties import STRING_MAP
+from pyrmq_core.columnar.encoding.user_properties import STRING_MAP
 
 NOTHING = pa.py_buffer(b"")
 ODD = pa.array([0, 1, None, 2] * 10, pa.int32())

@@ -10,13 +10,14 @@ import pyarrow as pa
 import pytest
 
 from pyrmq_core import OffsetRange, TagFilter, decode
-from pyrmq_core.columnar import decode_batches, decode_records, plain_bodies, schema_of
-from pyrmq_core.columnar.decode import BREAK_EVEN_MESSAGES
+from pyrmq_core.columnar import decode_batches, decode_records, schema_of
+from pyrmq_core.columnar.decoding import plain_bodies
+from pyrmq_core.columnar.decoding.decode import BREAK_EVEN_MESSAGES
 from pyrmq_core.errors import BodyDamaged, BodyTooLarge, InvalidArgument, RecordError
-from pyrmq_core.protocol import bodies, payload
-from pyrmq_core.protocol.batch import BatchItem, encode_batch_body
-from pyrmq_core.protocol.compression import CompressionType, compress
-from pyrmq_core.protocol.sysflag import BATCH_RECORD
+from pyrmq_core.protocol.messages import bodies, payload
+from pyrmq_core.protocol.messages.batch import BatchItem, encode_batch_body
+from pyrmq_core.protocol.messages.compression import CompressionType, compress
+from pyrmq_core.protocol.messages.sysflag import BATCH_RECORD
 from tests.columnar.stored import pull, record
 
 COLUMNS = schema_of(["queueOffset", "body", "tags"])
@@ -34,7 +35,7 @@ def packed(offset: int, size: int, kind: CompressionType = CompressionType.ZLIB)
 def small_parts(monkeypatch: pytest.MonkeyPatch) -> int:
     """Parts of 64 KiB."""
     monkeypatch.setattr(plain_bodies, "PART_BYTES", 64 * KIB)
-    monkeypatch.setattr("pyrmq_core.columnar.decode_messages.PART_BYTES", 64 * KIB)
+    monkeypatch.setattr("pyrmq_core.columnar.decoding.decode_by_row.PART_BYTES", 64 * KIB)
     return 64 * KIB
 
 
@@ -111,7 +112,7 @@ def test_what_swells_together_beyond_all_bounds_is_named(
 ) -> None:
     for room in (bodies, payload):
         monkeypatch.setattr(room, "MAX_PLAIN_BYTES", 250 * KIB)
-    monkeypatch.setattr("pyrmq_core.columnar.decode.MAX_PLAIN_BYTES", 250 * KIB)
+    monkeypatch.setattr("pyrmq_core.columnar.decoding.decode.MAX_PLAIN_BYTES", 250 * KIB)
     pulls = [pull(0, *(packed(n, 30 * KIB) for n in range(count)))]
     with pytest.raises(BodyTooLarge, match="up to offset 8, then from there"):
         decode(pulls[0])
@@ -156,7 +157,7 @@ def test_a_batch_record_that_changed_is_named_whole() -> None:
 MEASURED = """
 import resource, sys
 from pyrmq_core.columnar import decode_batches, schema_of
-from pyrmq_core.protocol.compression import CompressionType, compress
+from pyrmq_core.protocol.messages.compression import CompressionType, compress
 from tests.columnar.stored import pull, record
 
 count, kind = int(sys.argv[1]), CompressionType[sys.argv[2]]

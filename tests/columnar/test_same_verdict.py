@@ -13,14 +13,14 @@ from hypothesis import strategies as st
 
 from pyrmq_core import RawPull, TagFilter
 from pyrmq_core.columnar import SOURCE_COLUMNS, schema_of
-from pyrmq_core.columnar.boundaries import Unreadable
-from pyrmq_core.columnar.decode import ALL_TAGS, decode_columns
-from pyrmq_core.columnar.decode_messages import decode_messages
+from pyrmq_core.columnar.decoding.decode import ALL_TAGS, decode_columns
+from pyrmq_core.columnar.decoding.decode_by_row import decode_messages
+from pyrmq_core.columnar.decoding.record_bounds import Unreadable
 from pyrmq_core.errors import DataLost, RecordError
 from pyrmq_core.model import EVERYTHING, MessageQueue, OffsetRange, PullStatus
-from pyrmq_core.protocol.bodies import AS_STORED, BodyRules
-from pyrmq_core.protocol.compression import CompressionType, compress
-from pyrmq_core.protocol.record import FIXED_V4, SYS_FLAG_POSITION, encode_record
+from pyrmq_core.protocol.messages.bodies import AS_STORED, BodyRules
+from pyrmq_core.protocol.messages.compression import CompressionType, compress
+from pyrmq_core.protocol.messages.record import FIXED_V4, SYS_FLAG_POSITION, encode_record
 from tests.columnar.stored import Broker, pull, record
 from tests.support import golden
 

@@ -8,13 +8,13 @@ import trio
 
 from pyrmq_core.model import TopicConfig
 from pyrmq_core.network import Peer
-from pyrmq_core.protocol.batch import BatchItem, encode_batch_body
-from pyrmq_core.protocol.codes import RequestCode, ResponseCode
-from pyrmq_core.protocol.command import Command
-from pyrmq_core.protocol.record import iterate_records
-from pyrmq_core.protocol.requests.register_broker import RegisterBroker
-from pyrmq_core.protocol.requests.send_message import MessageStored
-from pyrmq_core.protocol.requests.topic_admin import UpdateTopic
+from pyrmq_core.protocol.framing.codes import RequestCode, ResponseCode
+from pyrmq_core.protocol.framing.command import Command
+from pyrmq_core.protocol.messages.batch import BatchItem, encode_batch_body
+from pyrmq_core.protocol.messages.record import iterate_records
+from pyrmq_core.protocol.requests.broker.send_message import MessageStored
+from pyrmq_core.protocol.requests.broker.topic_admin import UpdateTopic
+from pyrmq_core.protocol.requests.nameserver.register_broker import RegisterBroker
 from tests.broker.nameservers import RecordingNameServer, nameservers
 from tests.broker.serving import message, serving
 

@@ -21,12 +21,12 @@ from pyrmq_core import (
     Producer,
     blocking,
 )
-from pyrmq_core.client import discovery
-from pyrmq_core.client.routing import publish_queues
+from pyrmq_core.client.routes import name_server_url as discovery
+from pyrmq_core.client.routing.publish_info import publish_queues
 from pyrmq_core.model import Permission
-from pyrmq_core.protocol.codes import RequestCode
-from pyrmq_core.protocol.requests.heartbeat import HeartBeat
-from pyrmq_core.protocol.route import BrokerData, QueueData, TopicRouteData
+from pyrmq_core.protocol.framing.codes import RequestCode
+from pyrmq_core.protocol.requests.broker.heartbeat import HeartBeat
+from pyrmq_core.protocol.routes.route import BrokerData, QueueData, TopicRouteData
 from tests.client.conftest import client, jumping_clock, stage
 from tests.support.scripted import ROUTE, SEND, later, refuse, route_of, scripted_server, silence, topics_asked
 from tests.support.stage import Stage, settled

@@ -19,12 +19,12 @@ from pyrmq_core import (
     MessageQueue,
     Producer,
 )
-from pyrmq_core.client.fault_latency import FaultLatency, FaultLatencySettings
-from pyrmq_core.client.routing import COUNTER_MASK, TopicPublishInfo
+from pyrmq_core.client.producer.send.fault_latency import FaultLatency, FaultLatencySettings
+from pyrmq_core.client.routing.publish_info import COUNTER_MASK, TopicPublishInfo
 from pyrmq_core.network import ConnectionPool, serve
 from pyrmq_core.network.pool import MAX_CALLS
-from pyrmq_core.protocol.codes import RequestCode
-from pyrmq_core.protocol.command import success
+from pyrmq_core.protocol.framing.codes import RequestCode
+from pyrmq_core.protocol.framing.command import success
 from tests.client.conftest import client, jumping_clock, stage
 from tests.support.scripted import ROUTE, SEND, refuse, silence
 from tests.support.stage import Stage, settled

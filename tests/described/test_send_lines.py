@@ -25,11 +25,11 @@ from pyrmq_core import (
     SendForbidden,
     SendStatus,
 )
-from pyrmq_core.client.retrying import RETRY_RESPONSE_CODES
-from pyrmq_core.protocol.codes import RequestCode
-from pyrmq_core.protocol.payload import Payload
-from pyrmq_core.protocol.properties import decode_properties
-from pyrmq_core.protocol.requests.send_message import MessageStored, SendMessage
+from pyrmq_core.client.producer.send.retry_policy import RETRY_RESPONSE_CODES
+from pyrmq_core.protocol.framing.codes import RequestCode
+from pyrmq_core.protocol.messages.payload import Payload
+from pyrmq_core.protocol.messages.properties import decode_properties
+from pyrmq_core.protocol.requests.broker.send_message import MessageStored, SendMessage
 from tests.client.conftest import client, jumping_clock, stage
 from tests.support.scripted import BATCH, SEND, Step, answer, cut, refuse, silence, topics_asked
 from tests.support.stage import Stage, settled

@@ -14,7 +14,7 @@ from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
 from pyrmq_core.protocol import requests
-from pyrmq_core.protocol.codes import RequestCode
+from pyrmq_core.protocol.framing.codes import RequestCode
 from tests.support.stranger import frame
 
 # Fields of requests whose conversations read them otherwise, or that nothing of ours sends.

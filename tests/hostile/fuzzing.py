@@ -11,24 +11,24 @@ from pyrmq_core.columnar import decode_batches, schema_of
 from pyrmq_core.filtering.sql92 import parse as parse_sql
 from pyrmq_core.filtering.tags import TagFilter
 from pyrmq_core.model import EVERYTHING, MessageQueue, PullStatus
-from pyrmq_core.protocol.batch import iterate_batch_body
-from pyrmq_core.protocol.codes import RequestCode
-from pyrmq_core.protocol.command import Command, Serialization
-from pyrmq_core.protocol.compression import decompress
-from pyrmq_core.protocol.frame import FrameDecoder
-from pyrmq_core.protocol.headers import decode_header, encode_header
-from pyrmq_core.protocol.java_json import dumps, loads
-from pyrmq_core.protocol.java_properties import parse_java_properties
-from pyrmq_core.protocol.message_id import decode_offset_msg_id, decode_unique_id
-from pyrmq_core.protocol.payload import RawPull, decode
-from pyrmq_core.protocol.properties import decode_properties, encode_properties
-from pyrmq_core.protocol.record import iterate_records
-from pyrmq_core.protocol.registration import decode_registration
-from pyrmq_core.protocol.requests.cluster_info import ClusterInfo
-from pyrmq_core.protocol.requests.heartbeat import HeartBeat
-from pyrmq_core.protocol.requests.lock_queues import LockQueues
-from pyrmq_core.protocol.route import TopicRouteData
-from pyrmq_core.protocol.sysflag import COMPRESSED
+from pyrmq_core.protocol.framing.codes import RequestCode
+from pyrmq_core.protocol.framing.command import Command, Serialization
+from pyrmq_core.protocol.framing.frame import FrameDecoder
+from pyrmq_core.protocol.framing.headers import decode_header, encode_header
+from pyrmq_core.protocol.java.json_text import dumps, loads
+from pyrmq_core.protocol.java.properties_text import parse_java_properties
+from pyrmq_core.protocol.messages.batch import iterate_batch_body
+from pyrmq_core.protocol.messages.compression import decompress
+from pyrmq_core.protocol.messages.message_id import decode_offset_msg_id, decode_unique_id
+from pyrmq_core.protocol.messages.payload import RawPull, decode
+from pyrmq_core.protocol.messages.properties import decode_properties, encode_properties
+from pyrmq_core.protocol.messages.record import iterate_records
+from pyrmq_core.protocol.messages.sysflag import COMPRESSED
+from pyrmq_core.protocol.requests.broker.heartbeat import HeartBeat
+from pyrmq_core.protocol.requests.broker.lock_queues import LockQueues
+from pyrmq_core.protocol.requests.nameserver.cluster_info import ClusterInfo
+from pyrmq_core.protocol.routes.registration import decode_registration
+from pyrmq_core.protocol.routes.route import TopicRouteData
 from tests.support import golden
 
 QUEUE = MessageQueue("T", "broker-a", 0)

@@ -27,9 +27,9 @@ from pyrmq_core import (
     encode_one,
     unique_ids,
 )
-from pyrmq_core.client.receipts import Receipt
-from pyrmq_core.client.send_settings import SendSettings
-from pyrmq_core.client.sending import Sender
+from pyrmq_core.client.producer.send.receipt import Receipt
+from pyrmq_core.client.producer.send.sender import Sender
+from pyrmq_core.client.producer.settings import SendSettings
 from pyrmq_core.errors import RocketMQError
 from tests.support.apache import VERSIONS, boot_cluster
 from tests.support.maven import ApacheUnavailable

@@ -8,8 +8,8 @@ import sys
 
 import pytest
 
-from pyrmq_core.protocol.codes import RequestCode
-from pyrmq_core.protocol.command import Command
+from pyrmq_core.protocol.framing.codes import RequestCode
+from pyrmq_core.protocol.framing.command import Command
 from tests.support.apache import ApacheCluster, ask
 from tests.test_docs import NAMESERVER, PAGES
 

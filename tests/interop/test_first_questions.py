@@ -1,8 +1,8 @@
 """The first questions to real servers, over a plain socket: who is there (106), and where a topic lives (105)."""
 
-from pyrmq_core.protocol.codes import RequestCode, ResponseCode
-from pyrmq_core.protocol.command import Command, Serialization
-from pyrmq_core.protocol.requests.get_route_info import GetRouteInfo, RouteInfo
+from pyrmq_core.protocol.framing.codes import RequestCode, ResponseCode
+from pyrmq_core.protocol.framing.command import Command, Serialization
+from pyrmq_core.protocol.requests.nameserver.get_route_info import GetRouteInfo, RouteInfo
 from tests.support.apache import ApacheCluster, ask, registered_brokers
 
 

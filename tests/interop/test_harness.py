@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from pyrmq_core.blocking import EmbeddedCluster
-from pyrmq_core.protocol.codes import RequestCode
-from pyrmq_core.protocol.command import Command
+from pyrmq_core.protocol.framing.codes import RequestCode
+from pyrmq_core.protocol.framing.command import Command
 from tests.support.apache import (
     ApacheCluster,
     ApacheNameServer,

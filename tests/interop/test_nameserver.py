@@ -16,13 +16,13 @@ import pytest
 
 from pyrmq_core import Message
 from pyrmq_core.blocking import Producer
-from pyrmq_core.protocol.codes import RequestCode
-from pyrmq_core.protocol.command import Command
-from pyrmq_core.protocol.java_hash import string_hash_code
-from pyrmq_core.protocol.java_properties import parse_java_properties
-from pyrmq_core.protocol.requests.get_route_info import GetRouteInfo, RouteInfo
-from pyrmq_core.protocol.requests.kv_config import GetKvConfig, KvConfig
-from pyrmq_core.protocol.route import BrokerData, TopicRouteData
+from pyrmq_core.protocol.framing.codes import RequestCode
+from pyrmq_core.protocol.framing.command import Command
+from pyrmq_core.protocol.java.properties_text import parse_java_properties
+from pyrmq_core.protocol.java.string_hash import string_hash_code
+from pyrmq_core.protocol.requests.nameserver.get_route_info import GetRouteInfo, RouteInfo
+from pyrmq_core.protocol.requests.nameserver.kv_config import GetKvConfig, KvConfig
+from pyrmq_core.protocol.routes.route import BrokerData, TopicRouteData
 from tests.support.apache import VERSIONS, ApacheBroker, ask, boot_broker, registered_brokers
 from tests.support.java_programs import mqadmin
 from tests.support.maven import ApacheUnavailable

@@ -30,7 +30,7 @@ from pyrmq_core import (
     ResponseError,
     SendStatus,
 )
-from pyrmq_core.protocol.requests.recall_message import RecallHandle
+from pyrmq_core.protocol.requests.broker.recall_message import RecallHandle
 from tests.support.apache import VERSIONS, ApacheCluster, boot_cluster
 from tests.support.client_jobs import stored_in
 from tests.support.java_programs import start_java

@@ -4,12 +4,12 @@ import pytest
 
 from pyrmq_core import Message, MessageQueue
 from pyrmq_core.blocking import Admin, Producer
-from pyrmq_core.protocol.codes import ResponseCode
-from pyrmq_core.protocol.command import Command
-from pyrmq_core.protocol.requests.offsets import GetMaxOffset, OffsetFound
-from pyrmq_core.protocol.requests.pull_message import PullMessage
+from pyrmq_core.protocol.framing.codes import ResponseCode
+from pyrmq_core.protocol.framing.command import Command
+from pyrmq_core.protocol.requests.broker.offsets import GetMaxOffset, OffsetFound
+from pyrmq_core.protocol.requests.broker.pull_message import PullMessage
 from pyrmq_spark import worker
-from pyrmq_spark.conditions import RocketMQSparkError
+from pyrmq_spark.spark_errors import RocketMQSparkError
 from tests.interop.conftest import cluster_or_skip
 from tests.support.apache import NEWEST_AND_LONG_OLDER, ask, boot_broker, registered_brokers
 from tests.support.spark_streams import wait_until

@@ -9,11 +9,11 @@ import pytest
 from pyrmq_core.blocking import Admin, Producer
 from pyrmq_core.columnar import content_ids
 from pyrmq_spark import worker
-from pyrmq_spark.conditions import RocketMQSparkError
-from pyrmq_spark.options import Connection, read_sink
-from pyrmq_spark.sink import Attempt, PartitionWritten
-from pyrmq_spark.sink_columns import SinkSchema
-from pyrmq_spark.writing import PartitionWrite
+from pyrmq_spark.options import ConnectionOptions, read_sink
+from pyrmq_spark.spark_errors import RocketMQSparkError
+from pyrmq_spark.write.columns import SinkSchema
+from pyrmq_spark.write.commit_message import PartitionWritten, WriteAttempt
+from pyrmq_spark.write.write_task import PartitionWrite
 from tests.support.apache import ApacheCluster
 from tests.support.spark import wait_readable
 from tests.support.spark_batches import topic
@@ -32,8 +32,8 @@ def clients() -> Iterator[None]:
 
 def write_rows(cluster: ApacheCluster, topic: str, rows: pa.RecordBatch, **options: str) -> PartitionWritten:
     schema = SinkSchema({name: number for number, name in enumerate(rows.schema.names)}, topic)
-    connection = Connection(name_server=cluster.nameserver.address)
-    return PartitionWrite(connection, read_sink(options), schema, Attempt("q", 1, 0, 0)).run(iter([rows]))
+    connection = ConnectionOptions(name_server=cluster.nameserver.address)
+    return PartitionWrite(connection, read_sink(options), schema, WriteAttempt("q", 1, 0, 0)).run(iter([rows]))
 
 
 def delayed(ahead: timedelta) -> pa.RecordBatch:

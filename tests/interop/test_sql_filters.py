@@ -7,7 +7,7 @@ import pytest
 from pyrmq_core import Message, MessageQueue
 from pyrmq_core.blocking import Admin, Producer, PullConsumer
 from pyrmq_core.filtering.sql92 import parse
-from pyrmq_core.protocol.payload import decode
+from pyrmq_core.protocol.messages.payload import decode
 from tests.support.apache import ApacheCluster
 from tests.support.spark import wait_readable
 

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from pyrmq_core.protocol.batch import BatchItem, encode_batch_body
-from pyrmq_core.protocol.record import StoredRecord, iterate_records
-from pyrmq_core.protocol.requests.offsets import GetMaxOffset, OffsetFound, SearchOffset
-from pyrmq_core.protocol.requests.pull_message import PullAnswer, PullMessage
-from pyrmq_core.protocol.requests.send_message import SendMessage
-from pyrmq_core.protocol.requests.topic_admin import UpdateTopic
+from pyrmq_core.protocol.messages.batch import BatchItem, encode_batch_body
+from pyrmq_core.protocol.messages.record import StoredRecord, iterate_records
+from pyrmq_core.protocol.requests.broker.offsets import GetMaxOffset, OffsetFound, SearchOffset
+from pyrmq_core.protocol.requests.broker.pull_message import PullAnswer, PullMessage
+from pyrmq_core.protocol.requests.broker.send_message import SendMessage
+from pyrmq_core.protocol.requests.broker.topic_admin import UpdateTopic
 from tests.support.apache import BROKER_SETTINGS, VERSIONS, ask, boot_broker, boot_cluster
 from tests.support.maven import ApacheUnavailable
 

@@ -12,14 +12,14 @@ from pyrmq_core.nameserver import NameServerConfig
 from pyrmq_core.nameserver.handlers import handle
 from pyrmq_core.nameserver.service import NameServer
 from pyrmq_core.network import Connection, Peer, ask
-from pyrmq_core.network.handling import failure_answer
-from pyrmq_core.protocol.command import Command
-from pyrmq_core.protocol.java_json import loads
-from pyrmq_core.protocol.registration import RegistrationBody
-from pyrmq_core.protocol.requests.get_route_info import GetRouteInfo
-from pyrmq_core.protocol.requests.register_broker import RegisterBroker, RegistrationHeader
-from pyrmq_core.protocol.route import TopicRouteData
-from pyrmq_core.protocol.topic_config import DataVersion
+from pyrmq_core.network.connection.answers import failure_answer
+from pyrmq_core.protocol.framing.command import Command
+from pyrmq_core.protocol.java.json_text import loads
+from pyrmq_core.protocol.requests.nameserver.get_route_info import GetRouteInfo
+from pyrmq_core.protocol.requests.nameserver.register_broker import RegisterBroker, RegistrationHeader
+from pyrmq_core.protocol.routes.registration import RegistrationBody
+from pyrmq_core.protocol.routes.route import TopicRouteData
+from pyrmq_core.protocol.routes.topic_config import DataVersion
 
 
 class RecordedConnection:

@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from pyrmq_core.protocol.registration import RegistrationBody
-from pyrmq_core.protocol.requests.register_broker import RegistrationHeader
+from pyrmq_core.protocol.requests.nameserver.register_broker import RegistrationHeader
+from pyrmq_core.protocol.routes.registration import RegistrationBody
 
 WRITE = 2
 

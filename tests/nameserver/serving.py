@@ -10,10 +10,10 @@ import trio
 
 from pyrmq_core.nameserver import NameServerConfig, RunningNameServer, run_nameserver
 from pyrmq_core.network import ConnectionPool, Handler
-from pyrmq_core.protocol.command import Command
-from pyrmq_core.protocol.requests.get_route_info import GetRouteInfo
-from pyrmq_core.protocol.requests.register_broker import RegisterBroker
-from pyrmq_core.protocol.route import TopicRouteData
+from pyrmq_core.protocol.framing.command import Command
+from pyrmq_core.protocol.requests.nameserver.get_route_info import GetRouteInfo
+from pyrmq_core.protocol.requests.nameserver.register_broker import RegisterBroker
+from pyrmq_core.protocol.routes.route import TopicRouteData
 
 TIMEOUT = 10.0
 

@@ -11,9 +11,9 @@ from pyrmq_core.nameserver.tables import (
 )
 from pyrmq_core.nameserver.tables.changes import (
     Change,
-    Registration,
+    RegistrationResult,
 )
-from pyrmq_core.protocol.registration import finished
+from pyrmq_core.protocol.routes.registration import finished
 from tests.nameserver import desk
 
 A, B, SLAVE = "127.0.0.1:10911", "127.0.0.1:20911", "127.0.0.1:10921"
@@ -23,7 +23,7 @@ CONNECTION, OTHER = object(), object()
 
 def register(
     tables: RouteTables, *args: Any, at: int = 0, over: object = CONNECTION, digest: bytes | None = None, **more: Any
-) -> Registration:
+) -> RegistrationResult:
     asked = desk.registration(*args, **more)
     return finished(
         registration.register(tables, asked.header, asked.body(), connection=over, now_ms=at, digest=digest)

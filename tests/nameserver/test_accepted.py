@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from pyrmq_core.errors import BodyError, HeaderError
 from pyrmq_core.nameserver.tables import accepted
-from pyrmq_core.protocol.requests.kv_config import PutKvConfig
-from pyrmq_core.protocol.requests.namesrv_config import UpdateNamesrvConfig
+from pyrmq_core.protocol.requests.nameserver.kv_config import PutKvConfig
+from pyrmq_core.protocol.requests.nameserver.namesrv_config import UpdateNamesrvConfig
 from tests.nameserver.desk import Desk, registration
 
 STRANGE = ["", " ", "a\nb", "a\x00", "\x1b[2J", "../../x", "a\\b", "\ud800", "a\u2028b", "x" * 301]

@@ -16,11 +16,11 @@ import trio
 
 from pyrmq_core.nameserver import RunningNameServer
 from pyrmq_core.network import parse_address
-from pyrmq_core.protocol.command import Command
-from pyrmq_core.protocol.frame import MAX_FRAME_BYTES, encode_frame
-from pyrmq_core.protocol.registration import MAX_INFLATED_BYTES
-from pyrmq_core.protocol.requests.get_route_info import GetRouteInfo
-from pyrmq_core.protocol.requests.register_broker import RegisterBroker, RegistrationHeader
+from pyrmq_core.protocol.framing.command import Command
+from pyrmq_core.protocol.framing.frame import MAX_FRAME_BYTES, encode_frame
+from pyrmq_core.protocol.requests.nameserver.get_route_info import GetRouteInfo
+from pyrmq_core.protocol.requests.nameserver.register_broker import RegisterBroker, RegistrationHeader
+from pyrmq_core.protocol.routes.registration import MAX_INFLATED_BYTES
 from tests.nameserver.desk import registration
 from tests.nameserver.serving import TIMEOUT, Caller, nameserver
 

@@ -9,8 +9,8 @@ import pytest
 from pyrmq_core.errors import InvalidArgument
 from pyrmq_core.nameserver import NameServerConfig, configure
 from pyrmq_core.nameserver.config import unknown_settings
-from pyrmq_core.protocol.java_properties import parse_java_properties
-from pyrmq_core.protocol.requests.namesrv_config import UpdateNamesrvConfig
+from pyrmq_core.protocol.java.properties_text import parse_java_properties
+from pyrmq_core.protocol.requests.nameserver.namesrv_config import UpdateNamesrvConfig
 from tests.nameserver.desk import Desk
 
 

@@ -19,11 +19,11 @@ import pytest
 
 from pyrmq_core.model import TopicConfig
 from pyrmq_core.network import Peer
-from pyrmq_core.protocol.codes import RequestCode
-from pyrmq_core.protocol.command import Command, Serialization
-from pyrmq_core.protocol.frame import FrameDecoder
-from pyrmq_core.protocol.java_json import loads
-from pyrmq_core.protocol.java_properties import parse_java_properties
+from pyrmq_core.protocol.framing.codes import RequestCode
+from pyrmq_core.protocol.framing.command import Command, Serialization
+from pyrmq_core.protocol.framing.frame import FrameDecoder
+from pyrmq_core.protocol.java.json_text import loads
+from pyrmq_core.protocol.java.properties_text import parse_java_properties
 from tests.nameserver.desk import Desk, peer, registration
 from tests.support import golden
 

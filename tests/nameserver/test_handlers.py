@@ -11,13 +11,13 @@ from trio.testing import MockClock
 
 from pyrmq_core.model import TopicConfig
 from pyrmq_core.nameserver.handlers import HANDLERS, handle
-from pyrmq_core.protocol.codes import RequestCode
-from pyrmq_core.protocol.command import Command
-from pyrmq_core.protocol.java_properties import parse_java_properties
-from pyrmq_core.protocol.requests.kv_config import PutKvConfig
-from pyrmq_core.protocol.requests.namesrv_config import UpdateNamesrvConfig
-from pyrmq_core.protocol.requests.register_broker import KnownDataVersion, QueryDataVersion, UnregisterBroker
-from pyrmq_core.protocol.topic_config import DataVersion
+from pyrmq_core.protocol.framing.codes import RequestCode
+from pyrmq_core.protocol.framing.command import Command
+from pyrmq_core.protocol.java.properties_text import parse_java_properties
+from pyrmq_core.protocol.requests.nameserver.kv_config import PutKvConfig
+from pyrmq_core.protocol.requests.nameserver.namesrv_config import UpdateNamesrvConfig
+from pyrmq_core.protocol.requests.nameserver.register_broker import KnownDataVersion, QueryDataVersion, UnregisterBroker
+from pyrmq_core.protocol.routes.topic_config import DataVersion
 from tests.nameserver.desk import Desk, closed_because, json_body, peer, registration
 from tests.nameserver.table_steps import KEY_A
 
@@ -253,7 +253,7 @@ async def test_an_unchanged_long_registration_is_not_read_again(monkeypatch: pyt
     asked = registration(topics=[f"topic-{number}" for number in range(1_000)])
     await desk.ask(asked.to_command())
     tables = desk.server.tables
-    monkeypatch.setattr("pyrmq_core.nameserver.intake.registration_steps", None)
+    monkeypatch.setattr("pyrmq_core.nameserver.registration_queue.registration_steps", None)
     assert (await desk.ask(asked.to_command())).code == 0
     stamped = bytes(asked.raw_body).replace(b'"timestamp":0}', b'"timestamp":99}', 1)
     again = type(asked)(asked.header, stamped)

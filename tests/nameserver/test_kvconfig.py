@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from pyrmq_core.errors import StoreError
 from pyrmq_core.nameserver.kvconfig import KvConfig
-from pyrmq_core.protocol.command import Command
-from pyrmq_core.protocol.requests.kv_config import DeleteKvConfig, PutKvConfig
+from pyrmq_core.protocol.framing.command import Command
+from pyrmq_core.protocol.requests.nameserver.kv_config import DeleteKvConfig, PutKvConfig
 from tests.nameserver.desk import Desk
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)

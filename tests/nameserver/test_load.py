@@ -11,10 +11,10 @@ import trio
 
 from pyrmq_core.model import TopicConfig
 from pyrmq_core.nameserver.process import YOUNG_OBJECTS
-from pyrmq_core.protocol.command import Command
-from pyrmq_core.protocol.registration import RegistrationBody, registration_crc
-from pyrmq_core.protocol.requests.register_broker import RegisterBroker, RegistrationHeader
-from pyrmq_core.protocol.topic_config import DataVersion
+from pyrmq_core.protocol.framing.command import Command
+from pyrmq_core.protocol.requests.nameserver.register_broker import RegisterBroker, RegistrationHeader
+from pyrmq_core.protocol.routes.registration import RegistrationBody, registration_crc
+from pyrmq_core.protocol.routes.topic_config import DataVersion
 from tests.nameserver.longest_step import LongestStep
 from tests.nameserver.serving import Caller, nameserver
 

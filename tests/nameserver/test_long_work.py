@@ -10,10 +10,12 @@ import trio
 
 from pyrmq_core.nameserver import NameServerConfig
 from pyrmq_core.nameserver.service import NameServer
-from pyrmq_core.nameserver.tables import RouteTables, lookups, outside, removal
+from pyrmq_core.nameserver.tables import RouteTables, removal
+from pyrmq_core.nameserver.tables import admin_changes as outside
+from pyrmq_core.nameserver.tables import queries as lookups
 from pyrmq_core.network import Peer
-from pyrmq_core.protocol.registration import finished
-from pyrmq_core.protocol.route import TopicRouteData
+from pyrmq_core.protocol.routes.registration import finished
+from pyrmq_core.protocol.routes.route import TopicRouteData
 from tests.nameserver.desk import Desk, json_body, peer, registration
 from tests.nameserver.longest_step import LongestStep
 from tests.nameserver.table_steps import register

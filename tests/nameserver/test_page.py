@@ -5,28 +5,28 @@ from __future__ import annotations
 import re
 
 from pyrmq_core.broker import BrokerConfig
-from pyrmq_core.broker.groups import MAX_GROUP_BYTES
-from pyrmq_core.broker.lock_requests import MAX_BODY_BYTES
-from pyrmq_core.broker.locks import MOST_LOCKS
-from pyrmq_core.broker.name_rules import MAX_CLIENT_ID_CHARS, MAX_RETRY_TOPIC_CHARS
-from pyrmq_core.broker.status_requests import MAX_TABLE_BYTES
+from pyrmq_core.broker.clients.queue_locks import MOST_LOCKS
+from pyrmq_core.broker.processors.name_rules import MAX_CLIENT_ID_CHARS, MAX_RETRY_TOPIC_CHARS
+from pyrmq_core.broker.processors.queue_locks import MAX_BODY_BYTES
+from pyrmq_core.broker.processors.statistics import MAX_TABLE_BYTES
+from pyrmq_core.broker.tables.subscription_groups import MAX_GROUP_BYTES
 from pyrmq_core.filtering.sql92 import MAX_CHARS, MAX_CONDITIONS
 from pyrmq_core.nameserver import NameServerConfig
 from pyrmq_core.nameserver.config import NOT_BUILT, WITHOUT_EFFECT
 from pyrmq_core.nameserver.handlers import SMALL_BODY_BYTES, TOPIC_BODY_BYTES
-from pyrmq_core.nameserver.intake import ORDINARY_BODY_BYTES, WAITING_BYTES, WAITING_OF_PEER
-from pyrmq_core.nameserver.running import REQUESTS_PER_CONNECTION
+from pyrmq_core.nameserver.registration_queue import ORDINARY_BODY_BYTES, WAITING_BYTES, WAITING_OF_PEER
+from pyrmq_core.nameserver.server import REQUESTS_PER_CONNECTION
 from pyrmq_core.nameserver.tables.accepted import MAX_FILTER_SERVERS, MAX_NAME_CHARS
 from pyrmq_core.nameserver.tables.room import MAX_ADDRESSES_OF_NAME, MAX_CLUSTERS_OF_NAME
-from pyrmq_core.network.connection import MAX_REQUESTS
-from pyrmq_core.network.watch import FRAME_TIMEOUT_SECONDS
-from pyrmq_core.protocol.frame import MAX_FRAME_BYTES
-from pyrmq_core.protocol.headers import MAX_FIELDS
-from pyrmq_core.protocol.json_bounds import MAX_DEPTH
-from pyrmq_core.protocol.json_walk import MAX_TEXT_CHARACTERS
-from pyrmq_core.protocol.names import MAX_GROUP_CHARS, MAX_TOPIC_CHARS
-from pyrmq_core.protocol.registration import MAX_INFLATED_BYTES, MAX_TOPIC_CHARACTERS
-from pyrmq_core.protocol.topic_config import MAX_QUEUES_PER_TOPIC
+from pyrmq_core.network.connection.connection import MAX_REQUESTS
+from pyrmq_core.network.connection.stall_detector import FRAME_TIMEOUT_SECONDS
+from pyrmq_core.protocol.framing.frame import MAX_FRAME_BYTES
+from pyrmq_core.protocol.framing.headers import MAX_FIELDS
+from pyrmq_core.protocol.java.json_bounds import MAX_DEPTH
+from pyrmq_core.protocol.java.json_cursor import MAX_TEXT_CHARACTERS
+from pyrmq_core.protocol.messages.names import MAX_GROUP_CHARS, MAX_TOPIC_CHARS
+from pyrmq_core.protocol.routes.registration import MAX_INFLATED_BYTES, MAX_TOPIC_CHARACTERS
+from pyrmq_core.protocol.routes.topic_config import MAX_QUEUES_PER_TOPIC
 from tests.support.server_page import PAGE, written
 
 

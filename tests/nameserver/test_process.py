@@ -18,7 +18,7 @@ import trio
 from pyrmq_core.errors import NetworkError
 from pyrmq_core.nameserver import NameServerConfig, main
 from pyrmq_core.network import ConnectionPool
-from pyrmq_core.protocol.requests.kv_config import GetKvConfig, PutKvConfig
+from pyrmq_core.protocol.requests.nameserver.kv_config import GetKvConfig, PutKvConfig
 
 ROOT = Path(__file__).parent.parent.parent
 BOOTED = "The Name Server boot success. serializeType=JSON, address "

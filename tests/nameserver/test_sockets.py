@@ -9,13 +9,13 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from pyrmq_core.nameserver.running import scan_rounds, tell_kv_rounds
+from pyrmq_core.nameserver.server import scan_rounds, tell_kv_rounds
 from pyrmq_core.network import ConnectionPool, Handler, Peer, ask, serve
-from pyrmq_core.protocol.codes import RequestCode
-from pyrmq_core.protocol.command import Command, refusal
-from pyrmq_core.protocol.requests.broker_heartbeat import NotifyMinBrokerIdChange
-from pyrmq_core.protocol.requests.kv_config import PutKvConfig
-from pyrmq_core.protocol.requests.register_broker import UnregisterBroker
+from pyrmq_core.protocol.framing.codes import RequestCode
+from pyrmq_core.protocol.framing.command import Command, refusal
+from pyrmq_core.protocol.requests.nameserver.broker_heartbeat import NotifyMinBrokerIdChange
+from pyrmq_core.protocol.requests.nameserver.kv_config import PutKvConfig
+from pyrmq_core.protocol.requests.nameserver.register_broker import UnregisterBroker
 from tests.nameserver.desk import Desk, closed_because, peer, registration
 from tests.nameserver.serving import TIMEOUT, nameserver
 

@@ -5,13 +5,9 @@ from __future__ import annotations
 import pytest
 
 from pyrmq_core.model import TopicConfig
-from pyrmq_core.nameserver.tables import (
-    RouteTables,
-    TableRules,
-    lookups,
-    outside,
-    removal,
-)
+from pyrmq_core.nameserver.tables import RouteTables, TableRules, removal
+from pyrmq_core.nameserver.tables import admin_changes as outside
+from pyrmq_core.nameserver.tables import queries as lookups
 from pyrmq_core.nameserver.tables.changes import (
     AddressMoved,
     BrokerJoined,
@@ -29,8 +25,8 @@ from pyrmq_core.nameserver.tables.changes import (
     TopicsTaken,
     WriteSwitched,
 )
-from pyrmq_core.protocol.registration import finished
-from pyrmq_core.protocol.requests.topic_lists import TopicList
+from pyrmq_core.protocol.requests.nameserver.topic_lists import TopicList
+from pyrmq_core.protocol.routes.registration import finished
 from tests.nameserver.table_steps import CONNECTION, OTHER, SLAVE, A, B, register
 
 

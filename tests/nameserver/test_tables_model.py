@@ -13,21 +13,15 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from pyrmq_core.model import TopicConfig
-from pyrmq_core.nameserver.tables import (
-    BrokerAddrInfo,
-    RouteTables,
-    TableRules,
-    lookups,
-    outside,
-    registration,
-    removal,
-)
+from pyrmq_core.nameserver.tables import BrokerAddrInfo, RouteTables, TableRules, registration, removal
+from pyrmq_core.nameserver.tables import admin_changes as outside
+from pyrmq_core.nameserver.tables import queries as lookups
 from pyrmq_core.nameserver.tables.changes import TopicRemoved, TopicsRemoved
 from pyrmq_core.nameserver.tables.state import QUEUES_BYTES, TOPIC_BYTES
-from pyrmq_core.protocol.registration import RegistrationBody, finished
-from pyrmq_core.protocol.requests.register_broker import RegistrationHeader
-from pyrmq_core.protocol.route import QueueData
-from pyrmq_core.protocol.topic_config import DataVersion
+from pyrmq_core.protocol.requests.nameserver.register_broker import RegistrationHeader
+from pyrmq_core.protocol.routes.registration import RegistrationBody, finished
+from pyrmq_core.protocol.routes.route import QueueData
+from pyrmq_core.protocol.routes.topic_config import DataVersion
 from tests.nameserver.plain_tables import PlainTables
 
 CLUSTERS = st.sampled_from(["C", "D"])

@@ -7,15 +7,9 @@ from dataclasses import replace
 import pytest
 
 from pyrmq_core.model import TopicConfig
-from pyrmq_core.nameserver.tables import (
-    BrokerAddrInfo,
-    RouteTables,
-    TableRules,
-    lookups,
-    outside,
-    registration,
-    removal,
-)
+from pyrmq_core.nameserver.tables import BrokerAddrInfo, RouteTables, TableRules, registration, removal
+from pyrmq_core.nameserver.tables import admin_changes as outside
+from pyrmq_core.nameserver.tables import queries as lookups
 from pyrmq_core.nameserver.tables.changes import (
     AddressMoved,
     BrokerJoined,
@@ -27,9 +21,9 @@ from pyrmq_core.nameserver.tables.changes import (
     TopicRemoved,
     TopicsTaken,
 )
-from pyrmq_core.protocol.registration import finished
-from pyrmq_core.protocol.route import QueueData
-from pyrmq_core.protocol.topic_config import DataVersion
+from pyrmq_core.protocol.routes.registration import finished
+from pyrmq_core.protocol.routes.route import QueueData
+from pyrmq_core.protocol.routes.topic_config import DataVersion
 from tests.nameserver import desk
 from tests.nameserver.table_steps import CONNECTION, KEY_A, OTHER, SLAVE, A, B, kinds, perms, register
 

@@ -3,15 +3,9 @@
 from __future__ import annotations
 
 from pyrmq_core.model import TopicConfig
-from pyrmq_core.nameserver.tables import (
-    BrokerAddrInfo,
-    RouteTables,
-    TableRules,
-    lookups,
-    outside,
-    registration,
-    removal,
-)
+from pyrmq_core.nameserver.tables import BrokerAddrInfo, RouteTables, TableRules, registration, removal
+from pyrmq_core.nameserver.tables import admin_changes as outside
+from pyrmq_core.nameserver.tables import queries as lookups
 from pyrmq_core.nameserver.tables.changes import (
     BrokerNameRemoved,
     BrokerRemoved,
@@ -24,8 +18,8 @@ from pyrmq_core.nameserver.tables.changes import (
     TopicsRemoved,
     WriteSwitched,
 )
-from pyrmq_core.protocol.registration import finished
-from pyrmq_core.protocol.route import QueueData
+from pyrmq_core.protocol.routes.registration import finished
+from pyrmq_core.protocol.routes.route import QueueData
 from tests.nameserver import desk
 from tests.nameserver.table_steps import CONNECTION, KEY_A, OTHER, SLAVE, A, B, kinds, perms, register
 

@@ -21,10 +21,10 @@ from pyrmq_core.embedded import EmbeddedCluster
 from pyrmq_core.errors import InvalidArgument, NetworkError
 from pyrmq_core.nameserver import NameServerConfig, RunningNameServer
 from pyrmq_core.network import ConnectionPool, TlsMode, TlsSettings, tls_settings
-from pyrmq_core.protocol.codes import RequestCode
-from pyrmq_core.protocol.command import Command
-from pyrmq_core.protocol.java_properties import format_java_properties, parse_java_properties
-from pyrmq_core.protocol.requests.namesrv_config import UpdateNamesrvConfig
+from pyrmq_core.protocol.framing.codes import RequestCode
+from pyrmq_core.protocol.framing.command import Command
+from pyrmq_core.protocol.java.properties_text import format_java_properties, parse_java_properties
+from pyrmq_core.protocol.requests.nameserver.namesrv_config import UpdateNamesrvConfig
 from tests.nameserver.desk import Desk
 from tests.nameserver.serving import TIMEOUT, Caller, nameserver
 from tests.support.certificates import Certificates

@@ -8,7 +8,7 @@ import pytest
 import trio
 
 from pyrmq_core.nameserver.turns import Turns
-from pyrmq_core.protocol.command import Command
+from pyrmq_core.protocol.framing.command import Command
 from tests.nameserver.desk import Desk, peer, registration
 
 
@@ -112,8 +112,8 @@ async def test_an_ordinary_broker_is_served_while_giants_are_worked_on() -> None
 
 
 async def test_giants_that_wait_keep_no_ordinary_broker_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pyrmq_core.nameserver.intake.WAITING_BYTES", 400_000)
-    monkeypatch.setattr("pyrmq_core.nameserver.intake.ORDINARY_BODY_BYTES", 100_000)
+    monkeypatch.setattr("pyrmq_core.nameserver.registration_queue.WAITING_BYTES", 400_000)
+    monkeypatch.setattr("pyrmq_core.nameserver.registration_queue.ORDINARY_BODY_BYTES", 100_000)
     desk = Desk()
     codes: dict[str, int] = {}
 

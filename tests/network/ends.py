@@ -12,12 +12,12 @@ import trio
 import trio.testing
 
 from pyrmq_core.network import Handler, Listening, Peer, serve
-from pyrmq_core.network.connection import Connection
-from pyrmq_core.network.sweeping import Sweeper
-from pyrmq_core.network.watch import Limits
-from pyrmq_core.network.wire import SocketWire, StreamWire, Wire
-from pyrmq_core.protocol.command import Command, success
-from pyrmq_core.protocol.frame import FrameDecoder, encode_frame
+from pyrmq_core.network.connection.connection import Connection
+from pyrmq_core.network.connection.deadline_sweeper import DeadlineSweeper
+from pyrmq_core.network.connection.stall_detector import ConnectionTimeouts
+from pyrmq_core.network.connection.wire import SocketWire, StreamWire, Wire
+from pyrmq_core.protocol.framing.command import Command, success
+from pyrmq_core.protocol.framing.frame import FrameDecoder, encode_frame
 
 KINDS = ("socket", "stream")
 HEALTH_SECONDS = 0.5
@@ -35,7 +35,7 @@ def wires(kind: str) -> tuple[Wire, Wire]:
 @asynccontextmanager
 async def running(wire: Wire, handler: Handler | None = None, **options: Any) -> AsyncIterator[Connection]:
     """A connection over the wire, with a sweeper of its own."""
-    sweeper = Sweeper(HEALTH_SECONDS)
+    sweeper = DeadlineSweeper(HEALTH_SECONDS)
     connection = Connection(wire, sweeper=sweeper, handler=handler, **options)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(sweeper.run)
@@ -47,7 +47,7 @@ async def running(wire: Wire, handler: Handler | None = None, **options: Any) ->
 
 @asynccontextmanager
 async def joined(
-    kind: str, here: Handler | None = None, there: Handler | None = None, limits: Limits | None = None
+    kind: str, here: Handler | None = None, there: Handler | None = None, limits: ConnectionTimeouts | None = None
 ) -> AsyncIterator[tuple[Connection, Connection]]:
     one, other = wires(kind)
     async with running(one, here, limits=limits) as first, running(other, there, limits=limits) as second:

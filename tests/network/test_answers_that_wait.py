@@ -6,8 +6,8 @@ import trio
 from trio.testing import wait_all_tasks_blocked
 
 from pyrmq_core.network import Peer
-from pyrmq_core.network.outbox import TURN_BYTES, Answer, Outbox
-from pyrmq_core.protocol.command import Command, success
+from pyrmq_core.network.connection.outbox import TURN_BYTES, Answer, Outbox
+from pyrmq_core.protocol.framing.command import Command, success
 from tests.network.ends import against_socket, until
 from tests.network.test_outbox import RecordingWire, frame, outbox_on
 
@@ -103,11 +103,11 @@ async def test_answers_that_drain_slowly_are_summed_a_few_times_only() -> None:
         outbox = SummingOutbox(wire, lambda: nursery.start_soon(outbox.run))
         while not outbox.is_full:
             answer = Answer()
-            answer.load(bytes(4000), b"")
+            answer.set_frame(bytes(4000), b"")
             outbox.send(answer, alone=False)
         for _ in range(100):
             answer = Answer()
-            answer.load(bytes(4000), b"")
+            answer.set_frame(bytes(4000), b"")
             outbox.send(answer, alone=False)
         async with trio.open_nursery() as waiting:
             waiting.start_soon(outbox.wait_answers_drained)

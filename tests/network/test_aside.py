@@ -10,9 +10,9 @@ import pytest
 import trio
 
 from pyrmq_core.errors import ConnectionClosed, NetworkError
-from pyrmq_core.network.connection import Connection
-from pyrmq_core.network.wire import Chunk, SocketWire
-from pyrmq_core.protocol.command import Command
+from pyrmq_core.network.connection.connection import Connection
+from pyrmq_core.network.connection.wire import Chunk, SocketWire
+from pyrmq_core.protocol.framing.command import Command
 from tests.network.ends import KINDS, Recorder, Socket, echo, joined, running, until
 
 LATER = 600.0

@@ -13,11 +13,11 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from pyrmq_core.errors import ConnectionClosed
-from pyrmq_core.network.handling import Peer
-from pyrmq_core.network.turn import COMMANDS_AT_ONCE, SECONDS_AT_ONCE
-from pyrmq_core.network.watch import Limits
-from pyrmq_core.protocol.command import NO_FIELDS, Command, success
-from pyrmq_core.protocol.frame import KEPT_BUFFER_BYTES, encode_frame
+from pyrmq_core.network.connection.peer import Peer
+from pyrmq_core.network.connection.stall_detector import ConnectionTimeouts
+from pyrmq_core.network.connection.turn import COMMANDS_AT_ONCE, SECONDS_AT_ONCE
+from pyrmq_core.protocol.framing.command import NO_FIELDS, Command, success
+from pyrmq_core.protocol.framing.frame import KEPT_BUFFER_BYTES, encode_frame
 from tests.network.ends import Recorder, against_socket, dialled, echo, serving, until
 
 
@@ -107,7 +107,7 @@ async def test_what_came_whole_before_garbage_is_answered() -> None:
 
 async def test_half_a_frame_for_ever_ends_its_connection(autojump_clock: MockClock) -> None:
     frame = encode_frame(Command(1, body=bytes(1000)))
-    async with against_socket(echo, limits=Limits(frame=30)) as (connection, peer):
+    async with against_socket(echo, limits=ConnectionTimeouts(frame=30)) as (connection, peer):
         await peer.send_bytes(frame + frame[:-1])
         started = trio.current_time()
         await connection.wait_closed()
@@ -117,7 +117,7 @@ async def test_half_a_frame_for_ever_ends_its_connection(autojump_clock: MockClo
 
 async def test_a_frame_may_take_its_time(autojump_clock: MockClock) -> None:
     frame = encode_frame(Command(1, opaque=9))
-    async with against_socket(echo, limits=Limits(frame=30)) as (connection, peer):
+    async with against_socket(echo, limits=ConnectionTimeouts(frame=30)) as (connection, peer):
         for position in range(0, len(frame), 10):
             await trio.sleep(2)
             await peer.send_bytes(frame[position : position + 10])
@@ -129,7 +129,7 @@ async def test_a_frame_may_take_its_time(autojump_clock: MockClock) -> None:
 
 async def test_a_peer_that_does_not_read_its_answers_is_not_read(autojump_clock: MockClock) -> None:
     recorder = Recorder(lambda request, _: success(body=bytes(4 * 1024 * 1024)))
-    async with against_socket(recorder.at_once, limits=Limits(stall=60)) as (connection, peer):
+    async with against_socket(recorder.at_once, limits=ConnectionTimeouts(stall=60)) as (connection, peer):
 
         async def flood() -> None:
             with pytest.raises((BrokenPipeError, ConnectionResetError)):
@@ -175,7 +175,7 @@ async def test_requests_under_way_are_bounded_by_not_reading() -> None:
 
 
 async def test_a_connection_idles_only_so_long_and_one_that_is_used_does_not_idle(autojump_clock: MockClock) -> None:
-    async with against_socket(echo, limits=Limits(idle=120)) as (connection, peer):
+    async with against_socket(echo, limits=ConnectionTimeouts(idle=120)) as (connection, peer):
         for _ in range(5):
             await trio.sleep(119)
             await peer.send(Command(1))

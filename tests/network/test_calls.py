@@ -13,8 +13,8 @@ from trio.testing import MockClock
 
 from pyrmq_core.errors import CallTimeout, ConnectionClosed, HeaderError
 from pyrmq_core.network import CutConnection, Peer, ask
-from pyrmq_core.network import calls as calls_module
-from pyrmq_core.protocol.command import Command, Serialization, refusal, success
+from pyrmq_core.network.connection import calls as calls_module
+from pyrmq_core.protocol.framing.command import Command, Serialization, refusal, success
 from tests.network.ends import KINDS, Recorder, echo, joined, until
 
 pytestmark = pytest.mark.parametrize("kind", KINDS)

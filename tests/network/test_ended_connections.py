@@ -13,8 +13,8 @@ from trio.testing import wait_all_tasks_blocked
 
 from pyrmq_core.errors import ConnectionClosed
 from pyrmq_core.network import ConnectionPool, Peer
-from pyrmq_core.network.connection import Connection
-from pyrmq_core.protocol.command import Command, success
+from pyrmq_core.network.connection.connection import Connection
+from pyrmq_core.protocol.framing.command import Command, success
 from tests.network.ends import dialled, echo, serving, until
 
 
@@ -36,6 +36,7 @@ async def test_a_connection_that_ended_is_freed_without_the_garbage_collector() 
     peers: list[Peer] = []
 
     def handle(request: Command, peer: Peer) -> Command:
+        assert isinstance(peer.connection, Connection)
         seen.extend((weakref.ref(peer.connection), weakref.ref(peer.connection._outbox)))
         if request.code == 2:
             peers.append(peer)
@@ -52,6 +53,7 @@ async def test_a_connection_that_ended_is_freed_without_the_garbage_collector() 
         assert [ref() is None for ref in seen] == [True, True, False, False]
         # One that a handler keeps holds no buffers, and says that it has ended.
         kept = peers[0].connection
+        assert isinstance(kept, Connection)
         assert kept._decoder.buffered_bytes == 0
         assert not kept._outbox._queue
         assert kept.peer is not peers[0]

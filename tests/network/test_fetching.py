@@ -6,7 +6,7 @@ import pytest
 import trio
 
 from pyrmq_core.errors import InvalidArgument, NetworkError
-from pyrmq_core.network.fetching import MAX_TEXT_BYTES, check_url, fetch_text
+from pyrmq_core.network.http_get import MAX_TEXT_BYTES, check_url, fetch_text
 from tests.support.web import Page, web_server
 
 

@@ -13,11 +13,11 @@ import trio
 from trio.testing import wait_all_tasks_blocked
 
 from pyrmq_core.errors import CallTimeout, ConnectionClosed, HeaderError
-from pyrmq_core.network.connection import Connection
-from pyrmq_core.network.outbox import FULL_BYTES, WOKEN_AT_ONCE
-from pyrmq_core.network.wire import SocketWire, StreamWire
-from pyrmq_core.protocol.command import Command, Serialization, success
-from pyrmq_core.protocol.frame import encode_frame
+from pyrmq_core.network.connection.connection import Connection
+from pyrmq_core.network.connection.outbox import FULL_BYTES, WOKEN_AT_ONCE
+from pyrmq_core.network.connection.wire import SocketWire, StreamWire
+from pyrmq_core.protocol.framing.command import Command, Serialization, success
+from pyrmq_core.protocol.framing.frame import encode_frame
 from tests.network.ends import Socket, running, until
 
 KIB = 1024

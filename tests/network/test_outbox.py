@@ -8,9 +8,9 @@ from contextlib import asynccontextmanager
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from pyrmq_core.network.outbox import APART_FROM_BYTES, JOIN_BYTES, JOIN_CHUNKS, Outbox, Outgoing
-from pyrmq_core.network.wire import Chunk
-from pyrmq_core.protocol.frame import FrameDecoder
+from pyrmq_core.network.connection.outbox import APART_FROM_BYTES, JOIN_BYTES, JOIN_CHUNKS, Outbox, Outgoing
+from pyrmq_core.network.connection.wire import Chunk
+from pyrmq_core.protocol.framing.frame import FrameDecoder
 
 
 class RecordingWire:
@@ -60,7 +60,7 @@ async def outbox_on(wire: RecordingWire) -> AsyncIterator[Outbox]:
 
 def frame(head: bytes, body: Chunk = b"") -> Outgoing:
     made = Outgoing()
-    made.load(head, body)
+    made.set_frame(head, body)
     return made
 
 

@@ -11,13 +11,13 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from pyrmq_core.errors import CallTimeout, ConnectFailed, ConnectionClosed, HeaderError, NetworkError
-from pyrmq_core.network import Asked, ConnectionPool, Peer
-from pyrmq_core.network.connection import Connection
-from pyrmq_core.network.sweeping import Sweeper
-from pyrmq_core.network.wire import Chunk, Wire
-from pyrmq_core.protocol.codes import ResponseCode
-from pyrmq_core.protocol.command import Command, success
-from pyrmq_core.protocol.frame import FrameDecoder, RequestForm
+from pyrmq_core.network import BulkCall, ConnectionPool, Peer
+from pyrmq_core.network.connection.connection import Connection
+from pyrmq_core.network.connection.deadline_sweeper import DeadlineSweeper
+from pyrmq_core.network.connection.wire import Chunk, Wire
+from pyrmq_core.protocol.framing.codes import ResponseCode
+from pyrmq_core.protocol.framing.command import Command, success
+from pyrmq_core.protocol.framing.frame import FrameDecoder, RequestForm
 from tests.network.ends import against_socket, dialled, echo, running, serving, until, wires
 
 
@@ -246,8 +246,8 @@ async def test_an_interrupt_in_a_handler_is_no_failure_of_its_connection(waits: 
         raise KeyboardInterrupt
 
     here, there = wires("socket")
-    other = Connection(there, sweeper=Sweeper())
-    connection = Connection(here, sweeper=Sweeper(), handler=interrupted_later if waits else interrupted)
+    other = Connection(there, sweeper=DeadlineSweeper())
+    connection = Connection(here, sweeper=DeadlineSweeper(), handler=interrupted_later if waits else interrupted)
 
     async def ask() -> None:
         async with trio.open_nursery() as nursery:
@@ -273,7 +273,7 @@ async def test_a_call_that_cannot_be_encoded_fails_alone(failure: Exception) -> 
         assert connection.calls_under_way == 0
 
 
-class Stretch(Asked):
+class Stretch(BulkCall):
     """A posted request of a form that notes how it ended, and may fail then."""
 
     __slots__ = ("ended", "failure", "values")

@@ -10,7 +10,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from pyrmq_core.errors import CallTimeout, ConnectFailed, ConnectionClosed, InvalidArgument
 from pyrmq_core.network import ConnectionPool, Peer
-from pyrmq_core.protocol.command import Command, refusal, success
+from pyrmq_core.protocol.framing.command import Command, refusal, success
 from tests.network.ends import Recorder, closed_port, echo, serving, silent_port, until
 
 
@@ -145,7 +145,7 @@ async def test_connecting_ends_at_its_own_limit_and_at_the_callers(monkeypatch: 
     async def never(*_: object, **__: object) -> None:
         await trio.sleep_forever()
 
-    monkeypatch.setattr("pyrmq_core.network.connecting._connect", never)
+    monkeypatch.setattr("pyrmq_core.network.connect._connect", never)
     async with trio.open_nursery() as nursery:
         pool = ConnectionPool(nursery, connect_timeout=0.1)
         with pytest.raises(ConnectFailed, match=r"nobody accepted within 0\.1 s"):
@@ -295,7 +295,7 @@ async def test_aclose_ends_a_connect_under_way(monkeypatch: pytest.MonkeyPatch) 
         with pytest.raises(ConnectFailed, match="the pool was closed meanwhile"):
             await pool.call("127.0.0.1:1", Command(1), timeout=500)
 
-    monkeypatch.setattr("pyrmq_core.network.connecting._connect", never)
+    monkeypatch.setattr("pyrmq_core.network.connect._connect", never)
     async with trio.open_nursery() as nursery:
         pool = ConnectionPool(nursery, connect_timeout=500)
         nursery.start_soon(call)

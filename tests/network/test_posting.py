@@ -12,8 +12,8 @@ from trio.testing import MockClock
 
 from pyrmq_core.errors import CallTimeout, ConnectionClosed, NetworkError
 from pyrmq_core.network import ConnectionPool
-from pyrmq_core.network.wire import Chunk, SocketWire
-from pyrmq_core.protocol.command import Command, success
+from pyrmq_core.network.connection.wire import Chunk, SocketWire
+from pyrmq_core.protocol.framing.command import Command, success
 from tests.network.ends import KINDS, Recorder, Socket, echo, joined, running, serving, until
 
 both_kinds = pytest.mark.parametrize("kind", KINDS)

@@ -7,9 +7,9 @@ import trio
 from trio.testing import MockClock
 
 from pyrmq_core.errors import CallTimeout, ConnectionClosed, RocketMQError
-from pyrmq_core.network import Asked
-from pyrmq_core.protocol.command import Command
-from pyrmq_core.protocol.frame import RequestForm
+from pyrmq_core.network import BulkCall
+from pyrmq_core.protocol.framing.command import Command
+from pyrmq_core.protocol.framing.frame import RequestForm
 from tests.network.ends import KINDS, Recorder, echo, joined, until
 
 pytestmark = pytest.mark.parametrize("kind", KINDS)
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.parametrize("kind", KINDS)
 FORM = RequestForm(Command(11, {"topic": "T", "offset": "", "count": ""}), ("offset", "count"))
 
 
-class Told(Asked):
+class Told(BulkCall):
     """What one of them came to, and when."""
 
     __slots__ = ("at", "number", "results")

@@ -15,10 +15,10 @@ import trio
 
 from pyrmq_core.errors import ConnectionClosed, InvalidArgument, NetworkError
 from pyrmq_core.network import ConnectionPool, Listening, Peer, ServerBounds, TlsMode, serve
-from pyrmq_core.network import listening as listening_module
+from pyrmq_core.network import listener as listening_module
 from pyrmq_core.network.rare_lines import RareLine
-from pyrmq_core.protocol.command import Command, success
-from pyrmq_core.protocol.frame import encode_frame
+from pyrmq_core.protocol.framing.command import Command, success
+from pyrmq_core.protocol.framing.frame import encode_frame
 from tests.network.ends import Recorder, dialled, echo, serving, until
 
 

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from trio.testing import wait_all_tasks_blocked
 
 from pyrmq_core.network import Peer, ServerBounds
-from pyrmq_core.network.outbox import FULL_BYTES, TIGHT_FULL_BYTES
-from pyrmq_core.network.shared_bytes import KEPT_PART, SharedBytes
-from pyrmq_core.protocol.command import Command, success
+from pyrmq_core.network.connection.outbox import FULL_BYTES, TIGHT_FULL_BYTES
+from pyrmq_core.network.connection.shared_bytes import KEPT_PART, SharedBytes
+from pyrmq_core.protocol.framing.command import Command, success
 from tests.network.ends import Recorder, dialled, echo, serving, until
 
 MIB = 1024 * 1024

@@ -9,13 +9,13 @@ from contextlib import asynccontextmanager
 import trio
 from trio.testing import MockClock
 
-from pyrmq_core.network.sweeping import CHECKED_AT_ONCE, Sweeper
+from pyrmq_core.network.connection.deadline_sweeper import CHECKED_AT_ONCE, DeadlineSweeper
 
 
-class Swept:
+class SweptConnection:
     """Notes when it is looked at; calls end at the deadlines it is given."""
 
-    def __init__(self, sweeper: Sweeper) -> None:
+    def __init__(self, sweeper: DeadlineSweeper) -> None:
         self.sweeper = sweeper
         self.deadlines: list[float] = []
         self.ended: list[tuple[float, float]] = []
@@ -40,8 +40,8 @@ class Swept:
 
 
 @asynccontextmanager
-async def sweeping(health_seconds: float = 5.0) -> AsyncIterator[Sweeper]:
-    sweeper = Sweeper(health_seconds)
+async def sweeping(health_seconds: float = 5.0) -> AsyncIterator[DeadlineSweeper]:
+    sweeper = DeadlineSweeper(health_seconds)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(sweeper.run)
         yield sweeper
@@ -50,7 +50,7 @@ async def sweeping(health_seconds: float = 5.0) -> AsyncIterator[Sweeper]:
 
 async def test_calls_end_at_their_deadlines(autojump_clock: MockClock) -> None:
     async with sweeping() as sweeper:
-        one, other = Swept(sweeper), Swept(sweeper)
+        one, other = SweptConnection(sweeper), SweptConnection(sweeper)
         for timeout in (30.0, 3.0, 100.0, 3.002, 0.25):
             one.call(timeout)
             await trio.sleep(0.1)
@@ -64,7 +64,7 @@ async def test_calls_end_at_their_deadlines(autojump_clock: MockClock) -> None:
 async def test_health_is_looked_at_regularly_while_there_is_anyone(autojump_clock: MockClock) -> None:
     async with sweeping(5.0) as sweeper:
         await trio.sleep(1000)
-        swept = Swept(sweeper)
+        swept = SweptConnection(sweeper)
         started = trio.current_time()
         await trio.sleep(31)
         sweeper.discard(swept)
@@ -78,8 +78,8 @@ async def test_health_is_looked_at_regularly_while_there_is_anyone(autojump_cloc
 
 
 async def test_others_run_between_many_checks() -> None:
-    sweeper = Sweeper()
-    many = [Swept(sweeper) for _ in range(3 * CHECKED_AT_ONCE)]
+    sweeper = DeadlineSweeper()
+    many = [SweptConnection(sweeper) for _ in range(3 * CHECKED_AT_ONCE)]
     seen: list[int] = []
 
     async def look() -> None:

@@ -18,7 +18,7 @@ from trio.testing import wait_all_tasks_blocked
 
 from pyrmq_core.errors import ConnectFailed, ConnectionClosed
 from pyrmq_core.network import ConnectionPool, TlsMode
-from pyrmq_core.protocol.command import Command, success
+from pyrmq_core.protocol.framing.command import Command, success
 from tests.network.ends import Recorder, dialled, echo, serving, silent_port, until
 
 HELLO = bytes.fromhex("160301")

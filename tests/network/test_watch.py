@@ -6,15 +6,17 @@ from dataclasses import replace
 
 import pytest
 
-from pyrmq_core.network.watch import Limits, Signs, Watch
+from pyrmq_core.network.connection.stall_detector import ConnectionActivity, ConnectionTimeouts, StallDetector
 
-STILL = Signs(received=1, commands=1, written_bytes=1, frame_bytes=0, queued_bytes=0, busy=False, reading=True)
-LIMITS = Limits(idle=120, frame=30, stall=60)
+STILL = ConnectionActivity(
+    received=1, commands=1, written_bytes=1, frame_bytes=0, queued_bytes=0, busy=False, reading=True
+)
+LIMITS = ConnectionTimeouts(idle=120, frame=30, stall=60)
 
 
-def verdicts(looks: list[tuple[float, Signs]], limits: Limits = LIMITS) -> list[str | None]:
-    watch = Watch(limits)
-    return [watch.look(signs, now) for now, signs in looks]
+def verdicts(looks: list[tuple[float, ConnectionActivity]], limits: ConnectionTimeouts = LIMITS) -> list[str | None]:
+    watch = StallDetector(limits)
+    return [watch.check(signs, now) for now, signs in looks]
 
 
 def test_an_idle_connection_is_closed_at_its_limit_and_not_before() -> None:
@@ -30,7 +32,7 @@ def test_anything_that_moves_starts_the_idle_time_anew(moved: dict[str, int]) ->
 
 
 def test_without_an_idle_limit_a_connection_idles_as_long_as_it_likes() -> None:
-    assert verdicts([(0, STILL), (1e9, STILL)], Limits()) == [None, None]
+    assert verdicts([(0, STILL), (1e9, STILL)], ConnectionTimeouts()) == [None, None]
 
 
 def test_a_frame_must_come_whole_in_time() -> None:
@@ -51,7 +53,7 @@ def test_each_whole_frame_gives_new_time() -> None:
 
 def test_an_end_that_does_not_read_on_purpose_waits_for_no_frame() -> None:
     paused = replace(STILL, frame_bytes=5, reading=False, busy=True)
-    assert verdicts([(0, paused), (100, paused)], Limits()) == [None, None]
+    assert verdicts([(0, paused), (100, paused)], ConnectionTimeouts()) == [None, None]
 
 
 def test_a_peer_that_reads_nothing_is_given_up() -> None:
@@ -62,5 +64,5 @@ def test_a_peer_that_reads_nothing_is_given_up() -> None:
 
 
 def test_limits_are_looked_at_four_times_each() -> None:
-    assert Limits(idle=2, frame=30).look_seconds == 0.5
-    assert Limits(idle=None, frame=8).look_seconds == 2
+    assert ConnectionTimeouts(idle=2, frame=30).look_seconds == 0.5
+    assert ConnectionTimeouts(idle=None, frame=8).look_seconds == 2

@@ -9,9 +9,9 @@ from typing import Any, Protocol, Self
 from hypothesis import strategies as st
 
 from pyrmq_core.errors import ProtocolError
-from pyrmq_core.protocol.command import Command, Serialization
-from pyrmq_core.protocol.frame import FrameDecoder, encode_frame
-from pyrmq_core.protocol.java_json import dumps
+from pyrmq_core.protocol.framing.command import Command, Serialization
+from pyrmq_core.protocol.framing.frame import FrameDecoder, encode_frame
+from pyrmq_core.protocol.java.json_text import dumps
 
 SERIALIZATIONS = st.sampled_from(Serialization)
 

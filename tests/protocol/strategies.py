@@ -8,11 +8,11 @@ from typing import Any
 from hypothesis import strategies as st
 
 from pyrmq_core.model import Message
-from pyrmq_core.protocol.batch import BatchItem
-from pyrmq_core.protocol.command import Command, Serialization
-from pyrmq_core.protocol.compression import CompressionType
-from pyrmq_core.protocol.headers import LANGUAGES
-from pyrmq_core.protocol.properties import BATCH_RECORD_NAMES, RESERVED_NAMES, SHARDING_KEY
+from pyrmq_core.protocol.framing.command import Command, Serialization
+from pyrmq_core.protocol.framing.headers import LANGUAGES
+from pyrmq_core.protocol.messages.batch import BatchItem
+from pyrmq_core.protocol.messages.compression import CompressionType
+from pyrmq_core.protocol.messages.properties import BATCH_RECORD_NAMES, RESERVED_NAMES, SHARDING_KEY
 
 INT32 = st.integers(-(2**31), 2**31 - 1)
 INT64 = st.integers(-(2**63), 2**63 - 1)

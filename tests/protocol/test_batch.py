@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyrmq_core.errors import BodyError, InvalidMessage
-from pyrmq_core.protocol.batch import OVERHEAD_BYTES, BatchItem, encode_batch_body, iterate_batch_body
+from pyrmq_core.protocol.messages.batch import OVERHEAD_BYTES, BatchItem, encode_batch_body, iterate_batch_body
 from tests.protocol.strategies import BATCH_ITEMS
 from tests.support import golden
 

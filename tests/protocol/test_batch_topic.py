@@ -7,11 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyrmq_core import Message
-from pyrmq_core.protocol.batch_topic import can_be_one_record, is_batch_topic, record_properties
-from pyrmq_core.protocol.compression import CompressionType
-from pyrmq_core.protocol.dividing import halves
-from pyrmq_core.protocol.payload import Payload, encode_batch, encode_one, join_payloads, split_batch
-from pyrmq_core.protocol.properties import decode_properties
+from pyrmq_core.protocol.messages.batch_topic import can_be_one_record, is_batch_topic, record_properties
+from pyrmq_core.protocol.messages.compression import CompressionType
+from pyrmq_core.protocol.messages.payload import Payload, encode_batch, encode_one, join_payloads, split_batch
+from pyrmq_core.protocol.messages.properties import decode_properties
+from pyrmq_core.protocol.messages.split_payload import halves
 from tests.protocol.strategies import PLAIN
 
 
@@ -32,13 +32,13 @@ def test_the_name_and_the_tag_stand_before_what_was_there(tag: str | None, count
 @given(st.lists(st.none() | st.sampled_from(["a", "b"]), min_size=1, max_size=12), st.booleans())
 def test_a_request_says_whether_its_messages_share_their_tag(tags: list[str | None], apart: bool) -> None:
     messages = [Message("T", b"x", tags=tag) for tag in tags]
-    payloads = list(split_batch(messages, ids(len(tags)), request_messages=3, apart_by_tag=apart))
+    payloads = list(split_batch(messages, ids(len(tags)), request_messages=3, split_by_tag=apart))
     assert sum(payload.count for payload in payloads) == len(tags)
     first = 0
     for payload in payloads:
         together = tags[first : first + payload.count]
-        assert payload.one_tag == (len(set(together)) == 1)
-        assert payload.one_tag or not apart
+        assert payload.single_tag == (len(set(together)) == 1)
+        assert payload.single_tag or not apart
         first += payload.count
 
 
@@ -47,14 +47,14 @@ def test_what_is_never_one_record() -> None:
     assert not can_be_one_record(encode_batch(messages, ids(2), compression=CompressionType.ZLIB))
     assert not can_be_one_record(encode_one(messages[0], "I"))
     assert not can_be_one_record(join_payloads([encode_one(message, "I") for message in messages]))
-    whole = Payload("T", b"", 32_767, "", batch=True, one_tag=True)
+    whole = Payload("T", b"", 32_767, "", batch=True, single_tag=True)
     assert can_be_one_record(whole)
     assert not can_be_one_record(replace(whole, count=32_768))
 
 
 def test_halves_of_a_batch_may_be_records_themselves() -> None:
     payload = encode_batch([Message("T", b"x", tags="a")] * 5, ids(5))
-    assert [(half.count, half.one_tag) for half in halves(payload)] == [(2, True), (3, True)]
+    assert [(half.count, half.single_tag) for half in halves(payload)] == [(2, True), (3, True)]
 
 
 @pytest.mark.parametrize(

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from pyrmq_core.protocol.codes import RequestCode, ResponseCode, request_name, response_name
-from pyrmq_core.protocol.command import Command, Serialization, refusal, success
-from pyrmq_core.protocol.conversation import response_error
+from pyrmq_core.protocol.framing.codes import RequestCode, ResponseCode, request_name, response_name
+from pyrmq_core.protocol.framing.command import Command, Serialization, refusal, success
+from pyrmq_core.protocol.framing.header_requests import response_error
 
 
 def test_an_answer_takes_the_number_and_the_encoding_of_its_request() -> None:

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyrmq_core.errors import MissingLibrary, RecordError
-from pyrmq_core.protocol.compression import CompressionType, compress, decompress
-from pyrmq_core.protocol.sysflag import SysFlag
+from pyrmq_core.protocol.messages.compression import CompressionType, compress, decompress
+from pyrmq_core.protocol.messages.sysflag import SysFlag
 from tests.protocol.strategies import KINDS
 from tests.support import golden
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyrmq_core.errors import HeaderError
-from pyrmq_core.protocol.fields import decode_fields, encode_fields, parse_bool, wire, wire_int
+from pyrmq_core.protocol.framing.fields import decode_fields, encode_fields, parse_bool, wire, wire_int
 from tests.protocol.strategies import INT64, TEXT
 
 

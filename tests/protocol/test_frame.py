@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyrmq_core.errors import FrameError, HeaderError, ProtocolError
-from pyrmq_core.protocol.command import RESPONSE_BIT, Command, Serialization
-from pyrmq_core.protocol.frame import (
+from pyrmq_core.protocol.framing.command import RESPONSE_BIT, Command, Serialization
+from pyrmq_core.protocol.framing.frame import (
     FIRST_BUFFER_BYTES,
     KEPT_BUFFER_BYTES,
     MAX_FRAME_BYTES,

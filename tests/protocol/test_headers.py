@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyrmq_core.errors import HeaderError
-from pyrmq_core.protocol.command import RESPONSE_BIT, Command, Serialization
-from pyrmq_core.protocol.frame import SERVER_HEADER_BYTES, FrameDecoder, encode_frame
-from pyrmq_core.protocol.headers import (
+from pyrmq_core.protocol.framing.command import RESPONSE_BIT, Command, Serialization
+from pyrmq_core.protocol.framing.frame import SERVER_HEADER_BYTES, FrameDecoder, encode_frame
+from pyrmq_core.protocol.framing.headers import (
     LAZY_OVER_BYTES,
     MAX_FIELDS,
     LazyFields,

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyrmq_core.protocol.java_hash import string_hash_code, tags_code
+from pyrmq_core.protocol.java.string_hash import string_hash_code, tags_code
 from tests.support import golden
 
 

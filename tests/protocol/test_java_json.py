@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyrmq_core.errors import BodyError
-from pyrmq_core.protocol.java_json import dumps, dumps_bare, load_object, loads
-from pyrmq_core.protocol.json_bounds import MAX_DEPTH
+from pyrmq_core.protocol.java.json_bounds import MAX_DEPTH
+from pyrmq_core.protocol.java.json_text import dumps, dumps_bare, load_object, loads
 from tests.protocol.strategies import TEXT
 
 VALUES = st.recursive(

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyrmq_core.errors import InvalidArgument
-from pyrmq_core.protocol.java_properties import parse_java_properties
+from pyrmq_core.protocol.java.properties_text import parse_java_properties
 from tests.support import golden
 
 

@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 
 from pyrmq_core.errors import InvalidMessage
 from pyrmq_core.model import Message
-from pyrmq_core.protocol.makers import maker_of
-from pyrmq_core.protocol.payload import Payload, encode_one
-from pyrmq_core.protocol.properties import encode_properties, message_properties, message_properties_string
-from pyrmq_core.protocol.requests.send_message import SendMessage
+from pyrmq_core.protocol.framing.fast_dataclass import maker_of
+from pyrmq_core.protocol.messages.payload import Payload, encode_one
+from pyrmq_core.protocol.messages.properties import encode_properties, message_properties, message_properties_string
+from pyrmq_core.protocol.requests.broker.send_message import SendMessage
 
 WORDS = st.text(max_size=8) | st.sampled_from(["a\x01b", "\x02", "é", "\ud800", "k"])
 MESSAGES = st.builds(

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyrmq_core.errors import InvalidArgument
-from pyrmq_core.protocol.message_id import (
+from pyrmq_core.protocol.messages.message_id import (
     OffsetId,
     UniqueId,
     UniqueIdMaker,

@@ -2,8 +2,8 @@
 
 import pytest
 
-from pyrmq_core.protocol.message_type import MessageType, has_timer, is_reply, message_type
-from pyrmq_core.protocol.properties import encode_properties
+from pyrmq_core.protocol.messages.message_type import MessageType, has_timer, is_reply, message_type
+from pyrmq_core.protocol.messages.properties import encode_properties
 
 N, H, D = MessageType.NORMAL, MessageType.TRANSACTION_HALF, MessageType.DELAY
 

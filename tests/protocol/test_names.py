@@ -6,7 +6,7 @@ import pytest
 
 from pyrmq_core.errors import InvalidArgument, InvalidMessage
 from pyrmq_core.model import Message
-from pyrmq_core.protocol.names import (
+from pyrmq_core.protocol.messages.names import (
     FORBIDDEN_TOPICS,
     check_group,
     check_message,

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyrmq_core.protocol.namespaces import instance_namespace, with_namespace, without_namespace
+from pyrmq_core.protocol.messages.namespaces import instance_namespace, with_namespace, without_namespace
 from tests.support import golden
 
 

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from pyrmq_core.errors import InvalidArgument, InvalidMessage
 from pyrmq_core.model import Message
-from pyrmq_core.protocol.batch import iterate_batch_body
-from pyrmq_core.protocol.compression import CompressionType, decompress
-from pyrmq_core.protocol.payload import Payload, encode_batch, encode_one, join_payloads, split_batch
-from pyrmq_core.protocol.properties import decode_properties, message_properties
+from pyrmq_core.protocol.messages.batch import iterate_batch_body
+from pyrmq_core.protocol.messages.compression import CompressionType, decompress
+from pyrmq_core.protocol.messages.payload import Payload, encode_batch, encode_one, join_payloads, split_batch
+from pyrmq_core.protocol.messages.properties import decode_properties, message_properties
 from tests.protocol.strategies import KINDS, MESSAGES, TOPICS
 from tests.support import golden
 
@@ -139,7 +139,7 @@ def test_single_payloads_join_into_the_batch_of_their_messages(messages: list[Me
     messages = [dataclasses.replace(message, topic="T", wait_store_msg_ok=wait) for message in messages]
     single = [encode_one(message, one) for message, one in zip(messages, ids(len(messages)), strict=True)]
     batch = encode_batch(messages, ids(len(messages)))
-    assert join_payloads(single, one_tag=batch.one_tag) == batch
+    assert join_payloads(single, single_tag=batch.single_tag) == batch
     assert join_payloads(single[:1]) is single[0]
 
 

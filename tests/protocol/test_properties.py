@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from pyrmq_core.errors import InvalidMessage
 from pyrmq_core.model import Message
-from pyrmq_core.protocol.properties import (
+from pyrmq_core.protocol.messages.properties import (
     MAX_PROPERTIES_BYTES,
     RESERVED_NAMES,
     decode_properties,

@@ -15,14 +15,14 @@ from hypothesis import strategies as st
 
 from pyrmq_core.errors import RecordError
 from pyrmq_core.model import Message, MessageExt, MessageQueue, OffsetRange, PullStatus
-from pyrmq_core.protocol.batch import BatchItem, encode_batch_body
-from pyrmq_core.protocol.bodies import MAX_BODY_BYTES
-from pyrmq_core.protocol.compression import CompressionType, compress, decompress
-from pyrmq_core.protocol.message_id import decode_offset_msg_id
-from pyrmq_core.protocol.payload import RawPull, decode, encode_one
-from pyrmq_core.protocol.properties import decode_properties, encode_properties, message_properties
-from pyrmq_core.protocol.record import encode_record
-from pyrmq_core.protocol.sysflag import BATCH_RECORD
+from pyrmq_core.protocol.messages.batch import BatchItem, encode_batch_body
+from pyrmq_core.protocol.messages.bodies import MAX_BODY_BYTES
+from pyrmq_core.protocol.messages.compression import CompressionType, compress, decompress
+from pyrmq_core.protocol.messages.message_id import decode_offset_msg_id
+from pyrmq_core.protocol.messages.payload import RawPull, decode, encode_one
+from pyrmq_core.protocol.messages.properties import decode_properties, encode_properties, message_properties
+from pyrmq_core.protocol.messages.record import encode_record
+from pyrmq_core.protocol.messages.sysflag import BATCH_RECORD
 from tests.protocol.strategies import KINDS, MESSAGES
 from tests.support import golden
 

@@ -10,20 +10,18 @@ from typing import Any, Protocol, Self
 import pytest
 
 from pyrmq_core.errors import HeaderError
-from pyrmq_core.protocol.batch import iterate_batch_body
-from pyrmq_core.protocol.bodies import MAX_BODY_BYTES
-from pyrmq_core.protocol.command import Command
-from pyrmq_core.protocol.compression import decompress
-from pyrmq_core.protocol.frame import FrameDecoder
-from pyrmq_core.protocol.java_json import loads
-from pyrmq_core.protocol.properties import decode_properties, encode_properties
-from pyrmq_core.protocol.record import iterate_records
-from pyrmq_core.protocol.requests.check_transaction_state import CheckTransactionState
-from pyrmq_core.protocol.requests.consumer_offsets import QueryConsumerOffset, UpdateConsumerOffset
-from pyrmq_core.protocol.requests.end_transaction import EndTransaction
-from pyrmq_core.protocol.requests.get_route_info import GetRouteInfo, RouteInfo
-from pyrmq_core.protocol.requests.heartbeat import HeartBeat, HeartBeatAnswer, UnregisterClient
-from pyrmq_core.protocol.requests.offsets import (
+from pyrmq_core.protocol.framing.command import Command
+from pyrmq_core.protocol.framing.frame import FrameDecoder
+from pyrmq_core.protocol.java.json_text import loads
+from pyrmq_core.protocol.messages.batch import iterate_batch_body
+from pyrmq_core.protocol.messages.bodies import MAX_BODY_BYTES
+from pyrmq_core.protocol.messages.compression import decompress
+from pyrmq_core.protocol.messages.properties import decode_properties, encode_properties
+from pyrmq_core.protocol.messages.record import iterate_records
+from pyrmq_core.protocol.requests.broker.consumer_offsets import QueryConsumerOffset, UpdateConsumerOffset
+from pyrmq_core.protocol.requests.broker.end_transaction import EndTransaction
+from pyrmq_core.protocol.requests.broker.heartbeat import HeartBeat, HeartBeatAnswer, UnregisterClient
+from pyrmq_core.protocol.requests.broker.offsets import (
     GetEarliestStoreTime,
     GetMaxOffset,
     GetMinOffset,
@@ -31,8 +29,10 @@ from pyrmq_core.protocol.requests.offsets import (
     SearchOffset,
     StoreTimeFound,
 )
-from pyrmq_core.protocol.requests.pull_message import PULL_ANSWERS, PullAnswer, PullMessage
-from pyrmq_core.protocol.requests.send_message import MessageStored, SendMessage
+from pyrmq_core.protocol.requests.broker.pull_message import PULL_ANSWERS, PullAnswer, PullMessage
+from pyrmq_core.protocol.requests.broker.send_message import MessageStored, SendMessage
+from pyrmq_core.protocol.requests.client.check_transaction_state import CheckTransactionState
+from pyrmq_core.protocol.requests.nameserver.get_route_info import GetRouteInfo, RouteInfo
 from tests.support import golden
 
 

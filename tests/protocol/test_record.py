@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyrmq_core.errors import InvalidArgument, RecordError
-from pyrmq_core.protocol.frame import FrameDecoder
-from pyrmq_core.protocol.record import (
+from pyrmq_core.protocol.framing.frame import FrameDecoder
+from pyrmq_core.protocol.messages.record import (
     BLANK_MAGIC,
     COMMIT_LOG_OFFSET_POSITION,
     MAGIC_V1,
@@ -29,7 +29,7 @@ from pyrmq_core.protocol.record import (
     pack_host,
     unpack_host,
 )
-from pyrmq_core.protocol.sysflag import SysFlag
+from pyrmq_core.protocol.messages.sysflag import SysFlag
 from tests.protocol.strategies import HOSTS, records
 from tests.support import golden
 

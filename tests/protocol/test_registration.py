@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from pyrmq_core.errors import BodyError, ProtocolError
 from pyrmq_core.model import TopicConfig
-from pyrmq_core.protocol.json_walk import CHARACTERS_AT_ONCE
-from pyrmq_core.protocol.registration import (
+from pyrmq_core.protocol.java.json_cursor import CHARACTERS_AT_ONCE
+from pyrmq_core.protocol.routes.registration import (
     MAX_INFLATED_BYTES,
     RegistrationBody,
     decode_registration,
@@ -25,7 +25,7 @@ from pyrmq_core.protocol.registration import (
     registration_crc,
     registration_steps,
 )
-from pyrmq_core.protocol.topic_config import MAX_QUEUES_PER_TOPIC, DataVersion, TopicConfigTable
+from pyrmq_core.protocol.routes.topic_config import MAX_QUEUES_PER_TOPIC, DataVersion, TopicConfigTable
 from tests.protocol.strategies import TEXT
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "vectors_java.txt"

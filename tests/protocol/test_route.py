@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyrmq_core.errors import BodyError
-from pyrmq_core.protocol.java_json import dumps
-from pyrmq_core.protocol.route import BrokerData, QueueData, TopicRouteData, order_counts
-from pyrmq_core.protocol.topic_config import MAX_QUEUES_PER_TOPIC
+from pyrmq_core.protocol.java.json_text import dumps
+from pyrmq_core.protocol.routes.route import BrokerData, QueueData, TopicRouteData, order_counts
+from pyrmq_core.protocol.routes.topic_config import MAX_QUEUES_PER_TOPIC
 from tests.protocol.strategies import HOSTS, INT32, TEXT
 from tests.support import golden
 

@@ -1,7 +1,7 @@
 """The plain masks are the enum's numbers."""
 
-from pyrmq_core.protocol import sysflag
-from pyrmq_core.protocol.sysflag import SysFlag
+from pyrmq_core.protocol.messages import sysflag
+from pyrmq_core.protocol.messages.sysflag import SysFlag
 
 
 def test_masks_are_the_enums_numbers() -> None:

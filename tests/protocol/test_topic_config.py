@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from pyrmq_core.errors import BodyError
 from pyrmq_core.model import TopicConfig
-from pyrmq_core.protocol.topic_config import NO_VERSION, DataVersion, TopicConfigTable
+from pyrmq_core.protocol.routes.topic_config import NO_VERSION, DataVersion, TopicConfigTable
 from tests.protocol.test_registration import CONFIGS, NUMBERS
 
 VERSIONS = st.builds(DataVersion, NUMBERS, NUMBERS, NUMBERS)

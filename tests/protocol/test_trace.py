@@ -1,7 +1,7 @@
 """Trace records as Java prints them."""
 
-from pyrmq_core.protocol.message_type import MessageType
-from pyrmq_core.protocol.trace import published, recalled, transaction_ended
+from pyrmq_core.protocol.messages.message_type import MessageType
+from pyrmq_core.protocol.messages.trace import published, recalled, transaction_ended
 
 # routing and producer sheet, 6.6, from log_ok_trace.txt
 GOLDEN = (

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyrmq_core.protocol.command import Command, Serialization, make_command
-from pyrmq_core.protocol.frame import (
+from pyrmq_core.protocol.framing.command import Command, Serialization, make_command
+from pyrmq_core.protocol.framing.frame import (
     FIRST_BUFFER_BYTES,
     READ_AHEAD_BYTES,
     FrameDecoder,
@@ -19,7 +19,7 @@ from pyrmq_core.protocol.frame import (
     encode_frame_head,
     encode_request_head,
 )
-from pyrmq_core.protocol.headers import decode_json, encode_json
+from pyrmq_core.protocol.framing.headers import decode_json, encode_json
 from tests.protocol.strategies import EXT, commands
 
 ANY = st.sampled_from(Serialization).flatmap(commands)

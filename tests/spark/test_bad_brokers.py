@@ -16,13 +16,13 @@ import trustme
 from pyrmq_core.blocking import EmbeddedCluster
 from pyrmq_core.embedded import PASS, Pass
 from pyrmq_core.network import Peer
-from pyrmq_core.protocol.codes import RequestCode, ResponseCode
-from pyrmq_core.protocol.command import Command, refusal, success
-from pyrmq_spark.conditions import RocketMQSparkError
-from pyrmq_spark.options import Connection, read_sink
-from pyrmq_spark.sink import Attempt
-from pyrmq_spark.sink_columns import SinkSchema
-from pyrmq_spark.writing import PartitionWrite
+from pyrmq_core.protocol.framing.codes import RequestCode, ResponseCode
+from pyrmq_core.protocol.framing.command import Command, refusal, success
+from pyrmq_spark.options import ConnectionOptions, read_sink
+from pyrmq_spark.spark_errors import RocketMQSparkError
+from pyrmq_spark.write.columns import SinkSchema
+from pyrmq_spark.write.commit_message import WriteAttempt
+from pyrmq_spark.write.write_task import PartitionWrite
 from tests.support.scripted import route_of
 from tests.support.sink import BODY, bodies, cluster, stored, task
 from tests.support.spark import wait_readable
@@ -194,9 +194,9 @@ def test_a_certificate_that_expires_under_way_fails_the_task_by_its_reason(
     with encrypted(cluster) as (authority, nameserver, broker):
         ca_file = tmp_path / "ca.pem"
         authority.cert_pem.write_to_path(str(ca_file))
-        connection = Connection(name_server=nameserver.address, use_tls=True, tls_ca_file=str(ca_file))
+        connection = ConnectionOptions(name_server=nameserver.address, use_tls=True, tls_ca_file=str(ca_file))
         options = read_sink({"sendTimeoutMs": "5000", "requestTimeoutMs": "2000"})
-        work = PartitionWrite(connection, options, BODY, Attempt("q", 0, 0, 0))
+        work = PartitionWrite(connection, options, BODY, WriteAttempt("q", 0, 0, 0))
 
         def batches() -> Iterator[pa.RecordBatch]:
             yield bodies(0, 10)

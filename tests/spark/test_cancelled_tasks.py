@@ -13,8 +13,8 @@ from pyrmq_core import Message, MessageQueue
 from pyrmq_core.blocking import Admin, EmbeddedCluster, Producer
 from pyrmq_core.blocking.portal import portal
 from pyrmq_spark import worker
-from pyrmq_spark.options import Connection, read_source
-from pyrmq_spark.planning import QueueRange, RangePartition
+from pyrmq_spark.options import ConnectionOptions, read_source
+from pyrmq_spark.read.range_planner import QueueRange, RangePartition
 from pyrmq_spark.source import RocketMQReader
 from tests.spark.test_lying_brokers import SCHEMA
 from tests.support.spark import read, wait_readable
@@ -50,7 +50,7 @@ async def living_tasks() -> int:
 def test_a_read_that_is_closed_early(cluster: EmbeddedCluster) -> None:
     """The client stays, for the next task; nothing else does."""
     options = read_source({"topic": TOPIC, "pullBatchSize": "1"})
-    reader = RocketMQReader(Connection(name_server=cluster.nameserver), options, SCHEMA)
+    reader = RocketMQReader(ConnectionOptions(name_server=cluster.nameserver), options, SCHEMA)
 
     def cut_short() -> Held:
         batches = reader.read(RangePartition(QueueRange(QUEUE, 0, MESSAGES)))

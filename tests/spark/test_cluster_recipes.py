@@ -98,4 +98,4 @@ def test_a_zip_and_register(cluster: EmbeddedCluster, tmp_path: Path) -> None:
         )
     assert done.returncode == 0, done.stderr[-4000:]
     assert json.loads(done.stdout.splitlines()[-1]) == [1000, 2]
-    assert "1000 rows" in next(line for line in done.stderr.splitlines() if "pyrmq_spark.sink" in line)
+    assert "1000 rows" in next(line for line in done.stderr.splitlines() if "pyrmq_spark.write.writers" in line)

@@ -19,10 +19,10 @@ from pyspark.sql.types import (
 )
 
 from pyrmq_core.columnar import DEFAULT_COLUMNS, SOURCE_COLUMNS
-from pyrmq_spark.columns import SOURCE_TYPES, default_schema, source_schema
-from pyrmq_spark.conditions import InvalidColumn, InvalidRow
-from pyrmq_spark.rows import by_topic, check_rows
-from pyrmq_spark.sink_columns import SINK_TYPES, sink_schema
+from pyrmq_spark.read.columns import SOURCE_TYPES, default_schema, source_schema
+from pyrmq_spark.spark_errors import InvalidColumn, InvalidRow
+from pyrmq_spark.write.columns import SINK_TYPES, sink_schema
+from pyrmq_spark.write.row_checks import by_topic, check_rows
 
 STRING, BINARY, INT, LONG = StringType(), BinaryType(), IntegerType(), LongType()
 MAP = MapType(STRING, STRING)

@@ -7,12 +7,12 @@ from pyrmq_core import MessageExt
 from pyrmq_core.blocking import EmbeddedCluster, PullConsumer
 from pyrmq_core.embedded import PASS, Pass
 from pyrmq_core.network import Peer
-from pyrmq_core.protocol.codes import RequestCode, ResponseCode
-from pyrmq_core.protocol.command import Command, refusal
-from pyrmq_spark.conditions import RocketMQSparkError
-from pyrmq_spark.sink import summary_line
-from pyrmq_spark.sink_columns import SinkSchema
-from pyrmq_spark.writing import PartitionWrite
+from pyrmq_core.protocol.framing.codes import RequestCode, ResponseCode
+from pyrmq_core.protocol.framing.command import Command, refusal
+from pyrmq_spark.spark_errors import RocketMQSparkError
+from pyrmq_spark.write.columns import SinkSchema
+from pyrmq_spark.write.write_task import PartitionWrite
+from pyrmq_spark.write.writers import summary_line
 from tests.support.sink import BODY, bodies, cluster, stored, task
 from tests.support.spark import wait_readable
 

@@ -13,7 +13,8 @@ import pytest
 
 from pyrmq_core.blocking import Admin, EmbeddedCluster
 from pyrmq_spark.driver_log import show
-from pyrmq_spark.sink import PartitionWritten, summary_line
+from pyrmq_spark.write.commit_message import PartitionWritten
+from pyrmq_spark.write.writers import summary_line
 from tests.support.standalone import job_environment
 
 ROOT = Path(__file__).parent.parent.parent
@@ -34,7 +35,8 @@ def write(rows):
 write(600)
 spark.conf.set("spark.sql.pyspark.worker.logging.enabled", "true")
 write(40)
-print(json.dumps([row.msg for row in spark.tvf.python_worker_logs().collect() if row.logger == "pyrmq_spark.sink"]))
+rows = spark.tvf.python_worker_logs().collect()
+print(json.dumps([row.msg for row in rows if row.logger == "pyrmq_spark.write.writers"]))
 
 spark.range(0, 300, 1, 2).write.parquet(directory + "/rows")
 stream = spark.readStream.schema("id long").parquet(directory + "/rows").selectExpr("cast(id as string) as body")

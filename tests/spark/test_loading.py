@@ -10,15 +10,19 @@ from tests.support.spark import wait_readable
 
 MESSAGES = 100
 WRITING = {
-    "pyrmq_core.client.producer",
-    "pyrmq_core.client.arrow_sending",
-    "pyrmq_core.columnar.encode",
-    "pyrmq_core.columnar.outgoing",
-    "pyrmq_core.columnar.unique_ids",
-    "pyrmq_spark.writing",
+    "pyrmq_core.client.producer.producer",
+    "pyrmq_core.client.producer.bulk.send_arrow",
+    "pyrmq_core.columnar.encoding.encode",
+    "pyrmq_core.columnar.encoding.sink_rows",
+    "pyrmq_core.columnar.encoding.unique_ids",
+    "pyrmq_spark.write.write_task",
 }
-SERVING_AND_ASKING = {"pyrmq_core.client.admin", "pyrmq_core.client.discovery", "pyrmq_core.network.serving"}
-DECODING = {"pyrmq_core.columnar.decode", "pyarrow.compute"}
+SERVING_AND_ASKING = {
+    "pyrmq_core.client.admin.admin",
+    "pyrmq_core.client.routes.name_server_url",
+    "pyrmq_core.network.server",
+}
+DECODING = {"pyrmq_core.columnar.decoding.decode", "pyarrow.compute"}
 HEAVY = {"pyarrow", "numpy", "trio"}
 
 MAKE = """
@@ -70,7 +74,7 @@ def test_planning_a_write_and_closing_it_load_no_columns_and_no_network(tmp_path
     for step in (PLAN_A_WRITE, CLOSE_A_WRITE):
         command = [sys.executable, "-c", step, str(tmp_path / "writer")]
         loaded = set(subprocess.check_output(command, text=True, timeout=50).split())
-        assert "pyrmq_spark.sink" in loaded
+        assert "pyrmq_spark.write.writers" in loaded
         assert loaded & (HEAVY | WRITING) == set()
 
 

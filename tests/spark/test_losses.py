@@ -7,20 +7,20 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from pyrmq_core import Message, MessageQueue
 from pyrmq_core.blocking import Admin, EmbeddedCluster, Producer
-from pyrmq_core.blocking.portal import Opened, portal
+from pyrmq_core.blocking.portal import HeldContext, portal
 from pyrmq_core.embedded import PASS, Control, Pass
 from pyrmq_core.network import Peer
-from pyrmq_core.protocol.codes import RequestCode, ResponseCode
-from pyrmq_core.protocol.command import Command
-from pyrmq_core.protocol.requests.pull_message import PullAnswer
-from pyrmq_core.protocol.route import BrokerData, QueueData, TopicRouteData
+from pyrmq_core.protocol.framing.codes import RequestCode, ResponseCode
+from pyrmq_core.protocol.framing.command import Command
+from pyrmq_core.protocol.requests.broker.pull_message import PullAnswer
+from pyrmq_core.protocol.routes.route import BrokerData, QueueData, TopicRouteData
 from pyrmq_spark import worker
-from pyrmq_spark.columns import source_schema
-from pyrmq_spark.conditions import RocketMQSparkError
-from pyrmq_spark.options import Connection, read_source
-from pyrmq_spark.planning import QueueRange, RangePartition
+from pyrmq_spark.options import ConnectionOptions, read_source
+from pyrmq_spark.read.columns import source_schema
+from pyrmq_spark.read.range_planner import QueueRange, RangePartition
 from pyrmq_spark.source import RocketMQReader
-from pyrmq_spark.stream_offsets import StreamOffset
+from pyrmq_spark.spark_errors import RocketMQSparkError
+from pyrmq_spark.stream.stream_offset import StreamOffset
 from tests.support.spark import wait_readable
 from tests.support.stage import Stage, staged
 from tests.support.stream_queries import Query
@@ -47,7 +47,7 @@ def offsets(cluster: EmbeddedCluster | str, **options: str) -> list[int]:
     """Those that a task gives; of a cluster or its NameServer's address."""
     nameserver = cluster if isinstance(cluster, str) else cluster.nameserver
     settings = read_source({"topic": "orders", "pullTimeoutMs": "300"} | options)
-    reader = RocketMQReader(Connection(name_server=nameserver), settings, SCHEMA)
+    reader = RocketMQReader(ConnectionOptions(name_server=nameserver), settings, SCHEMA)
     batches = reader.read(RangePartition(QueueRange(A0, 0, MESSAGES)))
     return [row["queueOffset"] for batch in batches for row in batch.to_pylist()]
 
@@ -127,7 +127,7 @@ def test_a_queue_that_gives_nothing_of_what_it_keeps_is_damaged(cluster: Embedde
 @pytest.fixture
 def slave() -> Iterator[Stage]:
     """It has 64 of the 90 rows that its master acknowledged."""
-    opened = Opened(portal(), staged("broker-a"))
+    opened = HeldContext(portal(), staged("broker-a"))
     stage = opened.value
     for number in range(SLAVE_HAS):
         stage.stores["broker-a"].put("orders", 0, b"row %d" % number)
@@ -166,7 +166,7 @@ def test_a_stream_goes_on_with_what_the_slave_has_and_takes_none_of_its_bounds_f
 
 @pytest.mark.parametrize("fail", ["true", "false"])
 def test_a_batch_that_names_offsets_beyond_the_slave_is_not_cut(slave: Stage, fail: str) -> None:
-    connection = Connection(name_server=slave.nameserver.address)
+    connection = ConnectionOptions(name_server=slave.nameserver.address)
     for option, offset in (("endingOffsets", 90), ("startingOffsets", 80)):
         named = {option: f'{{"orders":{{"broker-a":{{"0":{offset}}}}}}}'}
         settings = read_source({"topic": "orders", "failOnDataLoss": fail, "pullTimeoutMs": "300", **named})
@@ -175,7 +175,7 @@ def test_a_batch_that_names_offsets_beyond_the_slave_is_not_cut(slave: Stage, fa
 
 
 def test_a_batch_says_that_it_ends_where_the_slave_does(slave: Stage, caplog: pytest.LogCaptureFixture) -> None:
-    connection = Connection(name_server=slave.nameserver.address)
+    connection = ConnectionOptions(name_server=slave.nameserver.address)
     (partition,) = RocketMQReader(connection, read_source({"topic": "orders"}), SCHEMA).partitions()
     assert isinstance(partition, RangePartition)
     assert partition.wanted == QueueRange(A0, 0, SLAVE_HAS)

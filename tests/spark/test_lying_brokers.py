@@ -10,15 +10,15 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType
 from pyrmq_core import Message, MessageQueue
 from pyrmq_core.blocking import Admin, EmbeddedCluster, Producer
 from pyrmq_core.network import Peer
-from pyrmq_core.protocol.codes import RequestCode, ResponseCode
-from pyrmq_core.protocol.command import Command, refusal
-from pyrmq_core.protocol.requests.pull_message import PullAnswer
+from pyrmq_core.protocol.framing.codes import RequestCode, ResponseCode
+from pyrmq_core.protocol.framing.command import Command, refusal
+from pyrmq_core.protocol.requests.broker.pull_message import PullAnswer
 from pyrmq_spark import worker
-from pyrmq_spark.columns import source_schema
-from pyrmq_spark.conditions import RocketMQSparkError
-from pyrmq_spark.options import Connection, read_source
-from pyrmq_spark.planning import QueueRange, RangePartition
+from pyrmq_spark.options import ConnectionOptions, read_source
+from pyrmq_spark.read.columns import source_schema
+from pyrmq_spark.read.range_planner import QueueRange, RangePartition
 from pyrmq_spark.source import RocketMQReader
+from pyrmq_spark.spark_errors import RocketMQSparkError
 from tests.support.spark import wait_readable
 
 A0 = MessageQueue("orders", "broker-a", 0)
@@ -41,7 +41,7 @@ def cluster() -> Iterator[EmbeddedCluster]:
 @pytest.fixture(scope="module")
 def records(cluster: EmbeddedCluster) -> bytes:
     """The first ten messages as their broker stores them."""
-    consumer = worker.consumer(Connection(name_server=cluster.nameserver), "g")
+    consumer = worker.consumer(ConnectionOptions(name_server=cluster.nameserver), "g")
     with consumer.read(A0, 0, 10) as reader:
         return b"".join(bytes(pull.records) for pulls in reader for pull in pulls)
 
@@ -49,7 +49,7 @@ def records(cluster: EmbeddedCluster) -> bytes:
 def offsets(cluster: EmbeddedCluster, **options: str) -> list[int]:
     """Those a task gives of the whole queue."""
     settings = read_source({"topic": "orders", "pullTimeoutMs": "300"} | options)
-    reader = RocketMQReader(Connection(name_server=cluster.nameserver), settings, SCHEMA)
+    reader = RocketMQReader(ConnectionOptions(name_server=cluster.nameserver), settings, SCHEMA)
     batches = reader.read(RangePartition(QueueRange(A0, 0, MESSAGES)))
     return [row["queueOffset"] for batch in batches for row in batch.to_pylist()]
 
@@ -152,7 +152,7 @@ def test_records_of_offsets_that_nobody_asked_for(cluster: EmbeddedCluster, reco
     control = cluster.control(RequestCode.PULL_MESSAGE, too_much)
     try:
         settings = read_source({"topic": "orders"})
-        reader = RocketMQReader(Connection(name_server=cluster.nameserver), settings, SCHEMA)
+        reader = RocketMQReader(ConnectionOptions(name_server=cluster.nameserver), settings, SCHEMA)
         batches = reader.read(RangePartition(QueueRange(A0, 3, 7)))
         assert [row["queueOffset"] for batch in batches for row in batch.to_pylist()] == [3, 4, 5, 6]
     finally:
@@ -207,7 +207,7 @@ def test_a_body_that_swells_beyond_its_bound_is_named_and_passed(cluster: Embedd
 
     def sizes(**options: str) -> list[int]:
         settings = read_source({"topic": topic} | options)
-        reader = RocketMQReader(Connection(name_server=cluster.nameserver), settings, SCHEMA)
+        reader = RocketMQReader(ConnectionOptions(name_server=cluster.nameserver), settings, SCHEMA)
         batches = reader.read(RangePartition(QueueRange(MessageQueue(topic, "broker-a", 0), 0, 1)))
         return [len(row["body"]) for batch in batches for row in batch.to_pylist()]
 
@@ -266,7 +266,7 @@ def test_a_queue_that_is_gone_when_its_task_reads_it(cluster: EmbeddedCluster, f
         wait_readable(cluster.nameserver, "short", 1)
         admin.delete_topic("short")
     settings = read_source({"topic": "short", "failOnDataLoss": str(fail).lower()})
-    task = RocketMQReader(Connection(name_server=cluster.nameserver), settings, SCHEMA).read(
+    task = RocketMQReader(ConnectionOptions(name_server=cluster.nameserver), settings, SCHEMA).read(
         RangePartition(QueueRange(queue, 0, 1))
     )
     if fail:
@@ -284,6 +284,6 @@ def test_tags_that_brokers_take_for_one_another(cluster: EmbeddedCluster) -> Non
         producer.send_batch([Message("clash", b"x", tags=("Aa", "BB")[n % 2]) for n in range(10)], queue=queue)
     wait_readable(cluster.nameserver, "clash", 10)
     settings = read_source({"topic": "clash", "tags": "BB"})
-    task = RocketMQReader(Connection(name_server=cluster.nameserver), settings, SCHEMA)
+    task = RocketMQReader(ConnectionOptions(name_server=cluster.nameserver), settings, SCHEMA)
     batches = task.read(RangePartition(QueueRange(queue, 0, 10)))
     assert [row["queueOffset"] for batch in batches for row in batch.to_pylist()] == [1, 3, 5, 7, 9]

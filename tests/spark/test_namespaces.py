@@ -10,10 +10,10 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType
 from pyrmq_core import Message, MessageQueue
 from pyrmq_core.blocking import Admin, EmbeddedCluster, Producer, PullConsumer
 from pyrmq_spark import worker
-from pyrmq_spark.columns import source_schema
-from pyrmq_spark.options import Connection, read_source
+from pyrmq_spark.options import ConnectionOptions, read_source
+from pyrmq_spark.read.columns import source_schema
 from pyrmq_spark.source import RocketMQReader
-from pyrmq_spark.stream_source import RocketMQStreamReader
+from pyrmq_spark.stream.stream_reader import RocketMQStreamReader
 from tests.support.spark import wait_readable
 
 SCHEMA = source_schema(StructType([StructField("queueOffset", LongType()), StructField("topic", StringType())]))
@@ -38,7 +38,7 @@ def cluster() -> Iterator[EmbeddedCluster]:
 
 
 def rows(cluster: EmbeddedCluster, **options: Any) -> list[tuple[int, str]]:
-    connection = Connection(name_server=cluster.nameserver, namespace=options.get("namespace"))
+    connection = ConnectionOptions(name_server=cluster.nameserver, namespace=options.get("namespace"))
     reader = RocketMQReader(connection, read_source(options), SCHEMA)
     batches = [batch for partition in reader.partitions() for batch in reader.read(partition)]
     return [(row["queueOffset"], row["topic"]) for batch in batches for row in batch.to_pylist()]
@@ -75,7 +75,7 @@ def test_a_group_of_the_namespace(cluster: EmbeddedCluster) -> None:
         consumer.commit(QUEUE, 2)
         options = {"topic": "orders", "namespace": "tenant", "consumerGroup": "audit"}
         assert rows(cluster, **options, startingOffsets="committed") == [(2, "orders")]
-        connection = Connection(name_server=cluster.nameserver, namespace="tenant")
+        connection = ConnectionOptions(name_server=cluster.nameserver, namespace="tenant")
         reader = RocketMQStreamReader(connection, read_source(options | {"startingOffsets": "earliest"}), SCHEMA)
         end = reader.latestOffset(reader.initialOffset(), reader.getDefaultReadLimit())
         assert end["offsets"] == {"tenant%orders": {"broker-a": {"0": 3}}}

@@ -3,11 +3,10 @@
 import pytest
 
 from pyrmq_core import DataLost, MessageQueue, OffsetRange
-from pyrmq_spark.conditions import InvalidOffsets
 from pyrmq_spark.offsets import (
-    Asked,
-    NoneAsYoung,
-    Resolved,
+    BrokerAnswers,
+    NoMatchStrategy,
+    ResolvedOffsets,
     check_batch_start,
     check_order,
     committed_of,
@@ -18,6 +17,7 @@ from pyrmq_spark.offsets import (
     times_of,
 )
 from pyrmq_spark.positions import AtTime, PerQueue, Point, Word
+from pyrmq_spark.spark_errors import InvalidOffsets
 
 A0, A1 = MessageQueue("a", "broker-a", 0), MessageQueue("a", "broker-a", 1)
 B0 = MessageQueue("b", "broker-a", 0)
@@ -77,13 +77,13 @@ def test_what_is_written_is_checked_before_anything_is_asked(start: Point, end: 
 
 
 def test_what_came_out_is_checked_too() -> None:
-    assert ranges_between(Resolved({A0: 3}), Resolved({A0: 9})) == {A0: OffsetRange(3, 9)}
+    assert ranges_between(ResolvedOffsets({A0: 3}), ResolvedOffsets({A0: 9})) == {A0: OffsetRange(3, 9)}
     with pytest.raises(InvalidOffsets, match="came to be read from offset 10 to 9"):
-        ranges_between(Resolved({A0: 10}), Resolved({A0: 9}))
+        ranges_between(ResolvedOffsets({A0: 10}), ResolvedOffsets({A0: 9}))
 
 
 def test_words_come_to_bounds() -> None:
-    asked = Asked(BOUNDS, committed={A0: 42, A1: None})
+    asked = BrokerAnswers(BOUNDS, committed={A0: 42, A1: None})
     for point, offsets in (
         (Word.EARLIEST, {A0: 10, A1: 0}),
         (Word.LATEST, {A0: 100, A1: 0}),
@@ -101,41 +101,41 @@ def test_only_what_is_needed_is_asked() -> None:
 
 @pytest.mark.parametrize(("found", "offset"), [(3, 10), (10, 10), (55, 55), (99, 99)])
 def test_a_time_starts_at_what_was_found_within_bounds(found: int, offset: int) -> None:
-    assert resolve_start({A0: AtTime(7)}, Asked(BOUNDS, {A0: found})).offsets == {A0: offset}
+    assert resolve_start({A0: AtTime(7)}, BrokerAnswers(BOUNDS, {A0: found})).offsets == {A0: offset}
 
 
 def test_no_message_as_young_fails_or_starts_at_the_end() -> None:
-    asked = Asked(BOUNDS, {A0: 100})
+    asked = BrokerAnswers(BOUNDS, {A0: 100})
     with pytest.raises(
         InvalidOffsets, match=r"a/broker-a/0 has no message stored at or after 1970-01-01T00:00:00.007000"
     ):
         resolve_start({A0: AtTime(7)}, asked)
-    assert resolve_start({A0: AtTime(7)}, asked, none_as_young=NoneAsYoung.LATEST).offsets == {A0: 100}
+    assert resolve_start({A0: AtTime(7)}, asked, none_as_young=NoMatchStrategy.LATEST).offsets == {A0: 100}
     assert resolve_end({A0: AtTime(7)}, asked).offsets == {A0: 100}
 
 
 def test_a_queue_without_messages_has_none_to_miss() -> None:
-    assert resolve_start({A1: AtTime(7)}, Asked(BOUNDS, {A1: 0})).offsets == {A1: 0}
+    assert resolve_start({A1: AtTime(7)}, BrokerAnswers(BOUNDS, {A1: 0})).offsets == {A1: 0}
 
 
 @pytest.mark.parametrize(("offset", "left"), [(9, 10), (101, 100)])
 def test_a_start_that_is_gone_fails_or_is_told(offset: int, left: int) -> None:
     with pytest.raises(DataLost, match="set failOnDataLoss=false") as error:
-        resolve_start({A0: offset}, Asked(BOUNDS))
+        resolve_start({A0: offset}, BrokerAnswers(BOUNDS))
     assert (error.value.queue, error.value.min_offset, error.value.max_offset) == (A0, 10, 100)
-    resolved = resolve_start({A0: offset}, Asked(BOUNDS), fail_on_data_loss=False)
+    resolved = resolve_start({A0: offset}, BrokerAnswers(BOUNDS), fail_on_data_loss=False)
     assert resolved.offsets == {A0: left}
     assert f"the start of a/broker-a/0 is offset {offset}" in resolved.skipped[0]
 
 
 def test_an_end_that_is_not_there_fails_or_is_told() -> None:
-    assert resolve_end({A0: 100}, Asked(BOUNDS)) == Resolved({A0: 100})
+    assert resolve_end({A0: 100}, BrokerAnswers(BOUNDS)) == ResolvedOffsets({A0: 100})
     with pytest.raises(DataLost, match="the end of a/broker-a/0 is offset 101"):
-        resolve_end({A0: 101}, Asked(BOUNDS))
-    resolved = resolve_end({A0: 101}, Asked(BOUNDS), fail_on_data_loss=False)
+        resolve_end({A0: 101}, BrokerAnswers(BOUNDS))
+    resolved = resolve_end({A0: 101}, BrokerAnswers(BOUNDS), fail_on_data_loss=False)
     assert (resolved.offsets, len(resolved.skipped)) == ({A0: 100}, 1)
 
 
 def test_a_time_too_large_to_show_is_shown_as_it_is() -> None:
     with pytest.raises(InvalidOffsets, match="9223372036854775807 ms"):
-        resolve_start({A0: AtTime(2**63 - 1)}, Asked(BOUNDS, {A0: 100}))
+        resolve_start({A0: AtTime(2**63 - 1)}, BrokerAnswers(BOUNDS, {A0: 100}))

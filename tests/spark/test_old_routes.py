@@ -10,9 +10,9 @@ import pytest
 
 from pyrmq_core.blocking import Admin, EmbeddedCluster, Producer
 from pyrmq_spark import worker
-from pyrmq_spark.conditions import RocketMQSparkError
-from pyrmq_spark.sink_columns import SinkSchema
-from pyrmq_spark.writing import PartitionWrite
+from pyrmq_spark.spark_errors import RocketMQSparkError
+from pyrmq_spark.write.columns import SinkSchema
+from pyrmq_spark.write.write_task import PartitionWrite
 from tests.support.sink import BODY, bodies, stored, task
 from tests.support.spark import wait_readable
 

@@ -9,13 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyrmq_core import MessageQueue, RocketMQError
-from pyrmq_spark.conditions import InvalidOption, told_line
-from pyrmq_spark.offsets import NoneAsYoung
+from pyrmq_spark.offsets import NoMatchStrategy
 from pyrmq_spark.options import (
     KNOWN,
     NAMES,
     TABLES,
-    Connection,
+    ConnectionOptions,
     SourceOptions,
     check_names,
     read_connection,
@@ -23,13 +22,14 @@ from pyrmq_spark.options import (
     read_source,
 )
 from pyrmq_spark.positions import AtTime, Word
+from pyrmq_spark.spark_errors import InvalidOption, one_line
 
 NAME_SERVER = {"nameServer": "127.0.0.1:9876"}
 
 
 def told(error: pytest.ExceptionInfo[BaseException]) -> str:
     assert isinstance(error.value, RocketMQError)
-    return told_line(error.value)
+    return one_line(error.value)
 
 
 def read_all(texts: dict[str, str]) -> None:
@@ -138,7 +138,7 @@ def test_secrets_are_in_no_repr_and_in_no_error() -> None:
 
 
 def test_equal_settings_are_one_key() -> None:
-    assert hash(read_connection(NAME_SERVER, {})) == hash(Connection(name_server="127.0.0.1:9876"))
+    assert hash(read_connection(NAME_SERVER, {})) == hash(ConnectionOptions(name_server="127.0.0.1:9876"))
 
 
 def test_tls_files_need_tls() -> None:
@@ -273,4 +273,4 @@ def test_every_line_of_the_table_reads_its_default_back() -> None:
 
 def test_strategies_are_words() -> None:
     options = read_source({"topic": "a", "startingOffsetsByTimestampStrategy": "LATEST"})
-    assert options == SourceOptions(topics=("a",), starting_strategy=NoneAsYoung.LATEST)
+    assert options == SourceOptions(topics=("a",), starting_strategy=NoMatchStrategy.LATEST)

@@ -9,10 +9,10 @@ import pytest
 
 from pyrmq_core.blocking import Admin, Producer, PullConsumer
 from pyrmq_spark import worker
-from pyrmq_spark.options import Connection, read_sink
-from pyrmq_spark.sink import Attempt, PartitionWritten
-from pyrmq_spark.sink_columns import SinkSchema
-from pyrmq_spark.writing import PartitionWrite
+from pyrmq_spark.options import ConnectionOptions, read_sink
+from pyrmq_spark.write.columns import SinkSchema
+from pyrmq_spark.write.commit_message import PartitionWritten, WriteAttempt
+from pyrmq_spark.write.write_task import PartitionWrite
 from tests.support.our_cluster import OurCluster, boot_our_cluster
 from tests.support.soaking import stored_rows
 
@@ -55,8 +55,8 @@ class Load:
             return [task.result(60) for task in tasks]
 
     def _task(self, number: int) -> PartitionWrite:
-        connection = Connection(name_server=self._nameserver)
-        return PartitionWrite(connection, read_sink(OPTIONS), self._schema, Attempt("q", 0, number, 0))
+        connection = ConnectionOptions(name_server=self._nameserver)
+        return PartitionWrite(connection, read_sink(OPTIONS), self._schema, WriteAttempt("q", 0, number, 0))
 
     def _batches(self, task: int) -> Iterator[pa.RecordBatch]:
         yield self._rows(task, 0)

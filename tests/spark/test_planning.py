@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyrmq_core import MessageQueue, OffsetRange
-from pyrmq_spark.planning import QueueRange, plan
+from pyrmq_spark.read.range_planner import QueueRange, plan
 
 
 def queue(number: int) -> MessageQueue:

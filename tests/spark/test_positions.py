@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyrmq_core import MessageQueue
-from pyrmq_spark.conditions import InvalidOffsets
 from pyrmq_spark.positions import AtTime, PerQueue, Word, parse_assign, parse_end, parse_start, parse_time, parse_times
+from pyrmq_spark.spark_errors import InvalidOffsets
 
 QUEUE = MessageQueue("a", "broker-a", 0)
 

@@ -8,11 +8,11 @@ import pytest
 from pyrmq_core import MessageQueue
 from pyrmq_core.blocking import Admin, EmbeddedCluster, PullConsumer
 from pyrmq_core.network import Peer
-from pyrmq_core.protocol.codes import RequestCode, ResponseCode
-from pyrmq_core.protocol.command import Command, refusal
+from pyrmq_core.protocol.framing.codes import RequestCode, ResponseCode
+from pyrmq_core.protocol.framing.command import Command, refusal
 from pyrmq_spark import OffsetPublisher, QueueLag, commit_offsets, lag, worker
-from pyrmq_spark.conditions import RocketMQSparkError
-from pyrmq_spark.stream_offsets import StreamOffset
+from pyrmq_spark.spark_errors import RocketMQSparkError
+from pyrmq_spark.stream.stream_offset import StreamOffset
 
 A, B = MessageQueue("orders", "broker-a", 0), MessageQueue("orders", "broker-b", 0)
 

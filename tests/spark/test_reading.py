@@ -14,17 +14,17 @@ from pyrmq_core import Message, MessageQueue, OffsetRange
 from pyrmq_core.blocking import Admin, EmbeddedCluster, Producer, PullConsumer
 from pyrmq_core.errors import DataLost
 from pyrmq_core.network import Peer
-from pyrmq_core.protocol.codes import RequestCode, ResponseCode
-from pyrmq_core.protocol.command import Command
-from pyrmq_core.protocol.requests.pull_message import PullAnswer
-from pyrmq_core.protocol.requests.topic_lists import TopicList
+from pyrmq_core.protocol.framing.codes import RequestCode, ResponseCode
+from pyrmq_core.protocol.framing.command import Command
+from pyrmq_core.protocol.requests.broker.pull_message import PullAnswer
+from pyrmq_core.protocol.requests.nameserver.topic_lists import TopicList
 from pyrmq_spark import worker
-from pyrmq_spark.choosing import chosen_queues, matching, plan_batch
-from pyrmq_spark.columns import source_schema
-from pyrmq_spark.conditions import InvalidOption, RocketMQSparkError
-from pyrmq_spark.options import Connection, read_source
-from pyrmq_spark.planning import QueueRange, RangePartition
+from pyrmq_spark.options import ConnectionOptions, read_source
+from pyrmq_spark.read.columns import source_schema
+from pyrmq_spark.read.queue_selection import chosen_queues, matching, plan_batch
+from pyrmq_spark.read.range_planner import QueueRange, RangePartition
 from pyrmq_spark.source import RocketMQDataSource, RocketMQReader
+from pyrmq_spark.spark_errors import InvalidOption, RocketMQSparkError
 from tests.support.spark import wait_readable
 
 OFFSETS_AND_BODIES = StructType([StructField("queueOffset", LongType()), StructField("body", StringType())])
@@ -51,14 +51,14 @@ def planned(cluster: EmbeddedCluster, **options: Any) -> list[QueueRange]:
     texts = {"topic": "orders"} | {name: str(value) for name, value in options.items() if value is not None}
     if options.get("topic", "") is None:
         del texts["topic"]
-    connection = Connection(name_server=cluster.nameserver)
+    connection = ConnectionOptions(name_server=cluster.nameserver)
     read = read_source(texts)
     return plan_batch(worker.consumer(connection, read.consumer_group or "g"), partial(worker.admin, connection), read)
 
 
 def reader(cluster: EmbeddedCluster, **options: str) -> RocketMQReader:
     return RocketMQReader(
-        Connection(name_server=cluster.nameserver),
+        ConnectionOptions(name_server=cluster.nameserver),
         read_source({"topic": "orders"} | options),
         source_schema(OFFSETS_AND_BODIES),
     )
@@ -83,7 +83,7 @@ def test_several_topics_and_none_without_messages(cluster: EmbeddedCluster) -> N
 def test_a_pattern_matches_whole_names_of_users_topics(cluster: EmbeddedCluster) -> None:
     assert planned(cluster, topic=None, topicPattern="ord.*") == [QueueRange(A0, 0, MESSAGES)]
     assert planned(cluster, topic=None, topicPattern="ord") == []
-    connection = Connection(name_server=cluster.nameserver)
+    connection = ConnectionOptions(name_server=cluster.nameserver)
     everything, _ = chosen_queues(
         worker.consumer(connection, "g"), partial(worker.admin, connection), read_source({"topicPattern": ".*"})
     )
@@ -211,7 +211,7 @@ def test_a_topic_made_anew_has_nothing_of_the_range(cluster: EmbeddedCluster) ->
 
 def test_bodies_may_be_asked_for_as_they_are(cluster: EmbeddedCluster) -> None:
     binary = source_schema(StructType([StructField("BODY", BinaryType())]))
-    raw = RocketMQReader(Connection(name_server=cluster.nameserver), read_source({"topic": "orders"}), binary)
+    raw = RocketMQReader(ConnectionOptions(name_server=cluster.nameserver), read_source({"topic": "orders"}), binary)
     (batch,) = raw.read(RangePartition(QueueRange(A0, 0, 1)))
     assert batch.to_pydict() == {"BODY": [b"row 0"]}
     assert batch.schema == binary.given

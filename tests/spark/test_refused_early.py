@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql.types import BinaryType, StructField, StructType
 
 from pyrmq_spark import RocketMQDataSource
-from pyrmq_spark.conditions import RocketMQSparkError
+from pyrmq_spark.spark_errors import RocketMQSparkError
 
 OPTIONS = {"nameServer": "127.0.0.1:9", "topic": "orders"}
 BODY = StructType([StructField("body", BinaryType())])

@@ -11,16 +11,16 @@ import pytest
 from pyrmq_core.blocking import EmbeddedCluster, Producer, PullConsumer
 from pyrmq_core.embedded import PASS, Pass
 from pyrmq_core.network import Peer
-from pyrmq_core.protocol.codes import RequestCode
-from pyrmq_core.protocol.command import Command
-from pyrmq_core.protocol.properties import decode_properties
-from pyrmq_core.protocol.requests.send_message import SendMessage
+from pyrmq_core.protocol.framing.codes import RequestCode
+from pyrmq_core.protocol.framing.command import Command
+from pyrmq_core.protocol.messages.properties import decode_properties
+from pyrmq_core.protocol.requests.broker.send_message import SendMessage
 from pyrmq_spark import worker
-from pyrmq_spark.conditions import RocketMQSparkError
-from pyrmq_spark.options import Connection, read_sink
-from pyrmq_spark.sink import Attempt
-from pyrmq_spark.sink_columns import SinkSchema
-from pyrmq_spark.writing import PartitionWrite
+from pyrmq_spark.options import ConnectionOptions, read_sink
+from pyrmq_spark.spark_errors import RocketMQSparkError
+from pyrmq_spark.write.columns import SinkSchema
+from pyrmq_spark.write.commit_message import WriteAttempt
+from pyrmq_spark.write.write_task import PartitionWrite
 from tests.support.sink import cluster, stored, task
 from tests.support.spark import wait_readable
 
@@ -179,9 +179,9 @@ def test_a_topic_that_is_there_keeps_its_queues_and_a_namespace_is_part_of_the_n
     task(cluster, schema=TOPICS, createTopic="normal", topicQueueNums="2").run(iter([rows]))
     with Producer("tests", nameserver=cluster.nameserver) as producer:
         assert len(producer.message_queues("orders")) == 8
-        spaced = Connection(name_server=cluster.nameserver, namespace="tenant")
+        spaced = ConnectionOptions(name_server=cluster.nameserver, namespace="tenant")
         options = read_sink({"createTopic": "normal", "topicQueueNums": "2"})
-        written = PartitionWrite(spaced, options, TOPICS, Attempt("q", 0, 0, 0)).run(iter([rows]))
+        written = PartitionWrite(spaced, options, TOPICS, WriteAttempt("q", 0, 0, 0)).run(iter([rows]))
         assert len(producer.message_queues("tenant%orders")) == 4
     assert [queue.partition("/")[0] for queue in written.rows_by_queue] == ["orders"]
 

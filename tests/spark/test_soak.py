@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from pyrmq_core.blocking import Admin, PullConsumer
-from pyrmq_core.protocol.requests.kv_config import PutKvConfig
+from pyrmq_core.protocol.requests.nameserver.kv_config import PutKvConfig
 from tests.support.apache import ask
 from tests.support.our_cluster import OurCluster, boot_our_cluster
 from tests.support.soaking import (

@@ -17,12 +17,14 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule, run_state_machine_as_test
 
 from pyrmq_core import MessageQueue, OffsetRange
-from pyrmq_core.blocking.portal import Opened, portal
-from pyrmq_core.client import range_reading
+from pyrmq_core.blocking.portal import HeldContext, portal
+from pyrmq_core.client.consumer.pull import range_reader as range_reading
 from pyrmq_core.model import Permission
-from pyrmq_spark import patience, reading, watching, worker
-from pyrmq_spark.conditions import RocketMQSparkError
-from pyrmq_spark.stream_offsets import UNRESOLVED, Offsets, StreamOffset
+from pyrmq_spark import patience, worker
+from pyrmq_spark.read import partition_reader as reading
+from pyrmq_spark.spark_errors import RocketMQSparkError
+from pyrmq_spark.stream import latest_offsets as watching
+from pyrmq_spark.stream.stream_offset import UNRESOLVED, Offsets, StreamOffset
 from tests.support.changing_cluster import (
     READ_WRITE,
     TOPIC,
@@ -60,7 +62,7 @@ class StreamOverChanges(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.opened = Opened(portal(), changing_cluster("broker-a", "broker-b"))
+        self.opened = HeldContext(portal(), changing_cluster("broker-a", "broker-b"))
         self.cluster: ChangingCluster = self.opened.value
         self.query = WatchfulQuery(
             self.cluster.nameserver.address,

@@ -8,8 +8,8 @@ from pyspark.sql import SparkSession
 
 from pyrmq_core import Message
 from pyrmq_core.blocking import Admin, EmbeddedCluster, Producer
-from pyrmq_spark.conditions import InvalidOption, UnknownOption
 from pyrmq_spark.options import check_names, read_connection, read_source
+from pyrmq_spark.spark_errors import InvalidOption, UnknownOption
 from tests.support.spark import wait_readable
 
 SECRETS = ("AK-visible", "SK-visible")

@@ -8,19 +8,19 @@ import pytest
 
 from pyrmq_core import Message, MessageQueue
 from pyrmq_core.blocking import Admin, EmbeddedCluster, Producer
-from pyrmq_core.blocking.portal import Opened, portal
+from pyrmq_core.blocking.portal import HeldContext, portal
 from pyrmq_core.model import Permission
 from pyrmq_core.network import CutConnection, Peer
-from pyrmq_core.protocol.codes import RequestCode
-from pyrmq_core.protocol.command import Command
-from pyrmq_core.protocol.route import BrokerData
+from pyrmq_core.protocol.framing.codes import RequestCode
+from pyrmq_core.protocol.framing.command import Command
+from pyrmq_core.protocol.routes.route import BrokerData
 from pyrmq_spark import worker
-from pyrmq_spark.columns import source_schema
-from pyrmq_spark.conditions import RocketMQSparkError
-from pyrmq_spark.options import Connection, read_source
-from pyrmq_spark.planning import QueueRange, RangePartition
+from pyrmq_spark.options import ConnectionOptions, read_source
+from pyrmq_spark.read.columns import source_schema
+from pyrmq_spark.read.range_planner import QueueRange, RangePartition
 from pyrmq_spark.source import RocketMQReader
-from pyrmq_spark.stream_offsets import StreamOffset
+from pyrmq_spark.spark_errors import RocketMQSparkError
+from pyrmq_spark.stream.stream_offset import StreamOffset
 from tests.support.scripted import route_of
 from tests.support.stage import Stage, staged
 from tests.support.stream_queries import SCHEMA, Query, numbers, send, wait_end
@@ -57,7 +57,7 @@ def topic(admin: Admin) -> str:
 
 def planned(nameserver: str, **options: str) -> list[QueueRange]:
     """The ranges of a batch."""
-    reader = RocketMQReader(Connection(name_server=nameserver), read_source(options), source_schema(SCHEMA))
+    reader = RocketMQReader(ConnectionOptions(name_server=nameserver), read_source(options), source_schema(SCHEMA))
     return [part.wanted for part in reader.partitions() if isinstance(part, RangePartition)]
 
 
@@ -137,7 +137,7 @@ def test_a_batch_of_a_topic_that_may_not_be_read_says_so(
 @pytest.fixture
 def stage() -> Iterator[Stage]:
     """broker-a with ten rows of `orders`; broker-b is away."""
-    opened = Opened(portal(), staged("broker-a", "broker-b"))
+    opened = HeldContext(portal(), staged("broker-a", "broker-b"))
     stage = opened.value
     for number in range(10):
         stage.stores["broker-a"].put("orders", 0, b"%d" % number)
@@ -165,7 +165,7 @@ def test_a_batch_waits_for_a_broker_of_the_order_configuration(stage: Stage, fai
 
 def test_a_batch_waits_for_a_broker_that_another_nameserver_knows(stage: Stage) -> None:
     """Each knows one broker, whichever is asked."""
-    other = Opened(portal(), staged())
+    other = HeldContext(portal(), staged())
     try:
         table, address = other.value.table, stage.addresses["broker-b"]
         table.routes["orders"] = route_of({"broker-b": address}, queues=1)

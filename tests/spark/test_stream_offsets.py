@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from pyrmq_core import MessageQueue, OffsetRange
 from pyrmq_core.errors import DataLost
-from pyrmq_spark.conditions import InvalidCheckpoint
-from pyrmq_spark.stream_offsets import StreamOffset, all_lost, bounds_of_run, follow
+from pyrmq_spark.spark_errors import InvalidCheckpoint
+from pyrmq_spark.stream.stream_offset import StreamOffset, all_lost, bounds_of_run, follow
 
 A, B, C = (MessageQueue("orders", "broker-a", number) for number in range(3))
 QUEUES = st.builds(MessageQueue, st.text(min_size=1), st.text(min_size=1), st.integers(0, 2**31 - 1))

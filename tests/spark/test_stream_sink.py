@@ -10,8 +10,8 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyrmq_core.blocking import EmbeddedCluster
 from pyrmq_core.embedded import PASS, Pass
 from pyrmq_core.network import Peer
-from pyrmq_core.protocol.codes import RequestCode, ResponseCode
-from pyrmq_core.protocol.command import Command, refusal
+from pyrmq_core.protocol.framing.codes import RequestCode, ResponseCode
+from pyrmq_core.protocol.framing.command import Command, refusal
 from tests.support.spark import read, wait_readable
 from tests.support.spark_batches import topic
 

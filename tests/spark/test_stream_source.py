@@ -11,13 +11,13 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 from pyrmq_core import Message, MessageQueue
 from pyrmq_core.blocking import Admin, EmbeddedCluster, Producer, PullConsumer
 from pyrmq_core.network import Peer
-from pyrmq_core.protocol.codes import RequestCode
-from pyrmq_core.protocol.command import Command
-from pyrmq_core.protocol.requests.offsets import OffsetFound
+from pyrmq_core.protocol.framing.codes import RequestCode
+from pyrmq_core.protocol.framing.command import Command
+from pyrmq_core.protocol.requests.broker.offsets import OffsetFound
 from pyrmq_spark import worker
-from pyrmq_spark.conditions import InvalidOption, RocketMQSparkError
 from pyrmq_spark.source import RocketMQDataSource
-from pyrmq_spark.watching import FLOOR_SECONDS
+from pyrmq_spark.spark_errors import InvalidOption, RocketMQSparkError
+from pyrmq_spark.stream.latest_offsets import FLOOR_SECONDS
 from tests.support.stream_queries import SCHEMA, Query, numbers, send, text, wait_end
 
 pytestmark = pytest.mark.timeout(60)

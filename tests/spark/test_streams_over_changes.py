@@ -13,8 +13,8 @@ from pyrmq_core.blocking import EmbeddedCluster
 from pyrmq_core.embedded import CutConnection
 from pyrmq_core.model import Permission
 from pyrmq_core.network import Peer
-from pyrmq_core.protocol.codes import RequestCode
-from pyrmq_core.protocol.command import Command
+from pyrmq_core.protocol.framing.codes import RequestCode
+from pyrmq_core.protocol.framing.command import Command
 from tests.support.spark import read
 from tests.support.spark_batches import topic
 from tests.support.spark_streams import Topic, bodies, run, sender, sent, start, stream

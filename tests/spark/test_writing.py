@@ -12,14 +12,15 @@ from pyrmq_core import MessageQueue, WriteSummary
 from pyrmq_core.blocking import EmbeddedCluster, Producer
 from pyrmq_core.embedded import PASS, Pass
 from pyrmq_core.network import Peer
-from pyrmq_core.protocol.codes import RequestCode, ResponseCode
-from pyrmq_core.protocol.command import Command, refusal
+from pyrmq_core.protocol.framing.codes import RequestCode, ResponseCode
+from pyrmq_core.protocol.framing.command import Command, refusal
 from pyrmq_spark import worker
-from pyrmq_spark.conditions import RocketMQSparkError
-from pyrmq_spark.options import Connection, read_sink
-from pyrmq_spark.sink import Attempt, PartitionWritten, summary_line
-from pyrmq_spark.sink_columns import SinkSchema
-from pyrmq_spark.writing import PartitionWrite
+from pyrmq_spark.options import ConnectionOptions, read_sink
+from pyrmq_spark.spark_errors import RocketMQSparkError
+from pyrmq_spark.write.columns import SinkSchema
+from pyrmq_spark.write.commit_message import PartitionWritten, WriteAttempt
+from pyrmq_spark.write.write_task import PartitionWrite
+from pyrmq_spark.write.writers import summary_line
 from tests.support.sink import BODY, bodies, cluster, stored, task
 from tests.support.spark import wait_readable
 
@@ -80,7 +81,9 @@ def test_each_topic_of_the_column_has_its_own_queue(cluster: EmbeddedCluster) ->
 
 
 def test_a_partition_without_rows_connects_to_nothing() -> None:
-    unreachable = PartitionWrite(Connection(name_server="127.0.0.1:1"), read_sink({}), BODY, Attempt("q", 0, 3, 0))
+    unreachable = PartitionWrite(
+        ConnectionOptions(name_server="127.0.0.1:1"), read_sink({}), BODY, WriteAttempt("q", 0, 3, 0)
+    )
     assert unreachable.run(iter([bodies(0, 0)])) == PartitionWritten(3, 0)
 
 
@@ -205,7 +208,7 @@ def test_without_another_broker_the_write_fails_naming_the_dead_one(cluster: Emb
 
 
 def test_a_worker_keeps_its_clients_between_tasks(cluster: EmbeddedCluster) -> None:
-    connection = Connection(name_server=cluster.nameserver)
+    connection = ConnectionOptions(name_server=cluster.nameserver)
     first = worker.producer(connection, read_sink({"sendTimeoutMs": "1000"}))
     assert worker.producer(connection, read_sink({"sendTimeoutMs": "1000"})) is first
     assert worker.consumer(connection, "g") is worker.consumer(connection, "g")
@@ -215,11 +218,11 @@ def test_a_worker_keeps_its_clients_between_tasks(cluster: EmbeddedCluster) -> N
 
 
 def test_a_worker_keeps_few_clients(cluster: EmbeddedCluster) -> None:
-    first = worker.consumer(Connection(name_server=cluster.nameserver), "g")
+    first = worker.consumer(ConnectionOptions(name_server=cluster.nameserver), "g")
     assert first.message_queues("orders")
     for number in range(worker.MAX_CLIENTS):
-        worker.consumer(Connection(name_server=cluster.nameserver, poll_name_server_interval=60.0 + number), "g")
-    again = worker.consumer(Connection(name_server=cluster.nameserver), "g")
+        worker.consumer(ConnectionOptions(name_server=cluster.nameserver, poll_name_server_interval=60.0 + number), "g")
+    again = worker.consumer(ConnectionOptions(name_server=cluster.nameserver), "g")
     assert again is not first
     assert again.message_queues("orders")
 

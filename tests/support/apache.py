@@ -27,10 +27,10 @@ from pathlib import Path
 import pytest
 
 from pyrmq_core.errors import RocketMQError
-from pyrmq_core.protocol.codes import RequestCode, ResponseCode
-from pyrmq_core.protocol.command import Command
-from pyrmq_core.protocol.frame import FrameDecoder, encode_frame
-from pyrmq_core.protocol.java_json import load_object
+from pyrmq_core.protocol.framing.codes import RequestCode, ResponseCode
+from pyrmq_core.protocol.framing.command import Command
+from pyrmq_core.protocol.framing.frame import FrameDecoder, encode_frame
+from pyrmq_core.protocol.java.json_text import load_object
 from tests.support.java_programs import (
     OPENED,
     java_command,

@@ -10,15 +10,15 @@ from typing import Any
 from pyrmq_core import MessageQueue
 from pyrmq_core.model import Permission
 from pyrmq_core.network import Peer
-from pyrmq_core.protocol.codes import RequestCode, ResponseCode
-from pyrmq_core.protocol.command import Command, refusal
-from pyrmq_core.protocol.requests.pull_message import PullAnswer, PullMessage
-from pyrmq_core.protocol.route import BrokerData, QueueData, TopicRouteData
+from pyrmq_core.protocol.framing.codes import RequestCode, ResponseCode
+from pyrmq_core.protocol.framing.command import Command, refusal
+from pyrmq_core.protocol.requests.broker.pull_message import PullAnswer, PullMessage
+from pyrmq_core.protocol.routes.route import BrokerData, QueueData, TopicRouteData
 from pyrmq_spark import worker
-from pyrmq_spark.columns import source_schema
 from pyrmq_spark.options import read_source
-from pyrmq_spark.stream_source import RocketMQStreamReader
-from pyrmq_spark.watching import QueueWatch
+from pyrmq_spark.read.columns import source_schema
+from pyrmq_spark.stream.latest_offsets import QueueWatch
+from pyrmq_spark.stream.stream_reader import RocketMQStreamReader
 from tests.support.memory_broker import MemoryBroker
 from tests.support.scripted import ScriptedServer, Table, scripted_server
 from tests.support.stream_queries import SCHEMA, Query

@@ -13,16 +13,16 @@ import trio
 
 from pyrmq_core.filtering.tags import TagFilter
 from pyrmq_core.network import Peer
-from pyrmq_core.protocol.batch import iterate_batch_body
-from pyrmq_core.protocol.codes import RequestCode, ResponseCode
-from pyrmq_core.protocol.command import Command, refusal, success
-from pyrmq_core.protocol.message_id import offset_msg_id
-from pyrmq_core.protocol.properties import UNIQ_KEY, decode_properties
-from pyrmq_core.protocol.record import encode_record
-from pyrmq_core.protocol.requests.consumer_offsets import QueryConsumerOffset, UpdateConsumerOffset
-from pyrmq_core.protocol.requests.offsets import GetMaxOffset, GetMinOffset, OffsetFound, SearchOffset
-from pyrmq_core.protocol.requests.pull_message import PullAnswer, PullMessage, PullSysFlag
-from pyrmq_core.protocol.requests.send_message import MessageStored, SendMessage
+from pyrmq_core.protocol.framing.codes import RequestCode, ResponseCode
+from pyrmq_core.protocol.framing.command import Command, refusal, success
+from pyrmq_core.protocol.messages.batch import iterate_batch_body
+from pyrmq_core.protocol.messages.message_id import offset_msg_id
+from pyrmq_core.protocol.messages.properties import UNIQ_KEY, decode_properties
+from pyrmq_core.protocol.messages.record import encode_record
+from pyrmq_core.protocol.requests.broker.consumer_offsets import QueryConsumerOffset, UpdateConsumerOffset
+from pyrmq_core.protocol.requests.broker.offsets import GetMaxOffset, GetMinOffset, OffsetFound, SearchOffset
+from pyrmq_core.protocol.requests.broker.pull_message import PullAnswer, PullMessage, PullSysFlag
+from pyrmq_core.protocol.requests.broker.send_message import MessageStored, SendMessage
 
 HOST = "127.0.0.1:10911"
 FIRST_STORE_MS = 1_700_000_000_000

@@ -21,13 +21,13 @@ import trio
 
 from pyrmq_core.model import Permission
 from pyrmq_core.network import CutConnection, Listening, Peer, ask, open_owned_nursery, serve
-from pyrmq_core.protocol.codes import RequestCode
-from pyrmq_core.protocol.command import Command, refusal
-from pyrmq_core.protocol.requests.cluster_info import ClusterInfo
-from pyrmq_core.protocol.requests.get_route_info import GetRouteInfo, RouteInfo
-from pyrmq_core.protocol.requests.kv_config import KvTable
-from pyrmq_core.protocol.requests.topic_lists import TopicList
-from pyrmq_core.protocol.route import BrokerData, QueueData, TopicRouteData
+from pyrmq_core.protocol.framing.codes import RequestCode
+from pyrmq_core.protocol.framing.command import Command, refusal
+from pyrmq_core.protocol.requests.nameserver.cluster_info import ClusterInfo
+from pyrmq_core.protocol.requests.nameserver.get_route_info import GetRouteInfo, RouteInfo
+from pyrmq_core.protocol.requests.nameserver.kv_config import KvTable
+from pyrmq_core.protocol.requests.nameserver.topic_lists import TopicList
+from pyrmq_core.protocol.routes.route import BrokerData, QueueData, TopicRouteData
 
 Step = Callable[[Command, Peer], Command | Awaitable[Command | None] | None]
 SEND = RequestCode.SEND_MESSAGE_V2

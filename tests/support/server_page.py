@@ -9,7 +9,7 @@ from typing import Final
 
 from pyrmq_core.broker.setting_rules import REFUSED, WITHOUT_EFFECT
 from pyrmq_core.nameserver.handlers import HANDLERS
-from pyrmq_core.protocol.codes import REQUEST_NAMES
+from pyrmq_core.protocol.framing.codes import REQUEST_NAMES
 
 PAGE: Final = Path(__file__).parent.parent.parent / "docs" / "servers.md"
 

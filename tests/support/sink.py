@@ -8,10 +8,10 @@ import pytest
 from pyrmq_core import MessageExt, MessageQueue
 from pyrmq_core.blocking import Admin, EmbeddedCluster, PullConsumer
 from pyrmq_spark import worker
-from pyrmq_spark.options import Connection, read_sink
-from pyrmq_spark.sink import Attempt
-from pyrmq_spark.sink_columns import SinkSchema
-from pyrmq_spark.writing import PartitionWrite
+from pyrmq_spark.options import ConnectionOptions, read_sink
+from pyrmq_spark.write.columns import SinkSchema
+from pyrmq_spark.write.commit_message import WriteAttempt
+from pyrmq_spark.write.write_task import PartitionWrite
 
 BODY = SinkSchema({"body": 0}, "orders")
 
@@ -39,8 +39,8 @@ def task(
     batch: int = 0,
     **options: str,
 ) -> PartitionWrite:
-    attempt = Attempt(query, batch, partition, base)
-    return PartitionWrite(Connection(name_server=cluster.nameserver), read_sink(options), schema, attempt)
+    attempt = WriteAttempt(query, batch, partition, base)
+    return PartitionWrite(ConnectionOptions(name_server=cluster.nameserver), read_sink(options), schema, attempt)
 
 
 def stored(cluster: EmbeddedCluster, topic: str = "orders") -> dict[str, list[str]]:

@@ -10,9 +10,9 @@ import trio
 import trio.testing
 
 from pyrmq_core.model import Permission
-from pyrmq_core.protocol.codes import RequestCode
-from pyrmq_core.protocol.requests.send_message import SendMessage
-from pyrmq_core.protocol.route import TopicRouteData
+from pyrmq_core.protocol.framing.codes import RequestCode
+from pyrmq_core.protocol.requests.broker.send_message import SendMessage
+from pyrmq_core.protocol.routes.route import TopicRouteData
 from tests.support.memory_broker import MemoryBroker, Stored
 from tests.support.scripted import BATCH, SEND, ScriptedServer, Table, route_of, scripted_server
 

@@ -9,9 +9,9 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from pyrmq_core import Message, MessageQueue
 from pyrmq_core.blocking import EmbeddedCluster, Producer, PullConsumer
-from pyrmq_spark.columns import source_schema
-from pyrmq_spark.options import Connection, read_source
-from pyrmq_spark.stream_source import RocketMQStreamReader
+from pyrmq_spark.options import ConnectionOptions, read_source
+from pyrmq_spark.read.columns import source_schema
+from pyrmq_spark.stream.stream_reader import RocketMQStreamReader
 
 SCHEMA = StructType(
     [StructField("brokerName", StringType()), StructField("queueOffset", LongType()), StructField("body", StringType())]
@@ -25,7 +25,7 @@ class Query:
     def __init__(self, cluster: EmbeddedCluster | str, **options: Any) -> None:
         """`cluster` may be a NameServer's address."""
         nameserver = cluster if isinstance(cluster, str) else cluster.nameserver
-        self._connection = Connection(name_server=nameserver, poll_name_server_interval=0.001)
+        self._connection = ConnectionOptions(name_server=nameserver, poll_name_server_interval=0.001)
         self._options = {name: str(value) for name, value in options.items()}
         self.offset: Offset | None = None
         self.rows: list[tuple[str, int, str]] = []

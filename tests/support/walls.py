@@ -5,14 +5,17 @@ show on a wrong sample that it is able to fail.
 """
 
 import ast
+import graphlib
 import re
 import sys
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 MAX_MODULE_LINES = 400
 MAX_FUNCTION_LINES = 60
+MAX_FOLDER_MODULES = 20
 
 Sources = Mapping[str, str]
 
@@ -103,8 +106,8 @@ THIRD_PARTY: dict[str, tuple[str, ...]] = {
         "pyrmq_core.blocking",
         "pyrmq_core.cli",
     ),
-    "lz4": ("pyrmq_core.protocol.compression",),
-    "zstandard": ("pyrmq_core.protocol.compression",),
+    "lz4": ("pyrmq_core.protocol.messages.compression",),
+    "zstandard": ("pyrmq_core.protocol.messages.compression",),
     "click": ("pyrmq_core.cli",),
     "rich": ("pyrmq_core.cli",),
     "pyarrow": ("pyrmq_core.columnar", "pyrmq_spark"),
@@ -119,8 +122,8 @@ PULL_NAMES = {"PULL_MESSAGE", "LITE_PULL_MESSAGE", "PullMessage", "pull_message"
 # Their answers may be read elsewhere.
 ANSWER_NAMES = {"MessageStored"}
 ROADS = (
-    ("pyrmq_core.client.sending", SEND_NAMES, {10, 310, 320}),
-    ("pyrmq_core.client.pulling", PULL_NAMES, {11, 361}),
+    ("pyrmq_core.client.producer.send.sender", SEND_NAMES, {10, 310, 320}),
+    ("pyrmq_core.client.consumer.pull.puller", PULL_NAMES, {11, 361}),
 )
 
 
@@ -140,7 +143,10 @@ def module_name(path: str) -> str:
 
 
 def imports(path: str, source: str, known: set[str]) -> Iterator[Import]:
-    """All imports of a module, in functions and under TYPE_CHECKING too; `from package import module` is the module."""
+    """Yields all imports of a module, in functions, under TYPE_CHECKING and as names of modules in strings too.
+
+    `from package import module` counts as an import of the module.
+    """
     importer = module_name(path)
     package = importer if path.endswith("__init__.py") else importer.rpartition(".")[0]
     for node in ast.walk(ast.parse(source)):
@@ -159,6 +165,8 @@ def imports(path: str, source: str, known: set[str]) -> Iterator[Import]:
             argument = node.args[0]
             if isinstance(argument, ast.Constant) and isinstance(argument.value, str):
                 yield Import(argument.value, importer, node.lineno)
+        elif isinstance(node, ast.Constant) and node.value in known and "." in str(node.value):
+            yield Import(str(node.value), importer, node.lineno)  # in a table of modules that are loaded by name
 
 
 def _called_name(node: ast.Call) -> str:
@@ -228,6 +236,73 @@ def clock_and_socket_faults(sources: Sources) -> list[str]:
             if owner == "trio" and name in TRIO_SOCKET_NAMES and room_of(module) != "pyrmq_core.network":
                 faults.append(f"{path}:{node.lineno}: trio.{name} outside network")
     return sorted(faults)
+
+
+def circle_faults(sources: Sources) -> list[str]:
+    """Returns one circle of imports for each folder that has any, among its modules and subfolders."""
+    known = {module_name(path) for path in sources}
+    arrows = {
+        (found.importer, found.module)
+        for path, source in sources.items()
+        for found in imports(path, source, known)
+        if found.module in known and found.module != found.importer
+    }
+    folders = {"", *(".".join(parts[:end]) for parts in map(_parts, known) for end in range(1, len(parts)))}
+    found_circles = (_circle(folder, arrows) for folder in sorted(folders))
+    return sorted({f"a circle of imports: {' > '.join(circle)}" for circle in found_circles if circle})
+
+
+def _circle(folder: str, arrows: set[tuple[str, str]]) -> list[str]:
+    graph: dict[str, set[str]] = {}
+    for importer, imported in arrows:
+        here, there = _child(folder, importer), _child(folder, imported)
+        if here and there and here != there:
+            graph.setdefault(here, set()).add(there)
+    try:
+        graphlib.TopologicalSorter(graph).prepare()
+    except graphlib.CycleError as error:
+        circle: list[str] = error.args[1]
+        return circle[::-1]
+    return []
+
+
+def _parts(module: str) -> list[str]:
+    return module.split(".")
+
+
+def _child(folder: str, module: str) -> str:
+    """Returns the folder's module or subfolder in which `module` lies; the folder's own `__init__` counts as one."""
+    if not folder or module == folder:
+        return module
+    if not module.startswith(folder + "."):
+        return ""
+    return ".".join(_parts(module)[: len(_parts(folder)) + 1])
+
+
+def folder_faults(sources: Sources) -> list[str]:
+    """Returns the folders with too many modules; `__init__` does not count."""
+    counts = Counter(str(Path(path).parent) for path in sources if not path.endswith("__init__.py"))
+    return sorted(
+        f"{folder}: {count} modules, {MAX_FOLDER_MODULES} at most"
+        for folder, count in counts.items()
+        if count > MAX_FOLDER_MODULES
+    )
+
+
+def effect_faults(sources: Sources) -> list[str]:
+    """Returns statements at a module's top level that only have an effect: a bare call at import."""
+    return sorted(
+        f"{path}:{node.lineno}: a call with an effect at import"
+        for path, source in sources.items()
+        if not path.endswith("__main__.py")
+        for node in ast.parse(source).body
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call) and not _is_hook(node.value)
+    )
+
+
+def _is_hook(call: ast.Call) -> bool:
+    """Registers a function for the process's end or for a fork, which has to happen before either."""
+    return ast.unparse(call.func) in ("atexit.register", "os.register_at_fork")
 
 
 def size_faults(sources: Sources) -> list[str]:

@@ -1,8 +1,8 @@
 """From what a send brings to the bytes that are appended: records with their offsets, and their queue entries.
 
 The records of a batch are made together, so that they are one write to the log and one to the queue. The bytes are
-those of protocol/record.py, which a test compares; what is the same for the whole batch is packed once, and lengths
-that a batch body has already are taken over with what they measure.
+those of protocol/messages/record.py, which a test compares. Fields that are equal in the whole batch are packed once;
+lengths that a batch body already has are copied together with their data.
 """
 
 from __future__ import annotations
@@ -17,11 +17,20 @@ from typing import Final, NamedTuple
 from pyrmq_core.broker.store.batch_queue import BatchEntry
 from pyrmq_core.broker.store.formats import ENTRY
 from pyrmq_core.errors import BodyError
-from pyrmq_core.protocol.batch import HEAD, OVERHEAD_BYTES
-from pyrmq_core.protocol.java_hash import tags_code
-from pyrmq_core.protocol.properties import INNER_BASE, INNER_NUM, encode_properties, java_text
-from pyrmq_core.protocol.record import BYTE, CRC_MASK, INT, MAGIC_V1, MAGIC_V2, MAX_V1_TOPIC_BYTES, SHORT, RawRecord
-from pyrmq_core.protocol.sysflag import BORN_HOST_V6, HOSTS_V6, STORE_HOST_V6
+from pyrmq_core.protocol.java.string_hash import tags_code
+from pyrmq_core.protocol.messages.batch import HEAD, OVERHEAD_BYTES
+from pyrmq_core.protocol.messages.properties import INNER_BASE, INNER_NUM, encode_properties, java_text
+from pyrmq_core.protocol.messages.record import (
+    BYTE,
+    CRC_MASK,
+    INT,
+    MAGIC_V1,
+    MAGIC_V2,
+    MAX_V1_TOPIC_BYTES,
+    SHORT,
+    RawRecord,
+)
+from pyrmq_core.protocol.messages.sysflag import BORN_HOST_V6, HOSTS_V6, STORE_HOST_V6
 
 TAGS_START: Final = b"TAGS\x01"
 SEPARATOR: Final = b"\x02"
@@ -73,7 +82,7 @@ class Append:
         return replace(self, pieces=[batch._replace(properties=_lengthened(batch.properties, added))])
 
 
-class Built(NamedTuple):
+class EncodedRecords(NamedTuple):
     """The bytes for log and queue, and where each record begins."""
 
     records: bytes
@@ -113,7 +122,7 @@ def appended_bytes(append: Append) -> int:
 
 def build(
     append: Append, physical_offset: int, queue_offset: int, store_timestamp_ms: int, *, batch_topic: bool = False
-) -> Built:
+) -> EncodedRecords:
     """The bytes when the first record gets these offsets; entries for the queue of a plain or of a batch topic."""
     middle, (magic, topic) = _middle(append, store_timestamp_ms), topic_part(append.topic)
     overhead = START.size + len(middle) + len(topic)
@@ -136,7 +145,7 @@ def build(
         positions.append(physical_offset)
         queue_offset += 1
         physical_offset += size
-    return Built(b"".join(records), b"".join(entries), positions)
+    return EncodedRecords(b"".join(records), b"".join(entries), positions)
 
 
 def _lengthened(properties: bytes, added: bytes) -> bytes:

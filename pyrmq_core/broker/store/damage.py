@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 from pyrmq_core.broker.store.commit_log import CommitLog
 from pyrmq_core.broker.store.files import Files
 from pyrmq_core.broker.store.formats import NAME_DIGITS
-from pyrmq_core.protocol.record import COMMIT_LOG_OFFSET_POSITION, INT, MAGIC_V1, MAGIC_V2, MIN_RECORD_BYTES
+from pyrmq_core.protocol.messages.record import COMMIT_LOG_OFFSET_POSITION, INT, MAGIC_V1, MAGIC_V2, MIN_RECORD_BYTES
 
 FOLDER: Final = "damaged"
 MAGIC_POSITION: Final = 4

@@ -23,7 +23,7 @@ RESERVED: Final = 8
 NONE_LEFT: Final = (errno.EMFILE, errno.ENFILE)
 
 
-class Opened:
+class OpenDescriptor:
     """One open descriptor; `is_gone` when it is no longer that of its path, and is closed by its last user."""
 
     __slots__ = ("is_gone", "number", "users")
@@ -40,7 +40,7 @@ class Descriptors:
     def __init__(self, most: int, place_of: Callable[[str], Path]) -> None:
         self._most = most
         self._place_of = place_of
-        self._opened: OrderedDict[str, Opened] = OrderedDict()  # the one used last stands last
+        self._opened: OrderedDict[str, OpenDescriptor] = OrderedDict()  # the one used last stands last
         self._reserve: list[int] = []
         self._reserved = 0
         self._lock = threading.Lock()
@@ -68,18 +68,18 @@ class Descriptors:
                 if error.errno not in NONE_LEFT or not self._close_oldest():
                     number = self.open(place, os.O_RDWR)
                     break
-        self._opened[path] = Opened(number)
+        self._opened[path] = OpenDescriptor(number)
         return number
 
     @contextlib.contextmanager
-    def held(self, path: str) -> Iterator[Opened]:
+    def held(self, path: str) -> Iterator[OpenDescriptor]:
         """A descriptor that stays open meanwhile, in any thread."""
         with self._lock:
             opened = self._opened.get(path)
             if opened is not None:
                 opened.users += 1
         if opened is None:
-            opened = Opened(self.open(self._place_of(path), os.O_RDWR), users=1)
+            opened = OpenDescriptor(self.open(self._place_of(path), os.O_RDWR), users=1)
             opened.is_gone = True
         try:
             yield opened

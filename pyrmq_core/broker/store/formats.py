@@ -28,7 +28,7 @@ import zlib
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple, Self
 
-from pyrmq_core.protocol.record import BLANK_MAGIC, HEAD
+from pyrmq_core.protocol.messages.record import BLANK_MAGIC, HEAD
 
 NAME_DIGITS: Final = 20
 ENTRY: Final = struct.Struct(">qiq")

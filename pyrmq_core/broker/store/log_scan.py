@@ -9,7 +9,15 @@ from typing import Final
 from pyrmq_core.broker.store.commit_log import CommitLog
 from pyrmq_core.broker.store.damage import next_record
 from pyrmq_core.errors import RecordError, StoreError
-from pyrmq_core.protocol.record import BLANK_MAGIC, HEAD, MAGIC_V1, MAGIC_V2, RawRecord, body_crc, unpack_record
+from pyrmq_core.protocol.messages.record import (
+    BLANK_MAGIC,
+    HEAD,
+    MAGIC_V1,
+    MAGIC_V2,
+    RawRecord,
+    body_crc,
+    unpack_record,
+)
 
 READ_BYTES: Final = 1 << 20
 PAGE_BYTES: Final = 4096

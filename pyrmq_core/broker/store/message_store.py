@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 from collections import deque
 from collections.abc import Callable, Container, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final, NamedTuple
 
 from pyrmq_core.broker.store.appending import Append, appended_bytes, build, entry_of_record
@@ -19,41 +19,37 @@ from pyrmq_core.broker.store.commit_log import CommitLog
 from pyrmq_core.broker.store.consume_queue import ConsumeQueue
 from pyrmq_core.broker.store.files import Files
 from pyrmq_core.broker.store.formats import CHECKPOINT_BYTES, Checkpoint, Entry
+from pyrmq_core.broker.store.layout import (
+    ABORT_NAME,
+    BATCH_QUEUES_FOLDER,
+    CHECKPOINT_NAME,
+    QUEUES_FOLDER,
+    StoreSettings,
+)
 from pyrmq_core.broker.store.log_scan import record_at, scan
 from pyrmq_core.broker.store.paths import check_name, queue_number, queue_place
-from pyrmq_core.broker.store.reading import AnyConsumeQueue, Found, Limits, check_record, entry_error, read_messages
+from pyrmq_core.broker.store.reading import (
+    AnyConsumeQueue,
+    GetLimits,
+    GetResult,
+    check_record,
+    entry_error,
+    read_messages,
+)
 from pyrmq_core.broker.store.recovery import EntryOf, QueueKey, Recovery, recover, slots_of
 from pyrmq_core.errors import StoreError
-from pyrmq_core.protocol.record import HEAD, SYS_FLAG_POSITION, RawRecord
-from pyrmq_core.protocol.sysflag import BORN_HOST_V6
+from pyrmq_core.protocol.messages.record import HEAD, SYS_FLAG_POSITION, RawRecord
+from pyrmq_core.protocol.messages.sysflag import BORN_HOST_V6
 
-LOG_FOLDER: Final = "commitlog"
-QUEUES_FOLDER: Final = "consumequeue"
-BATCH_QUEUES_FOLDER: Final = "batchconsumequeue"
-CHECKPOINT_NAME: Final = "checkpoint"
-ABORT_NAME: Final = "abort"
 # What a batch record's INNER_NUM and INNER_BASE may take.
 INNER_BYTES: Final = 64
-
-
-@dataclass(frozen=True, slots=True)
-class StoreSettings:
-    """RocketMQ's mappedFileSizeCommitLog, mappedFileSizeConsumeQueue and mapperFileSizeBatchConsumeQueue, as they were
-    when the store was made.
-    """
-
-    segment_bytes: int = 1 << 30
-    queue_file_bytes: int = 6_000_000
-    batch_queue_file_bytes: int = 13_800_000
-    readable_when_flushed: bool = False
-    log_folder: str = LOG_FOLDER
 
 
 class DoesNotFit(StoreError):
     """Messages that are stored together are more than one segment holds."""
 
 
-class Stored(NamedTuple):
+class AppendResult(NamedTuple):
     """Where an append went; `end` is the log's end behind it."""
 
     positions: list[int]
@@ -145,7 +141,7 @@ class MessageStore:
         """Everything before this physical offset is on the medium."""
         return self._log.flushed
 
-    def put(self, append: Append, now_ms: int) -> Stored:
+    def put(self, append: Append, now_ms: int) -> AppendResult:
         """Stores messages; `DoesNotFit` for more than a segment holds, `StoreError` when the disk takes nothing."""
         if self.failure:
             raise StoreError(self.failure)
@@ -172,7 +168,7 @@ class MessageStore:
         if not self.settings.readable_when_flushed:
             self.dispatch(end)
         self.on_stored()
-        return Stored(built.positions, index, end)
+        return AppendResult(built.positions, index, end)
 
     def dispatch(self, end: int) -> None:
         """Makes readable what was stored before `end`; what a full disk refuses is tried again the next time."""
@@ -187,7 +183,7 @@ class MessageStore:
             batch_topic = isinstance(stored.queue, BatchConsumeQueue)
             self.on_readable(stored.key, plain_entries(stored.entries) if batch_topic else stored.entries)
 
-    def get(self, key: QueueKey, offset: int, limits: Limits, tags_codes: Container[int] | None = None) -> Found:
+    def get(self, key: QueueKey, offset: int, limits: GetLimits, tags_codes: Container[int] | None = None) -> GetResult:
         """What a pull at `offset` is answered."""
         return read_messages(self._log, self._queues.get(key), key, offset, limits, tags_codes)
 

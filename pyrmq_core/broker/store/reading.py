@@ -23,8 +23,8 @@ from pyrmq_core.broker.store.commit_log import CommitLog
 from pyrmq_core.broker.store.consume_queue import ConsumeQueue
 from pyrmq_core.broker.store.formats import FILLER_SIZE
 from pyrmq_core.errors import StoreError
-from pyrmq_core.protocol.record import FIXED, INT, MIN_RECORD_BYTES
-from pyrmq_core.protocol.sysflag import HOSTS_V6
+from pyrmq_core.protocol.messages.record import FIXED, INT, MIN_RECORD_BYTES
+from pyrmq_core.protocol.messages.sysflag import HOSTS_V6
 
 QueueKey: TypeAlias = tuple[str, int]
 AnyConsumeQueue: TypeAlias = ConsumeQueue | BatchConsumeQueue
@@ -57,7 +57,7 @@ class GetStatus(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class GetLimits:
     """How much one answer holds; the first message is given whatever its size.
 
     `asked_messages` is what the reader wants, where that is more: it bounds whole batches.
@@ -69,7 +69,7 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class GetResult:
     """The answer: `records` as they lie in the log, `next_offset` also where nothing was found."""
 
     status: GetStatus
@@ -85,25 +85,25 @@ def read_messages(
     queue: AnyConsumeQueue | None,
     key: QueueKey,
     offset: int,
-    limits: Limits,
+    limits: GetLimits,
     tags_codes: Container[int] | None,
-) -> Found:
+) -> GetResult:
     """Messages from `offset` on whose tags code is among `tags_codes` (None: all); of a batch topic whole records.
 
     `StoreError` when the first one is not where its entry says.
     """
     if queue is None:
-        return Found(GetStatus.NO_MESSAGE_IN_QUEUE, 0, 0, 0)
+        return GetResult(GetStatus.NO_MESSAGE_IN_QUEUE, 0, 0, 0)
     start, end = queue.start, queue.end
     status, next_offset = _judge(start, end, offset)
     if status is not GetStatus.FOUND:
-        return Found(status, next_offset, start, end)
+        return GetResult(status, next_offset, start, end)
     if isinstance(queue, BatchConsumeQueue):
         chosen = _choose_records(log.start, queue, key, offset, limits, tags_codes)
     else:
         chosen = _choose(log.start, queue, key, offset, limits, tags_codes)
     if not chosen.messages:
-        return Found(chosen.status, chosen.next_offset, start, end)
+        return GetResult(chosen.status, chosen.next_offset, start, end)
     pieces: list[bytes] = []
     count, next_offset = 0, chosen.next_offset
     for run in chosen.runs:
@@ -117,7 +117,7 @@ def read_messages(
         pieces.append(piece)
         count += run[MESSAGES]
     records = pieces[0] if len(pieces) == 1 else b"".join(pieces)
-    return Found(GetStatus.FOUND, next_offset, start, end, records, count)
+    return GetResult(GetStatus.FOUND, next_offset, start, end, records, count)
 
 
 def _judge(start: int, end: int, offset: int) -> tuple[GetStatus, int]:
@@ -147,7 +147,7 @@ def _choose(
     queue: ConsumeQueue,
     key: QueueKey,
     offset: int,
-    limits: Limits,
+    limits: GetLimits,
     tags_codes: Container[int] | None,
 ) -> _Chosen:
     most, max_bytes = max(1, limits.max_messages), limits.max_bytes
@@ -187,7 +187,7 @@ def _choose_records(
     queue: BatchConsumeQueue,
     key: QueueKey,
     offset: int,
-    limits: Limits,
+    limits: GetLimits,
     tags_codes: Container[int] | None,
 ) -> _Chosen:
     """As `_choose`, of whole records: the one that holds `offset`, and what follows while there is room for it.

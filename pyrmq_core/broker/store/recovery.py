@@ -26,14 +26,10 @@ from pyrmq_core.broker.store.log_scan import Hole, LogEnd, record_at, scan
 from pyrmq_core.broker.store.paths import UnsafePath
 from pyrmq_core.broker.store.reading import AnyConsumeQueue
 from pyrmq_core.errors import StoreError
-from pyrmq_core.protocol.batch_topic import MAX_RECORD_MESSAGES
-from pyrmq_core.protocol.properties import INNER_NUM, decode_properties, java_text
-from pyrmq_core.protocol.record import (
-    MIN_RECORD_BYTES,
-    RawRecord,
-    body_crc,
-)
-from pyrmq_core.protocol.sysflag import BATCH_RECORD, TRANSACTION_MASK
+from pyrmq_core.protocol.messages.batch_topic import MAX_RECORD_MESSAGES
+from pyrmq_core.protocol.messages.properties import INNER_NUM, decode_properties, java_text
+from pyrmq_core.protocol.messages.record import MIN_RECORD_BYTES, RawRecord, body_crc
+from pyrmq_core.protocol.messages.sysflag import BATCH_RECORD, TRANSACTION_MASK
 
 MAX_NAMED: Final = 5
 # Records of prepared and rolled-back transactions stand in the log alone (MessageSysFlag.java).

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from pyrmq_core.errors import BodyError, HeaderError
-from pyrmq_core.protocol.requests.register_broker import RegistrationHeader
+from pyrmq_core.protocol.requests.nameserver.register_broker import RegistrationHeader
 
 # A retry topic is `%RETRY%` and a group of 255 characters at most; nothing of RocketMQ's is longer.
 MAX_NAME_CHARS: Final = 300

@@ -218,7 +218,7 @@ class MinBrokerIdChange:
 
 
 @dataclass(frozen=True, slots=True)
-class Registration:
+class RegistrationResult:
     """What became of a registration; `accepted` False is answered with an error, everything else with success.
 
     `master_addr` and `ha_server_addr` are the master's, told to slaves.

@@ -15,9 +15,9 @@ from pyrmq_core.nameserver.tables.changes import (
     BrokerJoined,
     Change,
     MinBrokerIdChange,
-    Registration,
     RegistrationIgnored,
     RegistrationRefused,
+    RegistrationResult,
     TopicsTaken,
 )
 from pyrmq_core.nameserver.tables.room import check_body, check_room
@@ -29,10 +29,10 @@ from pyrmq_core.nameserver.tables.state import (
     RouteTables,
     Steps,
 )
-from pyrmq_core.protocol.registration import RegistrationBody
-from pyrmq_core.protocol.requests.register_broker import RegistrationHeader
-from pyrmq_core.protocol.route import MASTER_ID, BrokerData, QueueData
-from pyrmq_core.protocol.topic_config import NO_VERSION, DataVersion
+from pyrmq_core.protocol.requests.nameserver.register_broker import RegistrationHeader
+from pyrmq_core.protocol.routes.registration import RegistrationBody
+from pyrmq_core.protocol.routes.route import MASTER_ID, BrokerData, QueueData
+from pyrmq_core.protocol.routes.topic_config import NO_VERSION, DataVersion
 
 
 def knows(tables: RouteTables, header: RegistrationHeader, digest: bytes) -> bool:
@@ -53,7 +53,7 @@ def register(
     connection: object,
     now_ms: int,
     digest: bytes | None = None,
-) -> Steps[Registration]:
+) -> Steps[RegistrationResult]:
     """A broker's topics and sign of life; `body` None stands for one that `knows` said yes to.
 
     Raises `BodyError`, before anything is touched, for topics that no broker has and what the tables have no room for.
@@ -79,9 +79,9 @@ def register(
     tables.put_broker(broker)
     if isinstance(refusal, RegistrationIgnored):
         tables.drop_live(_key(header))
-        return Registration(True, (*changes, refusal))
+        return RegistrationResult(True, (*changes, refusal))
     if refusal is not None:
-        return Registration(False, (*changes, refusal))
+        return RegistrationResult(False, (*changes, refusal))
     contributes = _contributes(header, addrs)
     joined = tables.put_live(_key(header), _live(header, contributes, version, connection, now_ms, body, live))
     if body is not None:
@@ -90,7 +90,7 @@ def register(
             news = holder is None or _differs(live, version)
             changes += yield from _take(tables, header, broker, body, news=news)
         if header.broker_name not in tables.broker_addr_table:  # it left between two steps
-            return Registration(True, tuple(changes))
+            return RegistrationResult(True, tuple(changes))
         if body.filter_servers is not None:
             tables.put_filter_servers(_key(header), body.filter_servers)
         if forgotten == tables.digests_forgotten:
@@ -279,10 +279,10 @@ def _answer(
     broker: BrokerData,
     changes: tuple[Change, ...],
     notice: MinBrokerIdChange | None,
-) -> Registration:
+) -> RegistrationResult:
     """A slave is told its master, if that one lives."""
     master = None if header.broker_id == MASTER_ID else broker.master
     live = None if master is None else tables.broker_live_table.get(BrokerAddrInfo(header.cluster_name, master))
     if live is None:
-        return Registration(True, changes, notice=notice)
-    return Registration(True, changes, master, live.ha_server_addr, notice)
+        return RegistrationResult(True, changes, notice=notice)
+    return RegistrationResult(True, changes, master, live.ha_server_addr, notice)

@@ -28,7 +28,7 @@ from pyrmq_core.nameserver.tables.changes import (
 )
 from pyrmq_core.nameserver.tables.registration import min_id_change
 from pyrmq_core.nameserver.tables.state import BROKERS_PER_STEP, BrokerAddrInfo, RouteTables, Steps
-from pyrmq_core.protocol.route import BrokerData
+from pyrmq_core.protocol.routes.route import BrokerData
 
 
 class _Leaving(NamedTuple):

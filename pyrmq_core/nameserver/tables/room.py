@@ -20,8 +20,8 @@ from pyrmq_core.nameserver.tables.state import (
     Steps,
     mapping_bytes,
 )
-from pyrmq_core.protocol.registration import RegistrationBody
-from pyrmq_core.protocol.requests.register_broker import RegistrationHeader
+from pyrmq_core.protocol.requests.nameserver.register_broker import RegistrationHeader
+from pyrmq_core.protocol.routes.registration import RegistrationBody
 
 # A master and its slaves are a handful; each step over one of them goes through all.
 MAX_ADDRESSES_OF_NAME: Final = 100

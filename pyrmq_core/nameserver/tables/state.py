@@ -17,9 +17,9 @@ from itertools import count
 from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
 from pyrmq_core.nameserver.tables.changes import Change, QueuesRemoved, TopicRemoved
-from pyrmq_core.protocol.java_json import dumps
-from pyrmq_core.protocol.route import BrokerData, QueueData, TopicRouteData
-from pyrmq_core.protocol.topic_config import DataVersion
+from pyrmq_core.protocol.java.json_text import dumps
+from pyrmq_core.protocol.routes.route import BrokerData, QueueData, TopicRouteData
+from pyrmq_core.protocol.routes.topic_config import DataVersion
 
 # A broker that says nothing else is given up after this (RouteInfoManager.DEFAULT_BROKER_CHANNEL_EXPIRED_TIME).
 HEARTBEAT_TIMEOUT_MS: Final = 120_000

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyrmq_core.protocol.command import Serialization
-from pyrmq_core.protocol.requests.consumer_offsets import QueryConsumerOffset, UpdateConsumerOffset
+from pyrmq_core.protocol.framing.command import Serialization
+from pyrmq_core.protocol.requests.broker.consumer_offsets import QueryConsumerOffset, UpdateConsumerOffset
 from tests.protocol.conversations import SERIALIZATIONS, Said, assert_garbage_is_named, assert_survives
 from tests.protocol.strategies import INT32, INT64, SOME_TEXT
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyrmq_core.protocol.command import Serialization
-from pyrmq_core.protocol.requests.get_route_info import GetRouteInfo, RouteInfo
+from pyrmq_core.protocol.framing.command import Serialization
+from pyrmq_core.protocol.requests.nameserver.get_route_info import GetRouteInfo, RouteInfo
 from tests.protocol.conversations import SERIALIZATIONS, assert_garbage_is_named, assert_survives
 from tests.protocol.strategies import SOME_TEXT
 from tests.protocol.test_frame import JAVA_ROUTE

@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyrmq_core.errors import BodyError
-from pyrmq_core.protocol.codes import RequestCode
-from pyrmq_core.protocol.command import Command, Serialization
-from pyrmq_core.protocol.java_hash import string_hash_code
-from pyrmq_core.protocol.requests.heartbeat import (
+from pyrmq_core.protocol.framing.codes import RequestCode
+from pyrmq_core.protocol.framing.command import Command, Serialization
+from pyrmq_core.protocol.java.string_hash import string_hash_code
+from pyrmq_core.protocol.requests.broker.heartbeat import (
     ConsumerData,
     HeartBeat,
     HeartBeatAnswer,

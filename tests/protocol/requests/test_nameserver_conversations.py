@@ -9,18 +9,17 @@ import pytest
 
 from pyrmq_core.errors import BodyError, HeaderError
 from pyrmq_core.model import TopicConfig
-from pyrmq_core.protocol.codes import RequestCode
-from pyrmq_core.protocol.command import Command
-from pyrmq_core.protocol.headers import decode_header, encode_header
-from pyrmq_core.protocol.registration import RegistrationBody
-from pyrmq_core.protocol.requests.broker_heartbeat import BrokerHeartbeat, NotifyMinBrokerIdChange
-from pyrmq_core.protocol.requests.cluster_info import (
+from pyrmq_core.protocol.framing.codes import RequestCode
+from pyrmq_core.protocol.framing.command import Command
+from pyrmq_core.protocol.framing.headers import decode_header, encode_header
+from pyrmq_core.protocol.requests.nameserver.broker_heartbeat import BrokerHeartbeat, NotifyMinBrokerIdChange
+from pyrmq_core.protocol.requests.nameserver.cluster_info import (
     BrokerMemberGroup,
     ClusterInfo,
     GetBrokerMemberGroup,
     GetClusterInfo,
 )
-from pyrmq_core.protocol.requests.kv_config import (
+from pyrmq_core.protocol.requests.nameserver.kv_config import (
     DeleteKvConfig,
     GetKvConfig,
     GetKvList,
@@ -28,8 +27,12 @@ from pyrmq_core.protocol.requests.kv_config import (
     KvTable,
     PutKvConfig,
 )
-from pyrmq_core.protocol.requests.namesrv_config import GetNamesrvConfig, NamesrvConfigText, UpdateNamesrvConfig
-from pyrmq_core.protocol.requests.register_broker import (
+from pyrmq_core.protocol.requests.nameserver.namesrv_config import (
+    GetNamesrvConfig,
+    NamesrvConfigText,
+    UpdateNamesrvConfig,
+)
+from pyrmq_core.protocol.requests.nameserver.register_broker import (
     KnownDataVersion,
     QueryDataVersion,
     RegisterBroker,
@@ -37,8 +40,8 @@ from pyrmq_core.protocol.requests.register_broker import (
     RegistrationHeader,
     UnregisterBroker,
 )
-from pyrmq_core.protocol.requests.topic_in_namesrv import DeleteTopicInNamesrv, RegisterTopicInNamesrv
-from pyrmq_core.protocol.requests.topic_lists import (
+from pyrmq_core.protocol.requests.nameserver.topic_in_namesrv import DeleteTopicInNamesrv, RegisterTopicInNamesrv
+from pyrmq_core.protocol.requests.nameserver.topic_lists import (
     GetAllTopicList,
     GetHasUnitSubTopicList,
     GetHasUnitSubUnunitTopicList,
@@ -47,9 +50,15 @@ from pyrmq_core.protocol.requests.topic_lists import (
     GetUnitTopicList,
     TopicList,
 )
-from pyrmq_core.protocol.requests.write_perm import AddedWritePerm, AddWritePerm, WipedWritePerm, WipeWritePerm
-from pyrmq_core.protocol.route import BrokerData, QueueData, TopicRouteData
-from pyrmq_core.protocol.topic_config import DataVersion
+from pyrmq_core.protocol.requests.nameserver.write_perm import (
+    AddedWritePerm,
+    AddWritePerm,
+    WipedWritePerm,
+    WipeWritePerm,
+)
+from pyrmq_core.protocol.routes.registration import RegistrationBody
+from pyrmq_core.protocol.routes.route import BrokerData, QueueData, TopicRouteData
+from pyrmq_core.protocol.routes.topic_config import DataVersion
 
 
 class Said(Protocol):

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyrmq_core.protocol.command import Serialization
-from pyrmq_core.protocol.requests.offsets import (
+from pyrmq_core.protocol.framing.command import Serialization
+from pyrmq_core.protocol.requests.broker.offsets import (
     GetEarliestStoreTime,
     GetMaxOffset,
     GetMinOffset,

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyrmq_core.protocol.command import RESPONSE_BIT, Command, Serialization
-from pyrmq_core.protocol.headers import LazyFields
-from pyrmq_core.protocol.requests.pull_message import PULL_ANSWERS, PullAnswer, PullMessage, pull_offsets
+from pyrmq_core.protocol.framing.command import RESPONSE_BIT, Command, Serialization
+from pyrmq_core.protocol.framing.headers import LazyFields
+from pyrmq_core.protocol.requests.broker.pull_message import PULL_ANSWERS, PullAnswer, PullMessage, pull_offsets
 from tests.protocol.conversations import SERIALIZATIONS, assert_garbage_is_named, assert_survives, over_the_wire
 from tests.protocol.strategies import INT32, INT64, SOME_TEXT
 from tests.protocol.test_real_conversations import command_of

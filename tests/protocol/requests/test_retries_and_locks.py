@@ -6,10 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyrmq_core.model import MessageQueue
-from pyrmq_core.protocol.command import Command, Serialization
-from pyrmq_core.protocol.frame import FrameDecoder
-from pyrmq_core.protocol.requests.consumer_send_back import ConsumerSendMsgBack
-from pyrmq_core.protocol.requests.lock_queues import LockedQueues, LockQueues, UnlockQueues
+from pyrmq_core.protocol.framing.command import Command, Serialization
+from pyrmq_core.protocol.framing.frame import FrameDecoder
+from pyrmq_core.protocol.requests.broker.consumer_send_back import ConsumerSendMsgBack
+from pyrmq_core.protocol.requests.broker.lock_queues import LockedQueues, LockQueues, UnlockQueues
 from tests.protocol.conversations import (
     SERIALIZATIONS,
     assert_garbage_is_named,

@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyrmq_core.errors import HeaderError
-from pyrmq_core.protocol.codes import RequestCode
-from pyrmq_core.protocol.command import Command, Serialization
-from pyrmq_core.protocol.requests.send_message import MessageStored, SendMessage
+from pyrmq_core.protocol.framing.codes import RequestCode
+from pyrmq_core.protocol.framing.command import Command, Serialization
+from pyrmq_core.protocol.requests.broker.send_message import MessageStored, SendMessage
 from tests.protocol.conversations import SERIALIZATIONS, assert_garbage_is_named, assert_survives, over_the_wire
 from tests.protocol.strategies import INT32, INT64, SOME_TEXT
 from tests.protocol.test_frame import SEND_V1, SEND_V2, SENT

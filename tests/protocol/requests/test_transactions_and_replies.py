@@ -7,12 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyrmq_core.errors import InvalidArgument, RecordError
-from pyrmq_core.protocol.command import Command, Serialization
-from pyrmq_core.protocol.compression import CompressionType, compress
-from pyrmq_core.protocol.requests.check_transaction_state import CheckTransactionState
-from pyrmq_core.protocol.requests.end_transaction import EndTransaction
-from pyrmq_core.protocol.requests.push_reply import PushReply
-from pyrmq_core.protocol.requests.recall_message import MessageRecalled, RecallHandle, RecallMessage
+from pyrmq_core.protocol.framing.command import Command, Serialization
+from pyrmq_core.protocol.messages.compression import CompressionType, compress
+from pyrmq_core.protocol.requests.broker.end_transaction import EndTransaction
+from pyrmq_core.protocol.requests.broker.recall_message import MessageRecalled, RecallHandle, RecallMessage
+from pyrmq_core.protocol.requests.client.check_transaction_state import CheckTransactionState
+from pyrmq_core.protocol.requests.client.push_reply import PushReply
 from tests.protocol.conversations import SERIALIZATIONS, Said, assert_garbage_is_named, assert_survives
 from tests.protocol.strategies import INT32, INT64, SOME_TEXT
 from tests.protocol.test_real_conversations import command_of

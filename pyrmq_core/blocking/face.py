@@ -1,0 +1,92 @@
+"""What all blocking faces share: opened and closed by `with`, or by hand, once a process."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
+from types import TracebackType
+from typing import Generic, Self, TypeVar
+
+from pyrmq_core.blocking.portal import HeldContext, portal
+from pyrmq_core.client.service_state import ServiceState
+from pyrmq_core.errors import InvalidState
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+class BlockingFace(Generic[T]):
+    """A face over an async object that `_make` makes; opened on `open`, `with`, or the first call."""
+
+    def __init__(self) -> None:
+        self._opened: HeldContext[T] | None = None
+        self._pid = 0
+        self._closed = False
+
+    def _make(self) -> AbstractAsyncContextManager[T]:
+        raise NotImplementedError
+
+    def open(self) -> Self:
+        """Open now; without it, `with` or the first call does."""
+        self._async()
+        return self
+
+    def close(self) -> None:
+        """Close; what is under way is waited for as the async face does. A second call does nothing."""
+        opened, self._opened, self._closed = self._opened, None, True
+        if opened is not None and self._pid == os.getpid():
+            opened.close(self._closing_seconds(opened))
+
+    def _closing_seconds(self, opened: HeldContext[T]) -> float:
+        """The time that leaving may take because of what is under way."""
+        return 0.0
+
+    def _opened_now(self, opened: HeldContext[T]) -> None:
+        """Called once it is open."""
+
+    def _service_state(self) -> ServiceState:
+        if self._closed:
+            return ServiceState.SHUTDOWN_ALREADY
+        opened = self._opened is not None and self._pid == os.getpid()
+        return ServiceState.RUNNING if opened else ServiceState.CREATE_JUST
+
+    def __enter__(self) -> Self:
+        return self.open()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if kind is not None and self._opened is not None and self._pid == os.getpid():
+            self._opened.abandon()
+        self.close()
+
+    def _async(self) -> T:
+        """The open async object; a child after `fork` opens one of its own."""
+        if self._closed:
+            raise InvalidState(f"{self!r} is closed; make a new one")
+        opened = self._opened
+        if opened is None or self._pid != os.getpid():
+            portal().check_outside()
+            with _lock:
+                opened = self._opened
+                if opened is None or self._pid != os.getpid():
+                    opened = HeldContext(portal(), self._make())
+                    self._opened_now(opened)
+                    self._opened, self._pid = opened, os.getpid()
+        return opened.value
+
+    def _run(self, call: Callable[[T], Awaitable[R]]) -> R:
+        """What the call makes of the async object, waited for."""
+        return portal().run(call, self._async())
+
+
+def _new_lock() -> None:
+    """A child after `fork` must not wait for a lock that a thread of its parent held."""
+    global _lock
+    _lock = threading.RLock()
+
+
+_lock = threading.RLock()
+os.register_at_fork(after_in_child=_new_lock)

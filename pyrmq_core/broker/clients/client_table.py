@@ -1,0 +1,173 @@
+"""Who is connected: producers and consumers by group, as their heartbeats say, and what consumers subscribe to.
+
+Source: broker/client/ConsumerManager.java, ConsumerGroupInfo.java, ProducerManager.java (5.4.0).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from pyrmq_core.network import Peer
+from pyrmq_core.protocol.requests.broker.heartbeat import ConsumerData, HeartBeat, SubscriptionData
+
+BROADCASTING: Final = "BROADCASTING"
+
+
+@dataclass(slots=True)
+class ClientInfo:
+    """One client's membership in a group; `seen_ms` is its last heartbeat."""
+
+    client_id: str
+    language: str
+    version: int
+    seen_ms: int
+
+
+@dataclass(slots=True)
+class ConsumerGroup:
+    """The clients of a consumer group that are connected, and what the group subscribes to."""
+
+    consume_type: str = ""
+    message_model: str = ""
+    consume_from_where: str = ""
+    members: dict[Peer, ClientInfo] = field(default_factory=dict)
+    subscriptions: dict[str, SubscriptionData] = field(default_factory=dict)
+
+    @property
+    def client_ids(self) -> list[str]:
+        return [client.client_id for client in self.members.values()]
+
+
+@dataclass(slots=True)
+class _Groups:
+    """The groups that a connection serves, in the order of their coming."""
+
+    producers: dict[str, None] = field(default_factory=dict)
+    consumers: dict[str, None] = field(default_factory=dict)
+
+
+_NO_GROUPS: Final = _Groups()
+
+
+class ClientTable:
+    """Changes by heartbeat, by leaving, by a closed connection and by silence; each says which groups changed.
+
+    What a connection costs when it closes is linear in its own groups: `_groups_of` finds them.
+    """
+
+    def __init__(self) -> None:
+        self.consumers: dict[str, ConsumerGroup] = {}
+        self.producers: dict[str, dict[Peer, ClientInfo]] = {}
+        self._groups_of: dict[Peer, _Groups] = {}
+
+    def heartbeat(
+        self, beat: HeartBeat, groups: Iterable[ConsumerData], peer: Peer, language: str, version: int, now_ms: int
+    ) -> list[str]:
+        """Notes a client's groups; the consumer groups whose members or subscriptions changed."""
+
+        def info() -> ClientInfo:
+            return ClientInfo(beat.client_id, language, version, now_ms)
+
+        own = self._groups_of.setdefault(peer, _Groups())
+        for group in beat.producer_groups:
+            self.producers.setdefault(group, {})[peer] = info()
+            own.producers[group] = None
+        changed = []
+        for data in groups:
+            own.consumers[data.group_name] = None
+            if self._note_consumer(data, peer, info()):
+                changed.append(data.group_name)
+        self._forget_if_idle(peer, own)
+        return changed
+
+    def groups_with(self, peer: Peer, beat: HeartBeat) -> int:
+        """How many groups a connection serves when this heartbeat is taken."""
+        own = self._groups_of.get(peer, _NO_GROUPS)
+        producers = own.producers.keys() | set(beat.producer_groups)
+        return len(producers) + len(own.consumers.keys() | {data.group_name for data in beat.consumers})
+
+    def leave(self, peer: Peer, producer_group: str | None, consumer_group: str | None) -> list[str]:
+        """A connection leaves groups; the consumer groups that changed.
+
+        Whatever client the request names, the others of its groups stay (ConsumerGroupInfo.unregisterChannel).
+        """
+        own = self._groups_of.get(peer, _NO_GROUPS)
+        if producer_group in own.producers:
+            self._drop_producer(producer_group, peer)
+        if consumer_group not in own.consumers:
+            return []
+        self._drop_consumer(consumer_group, peer)
+        return [consumer_group]
+
+    def disconnected(self, peer: Peer) -> list[str]:
+        """A connection is gone; the consumer groups that changed."""
+        own = self._groups_of.get(peer, _NO_GROUPS)
+        changed = list(own.consumers)
+        for group in list(own.producers):
+            self._drop_producer(group, peer)
+        for group in changed:
+            self._drop_consumer(group, peer)
+        return changed
+
+    def expire(self, before_ms: int) -> Iterator[list[str]]:
+        """Forgets those whose last heartbeat is older, one connection a step; the consumer groups that changed."""
+        for peer in list(self._groups_of):
+            own = self._groups_of.get(peer, _NO_GROUPS)
+            for group in [name for name in own.producers if self.producers[name][peer].seen_ms < before_ms]:
+                self._drop_producer(group, peer)
+            silent = [name for name in own.consumers if self.consumers[name].members[peer].seen_ms < before_ms]
+            for group in silent:
+                self._drop_consumer(group, peer)
+            yield silent
+
+    def members(self, group: str) -> Mapping[Peer, ClientInfo]:
+        known = self.consumers.get(group)
+        return {} if known is None else known.members
+
+    def subscription(self, group: str, topic: str) -> SubscriptionData | None:
+        known = self.consumers.get(group)
+        return None if known is None else known.subscriptions.get(topic)
+
+    def _note_consumer(self, data: ConsumerData, peer: Peer, info: ClientInfo) -> bool:
+        group = self.consumers.setdefault(data.group_name, ConsumerGroup())
+        group.consume_type = data.consume_type
+        group.message_model = data.message_model
+        group.consume_from_where = data.consume_from_where
+        known = group.members.get(peer)
+        changed = known is None or known.client_id != info.client_id
+        group.members[peer] = info
+        wanted = {subscription.topic: subscription for subscription in data.subscriptions}
+        for topic, subscription in wanted.items():
+            before = group.subscriptions.get(topic)
+            if before is None:
+                changed = True
+            if before is None or subscription.sub_version > before.sub_version:
+                group.subscriptions[topic] = subscription
+        for topic in group.subscriptions.keys() - wanted.keys():
+            del group.subscriptions[topic]
+            changed = True
+        return changed
+
+    def _drop_producer(self, group: str, peer: Peer) -> None:
+        members = self.producers[group]
+        del members[peer]
+        if not members:
+            del self.producers[group]
+        own = self._groups_of[peer]
+        del own.producers[group]
+        self._forget_if_idle(peer, own)
+
+    def _drop_consumer(self, group: str, peer: Peer) -> None:
+        known = self.consumers[group]
+        del known.members[peer]
+        if not known.members:
+            del self.consumers[group]
+        own = self._groups_of[peer]
+        del own.consumers[group]
+        self._forget_if_idle(peer, own)
+
+    def _forget_if_idle(self, peer: Peer, own: _Groups) -> None:
+        if not own.producers and not own.consumers:
+            del self._groups_of[peer]

@@ -1,0 +1,63 @@
+"""Tells the clients of a consumer group that its members or subscriptions changed, so that they share queues anew.
+
+One stranger's heartbeat may change thousands of groups of many members: notices go out some at a time, and a group that
+changes again before its turn is told once. A client that misses one shares queues anew by itself every 20 s.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable
+from typing import Final
+
+import trio
+
+from pyrmq_core.broker.clients.client_table import ClientTable
+from pyrmq_core.errors import NetworkError
+from pyrmq_core.network import Peer
+from pyrmq_core.protocol.framing.codes import RequestCode
+from pyrmq_core.protocol.framing.command import Command
+
+NOTIFY_SECONDS: Final = 3.0
+# So many notices, a millisecond or two, before other tasks have a turn.
+TOLD_AT_ONCE: Final = 64
+
+
+class GroupNotices:
+    """Groups whose clients are to be told, in the order in which they changed; `run` tells them until cancelled."""
+
+    def __init__(self) -> None:
+        self._groups: dict[str, None] = {}
+        self._has_work = trio.Event()
+
+    def changed(self, groups: Iterable[str]) -> None:
+        """Notes groups that changed; their clients are told soon."""
+        self._groups.update(dict.fromkeys(groups))
+        if self._groups:
+            self._has_work.set()
+
+    async def run(self, clients: ClientTable) -> None:
+        told = 0
+        while True:
+            await self._has_work.wait()
+            self._has_work = trio.Event()
+            while self._groups:
+                group = next(iter(self._groups))
+                del self._groups[group]
+                request = Command(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, {"consumerGroup": group}).oneway()
+                for peer in list(clients.members(group)):
+                    _tell(peer, request)
+                    told += 1
+                    if told % TOLD_AT_ONCE == 0:
+                        await trio.lowlevel.checkpoint()
+
+
+def _tell(peer: Peer, request: Command) -> None:
+    """Queues the notice unless the client reads nothing; one that is gone is told by its closed connection."""
+    if not peer.connection.is_full:
+        with contextlib.suppress(NetworkError):
+            peer.connection.post(request, timeout=NOTIFY_SECONDS, done=_sent)
+
+
+def _sent(_: object) -> None:
+    """Nothing depends on a notice."""

@@ -1,0 +1,170 @@
+"""Pulls that found nothing new and wait for a message, for as long as their client allows.
+
+Source: broker/longpolling/PullRequestHoldService.java (5.4.0), which looks at expired ones every 5 s; here each one is
+answered on its time. How many are held, and the memory they take, is bounded for all and for each connection: beyond
+that a pull is answered at once.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from typing import Final
+
+import trio
+
+from pyrmq_core.broker.store.formats import ENTRY
+from pyrmq_core.broker.store.recovery import QueueKey
+from pyrmq_core.network import Peer
+from pyrmq_core.protocol.framing.command import Command
+from pyrmq_core.protocol.framing.headers import LazyFields
+
+MILLISECONDS: Final = 1000
+# Clients ask for 15 to 30 s; a stranger's number ends here.
+MOST_MS: Final = 3_600_000
+# What a held pull takes besides its request: a task, its events and its entries in tables.
+PULL_BYTES: Final = 8 * 1024
+CODE_BYTES: Final = 200
+# So many look into the store before other tasks have a turn.
+WOKEN_AT_ONCE: Final = 64
+
+
+@dataclass(frozen=True, slots=True)
+class HeldLimits:
+    """How much is held."""
+
+    pulls: int
+    pulls_of_connection: int
+    held_bytes: int
+    bytes_of_connection: int
+
+
+@dataclass(eq=False, slots=True)
+class _Held:
+    tags_codes: Collection[int] | None
+    woken: trio.Event = field(default_factory=trio.Event)
+    is_waiting: bool = True
+
+
+@dataclass(slots=True)
+class _Amount:
+    pulls: int = 0
+    held_bytes: int = 0
+
+    def add(self, pulls: int, size_bytes: int) -> None:
+        self.pulls += pulls
+        self.held_bytes += size_bytes
+
+
+class _Queue:
+    """Pulls that wait at one queue, by the tags codes they want; None stands for any."""
+
+    __slots__ = ("by_code",)
+
+    def __init__(self) -> None:
+        self.by_code: dict[int | None, dict[_Held, None]] = {}
+
+    def add(self, held: _Held) -> None:
+        for code in (None,) if held.tags_codes is None else held.tags_codes:
+            self.by_code.setdefault(code, {})[held] = None
+
+    def remove(self, held: _Held) -> None:
+        for code in (None,) if held.tags_codes is None else held.tags_codes:
+            waiting = self.by_code[code]
+            del waiting[held]
+            if not waiting:
+                del self.by_code[code]
+
+    def take(self, codes: set[int]) -> list[_Held]:
+        """Those that want a message with one of these codes; they wait no longer."""
+        found = [*self.by_code.get(None, ()), *(held for code in codes for held in self.by_code.get(code, ()))]
+        taken = list(dict.fromkeys(found))
+        for held in taken:
+            self.remove(held)
+            held.is_waiting = False
+        return taken
+
+
+class HeldPulls:
+    """Waiting pulls by queue; `run` wakes those that are too many to wake at once."""
+
+    def __init__(self, limits: HeldLimits) -> None:
+        self._limits = limits
+        self._queues: dict[QueueKey, _Queue] = {}
+        self._all = _Amount()
+        self._of_peers: dict[Peer, _Amount] = {}
+        self._to_wake: deque[_Held] = deque()
+        self._has_work = trio.Event()
+
+    @property
+    def count(self) -> int:
+        return self._all.pulls
+
+    def has_room(self, peer: Peer, size_bytes: int) -> bool:
+        """Whether one more pull of that size may be held for a connection."""
+        limits, every = self._limits, self._all
+        if every.pulls >= limits.pulls or every.held_bytes + size_bytes > limits.held_bytes:
+            return False
+        own = self._of_peers.get(peer)
+        return size_bytes <= limits.bytes_of_connection if own is None else self._fits(own, size_bytes)
+
+    def _fits(self, own: _Amount, size_bytes: int) -> bool:
+        limits = self._limits
+        return own.pulls < limits.pulls_of_connection and own.held_bytes + size_bytes <= limits.bytes_of_connection
+
+    def _drop_if_empty(self, key: QueueKey, queue: _Queue) -> None:
+        if not queue.by_code and self._queues.get(key) is queue:
+            del self._queues[key]
+
+    async def wait(
+        self, key: QueueKey, tags_codes: Collection[int] | None, timeout_ms: int, peer: Peer, size_bytes: int
+    ) -> None:
+        """Returns when the queue got a message with one of these tags codes (None: any), or after the time."""
+        held = _Held(tags_codes)
+        queue = self._queues.setdefault(key, _Queue())
+        own = self._of_peers.setdefault(peer, _Amount())
+        queue.add(held)
+        own.add(1, size_bytes)
+        self._all.add(1, size_bytes)
+        try:
+            with trio.move_on_after(min(max(timeout_ms, 0), MOST_MS) / MILLISECONDS):
+                await held.woken.wait()
+        finally:
+            self._all.add(-1, -size_bytes)
+            own.add(-1, -size_bytes)
+            if not own.pulls:
+                del self._of_peers[peer]
+            if held.is_waiting:
+                queue.remove(held)
+                self._drop_if_empty(key, queue)
+
+    def wake(self, key: QueueKey, entries: bytes) -> None:
+        """A queue got messages: those that want one of them are woken."""
+        queue = self._queues.get(key)
+        if queue is None:
+            return
+        woken = queue.take({code for _, _, code in ENTRY.iter_unpack(entries)})
+        self._drop_if_empty(key, queue)
+        for held in woken[:WOKEN_AT_ONCE]:
+            held.woken.set()
+        if len(woken) > WOKEN_AT_ONCE:
+            self._to_wake.extend(woken[WOKEN_AT_ONCE:])
+            self._has_work.set()
+
+    async def run(self) -> None:
+        """Wakes the rest, some at a time, until cancelled."""
+        while True:
+            await self._has_work.wait()
+            self._has_work = trio.Event()
+            while self._to_wake:
+                await trio.lowlevel.checkpoint()
+                for _ in range(min(WOKEN_AT_ONCE, len(self._to_wake))):
+                    self._to_wake.popleft().woken.set()
+
+
+def held_bytes(request: Command, tags_codes: Collection[int] | None) -> int:
+    """About what a request takes while it is held."""
+    ext = request.ext
+    fields = len(ext.raw) if isinstance(ext, LazyFields) else sum([len(text) for text in ext.values()])
+    return PULL_BYTES + len(request.body) + 4 * fields + CODE_BYTES * len(tags_codes or ())

@@ -1,0 +1,191 @@
+"""What clients say of themselves: heartbeats (34), leaving (35), who else is in the group (38), expressions (46).
+
+Supported: version 1 of the heartbeat, whole each time. Source: broker/processor/ClientManageProcessor.java,
+ConsumerManageProcessor.java (5.4.0).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, Final
+
+import trio
+
+from pyrmq_core.broker.broker import Answer, Broker
+from pyrmq_core.broker.processors.name_rules import client_fault, group_fault, topic_fault
+from pyrmq_core.broker.processors.pull_message import codes_of_expression
+from pyrmq_core.broker.processors.put_message import announce_topics
+from pyrmq_core.broker.tables.topics import READ_WRITE
+from pyrmq_core.errors import BodyError
+from pyrmq_core.model import TopicConfig
+from pyrmq_core.network import Peer
+from pyrmq_core.protocol.framing.codes import ResponseCode
+from pyrmq_core.protocol.framing.command import Command, refusal, success
+from pyrmq_core.protocol.java.json_text import dumps, load_object
+from pyrmq_core.protocol.messages.names import RETRY_PREFIX
+from pyrmq_core.protocol.requests.broker.heartbeat import ConsumerData, HeartBeat, HeartBeatAnswer, UnregisterClient
+
+# What is worked on before other tasks have a turn.
+GROUPS_AT_ONCE: Final = 25
+
+
+def heart_beat(broker: Broker, request: Command, peer: Peer) -> Answer:
+    """Registers the connection for its groups; a consumer group gets its retry topic.
+
+    As with RocketMQ, groups that may not be made are passed over, and so are names that no topic or group may have.
+    """
+    beat = _read_heart_beat(broker, request)
+    if isinstance(beat, Command):
+        return beat
+    served = broker.clients.groups_with(peer, beat)
+    if served > broker.config.max_groups_per_connection:
+        remark = f"the connection would serve {served} groups, and maxGroupsPerConnection is "
+        return refusal(ResponseCode.INVALID_PARAMETER, f"{remark}{broker.config.max_groups_per_connection}")
+    if len(beat.consumers) > GROUPS_AT_ONCE:
+        return _take_in_turns(broker, beat, request, peer)
+    topics = _take(broker, beat, request, peer)
+    return _after_topics(broker, topics, _taken(beat)) if topics else _taken(beat)
+
+
+def _read_heart_beat(broker: Broker, request: Command) -> HeartBeat | Command:
+    """The heartbeat, without names that cannot be; a refusal of one that is larger than any client's."""
+    config = broker.config
+    if len(request.body) > config.max_heartbeat_bytes:
+        remark = f"the heartbeat has {len(request.body)} bytes, and maxHeartbeatBytes is {config.max_heartbeat_bytes}"
+        return refusal(ResponseCode.INVALID_PARAMETER, remark)
+    members = load_object(request.body, "heartbeat")
+    lists = [data.get("subscriptionDataSet") for data in _objects(members.get("consumerDataSet"))]
+    subscriptions = sum(len(one) for one in lists if isinstance(one, list))
+    if subscriptions > config.max_subscriptions_per_heartbeat:
+        remark = f"the heartbeat has {subscriptions} subscriptions, and maxSubscriptionsPerHeartbeat is "
+        return refusal(ResponseCode.INVALID_PARAMETER, f"{remark}{config.max_subscriptions_per_heartbeat}")
+    beat = HeartBeat.from_members(members)
+    if fault := client_fault(beat.client_id):
+        return refusal(ResponseCode.INVALID_PARAMETER, fault)
+    return replace(
+        beat,
+        producer_groups=tuple(group for group in beat.producer_groups if not group_fault(group)),
+        consumers=tuple(_without_faults(data) for data in beat.consumers if not group_fault(data.group_name)),
+    )
+
+
+def _objects(value: object) -> list[dict[str, Any]]:
+    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
+
+
+def _without_faults(data: ConsumerData) -> ConsumerData:
+    if any(topic_fault(subscription.topic) for subscription in data.subscriptions):
+        kept = tuple(one for one in data.subscriptions if not topic_fault(one.topic))
+        return replace(data, subscriptions=kept)
+    return data
+
+
+async def _take_in_turns(broker: Broker, beat: HeartBeat, request: Command, peer: Peer) -> Command:
+    topics: list[TopicConfig] = []
+    for start in range(0, len(beat.consumers), GROUPS_AT_ONCE):
+        some = beat.consumers[start : start + GROUPS_AT_ONCE]
+        part = replace(beat, consumers=some, producer_groups=() if start else beat.producer_groups)
+        topics += _take(broker, part, request, peer)
+        await trio.lowlevel.checkpoint()
+    return await _after_topics(broker, topics, _taken(beat))
+
+
+def _take(broker: Broker, beat: HeartBeat, request: Command, peer: Peer) -> list[TopicConfig]:
+    """Notes the groups; the retry topics that are not there yet."""
+    now_ms = broker.now_ms()
+    taken: list[ConsumerData] = []
+    topics: list[TopicConfig] = []
+    for data in beat.consumers:
+        group = broker.groups.find(data.group_name, now_ms)
+        if group is None:
+            continue
+        taken.append(data)
+        name = RETRY_PREFIX + data.group_name
+        if name not in broker.topics and not topic_fault(name):
+            queues = group["retryQueueNums"]
+            topics.append(TopicConfig(name, queues, queues, READ_WRITE))
+    changed = broker.clients.heartbeat(beat, taken, peer, request.language, request.version, broker.running_ms())
+    broker.notify_groups(changed)
+    return topics
+
+
+def _taken(beat: HeartBeat) -> Command:
+    return HeartBeatAnswer(supports_v2=True, subscription_changed=bool(beat.consumers)).to_command()
+
+
+async def _after_topics(broker: Broker, topics: list[TopicConfig], answer: Command) -> Command:
+    """The topics are announced; their file is written in the background, and before anything that is sent to them."""
+    if topics:
+        await announce_topics(broker, *topics)
+    return answer
+
+
+def unregister_client(broker: Broker, request: Command, peer: Peer) -> Command:
+    leaving = UnregisterClient.from_command(request)
+    changed = broker.clients.leave(peer, leaving.producer_group, leaving.consumer_group)
+    broker.notify_groups(changed)
+    return success()
+
+
+def consumer_list(broker: Broker, request: Command, _: Peer) -> Command:
+    group = request.ext.get("consumerGroup", "")
+    clients = broker.clients.consumers.get(group)
+    if clients is None:
+        return refusal(ResponseCode.SYSTEM_ERROR, f"no consumer for this group, {group}")
+    return success(body=dumps({"consumerIdList": clients.client_ids}))
+
+
+def check_client_config(broker: Broker, request: Command, _peer: Peer) -> Command:
+    """Whether a subscription's expression can be evaluated here."""
+    members = load_object(request.body, "client configuration")
+    subscription: Any = members.get("subscriptionData")
+    if subscription is None:
+        return success()
+    if not isinstance(subscription, dict):
+        raise BodyError("client configuration: subscriptionData is not an object")
+    found = codes_of_expression(broker, subscription.get("subString"), subscription.get("expressionType"))
+    return found if isinstance(found, Command) else success()
+
+
+def connections_of(members: Any) -> list[dict[str, Any]]:
+    return [
+        {
+            "clientAddr": peer.address,
+            "clientId": client.client_id,
+            "language": client.language,
+            "version": client.version,
+        }
+        for peer, client in members.items()
+    ]
+
+
+def consumer_connections(broker: Broker, request: Command, _: Peer) -> Command:
+    name = request.ext.get("consumerGroup", "")
+    group = broker.clients.consumers.get(name)
+    if group is None:
+        return refusal(ResponseCode.CONSUMER_NOT_ONLINE, f"the consumer group[{name}] not online")
+    return success(
+        body=dumps(
+            {
+                "connectionSet": connections_of(group.members),
+                "consumeFromWhere": group.consume_from_where,
+                "consumeType": group.consume_type,
+                "messageModel": group.message_model,
+                "subscriptionTable": {topic: data.to_members() for topic, data in group.subscriptions.items()},
+            }
+        )
+    )
+
+
+def producer_connections(broker: Broker, request: Command, _: Peer) -> Command:
+    name = request.ext.get("producerGroup", "")
+    members = broker.clients.producers.get(name)
+    if members is None:
+        return refusal(ResponseCode.SYSTEM_ERROR, f"the producer group[{name}] not exist")
+    return success(body=dumps({"connectionSet": connections_of(members)}))
+
+
+def groups_of_topic(broker: Broker, request: Command, _: Peer) -> Command:
+    topic = request.ext.get("topic", "")
+    online = [name for name, group in broker.clients.consumers.items() if topic in group.subscriptions]
+    return success(body=dumps({"groupList": sorted({*online, *broker.offsets.groups_of(topic)})}))

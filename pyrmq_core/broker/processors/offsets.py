@@ -1,0 +1,84 @@
+"""Offsets of queues (29 to 32) and of groups (14, 15, 43).
+
+Source: broker/processor/AdminBrokerProcessor.java, ConsumerManageProcessor.java (5.4.0). 29 to 32 answer for topics and
+queues that do not exist as for empty ones.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pyrmq_core.broker.broker import Answer, Broker
+from pyrmq_core.broker.processors.table_answers import table_answer
+from pyrmq_core.network import Peer
+from pyrmq_core.protocol.framing.codes import ResponseCode
+from pyrmq_core.protocol.framing.command import Command, refusal, success
+from pyrmq_core.protocol.requests.broker.consumer_offsets import QueryConsumerOffset, UpdateConsumerOffset
+from pyrmq_core.protocol.requests.broker.offsets import (
+    GetEarliestStoreTime,
+    GetMaxOffset,
+    GetMinOffset,
+    OffsetFound,
+    SearchOffset,
+    StoreTimeFound,
+)
+from pyrmq_core.protocol.routes.topic_config import MAX_QUEUES_PER_TOPIC
+
+UPPER: Final = "UPPER"
+NOT_FOUND: Final = "Not found, V3_0_6_SNAPSHOT maybe this group consumer boot first"
+NOT_ZERO: Final = "Not found, do not set to zero, maybe this group boot first"
+
+
+def max_offset(broker: Broker, request: Command, _: Peer) -> Command:
+    wanted = GetMaxOffset.from_command(request)
+    return OffsetFound(broker.store.bounds((wanted.topic, wanted.queue_id))[1]).to_command()
+
+
+def min_offset(broker: Broker, request: Command, _: Peer) -> Command:
+    wanted = GetMinOffset.from_command(request)
+    return OffsetFound(broker.store.bounds((wanted.topic, wanted.queue_id))[0]).to_command()
+
+
+def search_offset(broker: Broker, request: Command, _: Peer) -> Command:
+    wanted = SearchOffset.from_command(request)
+    upper = (wanted.boundary_type or "").upper() == UPPER
+    found = broker.store.search((wanted.topic, wanted.queue_id), wanted.timestamp_ms, upper=upper)
+    return OffsetFound(found).to_command()
+
+
+def earliest_store_time(broker: Broker, request: Command, _: Peer) -> Command:
+    wanted = GetEarliestStoreTime.from_command(request)
+    key = (wanted.topic, wanted.queue_id)
+    stored = broker.store.store_time(key, broker.store.bounds(key)[0])
+    return StoreTimeFound(-1 if stored is None else stored).to_command()
+
+
+def query_consumer_offset(broker: Broker, request: Command, _: Peer) -> Command:
+    """A group without a committed offset begins at 0 where nothing was removed yet and a message is there."""
+    wanted = QueryConsumerOffset.from_command(request)
+    committed = broker.offsets.committed(wanted.consumer_group, wanted.topic, wanted.queue_id)
+    if committed is not None:
+        return OffsetFound(committed).to_command()
+    if wanted.set_zero_if_not_found is False:
+        return refusal(ResponseCode.QUERY_NOT_FOUND, NOT_ZERO)
+    start, end = broker.store.bounds((wanted.topic, wanted.queue_id))
+    if start <= 0 < end:
+        return OffsetFound(0).to_command()
+    return refusal(ResponseCode.QUERY_NOT_FOUND, NOT_FOUND)
+
+
+def update_consumer_offset(broker: Broker, request: Command, _: Peer) -> Command:
+    wanted = UpdateConsumerOffset.from_command(request)
+    if wanted.consumer_group not in broker.groups:
+        return refusal(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"Group {wanted.consumer_group} not exist!")
+    if wanted.topic not in broker.topics:
+        return refusal(ResponseCode.TOPIC_NOT_EXIST, f"Topic {wanted.topic} not exist!")
+    # Of a topic that has fewer queues by now, too; RocketMQ keeps a commit for any number.
+    if not 0 <= wanted.queue_id < MAX_QUEUES_PER_TOPIC:
+        return refusal(ResponseCode.INVALID_PARAMETER, f"queueId[{wanted.queue_id}] is illegal, no topic has it")
+    broker.offsets.commit(wanted.consumer_group, wanted.topic, wanted.queue_id, wanted.commit_offset)
+    return success()
+
+
+def all_consumer_offsets(broker: Broker, _request: Command, _: Peer) -> Answer:
+    return table_answer(broker.offsets.members())

@@ -1,0 +1,352 @@
+"""SEND_MESSAGE (10, 310) and SEND_BATCH_MESSAGE (320): checks, topics made on the way, and storing.
+
+Source: broker/processor/SendMessageProcessor.java, AbstractSendMessageProcessor.java (5.4.0), in its order and with its
+codes. Transactions and timer messages are refused by name.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from pyrmq_core.broker.broker import HELP, Answer, Broker
+from pyrmq_core.broker.processors.consumer_send_back import divert
+from pyrmq_core.broker.processors.name_rules import topic_fault
+from pyrmq_core.broker.processors.put_message import (
+    RequestRefused,
+    announce_topics,
+    make_topic,
+    message_illegal,
+    put,
+    refused_by_disk,
+)
+from pyrmq_core.broker.store.appending import Append, Piece, batch_pieces, piece
+from pyrmq_core.broker.store.message_store import INNER_BYTES, AppendResult
+from pyrmq_core.broker.tables.topics import WRITE
+from pyrmq_core.errors import BodyError
+from pyrmq_core.model import Permission, TopicConfig
+from pyrmq_core.network import Peer
+from pyrmq_core.protocol.framing.codes import ResponseCode
+from pyrmq_core.protocol.framing.command import Command, refusal
+from pyrmq_core.protocol.java.integers import parse_int
+from pyrmq_core.protocol.messages.batch_topic import MAX_RECORD_MESSAGES
+from pyrmq_core.protocol.messages.message_id import offset_msg_id
+from pyrmq_core.protocol.messages.names import FORBIDDEN_TOPICS, SCHEDULE_TOPIC, is_retry_topic
+from pyrmq_core.protocol.messages.properties import (
+    CLUSTER,
+    DELAY,
+    INNER_BASE,
+    INNER_NUM,
+    MAX_STORED_PROPERTIES_BYTES,
+    MSG_REGION,
+    POP_CK,
+    TIMER_DELAY_MS,
+    TIMER_DELAY_SEC,
+    TIMER_DELIVER_MS,
+    TRACE_ON,
+    UNIQ_KEY,
+    WAIT,
+    decode_properties,
+    encode_properties,
+    java_text,
+)
+from pyrmq_core.protocol.messages.record import INT, SHORT, pack_host
+from pyrmq_core.protocol.messages.sysflag import BATCH_RECORD, COMPRESSED, TRANSACTION_MASK, SysFlag
+from pyrmq_core.protocol.requests.broker.send_message import MessageStored, SendMessage
+
+TRAN_MSG: Final = "TRAN_MSG"
+TIMER_NAMES: Final = (TIMER_DELAY_SEC, TIMER_DELAY_MS, TIMER_DELIVER_MS)
+MULTI_TAGS: Final = int(SysFlag.MULTI_TAGS)
+# A committed message is an ordinary one.
+NO_TRANSACTION: Final = (0, int(SysFlag.TRANSACTION_COMMIT))
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedMessage:
+    """What is going to be stored, and what the answer needs to know of it."""
+
+    append: Append
+    queue_id: int
+    unique_id: str | None
+    waits_for_flush: bool
+    is_one_record: bool = False
+
+
+def send(broker: Broker, request: Command, peer: Peer) -> Answer:
+    """Answers at once, unless a topic has to be announced or a flush waited for."""
+    message = SendMessage.from_command(request)
+    try:
+        check_topic(broker, message.topic)
+        if message.properties and len(message.properties) > MAX_STORED_PROPERTIES_BYTES:
+            raise message_illegal(broker)
+        topic = broker.topics.get(message.topic)
+        if is_retry_topic(message.topic) and not message.batch:
+            return _retry(broker, message, peer, request.version)
+        if topic is None or message.topic in broker.topics.unsaved:
+            return _create_and_store(broker, message, peer)
+        return _store(broker, message, topic, peer)
+    except RequestRefused as refused:
+        return _refusal(broker, refused)
+
+
+def check_topic(broker: Broker, topic: str) -> None:
+    """Refuses topics that cannot be, and those that nobody may send to; a known topic has a name that can be."""
+    known = broker.topics.get(topic)
+    if known is None and (fault := topic_fault(topic)):
+        raise RequestRefused(ResponseCode.INVALID_PARAMETER, fault)
+    if topic in FORBIDDEN_TOPICS:
+        raise RequestRefused(ResponseCode.NO_PERMISSION, f"Sending message to topic[{topic}] is forbidden.")
+    if known is not None and known.order and not broker.config.broker_permission & WRITE:
+        raise RequestRefused(
+            ResponseCode.NO_PERMISSION, f"the broker[{broker.config.advertised_ip}] sending message is forbidden"
+        )
+
+
+async def _retry(broker: Broker, message: SendMessage, peer: Peer, version: int) -> Command | None:
+    """A consumer's own retry, which goes to the dead letters when it was tried too often."""
+    properties = decode_properties(message.properties or "")
+    try:
+        dead_letters = divert(broker, message, version, properties)
+        if dead_letters is not None:
+            if dead_letters.topic not in broker.topics:
+                await make_topic(broker, dead_letters)
+            text = encode_properties(properties)
+            message = replace(message, topic=dead_letters.topic, queue_id=0, properties=text)
+    except RequestRefused as refused:
+        return _refusal(broker, refused)
+    return await _create_and_store(broker, message, peer)
+
+
+async def _create_and_store(broker: Broker, message: SendMessage, peer: Peer) -> Command | None:
+    """The NameServers learn of the topic before the sender does: its next look finds the route."""
+    try:
+        if message.topic not in broker.topics:
+            made = broker.topics.for_send(message.topic, message.default_topic, message.default_topic_queue_nums)
+            if made is None:
+                raise _no_topic(message.topic)
+            await announce_topics(broker, made)
+        with refused_by_disk():
+            await broker.topics.saved(message.topic)
+        topic = broker.topics.get(message.topic)
+        if topic is None:  # deleted meanwhile
+            raise _no_topic(message.topic)
+        answer = _store(broker, message, topic, peer)
+    except RequestRefused as refused:
+        return _refusal(broker, refused)
+    return answer if answer is None or isinstance(answer, Command) else await answer
+
+
+def _no_topic(topic: str) -> RequestRefused:
+    return RequestRefused(ResponseCode.TOPIC_NOT_EXIST, f"topic[{topic}] not exist, apply first please!\n{HELP}")
+
+
+def _store(broker: Broker, message: SendMessage, topic: TopicConfig, peer: Peer) -> Answer:
+    queue_id = _queue_id(message, topic, peer)
+    if not message.body:
+        raise RequestRefused(ResponseCode.SYSTEM_ERROR, "the body is empty, and an empty message cannot be stored")
+    sys_flag = message.sys_flag | (MULTI_TAGS if topic.topic_filter_type == "MULTI_TAG" else 0)
+    prepare = _prepare_batch if message.batch else _prepare_one
+    prepared = prepare(broker, message, queue_id, sys_flag, peer)
+    stored = put(broker, prepared.append)
+    if broker.flusher.is_sync and prepared.waits_for_flush:
+        return _answer_when_flushed(broker, prepared, stored)
+    return _stored(broker, prepared, stored, ResponseCode.SUCCESS)
+
+
+async def _answer_when_flushed(broker: Broker, prepared: PreparedMessage, stored: AppendResult) -> Command:
+    flushed = await broker.flusher.wait_flushed(stored.end)
+    if not flushed and broker.flusher.failure:
+        remark = f"service not available now: {broker.flusher.failure}"
+        return _refusal(broker, RequestRefused(ResponseCode.SERVICE_NOT_AVAILABLE, remark))
+    return _stored(broker, prepared, stored, ResponseCode.SUCCESS if flushed else ResponseCode.FLUSH_DISK_TIMEOUT)
+
+
+def _queue_id(message: SendMessage, topic: TopicConfig, peer: Peer) -> int:
+    if message.queue_id < 0:
+        return random.randrange(topic.write_queue_nums) if topic.write_queue_nums > 0 else 0
+    if message.queue_id >= max(topic.write_queue_nums, topic.read_queue_nums):
+        raise RequestRefused(
+            ResponseCode.INVALID_PARAMETER,
+            f"request queueId[{message.queue_id}] is illegal, {topic_text(topic)} Producer: /{peer.address}",
+        )
+    return message.queue_id
+
+
+def topic_text(topic: TopicConfig) -> str:
+    """As TopicConfig.toString writes it."""
+    perm = "".join(
+        letter if topic.perm & bit else "-"
+        for letter, bit in (("R", Permission.READ), ("W", Permission.WRITE), ("X", Permission.INHERIT))
+    )
+    return (
+        f"TopicConfig [topicName={topic.topic}, readQueueNums={topic.read_queue_nums}, "
+        f"writeQueueNums={topic.write_queue_nums}, perm={perm}, topicFilterType={topic.topic_filter_type}, "
+        f"topicSysFlag={topic.topic_sys_flag}, order={str(topic.order).lower()}, attributes={dict(topic.attributes)}]"
+    )
+
+
+def _prepare_one(broker: Broker, message: SendMessage, queue_id: int, sys_flag: int, peer: Peer) -> PreparedMessage:
+    """One message with the properties a broker adds; `i` is read as Java reads it, so duplicates and order are lost."""
+    properties = decode_properties(message.properties or "")
+    refuse_unkept(broker, properties, sys_flag)
+    if INNER_NUM in properties or sys_flag & BATCH_RECORD:
+        raise message_illegal(broker)
+    properties.pop(POP_CK, None)
+    unique_id = properties.get(UNIQ_KEY) or broker.unique_id(broker.now_ms())
+    properties[UNIQ_KEY] = unique_id
+    properties[MSG_REGION] = broker.config.region_id
+    properties[TRACE_ON] = _trace_on(broker)
+    properties[CLUSTER] = broker.config.broker_cluster_name
+    level = delay_level(properties, sys_flag)
+    target, delay_ms = (message.topic, queue_id), None
+    if level > 0:
+        level_queue, delay_ms = broker.delays.place(message.topic, queue_id, level, properties)
+        target = (SCHEDULE_TOPIC, level_queue)
+    encoded = encode_properties(properties).encode("utf-8", "replace")
+    if len(message.body) > broker.config.max_message_size or len(encoded) > MAX_STORED_PROPERTIES_BYTES:
+        raise message_illegal(broker)
+    append = Append(
+        topic=target[0],
+        queue_id=target[1],
+        pieces=[piece(message.flag, message.body, encoded)],
+        born_timestamp_ms=message.born_timestamp_ms,
+        born_host=pack_host(peer.address),
+        store_host=broker.store_host,
+        sys_flag=sys_flag,
+        reconsume_times=message.reconsume_times or 0,
+        delay_ms=delay_ms,
+    )
+    return PreparedMessage(append, queue_id, unique_id, properties.get(WAIT) != "false")
+
+
+def _prepare_batch(broker: Broker, message: SendMessage, queue_id: int, sys_flag: int, peer: Peer) -> PreparedMessage:
+    """Each message of the batch as it stands, with nothing added; the header's properties concern the batch alone."""
+    properties = decode_properties(message.properties or "")
+    if is_retry_topic(message.topic):
+        raise RequestRefused(
+            ResponseCode.MESSAGE_ILLEGAL, f"batch request does not support retry group {message.topic}"
+        )
+    if sys_flag & TRANSACTION_MASK or delay_level(properties, sys_flag) > 0:
+        raise message_illegal(broker)
+    refuse_unkept(broker, properties, sys_flag)
+    whole = bool(broker.topics.is_batch_topic(message.topic) and properties.get(UNIQ_KEY))
+    if sys_flag & BATCH_RECORD and not whole:
+        raise message_illegal(broker)
+    if len(message.body) > broker.config.max_message_size:
+        raise (
+            message_illegal(broker)
+            if whole
+            else RequestRefused(ResponseCode.SYSTEM_ERROR, "message body size exceeded")
+        )
+    try:
+        pieces = batch_pieces(bytes(message.body))
+    except BodyError as error:
+        raise RequestRefused(ResponseCode.MESSAGE_ILLEGAL, str(error)) from error
+    _refuse_delays_inside(broker, message.body, pieces)
+    inner_num = len(pieces) if whole else 0
+    if whole:
+        pieces = [_whole_batch(broker, message, sys_flag, properties, inner_num)]
+        sys_flag |= BATCH_RECORD
+    append = Append(
+        topic=message.topic,
+        queue_id=queue_id,
+        pieces=pieces,
+        born_timestamp_ms=message.born_timestamp_ms,
+        born_host=pack_host(peer.address),
+        store_host=broker.store_host,
+        sys_flag=sys_flag,
+        reconsume_times=message.reconsume_times or 0,
+        inner_num=inner_num,
+    )
+    return PreparedMessage(append, queue_id, properties.get(UNIQ_KEY), properties.get(WAIT) != "false", whole)
+
+
+def _whole_batch(
+    broker: Broker, message: SendMessage, sys_flag: int, properties: dict[str, str], inner_num: int
+) -> Piece:
+    """A batch as one record of a batch topic, with the properties of its request."""
+    if sys_flag & COMPRESSED:
+        raise RequestRefused(
+            ResponseCode.SYSTEM_ERROR, "a batch whose messages are compressed cannot be kept as one record"
+        )
+    if inner_num > MAX_RECORD_MESSAGES:
+        raise RequestRefused(
+            ResponseCode.SYSTEM_ERROR,
+            f'java.lang.NumberFormatException: Value out of range. Value:"{inner_num}" Radix:10; a batch topic takes '
+            f"{MAX_RECORD_MESSAGES} messages a batch",
+        )
+    own = {name: value for name, value in properties.items() if name not in (INNER_NUM, INNER_BASE)}
+    own |= {MSG_REGION: broker.config.region_id, TRACE_ON: _trace_on(broker)}
+    own[CLUSTER] = broker.config.broker_cluster_name
+    encoded = encode_properties(own).encode("utf-8", "replace")
+    if len(encoded) > MAX_STORED_PROPERTIES_BYTES - INNER_BYTES:
+        raise message_illegal(broker)
+    return piece(message.flag, message.body, encoded)
+
+
+def refuse_unkept(broker: Broker, properties: dict[str, str], sys_flag: int) -> None:
+    """Refuses transactions and timer messages for what they are: neither kept, nor a matter of permission or a retry.
+
+    RocketMQ answers 16 and 1 where they are switched off, which its clients try again elsewhere.
+    """
+    transaction = sys_flag & TRANSACTION_MASK
+    if properties.get(TRAN_MSG) == "true" or transaction not in NO_TRANSACTION:
+        ip = broker.config.advertised_ip
+        remark = "This broker keeps no transactions, and nothing is stored; send the message by itself"
+        raise RequestRefused(
+            ResponseCode.ILLEGAL_OPERATION, f"the broker[{ip}] sending transaction message is forbidden. {remark}"
+        )
+    if any(name in properties for name in TIMER_NAMES) and delay_level(properties, sys_flag) <= 0:
+        remark = "This broker keeps no timer messages, and nothing is stored; use a delay level"
+        raise RequestRefused(
+            ResponseCode.ILLEGAL_OPERATION,
+            f"accurate timer message is not enabled, timerWheelEnable is false. {remark}",
+        )
+
+
+def delay_level(properties: dict[str, str], sys_flag: int) -> int:
+    """The level of DELAY; 0 without. A text that is no number is an error, as in Java."""
+    text = properties.get(DELAY)
+    if text is None or sys_flag & TRANSACTION_MASK not in NO_TRANSACTION:
+        return 0
+    try:
+        return parse_int(text)
+    except ValueError:
+        remark = f'java.lang.NumberFormatException: For input string: "{text[:80]}"'
+        raise RequestRefused(ResponseCode.SYSTEM_ERROR, f"{remark}; DELAY is a level, a whole number") from None
+
+
+def _refuse_delays_inside(broker: Broker, body: bytes | memoryview, pieces: Sequence[Piece]) -> None:
+    """RocketMQ stores such messages at once, as if no delay were asked for; here they are refused."""
+    names = (DELAY, *TIMER_NAMES)
+    if not any(f"{name}\x01".encode() in bytes(body) for name in names):
+        return
+    for one in pieces:
+        properties = decode_properties(java_text(one.properties[SHORT.size :]))
+        if any(name in properties for name in names):
+            raise message_illegal(broker, "A message of a batch cannot be delayed; send it by itself.")
+
+
+def _trace_on(broker: Broker) -> str:
+    return "true" if broker.config.trace_on else "false"
+
+
+def _stored(broker: Broker, prepared: PreparedMessage, stored: AppendResult, code: ResponseCode) -> Command:
+    ip, port = broker.store_host[:-4], INT.unpack(broker.store_host[-4:])[0]
+    answer = MessageStored(
+        msg_ids=",".join([offset_msg_id(ip, port, position) for position in stored.positions]),
+        queue_id=prepared.queue_id,
+        queue_offset=stored.queue_offset,
+        transaction_id=prepared.unique_id,
+        region_id=broker.config.region_id,
+        trace_on=_trace_on(broker),
+        batch_uniq_id=prepared.unique_id if prepared.is_one_record else None,
+    ).to_command()
+    return answer if code == ResponseCode.SUCCESS else Command(code, answer.ext)
+
+
+def _refusal(broker: Broker, refused: RequestRefused) -> Command:
+    ext = {MSG_REGION: broker.config.region_id, TRACE_ON: _trace_on(broker)}
+    return refusal(refused.code, str(refused), {} if refused.code == ResponseCode.SYSTEM_ERROR else ext)

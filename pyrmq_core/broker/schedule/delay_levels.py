@@ -1,0 +1,162 @@
+"""Messages with a delay level: kept in SCHEDULE_TOPIC_XXXX, one queue a level, and stored anew when their time comes.
+
+The entry in the level's queue holds the delivery time where others hold the tags' hash. How far each level is delivered
+stands in `delayOffset.json`; what is delivered between two of its writings comes again after a kill.
+Source: broker/schedule/ScheduleMessageService.java (5.4.0).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Final
+
+import trio
+
+from pyrmq_core.broker.store.appending import Append, entry_of_record, piece
+from pyrmq_core.broker.store.files import Files
+from pyrmq_core.broker.store.formats import ENTRY
+from pyrmq_core.broker.store.message_store import DoesNotFit, MessageStore
+from pyrmq_core.broker.store.paths import UnsafePath
+from pyrmq_core.broker.store.recovery import EntryOf
+from pyrmq_core.broker.tables.config_files import encode_config, load_config
+from pyrmq_core.errors import BodyError, RecordError, StoreError
+from pyrmq_core.network.log_lines import line_logger
+from pyrmq_core.protocol.java.integers import parse_int
+from pyrmq_core.protocol.messages.names import SCHEDULE_TOPIC
+from pyrmq_core.protocol.messages.properties import DELAY, REAL_QID, REAL_TOPIC, decode_properties, java_text
+from pyrmq_core.protocol.messages.record import RawRecord, unpack_record
+from pyrmq_core.protocol.routes.topic_config import DataVersion
+
+log = line_logger(__name__)
+
+FILE_NAME: Final = "delayOffset.json"
+# Most that is delivered before other tasks have a turn.
+DELIVERIES_AT_ONCE: Final = 100
+# When the store takes nothing, it is asked again.
+RETRY_MS: Final = 1000
+FAR_MS: Final = 1 << 50
+
+
+class DelayLevels:
+    """`place` says where a delayed message is kept, `run` delivers until cancelled."""
+
+    def __init__(self, store: MessageStore, files: Files, delays_ms: Sequence[int]) -> None:
+        self._store = store
+        self._files = files
+        self._delays_ms = delays_ms
+        self._delivered: dict[int, int] = {}  # next offset by level
+        self._is_changed = False
+        self._arrived = trio.Event()
+        self._data_version = DataVersion()
+
+    def load(self) -> None:
+        members = load_config(self._files, FILE_NAME)
+        try:
+            table = members.get("offsetTable") or {}
+            self._delivered = {int(level): int(offset) for level, offset in table.items()}
+            self._data_version = DataVersion.from_members(members.get("dataVersion") or {})
+        except (BodyError, AttributeError, TypeError, ValueError) as error:
+            raise StoreError(f"{FILE_NAME}: {error}") from error
+
+    def unsaved(self) -> Callable[[], bytes] | None:
+        """What makes the file's new text, in any thread, when anything changed since the last time this was asked."""
+        if not self._is_changed:
+            return None
+        self._is_changed = False
+        return partial(encode_config, self.members())
+
+    def members(self) -> dict[str, object]:
+        """As `delayOffset.json` has them."""
+        return {"dataVersion": self._data_version.to_members(), "offsetTable": dict(self._delivered)}
+
+    def place(self, topic: str, queue_id: int, level: int, properties: dict[str, str]) -> tuple[int, int]:
+        """The queue of SCHEDULE_TOPIC_XXXX and the delay in ms; the properties are told where the message belongs."""
+        level = min(level, len(self._delays_ms))
+        properties[DELAY] = str(level)
+        properties[REAL_TOPIC] = topic
+        properties[REAL_QID] = str(queue_id)
+        return level - 1, self._delays_ms[level - 1]
+
+    def arrived(self) -> None:
+        """A delayed message was stored."""
+        self._arrived.set()
+
+    async def run(self) -> None:
+        while True:
+            self._arrived = trio.Event()
+            now_ms = time.time_ns() // 1_000_000
+            next_ms = min([self._deliver_level(level, now_ms) for level in range(1, len(self._delays_ms) + 1)])
+            with trio.move_on_after(max(0, next_ms - now_ms) / 1000):
+                await self._arrived.wait()
+
+    def _deliver_level(self, level: int, now_ms: int) -> int:
+        """Delivers what is due, and says when the next one is."""
+        key = (SCHEDULE_TOPIC, level - 1)
+        start, end = self._store.bounds(key)
+        first = min(max(self._delivered.get(level, 0), start), end)
+        for offset in range(first, min(end, first + DELIVERIES_AT_ONCE)):
+            try:
+                entry = self._store.entry(key, offset)
+                # A time further away than the level's delay is of another configuration or clock: it is due now
+                # (correctDeliverTimestamp).
+                if now_ms < entry.tags_code <= now_ms + self._delays_ms[level - 1]:
+                    return entry.tags_code
+                self._store.store_time(key, offset)  # the entry names this very message
+                self._deliver(self._store.record(entry.physical_offset), offset)
+            except (UnsafePath, DoesNotFit) as error:
+                log.error("delayed message %d of level %d is not delivered: %s", offset, level, error)
+            except StoreError as error:
+                log.warning("delayed messages of level %d wait: %s", level, error)
+                return now_ms + RETRY_MS
+            self._delivered[level] = offset + 1
+            self._is_changed = True
+        return now_ms if self._delivered.get(level, 0) < end else FAR_MS
+
+    def _deliver(self, raw: bytes | None, offset: int) -> None:
+        if raw is None:
+            log.error("delayed message %d is not delivered: its record is damaged, or no longer in the log", offset)
+            return
+        try:
+            record = unpack_record(raw, 0)
+            properties = decode_properties(java_text(record.properties))
+            topic, queue_id = properties[REAL_TOPIC], parse_int(properties[REAL_QID])
+        except (RecordError, KeyError, ValueError) as error:
+            log.error("delayed message %d is not delivered, it does not say where it belongs: %s", offset, error)
+            return
+        self._store.put(
+            Append(
+                topic=topic,
+                queue_id=queue_id,
+                pieces=[piece(record.flag, record.body, record.properties)],
+                born_timestamp_ms=record.born_timestamp_ms,
+                born_host=record.born_host,
+                store_host=record.store_host,
+                sys_flag=record.sys_flag,
+                reconsume_times=record.reconsume_times,
+            ),
+            time.time_ns() // 1_000_000,
+        )
+
+
+def entry_maker(delays_ms: Sequence[int]) -> EntryOf:
+    """What recovery writes into queues: delivery times for delayed messages, tags codes for all others."""
+
+    def entry_of(record: RawRecord) -> bytes:
+        if record.topic == SCHEDULE_TOPIC.encode():
+            level = _level(decode_properties(java_text(record.properties)).get(DELAY, ""))
+            if level > 0:
+                due_ms = record.store_timestamp_ms + delays_ms[min(level, len(delays_ms)) - 1]
+                return ENTRY.pack(record.commit_log_offset, record.store_size, due_ms)
+        return entry_of_record(record)
+
+    return entry_of
+
+
+def _level(text: str) -> int:
+    """The level as a send reads it; 0 for a text that no send was accepted with."""
+    try:
+        return parse_int(text)
+    except ValueError:
+        return 0

@@ -1,0 +1,295 @@
+"""`run_broker`: opens the store, listens, registers, and stops in order or abruptly."""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import Final
+
+import trio
+
+from pyrmq_core.broker.broker import Answer, Broker
+from pyrmq_core.broker.clients.held_pulls import HeldPulls
+from pyrmq_core.broker.processors.table import handle
+from pyrmq_core.broker.registration import BrokerRegistration
+from pyrmq_core.broker.schedule.delay_levels import FILE_NAME as DELAYS_FILE
+from pyrmq_core.broker.schedule.delay_levels import DelayLevels, entry_maker
+from pyrmq_core.broker.settings import BrokerConfig
+from pyrmq_core.broker.store.files import DiskFiles, Files
+from pyrmq_core.broker.store.message_store import MessageStore
+from pyrmq_core.broker.store.recovery import QueueKey
+from pyrmq_core.broker.store.unsynced import ForgetfulFiles
+from pyrmq_core.broker.store_services.flush import Flusher
+from pyrmq_core.broker.tables.config_files import FOLDER
+from pyrmq_core.broker.tables.consumer_offsets import FILE_NAME as OFFSETS_FILE
+from pyrmq_core.broker.tables.consumer_offsets import GroupOffsets
+from pyrmq_core.broker.tables.subscription_groups import GroupTable
+from pyrmq_core.broker.tables.topics import TopicTable
+from pyrmq_core.errors import InvalidArgument, InvalidState, StoreError
+from pyrmq_core.network import ConnectionPool, Handler, Listening, Peer, failure_in, format_address, serve
+from pyrmq_core.network.log_lines import line_logger
+from pyrmq_core.network.tls_settings import watch_certificate
+from pyrmq_core.protocol.framing.codes import ResponseCode
+from pyrmq_core.protocol.framing.command import Command, refusal
+from pyrmq_core.protocol.messages.message_id import UniqueIdMaker
+from pyrmq_core.protocol.messages.names import SCHEDULE_TOPIC
+from pyrmq_core.protocol.messages.record import pack_host
+from pyrmq_core.protocol.requests.nameserver.register_broker import RegistrationHeader
+
+log = line_logger(__name__)
+
+EXPIRY_SECONDS: Final = 10.0
+STOP_SECONDS: Final = 10.0
+
+
+class RunningBroker:
+    """A broker that serves: what it is called, where it listens, and the three ways to end it."""
+
+    def __init__(self, broker: Broker, listening: Listening) -> None:
+        self.config = broker.config
+        self.name = broker.config.broker_name
+        self.address = broker.address
+        self.broker = broker
+        self.listening = listening
+        self.scope = trio.CancelScope()
+        self.is_killed = False
+        self._forgets = False
+
+    def __repr__(self) -> str:
+        return f"<RunningBroker {self.name} at {self.address}>"
+
+    def stop(self) -> None:
+        """As SIGTERM: unregisters, flushes, and ends `run_broker`."""
+        self.scope.cancel()
+
+    def kill(self) -> None:
+        """As SIGKILL: nothing is flushed, nobody is told; the next start recovers what was acknowledged."""
+        self.is_killed = True
+        self.scope.cancel()
+
+    def power_cut(self) -> None:
+        """As a power failure: what was not synced is gone, too. `InvalidState` unless it runs on `ForgetfulFiles`."""
+        if not isinstance(self.broker.store.files, ForgetfulFiles):
+            raise InvalidState("only a broker on ForgetfulFiles can forget what was not synced")
+        self._forgets = True
+        self.kill()
+
+    def leave_files(self) -> None:
+        """The store's last step: in order, or as the end that was asked for leaves it."""
+        broker = self.broker
+        if not self.is_killed:
+            try:
+                for file in (broker.topics.file, broker.groups.file):
+                    if file.is_behind:
+                        file.save()
+                for path, unsaved in rarely_written(broker).items():
+                    if (text := unsaved()) is not None:
+                        broker.store.files.save(path, text())
+                broker.store.close()
+            except StoreError as error:
+                log.error("the store is not closed in order, the next start recovers it: %s", error)
+                broker.store.abandon()
+            return
+        broker.store.abandon()
+        if self._forgets and isinstance(broker.store.files, ForgetfulFiles):
+            broker.store.files.power_cut()
+            broker.store.files.close()
+
+
+async def run_broker(
+    config: BrokerConfig,
+    *,
+    files: Files | None = None,
+    wrap_handler: Callable[[Handler], Handler] | None = None,
+    task_status: trio.TaskStatus[RunningBroker] = trio.TASK_STATUS_IGNORED,
+) -> None:
+    """Serves until cancelled or told to stop; started when it is registered with a NameServer, if any is named.
+
+    `files` is a directory of one's own instead of storePathRootDir; `wrap_handler` sees every request first. Cancelled,
+    it stops in order: unregisters, closes port and connections, flushes. Raises `StoreError` when the store cannot be
+    opened, `NetworkError` when the port cannot.
+    """
+    directory = DiskFiles(config.store_root) if files is None else files
+    store = MessageStore(directory, config.store_settings, entry_maker(config.delays_ms()))
+    running: list[RunningBroker] = []
+    try:
+        # How a topic's queues are kept has to be known before they are opened.
+        saved = TopicTable(directory, config)
+        saved.load()
+        store.is_batch_topic = saved.is_batch_topic
+        recovery = await trio.to_thread.run_sync(store.open, os.getpid())
+        log.info("store opened: %s", recovery)
+        for warning in recovery.warnings():
+            log.warning("%s", warning)
+        async with trio.open_nursery() as nursery:
+            services = await nursery.start(_keep_services)
+            try:
+                running.append(await _start(config, store, services, wrap_handler))
+                await _work(running[0], task_status)
+            finally:
+                if running and not running[0].is_killed:
+                    await _leave(running[0])
+                services.cancel_scope.cancel()
+    except BaseExceptionGroup as failures:
+        raise failure_in(failures) from None
+    finally:
+        if running:
+            running[0].leave_files()
+        else:
+            store.abandon()
+
+
+async def _keep_services(task_status: trio.TaskStatus[trio.Nursery]) -> None:
+    """A nursery for port and connections that outlives a cancellation, so that stopping can go in order."""
+    with trio.CancelScope(shield=True):
+        async with trio.open_nursery() as services:
+            task_status.started(services)
+            await trio.sleep_forever()
+
+
+async def _start(
+    config: BrokerConfig,
+    store: MessageStore,
+    services: trio.Nursery,
+    wrap_handler: Callable[[Handler], Handler] | None,
+) -> RunningBroker:
+    """Listens, and loads what the config files know."""
+    started: list[Broker] = []
+
+    def answer(request: Command, peer: Peer) -> Answer:
+        if not started:
+            return refusal(ResponseCode.SERVICE_NOT_AVAILABLE, "this broker is starting")
+        return handle(started[0], request, peer)
+
+    def closed(peer: Peer) -> None:
+        if started:
+            started[0].notify_groups(started[0].clients.disconnected(peer))
+
+    handler = answer if wrap_handler is None else wrap_handler(answer)
+    tls = config.tls.server_context()
+    if tls is not None:
+        services.start_soon(watch_certificate, config.tls, tls)
+    listen = partial(
+        serve,
+        handler,
+        config.bind_address,
+        config.listen_port,
+        on_close=closed,
+        bounds=config.bounds,
+        idle_timeout=config.server_channel_max_idle_time_seconds,
+        tls=tls,
+        tls_mode=config.tls.mode,
+    )
+    listening: Listening = await services.start(listen)
+    started.append(make_broker(config, store, services, listening.port))
+    return RunningBroker(started[0], listening)
+
+
+async def _leave(running: RunningBroker) -> None:
+    """Clients hear of it from the NameServers first, then by their connections."""
+    with trio.move_on_after(STOP_SECONDS, shield=True):
+        await running.broker.registration.unregister()
+        await running.listening.aclose()
+
+
+def make_broker(config: BrokerConfig, store: MessageStore, services: trio.Nursery, port: int) -> Broker:
+    """The broker's parts, loaded from its files."""
+    config = replace(config, listen_port=port)
+    files, address = store.files, format_address(config.advertised_ip, port)
+    try:
+        store_host = pack_host(address)
+    except InvalidArgument as error:
+        raise InvalidArgument(f"brokerIP1 is {config.advertised_ip!r}; it has to be an ip address") from error
+    topics = TopicTable(files, config)
+    header = RegistrationHeader(
+        cluster_name=config.broker_cluster_name,
+        broker_addr=address,
+        broker_name=config.broker_name,
+        broker_id=config.broker_id,
+        ha_server_addr=format_address(config.advertised_ip, port + 1),
+        enable_acting_master=False,
+    )
+    broker = Broker(
+        config=config,
+        store=store,
+        topics=topics,
+        groups=GroupTable(files, auto_create=config.auto_create_subscription_group),
+        offsets=GroupOffsets(files),
+        held=HeldPulls(config.held_limits),
+        delays=DelayLevels(store, files, config.delays_ms()),
+        flusher=Flusher(store, config),
+        registration=BrokerRegistration(
+            config, header, topics, ConnectionPool(services, tls=config.tls.client_context())
+        ),
+        nursery=services,
+        address=address,
+        store_host=store_host,
+        ids=UniqueIdMaker(store_host[:-4], os.getpid(), random.getrandbits(32)),
+    )
+    broker.booted_ms = broker.now_ms()
+    topics.load()
+    topics.file.save()
+    store.is_batch_topic = topics.is_batch_topic
+    broker.groups.load()
+    broker.offsets.load()
+    broker.delays.load()
+    return broker
+
+
+async def _work(running: RunningBroker, task_status: trio.TaskStatus[RunningBroker]) -> None:
+    """The broker's rounds, until `running.scope` is cancelled or something around it."""
+    broker = running.broker
+
+    def readable(key: QueueKey, entries: bytes) -> None:
+        broker.held.wake(key, entries)
+        if key[0] == SCHEDULE_TOPIC:
+            broker.delays.arrived()
+
+    broker.store.on_readable = readable
+    broker.store.on_stored = broker.flusher.want
+    with running.scope:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(broker.flusher.run)
+            nursery.start_soon(broker.delays.run)
+            nursery.start_soon(broker.held.run)
+            nursery.start_soon(broker.notices.run, broker.clients)
+            nursery.start_soon(broker.topics.file.run)
+            nursery.start_soon(broker.groups.file.run)
+            nursery.start_soon(_keep_written, broker)
+            nursery.start_soon(_expire_clients, broker)
+            await nursery.start(broker.registration.run)
+            task_status.started(running)
+
+
+def rarely_written(broker: Broker) -> dict[str, Callable[[], Callable[[], bytes] | None]]:
+    """The files that are written in rounds, and what asks for their new text."""
+    return {f"{FOLDER}/{OFFSETS_FILE}": broker.offsets.unsaved, f"{FOLDER}/{DELAYS_FILE}": broker.delays.unsaved}
+
+
+async def _keep_written(broker: Broker) -> None:
+    """A round that fails does not end the next; what could not be written then is written after the next change."""
+    while True:
+        await trio.sleep(broker.config.flush_consumer_offset_interval / 1000)
+        for path, unsaved in rarely_written(broker).items():
+            if (text := unsaved()) is not None:
+                try:
+                    await trio.to_thread.run_sync(_save, broker, path, text)
+                except StoreError as error:
+                    log.error("%s", error)
+
+
+def _save(broker: Broker, path: str, text: Callable[[], bytes]) -> None:
+    broker.store.files.save(path, text())
+
+
+async def _expire_clients(broker: Broker) -> None:
+    while True:
+        await trio.sleep(EXPIRY_SECONDS)
+        now_ms = broker.running_ms()
+        for changed in broker.clients.expire(now_ms - broker.config.channel_expired_timeout):
+            broker.notify_groups(changed)
+            await trio.lowlevel.checkpoint()
+        broker.locks.expire(now_ms)

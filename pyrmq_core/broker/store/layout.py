@@ -1,0 +1,25 @@
+"""A store's folders, by RocketMQ's names, and the sizes of its files."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+LOG_FOLDER: Final = "commitlog"
+QUEUES_FOLDER: Final = "consumequeue"
+BATCH_QUEUES_FOLDER: Final = "batchconsumequeue"
+CHECKPOINT_NAME: Final = "checkpoint"
+ABORT_NAME: Final = "abort"
+
+
+@dataclass(frozen=True, slots=True)
+class StoreSettings:
+    """RocketMQ's mappedFileSizeCommitLog, mappedFileSizeConsumeQueue and mapperFileSizeBatchConsumeQueue, as they were
+    when the store was made.
+    """
+
+    segment_bytes: int = 1 << 30
+    queue_file_bytes: int = 6_000_000
+    batch_queue_file_bytes: int = 13_800_000
+    readable_when_flushed: bool = False
+    log_folder: str = LOG_FOLDER

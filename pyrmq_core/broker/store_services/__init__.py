@@ -1,0 +1,1 @@
+"""Background work on the store: flushing it to the disk."""

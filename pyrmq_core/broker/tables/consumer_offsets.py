@@ -1,0 +1,90 @@
+"""What consumer groups committed, queue by queue, and `consumerOffset.json`.
+
+Source: broker/offset/ConsumerOffsetManager.java (5.4.0). Kept in memory and written every flushConsumerOffsetInterval
+and at a stop: a killed broker forgets commits of the last seconds, and consumers repeat a little.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Final
+
+from pyrmq_core.broker.store.files import Files
+from pyrmq_core.broker.tables.config_files import encode_config, load_config
+from pyrmq_core.errors import BodyError, StoreError
+from pyrmq_core.protocol.routes.topic_config import DataVersion
+
+FILE_NAME: Final = "consumerOffset.json"
+SEPARATOR: Final = "@"
+
+
+class GroupOffsets:
+    """Committed offsets by (topic, group) and queue id; where each group pulled last is kept beside, in memory."""
+
+    def __init__(self, files: Files) -> None:
+        self._files = files
+        self._committed: dict[tuple[str, str], dict[int, int]] = {}
+        self._pulled: dict[tuple[str, str], dict[int, int]] = {}
+        self._is_changed = False
+        self.data_version = DataVersion()
+
+    def load(self) -> None:
+        members = load_config(self._files, FILE_NAME)
+        try:
+            for key, offsets in (members.get("offsetTable") or {}).items():
+                topic, _, group = key.partition(SEPARATOR)
+                self._committed[topic, group] = {int(queue): int(offset) for queue, offset in offsets.items()}
+            self.data_version = DataVersion.from_members(members.get("dataVersion") or {})
+        except (BodyError, AttributeError, TypeError, ValueError) as error:
+            raise StoreError(f"{FILE_NAME}: {error}") from error
+
+    def committed(self, group: str, topic: str, queue_id: int) -> int | None:
+        """None when nothing is committed; a negative offset counts as nothing."""
+        offset = self._committed.get((topic, group), {}).get(queue_id, -1)
+        return None if offset < 0 else offset
+
+    def commit(self, group: str, topic: str, queue_id: int, offset: int) -> None:
+        """Any number is taken, as RocketMQ takes it: a consumer may go back."""
+        self._committed.setdefault((topic, group), {})[queue_id] = offset
+        self._is_changed = True
+
+    def pulled(self, group: str, topic: str, queue_id: int) -> int | None:
+        return self._pulled.get((topic, group), {}).get(queue_id)
+
+    def note_pull(self, group: str, topic: str, queue_id: int, offset: int) -> None:
+        self._pulled.setdefault((topic, group), {})[queue_id] = offset
+
+    def topics_of(self, group: str) -> list[str]:
+        return sorted(topic for topic, name in self._committed if name == group)
+
+    def groups_of(self, topic: str) -> list[str]:
+        return sorted(group for name, group in self._committed if name == topic)
+
+    def forget_topic(self, topic: str) -> None:
+        self._forget(lambda key: key[0] == topic)
+
+    def forget_group(self, group: str) -> None:
+        self._forget(lambda key: key[1] == group)
+
+    def members(self) -> dict[str, Any]:
+        """As `consumerOffset.json` has them."""
+        groups: dict[str, list[str]] = {}
+        for topic, group in self._committed:
+            groups.setdefault(group, []).append(topic)
+        table = {f"{topic}{SEPARATOR}{group}": dict(offsets) for (topic, group), offsets in self._committed.items()}
+        return {"dataVersion": self.data_version.to_members(), "groupTopicMap": groups, "offsetTable": table}
+
+    def unsaved(self) -> Callable[[], bytes] | None:
+        """What makes the file's new text, in any thread, when anything changed since the last time this was asked."""
+        if not self._is_changed:
+            return None
+        self._is_changed = False
+        return partial(encode_config, self.members())
+
+    def _forget(self, gone: Callable[[tuple[str, str]], bool]) -> None:
+        tables: tuple[dict[tuple[str, str], dict[int, int]], ...] = (self._committed, self._pulled)
+        for table in tables:
+            for key in [key for key in table if gone(key)]:
+                del table[key]
+                self._is_changed = True

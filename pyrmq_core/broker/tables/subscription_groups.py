@@ -1,0 +1,139 @@
+"""The broker's consumer groups: their settings and `subscriptionGroup.json`.
+
+Source: broker/subscription/SubscriptionGroupManager.java, remoting/protocol/subscription/SubscriptionGroupConfig.java
+(5.4.0). Settings are carried as the JSON members they are; the broker looks at a few of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from pyrmq_core.broker.store.files import Files
+from pyrmq_core.broker.tables.table_file import Members, TableFile
+from pyrmq_core.errors import BodyError, InvalidArgument, StoreError
+from pyrmq_core.protocol.messages.names import PLACEHOLDER_GROUPS, check_group
+from pyrmq_core.protocol.routes.topic_config import MAX_QUEUES_PER_TOPIC, DataVersion
+
+FILE_NAME: Final = "subscriptionGroup.json"
+DEFAULTS: Final[Mapping[str, Any]] = {
+    "attributes": {},
+    "brokerId": 0,
+    "consumeBroadcastEnable": True,
+    "consumeEnable": True,
+    "consumeFromMinEnable": True,
+    "consumeMessageOrderly": False,
+    "consumeTimeoutMinute": 15,
+    "groupName": "",
+    "groupRetryPolicy": {"type": "CUSTOMIZED"},
+    "groupSysFlag": 0,
+    "notifyConsumerIdsChangedEnable": True,
+    "retryMaxTimes": 16,
+    "retryQueueNums": 1,
+    "whichBrokerWhenConsumeSlowly": 1,
+}
+SYSTEM_GROUPS: Final = (
+    "TOOLS_CONSUMER",
+    "FILTERSRV_CONSUMER",
+    "SELF_TEST_C_GROUP",
+    "CID_ONS-HTTP-PROXY",
+    "CID_ONSAPI_PULL",
+    "CID_ONSAPI_PERMISSION",
+    "CID_ONSAPI_OWNER",
+    "CID_RMQ_SYS_TRANS",
+)
+
+GroupConfig = Mapping[str, Any]
+
+# Numbers and what they may be. A retry topic's queues are a topic's; the rest are Java's int and long.
+INT: Final = (-(2**31), 2**31 - 1)
+NUMBERS: Final[Mapping[str, tuple[int, int]]] = {
+    "brokerId": (0, 2**63 - 1),
+    "consumeTimeoutMinute": INT,
+    "groupSysFlag": INT,
+    "retryMaxTimes": INT,
+    "retryQueueNums": (0, MAX_QUEUES_PER_TOPIC),
+    "whichBrokerWhenConsumeSlowly": (0, 2**63 - 1),
+}
+FLAGS: Final = tuple(name for name, value in DEFAULTS.items() if isinstance(value, bool))
+# What a group's settings take as JSON; RocketMQ's take some hundred bytes.
+MAX_GROUP_BYTES: Final = 64 * 1024
+
+
+def group_settings(members: Mapping[str, Any]) -> GroupConfig:
+    """A group's settings with RocketMQ's defaults for what is left out; `InvalidArgument` names one that cannot be."""
+    settings = {**DEFAULTS, **{name: value for name, value in members.items() if value is not None}}
+    group = settings["groupName"]
+    if group not in PLACEHOLDER_GROUPS:
+        check_group(group)
+    for name, (low, high) in NUMBERS.items():
+        if type(value := settings[name]) is not int or not low <= value <= high:
+            raise InvalidArgument(f"{name} of group {group} is {str(value)[:40]}; {low} to {high} are possible")
+    for name in FLAGS:
+        if type(value := settings[name]) is not bool:
+            raise InvalidArgument(f"{name} of group {group} is {str(value)[:40]}; true and false are possible")
+    return settings
+
+
+class GroupTable:
+    """All groups by name."""
+
+    def __init__(self, files: Files, *, auto_create: bool) -> None:
+        self.file = TableFile(files, FILE_NAME, self._snapshot)
+        self._auto_create = auto_create
+        self._groups: dict[str, GroupConfig] = {name: {**DEFAULTS, "groupName": name} for name in SYSTEM_GROUPS}
+        self.data_version = DataVersion()
+
+    def load(self) -> None:
+        members = self.file.load()
+        try:
+            for name, group in (members.get("subscriptionGroupTable") or {}).items():
+                self._groups[name] = group_settings({**group, "groupName": name})
+            self.data_version = DataVersion.from_members(members.get("dataVersion") or {})
+        except (BodyError, InvalidArgument, AttributeError, TypeError) as error:
+            raise StoreError(f"{FILE_NAME}: {error}") from error
+
+    def __contains__(self, group: str) -> bool:
+        return group in self._groups
+
+    def find(self, group: str, now_ms: int) -> GroupConfig | None:
+        """The group's settings, made when it is unknown; None when that is off or the name is none."""
+        known = self._groups.get(group)
+        if known is not None or not self._auto_create:
+            return known
+        try:
+            check_group(group)
+        except InvalidArgument:
+            return None
+        self.put({"groupName": group}, now_ms)
+        return self._groups[group]
+
+    def put(self, group: GroupConfig, now_ms: int) -> None:
+        """New or changed settings, in effect at once; `InvalidArgument` for what a group cannot have."""
+        settings = group_settings(group)
+        if self._groups.get(settings["groupName"]) != settings:
+            self._groups[settings["groupName"]] = settings
+            self._changed(now_ms)
+
+    def remove(self, group: str, now_ms: int) -> None:
+        if self._groups.pop(group, None) is not None:
+            self._changed(now_ms)
+
+    def members(self) -> dict[str, Any]:
+        """As `subscriptionGroup.json` has them."""
+        return {
+            "dataVersion": self.data_version.to_members(),
+            "forbiddenTable": {},
+            "subscriptionGroupTable": dict(self._groups),
+        }
+
+    def __len__(self) -> int:
+        return len(self._groups)
+
+    def _changed(self, now_ms: int) -> None:
+        self.data_version = self.data_version.next(now_ms)
+        self.file.changed()
+
+    def _snapshot(self) -> Members:
+        members = self.members()
+        return lambda: members

@@ -1,0 +1,228 @@
+"""`pyrmq topic`, `pyrmq cluster`, `pyrmq kv`: what is where, and changing it."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+import click
+
+from pyrmq_core import NoRoute, PullConsumer
+from pyrmq_core.cli.servers import GROUP, nameserver_option, run
+from pyrmq_core.cli.tables import json_option, show
+from pyrmq_core.client.admin.admin import Admin
+from pyrmq_core.protocol.messages.names import DLQ_PREFIX, RETRY_PREFIX, is_system_topic
+
+
+def with_admin(nameserver: str | None, work: Callable[[Admin], Awaitable[None]]) -> None:
+    async def opened() -> None:
+        async with Admin(nameserver=nameserver) as admin:
+            await work(admin)
+
+    run(opened)
+
+
+@click.group()
+def topic() -> None:
+    """List, look up, make and delete topics."""
+
+
+@topic.command("list")
+@nameserver_option
+@click.option("--cluster", help="Only topics of this cluster.")
+@click.option("-a", "--all", "all_topics", is_flag=True, help="RocketMQ's own, retry and dead-letter topics, too.")
+@json_option
+def list_topics(nameserver: str | None, cluster: str | None, all_topics: bool, as_json: bool) -> None:
+    """The topics that the NameServer knows."""
+
+    async def work(admin: Admin) -> None:
+        own = () if all_topics else await _names_of_servers(admin)
+        topics = await admin.topics(cluster=cluster)
+        shown = (name for name in topics if all_topics or not (name in own or _is_internal(name)))
+        show(({"topic": name} for name in shown), ["topic"], as_json=as_json)
+
+    with_admin(nameserver, work)
+
+
+@topic.command()
+@click.argument("name", metavar="TOPIC")
+@nameserver_option
+@json_option
+def route(name: str, nameserver: str | None, as_json: bool) -> None:
+    """Which brokers have the topic, with how many queues."""
+
+    async def work(admin: Admin) -> None:
+        found = await admin.route(name)
+        addresses = {broker.broker_name: broker for broker in found.broker_datas}
+        rows = [
+            {
+                "brokerName": queues.broker_name,
+                "master": addresses[queues.broker_name].master if queues.broker_name in addresses else None,
+                "readQueueNums": queues.read_queue_nums,
+                "writeQueueNums": queues.write_queue_nums,
+                "perm": int(queues.perm),
+            }
+            for queues in sorted(found.queue_datas, key=lambda queues: queues.broker_name)
+        ]
+        show(rows, ["brokerName", "master", "readQueueNums", "writeQueueNums", "perm"], as_json=as_json)
+
+    with_admin(nameserver, work)
+
+
+@topic.command()
+@click.argument("name", metavar="TOPIC")
+@nameserver_option
+@click.option("-r", "--readQueueNums", "read_queues", default=8, show_default=True, type=click.IntRange(1))
+@click.option("-w", "--writeQueueNums", "write_queues", default=8, show_default=True, type=click.IntRange(1))
+@click.option("-c", "--cluster", "--clusterName", "cluster", help="Only brokers of this cluster; else all.")
+@click.option("-o", "--order", is_flag=True, help="An order topic.")
+@click.option("--batch", is_flag=True, help="A batch topic (5.x): a whole batch is one record.")
+def create(
+    name: str,
+    nameserver: str | None,
+    read_queues: int,
+    write_queues: int,
+    cluster: str | None,
+    order: bool,
+    batch: bool,
+) -> None:
+    """Make a topic, or change how many queues it has."""
+
+    async def work(admin: Admin) -> None:
+        await admin.create_topic(
+            name, queues=write_queues, read_queues=read_queues, cluster=cluster, order=order, batch=batch
+        )
+        click.echo(f"topic {name} is there: {read_queues} queues to read, {write_queues} to write a broker")
+
+    with_admin(nameserver, work)
+
+
+@topic.command()
+@click.argument("name", metavar="TOPIC")
+@nameserver_option
+@click.option("-c", "--cluster", "--clusterName", "cluster", help="Only brokers of this cluster; else all.")
+def delete(name: str, nameserver: str | None, cluster: str | None) -> None:
+    """Delete a topic with its messages."""
+
+    async def work(admin: Admin) -> None:
+        try:
+            found = await admin.route(name)
+        except NoRoute:
+            raise click.ClickException(f"no broker has the topic {name}; nothing is deleted") from None
+        clusters = {broker.cluster for broker in found.broker_datas}
+        if cluster is not None and cluster not in clusters:
+            there = ", ".join(sorted(clusters))
+            raise click.ClickException(f"no broker of {cluster} has the topic {name} ({there}); nothing is deleted")
+        await admin.delete_topic(name, cluster=cluster)
+        click.echo(f"topic {name} is deleted")
+
+    with_admin(nameserver, work)
+
+
+@topic.command()
+@click.argument("name", metavar="TOPIC")
+@nameserver_option
+@json_option
+def stats(name: str, nameserver: str | None, as_json: bool) -> None:
+    """The offsets of each queue, and how many messages lie between them."""
+
+    async def work() -> None:
+        async with PullConsumer(GROUP, nameserver=nameserver) as consumer:
+            bounds = await consumer.offset_bounds(await consumer.message_queues(name))
+        rows = [
+            {
+                "brokerName": queue.broker_name,
+                "queueId": queue.queue_id,
+                "minOffset": bounds[queue].start,
+                "maxOffset": bounds[queue].end,
+                "messages": bounds[queue].end - bounds[queue].start,
+            }
+            for queue in sorted(bounds, key=lambda queue: (queue.broker_name, queue.queue_id))
+        ]
+        show(rows, ["brokerName", "queueId", "minOffset", "maxOffset", "messages"], as_json=as_json)
+
+    run(work)
+
+
+@click.command()
+@nameserver_option
+@json_option
+def cluster(nameserver: str | None, as_json: bool) -> None:
+    """Every cluster's brokers and their addresses."""
+
+    async def work(admin: Admin) -> None:
+        info = await admin.cluster_info()
+        rows = [
+            {"cluster": named, "brokerName": name, "brokerId": broker_id, "address": address}
+            for named, names in sorted(info.cluster_addr_table.items())
+            for name in sorted(names)
+            if name in info.broker_addr_table
+            for broker_id, address in sorted(info.broker_addr_table[name].broker_addrs.items())
+        ]
+        show(rows, ["cluster", "brokerName", "brokerId", "address"], as_json=as_json)
+
+    with_admin(nameserver, work)
+
+
+@click.group()
+def kv() -> None:
+    """Small values that NameServers keep by namespace and key, such as ORDER_TOPIC_CONFIG."""
+
+
+@kv.command("get")
+@click.argument("namespace")
+@click.argument("key")
+@nameserver_option
+def get_value(namespace: str, key: str, nameserver: str | None) -> None:
+    """Print a value."""
+
+    async def work(admin: Admin) -> None:
+        value = await admin.kv_value(namespace, key)
+        if value is None:
+            raise click.ClickException(f"namespace {namespace} has no key {key}")
+        click.echo(value)
+
+    with_admin(nameserver, work)
+
+
+@kv.command("put")
+@click.argument("namespace")
+@click.argument("key")
+@click.argument("value")
+@nameserver_option
+def put_value(namespace: str, key: str, value: str, nameserver: str | None) -> None:
+    """Keep a value at every NameServer."""
+    with_admin(nameserver, lambda admin: admin.put_kv(namespace, key, value))
+
+
+@kv.command("delete")
+@click.argument("namespace")
+@click.argument("key")
+@nameserver_option
+def delete_value(namespace: str, key: str, nameserver: str | None) -> None:
+    """Forget a key at every NameServer."""
+    with_admin(nameserver, lambda admin: admin.delete_kv(namespace, key))
+
+
+@kv.command("list")
+@click.argument("namespace")
+@nameserver_option
+@json_option
+def list_values(namespace: str, nameserver: str | None, as_json: bool) -> None:
+    """All keys and values of a namespace."""
+
+    async def work(admin: Admin) -> None:
+        values = await admin.kv_values(namespace)
+        show(({"key": key, "value": values[key]} for key in sorted(values)), ["key", "value"], as_json=as_json)
+
+    with_admin(nameserver, work)
+
+
+async def _names_of_servers(admin: Admin) -> set[str]:
+    """Brokers have topics of their own and their cluster's name."""
+    info = await admin.cluster_info()
+    replies = {f"{named}_REPLY_TOPIC" for named in info.cluster_addr_table}
+    return {*info.broker_addr_table, *info.cluster_addr_table, *replies}
+
+
+def _is_internal(name: str) -> bool:
+    return is_system_topic(name) or name.startswith((RETRY_PREFIX, DLQ_PREFIX))

@@ -1,0 +1,145 @@
+"""`pyrmq tail`: all queues of a topic, each read by a task of its own, printed as they come.
+
+A reader that follows outlives its broker: it says so once, and goes on at its offset when the broker is back.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from datetime import datetime
+from typing import Final
+
+import click
+import trio
+
+from pyrmq_core import MessageExt, MessageQueue, PullConsumer, PullResult, PullStatus, RocketMQError
+from pyrmq_core.client.consumer.pull.range_reader import passes
+from pyrmq_core.errors import NetworkError, ResponseError, RoutingError
+
+WAIT_SECONDS: Final = 5.0
+RETRY_SECONDS: Final = 1.0
+READ_AHEAD_MESSAGES: Final = 256
+
+
+async def tail_topic(
+    consumer: PullConsumer,
+    topic: str,
+    start: str | datetime,
+    *,
+    tags: str,
+    limit: int | None,
+    follow: bool,
+    as_json: bool,
+) -> None:
+    """Until what was there at the start is printed, or `limit` messages are, or for ever with `follow`."""
+    queues = await consumer.message_queues(topic)
+    bounds = await consumer.offset_bounds(queues)
+    send, receive = trio.open_memory_channel[MessageExt](READ_AHEAD_MESSAGES)
+    reader = _Reader(consumer, tags)
+    printed = 0
+    async with trio.open_nursery() as nursery:
+        async with send:
+            for queue in queues:
+                first = await _position(consumer, queue, start, bounds[queue].start, bounds[queue].end)
+                end = None if follow else bounds[queue].end
+                nursery.start_soon(reader.read, queue, first, end, send.clone())
+        async for message in receive:
+            click.echo(_line(message, as_json))
+            printed += 1
+            if printed == limit:
+                nursery.cancel_scope.cancel()
+                break
+    if not printed:
+        click.echo(_nothing(topic, start, tags, sum(bound.end - bound.start for bound in bounds.values())), err=True)
+
+
+async def _position(consumer: PullConsumer, queue: MessageQueue, start: str | datetime, low: int, high: int) -> int:
+    if isinstance(start, datetime):
+        return await consumer.offset_at(queue, start)
+    return low if start == "earliest" else high
+
+
+class _Reader:
+    """What reads the queues; the brokers that are away are known to all of them, and named once each."""
+
+    def __init__(self, consumer: PullConsumer, tags: str) -> None:
+        self._consumer = consumer
+        self._tags = tags
+        self._away: set[str] = set()
+
+    async def read(
+        self, queue: MessageQueue, offset: int, end: int | None, channel: trio.MemorySendChannel[MessageExt]
+    ) -> None:
+        """Hands on one queue's messages up to `end`; without one for ever."""
+        async with channel:
+            while end is None or offset < end:
+                if end is None:
+                    pulled = await self._pull_until_answered(queue, offset)
+                else:
+                    pulled = await self._consumer.pull(queue, offset, tags=self._tags)
+                for message in pulled.messages:
+                    if end is None or message.queue_offset < end:
+                        await channel.send(message)
+                offset = pulled.next_offset
+                if end is not None and pulled.status is PullStatus.NO_NEW_MSG:
+                    return
+
+    async def _pull_until_answered(self, queue: MessageQueue, offset: int) -> PullResult:
+        """Waits out a broker that is away; refusals that stay are raised."""
+        while True:
+            try:
+                pulled = await self._consumer.pull(queue, offset, tags=self._tags, wait=self._wait(queue))
+            except (NetworkError, RoutingError, ResponseError) as error:
+                if not passes(error):
+                    raise
+                if queue.broker_name not in self._away:
+                    self._away.add(queue.broker_name)
+                    click.echo(f"{queue.broker_name} is away, trying again until it is back: {error}", err=True)
+                await trio.sleep(RETRY_SECONDS)
+                with contextlib.suppress(RocketMQError):  # it may come back at another address
+                    await self._consumer.current_queues([queue.topic])
+            else:
+                if queue.broker_name in self._away:
+                    self._away.remove(queue.broker_name)
+                    click.echo(f"{queue.broker_name} is back", err=True)
+                return pulled
+
+    def _wait(self, queue: MessageQueue) -> float:
+        """A broker that was away answers at once, so that its return is seen when it happens."""
+        return 0.0 if queue.broker_name in self._away else WAIT_SECONDS
+
+
+def _nothing(topic: str, start: str | datetime, tags: str, held: int) -> str:
+    """Why nothing was printed."""
+    if not held:
+        return f"topic {topic} holds no messages; -f waits for some"
+    if start == "latest":
+        return (
+            f"topic {topic} holds {held} messages and none is after its latest: --from earliest prints them, -f waits"
+        )
+    where = "" if start == "earliest" else f" from {start} on"
+    tagged = "" if tags == "*" else f" with the tags {tags}"
+    return f"topic {topic} holds {held} messages, none of them{where}{tagged}"
+
+
+def _line(message: MessageExt, as_json: bool) -> str:
+    body = message.body.decode(errors="replace")
+    if not as_json:
+        marks = " ".join(mark for mark in (message.tags, message.keys) if mark)
+        return f"{message.broker_name}/{message.queue_id}@{message.queue_offset} {marks + ' ' if marks else ''}{body}"
+    return json.dumps(
+        {
+            "topic": message.topic,
+            "brokerName": message.broker_name,
+            "queueId": message.queue_id,
+            "queueOffset": message.queue_offset,
+            "msgId": message.msg_id,
+            "tags": message.tags,
+            "keys": message.keys,
+            "storeTimestamp": message.store_timestamp.isoformat(),
+            "properties": dict(message.properties),
+            "body": body,
+        },
+        ensure_ascii=False,
+    )

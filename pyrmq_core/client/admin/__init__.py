@@ -1,0 +1,1 @@
+"""Administration: topics, clusters and NameServer configuration, one method for each `mqadmin` command."""

@@ -1,0 +1,239 @@
+"""`Admin`: topics made, changed, looked up and deleted on every master (tools/admin/DefaultMQAdminExt.java)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import AsyncExitStack
+from types import TracebackType
+from typing import Final, Self
+
+import trio
+
+from pyrmq_core.client.arguments import seconds_of
+from pyrmq_core.client.client import Client
+from pyrmq_core.errors import InvalidArgument, InvalidState, NoRoute, ResponseError
+from pyrmq_core.model import Permission, TopicConfig
+from pyrmq_core.protocol.framing.codes import ResponseCode
+from pyrmq_core.protocol.framing.command import Command
+from pyrmq_core.protocol.framing.header_requests import response_error
+from pyrmq_core.protocol.messages.batch_topic import BATCH_QUEUE, QUEUE_TYPE, is_batch_topic
+from pyrmq_core.protocol.messages.names import check_topic, is_system_topic
+from pyrmq_core.protocol.requests.broker.topic_admin import DeleteTopic, GetTopicConfig, TopicConfigFound, UpdateTopic
+from pyrmq_core.protocol.requests.nameserver.cluster_info import ClusterInfo, GetClusterInfo
+from pyrmq_core.protocol.requests.nameserver.kv_config import (
+    DeleteKvConfig,
+    GetKvConfig,
+    GetKvList,
+    KvConfig,
+    KvTable,
+    PutKvConfig,
+)
+from pyrmq_core.protocol.requests.nameserver.topic_in_namesrv import DeleteTopicInNamesrv
+from pyrmq_core.protocol.requests.nameserver.topic_lists import GetAllTopicList, GetTopicsByCluster, TopicList
+from pyrmq_core.protocol.routes.route import TopicRouteData
+
+TIMEOUT_SECONDS: Final = 5.0
+LOOK_AGAIN_SECONDS: Final = 0.02
+
+
+class Admin:
+    """Administration over a client of its own, or a shared one; errors name the server that refused."""
+
+    def __init__(
+        self,
+        *,
+        client: Client | None = None,
+        nameserver: str | Sequence[str] | None = None,
+        timeout: float = TIMEOUT_SECONDS,
+    ) -> None:
+        if client is not None and nameserver is not None:
+            raise InvalidArgument("a shared client has its own nameserver; give either it or one")
+        self._shared = client
+        self._own = Client(nameserver=nameserver) if client is None else None
+        self._timeout = seconds_of("timeout", timeout)
+        self._stack = AsyncExitStack()
+        self._client: Client | None = None
+
+    async def __aenter__(self) -> Self:
+        if self._client is not None:
+            raise InvalidState("this Admin was opened before; make a new one")
+        self._client = self._shared or await self._stack.enter_async_context(self._own or Client())
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self._stack.__aexit__(kind, error, traceback)
+
+    async def cluster_info(self) -> ClusterInfo:
+        """Every broker with its addresses, and the brokers of each cluster."""
+        return ClusterInfo.from_command(await self._ask_nameserver(GetClusterInfo().to_command()))
+
+    async def route(self, topic: str) -> TopicRouteData:
+        """Where the topic is, as a NameServer knows it at this moment; `NoRoute` when it knows none."""
+        routes = self._open().routes
+        route = await routes.refresh(topic, timeout=self._timeout)
+        if route is None:
+            raise routes.no_route(topic)
+        return route
+
+    async def create_topic(
+        self,
+        topic: str,
+        *,
+        queues: int = 8,
+        read_queues: int | None = None,
+        cluster: str | None = None,
+        batch: bool = False,
+        order: bool = False,
+        perm: int = Permission.READ | Permission.WRITE,
+        attributes: Mapping[str, str] | None = None,
+    ) -> None:
+        """Make the topic with `queues` queues on every master of the cluster (without one: of all), or change it.
+
+        `read_queues` differs while a topic shrinks: queues that are no longer written to are still read.
+        `batch` makes a batch topic of 5.x: a whole batch is one record, several times cheaper for the broker. A topic
+        that is there as a plain one stays it, which is told as an error. Brokers before 5.0 keep no attributes, and
+        would make a plain topic without a word: they are refused before anything is made.
+
+        Returns when a NameServer names all these masters with so many queues: keys are divided over all of them then.
+        Raises `NoRoute` when it does not within the timeout; the topic is made, and brokers announce it later.
+        """
+        check_topic(topic)
+        if is_system_topic(topic):
+            raise InvalidArgument(f"topic {topic} is RocketMQ's own; choose another name")
+        reading = queues if read_queues is None else read_queues
+        if queues < 1 or reading < 1:
+            raise InvalidArgument(f"queues={queues}, read_queues={reading}: a topic has 1 at least")
+        settings = {**(attributes or {}), **({QUEUE_TYPE: BATCH_QUEUE} if batch else {})}
+        masters = await self._masters(cluster)
+        fresh = {name: await self._changes(name, masters[name], topic, settings) for name in masters}
+        for name, address in masters.items():
+            config = TopicConfig(topic, reading, queues, perm, order=order, attributes=fresh[name])
+            await self._ask(name, address, UpdateTopic.of(config).to_command(), topic)
+        await self._wait_announced(topic, dict.fromkeys(masters, (reading, queues)))
+
+    async def _wait_announced(self, topic: str, wanted: Mapping[str, tuple[int, int]]) -> None:
+        """Brokers answer when they have the topic; NameServers hear of it a moment later, from each by itself."""
+        routes, deadline = self._open().routes, trio.current_time() + self._timeout
+        while True:
+            route = await routes.refresh(topic, timeout=self._timeout)
+            announced = {} if route is None else {data.broker_name: data for data in route.queue_datas}
+            numbers = {name: (data.read_queue_nums, data.write_queue_nums) for name, data in announced.items()}
+            missing = sorted(name for name, queues in wanted.items() if numbers.get(name) != queues)
+            if not missing:
+                return
+            if trio.current_time() >= deadline:
+                nameservers = ";".join(self._open().nameservers.addresses)
+                raise NoRoute(
+                    f"topic {topic} is made on {', '.join(sorted(wanted))}, but NameServer {nameservers} has not heard "
+                    f"so from {', '.join(missing)} after {self._timeout:.3g} s; look whether they are registered there",
+                    topic=topic,
+                )
+            await trio.sleep(LOOK_AGAIN_SECONDS)
+
+    async def topic_config(self, topic: str) -> dict[str, TopicConfig]:
+        """The topic's settings by broker name; brokers before 5.0 cannot tell them (code 3)."""
+        configs = {}
+        for name, address in (await self._masters(None)).items():
+            try:
+                answer = await self._ask(name, address, GetTopicConfig(topic).to_command(), topic)
+            except ResponseError as error:
+                if error.code != ResponseCode.TOPIC_NOT_EXIST:
+                    raise
+            else:
+                configs[name] = TopicConfigFound.from_command(answer).config
+        return configs
+
+    async def delete_topic(self, topic: str, *, cluster: str | None = None) -> None:
+        """Delete it with its messages on every master, then from every NameServer; SUCCESS when there is none."""
+        check_topic(topic)
+        client = self._open()
+        for name, address in (await self._masters(cluster)).items():
+            await self._ask(name, address, DeleteTopic(topic).to_command(), topic)
+        for address in client.nameservers.addresses:
+            await self._ask("NameServer", address, DeleteTopicInNamesrv(topic, cluster).to_command(), topic)
+
+    async def topics(self, *, cluster: str | None = None) -> tuple[str, ...]:
+        """All topics that the NameServer knows, RocketMQ's own included, or those of one cluster; sorted."""
+        asked = GetAllTopicList() if cluster is None else GetTopicsByCluster(cluster)
+        return tuple(sorted(TopicList.from_command(await self._ask_nameserver(asked.to_command())).topics))
+
+    async def kv_value(self, namespace: str, key: str) -> str | None:
+        """A value of KV configuration, as the chosen NameServer has it; None when there is none."""
+        answer = await self._ask_nameserver(GetKvConfig(namespace, key).to_command(), ResponseCode.QUERY_NOT_FOUND)
+        return None if answer.code else KvConfig.from_command(answer).value
+
+    async def kv_values(self, namespace: str) -> dict[str, str]:
+        """All values of a namespace by key; empty when there is none."""
+        answer = await self._ask_nameserver(GetKvList(namespace).to_command(), ResponseCode.QUERY_NOT_FOUND)
+        return {} if answer.code else dict(KvTable.from_command(answer).table)
+
+    async def put_kv(self, namespace: str, key: str, value: str) -> None:
+        """Tells every NameServer: they do not tell each other. The first that fails is the error."""
+        await self._tell_nameservers(PutKvConfig(namespace, key, value).to_command())
+
+    async def delete_kv(self, namespace: str, key: str) -> None:
+        """As `put_kv`; a key that is not there is no error."""
+        await self._tell_nameservers(DeleteKvConfig(namespace, key).to_command())
+
+    async def _ask_nameserver(self, command: Command, *accepted: ResponseCode) -> Command:
+        answer = await self._open().nameservers.ask(command, timeout=self._timeout)
+        if answer.code not in (ResponseCode.SUCCESS, *accepted):
+            raise response_error(answer, command.code, "the NameServer")
+        return answer
+
+    async def _tell_nameservers(self, command: Command) -> None:
+        client = self._open()
+        if not client.nameservers.addresses:
+            await client.nameservers.ask(command, timeout=self._timeout)  # says how to name one
+        for address in client.nameservers.addresses:
+            answer = await client.call(address, command, timeout=self._timeout)
+            if answer.code != ResponseCode.SUCCESS:
+                raise response_error(answer, command.code, f"NameServer {address}")
+
+    async def _masters(self, cluster: str | None) -> dict[str, str]:
+        info = await self.cluster_info()
+        if cluster is not None and cluster not in info.cluster_addr_table:
+            known = ", ".join(sorted(info.cluster_addr_table)) or "none"
+            raise InvalidArgument(f"no cluster is named {cluster}; the NameServer knows {known}")
+        names = info.broker_addr_table if cluster is None else info.cluster_addr_table[cluster]
+        brokers = [info.broker_addr_table[name] for name in sorted(names)]
+        masters = {broker.broker_name: broker.master for broker in brokers if broker.master is not None}
+        if not masters:
+            raise InvalidState("the NameServer knows no master broker; start one, or look why none registered")
+        return masters
+
+    async def _changes(self, name: str, address: str, topic: str, settings: dict[str, str]) -> dict[str, str]:
+        """The attributes that the broker has to be told; it refuses some even where they are so already."""
+        if not settings:
+            return {}
+        answer = await self._open().call(address, GetTopicConfig(topic).to_command(), timeout=self._timeout)
+        if answer.code == ResponseCode.TOPIC_NOT_EXIST:
+            return settings
+        if answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
+            asked = ", ".join(f"{key}={value}" for key, value in settings.items())
+            raise InvalidArgument(
+                f"topic {topic} was not made: {name} ({address}) is older than 5.0, whose topics have no attributes "
+                f"({asked}); make a plain topic"
+            )
+        if answer.code != ResponseCode.SUCCESS:
+            raise response_error(answer, GetTopicConfig.CODE, f"{name} ({address})", f"topic {topic}")
+        known = TopicConfigFound.from_command(answer).config.attributes
+        if settings.get(QUEUE_TYPE) == BATCH_QUEUE and not is_batch_topic(known):
+            raise InvalidArgument(
+                f"topic {topic} exists on {name} ({address}) as a plain topic, and stays one; delete it first, with "
+                "its messages, or take another name"
+            )
+        return dict(settings.items() - known.items())
+
+    async def _ask(self, name: str, address: str, command: Command, topic: str) -> Command:
+        answer = await self._open().call(address, command, timeout=self._timeout)
+        if answer.code != ResponseCode.SUCCESS:
+            raise response_error(answer, command.code, f"{name} ({address})", f"topic {topic}")
+        return answer
+
+    def _open(self) -> Client:
+        if self._client is None:
+            raise InvalidState("this Admin is not open: use it inside `async with`")
+        return self._client

@@ -1,0 +1,1 @@
+"""Requests that brokers send to a client: replies to requests, and checks of transactions."""

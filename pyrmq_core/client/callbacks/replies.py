@@ -1,0 +1,54 @@
+"""Replies that brokers push, handed to whoever waits for them by correlation id (ClientRemotingProcessor.java)."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+
+import trio
+
+from pyrmq_core.model import MessageExt
+from pyrmq_core.network import Peer
+from pyrmq_core.protocol.framing.command import Command, success
+from pyrmq_core.protocol.messages.properties import ARRIVE_TIME, CORRELATION_ID
+from pyrmq_core.protocol.requests.client.push_reply import PushReply
+
+log = logging.getLogger(__name__)
+
+
+class AwaitedReply:
+    """One request's reply, when it comes."""
+
+    def __init__(self) -> None:
+        self.came = trio.Event()
+        self.message: MessageExt | None = None
+
+
+class Replies:
+    """What a client waits for, by correlation id; brokers hand replies in here."""
+
+    def __init__(self) -> None:
+        self._awaited: dict[str, AwaitedReply] = {}
+
+    def __call__(self, request: Command, peer: Peer) -> Command:
+        """A reply nobody waits for any more is acknowledged too, as in Java."""
+        message = PushReply.from_command(request).message()
+        arrived = {**message.properties, ARRIVE_TIME: str(time.time_ns() // 1_000_000)}
+        awaited = self._awaited.get(message.properties.get(CORRELATION_ID, ""))
+        if awaited is None:
+            log.debug("%s pushed a reply that nobody waits for", peer.address)
+        else:
+            awaited.message = replace(message, properties=arrived)
+            awaited.came.set()
+        return success()
+
+    @contextmanager
+    def expecting(self, correlation_id: str) -> Iterator[AwaitedReply]:
+        awaited = self._awaited[correlation_id] = AwaitedReply()
+        try:
+            yield awaited
+        finally:
+            del self._awaited[correlation_id]

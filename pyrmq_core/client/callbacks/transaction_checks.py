@@ -1,0 +1,40 @@
+"""Brokers' questions about half messages, handed to the producer of the group that each one names."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from pyrmq_core.model import MessageExt
+from pyrmq_core.network import Peer
+from pyrmq_core.protocol.framing.command import Command
+from pyrmq_core.protocol.messages.properties import PGROUP
+from pyrmq_core.protocol.requests.client.check_transaction_state import CheckTransactionState
+
+log = logging.getLogger(__name__)
+
+TakeCheck = Callable[[CheckTransactionState, MessageExt, Peer], None]
+
+
+class TransactionChecks:
+    """A client's producers by group; brokers ask for the group that the half message names."""
+
+    def __init__(self) -> None:
+        self._by_group: dict[str, TakeCheck] = {}
+
+    def register(self, group: str, check: TakeCheck) -> None:
+        self._by_group[group] = check
+
+    def unregister(self, group: str) -> None:
+        self._by_group.pop(group, None)
+
+    def __call__(self, request: Command, peer: Peer) -> None:
+        """Never answered: the producer's END_TRANSACTION is the answer."""
+        asked = CheckTransactionState.from_command(request)
+        message = asked.message()
+        group = message.properties.get(PGROUP, "")
+        check = self._by_group.get(group)
+        if check is None:
+            log.info("%s asks for a transaction of group %r, which has no producer here", peer.address, group)
+        else:
+            check(asked, message, peer)

@@ -1,0 +1,77 @@
+"""Judges an answer to a pull of a range: whether it goes forward, may come right later, or says what is lost. Pure.
+
+Statuses as the broker sets them: store/DefaultMessageStore.java (getMessage), 5.4.0, and broker/processor/
+PullMessageProcessor.java, which answers a reset of the group's offset (OFFSET_RESET) once, whatever was asked for.
+"""
+
+from __future__ import annotations
+
+from pyrmq_core.errors import DataLost, RecordError
+from pyrmq_core.model import PullStatus
+from pyrmq_core.protocol.messages.payload import RawPull
+
+
+def may_pass(pull: RawPull, end: int) -> bool:
+    """Whether the same pull may be answered otherwise a moment later.
+
+    A message that was just acknowledged is not readable yet; a slave that lags behind says 20 and leaves the offset as
+    it is, where its master would say 19 or 21; an offset that is moved although it is kept is a reset of the group's;
+    a broker of 4.9 that is written to may give more than it says it has, once.
+    """
+    if pull.status is PullStatus.OFFSET_ILLEGAL:
+        return pull.min_offset <= pull.start <= pull.max_offset
+    lags = pull.status is PullStatus.NO_MATCHED_MSG and pull.next_offset == pull.start
+    return lags or pull.status is PullStatus.NO_NEW_MSG or _is_beyond(pull, end)
+
+
+def fault_of(pull: RawPull, end: int, *, filtered: bool) -> DataLost | RecordError | None:
+    """Why the pull is no answer for the offsets from its start to `end`; None when it is one.
+
+    `filtered` says that the broker may pass over messages that it keeps.
+    """
+    start, forward = pull.start, pull.next_offset > pull.start
+    if _is_beyond(pull, end):
+        return _beyond_its_end(pull)
+    if pull.status is PullStatus.FOUND or (filtered and pull.status is PullStatus.NO_MATCHED_MSG):
+        if forward:
+            return None
+        if pull.status is PullStatus.FOUND:
+            return no_progress(pull)
+    if not pull.min_offset <= start < pull.max_offset:
+        return _lost(pull, end, "messages expired, or the topic was deleted and made again")
+    if forward:  # MESSAGE_WAS_REMOVING, OFFSET_FOUND_NULL: the files of these offsets are gone, what follows is kept
+        return _lost(pull, min(pull.next_offset, end), "the files that held these messages are removed")
+    return no_progress(pull)
+
+
+def no_progress(pull: RawPull) -> RecordError:
+    """For an answer that would be asked for again and again."""
+    return RecordError(
+        f"{pull.queue.broker_name} answered a pull of {pull.queue} at {pull.start} with next offset "
+        f"{pull.next_offset}, which does not go forward; the broker's queue is damaged"
+    )
+
+
+def _is_beyond(pull: RawPull, end: int) -> bool:
+    """Whether the next offset lies behind the queue's end, as the same answer has it: what a filter would have passed
+    by there cannot be known."""
+    return pull.status is not PullStatus.OFFSET_ILLEGAL and min(pull.next_offset, end) > pull.max_offset
+
+
+def _beyond_its_end(pull: RawPull) -> RecordError:
+    return RecordError(
+        f"{pull.queue.broker_name} answered a pull of {pull.queue} at {pull.start} with next offset "
+        f"{pull.next_offset}, and that the queue ends at {pull.max_offset}; the broker's queue is damaged"
+    )
+
+
+def _lost(pull: RawPull, end: int, why: str) -> DataLost:
+    return DataLost(
+        f"offsets {pull.start} to {end} of {pull.queue} were asked for, but the broker keeps {pull.min_offset} to "
+        f"{pull.max_offset}: {why}",
+        queue=pull.queue,
+        start=pull.start,
+        end=end,
+        min_offset=pull.min_offset,
+        max_offset=pull.max_offset,
+    )

@@ -1,0 +1,55 @@
+"""Whole columns over the road of pulls: ranges read as record batches. Arrow's types are called `Any` here."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import aclosing, asynccontextmanager
+from typing import Any, TypedDict
+
+import trio
+
+from pyrmq_core.client.arrow_library import columnar
+from pyrmq_core.client.consumer.pull.puller import Filter, Puller, ReadWindow
+from pyrmq_core.filtering.tags import TagFilter
+from pyrmq_core.model import MessageQueue, OffsetRange
+from pyrmq_core.protocol.messages.payload import RawPull
+
+
+class ArrowRules(TypedDict):
+    """How bodies are read, and whether offsets may be missing: arguments of `decode_batches`."""
+
+    keep_undecodable: bool
+    verify_crc: bool
+    max_body_bytes: int
+    allow_gaps: bool
+
+
+@asynccontextmanager
+async def read_rows(
+    puller: Puller,
+    queue: MessageQueue,
+    wanted: OffsetRange,
+    *,
+    columns: Sequence[str] | Any | None,
+    tags: Filter,
+    window: ReadWindow,
+    rules: ArrowRules,
+) -> AsyncIterator[AsyncIterator[Any]]:
+    """The range as record batches of about 4 MiB of records each, or 32 MiB of decompressed bodies, in offset order."""
+    schema = columnar().schema_of(columns)
+    async with puller.read_joined(queue, wanted.start, wanted.end, tags=tags, window=window) as lists:
+        tag_filter = tags if isinstance(tags, TagFilter) else TagFilter()
+        decoded = _decoded(lists, schema, wanted, tag_filter, rules)
+        async with aclosing(decoded) as batches:
+            yield batches
+
+
+async def _decoded(
+    lists: AsyncIterator[list[RawPull]], schema: Any, wanted: OffsetRange, tags: TagFilter, rules: ArrowRules
+) -> AsyncGenerator[Any, None]:
+    decode_batches = columnar().decode_batches
+    async for pulls in lists:
+        for decoded in decode_batches(pulls, schema, wanted, tags=tags, **rules):
+            if decoded.batch.num_rows:
+                yield decoded.batch
+            await trio.lowlevel.checkpoint()

@@ -1,0 +1,298 @@
+"""`PullConsumer`: reads queues at offsets of the caller's choice (client/consumer/DefaultMQPullConsumer.java)."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from datetime import UTC, datetime, timedelta
+from types import TracebackType
+from typing import Any, Final, Self
+
+from pyrmq_core.client.arguments import MAX_LONG, offset_of, queue_of, seconds_of, whole_number
+from pyrmq_core.client.client import CALL_TIMEOUT_SECONDS, Client
+from pyrmq_core.client.consumer.pull.puller import Filter, Puller, ReadWindow
+from pyrmq_core.client.consumer.pull.read_arrow import read_rows
+from pyrmq_core.client.consumer.queue_offsets import QueueOffsets
+from pyrmq_core.errors import InvalidArgument, InvalidState
+from pyrmq_core.filtering.sql import SqlFilter
+from pyrmq_core.filtering.tags import TagFilter
+from pyrmq_core.model import MessageExt, MessageQueue, OffsetRange, PullResult, TopicQueues
+from pyrmq_core.protocol.messages.bodies import MAX_BODY_BYTES, MAX_PLAIN_BYTES, BodyRules
+from pyrmq_core.protocol.messages.names import check_group
+from pyrmq_core.protocol.messages.payload import RawPull, iterate_messages
+
+LONGEST_WAIT_SECONDS: Final = 600.0
+EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class PullConsumer:
+    """Reads queues; it takes no part in its group's rebalancing and sends no heartbeats.
+
+    `async with PullConsumer("audit", nameserver="127.0.0.1:9876") as consumer:` opens a client of its own; with
+    `client=` it shares one. `timeout` is for one question to a broker, in seconds.
+    """
+
+    def __init__(
+        self,
+        group: str,
+        *,
+        client: Client | None = None,
+        nameserver: str | Sequence[str] | None = None,
+        instance_name: str | None = None,
+        timeout: float = CALL_TIMEOUT_SECONDS,
+    ) -> None:
+        check_group(group)
+        if client is not None and (nameserver is not None or instance_name is not None):
+            raise InvalidArgument("a shared client has its own nameserver and instance_name; give either it or them")
+        self.group = group
+        self._shared = client
+        self._own = Client(nameserver=nameserver, instance_name=instance_name) if client is None else None
+        self._timeout = seconds_of("timeout", timeout)
+        self._stack: AsyncExitStack | None = None
+        self._puller: Puller | None = None
+        self._lookups: QueueOffsets | None = None
+
+    async def __aenter__(self) -> Self:
+        if self._stack is not None:
+            raise InvalidState(f"consumer {self.group} was opened before; make a new one")
+        self._stack = AsyncExitStack()
+        client = self._shared
+        if client is None:
+            assert self._own is not None
+            client = await self._stack.enter_async_context(self._own)
+        self._puller = Puller(client, self.group)
+        self._lookups = QueueOffsets(client, self.group, timeout=self._timeout)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._puller = self._lookups = None
+        if self._stack is not None:
+            await self._stack.__aexit__(kind, error, traceback)
+
+    async def topics(self) -> tuple[str, ...]:
+        """Every topic the NameServer knows, RocketMQ's own too."""
+        return await self._asking().topics()
+
+    async def message_queues(self, topic: str) -> tuple[MessageQueue, ...]:
+        """The queues the topic may be read from; `NoRoute` when no NameServer knows it."""
+        return await self._asking().message_queues(topic)
+
+    async def current_queues(self, topics: Iterable[str]) -> dict[str, tuple[MessageQueue, ...] | None]:
+        """The queues of each topic as a NameServer knows them at this moment; None for a topic it does not know."""
+        return await self._asking().current_queues(topics)
+
+    async def topic_queues(self, topics: Iterable[str]) -> dict[str, TopicQueues | None]:
+        """As `current_queues`, with those that are there and may not be read."""
+        return await self._asking().topic_queues(topics)
+
+    async def expected_brokers(self, topics: Iterable[str]) -> dict[str, frozenset[str]]:
+        """The brokers that each topic is said to be on: by its order configuration, or by any NameServer."""
+        return await self._asking().expected_brokers(topics)
+
+    async def pull(
+        self,
+        queue: MessageQueue,
+        offset: int,
+        *,
+        max_messages: int = 32,
+        tags: str = "*",
+        wait: float = 0.0,
+        verify_crc: bool = True,
+        max_body_bytes: int = MAX_BODY_BYTES,
+    ) -> PullResult:
+        """One pull. The broker may answer fewer than `max_messages` (32 at most by default); of a batch topic the rest
+        of the batch that holds `offset`, however many these are.
+
+        It waits up to `wait` seconds for a first message. Go on at `next_offset`, also when no message came: what other
+        tags hold is skipped, and an illegal offset is corrected. An answer whose bodies, decompressed, take more than
+        256 MiB together ends before the first that is too much.
+        """
+        if wait != 0 and seconds_of("wait", wait) > LONGEST_WAIT_SECONDS:
+            raise InvalidArgument(f"wait={wait:g}: between 0 and {LONGEST_WAIT_SECONDS:g} seconds are possible")
+        whole_number("max_messages", max_messages, 1)
+        whole_number("offset", offset, -MAX_LONG, MAX_LONG)
+        queue_of(queue)
+        rules = BodyRules(verify_crc, max_body_bytes=max_body_bytes)
+        tag_filter = TagFilter.parse(tags)
+        pulled = await self._pulling().pull(queue, offset, max_messages=max_messages, tags=tag_filter, wait=wait)
+        own = OffsetRange(offset, max(offset, pulled.next_offset))  # a batch topic answers whole records
+        messages: list[MessageExt] = []
+        following, plain_bytes = pulled.next_offset, 0
+        for message in iterate_messages(pulled, own, rules, allow_gaps=True):
+            plain_bytes += len(message.body)
+            if plain_bytes > MAX_PLAIN_BYTES and messages:
+                following = message.queue_offset
+                break
+            if tag_filter.matches(message.tags):
+                messages.append(message)
+        return PullResult(pulled.status, tuple(messages), following, pulled.min_offset, pulled.max_offset)
+
+    def read(
+        self,
+        queue: MessageQueue,
+        start: int,
+        end: int,
+        *,
+        tags: str = "*",
+        sql: str | None = None,
+        window: ReadWindow = ReadWindow(),  # noqa: B008 - a frozen value
+    ) -> AbstractAsyncContextManager[AsyncIterator[RawPull]]:
+        """A whole range, many pulls under way: `async with consumer.read(q, 0, n) as pulls: async for pull in pulls`.
+
+        Decode each with `decode(pull, OffsetRange(pull.start, pull.next_offset))`, which proves, where no filter was
+        asked for, that each offset has its message. Raises `DataLost` for offsets gone, and
+        `BrokerNotFound` in its place while their broker has no master. `sql` is an expression over properties, instead
+        of `tags`: have it looked at by `check_sql` first.
+        """
+        check_range(queue, start, end)
+        return self._pulling().read(queue, start, end, tags=filter_of(tags, sql), window=window)
+
+    def read_joined(
+        self,
+        queue: MessageQueue,
+        start: int,
+        end: int,
+        *,
+        tags: str = "*",
+        sql: str | None = None,
+        window: ReadWindow = ReadWindow(),  # noqa: B008 - a frozen value
+    ) -> AbstractAsyncContextManager[AsyncIterator[list[RawPull]]]:
+        """As `read`, in lists of pulls of about 4 MiB together: each is worth one decoding by columns."""
+        check_range(queue, start, end)
+        return self._pulling().read_joined(queue, start, end, tags=filter_of(tags, sql), window=window)
+
+    def read_arrow(
+        self,
+        queue: MessageQueue,
+        start: int,
+        end: int,
+        *,
+        columns: Sequence[str] | Any | None = None,
+        tags: str = "*",
+        sql: str | None = None,
+        window: ReadWindow = ReadWindow(),  # noqa: B008 - a frozen value
+        keep_undecodable: bool = False,
+        verify_crc: bool = True,
+        max_body_bytes: int = MAX_BODY_BYTES,
+        allow_gaps: bool = False,
+    ) -> AbstractAsyncContextManager[AsyncIterator[Any]]:
+        """A range as `pyarrow.RecordBatch`es in offset order (extra `arrow`): `async for batch in batches`.
+
+        `columns` are names, or a schema; twelve by default. Only those are built. Raises as `read` and `decode`, whose
+        arguments the last four are: bodies, where they are asked for, are compared with their CRC, a body beyond
+        `max_body_bytes` is a `BodyTooLarge`, and offsets without a message are a `DataLost`.
+        """
+        check_range(queue, start, end)
+        return read_rows(
+            self._pulling(),
+            queue,
+            OffsetRange(start, end),
+            columns=columns,
+            tags=filter_of(tags, sql),
+            window=window,
+            rules={
+                "keep_undecodable": keep_undecodable,
+                "verify_crc": verify_crc,
+                "max_body_bytes": max_body_bytes,
+                "allow_gaps": allow_gaps,
+            },
+        )
+
+    async def check_sql(self, queue: MessageQueue, sql: str) -> None:
+        """`ResponseError` when the queue's broker cannot evaluate it: 1 unless it has enablePropertyFilter, 23 for what
+        is no SQL92. Unchecked, a broker answers a bad expression with every message.
+        """
+        await self._asking().check_filter(queue, SqlFilter(sql))
+
+    async def min_offset(self, queue: MessageQueue) -> int:
+        """The offset of the oldest message that is kept."""
+        return await self._asking().min_offset(queue)
+
+    async def max_offset(self, queue: MessageQueue) -> int:
+        """The offset that the next readable message will have; an acknowledged one may take a moment to be readable."""
+        return await self._asking().max_offset(queue)
+
+    async def min_offsets(self, queues: Iterable[MessageQueue]) -> dict[MessageQueue, int]:
+        """`min_offset` of many queues together."""
+        return await self._asking().min_offsets(queues)
+
+    async def max_offsets(self, queues: Iterable[MessageQueue]) -> dict[MessageQueue, int]:
+        """`max_offset` of many queues together."""
+        return await self._asking().max_offsets(queues)
+
+    async def mean_sizes(self, positions: Mapping[MessageQueue, int]) -> dict[MessageQueue, float]:
+        """Stored bytes a message of each queue, estimated by one pull at its position."""
+        return await self._asking().mean_sizes(positions)
+
+    async def offset_bounds(self, queues: Iterable[MessageQueue]) -> dict[MessageQueue, OffsetRange]:
+        """Minimum and maximum of many queues, asked for together."""
+        return await self._asking().offset_bounds(queues)
+
+    async def offset_at(self, queue: MessageQueue, when: datetime) -> int:
+        """The offset of the first message stored at or after `when` (with a time zone), else the maximum."""
+        if getattr(when, "tzinfo", None) is None:
+            raise InvalidArgument(f"{when!r} has no time zone; write datetime(..., tzinfo=UTC)")
+        return await self._asking().offset_at(queue, first_millisecond(when))
+
+    async def offsets_at(self, when_ms: Mapping[MessageQueue, int]) -> dict[MessageQueue, int]:
+        """`offset_at` of many queues together, each with its own time in milliseconds since 1970."""
+        return await self._asking().offsets_at(when_ms)
+
+    async def committed(self, queue: MessageQueue) -> int | None:
+        """What the group committed for the queue; None when it never did (4.9 brokers answer 0 then)."""
+        return await self._asking().committed(queue)
+
+    async def committed_offsets(self, queues: Iterable[MessageQueue]) -> dict[MessageQueue, int | None]:
+        """`committed` of many queues together."""
+        return await self._asking().committed_offsets(queues)
+
+    async def commit(self, queue: MessageQueue, offset: int) -> None:
+        """The group goes on at `offset`. Returns when the broker has it in memory; it writes it to disk every 5 s.
+
+        A group that the broker does not know yet is created, where it permits that.
+        """
+        offset_of(f"offset to commit of {queue}", offset)
+        await self._asking().commit(queue, offset)
+
+    async def commit_offsets(self, offsets: Mapping[MessageQueue, int]) -> None:
+        """`commit` of many queues together; the first failure is raised."""
+        for queue, offset in offsets.items():
+            offset_of(f"the offset of {queue} to commit", offset)
+        await self._asking().commit_offsets(offsets)
+
+    def _pulling(self) -> Puller:
+        if self._puller is None:
+            raise self._not_open()
+        return self._puller
+
+    def _asking(self) -> QueueOffsets:
+        if self._lookups is None:
+            raise self._not_open()
+        return self._lookups
+
+    def _not_open(self) -> InvalidState:
+        return InvalidState(f"consumer {self.group} is not open: use it inside `async with`")
+
+
+def first_millisecond(when: datetime) -> int:
+    """The first whole millisecond since 1970 that is not before `when`: store times are whole ones."""
+    return -((EPOCH - when) // timedelta(milliseconds=1))
+
+
+def check_range(queue: MessageQueue, start: int, end: int) -> None:
+    """`InvalidArgument` for what is no queue, and for offsets that are no whole numbers from 0 on."""
+    queue_of(queue)
+    offset_of("start", start)
+    offset_of("end", end)
+
+
+def filter_of(tags: str, sql: str | None) -> Filter:
+    """One of both."""
+    tag_filter = TagFilter.parse(tags)
+    if sql is None:
+        return tag_filter
+    if not tag_filter.passes_all:
+        raise InvalidArgument(f"tags={tags!r} and sql={sql!r} exclude each other; SQL can say TAGS = '...' itself")
+    return SqlFilter(sql)

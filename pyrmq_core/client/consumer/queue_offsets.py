@@ -1,0 +1,287 @@
+"""Looks up queues and their offsets, many at once: what a pull consumer or a read's plan needs to know."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from contextlib import suppress
+from typing import Final, TypeVar
+
+import trio
+
+from pyrmq_core.client.arguments import queue_of
+from pyrmq_core.client.client import Client
+from pyrmq_core.client.consumer.pull.puller import Filter, Puller, no_progress
+from pyrmq_core.client.routing.publish_info import broker_addresses, order_brokers, topic_queues
+from pyrmq_core.errors import HeaderError, ResponseError, RocketMQError
+from pyrmq_core.model import MessageQueue, OffsetRange, PullStatus, TopicQueues
+from pyrmq_core.network import open_owned_nursery
+from pyrmq_core.protocol.framing.codes import RequestCode, ResponseCode
+from pyrmq_core.protocol.framing.command import Command
+from pyrmq_core.protocol.framing.header_requests import HeaderRequest, response_error
+from pyrmq_core.protocol.messages.names import check_topic
+from pyrmq_core.protocol.messages.record import iterate_records
+from pyrmq_core.protocol.requests.broker.check_client_config import CheckClientConfig
+from pyrmq_core.protocol.requests.broker.consumer_offsets import QueryConsumerOffset, UpdateConsumerOffset
+from pyrmq_core.protocol.requests.broker.group_config import GetSubscriptionGroupConfig
+from pyrmq_core.protocol.requests.broker.heartbeat import SubscriptionData
+from pyrmq_core.protocol.requests.broker.offsets import GetMaxOffset, GetMinOffset, OffsetFound, SearchOffset
+from pyrmq_core.protocol.requests.nameserver.get_route_info import GetRouteInfo, RouteInfo
+from pyrmq_core.protocol.requests.nameserver.kv_config import GetKvList, KvTable
+from pyrmq_core.protocol.requests.nameserver.topic_lists import GetAllTopicList, TopicList
+from pyrmq_core.protocol.routes.route import TopicRouteData
+
+# V5_0_0 of common/MQVersion.java: brokers from there on honour `boundaryType`.
+FIRST_VERSION_WITH_BOUNDARIES: Final = 413
+QUESTIONS_AT_ONCE: Final = 256
+# What 5.4.0 answers where there is none.
+NO_OFFSET: Final = -1
+# A search by time reads messages of one millisecond for so many times the timeout of one question.
+SEARCH_TIMEOUTS: Final = 20
+ORDER_TOPIC_CONFIG: Final = "ORDER_TOPIC_CONFIG"
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class QueueOffsets:
+    """Questions about queues for one consumer group; `timeout` is each question's own, in seconds."""
+
+    def __init__(self, client: Client, consumer_group: str, *, timeout: float) -> None:
+        self._client = client
+        self._group = consumer_group
+        self._timeout = timeout
+        self._puller = Puller(client, consumer_group)
+
+    async def topics(self) -> tuple[str, ...]:
+        """Every topic the NameServer knows, system topics too."""
+        question = GetAllTopicList().to_command()
+        return await self._client.nameservers.ask_for(question, _topics_of, timeout=self._timeout)
+
+    async def message_queues(self, topic: str) -> tuple[MessageQueue, ...]:
+        """The queues the topic may be read from; `NoRoute` when no NameServer knows it.
+
+        Asked for each time, as Java does (MQAdminImpl.fetchSubscribeMessageQueues): a route learned while brokers were
+        still making the topic lacks some of them for up to 30 s.
+        """
+        queues = (await self.current_queues([topic]))[topic]
+        if queues is None:
+            raise self._client.routes.no_route(topic)
+        return queues
+
+    async def current_queues(self, topics: Iterable[str]) -> dict[str, tuple[MessageQueue, ...] | None]:
+        """The queues of each topic as a NameServer knows them at this moment; None for a topic it does not know."""
+        known = await self.topic_queues(topics)
+        return {topic: None if queues is None else queues.readable for topic, queues in known.items()}
+
+    async def topic_queues(self, topics: Iterable[str]) -> dict[str, TopicQueues | None]:
+        """As `current_queues`, with those that may not be read."""
+
+        async def current(topic: str) -> TopicQueues | None:
+            check_topic(topic)
+            route = await self._client.routes.refresh(topic, timeout=self._timeout)
+            return None if route is None else topic_queues(topic, route)
+
+        return await _many(topics, current)
+
+    async def expected_brokers(self, topics: Iterable[str]) -> dict[str, frozenset[str]]:
+        """The brokers that each topic is on by its order configuration, or by the route of any NameServer.
+
+        A NameServer that does not answer names none.
+        """
+        order = await self._order_configurations()
+
+        async def expected(topic: str) -> frozenset[str]:
+            found = {name for route in await self._routes_everywhere(topic) for name in broker_addresses([route])}
+            return order_brokers(order.get(topic, "")) | found
+
+        return await _many(topics, expected)
+
+    async def _order_configurations(self) -> dict[str, str]:
+        with suppress(RocketMQError):
+            answer = await self._client.nameservers.ask(
+                GetKvList(ORDER_TOPIC_CONFIG).to_command(), timeout=self._timeout
+            )
+            if answer.code == ResponseCode.SUCCESS:
+                return dict(KvTable.from_command(answer).table)
+        return {}
+
+    async def _routes_everywhere(self, topic: str) -> list[TopicRouteData]:
+        question = GetRouteInfo(topic, accept_standard_json_only=True).to_command()
+
+        async def route(address: str) -> TopicRouteData | None:
+            with suppress(RocketMQError):
+                answer = await self._client.call(address, question, timeout=self._timeout)
+                if answer.code == ResponseCode.SUCCESS:
+                    return RouteInfo.from_command(answer).route
+            return None
+
+        addresses = self._client.nameservers.addresses
+        routes = await _many(addresses if len(addresses) > 1 else (), route)  # the chosen one has said
+        return [found for found in routes.values() if found is not None]
+
+    async def min_offset(self, queue: MessageQueue) -> int:
+        """5.4.0 answers -1 for a batch topic's queue without messages."""
+        return max(0, await self._offset(queue, GetMinOffset(queue_of(queue).topic, queue.queue_id, queue.broker_name)))
+
+    async def max_offset(self, queue: MessageQueue) -> int:
+        question = GetMaxOffset(queue_of(queue).topic, queue.queue_id, broker_name=queue.broker_name)
+        return max(0, await self._offset(queue, question))
+
+    async def offset_at(self, queue: MessageQueue, when_ms: int) -> int:
+        """The offset of the first message stored at or after `when_ms`, else the maximum."""
+        try:
+            answer = await self._ask(queue, _search(queue, when_ms))
+        except ResponseError:
+            end = await self.max_offset(queue)
+            if end > await self.min_offset(queue):
+                raise
+            return end  # 5.4.0 fails (NullPointerException) where a batch topic's queue has no messages
+        if answer.version >= FIRST_VERSION_WITH_BOUNDARIES:
+            found = _offset_of(queue, answer)
+            # Of a batch topic 5.4.0 answers the last record when none is as young.
+            return await self._first_at_or_after(queue, found, when_ms) if await self._keeps_batches(queue) else found
+        # 4.9 answers an earlier neighbour, or any message of an equal time: from before the time on, messages are read.
+        return await self._first_at_or_after(queue, await self._offset(queue, _search(queue, when_ms - 1)), when_ms)
+
+    async def committed(self, queue: MessageQueue) -> int | None:
+        """What the group committed; None when it never did."""
+        request = QueryConsumerOffset(
+            self._group,
+            queue_of(queue).topic,
+            queue.queue_id,
+            set_zero_if_not_found=False,
+            broker_name=queue.broker_name,
+        )
+        try:
+            return await self._offset(queue, request)
+        except ResponseError as error:
+            if error.code == ResponseCode.QUERY_NOT_FOUND:
+                return None
+            raise
+
+    async def commit(self, queue: MessageQueue, offset: int) -> None:
+        """Returns when the broker has it in memory. A group that it does not know is created, where it permits that."""
+        request = UpdateConsumerOffset(self._group, queue_of(queue).topic, queue.queue_id, offset, queue.broker_name)
+        try:
+            await self._ask(queue, request)
+        except ResponseError as error:
+            if error.code != ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST:
+                raise
+            await self._ask(queue, GetSubscriptionGroupConfig(self._group))
+            await self._ask(queue, request)
+
+    async def min_offsets(self, queues: Iterable[MessageQueue]) -> dict[MessageQueue, int]:
+        return await _many(queues, self.min_offset)
+
+    async def max_offsets(self, queues: Iterable[MessageQueue]) -> dict[MessageQueue, int]:
+        return await _many(queues, self.max_offset)
+
+    async def mean_sizes(self, positions: Mapping[MessageQueue, int]) -> dict[MessageQueue, float]:
+        """Stored bytes a message of each queue, from one pull at its position; 0 where nothing is answered."""
+
+        async def mean(queue: MessageQueue) -> float:
+            pulled = await self._puller.pull(queue_of(queue), positions[queue], timeout=self._timeout)
+            first = min((record.queue_offset for record in iterate_records(pulled.records)), default=pulled.start)
+            answered = max(1, pulled.next_offset - min(first, pulled.start))  # a record may begin before the position
+            return len(pulled.records) / answered
+
+        return await _many(positions, mean)
+
+    async def offset_bounds(self, queues: Iterable[MessageQueue]) -> dict[MessageQueue, OffsetRange]:
+        """What each queue keeps: from its minimum up to, without, its maximum."""
+
+        async def bounds(queue: MessageQueue) -> OffsetRange:
+            kept = OffsetRange(await self.min_offset(queue), await self.max_offset(queue))
+            if kept.start > kept.end:
+                raise HeaderError(
+                    f"{queue.broker_name} answers that {queue} begins at offset {kept.start} and ends at {kept.end}: "
+                    "its queue is damaged, or was deleted and made again at this moment"
+                )
+            return kept
+
+        return await _many(queues, bounds)
+
+    async def offsets_at(self, when_ms: Mapping[MessageQueue, int]) -> dict[MessageQueue, int]:
+        """`offset_at` of many queues, each with a time of its own."""
+        return await _many(when_ms, lambda queue: self.offset_at(queue, when_ms[queue]))
+
+    async def committed_offsets(self, queues: Iterable[MessageQueue]) -> dict[MessageQueue, int | None]:
+        return await _many(queues, self.committed)
+
+    async def commit_offsets(self, offsets: Mapping[MessageQueue, int]) -> None:
+        """`commit` of many queues."""
+        await _many(offsets, lambda queue: self.commit(queue, offsets[queue]))
+
+    async def check_filter(self, queue: MessageQueue, wanted: Filter) -> None:
+        """`ResponseError` when the queue's broker cannot evaluate it."""
+        subscription = SubscriptionData(queue_of(queue).topic, wanted.expression, expression_type=wanted.KIND)
+        await self._ask(queue, CheckClientConfig(self._client.client_id, self._group, subscription))
+
+    async def _keeps_batches(self, queue: MessageQueue) -> bool:
+        address = await self._client.master_address(queue, timeout=self._timeout)
+        topics = self._client.batch_topics
+        return await topics.is_batch_topic(queue.topic, queue.broker_name, address, timeout=self._timeout)
+
+    async def _first_at_or_after(self, queue: MessageQueue, offset: int, when_ms: int) -> int:
+        deadline = trio.current_time() + SEARCH_TIMEOUTS * self._timeout
+        while True:
+            pulled = await self._puller.pull(queue, offset, timeout=self._timeout)
+            for record in iterate_records(pulled.records):
+                if record.store_timestamp_ms >= when_ms:
+                    return record.queue_offset
+            if pulled.status is PullStatus.NO_NEW_MSG or pulled.next_offset >= pulled.max_offset:
+                return pulled.max_offset
+            if pulled.next_offset <= offset or trio.current_time() > deadline:
+                raise no_progress(pulled)
+            offset = pulled.next_offset
+
+    async def _offset(self, queue: MessageQueue, request: HeaderRequest) -> int:
+        return _offset_of(queue, await self._ask(queue, request))
+
+    async def _ask(self, queue: MessageQueue, request: HeaderRequest | CheckClientConfig) -> Command:
+        return await self._client.ask_broker(queue, request.to_command(), timeout=self._timeout)
+
+
+async def _many(keys: Iterable[K], ask: Callable[[K], Awaitable[V]]) -> dict[K, V]:
+    """All answers, under way together; the first failure ends the rest and is raised as it is."""
+    limit = trio.CapacityLimiter(QUESTIONS_AT_ONCE)
+    answers: dict[K, V] = {}
+    failures: list[Exception] = []
+
+    async def one(key: K) -> None:
+        async with limit:
+            try:
+                answers[key] = await ask(key)
+            except Exception as error:
+                failures.append(error)
+                ended.set()
+            if len(answers) == len(wanted):
+                ended.set()
+
+    wanted = list(dict.fromkeys(keys))
+    ended = trio.Event()
+    async with open_owned_nursery() as nursery:
+        for key in wanted:
+            nursery.start_soon(one, key)
+        if wanted:
+            await ended.wait()
+    if failures:
+        raise failures[0]
+    return {key: answers[key] for key in wanted}
+
+
+def _offset_of(queue: MessageQueue, answer: Command) -> int:
+    offset = OffsetFound.from_command(answer).offset
+    if offset < NO_OFFSET:
+        raise HeaderError(f"{queue.broker_name} answers offset {offset} for {queue}: no queue has such a one")
+    return offset
+
+
+def _topics_of(answer: Command, address: str) -> tuple[str, ...]:
+    if answer.code != ResponseCode.SUCCESS:
+        raise response_error(answer, RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER, f"NameServer {address}")
+    return TopicList.from_command(answer).topics
+
+
+def _search(queue: MessageQueue, when_ms: int) -> SearchOffset:
+    return SearchOffset(queue_of(queue).topic, queue.queue_id, when_ms, broker_name=queue.broker_name)

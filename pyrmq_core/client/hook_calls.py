@@ -1,0 +1,61 @@
+"""Checks and calls hooks of both kinds: a producer's and a client's.
+
+Hooks are plain functions, never `async`: they run on the loop, between other work, and delay it while they run. A hook
+that takes longer than 0.1 s is logged by name. An exception of a hook is logged and changes nothing, except that a
+check-forbidden hook that raises refuses the send.
+"""
+
+from __future__ import annotations
+
+import inspect
+import logging
+import time
+from collections.abc import Callable, Sequence
+from typing import Final, TypeVar
+
+from pyrmq_core.errors import InvalidArgument
+
+log = logging.getLogger(__name__)
+
+SLOW_SECONDS: Final = 0.1
+T = TypeVar("T")
+
+
+def check_hooks(hooks: Sequence[object], kinds: Sequence[Sequence[str]]) -> None:
+    """Raises `InvalidArgument` for what has no hook's methods, and for async ones: those would never run."""
+    for hook in hooks:
+        if not any(all(callable(getattr(hook, name, None)) for name in kind) for kind in kinds):
+            wanted = ", or ".join(" and ".join(kind) for kind in kinds)
+            raise InvalidArgument(f"{type(hook).__name__} is no hook: it has no {wanted}")
+        for name in (name for kind in kinds for name in kind):
+            if inspect.iscoroutinefunction(getattr(hook, name, None)):
+                raise InvalidArgument(
+                    f"{type(hook).__name__}.{name} is async; a hook is a plain function that does not wait"
+                )
+
+
+def quietly(hook: Callable[..., T], *args: object) -> T | None:
+    """What the hook returns; None when it raised, which is logged."""
+    try:
+        return timed(hook, *args)
+    except Exception as error:
+        log.info("the hook %s failed and is passed over: %s: %s", hook_name(hook), type(error).__name__, error)
+        return None
+
+
+def timed(hook: Callable[..., T], *args: object) -> T:
+    began = time.monotonic()
+    try:
+        return hook(*args)
+    finally:
+        seconds = time.monotonic() - began
+        if seconds > SLOW_SECONDS:
+            log.info("the hook %s took %.1f s, and everything else waited for it", hook_name(hook), seconds)
+
+
+def methods_of(hooks: Sequence[object], name: str) -> tuple[Callable[..., object], ...]:
+    return tuple(method for hook in hooks if callable(method := getattr(hook, name, None)))
+
+
+def hook_name(hook: Callable[..., object]) -> str:
+    return getattr(hook, "__qualname__", type(hook).__name__)

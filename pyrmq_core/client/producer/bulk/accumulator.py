@@ -1,0 +1,131 @@
+"""Automatic batching: messages sent one by one travel together, when they come fast enough.
+
+What shares topic, target, wait flag and tag shares a request; it leaves when it holds 32 KiB or is 10 ms old. Each
+message has its own result. Delayed, transactional and retry messages, compressed ones and those with a timeout of
+their own go alone. Source: client/producer/ProduceAccumulator.java, 5.3.3.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Final
+
+import trio
+
+from pyrmq_core.client.producer.bulk.in_flight import InFlight, PendingSend
+from pyrmq_core.client.producer.send.send_errors import given_up, unexpected
+from pyrmq_core.client.producer.send.targets import Target
+from pyrmq_core.errors import InvalidArgument
+from pyrmq_core.model import Message
+from pyrmq_core.protocol.messages.batch import OVERHEAD_BYTES
+from pyrmq_core.protocol.messages.names import is_retry_topic
+from pyrmq_core.protocol.messages.payload import Payload, join_payloads
+
+MAX_BATCH_BYTES: Final = 2 * 1024 * 1024
+MAX_DELAY_SECONDS: Final = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Batching:
+    """When a batch leaves: at `max_bytes` (1 to 2 MiB), or `max_delay` seconds old (0.001 to 30)."""
+
+    max_bytes: int = 32 * 1024
+    max_delay: float = 0.010
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.max_bytes <= MAX_BATCH_BYTES:
+            raise InvalidArgument(f"batching: max_bytes={self.max_bytes}; from 1 to {MAX_BATCH_BYTES} are possible")
+        if not 0.001 <= self.max_delay <= MAX_DELAY_SECONDS:
+            raise InvalidArgument(f"batching: max_delay={self.max_delay:g} s; from 0.001 to 30 are possible")
+
+
+Key = tuple[str, Target, bool, str | None]
+
+
+class _Batch:
+    """What waits to leave together."""
+
+    __slots__ = ("leaves_at", "payloads", "pendings", "size_bytes", "to")
+
+    def __init__(self, to: Target, leaves_at: float) -> None:
+        self.to = to
+        self.leaves_at = leaves_at
+        self.payloads: list[Payload] = []
+        self.pendings: list[PendingSend] = []
+        self.size_bytes = 0
+
+
+class Accumulator:
+    """The batches of one producer that are still open; what leaves is under way in `in_flight`."""
+
+    def __init__(self, in_flight: InFlight, batching: Batching, *, timeout: float) -> None:
+        self._in_flight = in_flight
+        self._batching = batching
+        self._timeout = timeout
+        self._open: dict[Key, _Batch] = {}  # the oldest first
+        self._begun = trio.Event()
+
+    def takes(self, message: Message, payload: Payload) -> bool:
+        """Whether the message may travel with others."""
+        return (
+            payload.sys_flag == 0
+            and len(payload.body) < self._batching.max_bytes
+            and message.delay_level is None
+            and message.deliver_at is None
+            and message.delay is None
+            and not is_retry_topic(payload.topic)
+        )
+
+    def add(self, message: Message, payload: Payload, to: Target, pending: PendingSend) -> None:
+        """Puts the message, which has entered, into the open batch of its kind; it is sent in the background."""
+        key = (payload.topic, to, message.wait_store_msg_ok, message.tags)
+        batch = self._open.get(key)
+        if batch is None:
+            batch = self._open[key] = _Batch(to, trio.current_time() + self._batching.max_delay)
+            self._begun.set()
+        batch.payloads.append(payload)
+        batch.pendings.append(pending)
+        body_bytes = len(payload.body)
+        batch.size_bytes += OVERHEAD_BYTES + body_bytes + len(payload.properties)
+        if batch.size_bytes >= self._batching.max_bytes:
+            del self._open[key]
+            self._send(batch)
+
+    async def run(self) -> None:
+        """For the life of the producer: what is old enough leaves."""
+        while True:
+            if not self._open:
+                self._begun = trio.Event()
+                await self._begun.wait()
+            oldest = next(iter(self._open.values()), None)
+            if oldest is not None:
+                await trio.sleep_until(oldest.leaves_at)
+                self._flush(trio.current_time())
+
+    def flush(self) -> None:
+        """Everything that waits leaves now."""
+        self._flush(math.inf)
+
+    def abandon(self) -> None:
+        """Nothing of what waits is sent; whoever holds a pending send is told."""
+        for batch in self._open.values():
+            self._in_flight.leave(batch.pendings)
+            for pending in batch.pendings:
+                pending.set_error(given_up(batch.payloads[0].topic))
+        self._open.clear()
+
+    def _flush(self, now: float) -> None:
+        for key, batch in list(self._open.items()):
+            if batch.leaves_at > now:
+                break
+            del self._open[key]
+            self._send(batch)
+
+    def _send(self, batch: _Batch) -> None:
+        try:
+            joined = join_payloads(batch.payloads, single_tag=True)
+        except Exception as error:
+            self._in_flight.end(batch.pendings, unexpected(batch.payloads[0].topic, error))
+        else:
+            self._in_flight.start(joined, batch.to, self._timeout, batch.pendings)

@@ -1,0 +1,281 @@
+"""Sends that nobody waits for yet: `PendingSend`, and the bound on how many may be under way."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import Final
+
+import trio
+
+from pyrmq_core.client.arguments import whole_number
+from pyrmq_core.client.producer.communication_mode import CommunicationMode
+from pyrmq_core.client.producer.send.background_sends import BackgroundSends, Soon
+from pyrmq_core.client.producer.send.receipt import Receipt, SendResults
+from pyrmq_core.client.producer.send.send_errors import given_up, unexpected
+from pyrmq_core.client.producer.send.send_state import SendState
+from pyrmq_core.client.producer.send.sender import Sender
+from pyrmq_core.client.producer.send.targets import Target
+from pyrmq_core.errors import RocketMQError, SendFailed, WindowFull
+from pyrmq_core.model import SendResult
+from pyrmq_core.protocol.messages.payload import Payload
+
+log = logging.getLogger(__name__)
+
+# A caller that never has to wait lets others run this often.
+CALLS_BETWEEN_CHECKPOINTS: Final = 64
+# Closing waits so much longer than the longest send under way may take.
+DRAIN_GRACE_SECONDS: Final = 5.0
+
+
+class PendingSend:
+    """One message under way."""
+
+    __slots__ = ("_callbacks", "_error", "_index", "_result", "_results", "_waited", "is_done", "story")
+
+    def __init__(self) -> None:
+        self.is_done = False
+        self.story: SendState[Receipt] | None = None
+        self._waited: trio.Event | None = None
+        self._results: Receipt | SendResults | None = None
+        self._index = 0
+        self._result: SendResult | None = None
+        self._error: RocketMQError | None = None
+        self._callbacks: list[Callable[[PendingSend], None]] | None = None
+
+    async def wait(self) -> SendResult:
+        """The acknowledgement; raises what the send failed with, each time it is asked."""
+        if self.is_done:
+            await trio.lowlevel.checkpoint()
+        else:
+            if self._waited is None:
+                self._waited = trio.Event()
+            await self._waited.wait()
+        return self.result
+
+    def add_done_callback(self, callback: Callable[[PendingSend], None]) -> None:
+        """Called on the loop when the send ends, at once when it has ended. What it raises is logged, as in Java."""
+        if self.is_done:
+            self._call(callback)
+        elif self._callbacks is None:
+            self._callbacks = [callback]
+        else:
+            self._callbacks.append(callback)
+
+    @property
+    def result(self) -> SendResult:
+        """What an ended send brought; raises what it failed with."""
+        if self._result is None:
+            self._read()
+            if self._error is not None:
+                raise self._error
+        assert self._result is not None, "the send is still under way"
+        return self._result
+
+    @property
+    def error(self) -> RocketMQError | None:
+        """What an ended send failed with."""
+        if self._result is None:
+            self._read()
+        return self._error
+
+    def set_results(self, results: Receipt | SendResults, index: int = 0) -> None:
+        """It is stored; the acknowledgement is read when somebody asks for it."""
+        if not self.is_done:
+            self._results, self._index = results, index
+            self._end()
+
+    def set_error(self, error: RocketMQError) -> None:
+        if not self.is_done:
+            self._error = error
+            self._end()
+
+    def _read(self) -> None:
+        results, self._results = self._results, None
+        if results is None:
+            return
+        try:
+            self._result = results.result() if isinstance(results, Receipt) else results[self._index]
+        except SendFailed as unreadable:
+            self._error = unreadable
+
+    def begun(self, story: SendState[Receipt]) -> None:
+        """Its payload is kept no longer than it is under way, however long the result is."""
+        if not self.is_done:
+            self.story = story
+
+    def _end(self) -> None:
+        self.is_done = True
+        self.story = None
+        if self._waited is not None:
+            self._waited.set()
+        callbacks, self._callbacks = self._callbacks, None
+        for callback in callbacks or ():
+            self._call(callback)
+
+    def _call(self, callback: Callable[[PendingSend], None]) -> None:
+        """A callback that raises is its writer's: other sends, and the loop, go on."""
+        try:
+            callback(self)
+        except Exception:
+            log.exception("a done callback of a send raised; the send itself has ended as it did")
+
+
+def check_bounds(max_count: int, max_bytes: int) -> tuple[int, int]:
+    """The two bounds of `InFlight`; `InvalidArgument` for one that lets nothing in."""
+    return whole_number("max_in_flight", max_count, 1), whole_number("max_in_flight_bytes", max_bytes, 1, 2**63 - 1)
+
+
+class InFlight:
+    """Sends under way that no caller waits for, bounded by count and by bytes; first come, first let in.
+
+    Room is held by the `PendingSend` that entered, and leaving is without effect for one that holds none: so room can
+    be given back after any interrupt, whichever line it met.
+    """
+
+    def __init__(self, nursery: trio.Nursery, sender: Sender, max_count: int, max_bytes: int) -> None:
+        self._under_way = BackgroundSends(nursery, sender)
+        self._lock = threading.Lock()
+        self._max_count = max_count
+        self._max_bytes = max_bytes
+        self._entered: dict[PendingSend, int] = {}  # bytes of each
+        self._bytes = 0  # their sum
+        self._calls = 0
+        self._turn = trio.Lock()
+        self._ended: trio.Event | None = None
+
+    def enter_nowait(self, pending: PendingSend, size: int) -> bool:
+        """Takes room for a message of so many bytes, unless there is none or others wait for it; from any thread."""
+        with self._lock:
+            if self._turn.locked() or not self._has_room(size):
+                return False
+            self._entered[pending] = size
+            self._bytes += size
+            return True
+
+    async def enter(self, pending: PendingSend, size: int, *, wait: bool = True) -> None:
+        """Waits for room for so many bytes, first come first served; `WindowFull` instead, when `wait` is false."""
+        if not self.enter_nowait(pending, size):
+            if not wait:
+                raise self.full()
+            async with self._turn:
+                while not self._has_room(size):
+                    await self._next_end()
+                if pending.is_done:  # given up meanwhile
+                    pending.result  # noqa: B018 - it raises
+                with self._lock:
+                    self._entered[pending] = size
+                    self._bytes += size
+            return
+        self._calls += 1
+        if not self._calls % CALLS_BETWEEN_CHECKPOINTS:
+            try:
+                await trio.lowlevel.checkpoint()
+            except BaseException:
+                self.leave((pending,))
+                raise
+
+    def full(self) -> WindowFull:
+        """What is raised instead of waiting."""
+        return WindowFull(
+            f"{len(self._entered)} messages and {self._bytes} bytes are under way, and {self._max_count} and "
+            f"{self._max_bytes} may be (max_in_flight, max_in_flight_bytes); wait for some of them"
+        )
+
+    def leave(self, pendings: Iterable[PendingSend]) -> None:
+        """Gives back the room of those that hold some."""
+        with self._lock:
+            for pending in pendings:
+                self._bytes -= self._entered.pop(pending, 0)
+        ended, self._ended = self._ended, None
+        if ended is not None:
+            ended.set()
+
+    def start(
+        self,
+        payload: Payload,
+        to: Target,
+        timeout: float,
+        pendings: Sequence[PendingSend],
+        mode: CommunicationMode = CommunicationMode.ASYNC,
+    ) -> None:
+        """Sends in the background one payload, whose messages are `pendings`; raises nothing."""
+        ended = partial(self.end, pendings)
+        try:
+            pendings[0].begun(self._under_way.start(payload, to, timeout, mode, ended))
+        except Exception as error:
+            ended(unexpected(payload.topic, error))
+
+    def start_aside(
+        self, payload: Payload, to: Target, timeout: float, pending: PendingSend, now: float, soon: Soon
+    ) -> bool:
+        """As `start` for one message; `BackgroundSends.start_aside` says when, and when not."""
+        ended = partial(self.end, (pending,))
+        story = self._under_way.start_aside(payload, to, timeout, now, soon, ended)
+        if story is not None:
+            pending.begun(story)
+        return story is not None
+
+    def give_up(self, pending: PendingSend, topic: str) -> None:
+        """Ends a send whose caller was interrupted: what has not left of it does not leave, its room is given back."""
+        if pending.story is not None:
+            self._under_way.give_up(pending.story)
+        pending.set_error(given_up(topic))
+        self.leave((pending,))
+        with self._lock:  # the interrupt may have come between the two steps of entering
+            self._bytes = sum(self._entered.values())
+
+    def longest_seconds(self, now: float) -> float:
+        """The time that the longest send under way has left; from any thread."""
+        return self._under_way.longest_seconds(now)
+
+    async def drain(self) -> None:
+        """Waits until nothing is under way, no longer than the sends that are may take, and a grace."""
+        seconds = self.longest_seconds(trio.current_time()) + DRAIN_GRACE_SECONDS
+        with trio.move_on_after(seconds):
+            while self._entered:
+                await self._next_end()
+        if self._entered:
+            log.warning(
+                "closing did not wait longer than %.0f s and gave up %d messages that are perhaps stored",
+                seconds,
+                len(self._entered),
+            )
+
+    def abandon(self) -> None:
+        """Ends everything under way, and all that comes after: its producer is closed."""
+        self._under_way.abandon()
+
+    def fail(self, error: RocketMQError) -> None:
+        """Ends everything under way with the error, after a crash of the loop: nothing is asked of the loop."""
+        self._under_way.fail(error)
+        for pending in list(self._entered):
+            self.end((pending,), error)
+
+    def end(self, pendings: Sequence[PendingSend], end: Receipt | RocketMQError) -> None:
+        """Gives back their room, and gives each its result or the error."""
+        if self._entered:
+            self.leave(pendings)
+        results: Receipt | SendResults | RocketMQError = end
+        if isinstance(end, Receipt) and len(pendings) > 1:
+            try:
+                results = end.results()
+            except SendFailed as unreadable:
+                results = unreadable
+        for index, pending in enumerate(pendings):
+            if isinstance(results, RocketMQError):
+                pending.set_error(results)
+            else:
+                pending.set_results(results, index)
+
+    async def _next_end(self) -> None:
+        if self._ended is None:
+            self._ended = trio.Event()
+        await self._ended.wait()
+
+    def _has_room(self, size: int) -> bool:
+        """A payload larger than the bound goes when it is alone."""
+        count = len(self._entered)
+        return count == 0 or (count < self._max_count and self._bytes + size <= self._max_bytes)

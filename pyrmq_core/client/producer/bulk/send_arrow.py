@@ -1,0 +1,143 @@
+"""Whole columns over the road of sends: record batches sent by a window. Arrow's types are called `Any` here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from typing import Any, Final, TypeAlias
+
+import trio
+
+from pyrmq_core.client.arrow_library import columnar
+from pyrmq_core.client.producer.bulk.send_window import SendWindow, WriteSummary, open_send_window
+from pyrmq_core.client.producer.message_encoder import MessageEncoder
+from pyrmq_core.client.producer.send.sender import Sender
+from pyrmq_core.client.producer.send.targets import ANY_QUEUE, KeyedQueue, Target, ThisQueue
+from pyrmq_core.client.routing.publish_info import TopicPublishInfo
+from pyrmq_core.client.unique_ids import unique_id_runs
+from pyrmq_core.errors import BatchFailed, InvalidMessage, Outcome, RocketMQError, SendFailed
+from pyrmq_core.model import MessageQueue
+from pyrmq_core.protocol.messages.names import check_topic
+from pyrmq_core.protocol.messages.payload import Payload
+
+REQUESTS_UNDER_WAY: Final = 4
+BYTES_UNDER_WAY: Final = 16 * 1024 * 1024
+COMPRESSING_THREADS: Final = 4
+
+# Of each topic the publish list that a whole call goes by, and one target for each queue that keys of the call have:
+# a window sends the payloads of one target one after another.
+Lanes: TypeAlias = dict[str, tuple[TopicPublishInfo, dict[MessageQueue, KeyedQueue]]]
+
+
+async def send_rows(
+    sender: Sender,
+    rows: Any,
+    topic: str | None,
+    *,
+    queue: MessageQueue | None,
+    encoding: MessageEncoder,
+    timeout: float,
+) -> WriteSummary:
+    """Each row as a message, encoded whole and sent in requests of about 1,000 messages or 1 MiB, several under way
+    (to a batch topic of 1 MiB, whatever they hold).
+
+    Nothing is sent when a row cannot be. Raises `BatchFailed` when a request fails after others were stored.
+    """
+    arrow = columnar()
+    arrow.check_columns(rows)
+    if topic is not None and "topic" in rows.schema.names:
+        rows = rows.drop_columns(["topic"])
+    first = 0
+    for batch in arrow.batches_of(rows):
+        fault = arrow.first_fault(batch, encoding.max_message_bytes)
+        if fault is not None:
+            raise InvalidMessage(f"row {first + fault.row}, column {fault.column}: {fault.reason}")
+        first += batch.num_rows
+    limit = arrow.BatchLimit(
+        compression=encoding.compression,
+        compress_over_bytes=encoding.compress_over_bytes,
+        max_message_bytes=encoding.max_message_bytes,
+    )
+    lanes: Lanes = {}
+    async with open_send_window(
+        sender, max_requests=REQUESTS_UNDER_WAY, max_bytes=BYTES_UNDER_WAY, timeout=timeout
+    ) as window:
+        try:
+            for batch in arrow.batches_of(rows):  # joined once more: keeping them would be a second copy of the table
+                for name, some in arrow.by_topic(batch, topic):
+                    await _send_topic(sender, window, lanes, name, some, queue=queue, limit=limit, timeout=timeout)
+            return await window.drain()
+        except RocketMQError as error:
+            raise await _failed(error, window, first) from error
+
+
+async def _send_topic(
+    sender: Sender,
+    window: SendWindow,
+    lanes: Lanes,
+    topic: str,
+    rows: Any,
+    *,
+    queue: MessageQueue | None,
+    limit: Any,
+    timeout: float,
+) -> None:
+    """Rows without a sharding key go where requests go in turn, those with one to their key's queue, in order."""
+    arrow = columnar()
+    check_topic(topic)
+    if not rows.num_rows:
+        return
+    whole = await sender.is_batch_topic(topic, timeout=timeout)
+    if queue is not None or "shardingKey" not in rows.schema.names:
+        to = ANY_QUEUE if queue is None else ThisQueue(queue)
+        await _send_in_order(window, topic, rows, to, limit, whole=whole)
+        return
+    if topic not in lanes:
+        lanes[topic] = await sender.publish_info(topic, timeout=timeout), {}
+    info, targets = lanes[topic]
+    for key, some in arrow.by_queue(rows, max(1, len(info.queues))):
+        keyed: Target = ANY_QUEUE
+        if key is not None:
+            queue_of_key = info.queue_of_key(key)
+            keyed = targets.setdefault(queue_of_key, KeyedQueue(key, (queue_of_key,)))
+        await _send_in_order(window, topic, some, keyed, limit, whole=whole)
+
+
+async def _send_in_order(window: SendWindow, topic: str, rows: Any, to: Target, limit: Any, *, whole: bool) -> None:
+    arrow = columnar()
+    if whole:  # a batch topic: one tag a request, nothing compressed
+        for some in arrow.by_tag(rows):
+            batches = arrow.encode_batches(
+                some, topic, unique_id_runs, limit.of_batch_topic(), checked=True, single_tag=True
+            )
+            for payload in batches:
+                await window.put(payload, to)
+        return
+    if not arrow.compresses(rows, limit):
+        for payload in arrow.encode_batches(rows, topic, unique_id_runs, limit, checked=True):
+            await window.put(payload, to)
+        return
+    with ThreadPoolExecutor(COMPRESSING_THREADS, "pyrmq-compress") as threads:
+        payloads = arrow.encode_batches(rows, topic, unique_id_runs, limit, checked=True, compress_all=threads.map)
+        while (payload := await trio.to_thread.run_sync(_next, payloads)) is not None:
+            await window.put(payload, to)
+
+
+def _next(payloads: Iterator[Payload]) -> Payload | None:
+    return next(payloads, None)
+
+
+async def _failed(error: RocketMQError, window: SendWindow, rows: int) -> RocketMQError:
+    """What is under way is waited for, so that the summary is whole."""
+    with suppress(RocketMQError):
+        await window.drain()
+    stored = window.summary.messages
+    if not isinstance(error, SendFailed) or not stored:
+        return error
+    return BatchFailed(
+        f"{stored} of {rows} rows are stored, then a request failed (error.parts[0] tells where they are). {error}",
+        outcome=Outcome.PERHAPS_STORED,
+        attempts=error.attempts,
+        parts=[window.summary, error],
+    )

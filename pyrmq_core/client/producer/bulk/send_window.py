@@ -1,0 +1,302 @@
+"""`SendWindow`: many payloads under way at once, bounded in number and bytes; what a bulk write stands on.
+
+Payloads for one ordered queue go one after another, in the order of their `put`s; a failure stops the window.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Final
+
+import trio
+
+from pyrmq_core.client.producer.communication_mode import CommunicationMode
+from pyrmq_core.client.producer.send.background_sends import BackgroundSends
+from pyrmq_core.client.producer.send.receipt import Receipt
+from pyrmq_core.client.producer.send.retry_policy import is_refused_for_good
+from pyrmq_core.client.producer.send.send_errors import given_up
+from pyrmq_core.client.producer.send.sender import Sender
+from pyrmq_core.client.producer.send.targets import AnyQueue, KeyedQueue, Target
+from pyrmq_core.errors import InvalidArgument, ResponseError, RocketMQError, SendFailed
+from pyrmq_core.model import MessageQueue, SendStatus
+from pyrmq_core.network import open_owned_nursery
+from pyrmq_core.protocol.messages.payload import Payload
+from pyrmq_core.protocol.messages.split_payload import halves
+
+# So many times what may be under way may be handed over.
+HANDED_OVER: Final = 8
+
+
+@dataclass(slots=True)
+class WriteSummary:
+    """What a window wrote so far: acknowledged messages, by queue, and what was not plain about them."""
+
+    messages: int = 0
+    bytes: int = 0
+    requests: int = 0
+    retries: int = 0
+    perhaps_repeated: int = 0
+    messages_by_queue: dict[MessageQueue, int] = field(default_factory=dict)
+    messages_by_status: dict[SendStatus, int] = field(default_factory=dict)
+
+    def add(self, receipt: Receipt, size: int) -> None:
+        self.messages += receipt.count
+        self.bytes += size
+        self.requests += 1
+        self.retries += len(receipt.attempts)
+        if receipt.attempts and receipt.perhaps_repeated:
+            self.perhaps_repeated += receipt.count
+        self.messages_by_queue[receipt.queue] = self.messages_by_queue.get(receipt.queue, 0) + receipt.count
+        self.messages_by_status[receipt.status] = self.messages_by_status.get(receipt.status, 0) + receipt.count
+
+
+@dataclass(frozen=True, slots=True)
+class RefusedMessage:
+    """A payload of one message that a broker refused for what it is, or for who sent it; nothing of it is stored."""
+
+    payload: Payload
+    error: SendFailed
+
+    @property
+    def code(self) -> int:
+        """The broker's."""
+        return self.error.__cause__.code if isinstance(self.error.__cause__, ResponseError) else 0
+
+
+class SendWindow:
+    """Made by `open_send_window`.
+
+    Payloads that are handed over and not sent yet wait here, so that each acknowledgement is followed by the next
+    request at once, whatever the caller does meanwhile. Another thread may do the same as `put`: `enter_nowait`, then
+    `hand_over`, and `start_more` on the loop when that says so.
+    """
+
+    summary: WriteSummary
+
+    def __init__(
+        self,
+        sender: Sender,
+        nursery: trio.Nursery,
+        *,
+        max_requests: int,
+        max_bytes: int,
+        timeout: float,
+        keep_refused: bool = False,
+    ) -> None:
+        self._sender = sender
+        self._nursery = nursery
+        self._under_way = BackgroundSends(nursery, sender)
+        self._max_requests = max_requests
+        self._max_bytes = max_bytes
+        self._timeout = timeout
+        self._keep_refused = keep_refused
+        self._refused: deque[RefusedMessage] = deque()  # taken from another thread too
+        self._room = threading.Lock()  # of the two numbers that follow
+        self._count = 0
+        self._bytes = 0
+        self._requests = 0
+        self._handed: deque[tuple[Payload, Target]] = deque()
+        self._lanes: dict[Target, deque[Payload]] = {}
+        self._kept: dict[Target, Target] = {}
+        self._failure: RocketMQError | None = None
+        self._changed: trio.Event | None = None
+        self.summary = WriteSummary()
+
+    async def put(self, payload: Payload, to: Target) -> None:
+        """Waits for room, then sends in the background. Raises the first failure of any earlier payload."""
+        while not self.enter_nowait(payload):
+            await self.wait_for_room(payload)
+        if self.hand_over(payload, to):
+            self.start_more()
+
+    def enter_nowait(self, payload: Payload) -> bool:
+        """Takes room for the payload if there is some; raises the first failure of any earlier one."""
+        self._raise_failure()
+        with self._room:
+            if not self._has_room(payload, HANDED_OVER * self._max_requests - 1, self._max_bytes):
+                return False
+            self._count += 1
+            self._bytes += len(payload.body)
+            return True
+
+    def hand_over(self, payload: Payload, to: Target) -> bool:
+        """What has entered is sent in its turn; False when an answer that is awaited will see to that.
+
+        The loop lets go of a lane or a place first and then looks here, so it cannot miss what comes meanwhile.
+        """
+        self._handed.append((payload, to))
+        return self._requests < self._max_requests and to not in self._lanes
+
+    def interrupted(self, topic: str) -> None:
+        """Fails the window: a `put` was interrupted, so that it is not known whether its payload was handed over."""
+        self._failure = self._failure or given_up(topic)
+        self.start_more()
+        changed, self._changed = self._changed, None
+        if changed is not None:
+            changed.set()
+
+    async def wait_for_room(self, payload: Payload) -> None:
+        """Returns when half of the window is empty: a caller that is woken for every request has no time for more."""
+        await self._until(lambda: self._has_room(payload, HANDED_OVER * self._max_requests // 2, self._max_bytes // 2))
+
+    async def drain(self) -> WriteSummary:
+        """Waits until every payload is acknowledged; raises the first failure, when all the others have ended too."""
+        await self._until(lambda: not self._count or (self._failure is not None and not self._requests))
+        self._raise_failure()
+        return self.summary
+
+    def take_refused(self) -> list[RefusedMessage]:
+        """What brokers refused since the last call (with `keep_refused`); the messages beside it are stored."""
+        return [self._refused.popleft() for _ in range(len(self._refused))]
+
+    def abandon(self) -> None:
+        """Gives up what is under way, and sends no more."""
+        self._under_way.abandon()
+
+    def _has_room(self, payload: Payload, most: int, most_bytes: int) -> bool:
+        """Whether so much at most is in the window, and the payload fits; one above the bound goes when it is alone."""
+        fits = self._bytes <= most_bytes and self._bytes + len(payload.body) <= self._max_bytes
+        return not self._count or (self._count <= most and fits)
+
+    async def _until(self, has_come: Callable[[], bool]) -> None:
+        while not has_come():
+            if self._changed is None:
+                self._changed = trio.Event()
+            await self._changed.wait()
+
+    def start_more(self) -> None:
+        """Starts what may be under way; what was handed over before a failure and not sent is dropped."""
+        while self._handed and (self._requests < self._max_requests or self._failure is not None):
+            payload, to = self._handed.popleft()
+            if self._failure is not None:
+                self._leave(payload)
+            elif not is_ordered(to):
+                self._send(payload, to)
+            elif to in self._lanes:
+                self._lanes[to].append(payload)
+            else:
+                self._lanes[to] = deque()
+                self._send(payload, to)
+
+    def _send(self, payload: Payload, to: Target) -> None:
+        self._requests += 1
+        self._under_way.start(
+            payload, self._kept.get(to, to), self._timeout, CommunicationMode.SYNC, partial(self._ended, payload, to)
+        )
+
+    def _ended(self, payload: Payload, to: Target, end: Receipt | RocketMQError) -> None:
+        if isinstance(end, Receipt):
+            self.summary.add(end, len(payload.body))
+            self._over(payload, to, end.queue)
+        elif self._keep_refused and isinstance(end, SendFailed) and is_refused_for_good(end):
+            self._nursery.start_soon(self._divide, payload, to, end)
+        else:
+            self._failure = self._failure or end
+            self._over(payload, to, None)
+
+    def _over(self, payload: Payload, to: Target, stored_in: MessageQueue | None) -> None:
+        """What comes of one payload is known: the next of its lane follows, then others."""
+        self._requests -= 1
+        self._leave(payload)
+        if is_ordered(to):
+            if stored_in is not None:
+                self._keep_to(to, stored_in)
+            lane = self._lanes[to]
+            while lane and self._failure is not None:
+                self._leave(lane.popleft())
+            if lane:
+                self._send(lane.popleft(), to)
+            else:
+                del self._lanes[to]
+        self.start_more()
+
+    def _keep_to(self, to: Target, stored_in: MessageQueue) -> None:
+        """What follows of its lane goes where the last payload is stored: another queue, after a failure."""
+        if isinstance(to, AnyQueue):
+            self._kept[to] = AnyQueue(stored_in, keep=True)
+        elif isinstance(to, KeyedQueue) and to.queues and stored_in not in to.queues:
+            self._kept[to] = KeyedQueue(to.sharding_key, (stored_in,))
+
+    def _leave(self, payload: Payload) -> None:
+        with self._room:
+            self._count -= 1
+            self._bytes -= len(payload.body)
+        changed, self._changed = self._changed, None
+        if changed is not None:
+            changed.set()
+
+    async def _divide(self, payload: Payload, to: Target, refusal: SendFailed) -> None:
+        """Finds the refused messages of a refused batch."""
+        stored_in = None
+        try:
+            stored_in = await self._send_halves(payload, self._kept.get(to, to), refusal)
+        except RocketMQError as error:
+            self._failure = self._failure or error
+        self._over(payload, to, stored_in)
+
+    async def _send_halves(self, payload: Payload, to: Target, refusal: SendFailed) -> MessageQueue | None:
+        """One half after the other, in order; the queue of the last message that was taken, None without one."""
+        if payload.count == 1:
+            self._refused.append(RefusedMessage(payload, refusal))
+            return None
+        stored_in: MessageQueue | None = None
+        for half in halves(payload):
+            try:
+                receipt = await self._sender.send(half, to, timeout=self._timeout)
+            except SendFailed as error:
+                if not is_refused_for_good(error):
+                    raise
+                now = await self._send_halves(half, to, error)
+            else:
+                self.summary.add(receipt, len(half.body))
+                now = receipt.queue
+            if now is not None and isinstance(to, AnyQueue) and to.keep:
+                to = AnyQueue(now, keep=True)
+            stored_in = now or stored_in
+        return stored_in
+
+    def _raise_failure(self) -> None:
+        if self._failure is not None:
+            raise self._failure
+
+
+def is_ordered(to: Target) -> bool:
+    """Whether payloads for it go one after another."""
+    return not isinstance(to, AnyQueue) or to.keep
+
+
+@asynccontextmanager
+async def open_send_window(
+    sender: Sender,
+    *,
+    max_requests: int = 4,
+    max_bytes: int = 16 * 1024 * 1024,
+    timeout: float = 30.0,
+    keep_refused: bool = False,
+) -> AsyncIterator[SendWindow]:
+    """A window over `sender`; `max_bytes` bounds all that is handed over and not acknowledged, `timeout` is each
+    request's own, from when it leaves. Leaving without `drain` abandons what is under way.
+
+    With `keep_refused` a message that brokers refuse for what it is (MESSAGE_ILLEGAL, INVALID_PARAMETER) or for who
+    sends it (NO_PERMISSION) does not stop the window: it is found by halving its batch, and waits in `take_refused`.
+    """
+    if max_requests < 1 or max_bytes < 1:
+        raise InvalidArgument(f"a window needs room: max_requests={max_requests}, max_bytes={max_bytes}")
+    async with open_owned_nursery() as nursery:
+        window = SendWindow(
+            sender,
+            nursery,
+            max_requests=max_requests,
+            max_bytes=max_bytes,
+            timeout=timeout,
+            keep_refused=keep_refused,
+        )
+        try:
+            yield window
+        finally:
+            window.abandon()

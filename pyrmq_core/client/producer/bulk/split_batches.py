@@ -1,0 +1,144 @@
+"""A list of messages as batches: its parts sent one after another, and what it means when one of them fails."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from itertools import accumulate, chain
+from typing import TypeAlias, overload
+
+from pyrmq_core.client.producer.message_encoder import MessageEncoder
+from pyrmq_core.client.producer.send.sender import Sender
+from pyrmq_core.client.producer.send.targets import ANY_QUEUE, AnyQueue, KeyedQueue, Target, ThisQueue, target_of
+from pyrmq_core.errors import BatchFailed, Outcome, RocketMQError, SendFailed
+from pyrmq_core.model import Message, MessageQueue, SendResult
+from pyrmq_core.protocol.messages.payload import Payload, check_batch
+
+
+class ChainedResults(Sequence[SendResult]):
+    """The results of several requests, one after another; each is made when it is asked for."""
+
+    __slots__ = ("_ends", "_parts")
+
+    def __init__(self, parts: Sequence[Sequence[SendResult]]) -> None:
+        self._parts = parts
+        self._ends = list(accumulate(len(part) for part in parts))
+
+    def __repr__(self) -> str:
+        return repr(list(self))
+
+    def __len__(self) -> int:
+        return self._ends[-1] if self._ends else 0
+
+    def __iter__(self) -> Iterator[SendResult]:
+        return chain.from_iterable(self._parts)
+
+    @overload
+    def __getitem__(self, index: int) -> SendResult: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[SendResult]: ...
+
+    def __getitem__(self, index: int | slice) -> SendResult | list[SendResult]:
+        count = len(self)
+        if isinstance(index, slice):
+            return [self[number] for number in range(count)[index]]
+        place = range(count)[index]
+        part = bisect_right(self._ends, place)
+        return self._parts[part][place - self._ends[part]]  # from the part's end
+
+
+# The parts of a list that go to one target, one after another, each with the places of its messages in the list.
+Group: TypeAlias = tuple[Target, list[int]]
+
+
+async def send_list(
+    sender: Sender, encoding: MessageEncoder, messages: Sequence[Message], queue: MessageQueue | None, *, timeout: float
+) -> Sequence[SendResult]:
+    """One result a message, in order; `timeout` is each part's own. After a part that failed the rest is not sent.
+
+    The list goes to one queue; it is divided where its sharding keys have several, and for a batch topic by tag.
+    """
+    groups = await _groups(sender, messages, queue, timeout)
+    single_tag = len({message.tags for message in messages}) <= 1
+    by_tag = not single_tag and await sender.is_batch_topic(messages[0].topic, timeout=timeout)
+    if len(groups) <= 1 and not by_tag:
+        to = groups[0][0] if groups else AnyQueue()
+        return await _send_parts(sender, [(to, payload) for payload in encoding.batch(messages)], timeout=timeout)
+    order: list[int] = []
+    parts: list[tuple[Target, Payload]] = []
+    for to, places in groups:
+        together = _by_tag(messages, places) if by_tag else places
+        order += together
+        payloads = encoding.batch([messages[place] for place in together], split_by_tag=by_tag)
+        parts += [(to, payload) for payload in payloads]
+    results = dict(zip(order, await _send_parts(sender, parts, timeout=timeout), strict=True))
+    return [results[place] for place in range(len(messages))]
+
+
+async def _groups(
+    sender: Sender, messages: Sequence[Message], queue: MessageQueue | None, timeout: float
+) -> list[Group]:
+    """The messages by target: the given queue, else that of each one's sharding key; those without a key together."""
+    keys = {message.sharding_key for message in messages}
+    if queue is not None or len(keys) <= 1:
+        return [(target_of(message, queue), list(range(len(messages)))) for message in messages[:1]]
+    check_batch(messages)
+    info = await sender.publish_info(messages[0].topic, timeout=timeout)
+    targets: dict[MessageQueue, KeyedQueue] = {}
+    target_of_key: dict[str | None, Target] = {None: ANY_QUEUE}
+    for key in sorted(key for key in keys if key is not None):
+        queue_of_key = info.queue_of_key(key)
+        target_of_key[key] = targets.setdefault(queue_of_key, KeyedQueue(key, (queue_of_key,)))
+    groups: dict[Target, list[int]] = {}
+    for place, message in enumerate(messages):
+        groups.setdefault(target_of_key[message.sharding_key], []).append(place)
+    return list(groups.items())
+
+
+def _by_tag(messages: Sequence[Message], places: Sequence[int]) -> list[int]:
+    """One tag after another, each in its order."""
+    of_tag: dict[str | None, list[int]] = {}
+    for place in places:
+        of_tag.setdefault(messages[place].tags, []).append(place)
+    return list(chain.from_iterable(of_tag.values()))
+
+
+async def _send_parts(
+    sender: Sender, parts: Sequence[tuple[Target, Payload]], *, timeout: float
+) -> Sequence[SendResult]:
+    """One result a message, in order; what has no queue of its own goes on where the part before it is stored."""
+    done: list[Sequence[SendResult] | RocketMQError] = []
+    kept: dict[Target, Target] = {}
+    for to, payload in parts:
+        try:
+            receipt = await sender.send(payload, kept.get(to, to), timeout=timeout)
+            done.append(receipt.results())
+        except RocketMQError as error:
+            if len(parts) == 1:
+                raise
+            raise _batch_failed(error, done, len(parts)) from error
+        kept[to] = to if isinstance(to, ThisQueue) else _going_on(to, receipt.queue)
+    results = [part for part in done if not isinstance(part, RocketMQError)]
+    return results[0] if len(results) == 1 else ChainedResults(results)
+
+
+def _going_on(to: AnyQueue | KeyedQueue, queue: MessageQueue) -> Target:
+    return AnyQueue(queue) if isinstance(to, AnyQueue) else KeyedQueue(to.sharding_key, (queue,))
+
+
+def _batch_failed(error: RocketMQError, done: list[Sequence[SendResult] | RocketMQError], parts: int) -> BatchFailed:
+    stored = len(done)
+    rest = parts - stored - 1
+    outcome = Outcome.PERHAPS_STORED if stored else error.outcome
+    unsent: list[RocketMQError] = [
+        SendFailed("not sent, because an earlier part of the batch failed", outcome=Outcome.NOT_STORED, attempts=())
+        for _ in range(rest)
+    ]
+    return BatchFailed(
+        f"part {stored + 1} of {parts} of the batch failed: {stored} parts stored, this one {error.outcome.value}, "
+        f"{rest} not sent (error.parts has each). {error}",
+        outcome=outcome,
+        attempts=error.attempts,
+        parts=[*done, error, *unsent],
+    )

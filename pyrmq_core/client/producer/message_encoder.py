@@ -1,0 +1,59 @@
+"""How a producer makes payloads of messages: ids, compression, limits, and its own properties."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from pyrmq_core.client.producer.settings import compression_type
+from pyrmq_core.client.unique_ids import unique_id, unique_ids
+from pyrmq_core.model import NO_PROPERTIES, Message
+from pyrmq_core.protocol.messages.batch_topic import MAX_RECORD_MESSAGES
+from pyrmq_core.protocol.messages.compression import CompressionType
+from pyrmq_core.protocol.messages.payload import Payload, encode_one, split_batch
+from pyrmq_core.protocol.messages.properties import INSTANCE_ID
+
+# Requests near 1 MiB keep a broker busiest; larger ones gain nothing.
+BATCH_BYTES: Final = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class MessageEncoder:
+    """Settings of one producer; `own_properties` go with every single message."""
+
+    compress_over_bytes: int
+    compression: CompressionType | None
+    max_message_bytes: int
+    own_properties: Mapping[str, str]
+
+    @classmethod
+    def of(
+        cls, compress_over_bytes: int, compression: str, max_message_bytes: int, namespace: str | None
+    ) -> MessageEncoder:
+        """`InvalidArgument` for a compression nobody knows, `MissingLibrary` for one that is not installed."""
+        own = {INSTANCE_ID: namespace} if namespace else NO_PROPERTIES
+        return cls(compress_over_bytes, compression_type(compression), max_message_bytes, own)
+
+    def one(self, message: Message, system_properties: Mapping[str, str] = NO_PROPERTIES) -> Payload:
+        """`InvalidMessage` names the rule that the message breaks."""
+        own = self.own_properties
+        return encode_one(
+            message,
+            unique_id(),
+            compress_over_bytes=self.compress_over_bytes,
+            compression=self.compression,
+            max_message_bytes=self.max_message_bytes,
+            system_properties={**own, **system_properties} if system_properties else own,
+        )
+
+    def batch(self, messages: Sequence[Message], *, split_by_tag: bool = False) -> Iterator[Payload]:
+        """Messages of one topic in as few requests as hold them; with `split_by_tag` of one tag each."""
+        return split_batch(
+            messages,
+            unique_ids(len(messages)),
+            max_message_bytes=self.max_message_bytes,
+            request_bytes=BATCH_BYTES,
+            request_messages=MAX_RECORD_MESSAGES,
+            split_by_tag=split_by_tag,
+        )

@@ -1,0 +1,400 @@
+"""`Producer`: sends messages of one producer group (client/producer/DefaultMQProducer.java)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from dataclasses import replace
+from types import TracebackType
+from typing import Any, Self
+
+import trio
+
+from pyrmq_core.client.arguments import chosen_by, seconds_of
+from pyrmq_core.client.client import Client
+from pyrmq_core.client.producer.bulk.accumulator import Batching
+from pyrmq_core.client.producer.bulk.in_flight import PendingSend, check_bounds
+from pyrmq_core.client.producer.bulk.send_arrow import send_rows
+from pyrmq_core.client.producer.bulk.send_window import SendWindow, WriteSummary, open_send_window
+from pyrmq_core.client.producer.bulk.split_batches import send_list
+from pyrmq_core.client.producer.message_encoder import MessageEncoder
+from pyrmq_core.client.producer.request_reply import reply_properties
+from pyrmq_core.client.producer.running_producer import ProducerSetup, RunningProducer, open_parts
+from pyrmq_core.client.producer.send.fault_latency import FaultLatencySettings
+from pyrmq_core.client.producer.send.hooks import ProducerHook
+from pyrmq_core.client.producer.send.targets import AnyQueue, Target, ThisQueue, target_of
+from pyrmq_core.client.producer.settings import SendSettings
+from pyrmq_core.client.producer.transactions import (
+    ExecuteLocalTransaction,
+    Transaction,
+    TransactionListener,
+    decided,
+    local_failure,
+)
+from pyrmq_core.client.remoting.identity import namespace_of
+from pyrmq_core.client.routing.publish_info import TopicPublishInfo
+from pyrmq_core.client.service_state import Life, ServiceState
+from pyrmq_core.errors import InvalidArgument, InvalidState
+from pyrmq_core.model import (
+    NO_PROPERTIES,
+    LocalTransactionState,
+    Message,
+    MessageExt,
+    MessageQueue,
+    SendResult,
+    TransactionSendResult,
+)
+from pyrmq_core.protocol.messages.names import check_group
+from pyrmq_core.protocol.messages.namespaces import with_namespace
+from pyrmq_core.protocol.messages.payload import Payload
+from pyrmq_core.protocol.messages.properties import CORRELATION_ID
+from pyrmq_core.protocol.messages.trace import TRACE_TOPIC
+from pyrmq_core.protocol.requests.broker.recall_message import MessageRecalled, RecallHandle, RecallMessage
+
+Select = Callable[[Sequence[MessageQueue], Message], MessageQueue]
+
+
+class Producer:
+    """Sends messages.
+
+    `async with Producer("orders", nameserver="127.0.0.1:9876") as producer:` opens a client of its own; with `client=`
+    it shares one. Times are seconds; a send's `timeout` counts routes, tries and waits. `timeout_per_attempt` caps one
+    try; without it the time left is shared among the tries that are left, so that a silent broker cannot eat it all.
+    With `batching` messages travel together where they come fast; `trace` (True, or a topic) tells of each to the
+    trace topic; `hooks` are plain functions around each try; `namespace` stands in front of topics and the group.
+    """
+
+    def __init__(
+        self,
+        group: str,
+        *,
+        client: Client | None = None,
+        nameserver: str | Sequence[str] | None = None,
+        namespace: str | None = None,
+        instance_name: str | None = None,
+        send_timeout: float = 3.0,
+        timeout_per_attempt: float | None = None,
+        retry_times_when_send_failed: int = 2,
+        retry_times_when_send_async_failed: int = 2,
+        retry_another_broker_when_not_store_ok: bool = False,
+        send_latency_fault_enable: bool = False,
+        fault_latency: FaultLatencySettings = FaultLatencySettings(),  # noqa: B008 - a frozen value
+        start_detector_enable: bool = False,
+        compress_body_over_bytes: int = 4096,
+        compression: str = "zlib",
+        max_message_bytes: int = 4 * 1024 * 1024,
+        default_topic_queue_nums: int = 4,
+        create_topic_key: str = "TBW102",
+        max_in_flight: int = 10_000,
+        max_in_flight_bytes: int = 100 * 1024 * 1024,
+        batching: Batching | bool | None = None,
+        transaction_listener: TransactionListener | None = None,
+        hooks: Sequence[ProducerHook] = (),
+        trace: bool | str = False,
+    ) -> None:
+        check_group(group)
+        if client is not None and (nameserver is not None or instance_name is not None):
+            raise InvalidArgument("a shared client has its own nameserver and instance_name; give either it or them")
+        self.group = group
+        self._client = client or Client(nameserver=nameserver, instance_name=instance_name)
+        self._shares_client = client is not None
+        namespace = namespace_of(namespace) or self._client.namespace
+        self._send_timeout = seconds_of("send_timeout", send_timeout)
+        self._encoding = MessageEncoder.of(compress_body_over_bytes, compression, max_message_bytes, namespace)
+        self._setup = ProducerSetup(
+            settings=SendSettings(
+                producer_group=with_namespace(group, namespace),
+                namespace=namespace,
+                retry_times_when_send_failed=retry_times_when_send_failed,
+                retry_times_when_send_async_failed=retry_times_when_send_async_failed,
+                timeout_per_attempt=timeout_per_attempt,
+                retry_another_broker_when_not_store_ok=retry_another_broker_when_not_store_ok,
+                create_topic_key=create_topic_key,
+                default_topic_queue_nums=default_topic_queue_nums,
+                start_detector_enable=start_detector_enable,
+            ),
+            send_timeout=send_timeout,
+            in_flight_bounds=check_bounds(max_in_flight, max_in_flight_bytes),
+            batching=Batching() if batching is True else batching or None,
+            transaction_listener=transaction_listener,
+            hooks=tuple(hooks),
+            trace_topic=trace if isinstance(trace, str) else TRACE_TOPIC if trace else None,
+            fault_latency=fault_latency if send_latency_fault_enable else None,
+        )
+        self._life = Life("producer", group)
+        self._stack = AsyncExitStack()
+        self._parts: RunningProducer | None = None
+
+    @property
+    def state(self) -> ServiceState:
+        return self._life.state
+
+    async def __aenter__(self) -> Self:
+        self._life.starting()
+        async with AsyncExitStack() as stack:
+            if not self._shares_client:
+                await stack.enter_async_context(self._client)
+            try:
+                self._parts = await stack.enter_async_context(open_parts(self._client, self._setup))
+            except InvalidState:
+                self._life.not_begun()
+                raise
+            stack.push_async_exit(self._drain)
+            self._stack = stack.pop_all()
+        self._life.started()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Waits for what `send_soon` has under way, unless the block ended with an error."""
+        await self._stack.__aexit__(kind, error, traceback)
+
+    async def send(
+        self,
+        message: Message,
+        *,
+        timeout: float | None = None,
+        queue: MessageQueue | None = None,
+        select: Select | None = None,
+    ) -> SendResult:
+        """Returns when the message is stored. `queue` or `select(queues, message)` fix its queue: then there is one
+        try.
+
+        Raises `InvalidMessage` before anything is sent, `NoRoute` and `NoNameServer` when there is nowhere to send to,
+        else `SendFailed`.
+        """
+        parts, seconds = self._open(), self._seconds(timeout)
+        payload = self._encoding.one(message)
+        to = target_of(message, queue)
+        if select is not None:
+            to, seconds = await self._selected(message, queue, select, seconds)
+        if parts.accumulator is not None and timeout is None and parts.accumulator.takes(message, payload):
+            pending = PendingSend()
+            await parts.in_flight.enter(pending, len(payload.body))
+            parts.begin(message, payload, to, seconds, pending, alone=False)
+            return await pending.wait()
+        receipt = await parts.sender.send(payload, to, timeout=seconds)
+        return receipt.result()
+
+    async def send_oneway(
+        self,
+        message: Message,
+        *,
+        timeout: float | None = None,
+        queue: MessageQueue | None = None,
+        select: Select | None = None,
+    ) -> None:
+        """Returns when the message is written to the connection; whether it is stored nobody tells."""
+        parts, seconds = self._open(), self._seconds(timeout)
+        payload = self._encoding.one(message)
+        to = target_of(message, queue)
+        if select is not None:
+            to, seconds = await self._selected(message, queue, select, seconds)
+        await parts.sender.send_oneway(payload, to, timeout=seconds)
+
+    async def send_soon(
+        self,
+        message: Message,
+        *,
+        timeout: float | None = None,
+        queue: MessageQueue | None = None,
+        select: Select | None = None,
+        wait: bool = True,
+    ) -> PendingSend:
+        """Waits only for room (`max_in_flight`, `max_in_flight_bytes`); the result comes by `await pending.wait()`.
+
+        With `wait=False` it raises `WindowFull` instead of waiting. What brokers answer is final, as in Java's async
+        send: only failures of the wire are tried again.
+        """
+        parts, seconds = self._open(), self._seconds(timeout)
+        payload = self._encoding.one(message)
+        to = target_of(message, queue)
+        if select is not None:
+            to, seconds = await self._selected(message, queue, select, seconds)
+        pending = PendingSend()
+        await parts.in_flight.enter(pending, len(payload.body), wait=wait)
+        parts.begin(message, payload, to, seconds, pending, alone=timeout is not None)
+        return pending
+
+    async def send_batch(
+        self, messages: Sequence[Message], *, timeout: float | None = None, queue: MessageQueue | None = None
+    ) -> Sequence[SendResult]:
+        """Messages of one topic, in one queue and in their order; divided below the broker's limit where they are many.
+
+        Without `queue`, messages with sharding keys go to the queues of their keys: the order holds within a key, and
+        among the messages without one. A batch topic gets requests of one tag each: the order holds within a tag.
+        `timeout` is each part's own. When a part fails the rest is not sent, and `BatchFailed.parts` has each part's
+        results or error.
+        """
+        sender, seconds = self._open().sender, self._seconds(timeout)
+        return await send_list(sender, self._encoding, messages, queue, timeout=seconds)
+
+    async def send_arrow(
+        self, rows: Any, *, topic: str | None = None, queue: MessageQueue | None = None, timeout: float | None = None
+    ) -> WriteSummary:
+        """Each row of a `pyarrow.RecordBatch` or `Table` as a message (extra `arrow`), whole columns at a time.
+
+        Columns: body, topic (unless given), tags, keys, shardingKey, properties, flag. Requests of about 1,000 rows
+        take the topic's queues in turn, several at once: only rows of one sharding key, or all with `queue`, keep their
+        order. `timeout` is each request's. Raises `InvalidMessage` before anything is sent, naming row and column;
+        `BatchFailed` when a request fails after others were stored.
+        """
+        sender, seconds = self._open().sender, self._seconds(timeout)
+        return await send_rows(sender, rows, topic, queue=queue, encoding=self._encoding, timeout=seconds)
+
+    async def request(
+        self,
+        message: Message,
+        *,
+        timeout: float | None = None,
+        queue: MessageQueue | None = None,
+        select: Select | None = None,
+    ) -> MessageExt:
+        """Sends the message and waits for a consumer's `reply` to it; `timeout` counts both.
+
+        Raises as `send`, and `RequestTimeout` when the message is stored and no reply came in time.
+        """
+        parts, seconds = self._open(), self._seconds(timeout)
+        properties = parts.requests.properties(seconds)
+        payload = self._encoding.one(message, properties)
+        to = target_of(message, queue)
+        if select is not None:
+            to, _ = await self._selected(message, queue, select, seconds)
+        return await parts.requests.ask(payload, properties[CORRELATION_ID], to, timeout=seconds)
+
+    async def reply(
+        self,
+        request: MessageExt,
+        body: bytes,
+        *,
+        properties: Mapping[str, str] = NO_PROPERTIES,
+        timeout: float | None = None,
+    ) -> SendResult:
+        """Answers a message that a consumer read and that was sent by `request`; `InvalidArgument` for any other.
+
+        Returns when a broker pushed the reply to the client that asked; nothing is stored.
+        """
+        topic, own = reply_properties(request)
+        payload = self._encoding.one(Message(topic, body, properties=properties), own)
+        receipt = await self._open().sender.send(payload, AnyQueue(), timeout=self._seconds(timeout))
+        return receipt.result()
+
+    async def recall(self, topic: str, recall_handle: str, *, timeout: float | None = None) -> str:
+        """Takes back a delayed message before it is delivered (brokers of 5.3 and younger, `recallMessageEnable`).
+
+        `recall_handle` is `SendResult.recall_handle`. Returns the message's id; `ResponseError` when the broker
+        refuses, or is too old.
+        """
+        parts, seconds = self._open(), self._seconds(timeout)
+        handle = RecallHandle.decode(recall_handle)
+        settings = self._setup.settings
+        wrapped = with_namespace(topic, settings.namespace)
+        request = RecallMessage(settings.producer_group, wrapped, recall_handle, handle.broker_name)
+        at = MessageQueue(wrapped, handle.broker_name, 0)
+        answer = await parts.client.ask_broker(at, request.to_command(), timeout=seconds)
+        msg_id = MessageRecalled.from_command(answer).msg_id
+        if parts.tracer is not None:
+            parts.tracer.recall(self.group, topic, msg_id)
+        return msg_id
+
+    async def begin_transaction(self, message: Message, *, timeout: float | None = None) -> Transaction:
+        """Stores the message where consumers do not see it, until `end_transaction` commits it.
+
+        Needs a `transaction_listener`, whom brokers ask about ends that were lost. Raises as `send`.
+        """
+        parts, seconds = self._open(), self._seconds(timeout)
+        payload = self._encoding.one(message, parts.transactions.properties(message))
+        to = target_of(message, None)
+        return await parts.transactions.begin(message, payload, to, timeout=seconds)
+
+    async def end_transaction(
+        self, transaction: Transaction, state: LocalTransactionState, *, reason: str = ""
+    ) -> TransactionSendResult:
+        """Tells the broker to deliver or to drop the message, or, with UNKNOW, to ask the listener later.
+
+        A message that is not stored safely (`status` is not SEND_OK) is rolled back whatever `state` says, as in Java.
+        """
+        told = await self._open().transactions.end(transaction, state, reason)
+        return TransactionSendResult(transaction.result, told)
+
+    async def send_in_transaction(
+        self,
+        message: Message,
+        execute_local_transaction: ExecuteLocalTransaction,
+        *,
+        timeout: float | None = None,
+    ) -> TransactionSendResult:
+        """`begin_transaction`, your function, `end_transaction` with the state that it returned.
+
+        `execute_local_transaction(message, result)` may be async, or plain: then it runs in a worker thread. When it
+        raises, the state is UNKNOW, and `error` of the result has what it raised.
+        """
+        transaction = await self.begin_transaction(message, timeout=timeout)
+        if not transaction.is_safe:
+            return await self.end_transaction(transaction, LocalTransactionState.ROLLBACK_MESSAGE)
+        state, error = await decided(execute_local_transaction, message, transaction.result)
+        return replace(await self.end_transaction(transaction, state, reason=local_failure(error)), error=error)
+
+    def open_window(
+        self,
+        *,
+        max_requests: int = 4,
+        max_bytes: int = 16 * 1024 * 1024,
+        timeout: float | None = None,
+        keep_refused: bool = False,
+    ) -> AbstractAsyncContextManager[SendWindow]:
+        """For bulk writers who encode payloads themselves: many under way, bounded; `timeout` is each payload's own."""
+        sender, seconds = self._open().sender, self._seconds(timeout)
+        return open_send_window(
+            sender, max_requests=max_requests, max_bytes=max_bytes, timeout=seconds, keep_refused=keep_refused
+        )
+
+    async def publish_info(self, topic: str, *, timeout: float | None = None) -> TopicPublishInfo:
+        """The queues the topic may be written to now, and the counter that walks them; `NoRoute` without any."""
+        return await self._open().sender.publish_info(topic, timeout=self._seconds(timeout))
+
+    async def is_batch_topic(self, topic: str, *, timeout: float | None = None) -> bool:
+        """Whether brokers keep the topic's batches whole (5.x): requests should hold messages of one tag then."""
+        return await self._open().sender.is_batch_topic(topic, timeout=self._seconds(timeout))
+
+    async def message_queues(self, topic: str) -> tuple[MessageQueue, ...]:
+        """The queues the topic may be written to now."""
+        return (await self.publish_info(topic)).queues
+
+    async def _selected(
+        self, message: Message, queue: MessageQueue | None, select: Select, seconds: float
+    ) -> tuple[Target, float]:
+        """The queue that a function of the user's chooses, and the time that is left after asking for the list."""
+        if queue is not None:
+            raise InvalidArgument("give queue or select, not both")
+        deadline = trio.current_time() + seconds
+        info = await self._open().sender.publish_info(message.topic, timeout=seconds)
+        return ThisQueue(chosen_by(select, info.queues, message)), deadline - trio.current_time()
+
+    @property
+    def parts(self) -> RunningProducer | None:
+        """For the blocking face."""
+        return self._parts
+
+    def prepare(
+        self, message: Message, timeout: float | None, queue: MessageQueue | None
+    ) -> tuple[RunningProducer, Payload, Target, float]:
+        """What a send begins with and nobody is asked for, done in any thread: for the blocking face."""
+        return self._open(), self._encoding.one(message), target_of(message, queue), self._seconds(timeout)
+
+    def _seconds(self, timeout: float | None) -> float:
+        return self._send_timeout if timeout is None else seconds_of("timeout", timeout)
+
+    def _open(self) -> RunningProducer:
+        if self._parts is None:
+            raise self._life.not_running()
+        return self._parts
+
+    async def _drain(self, kind: type[BaseException] | None, *_: object) -> None:
+        try:
+            if kind is None and self._parts is not None:
+                await self._parts.drain()
+        finally:
+            self._parts = None
+            self._life.ended()

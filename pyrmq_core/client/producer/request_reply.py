@@ -1,0 +1,102 @@
+"""Requests and replies: a message that waits for an answer, which brokers push over the asking client's connection.
+
+    asker                                        replier
+    CORRELATION_ID, REPLY_TO_CLIENT, TTL  --->   reads it as any message
+    326 over a connection that had a heartbeat   <---   325 to <cluster>_REPLY_TOPIC
+
+Sources: client/impl/producer/DefaultMQProducerImpl.java (request), client/utils/MessageUtil.java,
+client/impl/ClientRemotingProcessor.java, 5.3.3. Java's synchronous request of 5.3.1 to 5.3.3 stops waiting when the
+send is acknowledged; this one waits for the reply.
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from contextlib import suppress
+from typing import Final
+
+import trio
+
+from pyrmq_core.client.client import Client
+from pyrmq_core.client.producer.send.sender import Sender
+from pyrmq_core.client.producer.send.targets import Target
+from pyrmq_core.errors import InvalidArgument, RequestTimeout, RocketMQError
+from pyrmq_core.model import MessageExt
+from pyrmq_core.protocol.messages.names import REPLY_TOPIC_SUFFIX
+from pyrmq_core.protocol.messages.payload import Payload
+from pyrmq_core.protocol.messages.properties import CLUSTER, CORRELATION_ID, MSG_TYPE, REPLY_TO_CLIENT, TTL
+
+log = logging.getLogger(__name__)
+
+REPLY: Final = "reply"
+
+
+class Requests:
+    """The requests of one producer."""
+
+    def __init__(self, client: Client, sender: Sender) -> None:
+        self._client = client
+        self._sender = sender
+        self._clusters: set[str] = set()
+
+    def properties(self, timeout: float) -> dict[str, str]:
+        """What makes a message a request; CORRELATION_ID names it."""
+        return {
+            CORRELATION_ID: str(uuid.uuid4()),
+            REPLY_TO_CLIENT: self._client.client_id,
+            TTL: str(max(1, int(timeout * 1000))),
+        }
+
+    async def ask(self, payload: Payload, correlation_id: str, to: Target, *, timeout: float) -> MessageExt:
+        """Sends the request and waits for its reply; `timeout` counts both. Raises as a send, and `RequestTimeout`."""
+        deadline = trio.current_time() + timeout
+        with trio.move_on_after(timeout):
+            await self._make_known(payload.topic, timeout)
+        with self._client.replies.expecting(correlation_id) as awaited:
+            receipt = await self._sender.send(payload, to, timeout=max(0.0, deadline - trio.current_time()))
+            with trio.move_on_at(deadline):
+                await awaited.came.wait()
+        if awaited.message is None:
+            raise RequestTimeout(
+                f"topic {payload.topic}: send request message to {receipt.queue.broker_name} OK, but wait reply "
+                f"message timeout, {timeout * 1000:.0f} ms: look whether a consumer replies, or wait longer"
+            )
+        return awaited.message
+
+    async def _make_known(self, topic: str, timeout: float) -> None:
+        """Brokers push replies only to clients they know: whoever may hand one over hears of this client first.
+
+        A replier sends to any broker of the cluster that has its reply topic, so those count too.
+        """
+        info = await self._sender.publish_info(topic, timeout=timeout)
+        names = {queue.broker_name for queue in info.queues}
+        for cluster in {self._client.routes.broker(name).cluster for name in names} - self._clusters:
+            with suppress(RocketMQError):
+                await self._client.routes.route(cluster + REPLY_TOPIC_SUFFIX, timeout=timeout)
+            self._clusters.add(cluster)
+        masters = [broker.master for broker in self._client.routes.brokers if broker.cluster in self._clusters]
+        async with trio.open_nursery() as nursery:
+            for address in masters:
+                if address is not None and not self._client.heartbeats.was_told(address):
+                    nursery.start_soon(self._tell, address)
+
+    async def _tell(self, address: str) -> None:
+        try:
+            await self._client.heartbeats.tell(address)
+        except RocketMQError as error:
+            log.debug("%s does not know this client, and will not push replies: %s", address, error)
+
+
+def reply_properties(request: MessageExt) -> tuple[str, dict[str, str]]:
+    """The topic that carries the reply to a request, and its properties; `InvalidArgument` for what is no request."""
+    missing = [name for name in (CLUSTER, CORRELATION_ID, REPLY_TO_CLIENT) if not request.properties.get(name)]
+    if missing:
+        raise InvalidArgument(
+            f"create reply message fail, requestMessage error, property[{missing[0]}] is null: message "
+            f"{request.msg_id} of {request.topic} was not sent by request()"
+        )
+    copied = {name: request.properties[name] for name in (CORRELATION_ID, REPLY_TO_CLIENT)}
+    if TTL in request.properties:
+        copied[TTL] = request.properties[TTL]
+    return request.properties[CLUSTER] + REPLY_TOPIC_SUFFIX, {MSG_TYPE: REPLY, **copied}

@@ -1,0 +1,181 @@
+"""Fault latency: which brokers a producer keeps away from for a while, by how long they took and how they failed.
+
+Pure: the time is handed in, in seconds. Off by default, as in Java (`sendLatencyFaultEnable`).
+Sources: client/latency/MQFaultStrategy.java, LatencyFaultToleranceImpl.java; numbers and rules of 5.3.3, and of 4.x as
+a setting.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from pyrmq_core.client.producer.communication_mode import CommunicationMode
+from pyrmq_core.client.producer.send.retry_policy import refuses_queue
+from pyrmq_core.client.routing.publish_info import TopicPublishInfo
+from pyrmq_core.errors import NetworkError, ProtocolError, ResponseError, RocketMQError
+from pyrmq_core.model import MessageQueue
+
+DETECT_INTERVAL_SECONDS: Final = 2.0
+
+# Gives a random number from 0 up to, without, its argument.
+Draw = Callable[[int], int]
+
+
+class SelectionRule(enum.Enum):
+    """How a queue is chosen, and whether a good answer ends a bad broker's time at once."""
+
+    RELEASE_5 = "5.x"
+    RELEASE_4 = "4.x"
+
+
+@dataclass(frozen=True, slots=True)
+class FaultLatencySettings:
+    """A latency of `latency_max[i]` seconds or more keeps away for `not_available_duration[i]` seconds (the highest i
+    counts); a broker that failed counts as if it had taken `isolation_latency` seconds."""
+
+    latency_max: tuple[float, ...] = (0.05, 0.1, 0.55, 1.8, 3.0, 5.0, 15.0)
+    not_available_duration: tuple[float, ...] = (0.0, 0.0, 2.0, 5.0, 6.0, 10.0, 30.0)
+    isolation_latency: float = 10.0
+    rule: SelectionRule = SelectionRule.RELEASE_5
+
+    @classmethod
+    def release_4(cls) -> FaultLatencySettings:
+        """The numbers and the rule of 4.x: much longer times, ended by the first good answer."""
+        return cls(
+            latency_max=(0.05, 0.1, 0.55, 1.0, 2.0, 3.0, 15.0),
+            not_available_duration=(0.0, 0.0, 30.0, 60.0, 120.0, 180.0, 600.0),
+            isolation_latency=30.0,
+            rule=SelectionRule.RELEASE_4,
+        )
+
+    def not_available_seconds(self, latency: float) -> float:
+        """How long a broker that took so long is kept away from."""
+        for limit, duration in zip(reversed(self.latency_max), reversed(self.not_available_duration), strict=True):
+            if latency >= limit:
+                return duration
+        return 0.0
+
+
+@dataclass(slots=True)
+class FaultItem:
+    """What is known of one broker: available again at `start`; `reachable` until a failure says otherwise."""
+
+    name: str
+    latency: float
+    start: float
+    reachable: bool
+    check_at: float
+
+
+class FaultLatency:
+    """The brokers of one producer. A broker nothing is known of is available and reachable."""
+
+    def __init__(self, settings: FaultLatencySettings, *, draw: Draw) -> None:
+        self.settings = settings
+        self._draw = draw
+        self._items: dict[str, FaultItem] = {}
+        self._turn = draw(0x7FFFFFFF)
+
+    def update(self, broker_name: str, latency: float, *, isolation: bool, reachable: bool, now: float) -> None:
+        """A try ended after `latency` seconds."""
+        duration = self.settings.not_available_seconds(self.settings.isolation_latency if isolation else latency)
+        item = self._items.get(broker_name)
+        if item is None:
+            self._items[broker_name] = FaultItem(broker_name, latency, now + duration, reachable, now)
+            return
+        item.latency, item.reachable = latency, reachable
+        if self.settings.rule is SelectionRule.RELEASE_4 or (duration > 0 and now + duration > item.start):
+            item.start = now + duration
+
+    def is_available(self, broker_name: str, now: float) -> bool:
+        item = self._items.get(broker_name)
+        return item is None or now >= item.start
+
+    def is_reachable(self, broker_name: str) -> bool:
+        item = self._items.get(broker_name)
+        return item is None or item.reachable
+
+    def select(self, info: TopicPublishInfo, last_broker_name: str | None, now: float) -> MessageQueue:
+        """The queue of the next try; `NoRoute` when there is none at all."""
+        if not info.queues:
+            return info.select_one_message_queue()
+        match self.settings.rule:
+            case SelectionRule.RELEASE_5:
+                return self._select_5(info, last_broker_name, now)
+            case SelectionRule.RELEASE_4:
+                return self._select_4(info, now)
+
+    def pick_one_at_least(self, now: float) -> str | None:
+        """A broker when none is available: 5.x any that is reachable, 4.x the next of the better half."""
+        items = self._shuffled()
+        if self.settings.rule is SelectionRule.RELEASE_5:
+            return next((item.name for item in items if item.reachable), None)
+        items.sort(key=lambda item: (now < item.start, item.latency, item.start))
+        if not items:
+            return None
+        half = len(items) // 2
+        self._turn += 1
+        return items[self._turn % half if half else 0].name
+
+    def due(self, now: float) -> list[str]:
+        """The brokers to probe now; each is due again after 2 s."""
+        due = [item for item in self._items.values() if item.check_at <= now]
+        for item in due:
+            item.check_at = now + DETECT_INTERVAL_SECONDS
+        return [item.name for item in due]
+
+    def reached(self, broker_name: str) -> None:
+        """A probe was answered."""
+        if (item := self._items.get(broker_name)) is not None:
+            item.reachable = True
+
+    def remove(self, broker_name: str) -> None:
+        """Forgets what was known of the broker."""
+        self._items.pop(broker_name, None)
+
+    def _select_5(self, info: TopicPublishInfo, last_broker_name: str | None, now: float) -> MessageQueue:
+        if last_broker_name is not None:
+            info.restart(self._draw(0x7FFFFFFF))
+        return (
+            info.select(
+                lambda queue: queue.broker_name != last_broker_name and self.is_available(queue.broker_name, now)
+            )
+            or info.select(lambda queue: queue.broker_name != last_broker_name and self.is_reachable(queue.broker_name))
+            or info.select_one_message_queue()
+        )
+
+    def _select_4(self, info: TopicPublishInfo, now: float) -> MessageQueue:
+        available = info.select(lambda queue: self.is_available(queue.broker_name, now))
+        if available is not None:
+            return available
+        least_bad = self.pick_one_at_least(now)
+        queues = [queue for queue in info.queues if queue.broker_name == least_bad]
+        if queues:
+            return queues[info.next_number() % len(queues)]
+        if least_bad is not None:
+            self.remove(least_bad)
+        return info.select_one_message_queue()
+
+    def _shuffled(self) -> list[FaultItem]:
+        items = list(self._items.values())
+        for last in range(len(items) - 1, 0, -1):
+            other = self._draw(last + 1)
+            items[last], items[other] = items[other], items[last]
+        return items
+
+
+def judged(error: RocketMQError | None, mode: CommunicationMode, *, detector: bool) -> tuple[bool, bool]:
+    """(isolation, reachable) of a try that ended so; None is success."""
+    asynchronous = mode is CommunicationMode.ASYNC
+    match error:
+        case ResponseError() if refuses_queue(error):  # the route was old, and the broker does well
+            return False, True
+        case ResponseError():
+            return True, asynchronous
+        case NetworkError() | ProtocolError():
+            return True, asynchronous or not detector
+        case _:
+            return False, True

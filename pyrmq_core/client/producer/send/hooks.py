@@ -1,0 +1,140 @@
+"""A producer's hooks: functions of the user around each try of a send and each end of a transaction.
+
+A producer takes them by `hooks=`; an object counts as each kind whose methods it has (`hook_calls` says how they run).
+Sources: client/hook/SendMessageHook.java, CheckForbiddenHook.java, EndTransactionHook.java.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final, Protocol
+
+from pyrmq_core.client.hook_calls import check_hooks, hook_name, methods_of, quietly, timed
+from pyrmq_core.client.producer.communication_mode import CommunicationMode
+from pyrmq_core.errors import RocketMQError, SendFailed, SendForbidden
+from pyrmq_core.model import LocalTransactionState, MessageQueue, SendResult
+from pyrmq_core.protocol.messages.message_type import MessageType, message_type
+from pyrmq_core.protocol.messages.payload import Payload
+from pyrmq_core.protocol.messages.properties import decode_properties
+
+if TYPE_CHECKING:
+    from pyrmq_core.client.producer.send.receipt import Receipt
+
+
+@dataclass(frozen=True, slots=True)
+class SendContext:
+    """One try of a send, as its hooks see it (client/hook/SendMessageContext.java).
+
+    `topic` and `queue` are without the namespace. After the try, `results` has one result a message, or `error` what
+    the try failed with; a one-way send has neither. `seconds` is how long it took.
+    """
+
+    producer_group: str
+    namespace: str | None
+    topic: str
+    queue: MessageQueue
+    broker_address: str
+    mode: CommunicationMode
+    payload: Payload
+    results: tuple[SendResult, ...] = ()
+    error: RocketMQError | None = None
+    seconds: float = 0.0
+    trace_on: bool = True
+
+    def ended(self, receipt: Receipt | None, error: RocketMQError | None, seconds: float) -> SendContext:
+        """After the try; an acknowledgement that does not say where is told as the error it will be."""
+        if receipt is None:
+            return replace(self, error=error, seconds=seconds)
+        try:
+            return replace(self, results=tuple(receipt.results()), trace_on=receipt.trace_on, seconds=seconds)
+        except SendFailed as unreadable:
+            return replace(self, error=unreadable, seconds=seconds)
+
+    @property
+    def message_type(self) -> MessageType:
+        return message_type(self.payload.properties)
+
+    @property
+    def properties(self) -> dict[str, str]:
+        """Those of a single message; a batch has its messages' in `payload.body`."""
+        return decode_properties(self.payload.properties)
+
+
+@dataclass(frozen=True, slots=True)
+class EndTransactionContext:
+    """The end of a transaction, as hooks see it: told to the broker, or about to be (EndTransactionContext.java)."""
+
+    producer_group: str
+    namespace: str | None
+    topic: str
+    broker_address: str
+    msg_id: str
+    transaction_id: str
+    state: LocalTransactionState
+    from_check: bool
+    tags: str | None = None
+    keys: str | None = None
+
+
+class SendHook(Protocol):
+    """Told before and after each try of a send (Java's SendMessageHook)."""
+
+    def send_message_before(self, context: SendContext) -> None: ...
+
+    def send_message_after(self, context: SendContext) -> None: ...
+
+
+class CheckForbiddenHook(Protocol):
+    """Asked before each try; what it raises refuses the send (`SendForbidden`, or its own `RocketMQError`)."""
+
+    def check_forbidden(self, context: SendContext) -> None: ...
+
+
+class EndTransactionHook(Protocol):
+    """Told when a transaction's end was told to the broker."""
+
+    def end_transaction(self, context: EndTransactionContext) -> None: ...
+
+
+PRODUCER_HOOKS: Final = (("send_message_before", "send_message_after"), ("check_forbidden",), ("end_transaction",))
+ProducerHook = SendHook | CheckForbiddenHook | EndTransactionHook
+
+
+class ProducerHooks:
+    """A producer's hooks by kind, called in the order they were given."""
+
+    def __init__(self, hooks: Sequence[ProducerHook]) -> None:
+        check_hooks(hooks, PRODUCER_HOOKS)
+        self._before = methods_of(hooks, "send_message_before")
+        self._after = methods_of(hooks, "send_message_after")
+        self._checks = methods_of(hooks, "check_forbidden")
+        self._ends = methods_of(hooks, "end_transaction")
+
+    def __bool__(self) -> bool:
+        return bool(self._before or self._checks or self._ends)
+
+    def check_forbidden(self, context: SendContext) -> None:
+        """Raises what the first hook that refuses raises; foreign exceptions become `SendForbidden`."""
+        for check in self._checks:
+            try:
+                timed(check, context)
+            except RocketMQError:
+                raise
+            except Exception as error:
+                raise SendForbidden(
+                    f"topic {context.topic}: the hook {hook_name(check)} refuses the message: {type(error).__name__}: "
+                    f"{error}"
+                ) from error
+
+    def before(self, context: SendContext) -> None:
+        for tell in self._before:
+            quietly(tell, context)
+
+    def after(self, context: SendContext) -> None:
+        for tell in self._after:
+            quietly(tell, context)
+
+    def end_transaction(self, context: EndTransactionContext) -> None:
+        for tell in self._ends:
+            quietly(tell, context)

@@ -1,0 +1,145 @@
+"""Where a try of a send goes: its queue, by the target and by what earlier tries met, and its broker's address."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import trio
+
+from pyrmq_core.client.client import Client
+from pyrmq_core.client.producer.send.fault_latency import FaultLatency, judged
+from pyrmq_core.client.producer.send.send_state import R, SendState
+from pyrmq_core.client.producer.send.targets import ANY_QUEUE, AnyQueue, KeyedQueue, ThisQueue
+from pyrmq_core.client.producer.settings import SendSettings
+from pyrmq_core.client.routing.publish_info import TopicPublishInfo
+from pyrmq_core.errors import BrokerNotFound, InvalidArgument, ProtocolError, RocketMQError
+from pyrmq_core.model import MessageQueue
+from pyrmq_core.protocol.framing.command import Command
+from pyrmq_core.protocol.java.integers import parse_int
+from pyrmq_core.protocol.messages.names import REPLY_TOPIC_SUFFIX
+from pyrmq_core.protocol.messages.namespaces import with_namespace
+
+
+class QueueSelector:
+    """One producer's choice. Topics and queues are without the namespace of `settings`; on the wire they carry it."""
+
+    def __init__(self, client: Client, settings: SendSettings, faults: FaultLatency | None) -> None:
+        self._client = client
+        self._routes = client.routes
+        self._settings = settings
+        self._faults = faults
+        self.learns = faults is not None
+        self._tenant_infos: dict[str, tuple[TopicPublishInfo, TopicPublishInfo]] = {}
+
+    def on_wire(self, topic: str) -> str:
+        """The topic as brokers know it."""
+        namespace = self._settings.namespace
+        if namespace is None or topic.endswith(REPLY_TOPIC_SUFFIX):  # replies go by the cluster's own topic
+            return topic
+        return with_namespace(topic, namespace)
+
+    async def publish_info(self, topic: str, *, timeout: float) -> TopicPublishInfo:
+        """The queues the topic may be written to now; asks NameServers only when they are not known."""
+        info = await self._routes.publish_info(
+            self.on_wire(topic),
+            create_topic_key=self._settings.create_topic_key,
+            default_topic_queue_nums=self._settings.default_topic_queue_nums,
+            timeout=timeout,
+        )
+        return info if self._settings.namespace is None else self._tenant_info(topic, info)
+
+    def known_queues(self, topic: str) -> tuple[MessageQueue, ...]:
+        """The queues the topic may be written to, as far as that is known without asking."""
+        info = self._routes.known_publish_info(self.on_wire(topic))
+        return () if info is None else tuple(replace(queue, topic=topic) for queue in info.queues)
+
+    def master(self, broker_name: str) -> str:
+        """Raises `BrokerNotFound` for a broker without a master, and for one that no route names."""
+        broker = self._routes.broker(broker_name)
+        if broker.master is None:
+            raise BrokerNotFound(
+                f"broker {broker_name} has no master now, only slaves, and slaves take no writes",
+                broker_name=broker_name,
+            )
+        return broker.master
+
+    def choose_nowait(self, story: SendState[R]) -> MessageQueue | None:
+        """The queue of the next try; None when somebody has to be asked for it first."""
+        if isinstance(story.to, ThisQueue):
+            queue = self._this_queue(story.to, story)
+            return queue if self._routes.known_master(queue.broker_name) is not None else None
+        topic = story.payload.topic
+        if self._settings.namespace is None:
+            info = self._routes.known_publish_info(topic)
+        elif (info := self._routes.known_publish_info(self.on_wire(topic))) is not None:
+            info = self._tenant_info(topic, info)
+        return None if info is None else self._of_info(info, story)
+
+    async def choose(self, story: SendState[R]) -> MessageQueue:
+        """The queue of the next try. Raises what asking for it met, `NoRoute` and `InvalidArgument`."""
+        queue = self.choose_nowait(story)
+        if queue is not None:
+            return queue
+        if isinstance(story.to, ThisQueue):
+            queue = story.to.queue
+            if story.to.wait and story.attempts:
+                return queue
+            wanted = replace(queue, topic=self.on_wire(queue.topic))
+            await self._client.master_address(wanted, timeout=story.seconds_left())
+            return queue
+        return self._of_info(await self.publish_info(story.payload.topic, timeout=story.seconds_left()), story)
+
+    def learn(self, story: SendState[R], failure: RocketMQError | None) -> None:
+        """Fault latency learns from every try that chose its queue freely."""
+        if self._faults is not None and story.queue is not None and isinstance(story.to, AnyQueue):
+            now = trio.current_time()
+            isolation, reachable = judged(failure, story.mode, detector=self._settings.start_detector_enable)
+            self._faults.update(
+                story.queue.broker_name, now - story.began, isolation=isolation, reachable=reachable, now=now
+            )
+
+    def _this_queue(self, to: ThisQueue, story: SendState[R]) -> MessageQueue:
+        if to.queue.topic != story.payload.topic:
+            raise InvalidArgument(
+                f"queue {to.queue} belongs to another topic than the message's, {story.payload.topic}"
+            )
+        return to.queue
+
+    def _of_info(self, info: TopicPublishInfo, story: SendState[R]) -> MessageQueue:
+        to = story.to
+        if to is ANY_QUEUE and self._faults is None:
+            return info.select_one_message_queue(story.last_broker_name)
+        if isinstance(to, KeyedQueue):
+            as_given = to.queues and story.refused is None
+            given = TopicPublishInfo(info.topic, to.queues, counter_start=0) if as_given else info
+            return given.queue_of_key(to.sharding_key)
+        if isinstance(to, AnyQueue) and to.first is not None and not story.attempts and to.first in info.queues:
+            return to.first
+        if self._faults is not None:
+            now = trio.current_time() if story.attempts else story.started
+            return self._faults.select(info, story.last_broker_name, now)
+        return info.select_one_message_queue(story.last_broker_name)
+
+    def _tenant_info(self, topic: str, info: TopicPublishInfo) -> TopicPublishInfo:
+        """The same queues under the tenant's name of the topic, with a counter that lasts as long as they do."""
+        known = self._tenant_infos.get(topic)
+        if known is None or known[0] is not info:
+            queues = [replace(queue, topic=topic) for queue in info.queues]
+            mine = TopicPublishInfo(
+                topic,
+                queues,
+                counter_start=info.next_number(),
+                order_topic=info.order_topic,
+                borrowed=info.borrowed,
+                without_master=info.without_master,
+            )
+            known = self._tenant_infos[topic] = (info, mine)
+        return known[1]
+
+
+def answered_queue(queue: MessageQueue, answer: Command) -> MessageQueue:
+    """The queue the broker names: it chooses itself when a negative queue id asks it to."""
+    try:
+        return MessageQueue(queue.topic, queue.broker_name, parse_int(answer.ext["queueId"]))
+    except (KeyError, ValueError) as error:
+        raise ProtocolError(f"{queue.broker_name} acknowledged a send without naming the queue: {error!r}") from error

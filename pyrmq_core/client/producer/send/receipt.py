@@ -1,0 +1,111 @@
+"""What a broker acknowledged: a send's `Receipt`, and the `SendResult` of each message, made when it is asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, overload
+
+from pyrmq_core.errors import Attempt, Outcome, ProtocolError, SendFailed
+from pyrmq_core.model import MessageQueue, SendResult, SendStatus
+from pyrmq_core.protocol.framing.command import Command
+from pyrmq_core.protocol.framing.fast_dataclass import maker_of
+from pyrmq_core.protocol.requests.broker.send_message import MessageStored
+
+_make_result: Final = maker_of(SendResult)
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """A payload is stored: where, since which queue offset, and how.
+
+    `attempts` are the failed tries before; with one that says *perhaps stored* there may be a second copy.
+    """
+
+    queue: MessageQueue
+    count: int
+    status: SendStatus
+    attempts: tuple[Attempt, ...]
+    answer: Command
+    unique_ids: tuple[str, ...] | None
+
+    @property
+    def queue_offset(self) -> int:
+        return self._stored().queue_offset
+
+    @property
+    def perhaps_repeated(self) -> bool:
+        return any(attempt.outcome is not Outcome.NOT_STORED for attempt in self.attempts)
+
+    @property
+    def trace_on(self) -> bool:
+        """Whether the broker wants the message traced."""
+        return self._stored().trace_on != "false"
+
+    def result(self) -> SendResult:
+        """The first message's: the only one's of a single send."""
+        stored = self._stored()
+        offset_id = stored.msg_ids
+        return _result(self, stored, 0, offset_id if "," not in offset_id else offset_id.partition(",")[0])
+
+    def results(self) -> SendResults:
+        """One result a message, in their order; parsed only now, since a bulk write never asks."""
+        return SendResults(self, self._stored())
+
+    def _stored(self) -> MessageStored:
+        try:
+            return MessageStored.from_command(self.answer)
+        except ProtocolError as error:
+            raise SendFailed(
+                f"{self.queue.broker_name} acknowledged a send to {self.queue}, but not where it is stored: {error}; "
+                "sending again may store a second copy",
+                outcome=Outcome.PERHAPS_STORED,
+                attempts=self.attempts,
+            ) from error
+
+
+make_receipt: Final = maker_of(Receipt)
+
+
+class SendResults(Sequence[SendResult]):
+    """The results of one request's messages, in their order; each is made when it is asked for."""
+
+    __slots__ = ("_offset_ids", "_receipt", "_stored")
+
+    def __init__(self, receipt: Receipt, stored: MessageStored) -> None:
+        self._receipt = receipt
+        self._stored = stored
+        offset_ids = stored.msg_ids.split(",")
+        # One record of a 5.x batch topic: all its messages share its id.
+        self._offset_ids = offset_ids if len(offset_ids) == receipt.count else offset_ids[:1] * receipt.count
+
+    def __repr__(self) -> str:
+        return repr(list(self))
+
+    def __len__(self) -> int:
+        return len(self._offset_ids)
+
+    @overload
+    def __getitem__(self, index: int) -> SendResult: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[SendResult]: ...
+
+    def __getitem__(self, index: int | slice) -> SendResult | list[SendResult]:
+        if isinstance(index, slice):
+            return [self[number] for number in range(len(self))[index]]
+        offset_id = self._offset_ids[index]
+        return _result(self._receipt, self._stored, index if index >= 0 else index + len(self), offset_id)
+
+
+def _result(receipt: Receipt, stored: MessageStored, index: int, offset_id: str) -> SendResult:
+    return _make_result(
+        receipt.status,
+        receipt.unique_ids[index] if receipt.unique_ids else offset_id,
+        offset_id,
+        receipt.queue,
+        stored.queue_offset + index,
+        stored.transaction_id,
+        stored.region_id,
+        stored.recall_handle,
+    )

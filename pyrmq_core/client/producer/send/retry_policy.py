@@ -1,0 +1,187 @@
+"""Decides what a failed try of a send means: what the broker has, and whether to try again. Pure.
+
+Sources: client/impl/producer/DefaultMQProducerImpl.java (sendDefaultImpl), client/producer/DefaultMQProducer.java
+(retryResponseCodes), 5.3.3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from pyrmq_core.client.producer.communication_mode import CommunicationMode
+from pyrmq_core.client.producer.send.targets import AnyQueue, KeyedQueue, Target, ThisQueue
+from pyrmq_core.errors import (
+    Attempt,
+    BrokerNotFound,
+    NetworkError,
+    Outcome,
+    PeerError,
+    QueueNotFound,
+    ResponseError,
+    RocketMQError,
+    SendFailed,
+)
+from pyrmq_core.model import MessageQueue
+from pyrmq_core.protocol.framing.codes import ResponseCode
+from pyrmq_core.protocol.framing.header_requests import ACL_REFUSAL
+
+RETRY_RESPONSE_CODES: Final = frozenset(
+    (
+        ResponseCode.TOPIC_NOT_EXIST,
+        ResponseCode.SERVICE_NOT_AVAILABLE,
+        ResponseCode.SYSTEM_ERROR,
+        ResponseCode.SYSTEM_BUSY,
+        ResponseCode.NO_PERMISSION,
+        ResponseCode.NO_BUYER_ID,
+        ResponseCode.NOT_IN_CURRENT_UNIT,
+        ResponseCode.GO_AWAY,
+    )
+)
+
+# Refusals that may pass while a broker is waited for: it starts, stops, is overloaded, its disk is full. Any other one
+# (a permission, a topic it does not have) stays until somebody acts.
+PASSING: Final = frozenset(
+    (
+        ResponseCode.SERVICE_NOT_AVAILABLE,
+        ResponseCode.SYSTEM_ERROR,
+        ResponseCode.SYSTEM_BUSY,
+        ResponseCode.GO_AWAY,
+    )
+)
+# How a broker refuses a queue that the topic does not have, before it stores: 5.x with INVALID_PARAMETER, 4.9 with
+# SYSTEM_ERROR (AbstractSendMessageProcessor.java, msgCheck).
+WRONG_QUEUE: Final = "request queueId["
+WRONG_QUEUE_CODES: Final = (ResponseCode.INVALID_PARAMETER, ResponseCode.SYSTEM_ERROR)
+
+# A broker refuses these before it stores; SYSTEM_ERROR stands for any exception in it, before or after.
+REFUSED_BEFORE_STORING: Final = frozenset(ResponseCode) - {ResponseCode.SYSTEM_ERROR}
+
+# Refusals of what a message is or of who sends it: of no other queue, at no other time it would be taken.
+REFUSED_FOR_GOOD: Final = frozenset(
+    (ResponseCode.MESSAGE_ILLEGAL, ResponseCode.NO_PERMISSION, ResponseCode.INVALID_PARAMETER)
+)
+
+MIN_ATTEMPT_SECONDS: Final = 0.05
+
+
+def outcome_of(error: RocketMQError) -> Outcome:
+    """What the broker has after this error."""
+    if isinstance(error, NetworkError):
+        return Outcome.PERHAPS_STORED if error.request_left else Outcome.NOT_STORED
+    if isinstance(error, ResponseError):
+        before = error.code in REFUSED_BEFORE_STORING or error.remark.startswith(ACL_REFUSAL)
+        refused = before or refuses_queue(error)
+        return Outcome.NOT_STORED if refused else Outcome.PERHAPS_STORED
+    if isinstance(error, PeerError):
+        return Outcome.PERHAPS_STORED
+    return Outcome.NOT_STORED
+
+
+def refuses_queue(error: BaseException | None) -> bool:
+    """Whether a broker refused the queue, which the topic does not have there (any more): the route was old."""
+    if not isinstance(error, ResponseError):
+        return False
+    return error.code in WRONG_QUEUE_CODES and error.remark.startswith(WRONG_QUEUE)
+
+
+def is_refused_for_good(error: SendFailed) -> bool:
+    """Whether a broker refused the content or the permission, and certainly nothing of it is stored."""
+    cause = error.__cause__
+    refused = isinstance(cause, ResponseError) and cause.code in REFUSED_FOR_GOOD and not refuses_queue(cause)
+    return refused and error.outcome is Outcome.NOT_STORED
+
+
+def worst(attempts: Sequence[Attempt]) -> Outcome:
+    """The outcome of a send that failed as a whole."""
+    perhaps = any(attempt.outcome is not Outcome.NOT_STORED for attempt in attempts)
+    return Outcome.PERHAPS_STORED if perhaps else Outcome.NOT_STORED
+
+
+def is_retried(
+    error: RocketMQError,
+    target: Target,
+    attempts_made: int,
+    attempts_allowed: int,
+    mode: CommunicationMode = CommunicationMode.SYNC,
+) -> bool:
+    """Whether another try may follow, if time is left.
+
+    A key's queue is waited for as long as its broker cannot be reached, or refuses what may pass; repeats may follow.
+    In mode ASYNC what a broker answered is final, and a given queue is tried again after a failure of the wire.
+    A queue that is refused says that the route is old: another one is chosen, unless the caller named it.
+    """
+    if refuses_queue(error):
+        return not isinstance(target, ThisQueue)
+    if isinstance(error, ResponseError) and error.code not in RETRY_RESPONSE_CODES:
+        return False
+    if not isinstance(error, NetworkError | PeerError | BrokerNotFound):
+        return False
+    asynchronous = mode is CommunicationMode.ASYNC
+    match target:
+        case KeyedQueue():
+            return not isinstance(error, ResponseError) or _may_pass(error)
+        case ThisQueue(wait=True):
+            return not isinstance(error, ResponseError) or _may_pass(error)
+        case ThisQueue():
+            return asynchronous and isinstance(error, NetworkError) and attempts_made < attempts_allowed
+        case AnyQueue():
+            return attempts_made < attempts_allowed and not (asynchronous and isinstance(error, ResponseError))
+
+
+def _may_pass(error: ResponseError) -> bool:
+    return error.code in PASSING and not error.remark.startswith(ACL_REFUSAL)
+
+
+def attempt_seconds(time_left: float, per_attempt: float | None, attempts_left: int) -> float:
+    """How long the next try may wait, so that a silent broker cannot eat the whole time.
+
+    `per_attempt` caps it; without one, the time left is shared equally among the tries that are left.
+    """
+    if per_attempt is None:
+        seconds = time_left / attempts_left if attempts_left > 1 else time_left
+    else:
+        seconds = per_attempt if per_attempt < time_left else time_left
+    return seconds if seconds > MIN_ATTEMPT_SECONDS else MIN_ATTEMPT_SECONDS
+
+
+def send_failed(topic: str, attempts: Sequence[Attempt], seconds: float, count: int) -> SendFailed:
+    """One line: how often, how long, where, why, what is stored, what to do."""
+    outcome = worst(attempts)
+    what = f"{count} messages" if count > 1 else "the message"
+    advice = {
+        Outcome.NOT_STORED: "it is safe to send again",
+        Outcome.PERHAPS_STORED: "sending again may store a second copy",
+        Outcome.STORED: "do not send again",
+    }[outcome]
+    story = "; ".join(_told_once(attempts))
+    return SendFailed(
+        f"Send [{len(attempts)}] times, still failed, cost [{seconds * 1000:.0f}]ms, Topic: {topic}, "
+        f"BrokersSent: [{', '.join(attempt.broker_name for attempt in attempts)}]: "
+        f"{what} {outcome.value}, {advice}. {story}",
+        outcome=outcome,
+        attempts=attempts,
+    )
+
+
+def no_such_queue(queue: MessageQueue, known: Sequence[MessageQueue], failed: SendFailed) -> QueueNotFound:
+    """How a send ends to a queue that its caller named and its broker does not have; `known` are those there are."""
+    there = sorted(one.queue_id for one in known if one.broker_name == queue.broker_name)
+    has = f"it has {there[0]} to {there[-1]} there" if there else "it has none there to write to"
+    return QueueNotFound(
+        f"topic {queue.topic} has no queue {queue.queue_id} on {queue.broker_name}; by the route of this moment {has}: "
+        f"name one of these, or let the producer choose. {failed}",
+        outcome=failed.outcome,
+        attempts=failed.attempts,
+        queue=queue,
+    )
+
+
+def _told_once(attempts: Sequence[Attempt]) -> Iterator[str]:
+    """Each failure with the numbers of the tries that met it: a wrong key is the same three times."""
+    numbers: dict[tuple[str, str, Outcome, str], list[int]] = {}
+    for number, attempt in enumerate(attempts, 1):
+        what = (attempt.broker_name, attempt.address, attempt.outcome, attempt.reason)
+        numbers.setdefault(what, []).append(number)
+    for tries in numbers.values():
+        yield f"[{', '.join(map(str, tries))}] {attempts[tries[-1] - 1]}"

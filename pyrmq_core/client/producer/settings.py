@@ -1,0 +1,57 @@
+"""How a producer sends: names and defaults of client/producer/DefaultMQProducer.java."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from pyrmq_core.client.arguments import seconds_of, whole_number
+from pyrmq_core.client.producer.communication_mode import CommunicationMode
+from pyrmq_core.errors import InvalidArgument
+from pyrmq_core.protocol.messages.compression import CompressionType
+from pyrmq_core.protocol.messages.names import check_topic
+
+# A member of an enum costs more than a call to look up.
+SYNC: Final = CommunicationMode.SYNC
+ASYNC: Final = CommunicationMode.ASYNC
+
+
+@dataclass(frozen=True, slots=True)
+class SendSettings:
+    """How a producer sends; RocketMQ's names and defaults, seconds for times."""
+
+    producer_group: str
+    namespace: str | None = None
+    retry_times_when_send_failed: int = 2
+    retry_times_when_send_async_failed: int = 2
+    timeout_per_attempt: float | None = None
+    retry_another_broker_when_not_store_ok: bool = False
+    create_topic_key: str = "TBW102"
+    default_topic_queue_nums: int = 4
+    start_detector_enable: bool = False
+    unit_mode: bool = False
+
+    def __post_init__(self) -> None:
+        whole_number("retry_times_when_send_failed", self.retry_times_when_send_failed, 0)
+        whole_number("retry_times_when_send_async_failed", self.retry_times_when_send_async_failed, 0)
+        whole_number("default_topic_queue_nums", self.default_topic_queue_nums, 1)
+        if self.timeout_per_attempt is not None:
+            seconds_of("timeout_per_attempt", self.timeout_per_attempt)
+        check_topic(self.create_topic_key)
+
+    def tries_allowed(self, mode: CommunicationMode) -> int:
+        """The first one included."""
+        if mode is SYNC:
+            return 1 + self.retry_times_when_send_failed
+        return 1 + self.retry_times_when_send_async_failed if mode is ASYNC else 1
+
+
+def compression_type(name: str) -> CompressionType | None:
+    """By its name in lower case, None for `none`; `MissingLibrary` for one whose library is not installed."""
+    known = {kind.name.lower(): kind for kind in CompressionType}
+    if name != "none" and name not in known:
+        raise InvalidArgument(f"compression={name!r}: none, {', '.join(sorted(known))} are possible")
+    kind = known.get(name)
+    if kind is not None:
+        kind.check_library()
+    return kind

@@ -1,0 +1,235 @@
+"""Transactions: a half message that consumers do not see, a local transaction of yours, and its end told to the broker.
+
+    begin                 half message stored; consumers do not see it
+    your local work       COMMIT_MESSAGE, ROLLBACK_MESSAGE, or UNKNOW
+    end                   END_TRANSACTION, one-way: delivered, dropped, or asked again
+    check                 the broker asks any producer of the group (CHECK_TRANSACTION_STATE), until it knows
+
+Sources: client/impl/producer/DefaultMQProducerImpl.java (sendMessageInTransaction, endTransaction,
+checkTransactionState), client/impl/ClientRemotingProcessor.java, 5.3.3.
+"""
+
+from __future__ import annotations
+
+import inspect
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
+from typing import Final, Protocol, TypeVar
+
+import trio
+
+from pyrmq_core.client.client import Client
+from pyrmq_core.client.producer.send.hooks import EndTransactionContext, ProducerHooks
+from pyrmq_core.client.producer.send.receipt import Receipt
+from pyrmq_core.client.producer.send.sender import Sender
+from pyrmq_core.client.producer.send.targets import Target
+from pyrmq_core.errors import InvalidMessage, InvalidState, RocketMQError
+from pyrmq_core.model import LocalTransactionState, Message, MessageExt, SendResult, SendStatus
+from pyrmq_core.network import Peer
+from pyrmq_core.protocol.messages.message_id import decode_offset_msg_id
+from pyrmq_core.protocol.messages.namespaces import without_namespace
+from pyrmq_core.protocol.messages.payload import Payload
+from pyrmq_core.protocol.messages.properties import PGROUP, TRAN_MSG, UNIQ_KEY
+from pyrmq_core.protocol.messages.sysflag import TRANSACTION_PREPARED
+from pyrmq_core.protocol.requests.broker.end_transaction import EndTransaction
+from pyrmq_core.protocol.requests.client.check_transaction_state import CheckTransactionState
+
+log = logging.getLogger(__name__)
+
+# TransactionMQProducer: checkThreadPoolMaxSize, checkRequestHoldMax.
+CHECKS_AT_ONCE: Final = 1
+CHECKS_HELD: Final = 2000
+END_TIMEOUT_SECONDS: Final = 3.0
+
+T = TypeVar("T")
+State = LocalTransactionState
+ExecuteLocalTransaction = Callable[[Message, SendResult], State | Awaitable[State]]
+
+
+class TransactionListener(Protocol):
+    """Answers a broker that asks what became of a transaction: its end was lost, or its state was unknown.
+
+    The function may be plain (it is called in a worker thread, one at a time) or async. What it raises counts as
+    UNKNOW. Any producer of the group may be asked, also after a restart: the answer has to come from what your local
+    transaction left behind.
+    """
+
+    def check_local_transaction(self, message: MessageExt) -> State | Awaitable[State]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Transaction:
+    """A half message that is stored. `result` is of the half message, not of what consumers will read."""
+
+    message: Message
+    result: SendResult
+    broker_address: str
+    commit_log_offset: int
+
+    @property
+    def is_safe(self) -> bool:
+        """Whether the broker stored it as its settings ask; else it can only be rolled back."""
+        return self.result.status is SendStatus.SEND_OK
+
+
+class Transactions:
+    """The transactions of one producer."""
+
+    def __init__(
+        self,
+        client: Client,
+        sender: Sender,
+        nursery: trio.Nursery,
+        listener: TransactionListener | None,
+        hooks: ProducerHooks,
+    ) -> None:
+        self._client = client
+        self._sender = sender
+        self._nursery = nursery
+        self._listener = listener
+        self._hooks = hooks
+        self._group = sender.settings.producer_group
+        self._namespace = sender.settings.namespace
+        self._limiter = trio.CapacityLimiter(CHECKS_AT_ONCE)
+        self._held = 0
+        if listener is not None:
+            client.transaction_checks.register(self._group, self._take_check)
+
+    def close(self) -> None:
+        self._client.transaction_checks.unregister(self._group)
+
+    def properties(self, message: Message) -> dict[str, str]:
+        """What makes a message a half one; `InvalidMessage` for one that is delayed too."""
+        if self._listener is None:
+            raise InvalidState(
+                f"producer {self._group} has no transaction_listener: brokers would ask it about lost ends in vain; "
+                "give Producer(..., transaction_listener=...)"
+            )
+        if message.delay_level is not None or message.deliver_at is not None or message.delay is not None:
+            raise InvalidMessage(f"topic {message.topic}: a message in a transaction cannot be delayed")
+        return {TRAN_MSG: "true", PGROUP: self._group}
+
+    async def begin(self, message: Message, payload: Payload, to: Target, *, timeout: float) -> Transaction:
+        """Stores the half message. One that is stored but not safely is rolled back at the end, as in Java."""
+        half = replace(payload, sys_flag=payload.sys_flag | TRANSACTION_PREPARED)
+        receipt: Receipt = await self._sender.send(half, to, timeout=timeout)
+        result = receipt.result()
+        address = await self._client.master_address(result.message_queue, timeout=END_TIMEOUT_SECONDS)
+        return Transaction(message, result, address, decode_offset_msg_id(result.offset_msg_id).offset)
+
+    async def end(self, transaction: Transaction, state: State, reason: str = "") -> State:
+        """Tells the broker; what was told. A failure is logged: the broker will ask."""
+        result = transaction.result
+        if not transaction.is_safe:
+            state = State.ROLLBACK_MESSAGE
+        request = EndTransaction(
+            producer_group=self._group,
+            tran_state_table_offset=result.queue_offset,
+            commit_log_offset=transaction.commit_log_offset,
+            commit_or_rollback=state,
+            msg_id=result.msg_id,
+            transaction_id=result.transaction_id,
+            topic=transaction.message.topic,
+            broker_name=result.message_queue.broker_name,
+            remark=reason or None,
+        )
+        try:
+            await self._client.send_oneway(
+                transaction.broker_address, request.to_command(), timeout=END_TIMEOUT_SECONDS
+            )
+        except RocketMQError as error:
+            log.info("the end of transaction %s could not be told, the broker will ask: %s", result.msg_id, error)
+        message = transaction.message
+        keys = message.keys if isinstance(message.keys, str | None) else " ".join(message.keys)
+        self._tell_hooks(request, transaction.broker_address, message.topic, message.tags, keys)
+        return state
+
+    def _take_check(self, asked: CheckTransactionState, message: MessageExt, peer: Peer) -> None:
+        if self._held >= CHECKS_HELD:
+            log.info("a transaction check of %s is passed over, because %d wait", peer.address, self._held)
+            return
+        self._held += 1
+        self._nursery.start_soon(self._check, asked, message, peer)
+
+    async def _check(self, asked: CheckTransactionState, message: MessageExt, peer: Peer) -> None:
+        try:
+            seen = replace(message, topic=without_namespace(message.topic, self._namespace))
+            assert self._listener is not None
+            state, error = await decided(self._listener.check_local_transaction, seen, limiter=self._limiter)
+            request = EndTransaction(
+                producer_group=self._group,
+                tran_state_table_offset=asked.tran_state_table_offset,
+                commit_log_offset=asked.commit_log_offset,
+                commit_or_rollback=state,
+                from_transaction_check=True,
+                msg_id=message.properties.get(UNIQ_KEY, asked.msg_id),
+                transaction_id=asked.transaction_id,
+                topic=asked.topic,
+                broker_name=asked.broker_name,
+                remark=None if error is None else f"checkLocalTransactionState Exception: {error!r}",
+            )
+            await self._client.send_oneway_over(peer, request.to_command(), timeout=END_TIMEOUT_SECONDS)
+            self._tell_hooks(request, peer.address, seen.topic, seen.tags, seen.keys)
+        except RocketMQError as failure:
+            log.info("a transaction check of %s could not be answered, it will ask again: %s", peer.address, failure)
+        finally:
+            self._held -= 1
+
+    def _tell_hooks(
+        self, request: EndTransaction, address: str, topic: str, tags: str | None, keys: str | None
+    ) -> None:
+        self._hooks.end_transaction(
+            EndTransactionContext(
+                producer_group=without_namespace(self._group, self._namespace),
+                namespace=self._namespace,
+                topic=topic,
+                broker_address=address,
+                msg_id=request.msg_id or "",
+                transaction_id=request.transaction_id or "",
+                state=State(request.commit_or_rollback),
+                from_check=bool(request.from_transaction_check),
+                tags=tags,
+                keys=keys,
+            )
+        )
+
+
+async def decided(
+    function: Callable[..., State | Awaitable[State]], *args: object, limiter: trio.CapacityLimiter | None = None
+) -> tuple[State, Exception | None]:
+    """What a function of the user's decided: UNKNOW when it raised, or gave back what is no state.
+
+    An async one runs here, a plain one in a worker thread: local transactions wait for databases.
+    """
+    try:
+        if inspect.iscoroutinefunction(function):
+            return _checked(await function(*args)), None
+        found = await trio.to_thread.run_sync(function, *args, limiter=limiter)
+        return _checked(await found if inspect.isawaitable(found) else found), None
+    except Exception as error:
+        return unknown(error)
+
+
+def decided_here(function: Callable[..., State], *args: object) -> tuple[State, Exception | None]:
+    """As `decided`, in the calling thread."""
+    try:
+        return _checked(function(*args)), None
+    except Exception as error:
+        return unknown(error)
+
+
+def unknown(error: Exception) -> tuple[State, Exception]:
+    log.info("a local transaction's state is unknown, the broker will ask: %s: %s", type(error).__name__, error)
+    return State.UNKNOW, error
+
+
+def local_failure(error: Exception | None) -> str:
+    """What the broker's log is told about it."""
+    return "" if error is None else f"executeLocalTransactionBranch exception: {error!r}"
+
+
+def _checked(state: object) -> State:
+    if not isinstance(state, State):
+        raise TypeError(f"a local transaction ends as a LocalTransactionState, not as {state!r}")
+    return state

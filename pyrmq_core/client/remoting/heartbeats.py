@@ -1,0 +1,136 @@
+"""Heartbeats: tell brokers which groups a client serves, and learn each broker's version from the answers.
+
+A broker pushes transaction checks and replies only over a connection it had a heartbeat on. While the client has no
+consumers, masters alone are told. Source: client/impl/factory/MQClientInstance.java (sendHeartbeatToAllBroker).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from typing import Final
+
+import trio
+
+from pyrmq_core.client.remoting.caller import RemotingClient
+from pyrmq_core.errors import CallTimeout, NetworkError, RocketMQError
+from pyrmq_core.protocol.framing.codes import ResponseCode
+from pyrmq_core.protocol.framing.command import Command
+from pyrmq_core.protocol.framing.header_requests import response_error
+from pyrmq_core.protocol.requests.broker.heartbeat import ConsumerData, HeartBeat, UnregisterClient
+from pyrmq_core.protocol.routes.route import BrokerData
+
+log = logging.getLogger(__name__)
+
+TIMEOUT_SECONDS: Final = 3.0
+TOLD_AT_ONCE: Final = 64
+
+
+class Heartbeats:
+    """The groups of one client, and what brokers answered about themselves."""
+
+    def __init__(self, client_id: str, caller: RemotingClient, brokers: Callable[[], Iterable[BrokerData]]) -> None:
+        self._client_id = client_id
+        self._caller = caller
+        self._brokers = brokers
+        self._producers: set[str] = set()
+        self._consumers: dict[str, ConsumerData] = {}
+        self._versions: dict[str, int] = {}
+        self._told: set[str] = set()
+        self._perhaps_told: set[str] = set()
+        self._locks: defaultdict[str, trio.Lock] = defaultdict(trio.Lock)
+
+    @property
+    def producer_groups(self) -> frozenset[str]:
+        return frozenset(self._producers)
+
+    def add_producer(self, group: str) -> None:
+        self._producers.add(group)
+
+    def add_consumer(self, consumer: ConsumerData) -> None:
+        self._consumers[consumer.group_name] = consumer
+
+    def version_of(self, address: str) -> int | None:
+        """The broker's version by common/MQVersion.java; None before its first answer."""
+        return self._versions.get(address)
+
+    def was_told(self, address: str) -> bool:
+        """Whether the broker was told of this client's groups over a connection that is still open."""
+        return address in self._told
+
+    async def send_round(self) -> None:
+        """To every broker that is to know of the groups, at once; who does not answer is told next time."""
+        limit = trio.CapacityLimiter(TOLD_AT_ONCE)
+        async with trio.open_nursery() as nursery:
+            for address in self._addresses():
+                nursery.start_soon(self._tell_quietly, address, limit)
+
+    async def tell(self, address: str, *, timeout: float = TIMEOUT_SECONDS) -> int:
+        """One broker, now; its version. Raises `NetworkError`s and `ResponseError`."""
+        with trio.move_on_after(timeout):
+            async with self._locks[address]:
+                return await self._tell(address, timeout)
+        raise CallTimeout(
+            f"{address} did not answer a heartbeat within {timeout:g} s; is that broker alive?",
+            address=address,
+            request_left=True,
+        )
+
+    async def connected(self, address: str) -> None:
+        """A connection was opened: a broker that is to know of the groups is told over it (5.x does so)."""
+        self._told.discard(address)
+        if not self._locks[address].locked() and address in self._addresses():
+            await self._tell_quietly(address, trio.CapacityLimiter(1))
+
+    def disconnected(self, address: str) -> None:
+        """The broker forgot the groups with the connection."""
+        self._told.discard(address)
+        self._perhaps_told.discard(address)
+
+    async def remove(self, *, producer: str | None = None, consumer: str | None = None) -> None:
+        """A group leaves: the brokers that may know of it are told so; the others never knew."""
+        if producer is not None:
+            self._producers.discard(producer)
+        if consumer is not None:
+            self._consumers.pop(consumer, None)
+        command = UnregisterClient(self._client_id, producer_group=producer, consumer_group=consumer).to_command()
+        async with trio.open_nursery() as nursery:
+            for address in sorted(self._perhaps_told):
+                nursery.start_soon(self._say_goodbye, address, command)
+
+    def _addresses(self) -> list[str]:
+        if not self._producers and not self._consumers:
+            return []
+        brokers = self._brokers()
+        if self._consumers:
+            return list(dict.fromkeys(address for broker in brokers for address in broker.broker_addrs.values()))
+        return list(dict.fromkeys(broker.master for broker in brokers if broker.master is not None))
+
+    async def _tell(self, address: str, timeout: float) -> int:
+        beat = HeartBeat(self._client_id, tuple(sorted(self._producers)), tuple(self._consumers.values())).to_command()
+        self._perhaps_told.add(address)
+        try:
+            answer = await self._caller.call(address, beat, timeout=timeout)
+        except NetworkError as error:
+            if not error.request_left:
+                self._perhaps_told.discard(address)
+            raise
+        self._versions[address] = answer.version
+        if answer.code != ResponseCode.SUCCESS:
+            raise response_error(answer, beat.code, address)
+        self._told.add(address)
+        return answer.version
+
+    async def _tell_quietly(self, address: str, limit: trio.CapacityLimiter) -> None:
+        async with limit:
+            try:
+                await self.tell(address)
+            except RocketMQError as error:
+                log.debug("%s had no heartbeat: %s", address, error)
+
+    async def _say_goodbye(self, address: str, command: Command) -> None:
+        try:
+            await self._caller.call(address, command, timeout=TIMEOUT_SECONDS)
+        except RocketMQError as error:
+            log.debug("%s was not told that a group left: %s", address, error)

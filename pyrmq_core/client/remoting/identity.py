@@ -1,0 +1,78 @@
+"""Who a client is to brokers and NameServers: its id, and the keys it signs with."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from pyrmq_core.errors import InvalidArgument
+from pyrmq_core.protocol.messages.names import check_group
+
+UNIT_NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
+
+
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """What requests are signed with; neither the secret nor the token is ever shown."""
+
+    access_key: str
+    secret_key: str = field(repr=False)
+    security_token: str | None = field(default=None, repr=False)
+
+
+def credentials_of(
+    access_key: str | None, secret_key: str | None, security_token: str | None = None
+) -> Credentials | None:
+    """None without keys; `InvalidArgument` for half a pair, and for a token without one."""
+    for name, key in (("access_key", access_key), ("secret_key", secret_key), ("security_token", security_token)):
+        if key is not None and not _is_text(key):
+            raise InvalidArgument(f"{name} is a {type(key).__name__}; it is a text")
+    if not access_key and not secret_key:
+        if security_token:
+            raise InvalidArgument("a security_token belongs to an access_key and a secret_key; give all three")
+        return None
+    if not access_key or not secret_key:
+        raise InvalidArgument("access_key and secret_key belong together; give both or neither")
+    return Credentials(access_key, secret_key, security_token)
+
+
+def client_id(
+    ip: str,
+    pid: int,
+    instance_name: str | None,
+    nameservers: Sequence[str],
+    access_key: str | None,
+    *,
+    draw: int,
+    unit_name: str | None = None,
+) -> str:
+    """`ip@instance#...[@unit]`: differs between processes, clusters, credentials and clients; `draw` is random.
+
+    Brokers keep one channel a client id, and give a group's queues out by it: two clients of one id take each other's.
+    """
+    where = f"[{ip}]" if ":" in ip else ip
+    kin = hashlib.sha256("\n".join([*sorted(nameservers), access_key or ""]).encode()).hexdigest()[:8]
+    name = f"{instance_name}#{pid}" if instance_name else str(pid)
+    unit = f"@{unit_name}" if unit_name else ""
+    return f"{where}@{name}#{kin}{draw & 0xFFFFFFFFFFFF:012x}{unit}"
+
+
+def checked_unit_name(unit_name: str | None) -> str | None:
+    """As it is, an empty one None; `InvalidArgument` for what would not survive in an id and in a URL."""
+    if unit_name and not (_is_text(unit_name) and UNIT_NAME.fullmatch(unit_name)):
+        raise InvalidArgument(f"unit_name={unit_name!r}: letters, digits, _ and - only")
+    return unit_name or None
+
+
+def namespace_of(namespace: str | None) -> str | None:
+    """Checked as a group's name is; an empty one is none."""
+    if namespace:
+        check_group(namespace)
+    return namespace or None
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str)

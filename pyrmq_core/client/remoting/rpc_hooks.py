@@ -1,0 +1,47 @@
+"""A client's hooks around each request to a NameServer or a broker; a client takes them by `rpc_hooks=`.
+
+Source: remoting/RPCHook.java.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, Protocol
+
+from pyrmq_core.client.hook_calls import check_hooks, quietly
+from pyrmq_core.protocol.framing.command import Command
+
+
+class RpcHook(Protocol):
+    """Around each request to a NameServer or broker (Java's RPCHook), before it is signed.
+
+    `do_before_request` may give back another request, with more header fields for example.
+    """
+
+    def do_before_request(self, address: str, request: Command) -> Command | None: ...
+
+    def do_after_response(self, address: str, request: Command, answer: Command) -> None: ...
+
+
+RPC_HOOKS: Final = (("do_before_request", "do_after_response"),)
+
+
+class RpcHooks:
+    """A client's hooks around requests."""
+
+    def __init__(self, hooks: Sequence[RpcHook]) -> None:
+        check_hooks(hooks, RPC_HOOKS)
+        self._hooks = tuple(hooks)
+
+    def __bool__(self) -> bool:
+        return bool(self._hooks)
+
+    def before(self, address: str, request: Command) -> Command:
+        for hook in self._hooks:
+            changed = quietly(hook.do_before_request, address, request)
+            request = changed if isinstance(changed, Command) else request
+        return request
+
+    def after(self, address: str, request: Command, answer: Command) -> None:
+        for hook in self._hooks:
+            quietly(hook.do_after_response, address, request, answer)

@@ -1,0 +1,104 @@
+"""Recognises batch topics of 5.x, whose brokers store a batch as one record.
+
+A route shows nothing of it: the broker is asked for the topic's settings (GET_TOPIC_CONFIG) once a topic, and again
+when its route has been asked for again. Brokers before 5.0 have no batch topics and do not know the question.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable
+from typing import Final
+
+import trio
+
+from pyrmq_core.client.remoting.caller import RemotingClient
+from pyrmq_core.client.routes.route_table import Routes
+from pyrmq_core.client.routing.publish_info import TopicPublishInfo
+from pyrmq_core.errors import CallTimeout, RocketMQError
+from pyrmq_core.protocol.framing.codes import ResponseCode
+from pyrmq_core.protocol.messages.batch_topic import is_batch_topic
+from pyrmq_core.protocol.requests.broker.topic_admin import GetTopicConfig, TopicConfigFound
+
+QUESTION_SECONDS: Final = 3.0
+# V5_0_0 of common/MQVersion.java.
+FIRST_VERSION_WITH_BATCH_TOPICS: Final = 413
+
+# A topic, as brokers name it, on a broker.
+Place = tuple[str, str]
+
+
+class BatchTopics:
+    """What one client's brokers said of its topics; the answer is as old as the topic's route at most."""
+
+    def __init__(self, caller: RemotingClient, routes: Routes, version_of: Callable[[str], int | None]) -> None:
+        self._caller = caller
+        self._routes = routes
+        self._version_of = version_of
+        self._known: dict[Place, tuple[int, bool]] = {}
+        self._locks: defaultdict[Place, trio.Lock] = defaultdict(trio.Lock)
+
+    def is_known(self, topic: str, broker_name: str) -> bool:
+        """Whether the broker said, at any time, that it keeps the topic's batches whole."""
+        known = self._known.get((topic, broker_name))
+        return known is not None and known[1]
+
+    async def is_batch_topic(self, topic: str, broker_name: str, address: str, *, timeout: float) -> bool:
+        """Whether the broker keeps the topic's batches whole; a broker that refuses to say keeps none.
+
+        Raises `NetworkError`s and `ProtocolError`s.
+        """
+        place = topic, broker_name
+        if self._is_fresh(place):
+            return self._known[place][1]
+        async with self._locks[place]:
+            if not self._is_fresh(place):
+                answers = self._routes.answers(topic)
+                self._known[place] = answers, await self._ask(topic, address, min(timeout, QUESTION_SECONDS))
+            return self._known[place][1]
+
+    async def any_batch_topic(self, topic: str, info: TopicPublishInfo, *, timeout: float) -> bool:
+        """Whether one of the topic's brokers keeps its batches whole, as far as they say so; all are asked at once."""
+        found: list[bool] = []
+
+        async def ask(place: Place) -> None:
+            found.append(await self.keeps_whole(*place, timeout=timeout))
+            if found[-1]:
+                nursery.cancel_scope.cancel()
+
+        async with trio.open_nursery() as nursery:
+            for place in dict.fromkeys((topic, queue.broker_name) for queue in info.queues):
+                nursery.start_soon(ask, place)
+        return any(found)
+
+    def keeps_whole_nowait(self, topic: str, broker_name: str) -> bool | None:
+        """Returns `is_batch_topic`'s answer if it is known and fresh; None if the broker has to be asked first."""
+        place = topic, broker_name
+        return self._known[place][1] if self._is_fresh(place) else None
+
+    async def keeps_whole(self, topic: str, broker_name: str, *, timeout: float) -> bool:
+        """As `is_batch_topic`, but never fails a send.
+
+        If the broker does not answer, its previous answer is used, or the topic is treated as a plain one.
+        """
+        try:
+            address = self._routes.broker(broker_name).master
+            return address is not None and await self.is_batch_topic(topic, broker_name, address, timeout=timeout)
+        except CallTimeout:  # silent: not waited for again with every send
+            self._known[topic, broker_name] = self._routes.answers(topic), self.is_known(topic, broker_name)
+        except RocketMQError:
+            pass
+        return self.is_known(topic, broker_name)
+
+    async def _ask(self, topic: str, address: str, timeout: float) -> bool:
+        version = self._version_of(address)
+        if version is not None and version < FIRST_VERSION_WITH_BATCH_TOPICS:
+            return False
+        answer = await self._caller.call(address, GetTopicConfig(topic).to_command(), timeout=timeout)
+        if answer.code != ResponseCode.SUCCESS:
+            return False
+        return is_batch_topic(TopicConfigFound.from_command(answer).config.attributes)
+
+    def _is_fresh(self, place: Place) -> bool:
+        known = self._known.get(place)
+        return known is not None and known[0] == self._routes.answers(place[0])

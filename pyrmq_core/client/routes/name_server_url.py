@@ -1,0 +1,56 @@
+"""Fetches the list of NameServers from a URL: at the start, then every 2 minutes.
+
+Source: common/namesrv/DefaultTopAddressing.java, client/impl/MQClientAPIImpl.java (fetchNameServerAddr).
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+from typing import Final
+
+import trio
+
+from pyrmq_core.client.routes.name_servers import NameServers
+from pyrmq_core.client.routing.name_server_choice import parse_nameservers
+from pyrmq_core.errors import RocketMQError
+from pyrmq_core.network.http_get import check_url, fetch_text
+
+log = logging.getLogger(__name__)
+
+TIMEOUT_SECONDS: Final = 3.0
+FIRST_SECONDS: Final = 10.0
+EVERY_SECONDS: Final = 120.0
+
+
+class Discovery:
+    """Where the list is published: a text `host:port;host:port`, of which the first line counts; each unit has its own
+    page beside it."""
+
+    def __init__(self, url: str, unit_name: str | None = None) -> None:
+        check_url(url)
+        self.url = f"{url}-{unit_name}?nofix=1" if unit_name else url
+
+    async def start(self, nursery: trio.Nursery, nameservers: NameServers) -> None:
+        """Returns when the first fetch ended, well or badly; the others go on in `nursery`."""
+        await self.fetch(nameservers)
+        nursery.start_soon(self._keep_fetching, nameservers)
+
+    async def fetch(self, nameservers: NameServers) -> None:
+        """One fetch; a failure is logged, and the list that is known stays."""
+        try:
+            text = await fetch_text(self.url, timeout=TIMEOUT_SECONDS)
+            addresses = parse_nameservers(text.strip().splitlines()[0] if text.strip() else "")
+        except RocketMQError as error:
+            log.info("the list of NameServers could not be fetched, and will be again: %s", error)
+        else:
+            if addresses:
+                nameservers.set_addresses(addresses, random_start=random.getrandbits(31))
+            else:
+                log.info("%s names no NameServer; the list that is known stays", self.url)
+
+    async def _keep_fetching(self, nameservers: NameServers) -> None:
+        await trio.sleep(FIRST_SECONDS)
+        while True:
+            await self.fetch(nameservers)
+            await trio.sleep(EVERY_SECONDS)

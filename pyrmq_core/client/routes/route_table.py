@@ -1,0 +1,288 @@
+"""Keeps routes: asked for when first needed, again every 30 s and after failures, one question a topic at a time."""
+
+from __future__ import annotations
+
+import logging
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from copy import copy
+from functools import partial
+
+import trio
+
+from pyrmq_core.client.routes.name_servers import NameServers
+from pyrmq_core.client.routing.publish_info import (
+    TopicPublishInfo,
+    borrowed_route,
+    broker_addresses,
+    brokers_without_master,
+    publish_queues,
+    reading_address,
+)
+from pyrmq_core.errors import BrokerNotFound, NoNameServer, NoRoute, RocketMQError
+from pyrmq_core.protocol.framing.codes import RequestCode, ResponseCode
+from pyrmq_core.protocol.framing.command import Command
+from pyrmq_core.protocol.framing.header_requests import response_error
+from pyrmq_core.protocol.requests.nameserver.get_route_info import GetRouteInfo, RouteInfo
+from pyrmq_core.protocol.routes.route import MASTER_ID, BrokerData, TopicRouteData
+
+log = logging.getLogger(__name__)
+
+# client/impl/factory/MQClientInstance.java: mqClientApiTimeout.
+ROUTE_TIMEOUT_SECONDS = 3.0
+REFRESHES_AT_ONCE = 16
+
+
+class _Question:
+    """The question for one topic's route: who holds the lock asks, or takes the answer that came while it waited."""
+
+    __slots__ = ("count", "error", "lock", "route", "timeout")
+
+    def __init__(self) -> None:
+        self.lock = trio.Lock()
+        self.count = 0
+        self.timeout = 0.0
+        self.route: TopicRouteData | None = None
+        self.error: RocketMQError | None = None
+
+    def is_mine(self) -> bool:
+        return self.lock.statistics().owner is trio.lowlevel.current_task()
+
+
+class Routes:
+    """Routes by topic and what follows from them: publish infos and broker addresses."""
+
+    def __init__(self, nameservers: NameServers, *, random_start: Callable[[], int]) -> None:
+        self._nameservers = nameservers
+        self._random_start = random_start
+        self._routes: dict[str, TopicRouteData] = {}
+        self._publish_infos: dict[str, TopicPublishInfo] = {}
+        self._lent: set[str] = set()  # topics whose borrowed queues serve until a NameServer is asked again
+        self._brokers: dict[str, BrokerData] = {}
+        self._questions: defaultdict[str, _Question] = defaultdict(_Question)
+        self.brokers_changed = trio.Event()
+
+    @property
+    def topics(self) -> tuple[str, ...]:
+        """The topics that are written to."""
+        return tuple(self._publish_infos)
+
+    @property
+    def brokers(self) -> tuple[BrokerData, ...]:
+        """Every broker of every known route."""
+        return tuple(self._brokers.values())
+
+    def broker(self, broker_name: str) -> BrokerData:
+        """`BrokerNotFound` when no known route names the broker."""
+        try:
+            return self._brokers[broker_name]
+        except KeyError:
+            raise BrokerNotFound(
+                f"no known route names broker {broker_name}; it is down, or its name is spelled otherwise "
+                f"(known: {', '.join(sorted(self._brokers)) or 'none'})",
+                broker_name=broker_name,
+            ) from None
+
+    def answers(self, topic: str) -> int:
+        """How often the topic's route was asked for."""
+        return self._questions[topic].count if topic in self._questions else 0
+
+    def known_master(self, broker_name: str) -> str | None:
+        """The address of the broker's master; None when there is none, or no known route names the broker."""
+        broker = self._brokers.get(broker_name)
+        return None if broker is None else broker.broker_addrs.get(MASTER_ID)
+
+    def known_publish_info(self, topic: str) -> TopicPublishInfo | None:
+        """What `publish_info` gives without asking; None when it would ask."""
+        known = self._publish_infos.get(topic)
+        if known is None or not known.queues or (known.borrowed and topic not in self._lent):
+            return None
+        return known
+
+    async def route(self, topic: str, *, timeout: float = ROUTE_TIMEOUT_SECONDS) -> TopicRouteData:
+        """The topic's route, asked for when it is not known; `NoRoute` when no NameServer has one."""
+        known = self._routes.get(topic)
+        if known is None:
+            await self.refresh(topic, timeout=timeout)
+            known = self._routes.get(topic)
+        if known is None:
+            raise self.no_route(topic)
+        return known
+
+    async def publish_info(
+        self, topic: str, *, create_topic_key: str, default_topic_queue_nums: int, timeout: float
+    ) -> TopicPublishInfo:
+        """Where to write the topic; one that nobody knows yet borrows the queues of the topic that auto-creates.
+
+        The counter of the result is shared by all who ask, so that they take turns. Borrowed queues serve until the
+        topic is asked for again, by the next poll or after a failure, and on while no NameServer answers: each broker
+        gets some of the first messages and makes the topic. Asked for with every send, the topic would stay where the
+        first message went.
+        """
+        if (ready := self.known_publish_info(topic)) is not None:
+            return ready
+        known = self._publish_infos.get(topic)
+        deadline = trio.current_time() + timeout
+        asked_before = self._questions[create_topic_key].count
+        try:
+            await self.refresh(topic, timeout=timeout)
+            if topic not in self._routes:
+                template = await self._ask(create_topic_key, deadline - trio.current_time(), asked_before)
+                self._borrow(topic, template, default_topic_queue_nums)
+        except RocketMQError:
+            if known is None or not known.queues:
+                raise
+        info = self._publish_infos.get(topic)
+        if info is None:
+            raise self.no_route(topic)
+        return info
+
+    def no_route(self, topic: str) -> NoRoute:
+        """What is raised for a topic that no NameServer knows; it names the brokers that had it, if any is known."""
+        known = self._routes.get(topic)
+        return no_route(topic, self._nameservers.addresses, () if known is None else known.broker_datas)
+
+    async def refresh(self, topic: str, *, timeout: float = ROUTE_TIMEOUT_SECONDS) -> TopicRouteData | None:
+        """Ask again; gives the answer, None for a topic that does not exist. Whoever asks while the question is under
+        way shares its answer.
+
+        A topic that stopped existing keeps its last route here, as in Java's client. Raises `NoNameServer` when none
+        answers what can be read, and `ResponseError` for a refusal.
+        """
+        route = await self._ask(topic, timeout)
+        if route is not None:
+            self._learn(topic, route)
+        self._lent.discard(topic)
+        return route
+
+    async def refresh_all(self) -> None:
+        """One round over all known topics; a topic that fails is logged and does not hold up the others."""
+        limit = trio.CapacityLimiter(REFRESHES_AT_ONCE)
+        async with trio.open_nursery() as nursery:
+            for topic in list(self._publish_infos.keys() | self._routes.keys()):
+                nursery.start_soon(self._refresh_quietly, topic, limit)
+
+    async def _refresh_quietly(self, topic: str, limit: trio.CapacityLimiter) -> None:
+        async with limit:
+            try:
+                await self.refresh(topic)
+            except RocketMQError as error:
+                log.info("the route of %s could not be refreshed: %s", topic, error)
+
+    async def _ask(self, topic: str, timeout: float, asked: int | None = None) -> TopicRouteData | None:
+        """One question a topic at a time; an answer since number `asked` (default: since now) is shared, a failure only
+        by those who had no more time for it."""
+        deadline = trio.current_time() + timeout
+        question = self._questions[topic]
+        asked = question.count if asked is None else asked
+        with trio.move_on_after(max(0.0, timeout)):
+            await question.lock.acquire()
+        if not question.is_mine():
+            raise NoNameServer(
+                f"the question for the route of {topic} was still under way after {timeout:.3g} s; "
+                f"look whether NameServer {';'.join(self._nameservers.addresses)} is alive, or allow more time"
+            )
+        try:
+            time_left = deadline - trio.current_time()
+            if question.count == asked or (question.error is not None and question.timeout < time_left):
+                await self._put(question, topic, time_left)
+            if question.error is not None:
+                raise copy(question.error)
+            return question.route
+        finally:
+            question.lock.release()
+
+    async def _put(self, question: _Question, topic: str, timeout: float) -> None:
+        question.route, question.error, question.timeout = None, None, timeout
+        command = GetRouteInfo(topic, accept_standard_json_only=True).to_command()
+        try:
+            question.route = await self._nameservers.ask_for(command, partial(_route_of, topic), timeout=timeout)
+        except RocketMQError as error:
+            question.error = error
+        question.count += 1
+
+    def _borrow(self, topic: str, template: TopicRouteData | None, queue_nums: int) -> None:
+        if template is None or topic in self._routes:
+            return
+        self._learn_brokers(template)
+        self._lent.add(topic)
+        queues = publish_queues(topic, borrowed_route(template, queue_nums))
+        known = self._publish_infos.get(topic)
+        if known is None or known.queues != queues:
+            self._publish_infos[topic] = TopicPublishInfo(
+                topic, queues, counter_start=self._random_start(), borrowed=True
+            )
+
+    def _learn(self, topic: str, route: TopicRouteData) -> None:
+        """Nothing changes when the route says what is known already (topicRouteDataIsChange)."""
+        if _same(self._routes.get(topic), route):
+            return
+        self._publish_infos[topic] = TopicPublishInfo(
+            topic,
+            publish_queues(topic, route),
+            counter_start=self._random_start(),
+            order_topic=bool(route.order_topic_conf),
+            without_master=brokers_without_master(route),
+        )
+        self._routes[topic] = route
+        self._learn_brokers(route)
+        log.info("the route of %s changed: brokers %s", topic, ", ".join(_broker_names(route)))
+
+    def _learn_brokers(self, route: TopicRouteData) -> None:
+        before = dict(self._brokers)
+        self._brokers.update(broker_addresses([route]))
+        if self._brokers != before:
+            changed, self.brokers_changed = self.brokers_changed, trio.Event()
+            changed.set()
+
+    def forget_offline_brokers(self) -> None:
+        """Brokers that no known route names any more (MQClientInstance.cleanOfflineBroker)."""
+        named = set(broker_addresses(list(self._routes.values())))
+        named.update(
+            queue.broker_name for info in self._publish_infos.values() if info.borrowed for queue in info.queues
+        )
+        self._brokers = {name: broker for name, broker in self._brokers.items() if name in named}
+
+
+def no_route(topic: str, addresses: tuple[str, ...], brokers: Sequence[BrokerData] = ()) -> NoRoute:
+    """Texts as Java users search for them (`No route info of this topic`); `brokers` are those that had the topic."""
+    nameservers = ";".join(addresses)
+    if brokers:
+        had = ", ".join(f"{broker.broker_name} ({reading_address(broker) or 'no address'})" for broker in brokers)
+        return NoRoute(
+            f"No route info of this topic: {topic}. It was on {had}, and NameServer {nameservers} names that no more: "
+            "start the broker if it is down; create the topic again only if it was deleted",
+            topic=topic,
+        )
+    return NoRoute(
+        f"No route info of this topic: {topic}. NameServer {nameservers} knows neither it nor a topic that "
+        f"creates it; create the topic (pyrmq topic create {topic}), or switch on autoCreateTopicEnable at the brokers",
+        topic=topic,
+    )
+
+
+def _route_of(topic: str, answer: Command, address: str) -> TopicRouteData | None:
+    """None when the NameServer does not know the topic."""
+    if answer.code == ResponseCode.TOPIC_NOT_EXIST:
+        return None
+    if answer.code != ResponseCode.SUCCESS:
+        raise response_error(answer, RequestCode.GET_ROUTEINFO_BY_TOPIC, f"NameServer {address}", f"topic {topic}")
+    route = RouteInfo.from_command(answer).route
+    publish_queues(topic, route)  # an order configuration that cannot be read is told now
+    return route
+
+
+def _same(known: TopicRouteData | None, route: TopicRouteData) -> bool:
+    return known is not None and _sorted(known) == _sorted(route)
+
+
+def _sorted(route: TopicRouteData) -> tuple[object, ...]:
+    return (
+        sorted(route.queue_datas, key=lambda data: data.broker_name),
+        sorted(route.broker_datas, key=lambda data: data.broker_name),
+        route.order_topic_conf,
+    )
+
+
+def _broker_names(route: TopicRouteData) -> list[str]:
+    return sorted(broker.broker_name for broker in route.broker_datas)

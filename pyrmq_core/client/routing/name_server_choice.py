@@ -1,0 +1,53 @@
+"""The NameServers of a client: their addresses from text, and the one that is asked.
+
+Source: remoting/netty/NettyRemotingClient.java (choice of NameServer), 5.3.3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from pyrmq_core.errors import InvalidArgument
+
+
+def parse_nameservers(nameserver: str | Sequence[str]) -> tuple[str, ...]:
+    """The addresses of `host:port;host:port` or of a list; blanks around them do not count.
+
+    The form `http://host:port` (an endpoint, common/utils/NameServerAddressUtils.java) names one address.
+    """
+    parts = nameserver.split(";") if isinstance(nameserver, str) else _texts(nameserver)
+    addresses = tuple(dict.fromkeys(part.strip().rpartition("//")[2].rstrip("/") for part in parts if part.strip()))
+    for address in addresses:
+        host, _, port = address.rpartition(":")
+        if not host or set(host) & set(", /") or not port.isdecimal() or not 0 < int(port) < 65536:
+            raise InvalidArgument(f"the NameServer address {address!r} is not host:port (several are joined by ;)")
+    return addresses
+
+
+def _texts(nameserver: object) -> list[str]:
+    parts = list(nameserver) if isinstance(nameserver, Iterable) else [nameserver]
+    texts = [part for part in parts if isinstance(part, str)]
+    if texts != parts:
+        raise InvalidArgument(f"nameserver={nameserver!r}: it is a text host:port;host:port, or a list of host:port")
+    return texts
+
+
+@dataclass(frozen=True, slots=True)
+class NameServerChoice:
+    """The NameServers and the chosen one; it is kept while it answers."""
+
+    addresses: tuple[str, ...]
+    chosen: int
+
+    @classmethod
+    def starting_at(cls, addresses: Sequence[str], start: int) -> NameServerChoice:
+        return cls(tuple(addresses), start % len(addresses) if addresses else 0)
+
+    @property
+    def address(self) -> str:
+        return self.addresses[self.chosen]
+
+    def next(self) -> NameServerChoice:
+        """The one after the chosen one, in turn."""
+        return replace(self, chosen=(self.chosen + 1) % len(self.addresses))

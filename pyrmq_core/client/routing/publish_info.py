@@ -1,0 +1,192 @@
+"""The queues that a route offers to producers and consumers, and the addresses of its brokers.
+
+Sources: client/impl/factory/MQClientInstance.java (topicRouteData2TopicPublishInfo),
+client/common/ThreadLocalIndex.java, client/impl/producer/TopicPublishInfo.java, 5.3.3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Final
+
+from pyrmq_core.errors import NoRoute
+from pyrmq_core.model import MessageQueue, Permission, TopicQueues
+from pyrmq_core.protocol.java.string_hash import string_hash_code
+from pyrmq_core.protocol.routes.route import BrokerData, TopicRouteData, order_counts
+
+# Java's counter is 32 bits wide and read without its sign.
+COUNTER_MASK: Final = 0x7FFFFFFF
+
+
+class TopicPublishInfo:
+    """The queues a producer may write to, and the counter that walks them.
+
+    `counter_start` is any number (a random one in a client, so that many clients do not begin at the same queue).
+    `borrowed` tells that the queues come from the topic that auto-creates (TBW102), because no NameServer knows this
+    one yet. `without_master` are the brokers that would have queues of it if they had a master.
+    """
+
+    __slots__ = ("_counter", "borrowed", "order_topic", "queues", "topic", "without_master")
+
+    def __init__(
+        self,
+        topic: str,
+        queues: Sequence[MessageQueue],
+        *,
+        counter_start: int,
+        order_topic: bool = False,
+        borrowed: bool = False,
+        without_master: Sequence[str] = (),
+    ) -> None:
+        self.topic = topic
+        self.queues = tuple(queues)
+        self.order_topic = order_topic
+        self.borrowed = borrowed
+        self.without_master = tuple(without_master)
+        self._counter = counter_start
+
+    def select_one_message_queue(self, last_broker_name: str | None = None) -> MessageQueue:
+        """The next queue; after a failure the first one of another broker within one cycle, else the next.
+
+        `NoRoute` when there is no queue to write to.
+        """
+        if not self.queues:
+            why = "its brokers have no master, or it is read-only"
+            if self.without_master:
+                why = f"{', '.join(self.without_master)} have no master now, only slaves, which take no writes"
+            raise NoRoute(f"topic {self.topic} has no queue to write to: {why}", topic=self.topic)
+        if last_broker_name is not None:
+            for _ in self.queues:
+                queue = self._next()
+                if queue.broker_name != last_broker_name:
+                    return queue
+        return self._next()
+
+    def select(self, accept: Callable[[MessageQueue], bool]) -> MessageQueue | None:
+        """The next queue that is accepted, within one cycle; None when none is."""
+        for _ in self.queues:
+            queue = self._next()
+            if accept(queue):
+                return queue
+        return None
+
+    def queue_of_key(self, sharding_key: str) -> MessageQueue:
+        """As Java's SelectMessageQueueByHash: `abs(hashCode % n)` with the remainder's sign as Java keeps it."""
+        if not self.queues:
+            return self.select_one_message_queue()
+        return self.queues[abs(string_hash_code(sharding_key)) % len(self.queues)]
+
+    def at(self, counter: int) -> TopicPublishInfo:
+        """The same queues with a counter of one's own."""
+        return TopicPublishInfo(
+            self.topic,
+            self.queues,
+            counter_start=counter,
+            order_topic=self.order_topic,
+            borrowed=self.borrowed,
+            without_master=self.without_master,
+        )
+
+    def restart(self, counter: int) -> None:
+        """Go on from another place."""
+        self._counter = counter
+
+    def next_number(self) -> int:
+        """The counter, moved on; 2,147,483,647 is followed by 0."""
+        self._counter = (self._counter + 1) & COUNTER_MASK
+        return self._counter
+
+    def _next(self) -> MessageQueue:
+        self._counter = counter = (self._counter + 1) & COUNTER_MASK
+        return self.queues[counter % len(self.queues)]
+
+
+def publish_queues(topic: str, route: TopicRouteData) -> tuple[MessageQueue, ...]:
+    """The queues a producer may write to, in RocketMQ's order: by the order configuration, else by broker name.
+
+    A broker counts only with write permission and a master.
+    """
+    if route.order_topic_conf:
+        return tuple(_order_queues(topic, route.order_topic_conf))
+    masters = {broker.broker_name for broker in route.broker_datas if broker.master is not None}
+    return tuple(
+        MessageQueue(topic, data.broker_name, queue_id)
+        for data in sorted(route.queue_datas, key=lambda data: data.broker_name)
+        if data.perm & Permission.WRITE and data.broker_name in masters
+        for queue_id in range(data.write_queue_nums)
+    )
+
+
+def brokers_without_master(route: TopicRouteData) -> tuple[str, ...]:
+    """The brokers that may be written to by the topic's permission, and have only slaves now."""
+    masters = {broker.broker_name for broker in route.broker_datas if broker.master is not None}
+    writable = {data.broker_name for data in route.queue_datas if data.perm & Permission.WRITE}
+    return tuple(sorted(writable - masters))
+
+
+def subscribe_queues(topic: str, route: TopicRouteData) -> tuple[MessageQueue, ...]:
+    """The queues a consumer may read from; a slave suffices."""
+    return _read_queues(topic, route, Permission.READ)
+
+
+def topic_queues(topic: str, route: TopicRouteData) -> TopicQueues:
+    """As `subscribe_queues`, with those whose topic lacks the permission on their broker, and brokers without a master.
+
+    A slave that acts as master (5.x) stands in the route as one, of a topic that cannot be written.
+    """
+    writable = {data.broker_name for data in route.queue_datas if data.perm & Permission.WRITE}
+    masterless = (
+        broker.broker_name
+        for broker in route.broker_datas
+        if broker.master is None or (broker.enable_acting_master and broker.broker_name not in writable)
+    )
+    return TopicQueues(subscribe_queues(topic, route), _read_queues(topic, route, 0), frozenset(masterless))
+
+
+def order_brokers(order_topic_conf: str) -> frozenset[str]:
+    """The brokers of an order configuration, `broker-a:4;broker-b:4`."""
+    return frozenset(part.partition(":")[0] for part in order_topic_conf.split(";") if part)
+
+
+def _read_queues(topic: str, route: TopicRouteData, permission: int) -> tuple[MessageQueue, ...]:
+    return tuple(
+        MessageQueue(topic, data.broker_name, queue_id)
+        for data in sorted(route.queue_datas, key=lambda data: data.broker_name)
+        if data.perm & Permission.READ == permission
+        for queue_id in range(data.read_queue_nums)
+    )
+
+
+def borrowed_route(route: TopicRouteData, default_topic_queue_nums: int) -> TopicRouteData:
+    """TBW102's route as a new topic will get it: at most `default_topic_queue_nums` queues a broker."""
+    queue_datas = tuple(
+        replace(
+            data,
+            read_queue_nums=min(default_topic_queue_nums, data.read_queue_nums),
+            write_queue_nums=min(default_topic_queue_nums, data.read_queue_nums),
+        )
+        for data in route.queue_datas
+    )
+    return replace(route, queue_datas=queue_datas)
+
+
+def broker_addresses(routes: Sequence[TopicRouteData]) -> dict[str, BrokerData]:
+    """Broker name to its addresses, over all known routes; a later route wins."""
+    return {broker.broker_name: broker for route in routes for broker in route.broker_datas}
+
+
+def reading_address(broker: BrokerData) -> str | None:
+    """Where to pull from: the master, else the slave with the lowest id."""
+    if broker.master is not None:
+        return broker.master
+    return broker.broker_addrs[min(broker.broker_addrs)] if broker.broker_addrs else None
+
+
+def _order_queues(topic: str, order_topic_conf: str) -> list[MessageQueue]:
+    """`broker-a:4;broker-b:4`, in this order, whatever the permissions."""
+    return [
+        MessageQueue(topic, broker_name, queue_id)
+        for broker_name, count in order_counts(topic, order_topic_conf)
+        for queue_id in range(count)
+    ]

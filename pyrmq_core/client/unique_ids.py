@@ -1,0 +1,107 @@
+"""The process's UNIQ_KEYs: never two alike, from any thread, in a child after `fork` too."""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import random
+import threading
+import time
+from datetime import timedelta, timezone
+from typing import Final
+
+from pyrmq_core.network import local_ip
+from pyrmq_core.protocol.messages.message_id import IdRun, UniqueIdMaker, month_start_ms
+
+IDS_A_MILLISECOND: Final = 0x10000
+BYTE_TEXTS: Final = [f"{byte:02X}" for byte in range(256)]
+
+
+class UniqueIds:
+    """Draws ids in order. When a millisecond's 65,536 are used up, the next millisecond's are taken before their
+    time."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._maker: UniqueIdMaker | None = None
+        self._month_ms = 0
+        self._month_of = -1
+        self._now_ms = 0
+        self._counter = 0
+        self._prefix = ""
+
+    def draw_one(self) -> str:
+        """The next id."""
+        with self._lock:
+            if time.time_ns() // 1_000_000 > self._now_ms or self._counter >= IDS_A_MILLISECOND:
+                maker = self._maker or self._make_maker()
+                self._turn_clock()
+                self._prefix = maker.run(self._now_ms, self._month_ms, 0, 0).prefix
+            counter = self._counter
+            self._counter = counter + 1
+            return f"{self._prefix}{BYTE_TEXTS[counter >> 8]}{BYTE_TEXTS[counter & 0xFF]}"
+
+    def draw(self, count: int) -> list[str]:
+        """`count` ids."""
+        return [unique_id for run in self.draw_runs(count) for unique_id in run.ids()]
+
+    def draw_runs(self, count: int) -> list[IdRun]:
+        """`count` ids, not written out."""
+        with self._lock:
+            maker = self._maker or self._make_maker()
+            runs: list[IdRun] = []
+            while count > 0:
+                self._turn_clock()
+                take = min(count, IDS_A_MILLISECOND - self._counter)
+                run = maker.run(self._now_ms, self._month_ms, self._counter, take)
+                self._prefix = run.prefix
+                runs.append(run)
+                self._counter += take
+                count -= take
+            return runs
+
+    def _turn_clock(self) -> None:
+        """The clock never goes back, and moves on by itself when a millisecond is full."""
+        now_ms = time.time_ns() // 1_000_000
+        if now_ms <= self._now_ms and self._counter < IDS_A_MILLISECOND:
+            return
+        self._now_ms, self._counter = max(now_ms, self._now_ms + 1), 0
+        hour = self._now_ms // 3_600_000
+        if hour != self._month_of:  # a month begins at a full hour, at the latest once an hour it is looked up
+            zone = time.localtime(self._now_ms / 1000).tm_gmtoff
+            self._month_ms, self._month_of = month_start_ms(self._now_ms, _zone(zone)), hour
+
+    def _make_maker(self) -> UniqueIdMaker:
+        self._maker = UniqueIdMaker(ipaddress.ip_address(local_ip()).packed, os.getpid(), random.getrandbits(32))
+        return self._maker
+
+
+def _zone(offset_seconds: int) -> timezone:
+    return timezone(timedelta(seconds=offset_seconds))
+
+
+_ids = UniqueIds()
+
+
+def unique_id() -> str:
+    """One UNIQ_KEY of this process."""
+    return _ids.draw_one()
+
+
+def unique_ids(count: int) -> list[str]:
+    """`count` UNIQ_KEYs of this process."""
+    return _ids.draw(count)
+
+
+def unique_id_runs(count: int) -> list[IdRun]:
+    """As `unique_ids`, not written out: encoding by columns needs no text of each."""
+    return _ids.draw_runs(count)
+
+
+def _start_over() -> None:
+    """A child after `fork` has a pid, a random number and a lock of its own."""
+    global _ids
+    _ids = UniqueIds()
+
+
+os.register_at_fork(after_in_child=_start_over)

@@ -1,0 +1,1 @@
+"""Pulled records to Arrow columns."""

@@ -1,0 +1,235 @@
+"""Pulls to record batches: only the columns asked for are built, each for all messages at once.
+
+Times of Arrow and Spark are microseconds, RocketMQ's are milliseconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from functools import cached_property
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pyrmq_core.columnar.arrays import MAX_ARRAY_BYTES, as_text, keep_freed_memory, numbers, repeated, spans
+from pyrmq_core.columnar.decoding.columns import TIMESTAMP, source_column
+from pyrmq_core.columnar.decoding.decode_by_row import MAX_MS, decode_messages
+from pyrmq_core.columnar.decoding.decoded_batch import DecodedBatch
+from pyrmq_core.columnar.decoding.hosts import host_texts, offset_msg_ids
+from pyrmq_core.columnar.decoding.plain_bodies import with_plain_bodies
+from pyrmq_core.columnar.decoding.properties import Pairs, read_pairs
+from pyrmq_core.columnar.decoding.record_bounds import Unreadable
+from pyrmq_core.columnar.decoding.records import Rows, read_rows
+from pyrmq_core.filtering.tags import TagFilter
+from pyrmq_core.model import EVERYTHING, OffsetRange
+from pyrmq_core.protocol.messages.bodies import AS_STORED, MAX_BODY_BYTES, MAX_PLAIN_BYTES, BodyRules, too_much
+from pyrmq_core.protocol.messages.completeness import check_whole
+from pyrmq_core.protocol.messages.payload import RawPull
+from pyrmq_core.protocol.messages.properties import KEYS, SHARDING_KEY, TAGS, UNIQ_KEY
+
+ALL_TAGS: Final = TagFilter()
+# Below about so many messages a loop is quicker: columns have a fixed cost of a few hundred microseconds.
+BREAK_EVEN_MESSAGES: Final = 64
+
+
+def decode_records(
+    pulls: Iterable[RawPull],
+    columns: pa.Schema,
+    within: OffsetRange = EVERYTHING,
+    *,
+    tags: TagFilter = ALL_TAGS,
+    keep_undecodable: bool = False,
+    verify_crc: bool = True,
+    max_body_bytes: int = MAX_BODY_BYTES,
+    allow_gaps: bool = False,
+) -> pa.RecordBatch:
+    """The messages of `pulls` that lie in `within` and have one of `tags`, as a batch of exactly `columns`.
+
+    A broker compares hashes of tags: here their text decides. `body` may be asked for as string, read as Java reads
+    text. Raises as `decode`, and `InvalidArgument` for a column there is not. Bodies are looked at where they are
+    asked for. `BodyTooLarge` for pulls that swell to more than 256 MiB beyond their own size: `decode_batches` gives
+    these in parts.
+    """
+    pulls = list(pulls)
+    room = min(MAX_ARRAY_BYTES, MAX_PLAIN_BYTES + sum(len(pull.records) for pull in pulls))
+    parts: list[pa.RecordBatch] = []
+    for batch, rest in decode_batches(
+        pulls,
+        columns,
+        within,
+        tags=tags,
+        keep_undecodable=keep_undecodable,
+        verify_crc=verify_crc,
+        max_body_bytes=max_body_bytes,
+        allow_gaps=allow_gaps,
+    ):
+        parts.append(batch)
+        room -= batch.nbytes
+        if rest and room < 0:
+            raise too_much(rest[0].queue, rest[0].start)
+    return parts[0] if len(parts) == 1 else pa.Table.from_batches(parts).combine_chunks().to_batches()[0]
+
+
+def decode_batches(
+    pulls: Iterable[RawPull],
+    columns: pa.Schema,
+    within: OffsetRange = EVERYTHING,
+    *,
+    tags: TagFilter = ALL_TAGS,
+    keep_undecodable: bool = False,
+    verify_crc: bool = True,
+    max_body_bytes: int = MAX_BODY_BYTES,
+    allow_gaps: bool = False,
+) -> Iterator[DecodedBatch]:
+    """As `decode_records`, in one batch or more: as soon as decompressed bodies take 32 MiB a batch is given."""
+    rest = tuple(pulls)
+    for name in columns.names:
+        source_column(name)
+    rules = BodyRules(verify_crc, keep_undecodable, max_body_bytes)
+    if "body" not in columns.names:
+        rules = AS_STORED
+    by_columns = sum(pull.next_offset - pull.start for pull in rest) >= BREAK_EVEN_MESSAGES
+    if by_columns and (tags.tags or all(pull.passes is None for pull in rest)):  # SQL is evaluated message by message
+        try:
+            for decoded in decode_columns(rest, columns, within, tags, rules, allow_gaps=allow_gaps):
+                yield decoded
+                rest = decoded.rest
+            return
+        except Unreadable:
+            pass  # the plain path reads it, or says why it cannot be read
+    yield from decode_messages(rest, columns, within, tags, rules, allow_gaps=allow_gaps)
+
+
+def decode_columns(
+    pulls: Sequence[RawPull],
+    columns: pa.Schema,
+    within: OffsetRange,
+    tags: TagFilter,
+    rules: BodyRules,
+    *,
+    allow_gaps: bool = False,
+) -> Iterator[DecodedBatch]:
+    """`decode_batches` without a loop over messages; `Unreadable` when something is not as it should be."""
+    keep_freed_memory()
+    rows = read_rows(pulls, within, verify_crc=rules.verify_crc)
+    _check_whole(rows, pulls, within, allow_gaps=allow_gaps)
+    for part, following in with_plain_bodies(rows, rules) if "body" in columns.names else ((rows, len(rows)),):
+        yield DecodedBatch(_batch(part, pulls, columns, tags), _rest(rows, following, pulls))
+
+
+def _batch(rows: Rows, pulls: Sequence[RawPull], columns: pa.Schema, tags: TagFilter) -> pa.RecordBatch:
+    made = _Columns(rows, pulls)
+    if tags.tags:
+        wanted = pc.is_in(made.pairs.column(TAGS), value_set=pa.array(sorted(tags.tags), pa.string()))
+        made = _Columns(rows.only(wanted.to_numpy(zero_copy_only=False)), pulls)
+    arrays = [_of_type(BUILDERS[field.name](made), field) for field in columns]
+    return pa.RecordBatch.from_arrays(arrays, schema=columns)
+
+
+def _rest(rows: Rows, following: int, pulls: Sequence[RawPull]) -> tuple[RawPull, ...]:
+    """The pulls from the row with this number on."""
+    if following == len(rows):
+        return ()
+    number = int(rows.pull[following])
+    return replace(pulls[number], start=int(rows.queue_offset[following])), *pulls[number + 1 :]
+
+
+def _check_whole(rows: Rows, pulls: Sequence[RawPull], within: OffsetRange, *, allow_gaps: bool) -> None:
+    """Raises as `check_whole` for the first of the pulls without a filter that is not whole."""
+    if not any(pull.is_unfiltered for pull in pulls):
+        return
+    # Rows lie in their pulls' own ranges: where they are dense from the first one's start to the last one's end, the
+    # ranges are whole and lie one behind the other, as those of a read do.
+    start, end = pulls[0].own(within).start, pulls[-1].own(within).end
+    if len(rows) == end - start and (rows.queue_offset == np.arange(start, end)).all():
+        return
+    for number, pull in enumerate(pulls):
+        if pull.is_unfiltered:
+            offsets = rows.queue_offset[rows.pull == number].tolist()
+            check_whole(pull.queue, offsets, pull.own(within), allow_gaps=allow_gaps)
+
+
+class _Columns:
+    """The columns of some messages; what several of them need is made once."""
+
+    def __init__(self, rows: Rows, pulls: Sequence[RawPull]) -> None:
+        self.rows = rows
+        self._pulls = pulls
+
+    @cached_property
+    def pairs(self) -> Pairs:
+        return read_pairs(spans(self.rows.data, *self.rows.properties))
+
+    @cached_property
+    def offset_msg_ids(self) -> pa.Array:
+        return offset_msg_ids(self.rows)
+
+    def topic(self) -> pa.Array:
+        return as_text(spans(self.rows.data, *self.rows.topic))
+
+    def body(self) -> pa.Array:
+        return spans(self.rows.data, *self.rows.body)
+
+    def broker_name(self) -> pa.Array:
+        return repeated([pull.queue.broker_name for pull in self._pulls], self._per_pull())
+
+    def queue_id(self) -> pa.Array:
+        queue_ids = np.array([pull.queue.queue_id for pull in self._pulls], np.int32)
+        return numbers(queue_ids[self.rows.pull], pa.int32())
+
+    def queue_offset(self) -> pa.Array:
+        return numbers(self.rows.queue_offset, pa.int64())
+
+    def flag(self) -> pa.Array:
+        return numbers(self.rows.flag.astype(np.int32), pa.int32())
+
+    def msg_id(self) -> pa.Array:
+        ids = self.pairs.column(UNIQ_KEY)
+        return pc.coalesce(ids, self.offset_msg_ids) if ids.null_count else ids
+
+    def number(self, name: str, kind: pa.DataType) -> pa.Array:
+        return numbers(self.rows.head(name), kind)
+
+    def time(self, name: str) -> pa.Array:
+        times = self.rows.head(name)
+        if len(times) and not -MAX_MS <= times.min() <= times.max() <= MAX_MS:
+            raise Unreadable
+        return numbers(times * 1000, TIMESTAMP)
+
+    def _per_pull(self) -> Any:
+        return np.bincount(self.rows.pull, minlength=len(self._pulls))
+
+
+BUILDERS: Final[dict[str, Callable[[_Columns], pa.Array]]] = {
+    "topic": _Columns.topic,
+    "brokerName": _Columns.broker_name,
+    "queueId": _Columns.queue_id,
+    "queueOffset": _Columns.queue_offset,
+    "msgId": _Columns.msg_id,
+    "tags": lambda made: made.pairs.column(TAGS),
+    "keys": lambda made: made.pairs.column(KEYS),
+    "body": _Columns.body,
+    "properties": lambda made: made.pairs.map(),
+    "bornTimestamp": lambda made: made.time("born_timestamp_ms"),
+    "storeTimestamp": lambda made: made.time("store_timestamp_ms"),
+    "reconsumeTimes": lambda made: made.number("reconsume_times", pa.int32()),
+    "offsetMsgId": lambda made: made.offset_msg_ids,
+    "bornHost": lambda made: host_texts(made.rows, "born_host"),
+    "storeHost": lambda made: host_texts(made.rows, "store_host"),
+    "sysFlag": lambda made: made.number("sys_flag", pa.int32()),
+    "flag": _Columns.flag,
+    "bodyCrc": lambda made: made.number("body_crc", pa.int32()),
+    "storeSize": lambda made: made.number("size", pa.int32()),
+    "commitLogOffset": lambda made: made.number("commit_log_offset", pa.int64()),
+    "preparedTransactionOffset": lambda made: made.number("prepared_transaction_offset", pa.int64()),
+    "shardingKey": lambda made: made.pairs.column(SHARDING_KEY),
+}
+
+
+def _of_type(array: pa.Array, field: pa.Field) -> pa.Array:
+    if array.type == field.type:
+        return array
+    return as_text(array) if field.name == "body" and field.type == pa.string() else array.cast(field.type)

@@ -1,0 +1,74 @@
+"""The plain path of reading: pulls to record batches, one message after another.
+
+Taken where few messages are, and for whatever the columns cannot make sense of: it says what is wrong with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+import pyarrow as pa
+
+from pyrmq_core.columnar.decoding.columns import TIMESTAMP, source_column
+from pyrmq_core.columnar.decoding.decoded_batch import DecodedBatch
+from pyrmq_core.columnar.decoding.plain_bodies import PART_BYTES
+from pyrmq_core.errors import RecordError
+from pyrmq_core.filtering.tags import TagFilter
+from pyrmq_core.model import MessageExt, OffsetRange
+from pyrmq_core.protocol.messages.bodies import BodyRules
+from pyrmq_core.protocol.messages.payload import RawPull, iterate_messages
+from pyrmq_core.protocol.messages.properties import java_text
+
+MAX_MS: Final = (2**63 - 1) // 1000
+
+
+def decode_messages(
+    pulls: Sequence[RawPull],
+    columns: pa.Schema,
+    within: OffsetRange,
+    tags: TagFilter,
+    rules: BodyRules,
+    *,
+    allow_gaps: bool = False,
+) -> Iterator[DecodedBatch]:
+    """What `decode_batches` gives."""
+    messages: list[MessageExt] = []
+    plain_bytes = 0
+    for number, pull in enumerate(pulls):
+        for message in iterate_messages(pull, pull.own(within), rules, allow_gaps=allow_gaps):
+            if not tags.matches(message.tags):
+                continue
+            if messages and plain_bytes + len(message.body) > PART_BYTES:
+                rest = replace(pull, start=message.queue_offset), *pulls[number + 1 :]
+                yield DecodedBatch(_batch(messages, columns), rest)
+                messages, plain_bytes = [], 0
+            messages.append(message)
+            plain_bytes += len(message.body)
+    yield DecodedBatch(_batch(messages, columns))
+
+
+def _batch(messages: Sequence[MessageExt], columns: pa.Schema) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays([_array(field, messages) for field in columns], schema=columns)
+
+
+def _array(field: pa.Field, messages: Sequence[MessageExt]) -> pa.Array:
+    column = source_column(field.name)
+    if column.type == TIMESTAMP:
+        return _times(field, column.value, messages)
+    if field.name == "body" and field.type == pa.string():
+        return pa.array([java_text(message.body) for message in messages], field.type)
+    return pa.array([column.value(message) for message in messages], field.type)
+
+
+def _times(field: pa.Field, value: Callable[[MessageExt], Any], messages: Sequence[MessageExt]) -> pa.Array:
+    times = [value(message) for message in messages]
+    for message, time_ms in zip(messages, times, strict=True):
+        if not -MAX_MS <= time_ms <= MAX_MS:
+            raise RecordError(
+                f"{message.topic}/{message.broker_name}/{message.queue_id}: the message at offset "
+                f"{message.queue_offset} has {field.name} {time_ms} ms, which no timestamp holds; do not ask for that "
+                "column"
+            )
+    return pa.array([time_ms * 1000 for time_ms in times], pa.int64()).cast(field.type)

@@ -1,0 +1,69 @@
+"""Stored bodies of many messages to plain ones, in parts that take a bounded memory however far they swell."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Final
+
+import numpy as np
+
+from pyrmq_core.columnar.arrays import MAX_ARRAY_BYTES, Ints
+from pyrmq_core.columnar.decoding.record_bounds import Unreadable
+from pyrmq_core.columnar.decoding.records import Rows, check_crcs
+from pyrmq_core.errors import RecordError
+from pyrmq_core.protocol.messages.bodies import BodyRules
+from pyrmq_core.protocol.messages.compression import decompress
+from pyrmq_core.protocol.messages.sysflag import BATCH_RECORD, COMPRESSED
+
+# Of decompressed bodies a batch has so many bytes, unless one body alone has more: as many as the largest answers of
+# plain bodies, joined, may have.
+PART_BYTES: Final = 32 * 1024 * 1024
+
+
+def with_plain_bodies(rows: Rows, rules: BodyRules) -> Iterator[tuple[Rows, int]]:
+    """All rows, bodies undone, in parts, each with the number of the row after it; `Unreadable` what cannot be undone,
+    unless it is to be kept as it is stored."""
+    flags = rows.head("sys_flag")
+    single = flags & BATCH_RECORD != BATCH_RECORD
+    if rules.verify_crc:
+        check_crcs(rows, np.flatnonzero(single))
+    compressed = np.flatnonzero((flags & COMPRESSED != 0) & single)
+    first = 0
+    bodies: list[tuple[int, bytes]] = []
+    plain_bytes = 0
+    for row, body in _undone(rows, compressed, flags, rules):
+        if bodies and plain_bytes + len(body) > PART_BYTES:
+            yield _with_bodies(rows, first, row, bodies), row
+            first, bodies, plain_bytes = row, [], 0
+        bodies.append((row, body))
+        plain_bytes += len(body)
+        del body  # the next one is made before this name is bound again
+    yield (_with_bodies(rows, first, len(rows), bodies) if bodies else rows), len(rows)
+
+
+def _undone(rows: Rows, compressed: Ints, flags: Ints, rules: BodyRules) -> Iterator[tuple[int, bytes]]:
+    """The decompressed bodies with their rows."""
+    view, (starts, ends) = rows.octets.data, rows.body
+    for row in compressed.tolist():
+        try:
+            body = decompress(view[starts[row] : ends[row]], int(flags[row]), max_bytes=rules.max_body_bytes)
+        except RecordError:
+            if rules.keep_undecodable:
+                continue
+            raise Unreadable from None
+        yield row, body
+
+
+def _with_bodies(rows: Rows, first: int, last: int, bodies: list[tuple[int, bytes]]) -> Rows:
+    """The rows from `first` up to `last`, these bodies laid behind all other bytes."""
+    lengths = np.array([len(body) for _, body in bodies], np.int64)
+    behind = len(rows.octets) + np.cumsum(lengths)
+    if behind[-1] > MAX_ARRAY_BYTES:
+        raise Unreadable
+    part = rows if last - first == len(rows) else rows.at(np.arange(first, last))
+    starts, ends = part.body[0].copy(), part.body[1].copy()
+    places = np.array([row for row, _ in bodies], np.int64) - first
+    starts[places], ends[places] = behind - lengths, behind
+    octets = np.frombuffer(b"".join((rows.octets.data, *(body for _, body in bodies))), np.uint8)
+    return replace(part, octets=octets, body=(starts, ends))

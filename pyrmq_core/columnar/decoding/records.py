@@ -1,0 +1,267 @@
+"""The records of pulls seen as a whole: where each message's parts lie in one buffer, and the numbers of its header.
+
+The layout is that of `protocol/messages/record.py`, of inner messages of batch records that of
+`protocol/messages/batch.py`. A record of another form raises `Unreadable`: the messages are then read one by one, which
+names the fault.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from pyrmq_core.columnar.arrays import MAX_ARRAY_BYTES, Bools, Ints, Octets
+from pyrmq_core.columnar.decoding.record_bounds import Unreadable, items
+from pyrmq_core.model import OffsetRange
+from pyrmq_core.protocol.messages.batch import OVERHEAD_BYTES
+from pyrmq_core.protocol.messages.payload import RawPull
+from pyrmq_core.protocol.messages.record import CRC_MASK, MAGIC_V1, MAGIC_V2, MIN_RECORD_BYTES
+from pyrmq_core.protocol.messages.sysflag import BATCH_RECORD, BORN_HOST_V6, COMPRESSED, STORE_HOST_V6
+
+# A record's part before its body, with IPv4 hosts.
+HEAD: Final = np.dtype(
+    [
+        ("size", ">i4"),
+        ("magic", ">i4"),
+        ("body_crc", ">i4"),
+        ("queue_id", ">i4"),
+        ("flag", ">i4"),
+        ("queue_offset", ">i8"),
+        ("commit_log_offset", ">i8"),
+        ("sys_flag", ">i4"),
+        ("born_timestamp_ms", ">i8"),
+        ("born_host", "V8"),
+        ("store_timestamp_ms", ">i8"),
+        ("store_host", "V8"),
+        ("reconsume_times", ">i4"),
+        ("prepared_transaction_offset", ">i8"),
+        ("body_bytes", ">i4"),
+    ]
+)
+HEAD_BYTES: Final = HEAD.itemsize
+BORN_HOST: Final = 48
+STORE_TIMESTAMP: Final = 56
+STORE_HOST: Final = 64
+TAIL: Final = 72  # reconsume times and what follows
+V4_BYTES, V6_BYTES = 8, 20
+V6_MORE: Final = V6_BYTES - V4_BYTES
+INNER_BODY_BYTES: Final = 16
+INNER_BODY: Final = 20
+INNER_FLAG: Final = 12
+SHORT_BYTES: Final = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Messages in the order of their pulls: a vector for each fact, an element for each message.
+
+    `octets` holds every byte that the bounds point into, `heads` the header of each message's record, which begins at
+    `places`; `pull` says which pull it came by.
+    """
+
+    octets: Octets
+    heads: npt.NDArray[np.void]
+    places: Ints
+    pull: Ints
+    queue_offset: Ints
+    flag: Ints
+    body: tuple[Ints, Ints]
+    topic: tuple[Ints, Ints]
+    properties: tuple[Ints, Ints]
+
+    def __len__(self) -> int:
+        return len(self.pull)
+
+    @property
+    def data(self) -> pa.Buffer:
+        return pa.py_buffer(self.octets)
+
+    def head(self, name: str) -> npt.NDArray[Any]:
+        """A field of the records' headers as native numbers."""
+        values: npt.NDArray[Any] = self.heads.view(HEAD)[name]
+        return values.astype(values.dtype.newbyteorder("="))
+
+    def host(self, name: str, v6: bool) -> Octets:
+        """The packed hosts of those messages whose host has, or has not, an IPv6 address: a matrix of bytes."""
+        rows = np.flatnonzero(self.has_v6(name) == v6)
+        start = self.places[rows]
+        if name == "born_host":
+            start = start + BORN_HOST
+        else:
+            start = start + STORE_HOST + V6_MORE * (self.head("sys_flag")[rows] & BORN_HOST_V6 != 0)
+        width = V6_BYTES if v6 else V4_BYTES
+        return _gathered(self.octets, start, width).view(np.uint8).reshape(len(rows), width)
+
+    def has_v6(self, name: str) -> Bools:
+        bit = BORN_HOST_V6 if name == "born_host" else STORE_HOST_V6
+        has: Bools = self.head("sys_flag") & bit != 0
+        return has
+
+    def only(self, chosen: Bools) -> Rows:
+        """The chosen messages."""
+        return self if chosen.all() else self.at(np.flatnonzero(chosen))
+
+    def at(self, rows: Ints) -> Rows:
+        """The messages at these places, as often as they are named."""
+        return Rows(
+            octets=self.octets,
+            heads=self.heads[rows],
+            places=self.places[rows],
+            pull=self.pull[rows],
+            queue_offset=self.queue_offset[rows],
+            flag=self.flag[rows],
+            body=_at(self.body, rows),
+            topic=_at(self.topic, rows),
+            properties=_at(self.properties, rows),
+        )
+
+
+def read_rows(pulls: Sequence[RawPull], within: OffsetRange, *, verify_crc: bool = False) -> Rows:
+    """The messages of `pulls` that lie in `within`, each pull's also in the pull's own range; bodies as stored.
+
+    Batch records are unwrapped, and compared with their CRC before.
+    """
+    octets, starts, ends = _joined([pull.records for pull in pulls])
+    filled = np.flatnonzero(ends > starts)
+    places, counts = items(octets, starts[filled], ends[filled], MIN_RECORD_BYTES)
+    rows = _plain_rows(octets, places, np.repeat(filled, counts))
+    batches = rows.head("sys_flag") & BATCH_RECORD == BATCH_RECORD
+    if batches.any():
+        if verify_crc:
+            check_crcs(rows, np.flatnonzero(batches))
+        rows = _unwrapped(rows, batches)
+    first = np.array([max(pull.start, within.start) for pull in pulls], np.int64)
+    last = np.array([min(pull.next_offset, within.end) for pull in pulls], np.int64)
+    return rows.only((rows.queue_offset >= first[rows.pull]) & (rows.queue_offset < last[rows.pull]))
+
+
+def check_crcs(rows: Rows, which: Ints) -> None:
+    """`Unreadable` unless the bodies at these places, whole records' ones, have the CRC of their records.
+
+    A loop: 0.3 microseconds for 100 bytes, 0.55 for 1 KiB. All bodies in step, a few bytes of each at a time, take
+    longer, and one CRC of all together tells nothing, since records keep theirs without the top bit.
+    """
+    starts, ends = rows.body[0][which], rows.body[1][which]
+    view, crc32 = rows.octets.data, zlib.crc32
+    found = [crc32(view[start:end]) for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]
+    wrong = np.array(found, np.int64) & CRC_MASK != rows.head("body_crc")[which]
+    if (wrong & (ends > starts)).any():
+        raise Unreadable
+
+
+def _joined(buffers: Sequence[bytes | memoryview]) -> tuple[Octets, Ints, Ints]:
+    """All bytes in one buffer, and where each of the buffers begins and ends in it."""
+    ends = np.cumsum(np.array([len(buffer) for buffer in buffers], np.int64))
+    if len(ends) and ends[-1] > MAX_ARRAY_BYTES:
+        raise Unreadable
+    octets = np.frombuffer(buffers[0] if len(buffers) == 1 else b"".join(buffers), np.uint8)
+    return octets, np.concatenate((np.zeros(1, np.int64), ends[:-1])), ends
+
+
+def _plain_rows(octets: Octets, places: Ints, pull: Ints) -> Rows:
+    """A message for each record."""
+    heads, starts = _heads(octets, places)
+    fields = heads.view(HEAD)
+    magic, size, body_bytes = (fields[name].astype(np.int64) for name in ("magic", "size", "body_bytes"))
+    ends, body_ends, v2 = places + size, starts + body_bytes, magic == MAGIC_V2
+    if (~v2 & (magic != MAGIC_V1)).any() or (body_bytes < 0).any() or (body_ends + (3 + v2) > ends).any():
+        raise Unreadable
+    topic_bytes = octets[body_ends].view(np.int8).astype(np.int64)
+    if v2.any():
+        topic_bytes = np.where(v2, topic_bytes << 8 | octets[body_ends + v2], topic_bytes)
+    topic_starts = body_ends + 1 + v2
+    topic_ends = topic_starts + topic_bytes
+    if (topic_bytes < 0).any() or (topic_ends + SHORT_BYTES > ends).any():
+        raise Unreadable
+    properties_bytes = _numbers(octets, topic_ends, ">i2")
+    properties_starts = topic_ends + SHORT_BYTES
+    if (properties_starts + properties_bytes != ends).any():
+        raise Unreadable
+    return Rows(
+        octets=octets,
+        heads=heads,
+        places=places,
+        pull=pull,
+        queue_offset=fields["queue_offset"].astype(np.int64),
+        flag=fields["flag"].astype(np.int64),
+        body=(starts, body_ends),
+        topic=(topic_starts, topic_ends),
+        properties=(properties_starts, ends),
+    )
+
+
+def _heads(octets: Octets, places: Ints) -> tuple[npt.NDArray[np.void], Ints]:
+    """The headers, hosts left out where they are IPv6, and where the bodies begin."""
+    heads = _gathered(octets, places, HEAD_BYTES)
+    flags = heads.view(HEAD)["sys_flag"]
+    if not (flags & (BORN_HOST_V6 | STORE_HOST_V6)).any():
+        return heads, places + HEAD_BYTES
+    born_more = V6_MORE * (flags & BORN_HOST_V6 != 0).astype(np.int64)
+    more = born_more + V6_MORE * (flags & STORE_HOST_V6 != 0)
+    if (heads.view(HEAD)["size"] < HEAD_BYTES + more).any():
+        raise Unreadable
+    matrix = heads.view(np.uint8).reshape(len(places), HEAD_BYTES)
+    times, tails = STORE_TIMESTAMP + places + born_more, TAIL + places + more
+    matrix[:, STORE_TIMESTAMP:STORE_HOST] = _gathered(octets, times, 8).view(np.uint8).reshape(-1, 8)
+    width = HEAD_BYTES - TAIL
+    matrix[:, TAIL:] = _gathered(octets, tails, width).view(np.uint8).reshape(-1, width)
+    return heads, places + HEAD_BYTES + more
+
+
+def _gathered(octets: Octets, places: Ints, width: int) -> npt.NDArray[np.void]:
+    """`width` bytes from each place; as elements of a structured type they would take twenty times as long."""
+    if not len(places):
+        return np.empty(0, f"V{width}")
+    windows: npt.NDArray[np.void] = np.ndarray((len(octets) - width + 1,), f"V{width}", octets, 0, (1,))
+    return windows[places]
+
+
+def _numbers(octets: Octets, places: Ints, kind: str) -> Ints:
+    """The big-endian numbers that begin at the places."""
+    width = np.dtype(kind).itemsize
+    windows: npt.NDArray[Any] = np.ndarray((max(0, len(octets) - width + 1),), kind, octets, 0, (1,))
+    return windows[places].astype(np.int64)
+
+
+def _at(bounds: tuple[Ints, Ints], rows: Ints) -> tuple[Ints, Ints]:
+    return bounds[0][rows], bounds[1][rows]
+
+
+def _unwrapped(rows: Rows, batches: Bools) -> Rows:
+    """Batch records replaced by their messages, which share the record's header but for offset, flag and properties."""
+    if (batches & (rows.head("sys_flag") & COMPRESSED != 0)).any():
+        raise Unreadable  # no broker keeps such a thing
+    octets = rows.octets
+    records = np.flatnonzero(batches & (rows.body[1] > rows.body[0]))
+    places, counts = items(octets, rows.body[0][records], rows.body[1][records], OVERHEAD_BYTES)
+    sizes, body_bytes = _numbers(octets, places, ">i4"), _numbers(octets, places + INNER_BODY_BYTES, ">i4")
+    ends, body_starts = places + sizes, places + INNER_BODY
+    body_ends = body_starts + body_bytes
+    if (body_bytes < 0).any() or (body_ends + SHORT_BYTES > ends).any():
+        raise Unreadable
+    properties_starts = body_ends + SHORT_BYTES
+    if (properties_starts + _numbers(octets, body_ends, ">i2") != ends).any():
+        raise Unreadable
+    record = np.repeat(records, counts)
+    number = np.arange(len(record)) - np.repeat(np.cumsum(counts) - counts, counts)
+    single = np.flatnonzero(~batches)
+    source = np.concatenate((single, record))
+    order = np.argsort(source, kind="stable")
+    all_rows = rows.at(source[order])
+
+    def merged(of_records: Ints, of_messages: Ints) -> Ints:
+        return np.concatenate((of_records[single], of_messages))[order]
+
+    return replace(
+        all_rows,
+        queue_offset=merged(rows.queue_offset, rows.queue_offset[record] + number),
+        flag=merged(rows.flag, _numbers(octets, places + INNER_FLAG, ">i4")),
+        body=(merged(rows.body[0], body_starts), merged(rows.body[1], body_ends)),
+        properties=(merged(rows.properties[0], properties_starts), merged(rows.properties[1], ends)),
+    )

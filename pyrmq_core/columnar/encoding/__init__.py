@@ -1,0 +1,1 @@
+"""Rows of Arrow columns to the payloads of send requests."""

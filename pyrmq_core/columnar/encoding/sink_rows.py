@@ -1,0 +1,221 @@
+"""Rows to be sent, in the few Arrow types that the rest of this room knows.
+
+    column        may be given as                          is here
+    body          binary or string                         binary
+    tags          string                                   binary (UTF-8)
+    keys          string, words separated by spaces, or    binary (UTF-8); its words too, where it was a list
+                  list<string>
+    shardingKey   string                                   binary (UTF-8)
+    properties    map<string, string>                      map<string, string>
+    flag          int32                                    int32
+
+`large_`, view and dictionary types of these do as well; only `body` has to be there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Final, Self
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pyrmq_core.columnar.arrays import Bools, Int32s, offsets_of
+from pyrmq_core.columnar.encoding.user_properties import STRING_MAP, UserProperties
+from pyrmq_core.errors import InvalidArgument
+from pyrmq_core.protocol.messages.properties import SHARDING_KEY
+
+TEXTS: Final = ("keys", "tags", "shardingKey")
+TEXT_TYPES: Final = (pa.string(), pa.large_string(), pa.string_view())
+BINARY_TYPES: Final = (pa.binary(), pa.large_binary(), pa.binary_view())
+SINK_COLUMNS: Final = ("body", "topic", *TEXTS, "properties", "flag")
+# Rows are looked at in parts no larger than these, so that their bytes can be counted in 32 bits.
+WINDOW_ROWS: Final = 65_536
+WINDOW_BYTES: Final = 64 * 1024 * 1024
+# Smaller batches of a table are joined up to this: in batches of 1,000 rows a row costs 1.7 times as much as in batches
+# of 10,000, in those of 100 eleven times.
+JOINED_ROWS: Final = 10_000
+JOINED_BYTES: Final = 8 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class BytesColumn:
+    """A column of bytes: `sizes` of its elements; `there` says which are neither null nor empty, None that all are."""
+
+    array: pa.Array
+    sizes: Int32s
+    there: Bools | None
+
+    @classmethod
+    def of(cls, array: pa.Array) -> Self:
+        bounds = offsets_of(array)
+        sizes = bounds[1:] - bounds[:-1]
+        there: Bools | None = None
+        if array.null_count:
+            there = (sizes > 0) & array.is_valid().to_numpy(zero_copy_only=False)
+        elif len(sizes) and not sizes.all():
+            there = sizes > 0
+        return cls(array, sizes, there)
+
+    def slice(self, start: int, end: int) -> Self:
+        there = None if self.there is None else self.there[start:end]
+        return type(self)(self.array.slice(start, end - start), self.sizes[start:end], there)
+
+
+@dataclass(frozen=True, slots=True)
+class SinkRows:
+    """Some rows; a text column that was not given is not in `texts`. Nulls and faults may still be among them."""
+
+    body: BytesColumn
+    texts: dict[str, BytesColumn] = field(default_factory=dict)
+    words: pa.Array | None = None
+    properties: UserProperties | None = None
+    flag: pa.Array | None = None
+
+    def __len__(self) -> int:
+        return len(self.body.sizes)
+
+    def slice(self, start: int, end: int) -> SinkRows:
+        """Rows `start` to `end`, without it."""
+        count = end - start
+        if count == len(self):
+            return self
+
+        def some(array: pa.Array | None) -> pa.Array | None:
+            return None if array is None else array.slice(start, count)
+
+        texts = {name: text.slice(start, end) for name, text in self.texts.items()}
+        properties = None if self.properties is None else self.properties.slice(start, count)
+        return SinkRows(self.body.slice(start, end), texts, some(self.words), properties, some(self.flag))
+
+
+def batches_of(rows: pa.RecordBatch | pa.Table) -> Iterator[pa.RecordBatch]:
+    """The rows in their order; neighbouring batches of a table that are small are joined, and copied for it."""
+    together: list[pa.RecordBatch] = []
+    count = size = 0
+    for batch in rows.to_batches() if isinstance(rows, pa.Table) else [rows]:
+        if together and (count + batch.num_rows > JOINED_ROWS or size + batch.nbytes > JOINED_BYTES):
+            yield _as_one(together)
+            together, count, size = [], 0, 0
+        together.append(batch)
+        count, size = count + batch.num_rows, size + batch.nbytes
+    if together:
+        yield _as_one(together)
+
+
+def _as_one(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+    if len(batches) == 1:
+        return batches[0]
+    (joined,) = pa.Table.from_batches(batches).combine_chunks().to_batches()
+    return joined
+
+
+def windows(rows: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """The rows in parts that are not too large at once, each with the number of its first row."""
+    waiting = [(0, rows)]
+    while waiting:
+        first, part = waiting.pop()
+        if part.num_rows > 1 and (part.num_rows > WINDOW_ROWS or _is_large(part)):
+            half = part.num_rows // 2
+            waiting += [(first + half, part.slice(half)), (first, part.slice(0, half))]
+        elif part.num_rows:
+            yield first, part
+
+
+def _is_large(rows: pa.RecordBatch) -> bool:
+    """Counts precisely only what its whole buffers do not show to be small."""
+    return bool(rows.get_total_buffer_size() > WINDOW_BYTES and rows.nbytes > WINDOW_BYTES)
+
+
+def outgoing_rows(rows: pa.RecordBatch) -> SinkRows:
+    """Raises `InvalidArgument` for a column that has another type, or no body."""
+    given = dict(zip(rows.schema.names, rows.columns, strict=True))
+    _check_body(rows.schema.names)
+    words = given.get("keys")
+    if words is not None and _is_list(words.type):
+        words = _cast("keys", words, pa.list_(pa.string()))
+        given["keys"] = _joined_words(words)
+    else:
+        words = None
+    texts = {name: _bytes(name, given[name]) for name in TEXTS if name in given}
+    properties = _cast("properties", given["properties"], STRING_MAP) if "properties" in given else None
+    return SinkRows(
+        body=_bytes("body", given["body"]),
+        texts=texts,
+        words=words,
+        properties=None if properties is None else _tidied(UserProperties.of(properties), texts.get("shardingKey")),
+        flag=_cast("flag", given["flag"], pa.int32()) if "flag" in given else None,
+    )
+
+
+def check_columns(rows: object) -> None:
+    """Raises `InvalidArgument` for what has no columns, and for columns that are no part of a message or stand there
+    twice.
+    """
+    if not isinstance(rows, (pa.RecordBatch, pa.Table)):
+        raise InvalidArgument(
+            f"the rows to send are a {type(rows).__name__}; a pyarrow.RecordBatch or Table is sent "
+            "(pyarrow.Table.from_pylist, from_pandas, from_batches make one)"
+        )
+    schema = rows.schema
+    _check_body(schema.names)
+    for name in schema.names:
+        if name not in SINK_COLUMNS:
+            raise InvalidArgument(f"there is no column {name} to send; there are {', '.join(SINK_COLUMNS)}")
+        if schema.names.count(name) > 1:
+            raise InvalidArgument(f"the column {name} stands twice in the rows to send; keep one")
+
+
+def _check_body(names: Sequence[str]) -> None:
+    """A body that is missing is the first to be named: another column may be meant for it."""
+    if "body" not in names:
+        raise InvalidArgument(f"the rows have no column body; they have {', '.join(names) or 'none'}")
+
+
+def _bytes(name: str, array: pa.Array) -> BytesColumn:
+    return BytesColumn.of(_binary(name, array))
+
+
+def _binary(name: str, array: pa.Array) -> pa.Array:
+    if pa.types.is_dictionary(array.type):
+        array = array.dictionary_decode()
+    kind = array.type
+    if kind in TEXT_TYPES:
+        return _cast(name, array, pa.string()).view(pa.binary())
+    if pa.types.is_null(kind) or (name == "body" and (kind in BINARY_TYPES or pa.types.is_fixed_size_binary(kind))):
+        return _cast(name, array, pa.binary())
+    raise InvalidArgument(f"column {name} is {kind}; it has to be {'binary or ' * (name == 'body')}string")
+
+
+def _cast(name: str, array: pa.Array, wanted: pa.DataType) -> pa.Array:
+    if array.type == wanted:
+        return array
+    try:
+        if pa.types.is_floating(array.type):
+            raise pa.ArrowInvalid("numbers with fractions are another kind of value")
+        return array.cast(wanted)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise InvalidArgument(f"column {name} is {array.type}, which does not make {wanted}: {error}") from error
+
+
+def _is_list(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind))
+
+
+def _joined_words(words: pa.Array) -> pa.Array:
+    """Each list's words with spaces between; null where there is none."""
+    joined = pc.binary_join(words, " ")
+    return pc.if_else(pc.equal(pc.list_value_length(words), 0), pa.scalar(None, pa.string()), joined)
+
+
+def _tidied(properties: UserProperties, sharding_keys: BytesColumn | None) -> UserProperties:
+    """Each name once in a row, with its last value; the sharding key not twice. Seldom needs a look at the rows."""
+    keyed = sharding_keys is not None and SHARDING_KEY in properties.known_names()
+    if not keyed and not properties.has_name_twice():
+        return properties
+    pairs = [None if row is None else dict(row) for row in properties.array.to_pylist()]
+    for row, key in zip(pairs, sharding_keys.array.to_pylist() if sharding_keys is not None else (), strict=False):
+        if row is not None and key is not None and row.get(SHARDING_KEY) == key.decode():
+            del row[SHARDING_KEY]
+    return UserProperties.of(pa.array([None if row is None else list(row.items()) for row in pairs], STRING_MAP))

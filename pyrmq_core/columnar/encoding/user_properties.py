@@ -1,0 +1,85 @@
+"""The users' own properties of rows: a map column, which is quicker where every row has the same names."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, Self
+
+import numpy as np
+import pyarrow as pa
+
+from pyrmq_core.columnar.arrays import Int32s, Ints, byte_view, name_twice, offsets_of, strided_indices, take_unchecked
+
+STRING_MAP: Final = pa.map_(pa.string(), pa.string())
+
+
+@dataclass(frozen=True, slots=True)
+class UserProperties:
+    """`array` is a `STRING_MAP`; `names` are those of each row, in their order, or None where rows differ.
+
+    Rows with the same names, and no null among them, are encoded in half the time of others.
+    """
+
+    array: pa.Array
+    names: tuple[str, ...] | None
+
+    @classmethod
+    def of(cls, array: pa.Array) -> Self:
+        return cls(array, _names_of_all(array))
+
+    def slice(self, start: int, count: int) -> Self:
+        return type(self)(self.array.slice(start, count), self.names)
+
+    def pairs(self) -> tuple[Ints, Ints]:
+        """The number of each row's first pair, and the one behind its last; a null has none."""
+        offsets = self.array.offsets.to_numpy().astype(np.int64)
+        first, last = offsets[:-1], offsets[1:]
+        if self.array.null_count:
+            last = np.where(self.array.is_valid().to_numpy(zero_copy_only=False), last, first)
+        return first, last
+
+    def known_names(self) -> list[str]:
+        """Each name that some row has."""
+        if self.names is not None:
+            return list(dict.fromkeys(self.names))
+        known: list[str] = _flat_names(self.array).unique().to_pylist()
+        return known
+
+    def has_name_twice(self) -> bool:
+        """Whether some row has a name more than once."""
+        if self.names is not None:
+            return len(set(self.names)) < len(self.names)
+        coded = _flat_names(self.array).dictionary_encode()
+        counts = np.diff(self.array.offsets.to_numpy()).astype(np.int64)
+        return bool(name_twice(coded.indices.to_numpy(), counts, len(coded.dictionary)).any())
+
+    def values_of(self, number: int) -> pa.Array:
+        """Each row's value under `names[number]`, as bytes."""
+        assert self.names is not None
+        width, first = len(self.names), int(self.array.offsets[0].as_py())
+        return take_unchecked(
+            self.array.items.view(pa.binary()), strided_indices(width, first + number, len(self.array))
+        )
+
+
+def _flat_names(properties: pa.Array) -> pa.Array:
+    first, last = properties.offsets[0].as_py(), properties.offsets[-1].as_py()
+    return properties.keys.slice(first, last - first)
+
+
+def _names_of_all(properties: pa.Array) -> tuple[str, ...] | None:
+    """Compares bytes: all rows' at once with the first row's."""
+    rows = len(properties)
+    if not rows or properties.null_count:
+        return None
+    counts = np.diff(properties.offsets.to_numpy())
+    count = int(counts[0])
+    if not count or (counts != count).any():
+        return None
+    names = _flat_names(properties)
+    bounds: Int32s = offsets_of(names)
+    sizes = np.diff(bounds).reshape(rows, count)
+    if (sizes != sizes[0]).any():
+        return None
+    octets = byte_view(names)[bounds[0] : bounds[-1]].reshape(rows, -1)
+    return None if (octets != octets[0]).any() else tuple(names[:count].to_pylist())

@@ -1,0 +1,108 @@
+"""Takes registrations in: short ones at once, long ones in steps and fair turns, so that nobody else waits for them.
+
+A broker with 10,000 topics sends 2 MB every 30 s, mostly the same as before: then a digest tells, and nothing is read.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter, deque
+from collections.abc import Awaitable, Callable, Generator
+from typing import Final
+
+import trio
+
+from pyrmq_core.nameserver.turns import Turns
+from pyrmq_core.network import Peer
+from pyrmq_core.protocol.framing.codes import ResponseCode
+from pyrmq_core.protocol.framing.command import Command, refusal
+from pyrmq_core.protocol.requests.nameserver.register_broker import RegisterBroker, RegistrationHeader
+from pyrmq_core.protocol.routes.registration import RegistrationBody, finished, lasting_parts, registration_steps
+
+# About 200 topics, which take a millisecond.
+SHORT_BODY_BYTES: Final = 32 * 1024
+# What may wait for its turn: a broker has one registration under way, or two when a topic is created meanwhile.
+WAITING_OF_PEER: Final = 4
+WAITING_BYTES: Final = 512 * 1024 * 1024
+# Bodies up to this (20,000 topics) have half of the waiting room for themselves: giants keep no broker out.
+ORDINARY_BODY_BYTES: Final = 4 * 1024 * 1024
+
+# Applies a registration in steps and answers it; body None stands for the one that the digest is of and the tables
+# know. The first argument after the request is the body, the second its digest.
+Apply = Callable[[RegisterBroker, RegistrationBody | None, bytes | None, Peer], Generator[None, None, Command]]
+
+
+class RegistrationIntake:
+    """Registrations of one broker name are applied in the order in which they came.
+
+    Places in line are given when a request comes, not when its task first runs: the loop starts tasks in any order.
+    """
+
+    def __init__(
+        self,
+        apply: Apply,
+        knows: Callable[[RegistrationHeader, bytes], bool],
+        is_leaving: Callable[[str], bool],
+        turns: Turns,
+    ) -> None:
+        self._apply = apply
+        self._knows = knows
+        self._is_leaving = is_leaving
+        self._turns = turns
+        self._lines: dict[str, deque[trio.Event]] = {}  # by broker name; the first one is set: it is its turn
+        self._peers: Counter[Peer] = Counter()
+        self._bytes = {True: 0, False: 0}  # of ordinary bodies, and of giants
+
+    def take(self, asked: RegisterBroker, peer: Peer) -> Command | Awaitable[Command]:
+        """The answer, or what will give it and has to be awaited; `BodyError` when the body cannot be read."""
+        header, size = asked.header, len(asked.raw_body)
+        is_short = size <= SHORT_BODY_BYTES and not header.compressed
+        if is_short and header.broker_name not in self._lines and not self._is_leaving(header.broker_name):
+            return finished(self._apply(asked, asked.body(), None, peer))
+        waiting = self._bytes[size <= ORDINARY_BODY_BYTES]
+        if self._peers[peer] >= WAITING_OF_PEER or waiting + size > WAITING_BYTES // 2:
+            return refusal(
+                ResponseCode.SYSTEM_BUSY,
+                f"{self._peers[peer]} registrations of this connection and {waiting} bytes of all wait already; "
+                "register again later",
+            )
+        turn = trio.Event()
+        line = self._lines.setdefault(header.broker_name, deque())
+        line.append(turn)
+        line[0].set()
+        self._count(asked, peer, 1)
+        return self._take_in_turn(asked, peer, turn)
+
+    async def _take_in_turn(self, asked: RegisterBroker, peer: Peer, turn: trio.Event) -> Command:
+        line = self._lines[asked.header.broker_name]
+        try:
+            await turn.wait()
+            return await self._turns.run(self._steps(asked, peer), owner=peer, size=len(asked.raw_body))
+        finally:
+            line.remove(turn)
+            if line:
+                line[0].set()
+            else:
+                del self._lines[asked.header.broker_name]
+            self._count(asked, peer, -1)
+
+    def _steps(self, asked: RegisterBroker, peer: Peer) -> Generator[None, None, Command]:
+        digest = _digest(asked.raw_body)
+        if self._knows(asked.header, digest):
+            return (yield from self._apply(asked, None, digest, peer))
+        body = yield from registration_steps(asked.raw_body, version=asked.version, compressed=asked.header.compressed)
+        return (yield from self._apply(asked, body, digest, peer))
+
+    def _count(self, asked: RegisterBroker, peer: Peer, one: int) -> None:
+        size = len(asked.raw_body)
+        self._bytes[size <= ORDINARY_BODY_BYTES] += one * size
+        self._peers[peer] += one
+        if not self._peers[peer]:  # what is back at 0 is not kept
+            del self._peers[peer]
+
+
+def _digest(body: bytes | memoryview) -> bytes:
+    digest = hashlib.sha256()
+    for part in lasting_parts(body):
+        digest.update(part)
+    return digest.digest()

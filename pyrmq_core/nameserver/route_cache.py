@@ -1,0 +1,116 @@
+"""Encoded answers: routes, kept until they are other ones (most questions are repeated), and long ones in steps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from itertools import islice
+from typing import Any, Final, NamedTuple
+
+from pyrmq_core.errors import BodyError
+from pyrmq_core.nameserver.tables.state import BROKERS_PER_STEP, TOPICS_PER_STEP, Steps
+from pyrmq_core.protocol.framing.command import Command, success
+from pyrmq_core.protocol.framing.frame import MAX_FRAME_BYTES
+from pyrmq_core.protocol.java.json_text import dumps, dumps_bare
+from pyrmq_core.protocol.requests.nameserver.cluster_info import ClusterInfo
+from pyrmq_core.protocol.routes.route import TopicRouteData
+
+MAX_KEPT_BYTES: Final = 32 * 1024 * 1024
+# What a kept route takes beside its body, about.
+ROUTE_BYTES: Final = 1024
+
+
+class _Kept(NamedTuple):
+    route: TopicRouteData
+    order_topic_conf: str | None
+    answer: Command
+
+
+class RouteAnswers:
+    """A route is recognised by identity: the tables give the same value until something in it changes."""
+
+    def __init__(self, max_bytes: int = MAX_KEPT_BYTES) -> None:
+        self._max_bytes = max_bytes
+        self._bytes = 0
+        self._kept: dict[tuple[str, bool], _Kept] = {}
+
+    def kept(
+        self, topic: str, route: TopicRouteData, order_topic_conf: str | None, *, bare_ids: bool
+    ) -> Command | None:
+        """The answer, if this very route was encoded before."""
+        kept = self._kept.get((topic, bare_ids))
+        if kept is not None and kept.route is route and kept.order_topic_conf == order_topic_conf:
+            return kept.answer
+        return None
+
+    def keep(
+        self, topic: str, route: TopicRouteData, order_topic_conf: str | None, body: bytes, *, bare_ids: bool
+    ) -> Command:
+        """The answer with this body, kept for the next time."""
+        before = self._kept.get((topic, bare_ids))
+        self._bytes += len(body) - len(before.answer.body) if before is not None else len(body) + ROUTE_BYTES
+        if self._bytes > self._max_bytes:
+            self._kept.clear()
+            self._bytes = len(body) + ROUTE_BYTES
+        answer = success(body=body)
+        self._kept[topic, bare_ids] = _Kept(route, order_topic_conf, answer)
+        return answer
+
+
+def encode_route(route: TopicRouteData, order_topic_conf: str | None, *, bare_ids: bool) -> Steps[bytes]:
+    """As `TopicRouteData.to_json`, with its order configuration."""
+    brokers, queues, servers = route.broker_datas, route.queue_datas, route.filter_server_table
+    if len(brokers) <= BROKERS_PER_STEP and len(queues) <= BROKERS_PER_STEP and len(servers) <= BROKERS_PER_STEP:
+        return replace(route, order_topic_conf=order_topic_conf).to_json(bare_ids=bare_ids)
+    encode = dumps_bare if bare_ids else dumps
+    parts = [b'{"brokerDatas":[']
+    parts += yield from _joined(([broker.to_members() for broker in some] for some in _some(brokers)), encode)
+    parts.append(b'],"filterServerTable":{')
+    parts += yield from _joined((dict(some) for some in _some(servers.items())), encode)
+    parts.append(b'},"queueDatas":[')
+    parts += yield from _joined(([queue.to_members() for queue in some] for some in _some(queues)), encode)
+    parts.append(b"]")
+    rest = replace(route, broker_datas=(), queue_datas=(), filter_server_table={}, order_topic_conf=order_topic_conf)
+    return b"".join(parts) + _members_after(rest.to_json(bare_ids=bare_ids), b'"queueDatas":[]')
+
+
+def encode_cluster_info(info: ClusterInfo) -> Steps[bytes]:
+    """As `ClusterInfo.to_command` encodes it."""
+    parts = [b'{"brokerAddrTable":{']
+    brokers = _some(info.broker_addr_table.items())
+    parts += yield from _joined(({name: broker.to_members() for name, broker in some} for some in brokers), dumps)
+    parts.append(b'},"clusterAddrTable":{')
+    clusters = _some(info.cluster_addr_table.items())
+    parts += yield from _joined(({cluster: list(names) for cluster, names in some} for some in clusters), dumps)
+    return b"".join((*parts, b"}}"))
+
+
+def encode_topic_list(topics: Sequence[str]) -> Steps[bytes]:
+    """As `TopicList.to_command` encodes it; `BodyError` for more than a frame holds."""
+    parts = [b'{"topicList":[']
+    names = (topics[start : start + TOPICS_PER_STEP] for start in range(0, len(topics), TOPICS_PER_STEP))
+    parts += yield from _joined(names, dumps)
+    return b"".join((*parts, b"]}"))
+
+
+def _some(items: Iterable[Any]) -> Iterable[list[Any]]:
+    rest = iter(items)
+    while some := list(islice(rest, BROKERS_PER_STEP)):
+        yield some
+
+
+def _joined(values: Iterable[Any], encode: Any) -> Steps[list[bytes]]:
+    """The insides of lists or objects, each encoded in a step of its own, with the commas between them."""
+    parts: list[bytes] = []
+    size = 0
+    for value in values:
+        parts += (b",", encode(value)[1:-1]) if parts else (encode(value)[1:-1],)
+        size += len(parts[-1])
+        if size > MAX_FRAME_BYTES:
+            raise BodyError(f"the answer is longer than a frame of {MAX_FRAME_BYTES} bytes; ask for less")
+        yield
+    return parts
+
+
+def _members_after(body: bytes, member: bytes) -> bytes:
+    return body[body.index(member) + len(member) :]

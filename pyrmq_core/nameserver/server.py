@@ -1,0 +1,153 @@
+"""`run_nameserver`: a NameServer that listens, looks for silent brokers, and stops in order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+import trio
+
+from pyrmq_core.errors import InvalidArgument, NetworkError, StoreError
+from pyrmq_core.nameserver.config import NameServerConfig
+from pyrmq_core.nameserver.handlers import handle
+from pyrmq_core.nameserver.kvconfig import KvConfig
+from pyrmq_core.nameserver.service import NameServer
+from pyrmq_core.nameserver.tables import RouteTables
+from pyrmq_core.nameserver.tables.changes import MinBrokerIdChange
+from pyrmq_core.network import ConnectionPool, Handler, Listening, failure_in, serve
+from pyrmq_core.network.log_lines import line_logger
+from pyrmq_core.network.tls_settings import watch_certificate
+from pyrmq_core.protocol.requests.nameserver.broker_heartbeat import NotifyMinBrokerIdChange
+
+log = line_logger(__name__)
+
+# NamesrvController (4.x): the first look for silent brokers, and the rounds that print KV configuration.
+FIRST_SCAN_SECONDS: Final = 5.0
+FIRST_KV_SECONDS: Final = 60.0
+KV_SECONDS: Final = 600.0
+NOTICE_SECONDS: Final = 0.3
+NOTICES: Final = 1000
+# A client asks for one route at a time and a broker registers once in 30 s; more than this waits in the sender's pipe.
+REQUESTS_PER_CONNECTION: Final = 64
+
+
+@dataclass(frozen=True, slots=True)
+class RunningNameServer:
+    """A NameServer that is up: its real address, and what it knows."""
+
+    listening: Listening
+    server: NameServer
+
+    @property
+    def address(self) -> str:
+        return self.listening.address
+
+    @property
+    def tables(self) -> RouteTables:
+        return self.server.tables
+
+    @property
+    def kv(self) -> KvConfig:
+        return self.server.kv
+
+    @property
+    def config(self) -> NameServerConfig:
+        """The settings in force, which change while it runs."""
+        return self.server.config
+
+
+async def run_nameserver(
+    config: NameServerConfig | None = None,
+    *,
+    wrap_handler: Callable[[Handler], Handler] | None = None,
+    task_status: trio.TaskStatus[RunningNameServer] = trio.TASK_STATUS_IGNORED,
+) -> None:
+    """Runs until cancelled; start it in a nursery, which gives back the `RunningNameServer`.
+
+    KV configuration is loaded before the port opens. `wrap_handler` sees and may change each request and answer.
+    Cancelled, it closes the port and all connections, then writes what KV configuration is not written yet. Raises
+    `NetworkError` when it cannot listen, and `InvalidArgument` for TLS files that cannot be used.
+    """
+    config = config or NameServerConfig()
+    to_send, to_take = trio.open_memory_channel[MinBrokerIdChange](NOTICES)
+    server = NameServer(config, notify=partial(_queue_notice, to_send))
+    server.load()
+    answer: Handler = partial(handle, server)
+    tls = config.tls.server_context()
+    listen = partial(
+        serve,
+        answer if wrap_handler is None else wrap_handler(answer),
+        config.bind_address,
+        config.listen_port,
+        on_close=server.connection_closed,
+        idle_timeout=float(config.server_channel_max_idle_time_seconds),
+        max_requests_per_connection=REQUESTS_PER_CONNECTION,
+        bounds=config.bounds,
+        tls=tls,
+        tls_mode=config.tls.mode,
+    )
+    try:
+        async with trio.open_nursery() as nursery:
+            server.nursery = nursery
+            listening = await nursery.start(listen)
+            nursery.start_soon(_send_notices, ConnectionPool(nursery, tls=config.tls.client_context()), to_take)
+            nursery.start_soon(tell_kv_rounds, server)
+            if tls is not None:
+                nursery.start_soon(watch_certificate, config.tls, tls)
+            task_status.started(RunningNameServer(listening, server))
+            await scan_rounds(server)
+    except BaseExceptionGroup as failures:
+        raise failure_in(failures) from None
+    finally:
+        await _write_kv(server)
+
+
+async def scan_rounds(server: NameServer) -> None:
+    """Looks for silent brokers again and again; the settings may change the pace meanwhile."""
+    await trio.sleep(FIRST_SCAN_SECONDS)
+    while True:
+        server.scan()
+        await trio.sleep(server.config.scan_not_active_broker_interval_ms / 1000)
+
+
+async def tell_kv_rounds(server: NameServer) -> None:
+    """Writes the KV configuration into the log again and again."""
+    await trio.sleep(FIRST_KV_SECONDS)
+    while True:
+        await server.tell_kv()
+        await trio.sleep(KV_SECONDS)
+
+
+def _queue_notice(to_send: trio.MemorySendChannel[MinBrokerIdChange], notice: MinBrokerIdChange) -> None:
+    try:
+        to_send.send_nowait(notice)
+    except trio.WouldBlock:
+        log.warning("broker %s is not told of its smallest id: %d notices wait", notice.broker_name, NOTICES)
+
+
+async def _send_notices(pool: ConnectionPool, to_take: trio.MemoryReceiveChannel[MinBrokerIdChange]) -> None:
+    """Tells brokers of a new smallest id, once; one that cannot be reached finds out by itself."""
+    async for notice in to_take:
+        command = NotifyMinBrokerIdChange(
+            min_broker_id=notice.min_broker_id,
+            min_broker_addr=notice.min_broker_addr,
+            offline_broker_addr=notice.offline_address,
+            ha_broker_addr=notice.ha_server_addr,
+        ).to_command()
+        who = ", ".join(notice.targets)
+        log.info("smallest id of broker %s is now %d, telling %s", notice.broker_name, notice.min_broker_id, who)
+        for address in notice.targets:
+            try:
+                await pool.send_oneway(address, command, timeout=NOTICE_SECONDS)
+            except (NetworkError, InvalidArgument) as error:  # what registered may be no address to connect to
+                log.warning("%s is not told of its group's smallest id: %s", address, error)
+
+
+async def _write_kv(server: NameServer) -> None:
+    with trio.CancelScope(shield=True):
+        try:
+            await server.kv.save()
+        except StoreError as error:
+            log.error("%s", error)

@@ -1,0 +1,98 @@
+"""How a connection is made, plain or TLS, from either end, and how each way it fails is told."""
+
+from __future__ import annotations
+
+import encodings.idna  # noqa: F401 - getaddrinfo loads it at its first call: a fork meanwhile would hang the child
+import socket
+import ssl
+
+import trio
+
+from pyrmq_core.errors import ConnectFailed
+from pyrmq_core.network.addresses import parse_address
+from pyrmq_core.network.connection.wire import SocketWire, StreamWire, Wire
+from pyrmq_core.network.log_lines import line_logger
+
+log = line_logger(__name__)
+
+
+async def open_wire(address: str, *, tls: ssl.SSLContext | None, timeout: float) -> Wire:
+    """A wire to the address, its TLS handshake done; `timeout` in seconds counts for all of it.
+
+    Raises `ConnectFailed` that names the address and the reason, and `InvalidArgument` for what is no address.
+    """
+    host, port = parse_address(address)
+    with trio.move_on_after(timeout):
+        try:
+            wire = await _connect(host, port)
+        except (OSError, UnicodeError) as error:
+            raise _failed(address, _reason(error)) from error
+        if tls is None:
+            return wire
+        try:
+            return await _over_tls(wire, tls, server_side=False, host=host)
+        except (trio.BrokenResourceError, ssl.CertificateError) as error:
+            raise _failed(address, _tls_reason(error)) from error
+    raise _failed(address, f"nobody accepted within {timeout:g} s; is the address right, and no firewall between?")
+
+
+async def _connect(host: str, port: int) -> SocketWire:
+    """A wire to the first of the host's addresses that accepts."""
+    found = await trio.socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    failure: OSError | None = None
+    for family, kind, protocol, _, name in found:
+        with trio.socket.socket(family, kind, protocol) as attempt:
+            try:
+                await attempt.connect(name)
+                attempt.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                attempt.getpeername()  # a connection that is gone again has no name
+            except OSError as error:
+                failure = failure or error
+            else:
+                return SocketWire(socket.socket(fileno=attempt.detach()))
+    raise failure or OSError(f"{host} has no address")
+
+
+async def accept_tls(wire: SocketWire, tls: ssl.SSLContext, timeout: float) -> Wire:
+    """TLS over a plain wire that was accepted, its handshake done; what fails is logged and raised as OSError."""
+    try:
+        with trio.fail_after(timeout):
+            return await _over_tls(wire, tls, server_side=True)
+    except (trio.BrokenResourceError, trio.TooSlowError) as error:
+        reason = error.__cause__ or "it took too long"
+        log.warning("closing the connection with %s: no TLS handshake: %s", wire.address, reason)
+        raise ConnectionAbortedError(f"no TLS handshake: {reason}") from error
+
+
+async def _over_tls(wire: SocketWire, tls: ssl.SSLContext, *, server_side: bool, host: str | None = None) -> Wire:
+    transport = trio.SocketStream(trio.socket.from_stdlib_socket(wire.socket))
+    stream = trio.SSLStream(transport, tls, server_hostname=host, server_side=server_side, https_compatible=True)
+    try:
+        await stream.do_handshake()
+    except BaseException:
+        await trio.aclose_forcefully(stream)
+        raise
+    return StreamWire(stream, wire.address, wire.local_address)
+
+
+def _failed(address: str, reason: str) -> ConnectFailed:
+    return ConnectFailed(f"no connection to {address}: {reason}", address=address)
+
+
+def _reason(error: OSError | UnicodeError) -> str:
+    if isinstance(error, ConnectionRefusedError):
+        return "connection refused; nobody listens there: is the server started, and is the port right?"
+    if isinstance(error, socket.gaierror):
+        return f"the name cannot be resolved ({error.strerror}); correct it or use the IP address"
+    return f"{getattr(error, 'strerror', None) or error}; look at the route and the firewall between here and there"
+
+
+def _tls_reason(error: BaseException) -> str:
+    cause = error.__cause__
+    if isinstance(cause, ssl.SSLCertVerificationError):
+        return f"TLS: its certificate is not accepted ({cause.verify_message}); trust its authority in the SSLContext"
+    if isinstance(cause, ssl.SSLError) and cause.reason in ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE"):
+        return "TLS: it answered in plain; switch TLS off here, or on there"
+    if isinstance(cause, ssl.SSLError) and not isinstance(cause, ssl.SSLEOFError):
+        return f"TLS: {cause.reason or cause}; compare the TLS settings of both ends"
+    return "TLS: it closed the connection during the handshake; is TLS switched on there?"

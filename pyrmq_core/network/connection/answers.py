@@ -1,0 +1,79 @@
+"""Answers to a peer's requests: the handler's call, its failures as answers, the requests of a connection under way."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import trio
+
+from pyrmq_core.network.connection.failures import describe
+from pyrmq_core.network.connection.outbox import Answer
+from pyrmq_core.network.connection.peer import Handler, Peer
+from pyrmq_core.network.log_lines import line_logger
+from pyrmq_core.protocol.framing.codes import ResponseCode, request_name
+from pyrmq_core.protocol.framing.command import Command, refusal
+from pyrmq_core.protocol.framing.frame import encode_answer_head
+
+log = line_logger(__name__)
+
+# What a request under way costs beside its body: a task, its frames, the request's fields.
+REQUEST_BYTES: Final = 4096
+
+
+async def ask(handler: Handler, request: Command, peer: Peer) -> Command | None:
+    """The handler's answer, whichever of the two forms it has; for those that wrap a handler."""
+    answer = handler(request, peer)
+    return answer if answer is None or isinstance(answer, Command) else await answer
+
+
+def refuse_unsupported(request: Command, _: Peer) -> Command:
+    """The handler of an end that serves nothing (NettyRemotingAbstract.processRequestCommand)."""
+    return refusal(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, f" request type {request.code} not supported")
+
+
+def answer_frame(request: Command, answer: Command, peer: Peer) -> Answer:
+    """The answer as it is written; SYSTEM_ERROR instead of one that cannot be encoded."""
+    frame = Answer()
+    try:
+        frame.set_frame(encode_answer_head(request, answer), answer.body)
+    except Exception as error:
+        failure = failure_answer(request, peer, error)
+        frame.set_frame(encode_answer_head(request, failure), failure.body)
+    return frame
+
+
+def failure_answer(request: Command, peer: Peer, error: Exception) -> Command:
+    """What a handler that raised answers; the failure itself is the log's, once in a while for each connection."""
+    failure = describe(error)
+    if peer.failure_line.is_due():
+        left_out = peer.failure_line.left_out()
+        log.error("%s from %s failed: %s%s", request_name(request.code), peer.address, failure, left_out)
+    log.debug("where it failed", exc_info=error)
+    return refusal(ResponseCode.SYSTEM_ERROR, failure)
+
+
+class OpenRequests:
+    """The requests of one connection whose answers are not made yet, and what they hold."""
+
+    __slots__ = ("_done", "bytes", "count", "most")
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self.count = self.bytes = 0
+        self._done: trio.Event | None = None
+
+    def begin(self, request: Command) -> None:
+        self.count += 1
+        self.bytes += REQUEST_BYTES + len(request.body)
+
+    def end(self, request: Command) -> None:
+        self.count -= 1
+        self.bytes -= REQUEST_BYTES + len(request.body)
+        if self._done is not None:
+            self._done.set()
+
+    async def wait_for_room(self) -> None:
+        """Returns when fewer than `most` are under way."""
+        while self.count >= self.most:
+            self._done = trio.Event()
+            await self._done.wait()

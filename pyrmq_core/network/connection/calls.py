@@ -1,0 +1,276 @@
+"""`Calls`: the requests of one connection that wait for their answers, and the deadlines at which they stop waiting."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from itertools import count
+from typing import Final, TypeAlias, TypeVar
+
+import trio
+
+from pyrmq_core.errors import CallTimeout, ConnectionClosed, HeaderError, NetworkError, ProtocolError, RocketMQError
+from pyrmq_core.network.connection.failures import describe
+from pyrmq_core.network.connection.outbox import Outbox, Outgoing
+from pyrmq_core.network.log_lines import line_logger
+from pyrmq_core.protocol.framing.codes import request_name
+from pyrmq_core.protocol.framing.command import ONEWAY_BIT, Command
+from pyrmq_core.protocol.framing.frame import Request, RequestForm, encode_request_head
+
+log = line_logger(__name__)
+
+MAX_OPAQUE: Final = 0x7FFF_FFFF
+REMEDY: Final = "look whether that server is alive and not overloaded, or allow more time"
+
+# Told the answer to a request, or why there is none; it must not raise.
+Done: TypeAlias = Callable[[Command | NetworkError], None]
+_Error = TypeVar("_Error", bound=RocketMQError)
+
+
+class Call(Outgoing):
+    """A request under way and the task that waits for its answer (a one-way request's: until it is written)."""
+
+    __slots__ = ("_calls", "_task", "code", "deadline", "oneway", "opaque", "result", "timeout")
+
+    code: int
+    deadline: float
+    oneway: bool
+    opaque: int
+    result: Command | NetworkError | None
+    timeout: float
+    _calls: Calls
+    _task: trio.lowlevel.Task | None
+
+    def register(self, calls: Calls, command: Request, opaque: int, timeout: float, deadline: float) -> None:
+        """Into the table: with `set_frame`, before anything else."""
+        self._calls = calls
+        self._task = self.result = None
+        self.code = command.code
+        self.oneway = command.flag & ONEWAY_BIT != 0
+        self.opaque = opaque
+        self.timeout = timeout
+        self.deadline = deadline
+        calls.table[opaque] = self
+
+    async def wait(self) -> Command | None:
+        """The answer, also when it has come already; None when woken for room, or a one-way request is out.
+
+        Raises what the call failed with. Cancelled, it is as if never made.
+        """
+        if self.result is None and not (self.oneway and self.started and self.chunks is None):
+            self._task = trio.lowlevel.current_task()
+            await trio.lowlevel.wait_task_rescheduled(self._abort)
+        result = self.result
+        if isinstance(result, NetworkError):
+            raise result
+        return result
+
+    def end(self, result: Command | NetworkError) -> None:
+        self.result = result
+        self.wake()
+
+    def forget(self) -> None:
+        """Nobody waits for its answer any more."""
+        self._calls.forget(self)
+
+    def wake(self) -> bool:
+        if self._task is None:
+            return False
+        task, self._task = self._task, None
+        trio.lowlevel.reschedule(task)
+        return True
+
+    def written(self) -> None:
+        if self.oneway:
+            self._calls.forget(self)
+            self.wake()
+
+    def _abort(self, _: object) -> trio.lowlevel.Abort:
+        self._task = None
+        self._calls.forget(self)
+        return trio.lowlevel.Abort.SUCCEEDED
+
+
+class PostedCall(Call):
+    """A request under way that no task waits for: `done` is told the end of it."""
+
+    __slots__ = ("done",)
+
+    done: Done
+
+    def end(self, result: Command | NetworkError) -> None:
+        self.done(result)
+
+
+class BulkCall:
+    """One of many requests that are posted, and leave, together: subclassed by who asks, to be told what comes of it.
+
+    It is the call itself, since a great many short-lived objects keep the garbage collector busy. It cannot be taken
+    back: who has no interest any more drops what `end` is told.
+    """
+
+    __slots__ = ("code", "deadline", "frames", "opaque", "timeout")
+
+    oneway = False
+
+    code: int
+    deadline: float
+    frames: Outgoing
+    opaque: int
+    timeout: float
+
+    @property
+    def started(self) -> bool:
+        return self.frames.started
+
+    def numbers(self) -> tuple[int, ...]:
+        """What goes into the form that it is posted with."""
+        raise NotImplementedError
+
+    def end(self, result: Command | RocketMQError) -> None:
+        """Told the answer, or why there is none; must not raise."""
+        raise NotImplementedError
+
+
+class Calls:
+    """The table of one connection's calls by opaque.
+
+    A call leaves it in one of five ways: answered, written (one-way), cancelled, timed out, failed with the connection.
+    """
+
+    def __init__(self, address: str, outbox: Outbox) -> None:
+        self._address = address
+        self._outbox = outbox
+        self.table: dict[int, Call | BulkCall] = {}
+        self._numbers = count(1)
+
+    def open(self, command: Request, timeout: float, deadline: float, done: Done | None = None) -> Call:
+        """A new call under a number that no other call has, ready to be written; with `done` one that is only posted.
+
+        Raises `HeaderError`, and nothing is entered then.
+        """
+        while (opaque := next(self._numbers) & MAX_OPAQUE) in self.table:
+            pass
+        try:
+            head = encode_request_head(command, opaque)
+        except ProtocolError:
+            raise
+        except Exception as error:
+            raise _not_encoded(command.code, error) from error
+        if done is None:
+            call = Call()
+        else:
+            call = PostedCall()
+            call.done = done
+        call.set_frame(head, command.body)
+        call.register(self, command, opaque, timeout, deadline)
+        return call
+
+    def open_waiting(self, command: Request, timeout: float, deadline: float) -> Call:
+        """A call that cannot be written yet: it waits for room, ends as others do, and is opened anew after it."""
+        while (opaque := next(self._numbers) & MAX_OPAQUE) in self.table:
+            pass
+        call = Call()
+        call.set_frame(b"", b"")
+        call.register(self, command, opaque, timeout, deadline)
+        return call
+
+    async def wait_for_room(self, command: Request, timeout: float, deadline: float) -> None:
+        """Returns when the outbox is not full; raises as a call that ends meanwhile."""
+        call = self.open_waiting(command, timeout, deadline)
+        try:
+            while self._outbox.is_full:
+                self._outbox.await_room(call)
+                await call.wait()
+        finally:
+            call.forget()
+
+    def open_all(self, form: RequestForm, requests: Iterable[BulkCall], timeout: float, deadline: float) -> Outgoing:
+        """Enters them all; what is to be written for them. One that cannot be encoded ends at once, alone."""
+        table, frames, code = self.table, Outgoing(), form.code
+        parts = []
+        for asked in requests:
+            while (opaque := next(self._numbers) & MAX_OPAQUE) in table:
+                pass
+            asked.code, asked.opaque, asked.timeout, asked.deadline = code, opaque, timeout, deadline
+            asked.frames = frames
+            try:
+                parts.append(form.frame(opaque, asked.numbers()))
+            except Exception as error:
+                _end(asked.end, _not_encoded(code, error), code)
+            else:
+                table[opaque] = asked
+        frames.set_frame(b"".join(parts), b"")
+        return frames
+
+    def answered(self, answer: Command) -> bool:
+        """Hands the answer to its caller; False when nobody waits for it (too late, or never asked)."""
+        call = self.table.get(answer.opaque)
+        if call is None or call.oneway or not call.started:
+            return False
+        del self.table[answer.opaque]
+        try:  # as `_end` does, without the cost of a call
+            call.end(answer)
+        except Exception:
+            _log_end(call.code)
+        return True
+
+    def forget(self, call: Call | BulkCall) -> None:
+        """Nobody waits any more: a frame that is not begun is withdrawn, an answer will be dropped."""
+        self.table.pop(call.opaque, None)
+        if isinstance(call, Call):
+            self._outbox.withdraw(call)
+
+    def expire(self, now: float) -> float:
+        """Ends the calls whose time is up; the earliest deadline of those left, infinity without any."""
+        earliest = math.inf
+        overdue = []
+        for call in self.table.values():
+            if call.deadline <= now:
+                overdue.append(call)
+            elif call.deadline < earliest:
+                earliest = call.deadline
+        for call in overdue:
+            self.forget(call)
+            _end(call.end, self.timed_out(call), call.code)
+        return earliest
+
+    def fail_all(self, reason: str) -> None:
+        """Ends all calls, because the connection has ended."""
+        calls, self.table = self.table, {}
+        for call in calls.values():
+            _end(call.end, self.closed(call.code, reason, left=call.started), call.code)
+
+    def timed_out(self, call: Call | BulkCall) -> CallTimeout:
+        what = request_name(call.code)
+        if call.started:
+            text = f"{self._address} did not answer {what} within {call.timeout:g} s"
+        else:
+            text = f"{what} could not be written to {self._address} within {call.timeout:g} s, it reads too slowly"
+        return CallTimeout(f"{text}; {REMEDY}", address=self._address, request_left=call.started)
+
+    def no_time(self, code: int) -> CallTimeout:
+        """For a call that is not even opened."""
+        text = f"no time was left to ask {self._address} for {request_name(code)}"
+        return CallTimeout(f"{text}; {REMEDY}", address=self._address, request_left=False)
+
+    def closed(self, code: int, reason: str, *, left: bool) -> ConnectionClosed:
+        state = "had left" if left else "had not left"
+        text = f"connection to {self._address} ended: {reason}; {request_name(code)} {state} and is not answered"
+        return ConnectionClosed(f"{text}, retry or look at that server", address=self._address, request_left=left)
+
+
+def _end(end: Callable[[_Error], None], error: _Error, code: int) -> None:
+    """Ends a call; what its caller does then fails alone, not the sweeper or the connection's other calls."""
+    try:
+        end(error)
+    except Exception:
+        _log_end(code)
+
+
+def _log_end(code: int) -> None:
+    log.exception("what was to be done with the end of %s failed", request_name(code))
+
+
+def _not_encoded(code: int, error: Exception) -> HeaderError:
+    return HeaderError(f"{request_name(code)} cannot be written: {describe(error)}; correct its fields")

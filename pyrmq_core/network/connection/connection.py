@@ -1,0 +1,393 @@
+"""`Connection`: one wire between two ends, each of which may call and be called, many calls at once.
+
+Tasks: one reads and answers, one writes what could not be written at once (started when first needed). Deadlines of
+calls are entries in the connection's table, which the sweeper of its pool or server looks through.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Iterable
+from functools import partial
+from typing import Final
+
+import trio
+
+from pyrmq_core.network.connection.answers import OpenRequests, answer_frame, failure_answer, refuse_unsupported
+from pyrmq_core.network.connection.calls import BulkCall, Call, Calls, Done
+from pyrmq_core.network.connection.deadline_sweeper import DeadlineSweeper
+from pyrmq_core.network.connection.failures import reason_to_close
+from pyrmq_core.network.connection.outbox import Outbox
+from pyrmq_core.network.connection.peer import CutConnection, Handler, Peer
+from pyrmq_core.network.connection.shared_bytes import Memory
+from pyrmq_core.network.connection.stall_detector import ConnectionActivity, ConnectionTimeouts, StallDetector
+from pyrmq_core.network.connection.turn import ALL_AT_ONCE, OneByOne, Turn
+from pyrmq_core.network.connection.wire import Wire, close_wire
+from pyrmq_core.network.log_lines import line_logger
+from pyrmq_core.protocol.framing.command import RESPONSE_BIT, Command
+from pyrmq_core.protocol.framing.frame import MAX_HEADER_BYTES, FrameDecoder, Request, RequestForm
+
+log = line_logger(__name__)
+
+MAX_REQUESTS: Final = 10_000
+
+
+class Connection:
+    """One end of a wire.
+
+    Works while `run` does. `call`, `send_oneway` and `answer` may be used from any task. Whoever runs it closes it
+    (`aclose`, or `close` from plain functions); then every call under way fails at once with `ConnectionClosed`.
+    `address` is what the wire was opened to; `opening`, if given, makes the wire that is used from the one given.
+    What the other end does wrong is logged at `log_level`: a server's business, while a client's callers are told.
+    """
+
+    def __init__(
+        self,
+        wire: Wire,
+        *,
+        sweeper: DeadlineSweeper,
+        address: str = "",
+        handler: Handler | None = None,
+        limits: ConnectionTimeouts | None = None,
+        max_requests: int = MAX_REQUESTS,
+        max_header_bytes: int = MAX_HEADER_BYTES,
+        memory: Memory[Connection] | None = None,
+        opening: Callable[[], Awaitable[Wire]] | None = None,
+        endings: OneByOne = ALL_AT_ONCE,
+        on_close: Callable[[Connection], None] | None = None,
+        log_level: int = logging.INFO,
+    ) -> None:
+        self.address = address or wire.address
+        self._peer = Peer(self, wire.address, wire.local_address)  # until the connection has ended
+        self._wire = wire
+        self._opening, self._endings = opening, endings
+        self._sweeper = sweeper
+        self._handler = handler or refuse_unsupported
+        self._under_way = OpenRequests(max_requests)
+        self._on_close, self._log_level = on_close, log_level
+        self._watch = StallDetector(limits or ConnectionTimeouts())
+        self._decoder = FrameDecoder(max_header_bytes=max_header_bytes)
+        self._memory = memory
+        self._outbox = Outbox(wire, self._start_writer, None if memory is None else partial(memory.note_waiting, self))
+        self._calls = Calls(self.address, self._outbox)
+        self._received = self._commands = self._held_bytes = 0
+        self._reading = True
+        self._nursery: trio.Nursery | None = None
+        self._soon: Callable[[Callable[[], None]], None] = _not_running
+        self.is_closed, self._close_reason = False, ""
+        self._closed = trio.Event()
+
+    def __repr__(self) -> str:
+        state = f"closed: {self._close_reason}" if self.is_closed else f"{self.calls_under_way} calls under way"
+        return f"<Connection {self._wire.local_address} to {self.address}, {state}>"
+
+    @property
+    def peer(self) -> Peer:
+        """The other end, the same for as long as the connection works."""
+        return getattr(self, "_peer", None) or Peer(self, self._wire.address, self._wire.local_address)
+
+    @property
+    def calls_under_way(self) -> int:
+        return len(self._calls.table)
+
+    @property
+    def is_full(self) -> bool:
+        """So much waits to be written that calls wait before they queue."""
+        return self._outbox.is_full
+
+    async def call(self, command: Command, *, timeout: float) -> Command:
+        """The answer to a request, whatever its code; `timeout` in seconds.
+
+        Raises `CallTimeout` and `ConnectionClosed`; their `request_left` is False only when no byte of the request can
+        have reached the peer. The request of a cancelled caller is withdrawn, or goes out whole. The body must not
+        change before the answer.
+        """
+        return await self.call_until(command, trio.current_time() + timeout, timeout)
+
+    async def call_until(self, command: Command, deadline: float, timeout: float) -> Command:
+        """`call` for one whose time runs already: `deadline` is on trio's clock, `timeout` is for the error's text."""
+        await trio.lowlevel.checkpoint_if_cancelled()
+        if self._outbox.is_full:
+            await self._wait_for_room(command, deadline, timeout)
+        answer = await self.begin(command, deadline, timeout).wait()
+        assert answer is not None, "a call ended without an answer"
+        return answer
+
+    def begin(self, command: Request, deadline: float, timeout: float, done: Done | None = None) -> Call:
+        """`call_until` without its waits: not for room, and `wait` has to follow at once, or `done` is told the end.
+
+        Raises `ConnectionClosed`, and `CallTimeout` when there is no time.
+        """
+        calls = self._calls
+        if self.is_closed:
+            raise calls.closed(command.code, self._close_reason, left=False)
+        if timeout <= 0:
+            raise calls.no_time(command.code)
+        try:
+            call = calls.open(command, timeout, deadline, done)
+        except BaseException:
+            self._outbox.tell_room()
+            raise
+        self._sweeper.look_at(deadline)
+        try:
+            self._outbox.send(call, alone=len(calls.table) == 1)
+        except Exception as error:
+            self._broken(error)
+        return call
+
+    async def send_oneway(self, command: Command, *, timeout: float) -> None:
+        """Returns when the request is handed to the system whole; no answer is expected. Raises as `call` does."""
+        await self.send_oneway_until(command, trio.current_time() + timeout, timeout)
+
+    async def send_oneway_until(self, command: Command, deadline: float, timeout: float) -> None:
+        await trio.lowlevel.checkpoint_if_cancelled()
+        request = command if command.is_oneway else command.oneway()
+        if self._outbox.is_full:
+            await self._wait_for_room(request, deadline, timeout)
+        await self.begin(request, deadline, timeout).wait()
+
+    def post(self, command: Request, *, timeout: float, done: Done) -> Callable[[], None]:
+        """`call` for one who does not wait: `done` is told the answer, or the error, once, on the loop.
+
+        What is posted from within `done` goes out joined. It goes out also when much is queued already: whoever posts
+        bounds what is under way. Raises `ConnectionClosed`. What it returns ends the interest in the answer.
+        """
+        return self.begin(command, trio.current_time() + timeout, timeout, done).forget
+
+    def post_aside(self, command: Request, *, deadline: float, timeout: float, done: Done) -> Callable[[], None] | None:
+        """`post` by another thread while the loop waits for I/O, where trio's own functions cannot be used.
+
+        None, and nothing is sent, unless no other call is under way and the wire takes it at once.
+        """
+        if self.is_closed or self._calls.table or not self._outbox.is_idle or not self._sweeper.looks_before(deadline):
+            return None
+        call = self._calls.open(command, timeout, deadline, done)
+        try:
+            if self._outbox.send_aside(call, self._soon):
+                return call.forget
+            self._calls.forget(call)
+            return None
+        except Exception as error:
+            self._soon(partial(self._broken, error))
+            return call.forget
+        except BaseException:  # an interrupt: nobody knows how much of the frame is out
+            self._soon(partial(self.close, "a thread was interrupted while it wrote"))
+            raise
+
+    def post_all(self, form: RequestForm, requests: Iterable[BulkCall], *, timeout: float) -> None:
+        """`post` for requests of one form, which are written joined; those of a closed connection are told at once."""
+        if self.is_closed:
+            for asked in requests:
+                asked.end(self._calls.closed(form.code, self._close_reason, left=False))
+            return
+        deadline = trio.current_time() + timeout
+        frames = self._calls.open_all(form, requests, timeout, deadline)
+        self._sweeper.look_at(deadline)
+        try:
+            self._outbox.send(frames, alone=True)
+        except Exception as error:
+            self._broken(error)
+
+    def answer(self, request: Command, answer: Command) -> None:
+        """Sends the answer to a request, now or later; nothing for a one-way request or on a closed connection."""
+        if request.is_oneway or self.is_closed:
+            return
+        try:
+            self._outbox.send(answer_frame(request, answer, self._peer), alone=False)
+        except Exception as error:
+            self._broken(error)
+
+    async def wait_answer_turn(self) -> None:
+        """Returns when little waits to be written; for a handler whose answer is large, and is made only then.
+
+        A handler that waits for something else first, such as a pull that is held, calls this after that wait and
+        before it reads what it answers. However many of its kind are under way, a connection that does not read then
+        costs `TURN_BYTES` and one answer. Without anything queued it returns at once.
+        """
+        await self._outbox.wait_turn()
+
+    def close(self, reason: str = "closed by this end") -> None:
+        """Ends the connection without waiting; calls under way fail at once. Again: without effect."""
+        if self.is_closed:
+            return
+        self.is_closed = True
+        self._close_reason = reason
+        self._calls.fail_all(reason)
+        if self._nursery is not None:
+            self._nursery.cancel_scope.cancel()
+
+    async def wait_closed(self) -> None:
+        """Returns when the connection has ended, its tasks and its socket are gone."""
+        await self._closed.wait()
+
+    async def aclose(self) -> None:
+        """Ends the connection; returns when its tasks and its socket are gone."""
+        self.close()
+        await self._closed.wait()
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Reads, answers and writes until either end closes; whatever fails meanwhile ends this connection alone."""
+        try:
+            async with trio.open_nursery() as nursery:
+                self._nursery, self._soon = nursery, trio.lowlevel.current_trio_token().run_sync_soon
+                self._sweeper.add(self)
+                if self._outbox.queued_bytes:
+                    self._start_writer()
+                task_status.started()
+                try:
+                    if not self.is_closed:
+                        await self._work(nursery)
+                finally:
+                    self.close("this end stopped")  # before the nursery ends: nothing is started in it from now on
+        except* Exception as failures:
+            self._broken(failures)
+        finally:
+            await self._end()
+
+    def expire_calls(self, now: float) -> float:
+        """The sweeper's: ends calls whose time is up and tells the earliest deadline left."""
+        return self._calls.expire(now)
+
+    def check_health(self, now: float) -> None:
+        """The sweeper's: closes the connection if it idles, stalls or is stuck in a frame; frees unused memory."""
+        signs = ConnectionActivity(
+            received=self._received,
+            commands=self._commands,
+            written_bytes=self._outbox.written_bytes,
+            frame_bytes=self._decoder.buffered_bytes,
+            queued_bytes=self._outbox.queued_bytes,
+            busy=bool(self._under_way.count or self._calls.table),
+            reading=self._reading,
+        )
+        if reason := self._watch.check(signs, now):
+            log.info("closing the connection with %s: %s", self.address, reason)
+            self.close(reason)
+        elif self._watch.is_quiet(now):
+            self._decoder.give_back()
+        self._note_held()
+
+    def free_received(self) -> int:
+        """Gives back the buffer unless a frame is under way in it; what is held of frames and requests then."""
+        self._decoder.give_back()
+        return self._decoder.held_bytes + self._under_way.bytes
+
+    def _note_held(self) -> None:
+        self._held_bytes = self._decoder.held_bytes + self._under_way.bytes
+        if self._memory is not None:
+            self._memory.received.note(self, self._held_bytes)
+
+    async def _end(self) -> None:
+        """Closes the wire, tells `on_close`, frees the buffers, and breaks the circles with peer and outbox."""
+        self.close("this end stopped")
+        self._sweeper.discard(self)
+        await close_wire(self._wire)
+        self._closed.set()
+        try:
+            if self._on_close is not None:
+                self._on_close(self)
+        except Exception:
+            log.exception("what was to be done when the connection with %s had closed failed", self.address)
+        self._decoder = FrameDecoder()
+        self._outbox.drop()
+        if self._memory is not None:
+            self._memory.forget(self)
+        self._handler, self._soon = refuse_unsupported, _not_running
+        self._nursery = self._opening = self._on_close = None
+        del self._peer
+
+    async def _wait_for_room(self, command: Request, deadline: float, timeout: float) -> None:
+        if self.is_closed or timeout <= 0:
+            return  # `begin` tells what is wrong
+        self._sweeper.look_at(deadline)
+        await self._calls.wait_for_room(command, timeout, deadline)
+
+    async def _work(self, nursery: trio.Nursery) -> None:
+        try:
+            if self._opening is not None:
+                self._wire = self._outbox.wire = await self._opening()
+            while await self._wire.receive(self._decoder):
+                self._received += 1
+                if self._memory and self._decoder.held_bytes + self._under_way.bytes != self._held_bytes:
+                    self._note_held()
+                await self._take_commands(nursery)
+            async with self._endings:  # an end takes a third of a millisecond, and thousands may come at once
+                self.close("the other end closed it")
+        except Exception as error:
+            self._broken(error)
+
+    async def _take_commands(self, nursery: trio.Nursery) -> None:
+        """All commands that have come whole; what they are answered at once is written together."""
+        turn = Turn()
+        self._outbox.hold()
+        try:
+            while (command := self._decoder.next_command()) is not None and not self.is_closed:
+                self._commands += 1
+                if not command.flag & RESPONSE_BIT:
+                    self._take_request(command, nursery)
+                    if self._under_way.count >= self._under_way.most or self._outbox.is_full:
+                        await self._pause()
+                elif self._calls.answered(command):
+                    continue
+                else:
+                    log.debug("%s answered number %d, which nobody waits for", self.address, command.opaque)
+                if turn.is_over():
+                    self._outbox.release()
+                    await trio.lowlevel.checkpoint()
+                    self._outbox.hold()
+                    turn.begin()
+        finally:
+            self._outbox.release()
+
+    async def _pause(self) -> None:
+        """Reads no further while too much is under way: who asks faster than is answered waits."""
+        self._reading = False
+        self._outbox.release()
+        await self._under_way.wait_for_room()
+        await self._outbox.wait_answers_drained()
+        self._outbox.hold()
+        self._reading = True
+
+    def _take_request(self, request: Command, nursery: trio.Nursery) -> None:
+        try:
+            answer = self._handler(request, self._peer)
+        except CutConnection:
+            self.close("cut by this end")
+        except Exception as error:
+            self.answer(request, failure_answer(request, self._peer, error))
+        else:
+            if isinstance(answer, Command):
+                self.answer(request, answer)
+            elif answer is not None:
+                self._under_way.begin(request)
+                nursery.start_soon(self._answer_later, request, answer)
+
+    async def _answer_later(self, request: Command, waiting: Awaitable[Command | None]) -> None:
+        answer: Command | None = None
+        try:
+            answer = await waiting
+        except CutConnection:
+            self.close("cut by this end")
+        except Exception as error:
+            answer = failure_answer(request, self._peer, error)
+        finally:
+            self._under_way.end(request)
+        if answer is not None:
+            self.answer(request, answer)
+
+    def _start_writer(self) -> None:
+        if self._nursery is not None:  # before `run` nothing is sent
+            self._nursery.start_soon(self._write)
+
+    async def _write(self) -> None:
+        try:
+            await self._outbox.run()
+        except Exception as error:
+            self._broken(error)
+
+    def _broken(self, error: Exception) -> None:
+        """Closes the connection for what its wire raised, or for any failure in what is done with it."""
+        self.close(reason_to_close(error, self.address, self._log_level))
+
+
+def _not_running(_: Callable[[], None]) -> None:
+    raise AssertionError("a connection that does not run")

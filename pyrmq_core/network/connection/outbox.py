@@ -1,0 +1,306 @@
+"""`Outbox`: what a connection has to write, in order; writes at once what comes alone, joins what comes together.
+
+A frame is either not begun, and can still be withdrawn without a trace, or begun, and then goes out whole.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Callable
+from typing import Final
+
+import trio
+
+from pyrmq_core.network.connection.wire import Chunk, Wire
+
+# Bodies from this size on are not joined with their header: copying costs more than a second buffer in one write.
+APART_FROM_BYTES: Final = 32 * 1024
+# What one write takes at most: enough to spare system calls, not so much that copying it together costs.
+JOIN_BYTES: Final = 256 * 1024
+JOIN_CHUNKS: Final = 512
+# While more than this is queued, new calls wait and requests are not read.
+FULL_BYTES: Final = 16 * 1024 * 1024
+# So much is written before the answers among what is queued are summed again.
+SUMMED_AFTER_BYTES: Final = FULL_BYTES // 16
+# Queued bytes are noted in steps of this size; a server that runs out of memory for them allows so many in all.
+NOTE_BYTES: Final = 16 * 1024
+TIGHT_FULL_BYTES: Final = 1024 * 1024
+WOKEN_AT_ONCE: Final = 64
+# While this much is queued, answers that wait for their turn are not made; so many are made before it is looked again.
+TURN_BYTES: Final = JOIN_BYTES
+TURNS_AT_ONCE: Final = 16
+
+
+class Outgoing:
+    """A frame on its way out.
+
+    `started` once a byte of it may have reached the peer; `chunks` None when it is out whole or was withdrawn.
+    """
+
+    __slots__ = ("chunks", "size_bytes", "started")
+
+    chunks: tuple[Chunk, ...] | None
+    size_bytes: int
+    started: bool
+
+    def set_frame(self, head: bytes, body: Chunk) -> None:
+        """What it is, before anything else."""
+        body_bytes = len(body)
+        self.started = False
+        self.size_bytes = len(head) + body_bytes
+        self.chunks = (head + body,) if body_bytes < APART_FROM_BYTES else (head, body)
+
+    def written(self) -> None:
+        """Called when the frame is out whole."""
+
+    def wake(self) -> bool:
+        """Called when the outbox has room; False when nobody waits for that any more."""
+        return False
+
+
+class Answer(Outgoing):
+    """A frame of which too many make the reader wait: who does not read answers may not ask more."""
+
+    __slots__ = ()
+
+
+class Outbox:
+    """The frames of one connection that are not written yet.
+
+    A frame that finds nothing queued is written at once. The rest is for `run`, the connection's only writer task,
+    started by `start_writer` when it is first needed (an idle connection has none). It also runs after a frame that was
+    not `alone`, so that all that is sent before its turn comes is joined in one write. `note` is told how much is
+    queued, now and then, and returns whether that is to be less.
+    """
+
+    def __init__(self, wire: Wire, start_writer: Callable[[], None], note: Callable[[int], bool] | None = None) -> None:
+        self.wire = wire
+        self.queued_bytes = 0
+        self.written_bytes = 0
+        self._queue: deque[Outgoing] = deque()
+        self._waiting: deque[Outgoing] = deque()
+        self._start_writer = start_writer
+        self._writer: trio.lowlevel.Task | None = None
+        self._writer_runs = False
+        self._held = False
+        self._drained = trio.Event()
+        self._full_bytes = FULL_BYTES
+        self._note = note
+        self._noted_bytes = 0
+        self._note_at: float = math.inf if note is None else NOTE_BYTES
+        self._turns: trio.lowlevel.ParkingLot | None = None  # made when it is first needed: most have none
+
+    @property
+    def is_full(self) -> bool:
+        return self.queued_bytes >= self._full_bytes
+
+    @property
+    def is_idle(self) -> bool:
+        """Nothing is queued, held or being written."""
+        return not self._queue and not self._writer_runs and not self._held
+
+    def send(self, frame: Outgoing, *, alone: bool) -> None:
+        """Writes the frame, as far as the wire takes it, or queues it; raises one of `WIRE_ERRORS`."""
+        if not self._queue and self.is_idle and self._write(frame):
+            if not alone:
+                self._wake_writer()
+            return
+        self._queue.append(frame)
+        self.queued_bytes += frame.size_bytes
+        if self.queued_bytes >= self._note_at:
+            self._tell_queued()
+        if not self._held and not self._writer_runs:
+            self._wake_writer()
+
+    def send_aside(self, frame: Outgoing, soon: Callable[[Callable[[], None]], None]) -> bool:
+        """`send` on an idle outbox, from another thread while the loop waits; False when the wire takes nothing now.
+
+        The rest of a frame that is taken in part is the writer's, whom `soon` has woken on the loop.
+        """
+        if not self._write(frame):
+            if not frame.started:
+                frame.chunks = None
+                return False
+            self._queue.append(frame)
+            self.queued_bytes += frame.size_bytes
+            soon(self._wake_writer)
+        return True
+
+    def hold(self) -> None:
+        """What is sent until `release` is queued only."""
+        self._held = True
+
+    def release(self) -> None:
+        """Writes what was held, joined, as far as the wire takes it; the rest is the writer's."""
+        self._held = False
+        if self._queue and not self._writer_runs and (chunks := self._next_chunks()):
+            self._sent(self.wire.send_nowait(chunks))
+        if self._queue:
+            self._wake_writer()
+
+    def _tell_queued(self) -> None:
+        """Notes how much is queued; a connection that is ended by that has nothing queued any more."""
+        if self._note is None:
+            return
+        self._noted_bytes = self.queued_bytes
+        self._note_at = self._noted_bytes + NOTE_BYTES
+        is_tight = self._note(self._noted_bytes)
+        self._full_bytes = TIGHT_FULL_BYTES if is_tight else FULL_BYTES
+
+    def withdraw(self, frame: Outgoing) -> None:
+        """Takes back a frame that is not begun; without effect on one that is."""
+        if not frame.started and frame.chunks is not None:
+            frame.chunks = None
+            self.queued_bytes -= frame.size_bytes
+
+    def await_room(self, frame: Outgoing) -> None:
+        """Has the frame's sender woken when there is room."""
+        self._waiting.append(frame)
+
+    def tell_room(self) -> None:
+        """Wakes some of those who wait for room; each of them writes, and tells more."""
+        if self._noted_bytes:
+            self._tell_queued()
+        self._drained.set()
+        woken = 0
+        while self._waiting and woken < WOKEN_AT_ONCE and not self.is_full:
+            woken += self._waiting.popleft().wake()
+        if self._turns is not None and self.queued_bytes < TURN_BYTES:
+            self._turns.unpark(count=TURNS_AT_ONCE)
+
+    async def wait_answers_drained(self) -> None:
+        """Returns when the outbox is not full of answers."""
+        while self.is_full and self._answer_bytes() >= self._full_bytes:
+            written_bytes = self.written_bytes
+            while self.written_bytes < written_bytes + SUMMED_AFTER_BYTES and self.is_full:
+                self._drained = trio.Event()
+                await self._drained.wait()
+
+    async def wait_turn(self) -> None:
+        """Returns when less than `TURN_BYTES` are queued; at once, without a checkpoint, if that is so now."""
+        while self.queued_bytes >= TURN_BYTES:
+            if self._turns is None:
+                self._turns = trio.lowlevel.ParkingLot()
+            await self._turns.park()
+
+    def drop(self) -> None:
+        """Lets go of all that is queued, and of the connection, which has ended."""
+        self._queue.clear()
+        self._waiting.clear()
+        self._start_writer = _ended
+        self._writer = self._note = None
+        self._noted_bytes, self._note_at = 0, math.inf
+
+    async def run(self) -> None:
+        """Writes what is queued, for the life of the connection; raises one of `WIRE_ERRORS`."""
+        self._writer = trio.lowlevel.current_task()
+        while True:
+            if chunks := self._next_chunks():
+                if count := self.wire.send_nowait(chunks):
+                    self._sent(count)
+                elif not await self.wire.wait_sendable():
+                    await self._send_whole()
+            else:
+                self._writer_runs = False
+                if self._waiting or self._turns is not None:  # all that was queued may have been withdrawn
+                    self.tell_room()
+                await trio.lowlevel.wait_task_rescheduled(_abort)
+
+    def _write(self, frame: Outgoing) -> bool:
+        """What the wire takes of it at once; whether that is all."""
+        if not frame.chunks:
+            return False
+        count = self.wire.send_nowait(frame.chunks)
+        self.written_bytes += count
+        if count == frame.size_bytes:
+            frame.started, frame.chunks = True, None
+            frame.written()
+            return True
+        if count:
+            _shorten(frame, count)
+        return False
+
+    def _wake_writer(self) -> None:
+        if not self._writer_runs:
+            self._writer_runs = True
+            if self._writer is None:
+                self._start_writer()
+            else:
+                trio.lowlevel.reschedule(self._writer)
+
+    def _next_chunks(self) -> list[Chunk]:
+        """What the next write takes: one frame at least, small ones joined; empty when nothing is queued."""
+        queue = self._queue
+        while queue and queue[0].chunks is None:
+            queue.popleft()
+        chunks: list[Chunk] = []
+        size = 0
+        for frame in queue:
+            if frame.chunks is None:
+                continue
+            if chunks and (size + frame.size_bytes > JOIN_BYTES or len(chunks) >= JOIN_CHUNKS):
+                break
+            chunks += frame.chunks
+            size += frame.size_bytes
+        return [b"".join(chunks)] if len(chunks) > 2 else chunks
+
+    def _sent(self, count: int) -> None:
+        """The first `count` bytes of the queue are out."""
+        queue = self._queue
+        self.written_bytes += count
+        self.queued_bytes -= count
+        while count:
+            frame = queue[0]
+            if frame.chunks is not None and frame.size_bytes > count:
+                _shorten(frame, count)
+                break
+            queue.popleft()
+            if frame.chunks is not None:
+                count -= frame.size_bytes
+                frame.started, frame.chunks = True, None
+                frame.written()
+        self.tell_room()
+
+    async def _send_whole(self) -> None:
+        """For a wire that takes all or tells nothing: what it is given counts as begun before it is."""
+        data = b"".join(self._next_chunks())
+        given: list[Outgoing] = []
+        size = 0
+        while size < len(data):
+            frame = self._queue.popleft()
+            if frame.chunks is not None:
+                frame.started, frame.chunks = True, None
+                size += frame.size_bytes
+                given.append(frame)
+        await self.wire.send_all(data)
+        self.written_bytes += size
+        self.queued_bytes -= size
+        for frame in given:
+            frame.written()
+        self.tell_room()
+
+    def _answer_bytes(self) -> int:
+        return sum(frame.size_bytes for frame in self._queue if isinstance(frame, Answer) and frame.chunks)
+
+
+def _ended() -> None:
+    """Nothing is written any more."""
+
+
+def _abort(_: object) -> trio.lowlevel.Abort:
+    return trio.lowlevel.Abort.SUCCEEDED
+
+
+def _shorten(frame: Outgoing, count: int) -> None:
+    """Drops the frame's first `count` bytes, which are out."""
+    frame.started = True
+    frame.size_bytes -= count
+    rest: list[Chunk] = []
+    for chunk in frame.chunks or ():
+        if count >= len(chunk):
+            count -= len(chunk)
+        else:
+            rest.append(memoryview(chunk)[count:] if count else chunk)
+            count = 0
+    frame.chunks = tuple(rest)

@@ -1,0 +1,74 @@
+"""Decides from a connection's activity whether it idles, stalls or is stuck in a frame."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+FRAME_TIMEOUT_SECONDS: Final = 30.0
+STALL_SECONDS: Final = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionActivity:
+    """What a connection shows of itself at one time.
+
+    `received`, `commands` and `written_bytes` only grow. `frame_bytes` are those of a frame that has not come whole;
+    `busy` while requests or calls are under way; `reading` False while it does not read on purpose.
+    """
+
+    received: int
+    commands: int
+    written_bytes: int
+    frame_bytes: int
+    queued_bytes: int
+    busy: bool
+    reading: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionTimeouts:
+    """How long a connection may stay as it is, in seconds; `idle` None: as long as it likes."""
+
+    idle: float | None = None
+    frame: float = FRAME_TIMEOUT_SECONDS
+    stall: float = STALL_SECONDS
+
+    @property
+    def look_seconds(self) -> float:
+        """How often to look, so that no limit is passed by more than a quarter."""
+        return min(self.frame, self.stall, self.idle or self.frame) / 4
+
+
+class StallDetector:
+    """The times since when a connection has shown no movement of each kind."""
+
+    def __init__(self, limits: ConnectionTimeouts) -> None:
+        self._limits = limits
+        self._signs: ConnectionActivity | None = None
+        self._quiet_since = self._frame_since = self._stalled_since = 0.0
+
+    def check(self, signs: ConnectionActivity, now: float) -> str | None:
+        """Why the connection must be closed, or None."""
+        last, self._signs = self._signs, signs
+        if last is None:
+            self._quiet_since = self._frame_since = self._stalled_since = now
+            return None
+        if signs.received != last.received or signs.written_bytes != last.written_bytes or signs.busy:
+            self._quiet_since = now
+        if not (signs.frame_bytes and last.frame_bytes and signs.reading) or signs.commands != last.commands:
+            self._frame_since = now
+        if not (signs.queued_bytes and last.queued_bytes) or signs.written_bytes != last.written_bytes:
+            self._stalled_since = now
+        limits = self._limits
+        if limits.idle is not None and now - self._quiet_since >= limits.idle:
+            return f"nothing came or went for {limits.idle:g} s"
+        if now - self._frame_since >= limits.frame:
+            return f"the other end did not complete a frame within {limits.frame:g} s"
+        if now - self._stalled_since >= limits.stall:
+            return f"the other end read nothing for {limits.stall:g} s"
+        return None
+
+    def is_quiet(self, now: float) -> bool:
+        """Nothing moved since the look before."""
+        return self._quiet_since < now

@@ -1,0 +1,147 @@
+"""What carries bytes under a connection: a plain socket, or any stream of trio's (TLS; memory streams in tests).
+
+A plain socket is used without trio's own socket class: one call of the kernel hands over what it takes at once, without
+a checkpoint, so that nothing can be cancelled in the middle of it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import ssl
+from collections.abc import Sequence
+from typing import Final, Protocol, TypeAlias
+
+import trio
+
+from pyrmq_core.network.addresses import format_address
+from pyrmq_core.network.log_lines import line_logger
+from pyrmq_core.protocol.framing.frame import FrameDecoder
+
+log = line_logger(__name__)
+
+Chunk: TypeAlias = bytes | memoryview
+
+CLOSE_SECONDS: Final = 1.0
+# More is not asked of a stream at once: it gives back a new object of that size each time.
+STREAM_RECEIVE_BYTES: Final = 64 * 1024
+
+# What a broken or closed wire raises; translated once, by the connection.
+WIRE_ERRORS: Final = (OSError, ssl.SSLError, trio.BrokenResourceError, trio.ClosedResourceError)
+
+
+class Wire(Protocol):
+    """One end of a two-way flow of bytes; one task at a time sends, one receives."""
+
+    @property
+    def address(self) -> str: ...
+
+    @property
+    def local_address(self) -> str: ...
+
+    def send_nowait(self, chunks: Sequence[Chunk]) -> int:
+        """Bytes taken of the chunks, in order; 0 when none can be taken without waiting."""
+        ...
+
+    async def wait_sendable(self) -> bool:
+        """True when `send_nowait` is worth another try; False for a wire that only knows `send_all`."""
+        ...
+
+    async def send_all(self, data: Chunk) -> None: ...
+
+    async def receive(self, decoder: FrameDecoder) -> int:
+        """Bytes that came and were given to the decoder; 0 when the other end closed."""
+        ...
+
+    async def aclose(self) -> None: ...
+
+
+class SocketWire:
+    """A connected TCP socket."""
+
+    def __init__(self, connected: socket.socket) -> None:
+        connected.setblocking(False)
+        self.socket = connected
+        self.address = _address_text(connected.getpeername())
+        self.local_address = _address_text(connected.getsockname())
+        self._drained = True
+
+    def send_nowait(self, chunks: Sequence[Chunk]) -> int:
+        try:
+            return self.socket.send(chunks[0]) if len(chunks) == 1 else self.socket.sendmsg(chunks)
+        except (BlockingIOError, InterruptedError):
+            return 0
+
+    async def wait_sendable(self) -> bool:
+        await trio.lowlevel.wait_writable(self.socket)
+        return True
+
+    async def send_all(self, data: Chunk) -> None:
+        rest = memoryview(data)
+        while rest:
+            rest = rest[self.send_nowait((rest,)) :]
+            if rest:
+                await trio.lowlevel.wait_writable(self.socket)
+
+    async def receive(self, decoder: FrameDecoder) -> int:
+        """Always lets other tasks run once: a full room is followed by a bare checkpoint, else by a wait for more."""
+        if self._drained:
+            await trio.lowlevel.wait_readable(self.socket)
+        else:
+            await trio.lowlevel.checkpoint()
+        while True:
+            room = decoder.room()
+            try:
+                count = self.socket.recv_into(room)
+            except (BlockingIOError, InterruptedError):
+                await trio.lowlevel.wait_readable(self.socket)
+            else:
+                self._drained = count < len(room)
+                decoder.received(count)
+                return count
+
+    async def aclose(self) -> None:
+        if self.socket.fileno() >= 0:
+            trio.lowlevel.notify_closing(self.socket)
+            self.socket.close()
+
+
+class StreamWire:
+    """A stream of trio's: all sending is the writer task's, because a cancelled send may have sent a part."""
+
+    def __init__(self, stream: trio.abc.Stream, address: str, local_address: str) -> None:
+        self.stream = stream
+        self.address = address
+        self.local_address = local_address
+
+    def send_nowait(self, chunks: Sequence[Chunk]) -> int:
+        return 0
+
+    async def wait_sendable(self) -> bool:
+        return False
+
+    async def send_all(self, data: Chunk) -> None:
+        await self.stream.send_all(data)
+
+    async def receive(self, decoder: FrameDecoder) -> int:
+        data = await self.stream.receive_some(STREAM_RECEIVE_BYTES)
+        decoder.feed(memoryview(data))
+        return len(data)
+
+    async def aclose(self) -> None:
+        with trio.move_on_after(CLOSE_SECONDS), contextlib.suppress(*WIRE_ERRORS):
+            await self.stream.aclose()
+
+
+async def close_wire(wire: Wire) -> None:
+    """Closes it also when cancelled; a failure is the log's."""
+    with trio.CancelScope(shield=True):
+        try:
+            await wire.aclose()
+        except Exception:
+            log.exception("the socket of the connection with %s could not be closed in order", wire.address)
+
+
+def _address_text(name: object) -> str:
+    """A socket's name as `ip:port`; a pair of sockets inside one machine has none."""
+    return format_address(name[0], name[1]) if isinstance(name, tuple) else str(name or "local")

@@ -1,0 +1,197 @@
+"""`serve`: accepts connections on a port and answers what comes over them, plain and TLS on the same port."""
+
+from __future__ import annotations
+
+import enum
+import logging
+import socket
+import ssl
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+import trio
+
+from pyrmq_core.errors import InvalidArgument
+from pyrmq_core.network.addresses import format_address
+from pyrmq_core.network.connect import accept_tls
+from pyrmq_core.network.connection.connection import MAX_REQUESTS, Connection
+from pyrmq_core.network.connection.deadline_sweeper import HEALTH_SECONDS, DeadlineSweeper
+from pyrmq_core.network.connection.peer import Handler, Peer
+from pyrmq_core.network.connection.shared_bytes import Memory
+from pyrmq_core.network.connection.stall_detector import FRAME_TIMEOUT_SECONDS, ConnectionTimeouts
+from pyrmq_core.network.connection.wire import SocketWire, Wire
+from pyrmq_core.network.listener import accept, connections_with_files, open_listener
+from pyrmq_core.network.log_lines import line_logger
+from pyrmq_core.network.rare_lines import RareLine
+from pyrmq_core.protocol.framing.frame import SERVER_HEADER_BYTES
+
+log = line_logger(__name__)
+
+IDLE_TIMEOUT_SECONDS: Final = 120.0  # NettyServerConfig.serverChannelMaxIdleTimeSeconds
+MAX_CONNECTIONS: Final = 65_535
+MAX_RECEIVED_BYTES: Final = 1024 * 1024 * 1024
+MAX_WAITING_BYTES: Final = 512 * 1024 * 1024
+# What is accepted before others have their turn: a connection costs some 0.1 ms until it ends.
+ACCEPTED_AT_ONCE: Final = 4
+# The first byte of a TLS ClientHello; a frame begins with 0, its length being less than 16 MiB.
+TLS_FIRST_BYTE: Final = b"\x16"
+
+
+class TlsMode(enum.Enum):
+    """Whether a server that has an SSLContext takes TLS, plain, or both (remoting/common/TlsMode.java)."""
+
+    DISABLED = "disabled"
+    PERMISSIVE = "permissive"
+    ENFORCING = "enforcing"
+
+
+@dataclass(frozen=True, slots=True)
+class ServerBounds:
+    """What the connections of a server may be and hold together, and what one header may.
+
+    `connections` counts fewer when the process's limit of descriptors would leave too few for files. Beyond
+    `received_bytes` (unfinished frames, requests under way) and `waiting_bytes` (answers that are not read) the
+    connections that hold most are closed: RocketMQ's servers are started with 4 and 8 GiB of memory.
+    """
+
+    connections: int = MAX_CONNECTIONS
+    received_bytes: int = MAX_RECEIVED_BYTES
+    waiting_bytes: int = MAX_WAITING_BYTES
+    header_bytes: int = SERVER_HEADER_BYTES
+
+
+class Listening:
+    """A port that is served; `host`, `port` and `address` are the real ones (port 0 was replaced)."""
+
+    def __init__(self, host: str, port: int, scope: trio.CancelScope) -> None:
+        self.host = host
+        self.port = port
+        self.address = format_address(host, port)
+        self._open: dict[Connection, None] = {}
+        self._scope = scope
+        self._closed = trio.Event()
+
+    def __repr__(self) -> str:
+        return f"<Listening on {self.address}, {len(self._open)} connections>"
+
+    @property
+    def connections(self) -> tuple[Connection, ...]:
+        """Those that are open now."""
+        return tuple(self._open)
+
+    def _forget(self, on_close: Callable[[Peer], None] | None, connection: Connection) -> None:
+        del self._open[connection]
+        if on_close is not None:
+            on_close(connection.peer)
+
+    async def aclose(self) -> None:
+        """Closes the port and all its connections; returns when they are gone."""
+        self._scope.cancel()
+        await self._closed.wait()
+
+
+async def serve(
+    handler: Handler,
+    host: str,
+    port: int,
+    *,
+    on_close: Callable[[Peer], None] | None = None,
+    tls: ssl.SSLContext | None = None,
+    tls_mode: TlsMode = TlsMode.PERMISSIVE,
+    idle_timeout: float = IDLE_TIMEOUT_SECONDS,
+    frame_timeout: float = FRAME_TIMEOUT_SECONDS,
+    max_requests_per_connection: int = MAX_REQUESTS,
+    bounds: ServerBounds | None = None,
+    task_status: trio.TaskStatus[Listening] = trio.TASK_STATUS_IGNORED,
+) -> None:
+    """Serves until cancelled or `Listening.aclose`; started in a nursery it gives back the `Listening`.
+
+    Times are seconds. A connection that idles for `idle_timeout`, or does not complete a frame within `frame_timeout`,
+    is closed. With `max_requests_per_connection` unanswered, a connection is not read. `on_close` is called once for
+    each connection that ended. Raises `NetworkError` when the port is taken, and `InvalidArgument` for what cannot be
+    listened on.
+    """
+    if tls is None and tls_mode is TlsMode.ENFORCING:
+        raise InvalidArgument("TLS is enforced and no SSLContext is given; give the server a certificate")
+    bounds = bounds or ServerBounds()
+    memory = Memory[Connection](bounds.received_bytes, bounds.waiting_bytes)
+    listener = await open_listener(host, port)
+    limits = ConnectionTimeouts(idle_timeout, frame_timeout)
+    sweeper = DeadlineSweeper(min(limits.look_seconds, HEALTH_SECONDS))
+    endings = trio.Lock()
+    opening = None if tls is None else partial(_open, tls, tls_mode, frame_timeout, trio.Lock())
+    listening: Listening | None = None
+    try:
+        async with trio.open_nursery() as nursery:
+            bound = listener.getsockname()
+            listening = Listening(bound[0], bound[1], nursery.cancel_scope)
+            nursery.start_soon(sweeper.run)
+            task_status.started(listening)
+
+            def connect(wire: SocketWire) -> None:
+                connection = Connection(
+                    wire,
+                    sweeper=sweeper,
+                    handler=handler,
+                    limits=limits,
+                    max_requests=max_requests_per_connection,
+                    max_header_bytes=bounds.header_bytes,
+                    memory=memory,
+                    opening=None if opening is None else partial(opening, wire),
+                    endings=endings,
+                    on_close=partial(listening._forget, on_close),
+                    log_level=logging.WARNING,
+                )
+                listening._open[connection] = None
+                nursery.start_soon(connection.run)
+
+            await _accept_all(listener, listening, connect, bounds.connections)
+    finally:
+        listener.close()
+        if listening is not None:
+            listening._closed.set()
+
+
+async def _accept_all(
+    listener: socket.socket, listening: Listening, connect: Callable[[SocketWire], None], max_connections: int
+) -> None:
+    """Takes the connections that come; others have their turn after a few of them, also after refused ones."""
+    most = connections_with_files(max_connections)
+    why = "serverMaxConnections" if most == max_connections else "the limit of open files leaves no room for more"
+    no_room, refused, number = RareLine(), RareLine(), 0
+    while True:
+        accepted = await accept(listener, no_room)
+        number += 1
+        if len(listening._open) >= most:
+            if refused.is_due():
+                text = f"{listening.address} has {most} connections, its limit; more are refused ({why})"
+                log.warning("%s%s", text, refused.left_out())
+            accepted.close()
+        else:
+            try:
+                connect(SocketWire(accepted))
+            except Exception as error:  # gone already: it has no other end to name; or memory is short
+                log.debug("a connection was accepted and could not be used", exc_info=error)
+                accepted.close()
+        if number % ACCEPTED_AT_ONCE == 0:
+            await trio.lowlevel.checkpoint()
+
+
+async def _open(
+    tls: ssl.SSLContext, mode: TlsMode, handshake_timeout: float, turns: trio.Lock, wire: SocketWire
+) -> Wire:
+    """The wire itself or TLS over it, by what its first byte is; handshakes begin one after the other."""
+    if mode is TlsMode.DISABLED:
+        return wire
+    await trio.lowlevel.wait_readable(wire.socket)
+    first = wire.socket.recv(1, socket.MSG_PEEK)
+    if first == TLS_FIRST_BYTE:
+        async with turns:  # the arithmetic of a handshake takes a millisecond: others run between two of them
+            await trio.lowlevel.checkpoint()
+        return await accept_tls(wire, tls, handshake_timeout)
+    if first and mode is TlsMode.ENFORCING:
+        log.warning("closing the connection with %s, which spoke plain: this port takes TLS only", wire.address)
+        raise ConnectionAbortedError("it spoke plain, and this port takes TLS only")
+    return wire

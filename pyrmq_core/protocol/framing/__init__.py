@@ -1,0 +1,1 @@
+"""Frames and their headers: commands, codes, both header encodings, typed header fields."""

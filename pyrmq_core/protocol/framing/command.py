@@ -1,0 +1,77 @@
+"""`Command`: one request or response of the remoting protocol, as a value (remoting/protocol/RemotingCommand.java)."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import Final
+
+from pyrmq_core.protocol.framing.codes import ResponseCode
+from pyrmq_core.protocol.framing.fast_dataclass import maker_of
+
+RESPONSE_BIT: Final = 1
+ONEWAY_BIT: Final = 2
+NO_FIELDS: Final[Mapping[str, str]] = MappingProxyType({})
+
+# V5_3_3 of common/MQVersion.java: brokers and NameServers choose their answers' form by it, and any number is accepted.
+VERSION: Final = 479
+LANGUAGE: Final = "PYTHON"
+
+
+class Serialization(enum.IntEnum):
+    """How a header is written; the frame's fifth byte (remoting/protocol/SerializeType.java)."""
+
+    JSON = 0
+    ROCKETMQ = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A frame's content.
+
+    `code` is a request or a response code, `opaque` the number that joins an answer to its request, `ext` the custom
+    header fields (`extFields`; all text), `remark` a response's explanation. `body` may be a view into a receive
+    buffer's copy.
+    """
+
+    code: int
+    ext: Mapping[str, str] = field(default_factory=lambda: NO_FIELDS)
+    body: bytes | memoryview = b""
+    opaque: int = 0
+    flag: int = 0
+    remark: str | None = None
+    language: str = LANGUAGE
+    version: int = VERSION
+    serialization: Serialization = Serialization.JSON
+
+    @property
+    def is_response(self) -> bool:
+        return bool(self.flag & RESPONSE_BIT)
+
+    @property
+    def is_oneway(self) -> bool:
+        return bool(self.flag & ONEWAY_BIT)
+
+    def oneway(self) -> Command:
+        """The same request, of which no answer is expected."""
+        return replace(self, flag=self.flag | ONEWAY_BIT)
+
+    def answered(self, answer: Command) -> Command:
+        """`answer` made the response to this request: its number, its header encoding, the response bit."""
+        return replace(answer, opaque=self.opaque, flag=RESPONSE_BIT, serialization=self.serialization)
+
+
+# For decoders: every field, in order.
+make_command: Final = maker_of(Command)
+
+
+def success(ext: Mapping[str, str] = NO_FIELDS, body: bytes | memoryview = b"") -> Command:
+    """A response that says SUCCESS."""
+    return Command(ResponseCode.SUCCESS, ext, body)
+
+
+def refusal(code: int, remark: str, ext: Mapping[str, str] = NO_FIELDS) -> Command:
+    """A response with a code other than SUCCESS and the reason."""
+    return Command(code, ext, remark=remark)

@@ -1,0 +1,1 @@
+"""Java's text and number formats: JSON with unquoted keys, properties files, string hashes, integer widths."""

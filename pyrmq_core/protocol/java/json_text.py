@@ -1,0 +1,95 @@
+"""JSON bodies as Java's fastjson writes them: bare integer keys, which strict JSON has not.
+
+`{0:"127.0.0.1:10911"}` stands in routes, cluster information and offset tables (fastjson 1.2.83, seen on released
+servers). Reading accepts strict JSON too. `dumps` is strict, which every fastjson reads; `dumps_bare` is for those who
+know no better.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from typing import Any, Final
+
+from pyrmq_core.errors import BodyError
+from pyrmq_core.protocol.java.json_bounds import check_depth, check_surrogates
+
+# Outside strings only: a string is matched first and left alone, one without an end to the end of the text. Nothing is
+# tried twice: a hostile text of some megabytes would hold a server for minutes otherwise.
+_BARE_KEY: Final = re.compile(r'("(?:[^"\\]|\\.)*+"?)|([{,]\s*+)(-?\d++)(\s*:)', re.DOTALL)
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if math.isinf(value):
+        raise ValueError(f"{text[:40]} is beyond any number")
+    return value
+
+
+def _no_number(name: str) -> float:
+    raise ValueError(f"{name} is no JSON")
+
+
+# Without infinities and NaN, so that whoever takes a number for an offset or a count finds it to be one.
+DECODER: Final = json.JSONDecoder(parse_float=_finite, parse_constant=_no_number)
+
+
+def loads(body: bytes | memoryview, what: str) -> Any:
+    """The value of a body; bare integer keys become text keys.
+
+    `BodyError` names `what` when it is not JSON, is nested too deeply, or holds half a surrogate.
+    """
+    try:
+        return parse(bytes(body).decode())
+    except (ValueError, RecursionError) as error:
+        raise BodyError(f"{what}: the body is not JSON: {error}") from error
+
+
+def parse(text: str) -> Any:
+    """The value of a text, as `loads`; `ValueError` for what it refuses."""
+    check_depth(text)
+    try:
+        value = DECODER.decode(text)
+    except ValueError:
+        return parse_bare(text)
+    check_surrogates(value, text, 0, len(text))
+    return value
+
+
+def parse_bare(text: str) -> Any:
+    """The value of a text that is known to have bare integer keys and is not nested too deeply."""
+    value = DECODER.decode(_BARE_KEY.sub(_quote, text))
+    check_surrogates(value, text, 0, len(text))
+    return value
+
+
+def load_object(body: bytes | memoryview, what: str) -> dict[str, Any]:
+    """As `loads`, for a body that has to be an object."""
+    value = loads(body, what)
+    if not isinstance(value, dict):
+        raise BodyError(f"{what}: the body is not a JSON object")
+    return value
+
+
+def dumps(value: Any) -> bytes:
+    """Compact strict JSON in UTF-8; half a surrogate becomes `?`, as in Java."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
+
+
+def dumps_bare(value: Any) -> bytes:
+    """As `dumps`, with the bare names of fastjson for integer keys."""
+    return _bare(value).encode("utf-8", "replace")
+
+
+def _bare(value: Any) -> str:
+    if isinstance(value, dict):
+        return "{" + ",".join(f"{_bare(name)}:{_bare(member)}" for name, member in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ",".join(map(_bare, value)) + "]"
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _quote(match: re.Match[str]) -> str:
+    string, before, number, after = match.groups()
+    return string if string is not None else f'{before}"{number}"{after}'

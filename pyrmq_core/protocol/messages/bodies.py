@@ -1,0 +1,99 @@
+"""Stored bodies to plain ones: compared with their CRC, decompressed within a bound.
+
+A record's CRC is that of the body as it is stored, thus of compressed bytes where it is compressed, and of all messages
+together in a batch record. Brokers set it for each record (CommitLog.asyncPutMessage, MessageExtEncoder.encode), and
+Java's decoder, where it compares, leaves empty bodies out (MessageDecoder.decode, `checkCRC`, 5.4.0).
+"""
+
+from __future__ import annotations
+
+import zlib
+from dataclasses import dataclass
+from typing import Final
+
+from pyrmq_core.errors import BodyDamaged, BodyTooLarge, InvalidArgument, RecordError
+from pyrmq_core.model import MessageQueue
+from pyrmq_core.protocol.messages.compression import decompress
+from pyrmq_core.protocol.messages.record import CRC_MASK, RawRecord
+from pyrmq_core.protocol.messages.sysflag import COMPRESSED
+
+# A decompressed body may take this much: an answer has 16 MiB at most, and brokers take 4 MiB a message by default.
+MAX_BODY_BYTES: Final = 64 * 1024 * 1024
+# The most that can be allowed: Arrow counts the bytes of a column in 31 bits.
+MOST_BODY_BYTES: Final = 1024 * 1024 * 1024
+# The bodies of one answer, decompressed, where all of them are kept: a default broker's 32 messages of 4 MiB twice.
+MAX_PLAIN_BYTES: Final = 256 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class BodyRules:
+    """How bodies are read; `InvalidArgument` for a bound that cannot be.
+
+    With `keep_undecodable` a body whose compression cannot be undone, or not within `max_body_bytes`, is given as it is
+    stored.
+    """
+
+    verify_crc: bool = True
+    keep_undecodable: bool = False
+    max_body_bytes: int = MAX_BODY_BYTES
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.max_body_bytes <= MOST_BODY_BYTES:
+            raise InvalidArgument(f"max_body_bytes={self.max_body_bytes}: 1 to {MOST_BODY_BYTES} are possible")
+
+
+AS_STORED: Final = BodyRules(verify_crc=False, keep_undecodable=True)
+
+
+def plain_body(raw: RawRecord, rules: BodyRules, queue: MessageQueue, address: str) -> bytes:
+    """The record's body as it was sent; `BodyDamaged`, `BodyTooLarge` or `RecordError` where that cannot be."""
+    body = raw.body
+    if rules.verify_crc and body and zlib.crc32(body) & CRC_MASK != raw.body_crc:
+        raise _damaged(raw, queue, address)
+    if not raw.sys_flag & COMPRESSED:
+        return body
+    try:
+        return decompress(body, raw.sys_flag, max_bytes=rules.max_body_bytes)
+    except RecordError as error:
+        if rules.keep_undecodable:
+            return body
+        if isinstance(error, BodyTooLarge):
+            raise _too_large(error, raw, queue) from error
+        raise RecordError(f"the message at offset {raw.queue_offset}: {error}") from error
+
+
+def too_much(queue: MessageQueue, offset: int) -> BodyTooLarge:
+    """For bodies that are too large together, of which the one at `offset` is the first that is too much."""
+    return BodyTooLarge(
+        f"the messages of one answer of {queue} before offset {offset} take {MAX_PLAIN_BYTES} bytes when they are "
+        f"decompressed, which is all that is kept at once: decode up to offset {offset}, then from there on "
+        "(`within`), or read with read_arrow, which does so itself",
+        max_bytes=MAX_PLAIN_BYTES,
+        queue=queue,
+        offset=offset,
+    )
+
+
+def _damaged(raw: RawRecord, queue: MessageQueue, address: str) -> BodyDamaged:
+    offset, where = raw.queue_offset, f"{queue.broker_name} ({address})" if address else queue.broker_name
+    return BodyDamaged(
+        f"the body of the message at offset {offset} of {queue}, {len(raw.body)} bytes from {where}, has the CRC "
+        f"{zlib.crc32(raw.body) & CRC_MASK}, and its record tells {raw.body_crc}: it was damaged in the broker's store "
+        f"or on the way. Read it from another replica, leave it out (go on at offset {offset + 1}), or take it as it "
+        "is with verify_crc=False (Spark: verifyCrc=false)",
+        queue=queue,
+        offset=offset,
+        address=address,
+    )
+
+
+def _too_large(error: BodyTooLarge, raw: RawRecord, queue: MessageQueue) -> BodyTooLarge:
+    offset = raw.queue_offset
+    return BodyTooLarge(
+        f"the message at offset {offset} of {queue}, {len(raw.body)} bytes as stored: {error} (max_body_bytes). Raise "
+        f"that (Spark: maxBodyBytes), take the body as it is stored with keep_undecodable=True (Spark: "
+        f"onUndecodableBody=keep), or leave it out (go on at offset {offset + 1})",
+        max_bytes=error.max_bytes,
+        queue=queue,
+        offset=offset,
+    )

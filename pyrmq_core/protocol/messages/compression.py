@@ -1,0 +1,161 @@
+"""Compressed bodies: zlib, and LZ4 and Zstandard where their libraries are installed.
+
+Which one a body is in stands in three bits of its sysFlag. LZ4 bodies are LZ4 frames, Zstandard ones are its frames.
+Sources: common/compression/CompressionType.java, ZlibCompressor.java, Lz4Compressor.java, ZstdCompressor.java (5.4.0).
+"""
+
+from __future__ import annotations
+
+import enum
+import zlib
+from typing import Final
+
+from pyrmq_core.errors import BodyTooLarge, MissingLibrary, RecordError
+from pyrmq_core.protocol.messages.sysflag import COMPRESSED, COMPRESSION_MASK, COMPRESSION_SHIFT
+
+# Java's `rocketmq.message.compressLevel`.
+DEFAULT_LEVEL: Final = 5
+# Four bytes of Zstandard may stand for a block of 128 KiB: so many bytes for 32 MiB.
+ZSTD_PIECE_BYTES: Final = 1024
+
+
+class CompressionType(enum.Enum):
+    """How a body is compressed; the value stands in the sysFlag's bits 8 to 10."""
+
+    LZ4 = 1
+    ZSTD = 2
+    ZLIB = 3
+
+    @property
+    def sys_flag(self) -> int:
+        """The sysFlag bits of a body in this form."""
+        return COMPRESSED | self.value << COMPRESSION_SHIFT
+
+    def check_library(self) -> None:
+        """Raises `MissingLibrary` when the library that bodies in this form need is not installed."""
+        compress(b"", self)
+
+
+# Producers before 5.0 compress by zlib and leave the type bits 0.
+_TYPES: Final = {0: CompressionType.ZLIB, **{kind.value: kind for kind in CompressionType}}
+
+
+def compress(body: bytes | memoryview, kind: CompressionType, level: int = DEFAULT_LEVEL) -> bytes:
+    """The body in the given form; `MissingLibrary` when its library is not installed."""
+    match kind:
+        case CompressionType.ZLIB:
+            return zlib.compress(body, level)
+        case CompressionType.LZ4:
+            return _compress_lz4(body, level)
+        case CompressionType.ZSTD:
+            return _compress_zstd(body, level)
+
+
+def decompress(body: bytes | memoryview, sys_flag: int, *, max_bytes: int) -> bytes:
+    """The body as it was sent, or as it is when `sys_flag` says that it is plain.
+
+    `BodyTooLarge` where it would grow beyond `max_bytes`, whatever it declares; `RecordError` for bytes that are not
+    what `sys_flag` says, or that end too early; `MissingLibrary` when the form's library is not installed.
+    """
+    if not sys_flag & COMPRESSED:
+        return bytes(body)
+    number = (sys_flag & COMPRESSION_MASK) >> COMPRESSION_SHIFT
+    kind = _TYPES.get(number)
+    if kind is None:
+        raise RecordError(f"compression type {number} is unknown; 1 is LZ4, 2 Zstandard, 0 and 3 are zlib")
+    match kind:
+        case CompressionType.ZLIB:
+            plain = _decompress_zlib(body, max_bytes)
+        case CompressionType.LZ4:
+            plain = _decompress_lz4(body, max_bytes)
+        case CompressionType.ZSTD:
+            plain = _decompress_zstd(body, max_bytes)
+    if len(plain) > max_bytes:
+        raise _too_large(kind, max_bytes)
+    return plain
+
+
+def _decompress_zlib(body: bytes | memoryview, max_bytes: int) -> bytes:
+    stream = zlib.decompressobj()
+    try:
+        plain = stream.decompress(body, max_bytes + 1)
+    except zlib.error as error:
+        raise RecordError(f"a body is marked as zlib and cannot be inflated: {error}") from error
+    if not stream.eof and len(plain) <= max_bytes:
+        raise RecordError("a zlib body ends before its stream does")
+    return plain
+
+
+def _compress_lz4(body: bytes | memoryview, level: int) -> bytes:
+    try:
+        import lz4.frame
+    except ImportError as error:
+        raise _missing("lz4", "LZ4") from error
+    # Java's LZ4FrameOutputStream ignores the level; negative ones would mean acceleration here.
+    compressed: bytes = lz4.frame.compress(bytes(body), compression_level=0, store_size=False)
+    return compressed
+
+
+def _decompress_lz4(body: bytes | memoryview, max_bytes: int) -> bytes:
+    try:
+        import lz4.frame
+    except ImportError as error:
+        raise _missing("lz4", "LZ4") from error
+    stream = lz4.frame.LZ4FrameDecompressor()
+    try:
+        plain: bytes = stream.decompress(bytes(body), max_length=max_bytes + 1)
+    except (RuntimeError, ValueError) as error:
+        raise RecordError(f"a body is marked as LZ4 and is no LZ4 frame: {error}") from error
+    if not stream.eof and len(plain) <= max_bytes:
+        raise RecordError("an LZ4 body ends before its frame does")
+    return plain
+
+
+def _compress_zstd(body: bytes | memoryview, level: int) -> bytes:
+    try:
+        import zstandard
+    except ImportError as error:
+        raise _missing("zstd", "Zstandard") from error
+    return zstandard.ZstdCompressor(level=level).compress(body)
+
+
+def _decompress_zstd(body: bytes | memoryview, max_bytes: int) -> bytes:
+    try:
+        import zstandard
+    except ImportError as error:
+        raise _missing("zstd", "Zstandard") from error
+    packed = bytes(body)
+    try:
+        if zstandard.frame_content_size(packed[:32]) > max_bytes:
+            raise _too_large(CompressionType.ZSTD, max_bytes)
+        plain: bytes = zstandard.ZstdDecompressor().decompress(packed, max_output_size=max_bytes)
+    except zstandard.ZstdError as error:
+        # Frames of Java's stream do not declare their size, and the library tells one that is too large as it tells
+        # one that is cut off.
+        if _grows_beyond(packed, max_bytes):
+            raise _too_large(CompressionType.ZSTD, max_bytes) from error
+        raise RecordError(f"a body is marked as Zstandard and cannot be read: {error}") from error
+    return plain
+
+
+def _grows_beyond(packed: bytes, max_bytes: int) -> bool:
+    """Whether a Zstandard frame gives more than `max_bytes` before it ends, or is found to be damaged."""
+    import zstandard
+
+    stream, plain_bytes = zstandard.ZstdDecompressor().decompressobj(), 0
+    try:
+        for start in range(0, len(packed), ZSTD_PIECE_BYTES):
+            plain_bytes += len(stream.decompress(packed[start : start + ZSTD_PIECE_BYTES]))
+            if plain_bytes > max_bytes:
+                return True
+    except zstandard.ZstdError:
+        pass
+    return False
+
+
+def _too_large(kind: CompressionType, max_bytes: int) -> BodyTooLarge:
+    return BodyTooLarge(f"a {kind.name} body grows beyond {max_bytes} bytes", max_bytes=max_bytes)
+
+
+def _missing(extra: str, name: str) -> MissingLibrary:
+    return MissingLibrary(f'{name} bodies need a library that is not installed: pip install "pyrmq-spark[{extra}]"')

@@ -1,0 +1,50 @@
+"""Namespaces, first form: topics and groups of a tenant carry its name in front, `NS%topic`.
+
+    T               NS%T
+    %RETRY%G        %RETRY%NS%G
+    %DLQ%G          %DLQ%NS%G
+    TBW102, ...     as they are: RocketMQ's own topics and groups belong to no tenant
+
+Sources: remoting/protocol/NamespaceUtil.java, common/utils/NameServerAddressUtils.java (5.3.3).
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from pyrmq_core.protocol.messages.names import DLQ_PREFIX, RETRY_PREFIX, is_system_topic
+
+SEPARATOR: Final = "%"
+SYSTEM_GROUP_PREFIX: Final = "CID_RMQ_SYS_"
+# An endpoint of a hosted instance names the namespace: http://MQ_INST_123_abc.host:80
+INSTANCE_ENDPOINT: Final = re.compile(r"(?:\w+://)?(MQ_INST_\w+_\w+)\..*")
+
+
+def with_namespace(name: str, namespace: str | None) -> str:
+    """The topic or group as brokers know it; a name that carries the namespace already stays as it is."""
+    if not namespace or is_system_topic(name) or name.startswith(SYSTEM_GROUP_PREFIX):
+        return name
+    prefix, rest = _split(name)
+    return name if rest.startswith(namespace + SEPARATOR) else f"{prefix}{namespace}{SEPARATOR}{rest}"
+
+
+def without_namespace(name: str, namespace: str | None) -> str:
+    """The topic or group as its tenant knows it."""
+    if not namespace:
+        return name
+    prefix, rest = _split(name)
+    return prefix + rest.removeprefix(namespace + SEPARATOR)
+
+
+def instance_namespace(nameserver: str) -> str | None:
+    """The namespace that the address of a hosted instance names; None for any other address."""
+    found = INSTANCE_ENDPOINT.fullmatch(nameserver.strip())
+    return found.group(1) if found else None
+
+
+def _split(name: str) -> tuple[str, str]:
+    for prefix in (RETRY_PREFIX, DLQ_PREFIX):
+        if name.startswith(prefix):
+            return prefix, name.removeprefix(prefix)
+    return "", name

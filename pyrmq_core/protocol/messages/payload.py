@@ -1,0 +1,385 @@
+"""What is sent and what is pulled: messages to the content of a request, a pull's records to messages.
+
+`Payload` is one request's content for `Sender`; `RawPull` is one answer of `Puller`. Compressed and plain bodies never
+share a request: a request has one sysFlag, and a broker gives it to every message in it.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from pyrmq_core.errors import BodyDamaged, BodyError, BodyTooLarge, InvalidArgument, InvalidMessage, RecordError
+from pyrmq_core.model import (
+    EVERYTHING,
+    NO_PROPERTIES,
+    Message,
+    MessageExt,
+    MessageQueue,
+    OffsetRange,
+    PullStatus,
+)
+from pyrmq_core.protocol.framing.fast_dataclass import maker_of
+from pyrmq_core.protocol.messages.batch import encode_batch_item, iterate_batch_body
+from pyrmq_core.protocol.messages.bodies import MAX_BODY_BYTES, MAX_PLAIN_BYTES, BodyRules, plain_body, too_much
+from pyrmq_core.protocol.messages.completeness import check_whole
+from pyrmq_core.protocol.messages.compression import CompressionType, compress
+from pyrmq_core.protocol.messages.message_type import has_property
+from pyrmq_core.protocol.messages.names import MAX_MESSAGE_BYTES, check_message, is_retry_topic
+from pyrmq_core.protocol.messages.properties import (
+    UNIQ_KEY,
+    WAIT,
+    decode_properties,
+    encode_properties,
+    java_text,
+    message_properties_string,
+)
+from pyrmq_core.protocol.messages.record import RawRecord, batch_base, unpack_host, unpack_record
+from pyrmq_core.protocol.messages.sysflag import BATCH_RECORD
+
+# `compressMsgBodyOverHowmuch` of Java's producer.
+COMPRESS_OVER_BYTES: Final = 4096
+COMMIT_LOG_OFFSET: Final = struct.Struct(">q")
+WAITS_NOT: Final = encode_properties({WAIT: "false"})
+
+
+@dataclass(frozen=True, slots=True)
+class Payload:
+    """The content of one send request.
+
+    `count` messages of one topic; `properties` is the request's own properties string (header field `i`), `unique_ids`
+    name the messages in their order, or are None where ids were made in columns. `single_tag` is true if all have the
+    same tag or none: a batch topic may store such a batch as one record (`batch_topic.py`).
+    """
+
+    topic: str
+    body: bytes | memoryview
+    count: int
+    properties: str
+    sys_flag: int = 0
+    flag: int = 0
+    batch: bool = False
+    unique_ids: tuple[str, ...] | None = None
+    single_tag: bool = False
+
+
+make_payload: Final = maker_of(Payload)
+
+
+@dataclass(frozen=True, slots=True)
+class RawPull:
+    """One pull's answer, its records not decoded: stored records of `queue` from about `start` on.
+
+    `passes` is a filter that the broker was not asked for, since it sees the records of a batch topic alone, and not
+    the messages in them: `decode` gives those whose properties pass. `is_unfiltered` where every message was asked for:
+    then each offset from `start` to `next_offset` has one, or `decode` raises. `address` is the broker's.
+    """
+
+    queue: MessageQueue
+    start: int
+    next_offset: int
+    min_offset: int
+    max_offset: int
+    status: PullStatus
+    records: bytes | memoryview = b""
+    passes: Callable[[Mapping[str, str]], bool] | None = field(default=None, compare=False)
+    is_unfiltered: bool = field(default=False, compare=False)
+    address: str = field(default="", compare=False)
+
+    def own(self, within: OffsetRange) -> OffsetRange:
+        """What of `within` is its own: of a batch topic a pull answers whole records, and what lies outside belongs to
+        another pull."""
+        return OffsetRange(max(self.start, within.start), min(self.next_offset, within.end))
+
+    @property
+    def reaches_back_to(self) -> int:
+        """The first offset that its records hold: before `start` when they begin with a batch that does."""
+        base = batch_base(self.records)
+        return self.start if base is None else min(base, self.start)
+
+    @property
+    def is_batched(self) -> bool:
+        """Whether its records begin with a batch record: of a batch topic."""
+        return batch_base(self.records) is not None
+
+
+make_raw_pull: Final = maker_of(RawPull)
+
+
+def encode_one(
+    message: Message,
+    unique_id: str,
+    *,
+    compress_over_bytes: int = COMPRESS_OVER_BYTES,
+    compression: CompressionType | None = CompressionType.ZLIB,
+    max_message_bytes: int = MAX_MESSAGE_BYTES,
+    system_properties: Mapping[str, str] = NO_PROPERTIES,
+) -> Payload:
+    """A message checked and encoded; bodies of `compress_over_bytes` and more are compressed, None switches it off.
+
+    `InvalidMessage` names the rule that the message breaks. The limit counts the plain body, as in Java.
+    `system_properties` are the producer's own, under names that users may not set.
+    """
+    check_message(message, max_message_bytes)
+    properties = message_properties_string(message, unique_id, system_properties)
+    body, sys_flag = message.body, 0
+    if compression is not None and len(body) >= compress_over_bytes:
+        body, sys_flag = compress(body, compression), compression.sys_flag
+    return make_payload(message.topic, body, 1, properties, sys_flag, message.flag, False, (unique_id,), False)
+
+
+def encode_batch(
+    messages: Sequence[Message],
+    unique_ids: Sequence[str],
+    *,
+    compression: CompressionType | None = None,
+    max_message_bytes: int = MAX_MESSAGE_BYTES,
+) -> Payload:
+    """Messages of one topic as one request, which a broker takes or refuses as a whole.
+
+    `InvalidMessage` for what a batch cannot hold (MessageBatch.java): different topics or wait flags, delays, retry
+    topics, more than `max_message_bytes` together. With `compression` every body is compressed, none without.
+    The request carries no UNIQ_KEY of its own: brokers before 5.4 would show it in place of every message's.
+    """
+    payloads = list(split_batch(messages, unique_ids, compression=compression, max_message_bytes=max_message_bytes))
+    if len(payloads) != 1:
+        size = sum(len(payload.body) for payload in payloads)
+        raise InvalidMessage(
+            f"topic {messages[0].topic}: a batch of {len(messages)} messages takes {size} bytes; {max_message_bytes} "
+            "at most (max_message_bytes); send it in parts"
+        )
+    return payloads[0]
+
+
+def split_batch(
+    messages: Sequence[Message],
+    unique_ids: Sequence[str],
+    *,
+    compression: CompressionType | None = None,
+    max_message_bytes: int = MAX_MESSAGE_BYTES,
+    request_bytes: int | None = None,
+    request_messages: int | None = None,
+    split_by_tag: bool = False,
+) -> Iterator[Payload]:
+    """As `encode_batch`, in as few requests as hold `request_bytes` (default `max_message_bytes`) and
+    `request_messages` each, in order.
+
+    A message above `request_bytes` goes alone. With `split_by_tag` neighbours of different tags share no request.
+    """
+    room = max_message_bytes if request_bytes is None else min(request_bytes, max_message_bytes)
+    if len(messages) != len(unique_ids):
+        raise InvalidArgument(f"{len(messages)} messages and {len(unique_ids)} ids; each message has one")
+    if not messages:
+        raise InvalidMessage("a batch holds at least one message")
+    check_batch(messages)
+    items: list[bytes] = []
+    first = size = 0
+    for index, (message, unique_id) in enumerate(zip(messages, unique_ids, strict=True)):
+        item = _batch_item(message, unique_id, compression, max_message_bytes)
+        full = size + len(item) > room or len(items) == request_messages
+        if items and (full or (split_by_tag and message.tags != messages[first].tags)):
+            yield _batch_payload(messages[first:index], items, unique_ids[first:index], compression)
+            items, first, size = [], index, 0
+        items.append(item)
+        size += len(item)
+    yield _batch_payload(messages[first:], items, unique_ids[first:], compression)
+
+
+def join_payloads(payloads: Sequence[Payload], *, single_tag: bool = False) -> Payload:
+    """Single messages of one topic and one wait flag, none of them compressed or delayed, as one request.
+
+    One alone stays as it is.
+    """
+    head = payloads[0]
+    if len(payloads) == 1:
+        return head
+    items = [encode_batch_item(payload.flag, payload.body, payload.properties.encode()) for payload in payloads]
+    return Payload(
+        topic=head.topic,
+        body=b"".join(items),
+        count=len(items),
+        properties=WAITS_NOT if has_property(head.properties, WAITS_NOT) else "",
+        batch=True,
+        unique_ids=tuple(unique_id for payload in payloads for unique_id in payload.unique_ids or ()),
+        single_tag=single_tag,
+    )
+
+
+def check_batch(messages: Sequence[Message]) -> None:
+    """Raises `InvalidMessage` for messages that cannot stand in one batch together."""
+    head = messages[0]
+    if is_retry_topic(head.topic):
+        raise InvalidMessage(f"topic {head.topic}: retry topics take no batches; send one message at a time")
+    if all(
+        message.topic == head.topic
+        and message.wait_store_msg_ok == head.wait_store_msg_ok
+        and message.delay_level is None
+        and message.deliver_at is None
+        and message.delay is None
+        for message in messages
+    ):
+        return
+    for index, message in enumerate(messages):
+        if message.topic != head.topic:
+            raise InvalidMessage(
+                f"a batch has one topic; message {index} is for {message.topic}, the first for {head.topic}"
+            )
+        if message.wait_store_msg_ok != head.wait_store_msg_ok:
+            raise InvalidMessage(f"a batch has one wait_store_msg_ok; message {index} of {head.topic} differs")
+        if message.delay_level is not None or message.deliver_at is not None or message.delay is not None:
+            raise InvalidMessage(f"a batch cannot be delayed; message {index} of {head.topic} is: send it alone")
+
+
+def _batch_item(message: Message, unique_id: str, compression: CompressionType | None, max_message_bytes: int) -> bytes:
+    check_message(message, max_message_bytes)
+    body = message.body if compression is None else compress(message.body, compression)
+    item = encode_batch_item(message.flag, body, message_properties_string(message, unique_id).encode())
+    if len(item) > max_message_bytes:
+        raise InvalidMessage(
+            f"topic {message.topic}: a message of {len(item)} bytes does not fit into a batch; "
+            f"{max_message_bytes} at most (max_message_bytes); send it alone"
+        )
+    return item
+
+
+def _batch_payload(
+    messages: Sequence[Message],
+    items: Sequence[bytes],
+    unique_ids: Sequence[str],
+    compression: CompressionType | None,
+) -> Payload:
+    head = messages[0]
+    return Payload(
+        topic=head.topic,
+        body=b"".join(items),
+        count=len(items),
+        properties="" if head.wait_store_msg_ok else WAITS_NOT,
+        sys_flag=0 if compression is None else compression.sys_flag,
+        batch=True,
+        unique_ids=tuple(unique_ids),
+        single_tag=all(message.tags == head.tags for message in messages),
+    )
+
+
+def decode(
+    pull: RawPull,
+    within: OffsetRange = EVERYTHING,
+    *,
+    keep_undecodable: bool = False,
+    verify_crc: bool = True,
+    max_body_bytes: int = MAX_BODY_BYTES,
+    allow_gaps: bool = False,
+) -> list[MessageExt]:
+    """The messages of a pull whose offsets lie within `within`, in offset order.
+
+    Bodies are compared with their CRC and decompressed; a record of a batch topic becomes its messages. `RecordError`
+    names queue and offset of what cannot be read: `BodyDamaged` where the CRC tells, `BodyTooLarge` for a body beyond
+    `max_body_bytes`, or 256 MiB of bodies together. With `keep_undecodable` a body whose compression cannot be undone
+    is given as it is stored. `DataLost` where offsets of a pull without a filter have no message, but for `allow_gaps`.
+    """
+    messages: list[MessageExt] = []
+    plain_bytes = 0
+    rules = BodyRules(verify_crc, keep_undecodable, max_body_bytes)
+    for message in iterate_messages(pull, within, rules, allow_gaps=allow_gaps):
+        plain_bytes += len(message.body)
+        if plain_bytes > MAX_PLAIN_BYTES and messages:
+            raise too_much(pull.queue, message.queue_offset)
+        messages.append(message)
+    return messages
+
+
+def iterate_messages(
+    pull: RawPull, within: OffsetRange, rules: BodyRules, *, allow_gaps: bool = False
+) -> Iterator[MessageExt]:
+    """As `decode`, each body decompressed when its message is asked for."""
+    items = _stored_items(pull, within, rules)
+    if pull.is_unfiltered:
+        own = pull.own(within)
+        check_whole(pull.queue, [item[1] for item in items if item[1] in own], own, allow_gaps=allow_gaps)
+    queue, passes = pull.queue, pull.passes
+    with _told_with_place(pull):
+        for raw, offset, body, properties, flag in items:
+            plain = plain_body(raw, rules, queue, pull.address) if body is None else body
+            message = _message(queue, raw, offset, plain, properties, flag)
+            if passes is None or passes(message.properties):
+                yield message
+
+
+# A record, and of a message in it: offset, body, properties, flag. The body is None where it is the record's own.
+_Item = tuple[RawRecord, int, bytes | None, bytes, int]
+
+
+def _stored_items(pull: RawPull, within: OffsetRange, rules: BodyRules) -> list[_Item]:
+    """What lies within the range, batch records unwrapped, no other body looked at."""
+    items: list[_Item] = []
+    records, position = bytes(pull.records), 0
+    start, stop = within.start, within.end
+    plain_bytes = 0
+    with _told_with_place(pull):
+        while position < len(records):
+            raw = unpack_record(records, position)
+            position += raw.store_size
+            if raw.sys_flag & BATCH_RECORD == BATCH_RECORD:
+                body = plain_body(raw, replace(rules, keep_undecodable=False), pull.queue, pull.address)
+                plain_bytes += len(body)
+                if plain_bytes > MAX_PLAIN_BYTES:
+                    raise too_much(pull.queue, raw.queue_offset)
+                items += _unwrapped(raw, body, start, stop)
+            elif start <= raw.queue_offset < stop:
+                items.append((raw, raw.queue_offset, None, raw.properties, raw.flag))
+    return items
+
+
+@contextmanager
+def _told_with_place(pull: RawPull) -> Iterator[None]:
+    """Records that cannot be read are named with their queue."""
+    try:
+        yield
+    except (BodyDamaged, BodyTooLarge):
+        raise
+    except RecordError as error:
+        raise RecordError(f"{pull.queue}, pulled from offset {pull.start}: {error}") from error
+
+
+def _unwrapped(raw: RawRecord, body: bytes, start: int, stop: int) -> Iterator[_Item]:
+    """The messages of a batch record that lie in the range; the record's own properties are not theirs."""
+    try:
+        for offset, item in enumerate(iterate_batch_body(body), raw.queue_offset):
+            if start <= offset < stop:
+                yield raw, offset, bytes(item.body), item.properties, item.flag
+    except BodyError as error:
+        raise RecordError(f"the batch record at offset {raw.queue_offset}: {error}") from error
+
+
+_make_message: Final = maker_of(MessageExt)
+
+
+def _message(
+    queue: MessageQueue, raw: RawRecord, offset: int, body: bytes, properties_bytes: bytes, flag: int
+) -> MessageExt:
+    properties = decode_properties(java_text(properties_bytes))
+    offset_id = (raw.store_host + COMMIT_LOG_OFFSET.pack(raw.commit_log_offset)).hex().upper()
+    return _make_message(
+        java_text(raw.topic),
+        queue.broker_name,
+        queue.queue_id,
+        offset,
+        body,
+        properties,
+        flag,
+        raw.sys_flag,
+        raw.born_timestamp_ms,
+        unpack_host(raw.born_host),
+        raw.store_timestamp_ms,
+        unpack_host(raw.store_host),
+        raw.commit_log_offset,
+        raw.store_size,
+        raw.body_crc,
+        raw.reconsume_times,
+        raw.prepared_transaction_offset,
+        properties.get(UNIQ_KEY, offset_id),
+        offset_id,
+    )

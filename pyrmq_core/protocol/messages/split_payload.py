@@ -1,0 +1,72 @@
+"""Payloads taken apart again: a refused batch in halves, until the message that a broker does not take stands alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Final
+
+from pyrmq_core.protocol.messages.batch import BatchItem, encode_batch_body, iterate_batch_body
+from pyrmq_core.protocol.messages.payload import Payload
+from pyrmq_core.protocol.messages.properties import (
+    DELAY,
+    MAX_PROPERTIES_BYTES,
+    TIMER_DELAY_MS,
+    TIMER_DELAY_SEC,
+    TIMER_DELIVER_MS,
+    UNIQ_KEY,
+    decode_properties,
+    encode_properties,
+    java_text,
+)
+
+DELAYS: Final = (DELAY, TIMER_DELAY_SEC, TIMER_DELAY_MS, TIMER_DELIVER_MS)
+
+
+def halves(payload: Payload) -> tuple[Payload, Payload]:
+    """A batch of two messages or more as two batches, in order."""
+    items = list(iterate_batch_body(payload.body))
+    middle = len(items) // 2
+    ids = payload.unique_ids
+    return (
+        _batch(payload, items[:middle], None if ids is None else ids[:middle]),
+        _batch(payload, items[middle:], None if ids is None else ids[middle:]),
+    )
+
+
+def readdressed(payload: Payload, topic: str, properties: Mapping[str, str]) -> Payload:
+    """The one message of `payload` for another topic, with further properties; it is no longer delayed.
+
+    Of the further ones goes what a message has room for: the last is cut, one before it left out.
+    """
+    body, text, flag = payload.body, payload.properties, payload.flag
+    if payload.batch:
+        (item,) = iterate_batch_body(payload.body)
+        body, text, flag = item.body, java_text(bytes(item.properties)), item.flag
+    own = {name: value for name, value in decode_properties(text).items() if name not in DELAYS}
+    return Payload(
+        topic=topic,
+        body=bytes(body),
+        count=1,
+        properties=encode_properties({**own, **_fitting(properties, own)}),
+        sys_flag=payload.sys_flag,
+        flag=flag,
+        unique_ids=(own[UNIQ_KEY],) if UNIQ_KEY in own else None,
+    )
+
+
+def _fitting(properties: Mapping[str, str], own: Mapping[str, str]) -> dict[str, str]:
+    room = MAX_PROPERTIES_BYTES - len(encode_properties({**own, **dict.fromkeys(properties, "")}).encode())
+    fitting: dict[str, str] = {}
+    for number, (name, value) in enumerate(properties.items(), 1):
+        encoded = value.encode()
+        if len(encoded) > room:
+            encoded = encoded[: max(0, room)] if number == len(properties) else b""
+        if encoded:
+            fitting[name] = encoded.decode(errors="ignore")
+            room -= len(encoded)
+    return {name: value for name, value in fitting.items() if value}
+
+
+def _batch(payload: Payload, items: Sequence[BatchItem], unique_ids: tuple[str, ...] | None) -> Payload:
+    return replace(payload, body=encode_batch_body(items), count=len(items), unique_ids=unique_ids)

@@ -1,0 +1,90 @@
+"""Trace records: what Java's console and `mqadmin queryMsgTraceById` read from RMQ_SYS_TRACE_TOPIC.
+
+Fields are joined by U+0001, a record ends with U+0002; what is missing reads `null`.
+
+    Pub             time region group topic msgId tags keys storeHost bodyLength costMs msgType offsetMsgId success
+    EndTransaction  time region group topic msgId tags keys storeHost msgType transactionId state fromCheck
+    Recall          time region group topic msgId success
+
+Source: client/trace/TraceDataEncoder.java, 5.3.3.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from pyrmq_core.protocol.messages.message_type import MessageType
+
+TRACE_TOPIC: Final = "RMQ_SYS_TRACE_TOPIC"
+FIELD_END: Final = "\x01"
+RECORD_END: Final = "\x02"
+
+
+@dataclass(frozen=True, slots=True)
+class TraceRecord:
+    """One record, and the keys under which it is found: the message's id and its own keys."""
+
+    text: str
+    keys: tuple[str, ...]
+
+
+def published(
+    *,
+    timestamp_ms: int,
+    region_id: str,
+    group: str,
+    topic: str,
+    msg_id: str,
+    tags: str | None,
+    keys: str | None,
+    store_host: str,
+    body_length: int,
+    cost_ms: int,
+    message_type: MessageType,
+    offset_msg_id: str,
+    success: bool,
+) -> TraceRecord:
+    """A message that a broker acknowledged."""
+    fields = ("Pub", timestamp_ms, region_id, group, topic, msg_id, tags, keys, store_host)
+    more = (body_length, cost_ms, message_type.value, offset_msg_id, success)
+    return _record((*fields, *more), msg_id, keys)
+
+
+def transaction_ended(
+    *,
+    timestamp_ms: int,
+    region_id: str,
+    group: str,
+    topic: str,
+    msg_id: str,
+    tags: str | None,
+    keys: str | None,
+    store_host: str,
+    transaction_id: str | None,
+    state: str,
+    from_check: bool,
+) -> TraceRecord:
+    """The end of a transaction."""
+    fields = ("EndTransaction", timestamp_ms, region_id, group, topic, msg_id, tags, keys, store_host)
+    commit = MessageType.TRANSACTION_COMMIT.value
+    return _record((*fields, commit, transaction_id, state, from_check), msg_id, keys)
+
+
+def recalled(*, timestamp_ms: int, region_id: str, group: str, topic: str, msg_id: str, success: bool) -> TraceRecord:
+    """A delayed message taken back."""
+    return _record(("Recall", timestamp_ms, region_id, group, topic, msg_id, success), msg_id, None)
+
+
+def _record(fields: tuple[object, ...], msg_id: str, keys: str | None) -> TraceRecord:
+    text = FIELD_END.join(_text(field) for field in fields) + RECORD_END
+    return TraceRecord(text, tuple(dict.fromkeys(key for key in (msg_id, *(keys or "").split(" ")) if key)))
+
+
+def _text(field: object) -> str:
+    """As Java's StringBuilder prints it."""
+    if field is None:
+        return "null"
+    if isinstance(field, bool):
+        return "true" if field else "false"
+    return str(field)

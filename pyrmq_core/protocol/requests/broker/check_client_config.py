@@ -1,0 +1,35 @@
+"""CHECK_CLIENT_CONFIG (46): whether a broker can evaluate a subscription's expression.
+
+Answered 0, or 1 when the broker does not filter by properties, or 23 with the parser's message. A broker says 0 to an
+expression with junk behind it, and filters by what stands before. Source: remoting/protocol/body/
+CheckClientRequestBody.java, broker/processor/ClientManageProcessor.java.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from pyrmq_core.protocol.framing.codes import RequestCode
+from pyrmq_core.protocol.framing.command import Command
+from pyrmq_core.protocol.java.json_text import dumps
+from pyrmq_core.protocol.requests.broker.heartbeat import SubscriptionData
+
+
+@dataclass(frozen=True, slots=True)
+class CheckClientConfig:
+    """Can you evaluate this?"""
+
+    CODE: ClassVar[RequestCode] = RequestCode.CHECK_CLIENT_CONFIG
+    client_id: str
+    group: str
+    subscription: SubscriptionData
+
+    def to_command(self) -> Command:
+        members = {
+            "clientId": self.client_id,
+            "group": self.group,
+            "namespace": "",
+            "subscriptionData": self.subscription.to_members(),
+        }
+        return Command(self.CODE, body=dumps(members))

@@ -1,0 +1,39 @@
+"""Committed offsets of a consumer group: QUERY_CONSUMER_OFFSET (14) and UPDATE_CONSUMER_OFFSET (15).
+
+14 answers with `offsets.OffsetFound`, or QUERY_NOT_FOUND when nothing is committed (4.9: offset 0). 15 answers without
+fields; 5.x refuses a group or topic that it does not know.
+Sources: remoting/protocol/header/QueryConsumerOffsetRequestHeader.java, UpdateConsumerOffsetRequestHeader.java.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from pyrmq_core.protocol.framing.codes import RequestCode
+from pyrmq_core.protocol.framing.fields import wire, wire_int
+from pyrmq_core.protocol.framing.header_requests import HeaderRequest
+
+
+@dataclass(frozen=True, slots=True)
+class QueryConsumerOffset(HeaderRequest):
+    """What the group committed for a queue."""
+
+    CODE: ClassVar[RequestCode] = RequestCode.QUERY_CONSUMER_OFFSET
+    consumer_group: str = wire("consumerGroup")
+    topic: str = wire("topic")
+    queue_id: int = wire_int("queueId")
+    set_zero_if_not_found: bool | None = wire("setZeroIfNotFound", None)
+    broker_name: str | None = wire("bname", None)
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateConsumerOffset(HeaderRequest):
+    """Commit: the group goes on at `commit_offset`."""
+
+    CODE: ClassVar[RequestCode] = RequestCode.UPDATE_CONSUMER_OFFSET
+    consumer_group: str = wire("consumerGroup")
+    topic: str = wire("topic")
+    queue_id: int = wire_int("queueId")
+    commit_offset: int = wire("commitOffset")
+    broker_name: str | None = wire("bname", None)

@@ -1,0 +1,22 @@
+"""GET_SUBSCRIPTIONGROUP_CONFIG (352): a consumer group's settings; asked for a group it does not know, 5.x makes it.
+
+4.9 does not know the request (code 3), and needs none: it stores offsets of any group.
+Source: remoting/protocol/header/GetSubscriptionGroupConfigRequestHeader.java.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from pyrmq_core.protocol.framing.codes import RequestCode
+from pyrmq_core.protocol.framing.fields import wire
+from pyrmq_core.protocol.framing.header_requests import HeaderRequest
+
+
+@dataclass(frozen=True, slots=True)
+class GetSubscriptionGroupConfig(HeaderRequest):
+    """The group's settings, please."""
+
+    CODE: ClassVar[RequestCode] = RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG
+    group: str = wire("group")

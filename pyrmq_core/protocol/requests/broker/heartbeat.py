@@ -1,0 +1,146 @@
+"""HEART_BEAT (34) and UNREGISTER_CLIENT (35): which groups a connection serves.
+
+Supported: version 1 of the heartbeat (whole subscriptions each time); version 2's fingerprint is sent as 0, its
+absence. Sources: remoting/protocol/heartbeat/HeartbeatData.java, ConsumerData.java, ProducerData.java,
+SubscriptionData.java.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+from pyrmq_core.errors import BodyError
+from pyrmq_core.protocol.framing.codes import RequestCode
+from pyrmq_core.protocol.framing.command import Command
+from pyrmq_core.protocol.framing.fields import wire
+from pyrmq_core.protocol.framing.header_requests import HeaderRequest, HeaderResponse
+from pyrmq_core.protocol.java.integers import int_member, long_member
+from pyrmq_core.protocol.java.json_text import dumps, load_object
+
+
+@dataclass(frozen=True, slots=True)
+class SubscriptionData:
+    """What a consumer group wants of one topic; `code_set` are the Java hashes of `tags_set`, which the broker
+    compares."""
+
+    topic: str
+    sub_string: str = "*"
+    tags_set: tuple[str, ...] = ()
+    code_set: tuple[int, ...] = ()
+    sub_version: int = 0
+    expression_type: str = "TAG"
+    class_filter_mode: bool = False
+
+    def to_members(self) -> dict[str, Any]:
+        return {
+            "classFilterMode": self.class_filter_mode,
+            "codeSet": list(self.code_set),
+            "expressionType": self.expression_type,
+            "subString": self.sub_string,
+            "subVersion": self.sub_version,
+            "tagsSet": list(self.tags_set),
+            "topic": self.topic,
+        }
+
+    @classmethod
+    def from_members(cls, members: Mapping[str, Any]) -> Self:
+        return cls(
+            topic=str(members["topic"]),
+            sub_string=str(members.get("subString", "*")),
+            tags_set=tuple(str(tag) for tag in members.get("tagsSet") or ()),
+            code_set=tuple(int_member(code) for code in members.get("codeSet") or ()),
+            sub_version=long_member(members.get("subVersion", 0)),
+            expression_type=str(members.get("expressionType") or "TAG"),
+            class_filter_mode=bool(members.get("classFilterMode", False)),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerData:
+    """One consumer group of a client."""
+
+    group_name: str
+    consume_type: str = "CONSUME_ACTIVELY"
+    message_model: str = "CLUSTERING"
+    consume_from_where: str = "CONSUME_FROM_LAST_OFFSET"
+    subscriptions: tuple[SubscriptionData, ...] = ()
+    unit_mode: bool = False
+
+    def to_members(self) -> dict[str, Any]:
+        return {
+            "consumeFromWhere": self.consume_from_where,
+            "consumeType": self.consume_type,
+            "groupName": self.group_name,
+            "messageModel": self.message_model,
+            "subscriptionDataSet": [subscription.to_members() for subscription in self.subscriptions],
+            "unitMode": self.unit_mode,
+        }
+
+    @classmethod
+    def from_members(cls, members: Mapping[str, Any]) -> Self:
+        return cls(
+            group_name=str(members["groupName"]),
+            consume_type=str(members.get("consumeType", "CONSUME_ACTIVELY")),
+            message_model=str(members.get("messageModel", "CLUSTERING")),
+            consume_from_where=str(members.get("consumeFromWhere", "CONSUME_FROM_LAST_OFFSET")),
+            subscriptions=tuple(
+                SubscriptionData.from_members(subscription) for subscription in members.get("subscriptionDataSet") or ()
+            ),
+            unit_mode=bool(members.get("unitMode", False)),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class HeartBeat:
+    """A client's groups; an answer's `version` is the broker's."""
+
+    CODE: ClassVar[RequestCode] = RequestCode.HEART_BEAT
+    client_id: str
+    producer_groups: tuple[str, ...] = ()
+    consumers: tuple[ConsumerData, ...] = ()
+
+    def to_command(self) -> Command:
+        members = {
+            "clientID": self.client_id,
+            "consumerDataSet": [consumer.to_members() for consumer in self.consumers],
+            "heartbeatFingerprint": 0,
+            "producerDataSet": [{"groupName": group} for group in self.producer_groups],
+            "withoutSub": False,
+        }
+        return Command(self.CODE, body=dumps(members))
+
+    @classmethod
+    def from_command(cls, command: Command) -> Self:
+        return cls.from_members(load_object(command.body, "heartbeat"))
+
+    @classmethod
+    def from_members(cls, members: Mapping[str, Any]) -> Self:
+        """The heartbeat that a body's members make; `BodyError` when one is missing or of the wrong type."""
+        try:
+            return cls(
+                client_id=str(members["clientID"]),
+                producer_groups=tuple(str(data["groupName"]) for data in members.get("producerDataSet") or ()),
+                consumers=tuple(ConsumerData.from_members(data) for data in members.get("consumerDataSet") or ()),
+            )
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise BodyError(f"heartbeat: a member is missing or of the wrong type: {error!r}") from error
+
+
+@dataclass(frozen=True, slots=True)
+class HeartBeatAnswer(HeaderResponse):
+    """5.x says whether it understands version 2; 4.9 answers without fields."""
+
+    supports_v2: bool | None = wire("IS_SUPPORT_HEART_BEAT_V2", None)
+    subscription_changed: bool | None = wire("IS_SUB_CHANGE", None)
+
+
+@dataclass(frozen=True, slots=True)
+class UnregisterClient(HeaderRequest):
+    """The client's group leaves; the broker always answers SUCCESS."""
+
+    CODE: ClassVar[RequestCode] = RequestCode.UNREGISTER_CLIENT
+    client_id: str = wire("clientID")
+    producer_group: str | None = wire("producerGroup", None)
+    consumer_group: str | None = wire("consumerGroup", None)

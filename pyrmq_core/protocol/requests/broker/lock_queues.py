@@ -1,0 +1,78 @@
+"""LOCK_BATCH_MQ (41) and UNLOCK_BATCH_MQ (42): a client of a group takes queues for itself, and gives them back.
+
+Sources: remoting/protocol/body/LockBatchRequestBody.java, LockBatchResponseBody.java, UnlockBatchRequestBody.java.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+from pyrmq_core.errors import BodyError
+from pyrmq_core.model import MessageQueue
+from pyrmq_core.protocol.framing.codes import RequestCode
+from pyrmq_core.protocol.framing.command import Command, success
+from pyrmq_core.protocol.java.integers import int_member
+from pyrmq_core.protocol.java.json_text import dumps, load_object
+
+
+@dataclass(frozen=True, slots=True)
+class LockQueues:
+    """These queues for this client, please; answered with those it has now."""
+
+    CODE: ClassVar[RequestCode] = RequestCode.LOCK_BATCH_MQ
+    consumer_group: str
+    client_id: str
+    queues: tuple[MessageQueue, ...]
+
+    def to_command(self) -> Command:
+        members = {
+            "clientId": self.client_id,
+            "consumerGroup": self.consumer_group,
+            "mqSet": [queue_members(queue) for queue in self.queues],
+            "onlyThisBroker": False,
+        }
+        return Command(self.CODE, body=dumps(members))
+
+    @classmethod
+    def from_command(cls, command: Command) -> Self:
+        members = load_object(command.body, "queue locks")
+        try:
+            queues = tuple(queues_from(members.get("mqSet") or ()))
+            return cls(str(members["consumerGroup"]), str(members["clientId"]), queues)
+        except (KeyError, TypeError, ValueError) as error:
+            raise BodyError(f"queue locks: a member is missing or of the wrong type: {error!r}") from error
+
+
+@dataclass(frozen=True, slots=True)
+class UnlockQueues(LockQueues):
+    """The client gives queues back; answered without a body."""
+
+    CODE: ClassVar[RequestCode] = RequestCode.UNLOCK_BATCH_MQ
+
+
+@dataclass(frozen=True, slots=True)
+class LockedQueues:
+    """The answer of 41."""
+
+    queues: tuple[MessageQueue, ...]
+
+    def to_command(self) -> Command:
+        return success(body=dumps({"lockOKMQSet": [queue_members(queue) for queue in self.queues]}))
+
+    @classmethod
+    def from_command(cls, command: Command) -> Self:
+        members = load_object(command.body, "locked queues")
+        try:
+            return cls(tuple(queues_from(members.get("lockOKMQSet") or ())))
+        except (KeyError, TypeError, ValueError) as error:
+            raise BodyError(f"locked queues: a member is missing or of the wrong type: {error!r}") from error
+
+
+def queue_members(queue: MessageQueue) -> dict[str, Any]:
+    return {"brokerName": queue.broker_name, "queueId": queue.queue_id, "topic": queue.topic}
+
+
+def queues_from(values: Iterable[Mapping[str, Any]]) -> Iterable[MessageQueue]:
+    return (MessageQueue(str(one["topic"]), str(one["brokerName"]), int_member(one["queueId"])) for one in values)

@@ -1,0 +1,113 @@
+"""PULL_MESSAGE (11) and LITE_PULL_MESSAGE (361): records of one queue from an offset on.
+
+Supported: every header field; 361 is the same conversation under a younger code, which 4.9 does not know.
+Sources: remoting/protocol/header/PullMessageRequestHeader.java, PullMessageResponseHeader.java,
+common/sysflag/PullSysFlag.java.
+"""
+
+from __future__ import annotations
+
+import enum
+import re
+from dataclasses import dataclass
+from typing import ClassVar, Final, Self
+
+from pyrmq_core.errors import HeaderError
+from pyrmq_core.protocol.framing.codes import RequestCode, ResponseCode
+from pyrmq_core.protocol.framing.command import Command
+from pyrmq_core.protocol.framing.fields import decode_fields, encode_fields, wire, wire_int
+from pyrmq_core.protocol.framing.header_requests import HeaderRequest
+from pyrmq_core.protocol.framing.headers import LazyFields
+from pyrmq_core.protocol.java.integers import parse_long
+
+
+class PullSysFlag(enum.IntFlag):
+    """What a pull asks for besides records."""
+
+    COMMIT_OFFSET = 1
+    SUSPEND = 2
+    SUBSCRIPTION = 4
+    CLASS_FILTER = 8
+    LITE_PULL = 16
+
+
+# The four answers that carry offsets; every other code is a refusal.
+PULL_ANSWERS: Final = frozenset(
+    (
+        ResponseCode.SUCCESS,
+        ResponseCode.PULL_NOT_FOUND,
+        ResponseCode.PULL_RETRY_IMMEDIATELY,
+        ResponseCode.PULL_OFFSET_MOVED,
+    )
+)
+
+
+# @CFNotNull in PullMessageResponseHeader.java.
+REQUIRED_FIELDS: Final = ("nextBeginOffset", "minOffset", "maxOffset")
+# As brokers of 4.9 and 5.x write them, one behind the other; inside of a text the quotes would be escaped.
+_OFFSETS: Final = re.compile(rb'"nextBeginOffset":"(-?\d{1,18})","maxOffset":"(-?\d{1,18})","minOffset":"(-?\d{1,18})"')
+
+
+def pull_offsets(answer: Command) -> tuple[int, int, int] | None:
+    """An answer's next, maximum and minimum offset; None where they are not all whole numbers."""
+    ext = answer.ext
+    if type(ext) is LazyFields and (found := _OFFSETS.search(ext.raw)):
+        following, maximum, minimum = found.groups()
+        return int(following), int(maximum), int(minimum)
+    try:
+        return parse_long(ext["nextBeginOffset"]), parse_long(ext["maxOffset"]), parse_long(ext["minOffset"])
+    except (KeyError, ValueError):
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class PullMessage(HeaderRequest):
+    """Records from `queue_offset` on; with SUSPEND the broker holds the request while there is nothing new.
+
+    `subscription` counts with SUBSCRIPTION only; consumers whose heartbeat told it send none.
+    """
+
+    CODE: ClassVar[RequestCode] = RequestCode.PULL_MESSAGE
+    consumer_group: str = wire("consumerGroup")
+    topic: str = wire("topic")
+    queue_id: int = wire_int("queueId")
+    queue_offset: int = wire("queueOffset")
+    max_msg_nums: int = wire_int("maxMsgNums")
+    sys_flag: int = wire_int("sysFlag", PullSysFlag.SUBSCRIPTION)
+    commit_offset: int = wire("commitOffset", 0)
+    suspend_timeout_ms: int = wire("suspendTimeoutMillis", 0)
+    subscription: str | None = wire("subscription", None)
+    sub_version: int = wire("subVersion", 0)
+    expression_type: str | None = wire("expressionType", "TAG")
+    max_msg_bytes: int | None = wire_int("maxMsgBytes", None)
+    broker_name: str | None = wire("bname", None)
+
+
+@dataclass(frozen=True, slots=True)
+class PullAnswer:
+    """`records` is a plain concatenation of stored records; `code` one of `PULL_ANSWERS`."""
+
+    code: int = ResponseCode.SUCCESS
+    remark: str | None = None
+    next_begin_offset: int = wire("nextBeginOffset", 0)
+    max_offset: int = wire("maxOffset", 0)
+    min_offset: int = wire("minOffset", 0)
+    suggest_which_broker_id: int = wire("suggestWhichBrokerId", 0)
+    offset_delta: int | None = wire("offsetDelta", None)
+    topic_sys_flag: int | None = wire_int("topicSysFlag", 0)
+    group_sys_flag: int | None = wire_int("groupSysFlag", 0)
+    records: bytes | memoryview = b""
+
+    def to_command(self) -> Command:
+        return Command(self.code, encode_fields(self), self.records, remark=self.remark)
+
+    @classmethod
+    def from_command(cls, command: Command) -> Self:
+        """`HeaderError` without the offsets: taken for zero, they would send a reader back to the beginning."""
+        for name in REQUIRED_FIELDS:
+            if name not in command.ext:
+                raise HeaderError(f"a PULL_MESSAGE answer ({command.code}) lacks the field {name}")
+        answer = decode_fields(cls, command.ext, "PULL_MESSAGE answer")
+        for name, value in (("code", command.code), ("remark", command.remark), ("records", command.body)):
+            object.__setattr__(answer, name, value)  # freshly made and not shared yet
+        return answer

@@ -1,0 +1,149 @@
+"""SEND_MESSAGE (10), SEND_MESSAGE_V2 (310), SEND_BATCH_MESSAGE (320): store one message, or a batch of one topic, in
+one queue; SEND_REPLY_MESSAGE (324), SEND_REPLY_MESSAGE_V2 (325): push one to the client that asked for a reply.
+
+Supported: both spellings of the header; whether the body is a batch is told by `batch`, not by the code.
+Sources: remoting/protocol/header/SendMessageRequestHeader.java, SendMessageRequestHeaderV2.java,
+SendMessageResponseHeader.java.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from dataclasses import dataclass
+from typing import ClassVar, Final, Self
+
+from pyrmq_core.protocol.framing.codes import RequestCode
+from pyrmq_core.protocol.framing.command import Command
+from pyrmq_core.protocol.framing.fast_dataclass import maker_of
+from pyrmq_core.protocol.framing.fields import decode_fields, encode_fields, wire, wire_int
+from pyrmq_core.protocol.framing.frame import RequestForm
+from pyrmq_core.protocol.framing.header_requests import HeaderResponse
+from pyrmq_core.protocol.framing.headers import LazyFields
+from pyrmq_core.protocol.messages.message_type import is_reply
+from pyrmq_core.protocol.messages.properties import (
+    MAX_RECONSUME_TIMES,
+    RECONSUME_TIME,
+    decode_properties,
+    encode_properties,
+)
+
+# V1 name of each of V2's letters; `n` is spelled `bname` there because 5.x inherits it from the RPC header.
+V1_NAMES: Final = {
+    "a": "producerGroup",
+    "b": "topic",
+    "c": "defaultTopic",
+    "d": "defaultTopicQueueNums",
+    "e": "queueId",
+    "f": "sysFlag",
+    "g": "bornTimestamp",
+    "h": "flag",
+    "i": "properties",
+    "j": "reconsumeTimes",
+    "k": "unitMode",
+    "l": "maxReconsumeTimes",
+    "m": "batch",
+    "n": "bname",
+}
+V2_LETTERS: Final = {name: letter for letter, name in V1_NAMES.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class SendMessage:
+    """One message, or a batch, for one queue. A negative queue id lets the broker choose."""
+
+    producer_group: str = wire("a")
+    topic: str = wire("b")
+    default_topic: str = wire("c")
+    default_topic_queue_nums: int = wire_int("d")
+    queue_id: int = wire_int("e")
+    sys_flag: int = wire_int("f")
+    born_timestamp_ms: int = wire("g")
+    flag: int = wire_int("h")
+    properties: str | None = wire("i", None)
+    reconsume_times: int | None = wire_int("j", 0)
+    unit_mode: bool | None = wire("k", False)
+    max_reconsume_times: int | None = wire_int("l", None)
+    batch: bool | None = wire("m", False)
+    broker_name: str | None = wire("n", None)
+    body: bytes | memoryview = b""
+
+    CODES: ClassVar = (RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE)
+    V1_CODES: ClassVar = (RequestCode.SEND_MESSAGE, RequestCode.SEND_REPLY_MESSAGE)
+
+    def to_command(self) -> Command:
+        """As Java's client sends by default: V2, with a code of its own for batches."""
+        code = RequestCode.SEND_BATCH_MESSAGE if self.batch else RequestCode.SEND_MESSAGE_V2
+        return Command(code, encode_fields(self), self.body)
+
+    def to_form(self) -> RequestForm:
+        """Of requests that differ from this one in born timestamp, properties and body alone."""
+        return RequestForm(self.to_command(), ("g",), "i")
+
+    def to_reply_command(self) -> Command:
+        """A reply, which nobody stores: brokers push it to the client that its properties name."""
+        return Command(RequestCode.SEND_REPLY_MESSAGE_V2, encode_fields(self), self.body)
+
+    def to_special_command(self) -> Command:
+        """As Java's client sends replies, and messages for retry topics: those carry their counts in the header and
+        not as properties (DefaultMQProducerImpl.sendKernelImpl)."""
+        if is_reply(self.properties or ""):
+            return self.to_reply_command()
+        named = decode_properties(self.properties or "")
+        times, most = named.pop(RECONSUME_TIME, "0"), named.pop(MAX_RECONSUME_TIMES, None)
+        return dataclasses.replace(
+            self,
+            properties=encode_properties(named),
+            reconsume_times=int(times),
+            max_reconsume_times=None if most is None else int(most),
+        ).to_command()
+
+    def to_v1_command(self) -> Command:
+        fields = {V1_NAMES[letter]: text for letter, text in encode_fields(self).items()}
+        return Command(RequestCode.SEND_MESSAGE, fields, self.body)
+
+    @classmethod
+    def from_command(cls, command: Command) -> Self:
+        ext = command.ext
+        if command.code in cls.V1_CODES:
+            ext = {V2_LETTERS.get(name, name): text for name, text in ext.items()}
+        request = decode_fields(cls, ext, "SEND_MESSAGE")
+        object.__setattr__(
+            request, "body", command.body
+        )  # freshly made and not shared yet: no second copy of 14 fields
+        return request
+
+
+# As brokers of 5.x write it for a single message: what is found needs no unescaping.
+_USUAL: Final = re.compile(
+    r'\{"queueId":"(\d{1,9})","transactionId":"(\w*)","msgId":"(\w*)","TRACE_ON":"(\w*)","MSG_REGION":"([\w-]*)",'
+    r'"queueOffset":"(\d{1,18})"\}',
+    re.ASCII,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class MessageStored(HeaderResponse):
+    """Where it is stored; `msg_ids` are offset message ids, separated by commas for a batch."""
+
+    msg_ids: str = wire("msgId")
+    queue_id: int = wire_int("queueId")
+    queue_offset: int = wire("queueOffset")
+    transaction_id: str | None = wire("transactionId", None)
+    batch_uniq_id: str | None = wire("batchUniqId", None)
+    region_id: str | None = wire("MSG_REGION", None)
+    trace_on: str | None = wire("TRACE_ON", None)
+    recall_handle: str | None = wire("recallHandle", None)
+
+    @classmethod
+    def from_command(cls, command: Command) -> MessageStored:
+        """As any response is read, at a fifth of the price where it looks as usual: it is read for every message."""
+        ext = command.ext
+        found = _USUAL.fullmatch(ext.raw.decode("latin-1")) if type(ext) is LazyFields else None
+        if found is None:
+            return decode_fields(cls, ext, cls.__name__)
+        queue_id, transaction_id, msg_id, trace_on, region_id, queue_offset = found.groups()
+        return _make_stored(msg_id, int(queue_id), int(queue_offset), transaction_id, None, region_id, trace_on, None)
+
+
+_make_stored: Final = maker_of(MessageStored)

@@ -1,0 +1,99 @@
+"""Topics of one broker: UPDATE_AND_CREATE_TOPIC (17), DELETE_TOPIC_IN_BROKER (215), GET_TOPIC_CONFIG (351).
+
+17 and 215 are answered without fields (test the code alone). 4.9 ignores attributes and does not know 351.
+Sources: remoting/protocol/header/CreateTopicRequestHeader.java, DeleteTopicRequestHeader.java,
+GetTopicConfigRequestHeader.java, common/attribute/AttributeParser.java.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar, Self
+
+from pyrmq_core.errors import HeaderError
+from pyrmq_core.model import TopicConfig
+from pyrmq_core.protocol.framing.codes import RequestCode
+from pyrmq_core.protocol.framing.command import Command, success
+from pyrmq_core.protocol.framing.fields import wire, wire_int
+from pyrmq_core.protocol.framing.header_requests import HeaderRequest
+from pyrmq_core.protocol.java.json_text import dumps, load_object
+from pyrmq_core.protocol.routes.topic_config import topic_config_from_members, topic_config_members
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateTopic(HeaderRequest):
+    """Make the topic, or change it to these settings; `attributes` as `+name=value,-name` (`attribute_text`)."""
+
+    CODE: ClassVar[RequestCode] = RequestCode.UPDATE_AND_CREATE_TOPIC
+    topic: str = wire("topic")
+    read_queue_nums: int = wire_int("readQueueNums")
+    write_queue_nums: int = wire_int("writeQueueNums")
+    perm: int = wire_int("perm")
+    default_topic: str = wire("defaultTopic", "TBW102")
+    topic_filter_type: str = wire("topicFilterType", "SINGLE_TAG")
+    topic_sys_flag: int | None = wire_int("topicSysFlag", 0)
+    order: bool | None = wire("order", False)
+    attributes: str | None = wire("attributes", None)
+
+    @classmethod
+    def of(cls, config: TopicConfig) -> Self:
+        return cls(
+            topic=config.topic,
+            read_queue_nums=config.read_queue_nums,
+            write_queue_nums=config.write_queue_nums,
+            perm=int(config.perm),
+            topic_filter_type=config.topic_filter_type,
+            topic_sys_flag=config.topic_sys_flag,
+            order=config.order,
+            attributes=attribute_text(config.attributes) or None,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteTopic(HeaderRequest):
+    """Forget the topic, its queues and its offsets; SUCCESS also when there is none."""
+
+    CODE: ClassVar[RequestCode] = RequestCode.DELETE_TOPIC_IN_BROKER
+    topic: str = wire("topic")
+
+
+@dataclass(frozen=True, slots=True)
+class GetTopicConfig(HeaderRequest):
+    """The topic's settings; TOPIC_NOT_EXIST when the broker has no such topic."""
+
+    CODE: ClassVar[RequestCode] = RequestCode.GET_TOPIC_CONFIG
+    topic: str = wire("topic")
+
+
+@dataclass(frozen=True, slots=True)
+class TopicConfigFound:
+    """The answer of 351."""
+
+    config: TopicConfig
+
+    def to_command(self) -> Command:
+        return success(body=dumps(topic_config_members(self.config)))
+
+    @classmethod
+    def from_command(cls, command: Command) -> Self:
+        return cls(topic_config_from_members(load_object(command.body, "topic configuration")))
+
+
+def attribute_text(attributes: Mapping[str, str]) -> str:
+    """Attributes to set, as 17 carries them."""
+    return ",".join(f"+{name}={value}" for name, value in attributes.items())
+
+
+def changed_attributes(known: Mapping[str, str], text: str) -> dict[str, str]:
+    """`known` after the changes that 17 carries: `+name=value` sets, `-name` takes away."""
+    attributes = dict(known)
+    for change in filter(None, (part.strip() for part in text.split(","))):
+        name, equals, value = change[1:].partition("=")
+        if change[0] == "+" and equals and name:
+            attributes[name] = value
+        elif change[0] == "-" and not equals and name:
+            attributes.pop(name, None)
+        else:
+            raise HeaderError(f"topic attribute change {change!r}: +name=value sets one, -name takes it away")
+    return attributes

@@ -1,0 +1,51 @@
+"""CHECK_TRANSACTION_STATE (39): a broker asks a producer of the group what became of a half message's transaction.
+
+Comes one-way, over a connection that had a heartbeat of the group; the answer is an END_TRANSACTION (37) to the broker
+at its other end. The body is the half message as a stored record, with its real topic and queue. 4.9 sends neither
+`topic` nor `bname`. Sources: remoting/protocol/header/CheckTransactionStateRequestHeader.java,
+client/impl/ClientRemotingProcessor.java (checkTransactionState), 5.3.3.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import ClassVar, Self
+
+from pyrmq_core.errors import RecordError
+from pyrmq_core.model import MessageExt, MessageQueue, PullStatus
+from pyrmq_core.protocol.framing.codes import RequestCode
+from pyrmq_core.protocol.framing.command import Command
+from pyrmq_core.protocol.framing.fields import decode_fields, encode_fields, wire
+from pyrmq_core.protocol.messages.payload import RawPull, decode
+from pyrmq_core.protocol.messages.record import unpack_record
+
+
+@dataclass(frozen=True, slots=True)
+class CheckTransactionState:
+    """The two offsets are given back as they are."""
+
+    CODE: ClassVar[RequestCode] = RequestCode.CHECK_TRANSACTION_STATE
+    tran_state_table_offset: int = wire("tranStateTableOffset")
+    commit_log_offset: int = wire("commitLogOffset")
+    msg_id: str | None = wire("msgId", None)
+    transaction_id: str | None = wire("transactionId", None)
+    offset_msg_id: str | None = wire("offsetMsgId", None)
+    topic: str | None = wire("topic", None)
+    broker_name: str | None = wire("bname", None)
+    record: bytes = b""
+
+    def to_command(self) -> Command:
+        return Command(self.CODE, encode_fields(self), self.record)
+
+    @classmethod
+    def from_command(cls, command: Command) -> Self:
+        return replace(decode_fields(cls, command.ext, "CHECK_TRANSACTION_STATE (39)"), record=bytes(command.body))
+
+    def message(self) -> MessageExt:
+        """The half message; `RecordError` when the body holds no single record."""
+        queue_id = unpack_record(self.record, 0).queue_id
+        queue = MessageQueue("", self.broker_name or "", queue_id)
+        messages = decode(RawPull(queue, 0, 0, 0, 0, PullStatus.FOUND, self.record))
+        if len(messages) != 1:
+            raise RecordError(f"a transaction check holds {len(messages)} messages instead of one")
+        return messages[0]

@@ -1,0 +1,1 @@
+"""Requests that a NameServer answers, one module for each."""

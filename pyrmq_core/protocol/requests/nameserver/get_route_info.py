@@ -1,0 +1,40 @@
+"""GET_ROUTEINFO_BY_TOPIC (105): which brokers hold a topic's queues.
+
+Supported: the strict JSON form (`acceptStandardJsonOnly`, or a version from 4.9.4 on) and the bare-integer form when
+reading. Sources: remoting/protocol/header/namesrv/GetRouteInfoRequestHeader.java,
+namesrv/processor/ClientRequestProcessor.java.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Self
+
+from pyrmq_core.protocol.framing.codes import RequestCode
+from pyrmq_core.protocol.framing.command import Command, success
+from pyrmq_core.protocol.framing.fields import wire
+from pyrmq_core.protocol.framing.header_requests import HeaderRequest
+from pyrmq_core.protocol.routes.route import TopicRouteData
+
+
+@dataclass(frozen=True, slots=True)
+class GetRouteInfo(HeaderRequest):
+    """A topic's route, please; a NameServer that does not know it answers TOPIC_NOT_EXIST."""
+
+    CODE: ClassVar[RequestCode] = RequestCode.GET_ROUTEINFO_BY_TOPIC
+    topic: str = wire("topic")
+    accept_standard_json_only: bool | None = wire("acceptStandardJsonOnly", None)
+
+
+@dataclass(frozen=True, slots=True)
+class RouteInfo:
+    """The route, as the response's body."""
+
+    route: TopicRouteData
+
+    def to_command(self) -> Command:
+        return success(body=self.route.to_json())
+
+    @classmethod
+    def from_command(cls, command: Command) -> Self:
+        return cls(TopicRouteData.from_json(command.body))

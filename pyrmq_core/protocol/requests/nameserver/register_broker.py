@@ -1,0 +1,166 @@
+"""REGISTER_BROKER (103), UNREGISTER_BROKER (104), QUERY_DATA_VERSION (322): a broker tells a NameServer what it has.
+
+Supported: plain and compressed bodies of all versions; the body as written stays unread until it is asked for
+(`RegisterBroker.body`), because a NameServer that knows it already need not read it.
+Sources: remoting/protocol/header/namesrv/RegisterBrokerRequestHeader.java, UnRegisterBrokerRequestHeader.java,
+QueryDataVersionRequestHeader.java, broker/out/BrokerOuterAPI.java.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import ClassVar, Self
+
+from pyrmq_core.errors import BodyError, HeaderError, InvalidArgument
+from pyrmq_core.protocol.framing.codes import RequestCode
+from pyrmq_core.protocol.framing.command import VERSION, Command, success
+from pyrmq_core.protocol.framing.fields import decode_fields, encode_fields, wire, wire_int
+from pyrmq_core.protocol.framing.header_requests import HeaderRequest
+from pyrmq_core.protocol.java.json_text import dumps, load_object
+from pyrmq_core.protocol.messages.names import check_address
+from pyrmq_core.protocol.routes.registration import RegistrationBody, decode_registration, registration_crc
+from pyrmq_core.protocol.routes.topic_config import DataVersion
+
+
+@dataclass(frozen=True, slots=True)
+class RegistrationHeader:
+    """Who registers; `body_crc32` 0 is unchecked, `heartbeat_timeout_ms` None is 120 s.
+
+    5.x always sends `enable_acting_master`, 4.x never.
+    """
+
+    cluster_name: str = wire("clusterName")
+    broker_addr: str = wire("brokerAddr")
+    broker_name: str = wire("brokerName")
+    broker_id: int = wire("brokerId")
+    ha_server_addr: str | None = wire("haServerAddr", None)
+    compressed: bool = wire("compressed", False)
+    body_crc32: int = wire_int("bodyCrc32", 0)
+    heartbeat_timeout_ms: int | None = wire("heartbeatTimeoutMillis", None)
+    enable_acting_master: bool | None = wire("enableActingMaster", None)
+    zone_name: str | None = wire("__ZONE_NAME", None)
+
+
+@dataclass(frozen=True, slots=True)
+class RegisterBroker:
+    """All topics of a broker, or the few that changed: the same request, and no topic is forgotten by being absent."""
+
+    CODE: ClassVar[RequestCode] = RequestCode.REGISTER_BROKER
+    header: RegistrationHeader
+    raw_body: bytes | memoryview = b""
+    version: int = VERSION
+
+    @classmethod
+    def of(cls, header: RegistrationHeader, body: RegistrationBody) -> Self:
+        """The request with its body written and summed, compressed when the header says so."""
+        raw = body.to_compressed(VERSION) if header.compressed else body.to_json()
+        return cls(replace(header, body_crc32=registration_crc(raw)), raw)
+
+    def body(self) -> RegistrationBody:
+        """`BodyError` when it cannot be read."""
+        return decode_registration(self.raw_body, version=self.version, compressed=self.header.compressed)
+
+    def check_crc(self) -> None:
+        """`BodyError` when the body is not the one that the header sums up."""
+        declared = self.header.body_crc32
+        if declared != 0 and declared != registration_crc(self.raw_body):
+            raise BodyError("crc32 not match")
+
+    def to_command(self) -> Command:
+        return Command(self.CODE, encode_fields(self.header), self.raw_body, version=self.version)
+
+    @classmethod
+    def from_command(cls, command: Command) -> Self:
+        header = decode_fields(RegistrationHeader, command.ext, "REGISTER_BROKER (103)")
+        try:
+            check_address(header.broker_addr)
+        except InvalidArgument as error:
+            raise HeaderError(f"REGISTER_BROKER (103): field brokerAddr: {error}") from error
+        return cls(header, command.body, command.version)
+
+
+@dataclass(frozen=True, slots=True)
+class RegisteredBroker:
+    """The answer: for a slave its master's addresses, for all the order configuration (topic: `broker:queues;...`)."""
+
+    ha_server_addr: str | None = None
+    master_addr: str | None = None
+    order_topic_table: Mapping[str, str] | None = None
+
+    def to_command(self) -> Command:
+        addresses = {"haServerAddr": self.ha_server_addr, "masterAddr": self.master_addr}
+        table = self.order_topic_table
+        return success(
+            {name: address for name, address in addresses.items() if address is not None},
+            b"" if table is None else dumps({"table": dict(table)}),
+        )
+
+    @classmethod
+    def from_command(cls, command: Command) -> Self:
+        table = load_object(command.body, "order configuration").get("table") or {} if command.body else None
+        if not isinstance(table, dict | None):
+            raise BodyError("order configuration: table is not an object")
+        return cls(
+            ha_server_addr=command.ext.get("haServerAddr"),
+            master_addr=command.ext.get("masterAddr"),
+            order_topic_table=None if table is None else {topic: str(conf) for topic, conf in table.items()},
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class UnregisterBroker(HeaderRequest):
+    """The broker leaves; answered without fields."""
+
+    CODE: ClassVar[RequestCode] = RequestCode.UNREGISTER_BROKER
+    cluster_name: str = wire("clusterName")
+    broker_addr: str = wire("brokerAddr")
+    broker_name: str = wire("brokerName")
+    broker_id: int = wire("brokerId")
+
+
+@dataclass(frozen=True, slots=True)
+class QueryDataVersion:
+    """Is this state of my topics the one you have? Counts as a heartbeat."""
+
+    CODE: ClassVar[RequestCode] = RequestCode.QUERY_DATA_VERSION
+    cluster_name: str
+    broker_addr: str
+    data_version: DataVersion
+    broker_name: str | None = None
+    broker_id: int | None = None
+
+    def to_command(self) -> Command:
+        header = _VersionHeader(self.cluster_name, self.broker_addr, self.broker_name, self.broker_id)
+        return Command(self.CODE, encode_fields(header), self.data_version.to_json())
+
+    @classmethod
+    def from_command(cls, command: Command) -> Self:
+        header = decode_fields(_VersionHeader, command.ext, "QUERY_DATA_VERSION (322)")
+        version = DataVersion.from_json(command.body) if command.body else DataVersion()
+        return cls(header.cluster_name, header.broker_addr, version, header.broker_name, header.broker_id)
+
+
+@dataclass(frozen=True, slots=True)
+class _VersionHeader:
+    cluster_name: str = wire("clusterName")
+    broker_addr: str = wire("brokerAddr")
+    broker_name: str | None = wire("brokerName", None)
+    broker_id: int | None = wire("brokerId", None)
+
+
+@dataclass(frozen=True, slots=True)
+class KnownDataVersion:
+    """The answer of 322; `data_version` is None when the NameServer does not know the broker, which is a change too."""
+
+    changed: bool
+    data_version: DataVersion | None = None
+
+    def to_command(self) -> Command:
+        body = b"" if self.data_version is None else self.data_version.to_json()
+        return success({"changed": "true" if self.changed else "false"}, body)
+
+    @classmethod
+    def from_command(cls, command: Command) -> Self:
+        changed = command.ext.get("changed", "true").lower() == "true"
+        return cls(changed, DataVersion.from_json(command.body) if command.body else None)

@@ -1,0 +1,1 @@
+"""Routes, topic configurations and broker registrations as values and JSON."""

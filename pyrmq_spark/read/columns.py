@@ -1,0 +1,84 @@
+"""What a read can give, and what is said when its schema does not fit. Pure.
+
+Names are compared without regard to case, as Spark compares them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, NoReturn
+
+import pyarrow as pa
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
+
+from pyrmq_core.columnar import DEFAULT_COLUMNS, SOURCE_COLUMNS
+from pyrmq_spark.spark_errors import InvalidColumn
+
+# Spark's name of each Arrow type that a source column has.
+SPARK_TYPES: Final[Mapping[pa.DataType, str]] = {
+    pa.string(): "string",
+    pa.binary(): "binary",
+    pa.int32(): "int",
+    pa.int64(): "bigint",
+    pa.timestamp("us", tz="UTC"): "timestamp",
+    pa.map_(pa.string(), pa.string()): "map<string,string>",
+}
+SOURCE_TYPES: Final[Mapping[str, tuple[str, ...]]] = {
+    name: (SPARK_TYPES[column.type], "string") if name == "body" else (SPARK_TYPES[column.type],)
+    for name, column in SOURCE_COLUMNS.items()
+}
+
+
+def default_schema() -> str:
+    """The source's columns as DDL."""
+    return ", ".join(f"{name} {SOURCE_TYPES[name][0]}" for name in DEFAULT_COLUMNS)
+
+
+@dataclass(frozen=True, slots=True)
+class SourceSchema:
+    """What a reader builds: `columns` by the source's names, `given` as the user names them. Same order, same types."""
+
+    columns: pa.Schema
+    given: pa.Schema
+
+    def as_given(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The batch under the names and nullabilities that Spark expects."""
+        return pa.RecordBatch.from_arrays(batch.columns, schema=self.given)
+
+    def of_topic(self, batch: pa.RecordBatch, topic: str) -> pa.RecordBatch:
+        """The batch with every row's topic named so, where there is such a column."""
+        place = self.columns.get_field_index("topic")
+        if place < 0:
+            return batch
+        return batch.set_column(place, self.columns.field(place), pa.array([topic] * batch.num_rows, pa.string()))
+
+
+def source_schema(schema: StructType) -> SourceSchema:
+    """Raises `InvalidColumn` for a column that messages do not have, or another type, listing what there is."""
+    by_name = {name.lower(): name for name in SOURCE_COLUMNS}
+    seen: set[str] = set()
+    names = []
+    for field in schema.fields:
+        name = by_name.get(field.name.lower())
+        if name is None:
+            _refuse_source_column(f"there is no column {field.name}")
+        if name in seen:
+            _refuse_source_column(f"column {field.name} stands in it twice")
+        if field.dataType.simpleString() not in SOURCE_TYPES[name]:
+            wanted = " or ".join(SOURCE_TYPES[name])
+            _refuse_source_column(f"column {field.name} is {wanted}, not {field.dataType.simpleString()}")
+        if SOURCE_COLUMNS[name].nullable and not field.nullable:
+            _refuse_source_column(f"column {field.name} is null where a message has none, so it cannot be NOT NULL")
+        seen.add(name)
+        names.append(name)
+    if not names:
+        _refuse_source_column("it has no column")
+    given = to_arrow_schema(schema, timezone="UTC")
+    return SourceSchema(pa.schema([field.with_name(name) for name, field in zip(names, given, strict=True)]), given)
+
+
+def _refuse_source_column(fault: str) -> NoReturn:
+    possible = ", ".join(f"{name} {' or '.join(types)}" for name, types in SOURCE_TYPES.items())
+    raise InvalidColumn(f"the schema of this read: {fault}; possible are {possible}")

@@ -1,0 +1,167 @@
+"""One task's read: the rows of a range of one queue as record batches, for batches and streams alike."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterator
+from itertools import chain
+from typing import TYPE_CHECKING, Final
+
+from pyrmq_core import (
+    DataLost,
+    MessageQueue,
+    NetworkError,
+    RawPull,
+    ReadWindow,
+    ResponseError,
+    RocketMQError,
+    RoutingError,
+    TagFilter,
+    columnar,
+)
+from pyrmq_spark import worker
+from pyrmq_spark.gc_freeze import freeze_loaded_objects
+from pyrmq_spark.namespaces import name_of_tenant
+from pyrmq_spark.options import ConnectionOptions, SourceOptions
+from pyrmq_spark.read.range_planner import QueueRange
+from pyrmq_spark.spark_errors import BrokerUnavailable, as_spark_error
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from pyrmq_core.blocking import PullConsumer
+    from pyrmq_core.columnar import DecodedBatch
+    from pyrmq_spark.read.columns import SourceSchema
+
+log = logging.getLogger(__name__)
+
+DEFAULT_CONSUMER_GROUP: Final = "pyrmq-spark"
+# TOPIC_NOT_EXIST, and INVALID_PARAMETER for a queue that the topic does not have (any more).
+GONE_CODES: Final = (17, 29)
+PAUSE_SECONDS: Final = 0.2
+
+
+def consumer_of(connection: ConnectionOptions, options: SourceOptions) -> PullConsumer:
+    """This worker's consumer for the read."""
+    return worker.consumer(connection, options.consumer_group or DEFAULT_CONSUMER_GROUP)
+
+
+def read_range(
+    connection: ConnectionOptions, options: SourceOptions, schema: SourceSchema, wanted: QueueRange
+) -> Iterator[pa.RecordBatch]:
+    """Every row once and in order; what is lost meanwhile fails the task, or is passed over with failOnDataLoss=false.
+
+    Closed early (LIMIT, a cancelled task), it leaves no pull behind.
+    """
+    position, deadline = wanted.start, None
+    topic = name_of_tenant(wanted.queue.topic, options.namespace)
+    freeze_loaded_objects()
+    with as_spark_error(str(wanted.queue)):
+        while position < wanted.end:
+            try:
+                for following, batch in _batches(connection, options, schema, wanted, position):
+                    position, deadline = following, None
+                    if batch.num_rows:
+                        named = batch if options.namespace is None else schema.of_topic(batch, topic or "")
+                        yield schema.as_given(named)
+                return
+            except DataLost as lost:
+                position = _after(lost, position, wanted, options)
+            except (NetworkError, RoutingError, ResponseError) as error:
+                if isinstance(error, ResponseError) and error.code not in GONE_CODES:
+                    raise
+                patience = options.pull_timeout if isinstance(error, ResponseError) else 0.0  # the others waited for it
+                deadline = deadline or time.monotonic() + patience
+                if _is_gone(connection, options, wanted.queue):
+                    position = _after(_gone(error, position, wanted), position, wanted, options)
+                elif time.monotonic() >= deadline:
+                    raise _unavailable(error, wanted, options) from error
+                else:
+                    time.sleep(PAUSE_SECONDS)
+
+
+def _batches(
+    connection: ConnectionOptions, options: SourceOptions, schema: SourceSchema, wanted: QueueRange, start: int
+) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """Each with the offset after it."""
+    tags = TagFilter.parse(options.tags)
+    window = ReadWindow(max_messages_a_pull=options.pull_batch_size, patience=options.pull_timeout)
+    keep = options.on_undecodable_body == "keep"
+    consumer = consumer_of(connection, options)
+
+    def batches(pulls: list[RawPull], *, allow_gaps: bool) -> Iterator[DecodedBatch]:
+        return columnar.decode_batches(
+            pulls,
+            schema.columns,
+            wanted.offsets,
+            tags=tags,
+            keep_undecodable=keep,
+            verify_crc=options.verify_crc,
+            max_body_bytes=options.max_body_bytes,
+            allow_gaps=allow_gaps,
+        )
+
+    def decoded(pulls: list[RawPull]) -> Iterator[tuple[int, pa.RecordBatch]]:
+        made = batches(pulls, allow_gaps=False)
+        try:
+            head = next(made)
+        except DataLost as lost:  # offsets without a message are found before any batch is made
+            if options.fail_on_data_loss:
+                raise
+            log.warning("%s", lost)
+            made = batches(pulls, allow_gaps=True)
+            head = next(made)
+        for batch, rest in chain((head,), made):
+            yield rest[0].start if rest else pulls[-1].next_offset, batch
+
+    with consumer.read(wanted.queue, start, wanted.end, tags=options.tags, sql=options.sql, window=window) as reader:
+        yield from reader.decoded_in_parts(decoded)
+
+
+def _after(lost: DataLost, position: int, wanted: QueueRange, options: SourceOptions) -> int:
+    """Where to go on with failOnDataLoss=false: behind what is gone, and no further; nothing is read twice."""
+    if options.fail_on_data_loss:
+        raise lost
+    following = wanted.end  # of a queue that ends before the position nothing is left
+    if position < lost.max_offset:
+        following = min(wanted.end, lost.min_offset if lost.min_offset > position else lost.end)
+    if following <= position:
+        raise lost
+    log.warning("%s: offsets %d to %d are skipped: %s", wanted.queue, position, following, lost)
+    return following
+
+
+def _gone(error: RocketMQError, position: int, wanted: QueueRange) -> DataLost:
+    return DataLost(
+        f"offsets {position} to {wanted.end} of {wanted.queue} cannot be read, the queue is gone: {error}; set "
+        "failOnDataLoss=false to go on with what is left",
+        queue=wanted.queue,
+        start=position,
+        end=wanted.end,
+        min_offset=0,
+        max_offset=0,
+    )
+
+
+def _unavailable(error: RocketMQError, wanted: QueueRange, options: SourceOptions) -> BrokerUnavailable:
+    """Patience has run out; a refusal is one of a broker whose queue this is by the NameServer's word."""
+    denied = f"the NameServer names {wanted.queue.broker_name} for {wanted.queue}, yet "
+    return BrokerUnavailable(
+        f"waited {options.pull_timeout:g} s in vain, and nothing was skipped: "
+        f"{denied if isinstance(error, ResponseError) else ''}{error}"
+    )
+
+
+def _is_gone(connection: ConnectionOptions, options: SourceOptions, queue: MessageQueue) -> bool:
+    """Its broker is there, master and all, and the topic's route has the queue no longer, readable or not.
+
+    A slave denies a queue until it has learned its master's topics: that is no loss. Without a NameServer nothing is.
+    """
+    try:
+        known = consumer_of(connection, options).topic_queues([queue.topic])[queue.topic]
+        broker = worker.admin(connection).cluster_info().broker_addr_table.get(queue.broker_name)
+    except (NetworkError, RoutingError):
+        return False
+    is_routed = known is not None and queue in known.all
+    return not is_routed and broker is not None and broker.master is not None

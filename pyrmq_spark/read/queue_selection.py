@@ -1,0 +1,209 @@
+"""What a read covers: which queues its options choose, and from which offset to which; brokers are asked here.
+
+All queues are asked together; what their answers come to is decided in `offsets` and `planning`.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from pyrmq_core import (
+    BrokerNotFound,
+    MessageQueue,
+    NoRoute,
+    OffsetRange,
+    ResponseError,
+    TopicQueues,
+    is_dead_letter_topic,
+    is_retry_topic,
+    is_system_topic,
+)
+from pyrmq_spark.namespaces import name_of_tenant
+from pyrmq_spark.offsets import (
+    BrokerAnswers,
+    ResolvedOffsets,
+    check_order,
+    committed_of,
+    points_of,
+    ranges_between,
+    resolve_end,
+    resolve_start,
+    times_of,
+)
+from pyrmq_spark.options import SourceOptions
+from pyrmq_spark.patience import of_a_batch, retry_until_timeout
+from pyrmq_spark.positions import Point, Word
+from pyrmq_spark.read.range_planner import QueueRange, plan
+from pyrmq_spark.spark_errors import InvalidOption, NotReadable
+
+if TYPE_CHECKING:
+    from pyrmq_core.blocking import Admin, PullConsumer
+
+log = logging.getLogger(__name__)
+
+# SYSTEM_ERROR (enablePropertyFilter is off) and SUBSCRIPTION_PARSE_FAILED.
+CANNOT_FILTER: Final = (1, 23)
+
+# Made when it is asked something, which few reads need.
+AdminOf: TypeAlias = "Callable[[], Admin]"
+
+
+def plan_batch(consumer: PullConsumer, admin: AdminOf, options: SourceOptions) -> list[QueueRange]:
+    """The tasks of a batch read; asks all queues together. Waits for a broker that the topic is known to be on."""
+    return retry_until_timeout(lambda _: _planned(consumer, admin, options), options.pull_timeout, of_a_batch)
+
+
+def _planned(consumer: PullConsumer, admin: AdminOf, options: SourceOptions) -> list[QueueRange]:
+    queues, masterless = chosen_queues(consumer, admin, options)
+    (start, start_name), (end, end_name) = options.start(Word.EARLIEST), options.end()
+    starts, ends = points_of(start, queues, start_name), points_of(end, queues, end_name)
+    check_order(starts, ends)
+    check_sql(consumer, queues, options)
+    bounds = consumer.offset_bounds(queues)
+    first = _resolved_start(consumer, options, starts, bounds, masterless)
+    last = resolve_end(
+        ends,
+        BrokerAnswers(bounds, consumer.offsets_at(times_of(ends)), masterless=masterless),
+        fail_on_data_loss=options.fail_on_data_loss,
+    )
+    for name in sorted(masterless):
+        topics = sorted({queue.topic for queue in queues if queue.broker_name == name})
+        log.warning("%s has no master: what its slave has of %s is read", name, ", ".join(topics))
+    _tell_skipped(first, last)
+    return plan(
+        ranges_between(first, last),
+        min_partitions=options.min_partitions,
+        max_records=options.max_records_per_partition,
+    )
+
+
+def stream_start(consumer: PullConsumer, admin: AdminOf, options: SourceOptions) -> dict[MessageQueue, int]:
+    """Where a new stream begins in each queue; asks all queues together."""
+    queues, masterless = chosen_queues(consumer, admin, options)
+    start, name = options.start(Word.LATEST)
+    starts = points_of(start, queues, name)
+    first = _resolved_start(consumer, options, starts, consumer.offset_bounds(queues), masterless)
+    _tell_skipped(first)
+    return dict(first.offsets)
+
+
+def check_sql(consumer: PullConsumer, queues: Iterable[MessageQueue], options: SourceOptions) -> None:
+    """Every broker is asked whether it can evaluate the expression: one that cannot would give every row."""
+    if options.sql is None:
+        return
+    one_each = {queue.broker_name: queue for queue in queues}
+    for queue in one_each.values():
+        try:
+            consumer.check_sql(queue, options.sql)
+        except ResponseError as error:
+            if error.code not in CANNOT_FILTER:
+                raise
+            raise InvalidOption(f"option sql is {options.sql!r}, which {error}") from error
+
+
+def _resolved_start(
+    consumer: PullConsumer,
+    options: SourceOptions,
+    starts: Mapping[MessageQueue, Point],
+    bounds: Mapping[MessageQueue, OffsetRange],
+    masterless: frozenset[str],
+) -> ResolvedOffsets:
+    committed = consumer.committed_offsets(committed_of(starts))
+    return resolve_start(
+        starts,
+        BrokerAnswers(bounds, consumer.offsets_at(times_of(starts)), committed, masterless),
+        none_as_young=options.starting_strategy,
+        fail_on_data_loss=options.fail_on_data_loss,
+    )
+
+
+def _tell_skipped(*resolved: ResolvedOffsets) -> None:
+    for ends in resolved:
+        for line in ends.skipped:
+            log.warning("%s", line)
+
+
+def chosen_queues(
+    consumer: PullConsumer, admin: AdminOf, options: SourceOptions
+) -> tuple[list[MessageQueue], frozenset[str]]:
+    """The queues that the options choose, in order, and which of their brokers have no master; a pattern may match no
+    topic.
+
+    Raises `NotReadable` for a queue without READ permission, and `BrokerNotFound` while a broker is not registered that
+    a topic is known to be on: their rows would be missing without a word.
+    """
+    topics = candidate_topics(consumer, admin, options)
+    routes = consumer.topic_queues(topics)  # a topic that was deleted since it was listed has none
+    known = {topic: queues for topic, queues in routes.items() if queues is not None}
+    if options.topic_pattern is None and len(known) < len(routes):
+        raise _unknown_topic(next(topic for topic in routes if topic not in known))
+    there = {queue for queues in known.values() for queue in queues.all}
+    chosen = set(options.assign or there)
+    if chosen - there:
+        raise InvalidOption(
+            f"option assign names {', '.join(map(str, sorted(chosen - there)))}, which no broker has; there are "
+            f"{', '.join(map(str, sorted(there)))}"
+        )
+    _check_registered(consumer, admin, known)
+    if unreadable := sorted(queue for queues in known.values() for queue in queues.unreadable if queue in chosen):
+        raise not_readable(unreadable)
+    masterless = frozenset(name for queues in known.values() for name in queues.masterless)
+    return sorted(chosen), masterless & {queue.broker_name for queue in chosen}
+
+
+def not_readable(queues: Sequence[MessageQueue]) -> NotReadable:
+    """For queues whose rows cannot be read, and are not lost."""
+    return NotReadable(
+        f"{', '.join(map(str, queues))} cannot be read: the topic lacks the READ permission there; give it back "
+        "(mqadmin updateTopicPerm -p 6), nothing was skipped"
+    )
+
+
+def _check_registered(consumer: PullConsumer, admin: AdminOf, known: Mapping[str, TopicQueues]) -> None:
+    """A broker that is not registered has left the routes of its topics; it may be known of all the same."""
+    expected = consumer.expected_brokers(known)
+    missing = {
+        name: topic
+        for topic, queues in known.items()
+        for name in expected[topic] - {queue.broker_name for queue in queues.all}
+    }
+    table = admin().cluster_info().broker_addr_table if missing else {}
+    for name, topic in sorted(missing.items()):
+        if name not in table:
+            raise BrokerNotFound(
+                f"{name} is not registered at the NameServer, and has queues of {topic} by its order configuration or "
+                "another NameServer",
+                broker_name=name,
+            )
+
+
+def _unknown_topic(topic: str) -> NoRoute:
+    return NoRoute(f"No route info of this topic: {topic}. The NameServer does not know it; create it", topic=topic)
+
+
+def candidate_topics(consumer: PullConsumer, admin: AdminOf, options: SourceOptions) -> Sequence[str]:
+    """The topics that are named, or those there are now that match."""
+    if options.assign is not None:
+        return sorted({queue.topic for queue in options.assign})
+    if options.topic_pattern is None:
+        return options.topics or ()
+    clusters = admin().cluster_info().cluster_addr_table
+    own = {name for cluster, brokers in clusters.items() for name in (cluster, f"{cluster}_REPLY_TOPIC", *brokers)}
+    topics = (topic for topic in consumer.topics() if topic not in own)
+    return matching(options.topic_pattern, topics, options.namespace)
+
+
+def matching(pattern: str, topics: Iterable[str], namespace: str | None = None) -> list[str]:
+    """The topics that the whole pattern matches, by their names in the namespace; RocketMQ's own, retry and dead-letter
+    topics never do."""
+    wanted = re.compile(pattern)
+    return sorted(
+        topic
+        for topic in topics
+        if (name := name_of_tenant(topic, namespace)) is not None
+        and wanted.fullmatch(name)
+        and not (is_system_topic(topic) or is_retry_topic(topic) or is_dead_letter_topic(topic))
+    )

@@ -1,0 +1,157 @@
+"""Watches a stream's queues: which there are, where they end, and which are gone. A broker that is down is not gone.
+
+A queue is gone only when its broker is registered and the topic's route has it no longer, readable or not. What cannot
+be told, since a broker does not answer, is waited for; after `pullTimeoutMs` that is an error, and nothing is skipped.
+While no NameServer answers, the queues that are known are gone on with.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from pyrmq_core import MessageQueue, NoNameServer, OffsetRange
+from pyrmq_spark.options import SourceOptions
+from pyrmq_spark.patience import of_a_stream, retry_until_timeout
+from pyrmq_spark.read.queue_selection import AdminOf, candidate_topics, check_sql, not_readable
+from pyrmq_spark.stream.stream_offset import Offsets
+
+if TYPE_CHECKING:
+    from pyrmq_core.blocking import PullConsumer
+
+log = logging.getLogger(__name__)
+
+# Spark asks a stream without data every 10 ms (spark.sql.streaming.pollingDelay); brokers are asked this often at most.
+# The answer waits until then: an old one would end `processAllAvailable` with messages unread.
+FLOOR_SECONDS: Final = 0.1
+# What looks lost is looked at again so often, with everything asked anew (fetchOffset.numRetries of Kafka's source).
+LOOKS_AT_LOSS: Final = 3
+LOSS_PAUSE_SECONDS: Final = 0.5
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class QueueBounds:
+    """What every queue that is there keeps, and which queues are there no longer, each with the reason.
+
+    Of a queue without anything to read, the lowest offset is not asked for: its end stands in for it.
+    """
+
+    bounds: Mapping[MessageQueue, OffsetRange]
+    gone: Mapping[MessageQueue, str] = field(default_factory=dict)
+
+    @property
+    def ends(self) -> dict[MessageQueue, int]:
+        return {queue: kept.end for queue, kept in self.bounds.items()}
+
+
+class QueueWatch:
+    """Asks for one query. `refresh` is how long, in seconds, it may take until new queues are noticed."""
+
+    def __init__(self, consumer: PullConsumer, admin: AdminOf, options: SourceOptions, *, refresh: float) -> None:
+        self._consumer = consumer
+        self._admin = admin
+        self._options = options
+        self._refresh = refresh
+        self._queues: frozenset[MessageQueue] = frozenset()
+        self._registered: frozenset[str] = frozenset()
+        self._masterless: frozenset[str] = frozenset()
+        self._unreadable: frozenset[MessageQueue] = frozenset()
+        self._is_alone = False
+        self._checked: set[str] = set()
+        self._discovered_at = float("-inf")
+        self._asked_at = float("-inf")
+        self._reached: Offsets | None = None
+
+    def look(self, start: Offsets) -> QueueBounds:
+        """What there is now; `start` are the offsets reached. Waits for brokers that do not answer."""
+        if self._reached == start:
+            time.sleep(max(0.0, self._asked_at + FLOOR_SECONDS - time.monotonic()))
+        stale = time.monotonic() - self._discovered_at >= self._refresh
+        seen = self.retry_until_timeout(lambda again: self._look(start, discover=stale or again))
+        for number in range(LOOKS_AT_LOSS):
+            if not seen.gone and all(seen.bounds[queue].end >= offset for queue, offset in start.items()):
+                break
+            time.sleep(LOSS_PAUSE_SECONDS if number else 0.0)
+            seen = self.retry_until_timeout(lambda _: self._look(start, discover=True))
+        self._reached, self._asked_at = dict(start), time.monotonic()
+        return seen
+
+    def retry_until_timeout(self, ask: Callable[[bool], T]) -> T:
+        """What `ask` gives; called again, with True, while brokers or NameServers do not answer."""
+        return retry_until_timeout(ask, self._options.pull_timeout, of_a_stream)
+
+    def _look(self, start: Offsets, *, discover: bool) -> QueueBounds:
+        if discover:
+            self._discover_if_possible(start)
+        missing = {queue for queue in start if queue not in self._queues}
+        # A missing queue whose broker is not registered is asked for all the same, where its broker was last.
+        gone = {queue: self._reason(queue) for queue in missing if queue.broker_name in self._registered}
+        asked = self._queues | (missing - set(gone))
+        ends = self._consumer.max_offsets(sorted(asked))
+        for queue, reached in start.items():
+            if queue.broker_name in self._masterless and queue in ends:  # a slave may lag behind its lost master
+                ends[queue] = max(ends[queue], reached)
+            if queue in self._unreadable and ends[queue] > reached:
+                raise not_readable([queue])
+        lowest = self._consumer.min_offsets([queue for queue, end in ends.items() if start.get(queue) != end])
+        for queue in start.keys() & lowest.keys():
+            if queue.broker_name in self._masterless:  # and may have begun later than its master
+                lowest[queue] = min(lowest[queue], start[queue])
+        return QueueBounds(
+            {queue: OffsetRange(min(lowest.get(queue, end), end), end) for queue, end in ends.items()}, gone
+        )
+
+    def _discover_if_possible(self, start: Offsets) -> None:
+        """Without a NameServer the known queues are gone on with, none of which counts as gone then."""
+        try:
+            self._discover(start)
+        except NoNameServer as error:
+            if self._discovered_at == float("-inf"):
+                raise
+            if not self._is_alone:
+                log.warning("going on with the %d queues that are known: %s", len(self._queues), error)
+            self._is_alone, self._registered = True, frozenset()
+            self._discovered_at = time.monotonic()
+            return
+        if self._is_alone:
+            log.info("a NameServer answers again")
+        self._is_alone = False
+
+    def _discover(self, start: Offsets) -> None:
+        """Registered counts a broker that is so before and after its routes are asked for: one that comes or goes
+        meanwhile may miss in them."""
+        options = self._options
+        before = self._brokers()
+        routes = self._consumer.topic_queues(candidate_topics(self._consumer, self._admin, options))
+        # What may not be read is there all the same; none of it is begun with.
+        unreadable = {queue for known in routes.values() if known for queue in known.unreadable if queue in start}
+        there = {queue for known in routes.values() if known for queue in known.readable} | unreadable
+        unchecked = {queue for queue in there if queue.broker_name not in self._checked}
+        check_sql(self._consumer, unchecked, options)
+        self._checked |= {queue.broker_name for queue in unchecked}
+        self._queues = frozenset(there if options.assign is None else there & set(options.assign))
+        self._unreadable = self._queues & unreadable
+        after = self._brokers()
+        self._registered = frozenset(before.keys() & after.keys())
+        self._masterless = frozenset(name for name, has_master in after.items() if not has_master)
+        self._discovered_at = time.monotonic()
+        new = sorted(self._queues - set(start))
+        if new and start:
+            log.info("queues that are new are read from their beginning: %s", ", ".join(map(str, new)))
+
+    def _brokers(self) -> dict[str, bool]:
+        """Those that are registered, and whether by their master."""
+        table = self._admin().cluster_info().broker_addr_table
+        return {name: broker.master is not None for name, broker in table.items() if broker.broker_addrs}
+
+    def _reason(self, queue: MessageQueue) -> str:
+        if any(other.topic == queue.topic for other in self._queues):
+            return f"{queue.broker_name} is up, and the topic has no such queue on it any more"
+        return (
+            f"{queue.broker_name} is up, and topic {queue.topic} was deleted, or is not chosen by the options any more"
+        )

@@ -1,0 +1,170 @@
+"""How far a query is: lag by queue, and offsets published to the brokers under a consumer group.
+
+Published offsets are for monitoring (`mqadmin consumerProgress`) alone: a query goes on from its checkpoint. A query
+with the option `consumerGroup` publishes by itself, one batch late and never its last batch, since Spark does not tell
+a source of that; `OffsetPublisher` and `commit_offsets` cover it.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from pyspark.sql.streaming.listener import StreamingQueryListener
+
+from pyrmq_core import InvalidArgument, MessageQueue, RocketMQError
+from pyrmq_core.blocking import Admin, PullConsumer
+from pyrmq_spark import worker
+from pyrmq_spark.options import ConnectionOptions, check_names, read_connection
+from pyrmq_spark.spark_errors import InvalidCheckpoint, InvalidOption, as_spark_error
+from pyrmq_spark.stream.stream_offset import Offsets, StreamOffset
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.listener import (
+        QueryIdleEvent,
+        QueryProgressEvent,
+        QueryStartedEvent,
+        QueryTerminatedEvent,
+    )
+    from pyspark.sql.streaming.query import StreamingQuery
+
+log = logging.getLogger(__name__)
+
+RETRY_PREFIX: Final = "%RETRY%"
+
+
+@dataclass(frozen=True, slots=True)
+class QueueLag:
+    """One queue: the offset the query goes on at, the queue's end when it last looked, and what lies between."""
+
+    queue: MessageQueue
+    offset: int
+    latest: int
+
+    @property
+    def behind(self) -> int:
+        return max(0, self.latest - self.offset)
+
+
+def lag(query: StreamingQuery) -> list[QueueLag]:
+    """Of every queue that the query reads, by its last progress; empty before the first one."""
+    progress = query.lastProgress
+    lags = []
+    for source in _sources({} if progress is None else json.loads(progress.json)):
+        latest = source.latest or source.end
+        lags += [
+            QueueLag(queue, offset, max(offset, latest.get(queue, offset))) for queue, offset in source.end.items()
+        ]
+    return sorted(lags, key=lambda queue_lag: queue_lag.queue)
+
+
+def commit_offsets(query: StreamingQuery, group: str, **options: str) -> Offsets:
+    """Publishes where the query stands under `group`; gives back what was published.
+
+    `options` are those of the connection (`nameServer`, `accessKey`, ...); without `nameServer` NAMESRV_ADDR counts.
+    """
+    progress = query.lastProgress
+    offsets = _ends({} if progress is None else json.loads(progress.json))
+    with as_spark_error(f"group {group}"):
+        connection = _connection(options)
+        publish(worker.consumer(connection, group), worker.admin(connection), offsets)
+    return offsets
+
+
+class OffsetPublisher(StreamingQueryListener):
+    """Publishes after every batch of every query of the session that reads from RocketMQ, its last batch too.
+
+    `spark.streams.addListener(OffsetPublisher("audit", nameServer="..."))`. What cannot be published is logged, and the
+    query goes on. `query_name` narrows it to one query.
+    """
+
+    def __init__(self, group: str, *, query_name: str | None = None, **options: str) -> None:
+        with as_spark_error(f"group {group}"):
+            self._connection = _connection(options)
+        self._group = group
+        self._query_name = query_name
+
+    def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802 - Spark's name
+        pass
+
+    def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802 - Spark's name
+        progress = json.loads(event.progress.json)
+        if self._query_name in (None, progress.get("name")):
+            publish_quietly(self._connection, self._group, _ends(progress))
+
+    def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802 - Spark's name
+        pass
+
+    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802 - Spark's name
+        pass
+
+
+def publish_quietly(connection: ConnectionOptions, group: str, offsets: Offsets) -> None:
+    """A query never fails because its progress cannot be shown."""
+    if not offsets:
+        return
+    try:
+        publish(worker.consumer(connection, group), worker.admin(connection), offsets)
+    except RocketMQError as error:
+        log.warning("the offsets of %d queues are not published under group %s: %s", len(offsets), group, error)
+
+
+_prepared: set[tuple[int, str]] = set()
+
+
+def publish(consumer: PullConsumer, admin: Admin, offsets: Offsets) -> None:
+    """Next offsets, as RocketMQ counts them. Makes the group's retry topic once: tools look the group up by it."""
+    key = (id(consumer), consumer.group)
+    if key not in _prepared:
+        topic = RETRY_PREFIX + consumer.group
+        if consumer.current_queues([topic])[topic] is None:
+            admin.create_topic(topic, queues=1)
+        _prepared.add(key)
+    consumer.commit_offsets(offsets)
+
+
+@dataclass(frozen=True, slots=True)
+class _Source:
+    end: Offsets
+    latest: Offsets | None
+
+
+def _sources(progress: Mapping[str, Any]) -> Iterator[_Source]:
+    """Those of a progress that are ours."""
+    for source in progress.get("sources", ()):
+        try:
+            end = StreamOffset.from_json(_object(source.get("endOffset"))).offsets
+            latest = source.get("latestOffset")
+            yield _Source(end, StreamOffset.from_json(_object(latest)).offsets if latest else None)
+        except InvalidCheckpoint:
+            continue
+
+
+def _object(given: object) -> Mapping[str, Any]:
+    """Progress holds offsets as JSON, or as JSON in a text."""
+    if isinstance(given, str):
+        try:
+            given = json.loads(given)
+        except ValueError:
+            return {}
+    return given if isinstance(given, dict) else {}
+
+
+def _ends(progress: Mapping[str, Any]) -> dict[MessageQueue, int]:
+    ends: dict[MessageQueue, int] = {}
+    for source in _sources(progress):
+        for queue, offset in source.end.items():
+            ends[queue] = min(offset, ends.get(queue, offset))  # one queue read twice: the slower one counts
+    return ends
+
+
+def _connection(options: Mapping[str, str]) -> ConnectionOptions:
+    check_names(options)
+    try:
+        return read_connection(options, os.environ)
+    except InvalidArgument as error:
+        raise InvalidOption(f"{error} (or give it here: nameServer=...)") from None

@@ -1,0 +1,174 @@
+"""A stream's offset as Spark keeps it in a checkpoint, and what has become of its queues since. Pure.
+
+    {"source": "rocketmq", "version": 1, "offsets": {"orders": {"broker-a": {"0": 7}}}, "from": {"orders": ...}}
+
+`offsets` are each queue's next offset, `from` those where the batch that ends here began, for the queues it reads.
+Spark does not keep where batch 0 began, and asks for it anew after a failure: without `from` a restart at `latest`
+would lose that batch's rows. By then it may have no answer (the topic has grown, and the options name the queues it
+had): `UNRESOLVED` stands for it, which is given out as a start alone, and never kept. Spark compares offsets as text:
+names are sorted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, Self
+
+from pyrmq_core import DataLost, MessageQueue, OffsetRange
+from pyrmq_spark.spark_errors import InvalidCheckpoint
+
+SOURCE: Final = "rocketmq"
+VERSION: Final = 1
+
+UNRESOLVED: Final = {"source": SOURCE, "version": VERSION, "offsets": {}, "start": "unresolved"}
+
+Offsets = Mapping[MessageQueue, int]
+
+
+@dataclass(frozen=True, slots=True)
+class StreamOffset:
+    """`offsets` is where every queue goes on; `began` where the batch that ends here began in the queues it reads."""
+
+    offsets: Offsets
+    began: Offsets = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        """As Spark keeps it."""
+        written = {"source": SOURCE, "version": VERSION, "offsets": _tree(self.offsets)}
+        return written | ({"from": _tree(self.began)} if self.began else {})
+
+    @classmethod
+    def from_json(cls, given: object) -> Self:
+        """`InvalidCheckpoint` for what another source or another version wrote; that may be any JSON."""
+        if not isinstance(given, Mapping) or given.get("source") != SOURCE:
+            raise InvalidCheckpoint(
+                "the checkpoint's offset was not written by the source rocketmq; start the query with a new "
+                f"checkpointLocation (it holds {_shortened(given)})"
+            )
+        if given.get("version") != VERSION:
+            raise InvalidCheckpoint(
+                f"the checkpoint's offset has version {given.get('version')}, this pyrmq reads version {VERSION}; "
+                "go on with the pyrmq that wrote it, or start with a new checkpointLocation"
+            )
+        try:
+            return cls(_offsets(given["offsets"]), _offsets(given.get("from", {})))
+        except (KeyError, TypeError, ValueError, AttributeError):
+            raise InvalidCheckpoint(
+                f"the checkpoint's offset is damaged: {_shortened(given)}; start with a new checkpointLocation"
+            ) from None
+
+    def ranges(self) -> dict[MessageQueue, OffsetRange]:
+        """What the batch that ends here reads."""
+        return {queue: OffsetRange(first, self.offsets[queue]) for queue, first in self.began.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class FollowedOffsets:
+    """Where reading goes on in every queue that is there, up to where, and what was lost meanwhile."""
+
+    begins: Offsets
+    ends: Offsets
+    losses: tuple[DataLost, ...] = ()
+
+    @property
+    def backlog(self) -> dict[MessageQueue, int]:
+        """Offsets waiting in each queue that has any."""
+        return {queue: end - begin for queue, begin in self.begins.items() if (end := self.ends[queue]) > begin}
+
+
+def follow(
+    start: Offsets, bounds: Mapping[MessageQueue, OffsetRange], gone: Mapping[MessageQueue, str]
+) -> FollowedOffsets:
+    """`bounds` are what brokers keep now, `gone` the queues of `start` that are there no longer, each with the reason.
+
+    A queue that is not in `start` is new and begins at its beginning, wherever the query itself started. One that has
+    become shorter goes on at its end, as in Spark's Kafka source: from its beginning every row would come again.
+    """
+    losses = [
+        _lost(queue, f"{queue} is gone after offset {start[queue]}: {reason}", start[queue], None)
+        for queue, reason in sorted(gone.items())
+    ]
+    begins: dict[MessageQueue, int] = {}
+    for queue, kept in sorted(bounds.items()):
+        begin = start.get(queue, kept.start)
+        if begin > kept.end:
+            reason = (
+                f"{queue} was read up to offset {begin}, but its broker keeps {kept.start} to {kept.end}: "
+                "the topic was deleted and made again, or the broker lost its newest messages"
+            )
+            losses.append(_lost(queue, reason, begin, kept))
+        elif begin < kept.start:
+            reason = f"offsets {begin} to {kept.start} of {queue} have expired: its broker keeps {kept.start} to "
+            losses.append(_lost(queue, f"{reason}{kept.end}", begin, kept))
+        begins[queue] = min(max(begin, kept.start), kept.end)
+    return FollowedOffsets(begins, {queue: kept.end for queue, kept in bounds.items()}, tuple(losses))
+
+
+def all_lost(losses: tuple[DataLost, ...]) -> DataLost:
+    """One error of several, which says how to go on."""
+    listed = "; ".join(map(str, losses[:10])) + (f"; and {len(losses) - 10} queues more" if len(losses) > 10 else "")
+    first = losses[0]
+    return DataLost(
+        f"{listed}. Set failOnDataLoss=false to go on with what is left",
+        queue=first.queue,
+        start=first.start,
+        end=first.end,
+        min_offset=first.min_offset,
+        max_offset=first.max_offset,
+    )
+
+
+def bounds_of_run(targets: Offsets, bounds: Mapping[MessageQueue, OffsetRange]) -> dict[MessageQueue, OffsetRange]:
+    """What an AvailableNow run may read: up to `targets`, noted when it began. What makes that impossible is an error,
+    with failOnDataLoss or without."""
+    ends = {queue: kept.end for queue, kept in bounds.items()}
+    missing = sorted(set(targets) - set(ends))
+    if missing:
+        names = ", ".join(map(str, missing))
+        reason = f"this AvailableNow run began with queues that are gone now: {names}; start the query again"
+        raise _lost(missing[0], reason, targets[missing[0]], None)
+    for queue in sorted(targets):
+        if ends[queue] < targets[queue]:
+            reason = (
+                f"this AvailableNow run was to read {queue} up to offset {targets[queue]}, but it now ends at "
+                f"{ends[queue]}: the topic was made anew; start the query again"
+            )
+            raise _lost(queue, reason, targets[queue], OffsetRange(0, ends[queue]))
+    return {queue: OffsetRange(min(bounds[queue].start, end), end) for queue, end in targets.items()}
+
+
+def _lost(queue: MessageQueue, reason: str, offset: int, kept: OffsetRange | None) -> DataLost:
+    known = kept or OffsetRange(offset, offset)
+    going_on = min(max(offset, known.start), known.end)
+    return DataLost(
+        reason,
+        queue=queue,
+        start=min(offset, going_on),
+        end=max(offset, going_on),
+        min_offset=known.start,
+        max_offset=known.end,
+    )
+
+
+def _tree(offsets: Offsets) -> dict[str, dict[str, dict[str, int]]]:
+    tree: dict[str, dict[str, dict[str, int]]] = {}
+    for queue in sorted(offsets):
+        tree.setdefault(queue.topic, {}).setdefault(queue.broker_name, {})[str(queue.queue_id)] = offsets[queue]
+    return tree
+
+
+def _offsets(tree: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> dict[MessageQueue, int]:
+    offsets = {}
+    for topic, brokers in tree.items():
+        for broker_name, queues in brokers.items():
+            for queue_id, offset in queues.items():
+                if isinstance(offset, bool) or not isinstance(offset, int) or offset < 0:
+                    raise ValueError(offset)
+                offsets[MessageQueue(topic, broker_name, int(queue_id))] = offset
+    return offsets
+
+
+def _shortened(given: object) -> str:
+    text = str(given)
+    return text if len(text) <= 200 else f"{text[:197]}..."

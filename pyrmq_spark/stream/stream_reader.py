@@ -1,0 +1,192 @@
+"""The stream reader as Spark sees it: it answers for offsets in one process, and reads ranges in tasks.
+
+Spark runs `latestOffset` and the other questions of a query in one Python process that lives as long as the query does;
+`read` runs in tasks, on a copy that answers no such question.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
+
+from pyrmq_core import MessageQueue
+from pyrmq_spark import worker
+from pyrmq_spark.options import ConnectionOptions, SourceOptions
+from pyrmq_spark.read.partition_reader import consumer_of, read_range
+from pyrmq_spark.read.queue_selection import stream_start
+from pyrmq_spark.read.range_planner import RangePartition, plan
+from pyrmq_spark.read_limits import Backlog, admitted, is_held_back
+from pyrmq_spark.spark_errors import RocketMQSparkError, as_spark_error
+from pyrmq_spark.stream.latest_offsets import QueueBounds, QueueWatch
+from pyrmq_spark.stream.stream_offset import (
+    UNRESOLVED,
+    FollowedOffsets,
+    Offsets,
+    StreamOffset,
+    all_lost,
+    bounds_of_run,
+    follow,
+)
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from pyrmq_core.blocking import PullConsumer
+    from pyrmq_spark.read.columns import SourceSchema
+
+log = logging.getLogger(__name__)
+
+MAX_LONG: Final = 2**63 - 1
+
+
+class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Reads queue by queue from where the checkpoint says; what is new, gone or lost is decided in `stream_offsets`."""
+
+    def __init__(self, connection: ConnectionOptions, options: SourceOptions, schema: SourceSchema) -> None:
+        self._connection = connection
+        self._options = options
+        self._schema = schema
+        self._initial: dict[str, Any] | None = None
+        self._unstarted: RocketMQSparkError | None = None
+        self._watch: QueueWatch | None = None
+        self._latest: QueueBounds | None = None
+        self._available_now = False
+        self._targets: Offsets | None = None
+        self._last_batch_at: float | None = None
+        self._told: set[str] = set()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"_watch": None, "_latest": None, "_unstarted": None}
+
+    # --- What Spark asks the query's own process.
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
+        """Spark knows no limit of several parts: any but ReadAllAvailable means that those of the options hold."""
+        limits = self._options.limits
+        return ReadMaxRows(limits.max_offsets or MAX_LONG) if limits.are_set else ReadAllAvailable()
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
+        self._available_now = True
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
+        """Asked for twice in batch 0; both times the same.
+
+        Spark asks for it too where batch 0 was planned before it failed, and that one is read by its plan: only a batch
+        that is planned now fails for want of a start.
+        """
+        try:
+            return self._resolved(UNRESOLVED)
+        except RocketMQSparkError as error:
+            log.warning("where the stream starts cannot be said, which only a batch to be planned needs: %s", error)
+            self._unstarted = error
+            return UNRESOLVED
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802 - Spark's name
+        """The end of the next batch; `start` as it is when there is none."""
+        start = self._resolved(start)
+        with as_spark_error("the stream's next batch"):
+            reached = StreamOffset.from_json(start).offsets
+            followed = self._followed(reached)
+            taken = self._taken(followed, everything=isinstance(limit, ReadAllAvailable))
+            if taken is None:
+                return start
+            ends = {queue: begin + taken.get(queue, 0) for queue, begin in followed.begins.items()}
+            known = {queue: end for queue, end in ends.items() if queue in reached or queue in taken}
+            if known == reached:
+                return start
+            self._last_batch_at = time.monotonic()
+            return StreamOffset(known, {queue: followed.begins[queue] for queue in taken}).to_json()
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802 - Spark's name
+        """The end of every queue, whatever a batch took; `lag` is computed from it."""
+        return None if self._latest is None else StreamOffset(self._latest.ends).to_json()
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        """By what the end says of its beginning: after a failure in batch 0 `start` is another one."""
+        with as_spark_error("the stream's batch"):
+            if start == end:
+                return []
+            ranges = plan(
+                StreamOffset.from_json(end).ranges(),
+                min_partitions=self._options.min_partitions,
+                max_records=self._options.max_records_per_partition,
+            )
+            return [RangePartition(wanted) for wanted in ranges]
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """Spark is done with what lies before `end`; it says so one batch late, and never of the last batch."""
+        if self._options.consumer_group is not None:
+            from pyrmq_spark.stream.progress import publish_quietly
+
+            offsets = StreamOffset.from_json(end).offsets
+            publish_quietly(self._connection, self._options.consumer_group, offsets)
+
+    # --- What runs in tasks.
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        if isinstance(partition, RangePartition):
+            yield from read_range(self._connection, self._options, self._schema, partition.wanted)
+
+    # --- Inside.
+
+    def _resolved(self, start: dict[str, Any]) -> dict[str, Any]:
+        """What `UNRESOLVED` stands for, asked for once; or what came of it a moment ago."""
+        if start != UNRESOLVED:
+            return start
+        if self._unstarted is not None:
+            error, self._unstarted = self._unstarted, None
+            raise error
+        if self._initial is None:
+            with as_spark_error("the stream's start"):
+                consumer, admin = self._consumer(), partial(worker.admin, self._connection)
+                first = self._watching().retry_until_timeout(lambda _: stream_start(consumer, admin, self._options))
+                self._initial = StreamOffset(first).to_json()
+        return self._initial
+
+    def _followed(self, reached: Offsets) -> FollowedOffsets:
+        self._latest = seen = self._watching().look(reached)
+        if self._targets is not None:
+            seen = QueueBounds(bounds_of_run(self._targets, seen.bounds))
+        followed = follow(reached, seen.bounds, seen.gone)
+        if followed.losses and self._options.fail_on_data_loss:
+            raise all_lost(followed.losses)
+        for loss in followed.losses:
+            goes_on = followed.begins.get(loss.queue)
+            line = f"{loss}; " + ("it is left out" if goes_on is None else f"it is read on from offset {goes_on}")
+            if line not in self._told:
+                log.warning("skipped, since failOnDataLoss=false: %s", line)
+                self._told.add(line)
+        if self._available_now and self._targets is None:
+            self._targets = dict(followed.ends)
+        return followed
+
+    def _taken(self, followed: FollowedOffsets, *, everything: bool) -> Backlog | None:
+        """Offsets to read of each queue; None while too little waits."""
+        backlog, limits = followed.backlog, self._options.limits
+        if everything or not limits.are_set:
+            return backlog
+        since = None if self._last_batch_at is None else time.monotonic() - self._last_batch_at
+        if not self._available_now and is_held_back(backlog, limits, since):
+            return None
+        sizes: dict[MessageQueue, float] = {}
+        if limits.max_bytes is not None and backlog:
+            begins = {queue: followed.begins[queue] for queue in backlog}
+            sizes = self._watching().retry_until_timeout(lambda _: self._consumer().mean_sizes(begins))
+        return admitted(backlog, limits, sizes)
+
+    def _watching(self) -> QueueWatch:
+        if self._watch is None:
+            refresh = self._connection.poll_name_server_interval
+            self._watch = QueueWatch(
+                self._consumer(), partial(worker.admin, self._connection), self._options, refresh=refresh
+            )
+        return self._watch
+
+    def _consumer(self) -> PullConsumer:
+        return consumer_of(self._connection, self._options)

@@ -1,0 +1,103 @@
+"""What a write takes, and what is said when a frame's schema does not fit. Pure.
+
+What stands in a frame's rows is looked at in `rows`. Names are compared without regard to case, as Spark compares them.
+Arrow is not loaded: the processes that plan a write and close it need none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, NoReturn
+
+from pyspark.sql.types import ArrayType, DataType, MapType, StringType, StructType
+
+from pyrmq_spark.spark_errors import InvalidColumn
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+SINK_TYPES: Final[Mapping[str, tuple[str, ...]]] = {
+    "body": ("binary", "string"),
+    "topic": ("string",),
+    "tags": ("string",),
+    "keys": ("string", "array<string>"),
+    "shardingKey": ("string",),
+    "brokerName": ("string",),
+    "queueId": ("int",),
+    "properties": ("map<string,string>",),
+    "delayLevel": ("int",),
+    "deliverAt": ("timestamp",),
+    "flag": ("int",),
+}
+BODY_NAMES: Final = ("body", "value")
+
+
+@dataclass(frozen=True, slots=True)
+class SinkSchema:
+    """Which column of a frame is which part of a message: the sink's name to the column's number."""
+
+    columns: Mapping[str, int]
+    topic: str | None
+
+    def rows(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The frame's columns under the sink's names."""
+        return batch.select(list(self.columns.values())).rename_columns(list(self.columns))
+
+
+def sink_schema(schema: StructType, topic: str | None) -> SinkSchema:
+    """Raises `InvalidColumn` before a row is sent; `topic` is the option, which wins over the column."""
+    columns: dict[str, int] = {}
+    if not any(name.lower() in BODY_NAMES for name in schema.names):
+        _refuse_sink_column("there is no body")  # told first: another column may be meant for it
+    for number, field in enumerate(schema.fields):
+        name = _sink_name(field.name)
+        if name in columns:
+            other = schema.fields[columns[name]].name
+            _refuse_sink_column(f"{other} and {field.name} are both {name}; keep one of them")
+        if _simple_type(field.dataType) not in SINK_TYPES[name]:
+            wanted = " or ".join(SINK_TYPES[name])
+            _refuse_sink_column(f"{field.name} is {wanted}, not {field.dataType.simpleString()}")
+        columns[name] = number
+    if topic is None and "topic" not in columns:
+        _refuse_sink_column("there is neither a column topic nor the option topic; one of them says where rows go")
+    if ("brokerName" in columns) != ("queueId" in columns):
+        _refuse_sink_column("brokerName and queueId name a queue together; give both or neither")
+    if topic is not None:
+        columns.pop("topic", None)
+    return SinkSchema(columns, topic)
+
+
+def _sink_name(given: str) -> str:
+    lower = given.lower()
+    if lower in BODY_NAMES:
+        return "body"
+    for name in SINK_TYPES:
+        if lower == name.lower():
+            return name
+    if lower == "key":
+        return _refuse_sink_column(
+            "key: Kafka's key is shardingKey (order) or keys (index); rename it to what is meant"
+        )
+    from pyrmq_core.columnar import SOURCE_COLUMNS
+
+    if lower in {name.lower() for name in SOURCE_COLUMNS}:
+        return _refuse_sink_column(
+            f"{given} is written by RocketMQ, not by a sender; a frame that was read is written back with "
+            'select("topic", "body", "tags", "keys")'
+        )
+    return _refuse_sink_column(f"there is no column {given}")
+
+
+def _refuse_sink_column(fault: str) -> NoReturn:
+    possible = ", ".join(f"{name} {' or '.join(types)}" for name, types in SINK_TYPES.items())
+    raise InvalidColumn(f"the frame to write: {fault}. Columns are {possible}, in any order; body is required")
+
+
+def _simple_type(given: DataType) -> str:
+    """Without whether elements may be null: each row is looked at."""
+    if isinstance(given, ArrayType) and isinstance(given.elementType, StringType):
+        return "array<string>"
+    if isinstance(given, MapType):
+        return f"map<{given.keyType.simpleString()},{given.valueType.simpleString()}>"
+    return given.simpleString()

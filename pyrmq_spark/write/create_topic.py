@@ -1,0 +1,26 @@
+"""Makes the topic that a write is for, when it does not exist: by the driver, or by the first task that meets it."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pyrmq_core import NoRoute
+from pyrmq_spark import worker
+from pyrmq_spark.options import ConnectionOptions, SinkOptions
+
+# As many as RocketMQ's own `updateTopic` makes.
+DEFAULT_QUEUE_NUMS: Final = 8
+
+
+def create_topic(connection: ConnectionOptions, options: SinkOptions, topic: str) -> None:
+    """On every master; a topic that is there stays as it is. Two tasks that do it at once make the same topic.
+
+    A NameServer is asked each time: a topic may be deleted between two writes of one worker. `createTopic=batch` leaves
+    a plain topic plain. Returns when a NameServer names all masters that made it.
+    """
+    admin, name = worker.admin(connection), worker.name_on_brokers(connection, topic)
+    try:
+        admin.route(name)
+    except NoRoute:
+        batch = options.create_topic == "batch"
+        admin.create_topic(name, queues=options.topic_queue_nums or DEFAULT_QUEUE_NUMS, batch=batch)

@@ -1,0 +1,210 @@
+"""Where a partition's rows go: to the queue they name, to their key's, or by turns; a whole Arrow batch at a time.
+
+Rows whose keys share a queue share a target, so that they go one request after another, in their order: its broker is
+waited for. A key's queue is looked up in the publish list as it was when the write met the topic; only when the broker
+does not have that queue any more, the new route's is taken. Rows that name a queue are never moved.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pyrmq_core import (
+    AnyQueue,
+    InvalidMessage,
+    KeyedQueue,
+    MessageQueue,
+    NoRoute,
+    ThisQueue,
+    TopicPublishInfo,
+    check_topic,
+)
+from pyrmq_core.blocking import Producer
+from pyrmq_core.columnar import encoded, string_hash_codes
+from pyrmq_spark import worker
+from pyrmq_spark.options import ConnectionOptions, SinkOptions
+from pyrmq_spark.write.create_topic import create_topic
+
+Lanes = npt.NDArray[np.int64]
+
+# Rows that name neither a queue nor a key.
+BY_TURNS: Final = -1
+
+Fixed: TypeAlias = KeyedQueue | ThisQueue
+
+
+@dataclass(frozen=True, slots=True)
+class AssignedRows:
+    """Rows by their queues: those up to `ends[i]` go to `queues[i]`, None to any."""
+
+    rows: pa.RecordBatch
+    ends: tuple[int, ...]
+    queues: tuple[Fixed | None, ...]
+
+    def parts(self) -> Iterator[tuple[Fixed | None, pa.RecordBatch]]:
+        """The rows of each queue."""
+        for queue, start, end in zip(self.queues, (0, *self.ends), self.ends, strict=False):
+            yield queue, self.rows.slice(start, end - start)
+
+
+class QueueAssignment:
+    """One partition's; `select_one_message_queue` starts at the partition's own counter, for each topic.
+
+    `queueSelection=partition` keeps the first queue, with one request under way; `request` takes the next each time.
+    """
+
+    def __init__(self, producer: Producer, counter: int, connection: ConnectionOptions, options: SinkOptions) -> None:
+        self._producer = producer
+        self._connection = connection
+        self._options = options
+        self._counter = counter
+        self._timeout = options.send_timeout
+        self._keep = options.queue_selection == "partition"
+        self._topics: dict[str, _TopicPlaces] = {}
+
+    def placed(self, topic: str, rows: pa.RecordBatch) -> AssignedRows:
+        """The rows, those of each fixed queue and those without one together, each in their order.
+
+        `NoRoute` when no NameServer knows the topic and brokers do not create it; `InvalidMessage` for a queue that the
+        topic does not have.
+        """
+        lanes = self._lanes(topic, rows)
+        rest = rows.drop_columns([name for name in ("brokerName", "queueId") if name in rows.schema.names])
+        if lanes is None:
+            return AssignedRows(rest, (rows.num_rows,), (None,))
+        order = np.argsort(lanes, kind="stable")
+        sorted_lanes = lanes[order]
+        ends = np.append(np.flatnonzero(np.diff(sorted_lanes)) + 1, len(order))
+        fixed = self._places(topic).fixed
+        queues = [None if lane == BY_TURNS else fixed[lane] for lane in sorted_lanes[ends - 1].tolist()]
+        together = rest if len(ends) == 1 else rest.take(pa.array(order))
+        return AssignedRows(together, tuple(ends.tolist()), tuple(queues))
+
+    def by_turns(self, topic: str) -> AnyQueue:
+        """For the next request of rows without a queue."""
+        places = self._places(topic)
+        if places.kept is None or not self._keep:
+            places.kept = AnyQueue(places.walk.select_one_message_queue(), keep=self._keep)
+        return places.kept
+
+    def is_batch_topic(self, topic: str) -> bool:
+        """Whether the topic was a batch topic when the write met it."""
+        return self._places(topic).is_batch_topic
+
+    def in_no_order(self, topic: str) -> AnyQueue:
+        """For a message whose order says nothing, such as a delayed one."""
+        return AnyQueue(self._places(topic).walk.select_one_message_queue())
+
+    def _lanes(self, topic: str, rows: pa.RecordBatch) -> Lanes | None:
+        """A queue that is missing may be younger than the route: NameServers are asked before a row is refused."""
+        places = self._places(topic)
+        try:
+            return places.lanes(rows)
+        except InvalidMessage:
+            with suppress(NoRoute):  # of a topic that is still to be made
+                worker.admin(self._connection).route(worker.name_on_brokers(self._connection, topic))
+            places.named = self._producer.publish_info(topic, timeout=self._timeout).queues
+            return places.lanes(rows)
+
+    def _places(self, topic: str) -> _TopicPlaces:
+        if topic not in self._topics:
+            check_topic(topic)
+            if self._options.create_topic != "auto" and topic != self._options.topic:
+                create_topic(self._connection, self._options, topic)
+            info = self._producer.publish_info(topic, timeout=self._timeout)
+            whole = self._producer.is_batch_topic(topic, timeout=self._timeout)
+            self._topics[topic] = _TopicPlaces(info.at(self._counter), is_batch_topic=whole)
+            if info.borrowed:
+                self._topics[topic].walk = _by_brokers(info, self._counter)
+        return self._topics[topic]
+
+
+class _TopicPlaces:
+    """A topic's queues as the write met them. A lane is the number of a target in `fixed`."""
+
+    def __init__(self, info: TopicPublishInfo, *, is_batch_topic: bool = False) -> None:
+        self.walk = self._info = info
+        self.named = info.queues
+        self.is_batch_topic = is_batch_topic
+        self.kept: AnyQueue | None = None
+        self.fixed: list[Fixed] = []
+        self._lane_of_keys: dict[int, int] = {}
+        self._lane_of: dict[MessageQueue, int] = {}
+
+    def lanes(self, rows: pa.RecordBatch) -> Lanes | None:
+        """Of each row; a queue that a row names wins over its key. None when no row has either.
+
+        `InvalidMessage` for a queue that is not among those that are `named` of its broker.
+        """
+        names = rows.schema.names
+        lanes = None
+        if "shardingKey" in names:
+            lanes = self._lanes_of_keys(rows.column("shardingKey"))
+        if "queueId" in names:
+            named = self._lanes_of_queues(rows.column("brokerName"), rows.column("queueId"))
+            lanes = named if lanes is None else np.where(named == BY_TURNS, lanes, named)
+        return None if lanes is None or (lanes == BY_TURNS).all() else lanes
+
+    def _lanes_of_keys(self, keys: pa.Array) -> Lanes:
+        """As `TopicPublishInfo.queue_of_key` for each, by columns."""
+        queues = self._info.queues or (self._info.select_one_message_queue(),)
+        coded = encoded(keys)
+        numbers = abs(string_hash_codes(coded.dictionary)) % len(queues)
+        lanes = np.full(len(queues), BY_TURNS)
+        for number, place in zip(*(found.tolist() for found in np.unique(numbers, return_index=True)), strict=True):
+            if number not in self._lane_of_keys:
+                key = coded.dictionary[place].as_py()
+                self._lane_of_keys[number] = self._new_lane(KeyedQueue(key, (queues[number],)))
+            lanes[number] = self._lane_of_keys[number]
+        return _taken(lanes[numbers], coded.indices)
+
+    def _lanes_of_queues(self, broker_names: pa.Array, queue_ids: pa.Array) -> Lanes:
+        coded = encoded(broker_names)
+        brokers = coded.dictionary.to_pylist()
+        codes = pc.fill_null(coded.indices, BY_TURNS).to_numpy().astype(np.int64)
+        numbered, place = np.unique(
+            np.stack([codes, pc.fill_null(queue_ids, 0).to_numpy().astype(np.int64)]), axis=1, return_inverse=True
+        )
+        lanes = [
+            BY_TURNS if code == BY_TURNS else self._lane_of_queue(brokers[code], int(queue_id))
+            for code, queue_id in numbered.T
+        ]
+        return np.array(lanes, np.int64)[place.ravel()]
+
+    def _lane_of_queue(self, broker_name: str, queue_id: int) -> int:
+        """A broker that is not in the list may only be down: it is waited for."""
+        queue = MessageQueue(self.walk.topic, broker_name, queue_id)
+        there = [known.queue_id for known in self.named if known.broker_name == broker_name]
+        if there and queue_id not in there:
+            raise InvalidMessage(
+                f"column queueId: topic {queue.topic} has no queue {queue_id} on {broker_name} to write to; it has "
+                f"{', '.join(map(str, sorted(there)))}"
+            )
+        if queue not in self._lane_of:
+            self._lane_of[queue] = self._new_lane(ThisQueue(queue, wait=True))
+        return self._lane_of[queue]
+
+    def _new_lane(self, target: Fixed) -> int:
+        self.fixed.append(target)
+        return len(self.fixed) - 1
+
+
+def _by_brokers(info: TopicPublishInfo, counter: int) -> TopicPublishInfo:
+    """Queue 0 of each broker, then queue 1, ...: each broker has to be sent something to make the topic."""
+    queues = sorted(info.queues, key=lambda queue: queue.queue_id)
+    return TopicPublishInfo(info.topic, queues, counter_start=counter, borrowed=True)
+
+
+def _taken(lanes: Lanes, indices: pa.Array) -> Lanes:
+    """`lanes[indices]`; a null has none."""
+    padded = np.append(lanes, BY_TURNS)
+    taken: Lanes = padded[pc.fill_null(indices, BY_TURNS).to_numpy().astype(np.int64)]
+    return taken

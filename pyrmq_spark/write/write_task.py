@@ -1,0 +1,193 @@
+"""One task's write: every row it takes is acknowledged by a broker, or the task fails and says so.
+
+Rows are counted where Arrow batches arrive, acknowledgements where answers are read (`WriteSummary`): the two have to
+agree.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
+from itertools import chain
+from typing import Final
+
+import pyarrow as pa
+
+from pyrmq_core import InvalidMessage, RocketMQError, WriteSummary, unique_id_runs, unique_ids
+from pyrmq_core.blocking import SendWindow
+from pyrmq_core.columnar import BatchLimit, CompressionType, Ids, by_tag, content_ids, encode_batches
+from pyrmq_spark import worker
+from pyrmq_spark.gc_freeze import freeze_loaded_objects
+from pyrmq_spark.options import ConnectionOptions, SinkOptions
+from pyrmq_spark.spark_errors import InvalidRow, RocketMQSparkError, RowsUnaccounted, one_line
+from pyrmq_spark.write.columns import SinkSchema
+from pyrmq_spark.write.commit_message import PartitionWritten, WriteAttempt
+from pyrmq_spark.write.dead_letters import open_dead_letters
+from pyrmq_spark.write.delayed_rows import by_delay, encode_singles, may_be_delayed
+from pyrmq_spark.write.queue_assignment import AssignedRows, Fixed, QueueAssignment
+from pyrmq_spark.write.row_checks import by_topic, check_rows
+
+# Ids that were made before rows were divided go with them, in a column that no frame can have.
+ID_COLUMN: Final = "\0id"
+
+
+class PartitionWrite:
+    """One task's write."""
+
+    def __init__(
+        self, connection: ConnectionOptions, options: SinkOptions, schema: SinkSchema, attempt: WriteAttempt
+    ) -> None:
+        self._connection = connection
+        self._options = options
+        self._schema = schema
+        self._partition = attempt.partition
+        self._counter = attempt.base + attempt.partition
+        self._seed = f"{attempt.query}/{attempt.batch}/{attempt.partition}".encode()
+        self._limit = BatchLimit(
+            bytes=options.max_batch_bytes,
+            compression=None if options.compression == "none" else CompressionType[options.compression.upper()],
+            compress_over_bytes=options.compress_body_over_bytes,
+        )
+        self._taken = 0
+        self.summary, self.dead_letters = WriteSummary(), WriteSummary()
+
+    def run(self, batches: Iterator[pa.RecordBatch]) -> PartitionWritten:
+        """Raises `RocketMQSparkError`, which also says how many rows of the partition are stored already."""
+        filled = (batch for batch in batches if batch.num_rows)
+        first = next(filled, None)
+        if first is None:  # nothing to write is no reason to connect
+            return PartitionWritten(self._partition, 0)
+        freeze_loaded_objects()
+        try:
+            self._send(chain((first,), filled))
+            if self._acknowledged != self._taken:
+                raise RowsUnaccounted(
+                    f"{self._taken} rows were taken, but {self._acknowledged} acknowledged; write them again, "
+                    "which may repeat some"
+                )
+        except RocketMQError as error:
+            stored = f"{self._acknowledged} rows of this partition were acknowledged before"
+            raise RocketMQSparkError(f"{one_line(error, f'partition {self._partition}')} ({stored})") from None
+        return self._written()
+
+    @property
+    def _acknowledged(self) -> int:
+        return self.summary.messages + self.dead_letters.messages
+
+    def _send(self, batches: Iterator[pa.RecordBatch]) -> None:
+        if self._limit.compression is not None:
+            self._limit.compression.check_library()
+        producer = worker.producer(self._connection, self._options)
+        placing = QueueAssignment(producer, self._counter, self._connection, self._options)
+        options = self._options
+        with (
+            producer.open_window(
+                max_requests=options.requests_in_flight,
+                timeout=options.send_timeout,
+                keep_refused=options.dead_letter_topic is not None,
+            ) as window,
+            open_dead_letters(producer, options) as dead_letters,
+        ):
+            self.summary, self.dead_letters = window.summary, dead_letters.summary
+            try:
+                for batch in batches:
+                    self._put(batch, window, placing)
+                    dead_letters.put_all(window.take_refused())
+            except RocketMQError:
+                with suppress(RocketMQError):  # what is under way ends first: what is told of it is then whole
+                    window.drain()
+                raise
+            window.drain()
+            dead_letters.put_all(window.take_refused())
+            dead_letters.drain()
+
+    def _put(self, batch: pa.RecordBatch, window: SendWindow, placing: QueueAssignment) -> None:
+        first_row, self._taken = self._taken, self._taken + batch.num_rows
+        rows = self._schema.rows(batch)
+        check_rows(rows, first_row, datetime.now(UTC))
+        if self._options.message_ids == "content":
+            rows = rows.append_column(ID_COLUMN, content_ids(rows, self._seed, first_row))
+        for topic, part in by_topic(rows, self._schema.topic):
+            with self._naming_rows(first_row):
+                placed = placing.placed(topic, part)
+                if may_be_delayed(part) or placing.is_batch_topic(topic):
+                    for queue, group in placed.parts():
+                        self._put_group(topic, group, queue, window, placing)
+                else:
+                    self._put_placed(topic, placed, window, placing)
+
+    def _put_placed(self, topic: str, placed: AssignedRows, window: SendWindow, placing: QueueAssignment) -> None:
+        """All rows are encoded together, and cut into requests where their queue changes."""
+        some, ids = with_ids(placed.rows)
+        number = taken = 0
+        for payload in encode_batches(some, topic, ids, self._limit, checked=True, stops=placed.ends):
+            while taken >= placed.ends[number]:
+                number += 1
+            taken += payload.count
+            window.put(payload, placed.queues[number] or placing.by_turns(topic))
+
+    def _put_group(
+        self, topic: str, rows: pa.RecordBatch, queue: Fixed | None, window: SendWindow, placing: QueueAssignment
+    ) -> None:
+        """Delayed rows go one by one: a batch would be stored at once, and delivered so. A batch topic gets requests of
+        one tag each, in order within it.
+        """
+        delayed, plain = by_delay(rows)
+        whole = placing.is_batch_topic(topic)
+        limit = self._limit.of_batch_topic() if whole else self._limit
+        for part in by_tag(plain) if whole else (plain,):
+            some, ids = with_ids(part)
+            for payload in encode_batches(some, topic, ids, limit, checked=True, single_tag=whole):
+                window.put(payload, queue or placing.by_turns(topic))
+        for payload in encode_singles(delayed, topic, texts_of_ids(delayed), self._limit):
+            window.put(payload, queue or placing.in_no_order(topic))
+
+    @contextmanager
+    def _naming_rows(self, first_row: int) -> Iterator[None]:
+        """What `check_rows` cannot see by columns, such as properties that are too large together, names the batch."""
+        try:
+            yield
+        except InvalidMessage as error:
+            raise InvalidRow(f"one of the rows {first_row} to {self._taken - 1}: {error}") from error
+
+    def _written(self) -> PartitionWritten:
+        both = (self.summary, self.dead_letters)
+        by_queue: Counter[str] = Counter()
+        by_status: Counter[str] = Counter()
+        for summary in both:
+            by_queue.update({str(queue): rows for queue, rows in summary.messages_by_queue.items()})
+            by_status.update({status.name: rows for status, rows in summary.messages_by_status.items()})
+        return PartitionWritten(
+            partition=self._partition,
+            rows=self._taken,
+            bytes=sum(summary.bytes for summary in both),
+            requests=sum(summary.requests for summary in both),
+            retries=sum(summary.retries for summary in both),
+            perhaps_repeated=sum(summary.perhaps_repeated for summary in both),
+            dead_lettered=self.dead_letters.messages,
+            rows_by_queue=dict(by_queue),
+            rows_by_status=dict(by_status),
+        )
+
+
+def with_ids(rows: pa.RecordBatch) -> tuple[pa.RecordBatch, Ids]:
+    """What is encoded, and the ids it is given in their order: those the rows carry, or new ones of this process."""
+    if ID_COLUMN not in rows.schema.names:
+        return rows, unique_id_runs
+    given, taken = rows.column(ID_COLUMN), 0
+
+    def following(count: int) -> pa.Array:
+        nonlocal taken
+        taken += count
+        return given.slice(taken - count, count)
+
+    return rows.drop_columns([ID_COLUMN]), following
+
+
+def texts_of_ids(rows: pa.RecordBatch) -> list[str]:
+    """The same, one by one."""
+    carried = ID_COLUMN in rows.schema.names
+    texts: list[str] = rows.column(ID_COLUMN).to_pylist() if carried else unique_ids(rows.num_rows)
+    return texts

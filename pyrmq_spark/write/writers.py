@@ -1,0 +1,118 @@
+"""The writers as Spark sees them: made on the driver, run in tasks (`writing`), closed by one line on what was written.
+
+Spark starts a Python process for each of these steps; what only a task needs is loaded in a task.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import uuid
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Final
+
+from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
+
+from pyrmq_core import SendStatus
+from pyrmq_spark.driver_log import show
+from pyrmq_spark.gc_freeze import freeze_loaded_objects
+from pyrmq_spark.options import ConnectionOptions, SinkOptions
+from pyrmq_spark.write.commit_message import PartitionWritten, WriteAttempt
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from pyrmq_spark.write.columns import SinkSchema
+
+log = logging.getLogger(__name__)
+
+# The counter of select_one_message_queue is an int without its sign.
+COUNTER_BITS: Final = 31
+MAX_QUEUES_LISTED: Final = 32
+
+
+class RocketMQWriter(DataSourceArrowWriter):
+    """Made on the driver and sent to the tasks; its base number is drawn once, so partition i begins at base + i."""
+
+    def __init__(self, connection: ConnectionOptions, options: SinkOptions, schema: SinkSchema) -> None:
+        self._connection = connection
+        self._options = options
+        self._schema = schema
+        self._name = uuid.uuid4().hex
+        self._base = random.getrandbits(COUNTER_BITS)
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        freeze_loaded_objects()
+        from pyrmq_spark.write.write_task import PartitionWrite
+
+        attempt = WriteAttempt.of_batch(self._name, self._base)
+        return PartitionWrite(self._connection, self._options, self._schema, attempt).run(iterator)
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        _log(logging.INFO, "", messages)
+        freeze_loaded_objects()
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """What was sent stays sent. Spark does not know all of it: a task that was cut short reports nothing."""
+        _log(logging.WARNING, "the write failed; what its finished tasks wrote stays: ", messages)
+
+
+class RocketMQStreamWriter(DataSourceStreamArrowWriter):
+    """Made anew for every batch of a stream; the base number is the batch's, so a repeat begins at the same queues."""
+
+    def __init__(self, connection: ConnectionOptions, options: SinkOptions, schema: SinkSchema) -> None:
+        self._connection = connection
+        self._options = options
+        self._schema = schema
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        freeze_loaded_objects()
+        from pyrmq_spark.write.write_task import PartitionWrite
+
+        return PartitionWrite(self._connection, self._options, self._schema, WriteAttempt.of_stream()).run(iterator)
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
+        _log(logging.INFO, f"batch {batchId}: ", messages)
+        freeze_loaded_objects()
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
+        """What was sent stays sent, and is sent again when the query goes on."""
+        said = f"batch {batchId} failed; what its finished tasks wrote stays, and comes again: "
+        _log(logging.WARNING, said, messages)
+
+
+def _log(level: int, said: str, messages: Sequence[WriterCommitMessage | None]) -> None:
+    show(log)
+    written = [message for message in messages if isinstance(message, PartitionWritten)]
+    log.log(level, "%s%s", said, summary_line(written))
+
+
+def summary_line(written: Sequence[PartitionWritten]) -> str:
+    """Rows, bytes, rows per queue, and whatever was not plain."""
+    queues: Counter[str] = Counter()
+    statuses: Counter[str] = Counter()
+    for task in written:
+        queues.update(task.rows_by_queue)
+        statuses.update(task.rows_by_status)
+    statuses.pop(SendStatus.SEND_OK.name, None)
+    listed = [f"{_printable(queue)}: {rows}" for queue, rows in sorted(queues.items())[:MAX_QUEUES_LISTED]]
+    more = [f"and {len(queues) - MAX_QUEUES_LISTED} queues more"] if len(queues) > MAX_QUEUES_LISTED else []
+    retries = sum(task.retries for task in written)
+    repeated = sum(task.perhaps_repeated for task in written)
+    parts = [
+        f"{sum(task.rows for task in written)} rows ({sum(task.bytes for task in written)} bytes) acknowledged in "
+        f"{sum(task.requests for task in written)} requests of {len(written)} tasks",
+        f"rows per queue: {', '.join(listed + more) or 'none'}",
+        f"{retries} retries",
+    ]
+    parts += [f"stored, but {', '.join(f'{name}: {rows}' for name, rows in sorted(statuses.items()))}"] * bool(statuses)
+    parts += [f"{repeated} rows perhaps stored twice"] * bool(repeated)
+    refused = sum(task.dead_lettered for task in written)
+    parts += [f"{refused} of the rows refused, and stored as dead letters"] * bool(refused)
+    return "; ".join(parts)
+
+
+def _printable(queue: str) -> str:
+    """A broker chooses its name, and the line stays one line."""
+    return queue if queue.isprintable() else ascii(queue)

@@ -1,0 +1,80 @@
+"""The rules of plain English as plain functions over source texts: how docstrings begin, and words to avoid.
+
+Each function takes `{path from the project's root: source text}` and returns one line per fault, so that a test can
+show on a wrong sample that it is able to fail.
+"""
+
+import ast
+import io
+import re
+import tokenize
+from collections.abc import Iterator, Mapping
+
+Sources = Mapping[str, str]
+
+# A sentence that begins so has no subject, or hides it in a clause.
+HIDDEN_SUBJECTS = re.compile(
+    r"(What|Whatever|Whether|Where|Who|Whoever|Which|How|When|Those|That|As|The same|None|Nobody|Nothing|Of|For)\b"
+)
+# "Returns", "Raises", "Does": a function's docstring begins with a verb in the third person.
+VERB = re.compile(r"[A-Z][a-z]+s\b|(`[^`]+` )?(Like|With|Without|Has|Is)\b")
+UNPLAIN = {
+    "who": "caller, connection, task, broker, user",
+    "whoever": "the caller, the broker, ...",
+    "whom": "the caller, the broker, ...",
+    "nobody": "no caller, no task, ...",
+    "somebody": "a caller, a task, ...",
+    "told": "returned, reported, logged, raised, passed",
+    "tells": "returns, reports, says",
+    "younger": "later",
+    "road": "path",
+    "roads": "paths",
+}
+WORDS = re.compile(rf"\b({'|'.join(UNPLAIN)})\b", re.IGNORECASE)
+
+Documented = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+
+
+def docstring_faults(sources: Sources) -> list[str]:
+    """Returns the docstrings that begin without their subject, or a function's without a verb."""
+    faults = []
+    for path, source in sources.items():
+        for node in ast.walk(ast.parse(source)):
+            if not isinstance(node, Documented) or not (text := ast.get_docstring(node)):
+                continue
+            line = node.body[0].lineno
+            if found := HIDDEN_SUBJECTS.match(text):
+                faults.append(f"{path}:{line}: a docstring begins with {found[0]!r}")
+            elif _is_function(node) and not VERB.match(text):
+                faults.append(f"{path}:{line}: a function's docstring begins with {text.split()[0]!r}, not with a verb")
+    return sorted(faults)
+
+
+def _is_function(node: Documented) -> bool:
+    """Returns False for properties and fixtures, which are described as values, and for tests."""
+    if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+        return False
+    if node.name.startswith("test_"):
+        return False
+    decorators = {ast.unparse(decorator).partition("(")[0].rpartition(".")[2] for decorator in node.decorator_list}
+    return not decorators & {"property", "cached_property", "fixture"}
+
+
+def word_faults(sources: Sources) -> list[str]:
+    """Returns the words in docstrings and comments for which the field has a better one."""
+    return sorted(
+        f"{path}:{line}: {found[0]!r}: say {UNPLAIN[found[0].lower()]}"
+        for path, source in sources.items()
+        for line, text in _prose(source)
+        for found in WORDS.finditer(re.sub(r"`[^`]*`|\"[^\"]*\"", "", text))
+    )
+
+
+def _prose(source: str) -> Iterator[tuple[int, str]]:
+    """Yields each comment and each docstring with its line."""
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type == tokenize.COMMENT:
+            yield token.start[0], token.string
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, Documented) and (text := ast.get_docstring(node)):
+            yield node.body[0].lineno, text
