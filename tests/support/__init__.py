@@ -1,1 +1,1 @@
-"""What tests and benchmarks share: the real servers, and fakes that record."""
+"""The shared parts of tests and benchmarks: real servers, and fakes that record."""

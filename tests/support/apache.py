@@ -43,12 +43,12 @@ from tests.support.java_programs import (
 from tests.support.jvm import POLL_SECONDS, JavaFailed, JavaProcess
 
 VERSIONS = ("5.4.0", "4.9.7")
-# For long tests of what hardly depends on the release: the older one is left to `make soak`.
+# For long tests whose subject hardly depends on the release; `make soak` runs them on the older one.
 NEWEST_AND_LONG_OLDER = ("5.4.0", pytest.param("4.9.7", marks=pytest.mark.soak))
 BOOT_SECONDS = 90.0  # 7 s on two free cores
 PORT_TRIES = 5
 KEPT_RESERVATIONS = 60
-PORTS = range(20000, 30000)  # below the ports that systems give to outgoing connections
+PORTS = range(20000, 30000)  # below the ports that systems use for outgoing connections
 # A broker binds its port - 2 for the fast channel and + 1 for its slaves.
 BROKER_PORTS = (-2, 0, 1)
 
@@ -74,7 +74,7 @@ BROKER_SETTINGS: Mapping[str, str] = {
     "transactionCheckInterval": "3000",
     "transactionTimeOut": "4000",
 }
-# What both releases write when they cannot bind.
+# Both releases write one of these when they cannot bind.
 PORT_TAKEN = ("Address already in use", "BindException")
 NAMESERVER_MEMORY = ("-Xms64m", "-Xmx256m")
 BROKER_MEMORY = ("-Xms256m", "-Xmx1g", "-XX:MaxDirectMemorySize=1g")
@@ -83,7 +83,10 @@ Settings = Mapping[str, str]
 
 
 def ask(address: str, command: Command, *, timeout: float = 5.0, tls: ssl.SSLContext | None = None) -> Command:
-    """One request over a connection of its own; `OSError` or `RocketMQError` when no answer comes in `timeout` s."""
+    """Sends one request over its own connection and returns the answer.
+
+    Raises `OSError` or `RocketMQError` when no answer arrives in `timeout` seconds.
+    """
     deadline = time.monotonic() + timeout
     host, _, port = address.rpartition(":")
     with ExitStack() as stack:
@@ -101,7 +104,7 @@ def ask(address: str, command: Command, *, timeout: float = 5.0, tls: ssl.SSLCon
 
 
 def registered_brokers(nameserver: str, *, tls: ssl.SSLContext | None = None) -> dict[str, set[str]]:
-    """Broker name to the addresses that a NameServer knows of it (GET_BROKER_CLUSTER_INFO)."""
+    """Returns the addresses that a NameServer has registered for each broker name (GET_BROKER_CLUSTER_INFO)."""
     answer = ask(nameserver, Command(RequestCode.GET_BROKER_CLUSTER_INFO), tls=tls)
     table = load_object(answer.body, "cluster information").get("brokerAddrTable") or {}
     return {name: set(data["brokerAddrs"].values()) for name, data in table.items()}
@@ -110,8 +113,8 @@ def registered_brokers(nameserver: str, *, tls: ssl.SSLContext | None = None) ->
 class ApacheServer:
     """One server process, its settings and its files; `start` returns when it answers.
 
-    Its port is a free one unless the settings name one. If somebody takes it before Java binds it, the server moves to
-    another, once: after the first start its clients know its port.
+    Its port is a free one unless the settings name one. If another process takes it before Java binds it, the server
+    moves to another port. This happens at most once: after the first start its clients know its port.
     """
 
     port_offsets: Sequence[int] = (0,)
@@ -142,12 +145,12 @@ class ApacheServer:
         return tuple(self.port + offset for offset in self.port_offsets)
 
     def start(self) -> None:
-        """Boots it, on the files it left if it ran before; `JavaFailed` with its last lines if it does not come up."""
+        """Boots it, on its own files if it ran before; raises `JavaFailed` with its last lines if it does not start."""
         self.launch()
         self.wait_until_ready()
 
     def launch(self) -> None:
-        """As `start`, without waiting."""
+        """Begins to boot it, as `start` does, and returns at once."""
         self._conf.write_text("".join(f"{key}={value}\n" for key, value in self.settings.items()))
         self.process.start()
 
@@ -169,19 +172,19 @@ class ApacheServer:
         raise NotImplementedError
 
     def _has_booted(self) -> bool:
-        """By its own word first: at a port that was taken somebody else answers."""
+        """Checks its own output first: on a port that was already taken another server answers."""
         return self.process.wrote("boot success") and _quietly(self.is_ready)
 
     def terminate(self) -> None:
-        """SIGTERM: it says good-bye to its NameServers and flushes; up to 10 s for a broker."""
+        """Sends SIGTERM: it unregisters at its NameServers and flushes, which takes a broker up to 10 s."""
         self.process.terminate()
 
     def kill(self) -> None:
-        """SIGKILL: as if the power were cut for this process."""
+        """Sends SIGKILL: as if the power were cut for this process."""
         self.process.kill()
 
     def pause(self) -> None:
-        """SIGSTOP: it accepts connections and never answers, until `resume`."""
+        """Sends SIGSTOP: it accepts connections and never answers, until `resume`."""
         self.process.pause()
 
     def resume(self) -> None:
@@ -238,9 +241,9 @@ class ApacheBroker(ApacheServer):
         return Path(self.settings["storePathRootDir"])
 
     def is_ready(self) -> bool:
-        """Listed by each NameServer, and not inactive by its own word.
+        """Checks that each NameServer lists it, and that it does not report itself inactive.
 
-        4.9 does not tell whether it is active, a broker with authentication on refuses to, and a slave never is.
+        4.9 does not report whether it is active, a broker with authentication refuses to, and a slave never is active.
         """
         answer = ask(self.address, Command(RequestCode.GET_BROKER_RUNTIME_INFO), tls=self.tls)
         if answer.code == ResponseCode.SUCCESS:
@@ -266,11 +269,11 @@ class ApacheCluster:
     brokers: dict[str, ApacheBroker] = field(default_factory=dict)
 
     def mqadmin(self, *arguments: str, timeout: float = 60.0) -> str:
-        """What `mqadmin ARGUMENTS -n <this NameServer>` prints."""
+        """Runs `mqadmin ARGUMENTS -n <this NameServer>` and returns its output."""
         return mqadmin(self.version, *arguments, nameserver=self.nameserver.address, timeout=timeout)
 
     def run_java(self, source: Path, *arguments: str, timeout: float = 60.0) -> str:
-        """As the function `run_java`, with this release's client."""
+        """Runs the function `run_java` with this release's client."""
         return run_java(self.version, source, *arguments, timeout=timeout)
 
 
@@ -284,7 +287,7 @@ def boot_cluster(
     java_options: Sequence[str] = (),
     tls: ssl.SSLContext | None = None,
 ) -> Iterator[ApacheCluster]:
-    """A NameServer and brokers, up and registered; all ended and their files removed on leaving.
+    """Yields a NameServer and brokers, up and registered; ends them all and removes their files on leaving.
 
     Settings are RocketMQ's own names and win over `BROKER_SETTINGS`; `java_options` (`-Dtls.server.mode=enforcing`)
     go to every process. With `tls` the probes that wait for readiness use it.
@@ -317,7 +320,7 @@ def boot_broker(
     java_options: Sequence[str] = (),
     tls: ssl.SSLContext | None = None,
 ) -> Iterator[ApacheBroker]:
-    """One broker alone, registered with NameServers of any make (`host:port;host:port`)."""
+    """Yields one broker alone, registered with NameServers of any make (`host:port;host:port`)."""
     with ExitStack() as stack:
         home = stack.enter_context(temporary_directory(version))
         broker = ApacheBroker(name, version, nameserver, home / name, settings or {}, java_options)
@@ -328,9 +331,9 @@ def boot_broker(
 
 
 def free_port(offsets: Sequence[int]) -> int:
-    """A port that is free, and so are those at `offsets` from it; nobody else is given them for a while.
+    """Returns a port that is free, and so are those at `offsets` from it; reserves them all for a while.
 
-    Between this and Java's own binding lie seconds, in which other runs on the machine look for ports, too.
+    Seconds pass before Java binds it, and other runs on the machine look for ports meanwhile.
     """
     for port in random.sample(PORTS, 200):
         ports = [port + offset for offset in offsets]
@@ -340,7 +343,10 @@ def free_port(offsets: Sequence[int]) -> int:
 
 
 def _reserve(ports: Sequence[int]) -> bool:
-    """A locked file a port, all of them or none; the oldest are unlocked when there are many, all when we end."""
+    """Locks one file a port, all of them or none.
+
+    Unlocks the oldest when there are many; the end of this process unlocks all.
+    """
     directory = Path(tempfile.gettempdir()) / f"pyrmq-ports-{os.getuid()}"
     directory.mkdir(exist_ok=True)
     locked: list[int] = []
@@ -362,7 +368,7 @@ _RESERVED: deque[int] = deque()
 
 
 def _can_bind(port: int) -> bool:
-    """On every address: a broker's slave port takes the wildcard, whatever bindAddress says."""
+    """Checks every address: a broker's slave port takes the wildcard, whatever bindAddress says."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as Java does
         try:
@@ -373,7 +379,7 @@ def _can_bind(port: int) -> bool:
 
 
 def _quietly(ready: Callable[[], bool]) -> bool:
-    """What fails while a server comes up is only not yet ready."""
+    """Returns False for an error: a server that comes up is only not yet ready."""
     try:
         return ready()
     except (OSError, RocketMQError, KeyError):

@@ -1,4 +1,4 @@
-"""Rows sent and read as columns on every cluster, ours and RocketMQ's own: subclassed where a fixture names one."""
+"""Rows sent and read as columns on every cluster, ours and RocketMQ's own; subclasses supply the cluster's fixtures."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ STRING_MAP = pa.map_(pa.string(), pa.string())
 
 
 def some_rows(count: int, *, seed: int = 0) -> pa.RecordBatch:
-    """Rows with nulls in every column that may have them; `keys` names each."""
+    """Returns rows with nulls in every column that may have them; `keys` names each row."""
     chance = random.Random(seed)
 
     def mostly(value: Any) -> Any:
@@ -38,7 +38,7 @@ def some_rows(count: int, *, seed: int = 0) -> pa.RecordBatch:
 
 @pytest.fixture
 async def made_topic(client: Client, topic: str) -> str:
-    """A topic with four queues on each of two brokers, known to everybody."""
+    """A topic with four queues on each of two brokers, whose route the NameServer has."""
     return await make_topic(client, topic)
 
 
@@ -57,7 +57,7 @@ async def make_topic(client: Client, topic: str) -> str:
 async def read_back(
     consumer: PullConsumer, topic: str, count: int, columns: Sequence[str] | None = None, **options: Any
 ) -> pa.Table:
-    """All of a topic as one table, when so many messages are readable."""
+    """Returns all rows of a topic when `count` messages are readable."""
     await stored_in(consumer, topic, count)
     batches = []
     for queue, bound in (await consumer.offset_bounds(await consumer.message_queues(topic))).items():
@@ -67,7 +67,7 @@ async def read_back(
 
 
 class ArrowJobs:
-    """What columns do on a cluster."""
+    """The tests of columns on a cluster."""
 
     async def test_rows_come_back_as_they_were(
         self, producer: Producer, consumer: PullConsumer, made_topic: str
@@ -205,13 +205,13 @@ class ArrowJobs:
 
 
 def sorting(table: pa.Table, keys: list[list[str]]) -> pa.Array:
-    """The places of the table's rows in the order of what was sent."""
+    """Returns the indices that put the table's rows in the order they were sent in."""
     places = {key: place for place, key in enumerate(table.column("keys").to_pylist())}
     return pa.array([places[" ".join(words)] for words in keys])
 
 
 async def one_queue(producer: Producer, consumer: PullConsumer, topic: str, tags: list[str]) -> MessageQueue:
-    """Where rows with these tags lie, in order."""
+    """Sends rows with these tags to one queue, in order, and returns it."""
     queue = (await producer.message_queues(topic))[0]
     rows = pa.record_batch({"body": [b"x"] * len(tags), "tags": tags})
     await producer.send_arrow(rows, topic=topic, queue=queue)

@@ -1,4 +1,4 @@
-"""What jobs on a batch topic do on every cluster that has them: subclassed where a fixture names a NameServer."""
+"""Jobs on a batch topic, for every cluster that has such topics; subclasses supply the NameServer fixture."""
 
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ ROWS = 2000
 
 
 def rows_of(frame: DataFrame) -> list[tuple[Any, ...]]:
-    """Every row but for what is a topic's own: where it stands, when, and under which id."""
+    """Returns every row, sorted, without what differs between topics: position, times and unique id."""
 
     def plain(row: Row) -> tuple[Any, ...]:
         own = {name: value for name, value in row.properties.items() if name not in ("UNIQ_KEY", "CLUSTER")}

@@ -30,17 +30,17 @@ class Certificates:
         self.authority.cert_pem.write_to_path(str(self.trust))
 
     def server(self, mode: str = "enforcing") -> dict[str, str]:
-        """A server's settings, under RocketMQ's names."""
+        """Returns a server's settings, under RocketMQ's names."""
         paths = {"tls.server.certPath": str(self.cert), "tls.server.keyPath": str(self.key)}
         return {"tls.server.mode": mode, **paths}
 
     def calls(self) -> dict[str, str]:
-        """A broker's settings for its calls to NameServers."""
+        """Returns a broker's settings for its calls to NameServers."""
         trust = {"tls.client.authServer": "true", "tls.client.trustCertPath": str(self.trust)}
         return {"tls.enable": "true", **trust}
 
     def trusting(self, *, with_certificate: bool = False) -> ssl.SSLContext:
-        """A client's context."""
+        """Returns a client's context."""
         context = ssl.create_default_context()
         self.authority.configure_trust(context)
         if with_certificate:

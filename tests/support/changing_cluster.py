@@ -28,7 +28,7 @@ READ_WRITE = Permission.READ | Permission.WRITE
 
 
 class ChangingBroker(MemoryBroker):
-    """It refuses pulls as Java's does, and removes files: the offsets in `holes` are passed over by code 20."""
+    """A broker that refuses pulls as Java's does, and removes files: code 20 passes over the offsets in `holes`."""
 
     def __init__(self, name: str) -> None:
         super().__init__(name, pull_cap=3)
@@ -60,7 +60,7 @@ class ChangingBroker(MemoryBroker):
         return replace(found, code=ResponseCode.PULL_RETRY_IMMEDIATELY, records=b"").to_command()
 
     def kept(self, queue_id: int) -> dict[int, str]:
-        """The bodies of a queue by offset."""
+        """Returns the bodies of a queue by offset."""
         first = self.first_offset[TOPIC, queue_id]
         return {
             offset: message.body.decode()
@@ -75,27 +75,27 @@ class ChangingBroker(MemoryBroker):
         return self.first_offset[TOPIC, queue_id], self.max_offset((TOPIC, queue_id))
 
     def remove_first(self, queue_id: int, count: int) -> None:
-        """Its oldest file expires."""
+        """Removes a queue's oldest messages, as an expired file does."""
         key = (TOPIC, queue_id)
         count = min(count, len(self.queues[key]))
         del self.queues[key][:count]
         self.first_offset[key] += count
 
     def remove_last(self, queue_id: int, count: int) -> None:
-        """The broker loses what it had not written yet."""
+        """Removes the last messages of a queue, as a broker that lost its unflushed data."""
         key = (TOPIC, queue_id)
         del self.queues[key][max(0, len(self.queues[key]) - count) :]
         self.holes = {hole for hole in self.holes if hole[:2] != key or hole[2] < self.max_offset(key)}
 
     def forget(self) -> None:
-        """The topic is deleted, with its messages."""
+        """Deletes the topic with its messages."""
         self.queue_count, self.holes = 0, set()
         self.queues.clear()
         self.first_offset.clear()
 
 
 class ChangingCluster:
-    """Brokers by name behind one NameServer; `publish` makes it say what there is."""
+    """Brokers by name behind one NameServer; `publish` registers the current topology there."""
 
     def __init__(self, nameserver: ScriptedServer, table: Table) -> None:
         self.nameserver = nameserver
@@ -114,7 +114,7 @@ class ChangingCluster:
         return self.broker(queue).kept(queue.queue_id)
 
     def queues(self) -> list[MessageQueue]:
-        """Those that are there, on brokers that are away too."""
+        """Returns the queues of all brokers, stopped ones included."""
         return [broker.queue(number) for broker in self.brokers.values() for number in range(broker.queue_count)]
 
     def publish(self) -> None:
@@ -148,7 +148,7 @@ async def changing_cluster(*names: str) -> AsyncIterator[ChangingCluster]:
 
 
 class WatchfulReader(RocketMQStreamReader):
-    """It looks for new queues every time."""
+    """A reader that looks for new queues every time."""
 
     def _watching(self) -> QueueWatch:
         if self._watch is None:
@@ -158,7 +158,7 @@ class WatchfulReader(RocketMQStreamReader):
 
 
 class WatchfulQuery(Query):
-    """Its client asks for routes only when it needs them."""
+    """A query whose client requests routes only when it needs them."""
 
     def restart(self, **options: Any) -> None:
         self._options |= {name: str(value) for name, value in options.items()}

@@ -1,4 +1,4 @@
-"""What a client does on every cluster, ours and RocketMQ's own: subclassed where a fixture names a NameServer."""
+"""Jobs of a client on every cluster, ours and RocketMQ's own; subclasses supply the NameServer fixture."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ READABLE_SECONDS = 20.0
 
 @pytest.fixture
 def topic() -> str:
-    """A topic nobody has used."""
+    """A topic that no test has used."""
     return f"t_{uuid.uuid4().hex[:12]}"
 
 
@@ -62,7 +62,7 @@ async def consumer(client: Client) -> AsyncIterator[PullConsumer]:
 
 
 async def stored_in(consumer: PullConsumer, topic: str, count: int) -> list[MessageExt]:
-    """All messages of the topic, when so many are readable, in the order of their queues and offsets."""
+    """Returns all messages of the topic when `count` are readable, in the order of their queues and offsets."""
     bounds: dict[MessageQueue, OffsetRange] = {}
     with trio.fail_after(READABLE_SECONDS):
         while sum(len(bound) for bound in bounds.values()) < count:
@@ -85,7 +85,7 @@ async def readable(consumer: PullConsumer, queue: MessageQueue, count: int) -> N
 
 
 async def make_everywhere(producer: Producer, consumer: PullConsumer, topic: str) -> int:
-    """Returns when the topic's route has every broker; how many messages that took."""
+    """Sends until the topic's route has every broker; returns how many messages that took."""
     brokers = {queue.broker_name: queue for queue in await producer.message_queues(topic)}
     for queue in brokers.values():
         await producer.send(Message(topic, b"make it"), queue=queue)
@@ -350,7 +350,7 @@ class ClientJobs:
     async def test_a_group_commits(
         self, producer: Producer, consumer: PullConsumer, topic: str, nothing_committed: Sequence[int | None]
     ) -> None:
-        """A group that nobody knows is made by its first commit."""
+        """An unknown group is created by its first commit."""
         queue = (await producer.send(Message(topic, b"0"))).message_queue
         await readable(consumer, queue, 1)
         assert await consumer.committed(queue) in nothing_committed

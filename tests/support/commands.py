@@ -1,4 +1,4 @@
-"""Commands of `pyrmq` as processes: every one that click knows, so that a new one is tried without being listed."""
+"""Commands of `pyrmq` as processes: every one that click knows, so that a new one is tested without being listed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ENDS_WITHIN = 60.0
 
 
 def commands() -> dict[str, click.Command]:
-    """Every command that does something, by its words."""
+    """Returns every command that does something, by its words."""
     return dict(_below(pyrmq, ""))
 
 
@@ -35,12 +35,12 @@ def asks_servers(command: click.Command) -> bool:
 
 
 def listens(command: click.Command) -> bool:
-    """A server: it takes a port, or the server's own program reads its arguments."""
+    """Checks for a server: it takes a port, or the server's own program reads its arguments."""
     return any(parameter.name in ("port", "arguments") for parameter in command.params)
 
 
 def filled(words: str, value: str) -> list[str]:
-    """The command's words with `value` for each of its arguments."""
+    """Returns the command's words with `value` for each of its arguments."""
     positional = [
         parameter
         for parameter in commands()[words].params
@@ -52,7 +52,7 @@ def filled(words: str, value: str) -> list[str]:
 def started(
     *arguments: str, home: Path, stdout: int | IO[str] = subprocess.PIPE, stdin: int = subprocess.DEVNULL
 ) -> subprocess.Popen[str]:
-    """The process; what it writes to standard error is read by `ended`."""
+    """Starts the process; `ended` reads its standard error."""
     environment = {name: value for name, value in os.environ.items() if name != "NAMESRV_ADDR"}
     environment |= {"HOME": str(home), "COLUMNS": "200"}
     return subprocess.Popen(
@@ -61,7 +61,7 @@ def started(
 
 
 def with_closed_pipe(*arguments: str, home: Path) -> subprocess.Popen[str]:
-    """The process, whose standard output nobody reads any more."""
+    """Starts the process with a standard output whose reading end is closed."""
     reading, writing = os.pipe()
     os.close(reading)
     try:
@@ -71,7 +71,7 @@ def with_closed_pipe(*arguments: str, home: Path) -> subprocess.Popen[str]:
 
 
 def ended(process: subprocess.Popen[str]) -> tuple[int, str, list[str]]:
-    """The exit status, what was printed, and the lines on standard error."""
+    """Waits for the process; returns its exit status, its standard output and the lines of its standard error."""
     try:
         output, errors = process.communicate(timeout=ENDS_WITHIN)
     finally:

@@ -1,4 +1,4 @@
-"""What a client of Spark Connect imports and pyrmq does not need: fetched once by pip into a cache directory.
+"""The packages that a client of Spark Connect needs and pyrmq does not: installed once by pip into a cache directory.
 
 They are no part of the environment: with pandas in it, each Python worker of Spark takes a second longer to start.
 """
@@ -23,7 +23,10 @@ INSTALL_SECONDS = 600
 
 
 def connect_client() -> Path:
-    """A directory for PYTHONPATH; `ApacheUnavailable` where they cannot be fetched. Two processes at once are safe."""
+    """Returns a directory for PYTHONPATH, safely for two processes at once.
+
+    Raises `ApacheUnavailable` where the packages cannot be downloaded.
+    """
     python = f"{sys.version_info.major}.{sys.version_info.minor}"
     directory = cache_directory() / f"connect-4.3-python-{python}"
     if not directory.is_dir():

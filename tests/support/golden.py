@@ -14,7 +14,7 @@ DIRECTORY = Path(__file__).parent.parent / "golden"
 
 @dataclass(frozen=True)
 class GoldenFrame:
-    """A frame somebody sent: `request` is the request code, also of an answer; `code` the answer's own code."""
+    """A recorded frame: `request` is the request code, in an answer too; `code` the answer's own code."""
 
     source: str
     conn: int
@@ -42,7 +42,7 @@ def load(name: str) -> Any:
 
 @functools.cache
 def frames() -> tuple[GoldenFrame, ...]:
-    """Every frame of every recorded conversation."""
+    """Returns every frame of every recorded conversation."""
     return tuple(_frames())
 
 
@@ -70,7 +70,7 @@ def answers(code: int) -> list[GoldenFrame]:
 
 @functools.cache
 def vectors() -> dict[str, str]:
-    """The entries of vectors_java.txt: the line after each `## title`; of equal titles the first."""
+    """Returns the entries of vectors_java.txt: the line after each `## title`; of equal titles the first."""
     found: dict[str, str] = {}
     lines = text("vectors_java.txt").splitlines()
     for title, value in zip(lines, [*lines[1:], ""], strict=True):
@@ -80,11 +80,11 @@ def vectors() -> dict[str, str]:
 
 
 def vector(start: str) -> str:
-    """The entry whose title starts so."""
+    """Returns the entry whose title starts with `start`."""
     return next(value for title, value in vectors().items() if title.startswith(start))
 
 
 def rows() -> list[dict[str, Any]]:
-    """The questions of real_answers.json."""
+    """Returns the questions of real_answers.json."""
     found: list[dict[str, Any]] = load("real_answers.json")["rows"]
     return found

@@ -1,4 +1,4 @@
-"""Java programs against a release's jars: `mqadmin`, and small mains of our own, run in a home that is thrown away."""
+"""Java programs against a release's jars: `mqadmin`, and small mains of our own, run in a temporary home."""
 
 import atexit
 import os
@@ -24,7 +24,7 @@ RUN_AND_EXIT = Path(__file__).parent / "java" / "RunAndExit.java"
 
 
 def mqadmin(version: str, *arguments: str, nameserver: str, timeout: float = 60.0) -> str:
-    """What Java's administration tool prints, errors included: it exits with 0 whatever happened."""
+    """Returns the output of Java's administration tool, errors included: its exit status is always 0."""
     main = "org.apache.rocketmq.tools.command.MQAdminStartup"
     with temporary_directory(version) as home:
         logs = "-Drmq.logback.configurationFile=rmq.tools.logback.xml"
@@ -35,14 +35,14 @@ def mqadmin(version: str, *arguments: str, nameserver: str, timeout: float = 60.
 def run_java(
     version: str, source: Path, *arguments: str, timeout: float = 60.0, java_options: Sequence[str] = ()
 ) -> str:
-    """Compiles and runs one Java file against a release's client; what it prints. `JavaFailed` when it fails."""
+    """Runs one Java file against a release's client and returns its output; raises `JavaFailed` when it fails."""
     with temporary_directory(version) as home:
         return _run(java_command(version, home, *java_options, str(source), *arguments), timeout)
 
 
 @contextmanager
 def start_java(version: str, source: Path, *arguments: str) -> Iterator[JavaProcess]:
-    """As `run_java`, left running; its output is in `log`. Killed on leaving."""
+    """Yields the program of `run_java` while it runs; its output is in `log`. Kills it on leaving."""
     with temporary_directory(version) as home:
         command = java_command(version, home, str(source), *arguments)
         process = JavaProcess(source.name, command, home / "output.log", java_environment())
@@ -74,7 +74,10 @@ def _run(command: Sequence[str], timeout: float) -> str:
 
 
 def java_command(version: str, home: Path, *rest: str, classes: Path | None = None) -> list[str]:
-    """`java` with a release's jars; what it would write under the user's home or /tmp (RocksDB) goes to `home`."""
+    """Returns a `java` command with a release's jars.
+
+    Files it would write under the user's home or /tmp (RocksDB) go to `home`.
+    """
     properties = [f"-Drocketmq.home.dir={home}", f"-Duser.home={home}", f"-Djava.io.tmpdir={home}"]
     path = os.pathsep.join([f"{jars(version)}/*", *([str(classes)] if classes else [])])
     return [java(), *properties, "-cp", path, *rest]
@@ -82,7 +85,7 @@ def java_command(version: str, home: Path, *rest: str, classes: Path | None = No
 
 @cache
 def _launcher() -> Path:
-    """Where the class of `RUN_AND_EXIT` lies, compiled once a process."""
+    """Returns the directory of the class of `RUN_AND_EXIT`, compiled once a process."""
     directory = Path(tempfile.mkdtemp(prefix="pyrmq-launcher-"))
     atexit.register(shutil.rmtree, directory, ignore_errors=True)
     compiler = [java(), "-m", "jdk.compiler/com.sun.tools.javac.Main"]
@@ -91,13 +94,13 @@ def _launcher() -> Path:
 
 
 def java_environment() -> dict[str, str]:
-    """Ours, without what would change where Java looks or what it prints."""
+    """Returns our environment without the variables that change where Java looks or what it prints."""
     unwanted = {"NAMESRV_ADDR", "ROCKETMQ_HOME", "JAVA_TOOL_OPTIONS", "CLASSPATH", "JAVA_OPT"}
     return {name: value for name, value in os.environ.items() if name not in unwanted}
 
 
 def prepare_home(home: Path) -> None:
-    """4.9.7 wants a logging configuration in its home; 5.x brings its own."""
+    """Writes the logging configuration that 4.9.7 wants in its home; 5.x brings its own."""
     (home / "conf").mkdir(parents=True, exist_ok=True)
     for server in ("namesrv", "broker", "tools"):
         (home / "conf" / f"logback_{server}.xml").write_text("<configuration/>\n")
@@ -105,7 +108,7 @@ def prepare_home(home: Path) -> None:
 
 @contextmanager
 def temporary_directory(version: str) -> Iterator[Path]:
-    """A new home, memory-backed where that exists; removed on leaving."""
+    """Yields a new home, memory-backed where possible; removes it on leaving."""
     memory = Path("/dev/shm")
     within = memory if memory.is_dir() and os.access(memory, os.W_OK) else None
     home = Path(tempfile.mkdtemp(prefix=f"pyrmq-rocketmq-{version}-", dir=within))

@@ -1,4 +1,4 @@
-"""One Java process of ours: started, waited for, stopped, killed, paused; it never outlives the one who started it."""
+"""One Java process of ours: started, waited for, stopped, killed, paused; it never outlives our own process."""
 
 import os
 import signal
@@ -12,7 +12,7 @@ STOP_SECONDS = 10.0
 
 
 class JavaFailed(Exception):
-    """A Java process ended or did not get ready; the text ends with the last lines it wrote."""
+    """The error of a Java process that ended or did not get ready; the text ends with the last lines it wrote."""
 
 
 class JavaProcess:
@@ -29,7 +29,7 @@ class JavaProcess:
 
     @property
     def pid(self) -> int | None:
-        """Of the running process; None before `start` and after the end."""
+        """The running process's id; None before `start` and after the end."""
         return self._process.pid if self._process and self._process.poll() is None else None
 
     def start(self) -> None:
@@ -51,9 +51,12 @@ class JavaProcess:
         )
 
     def wait_until(self, ready: Callable[[], bool], timeout: float) -> None:
-        """Returns when `ready()` is true of a process that runs; `JavaFailed` when it ended, or after `timeout` s."""
+        """Returns when `ready()` is true of a running process.
+
+        Raises `JavaFailed` when the process ended, or after `timeout` seconds.
+        """
         deadline = time.monotonic() + timeout
-        while not ready() or self.pid is None:  # whoever else answers at its port
+        while not ready() or self.pid is None:  # another server may answer at its port
             if self.pid is None:
                 raise JavaFailed(f"{self.name} ended with {self._exit_code()} before it was ready{self.log_tail()}")
             if time.monotonic() > deadline:
@@ -61,7 +64,7 @@ class JavaProcess:
             time.sleep(POLL_SECONDS)
 
     def wait_for_exit(self, timeout: float) -> int:
-        """The exit code; `JavaFailed` after `timeout` seconds."""
+        """Returns the exit code; raises `JavaFailed` after `timeout` seconds."""
         if self._process is None:
             raise JavaFailed(f"{self.name} was never started")
         try:
@@ -72,7 +75,7 @@ class JavaProcess:
         return code
 
     def terminate(self, timeout: float = 30.0) -> None:
-        """SIGTERM, then SIGKILL if that does not end it in time. Nothing happens to an ended process."""
+        """Sends SIGTERM, and SIGKILL if that does not end it in time. Does nothing to an ended process."""
         self._signal(signal.SIGTERM)
         try:
             if self._process:
@@ -81,31 +84,31 @@ class JavaProcess:
             self.kill()
 
     def kill(self) -> None:
-        """SIGKILL, and waits until it is gone."""
+        """Sends SIGKILL, and waits for the end."""
         self._signal(signal.SIGKILL)
         if self._process:
             self.wait_for_exit(10.0)
 
     def pause(self) -> None:
-        """SIGSTOP: its connections stay open, and nothing answers when this returns."""
+        """Sends SIGSTOP: its connections stay open, and when this returns it answers nothing."""
         self._signal(signal.SIGSTOP)
-        # On a busy machine its threads run on for some milliseconds. macOS tells of it since Python 3.13.
+        # On a busy machine its threads run on for some milliseconds. macOS reports the stop since Python 3.13.
         if self.pid is not None and hasattr(os, "waitid"):
             self.wait_until(self._has_stopped, STOP_SECONDS)
 
     def resume(self) -> None:
-        """SIGCONT."""
+        """Sends SIGCONT."""
         self._signal(signal.SIGCONT)
 
     def wrote(self, *texts: str) -> bool:
-        """Whether one of these texts stands in what it wrote since the last `start`."""
+        """Checks whether its output since the last `start` contains one of these texts."""
         if not self.log.exists():
             return False
         written = self.log.read_bytes()[self._started_at :].decode(errors="replace")
         return any(text in written for text in texts)
 
     def log_tail(self, lines: int = 15) -> str:
-        """The last lines it wrote, each indented, with a line break in front; empty when there are none."""
+        """Returns its last lines of output, each indented, with a line break in front; empty without output."""
         text = self.log.read_text(errors="replace") if self.log.exists() else ""
         return "".join(f"\n    {line}" for line in text.splitlines()[-lines:])
 
@@ -122,7 +125,7 @@ class JavaProcess:
         return self._process.poll() if self._process else None
 
     def _release_guard(self) -> None:
-        """The guard must not fire later, when the number may belong to someone else."""
+        """Ends the guard, which must not kill later, when the id may belong to another process."""
         if self._guard is not None:
             self._guard.kill()
             self._guard.communicate()

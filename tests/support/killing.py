@@ -31,7 +31,7 @@ Position = tuple[str, str, int, int]
 
 
 class KilledQuery:
-    """The job as a process with a session of its own: whatever it has started is killed with it."""
+    """The job as a process with a session of its own: every process it has started is killed with it."""
 
     def __init__(self, nameserver: str, directory: Path) -> None:
         self._nameserver = nameserver
@@ -48,9 +48,9 @@ class KilledQuery:
         return self._job
 
     def kill(self, words: str = "") -> None:
-        """Python, its JVM and the JVM's Pythons: daemons of Spark leave the process group, but not the session.
+        """Kills Python, its JVM and the JVM's Pythons: daemons of Spark leave the process group, but not the session.
 
-        With `words`, those alone whose command line holds them.
+        With `words`, kills only the processes whose command line contains them.
         """
         assert self._job is not None
         for pid in _processes_of(self._session, words):
@@ -68,12 +68,12 @@ class KilledQuery:
         assert self._job.wait_for_exit(BATCH_SECONDS) == 0, self._job.log_tail(40)
 
     def batches(self) -> int:
-        """How many are done, as the checkpoint says."""
+        """Returns the number of completed batches in the checkpoint."""
         done = (self._directory / "checkpoint" / "commits").glob("[0-9]*")
         return max((int(file.name) for file in done if file.name.isdecimal()), default=-1) + 1
 
     def wait_batch(self, after: int) -> None:
-        """Until one more is done; fails with the job's last lines when it ends by itself."""
+        """Waits until one more batch is done; fails with the job's last lines when it ends by itself."""
         assert self._job is not None
         self._job.wait_until(lambda: self.batches() > after, BATCH_SECONDS)
 
@@ -100,7 +100,7 @@ class Sent:
 
 @contextmanager
 def sending(nameserver: str) -> Iterator[Sent]:
-    """Numbered messages to both topics in turn, as long as the block runs."""
+    """Sends numbered messages to both topics in turn, as long as the block runs."""
     sent, stop = Sent(), threading.Event()
 
     def run() -> None:
@@ -126,7 +126,7 @@ def sending(nameserver: str) -> Iterator[Sent]:
 
 
 def stored(nameserver: str) -> dict[Position, str]:
-    """Every message of the topics by its position."""
+    """Returns every message of the topics by its position."""
     found: dict[Position, str] = {}
     with PullConsumer("audit", nameserver=nameserver) as consumer:
         queues = [queue for topic in TOPICS for queue in consumer.message_queues(topic)]
@@ -147,13 +147,13 @@ def _stored_in(consumer: PullConsumer, queue: MessageQueue, offset: int, end: in
 
 
 def arrived(directory: Path) -> Counter[tuple[Position, str]]:
-    """Every row that the finished query wrote, and how often."""
+    """Returns every row that the query wrote, and how often."""
     rows = pq.read_table(directory / "found").to_pylist()
     return Counter(((row["topic"], row["brokerName"], row["queueId"], row["queueOffset"]), row["body"]) for row in rows)
 
 
 def killed_at_random(cluster: OurCluster, directory: Path, kills: int, draw: random.Random) -> Sent:
-    """The whole query, a broker, the query's Pythons, a broker, ... in any order; then everything there is arrives."""
+    """Kills the query, brokers and the query's Pythons in any order; then waits until all rows have arrived."""
     nameserver = cluster.nameserver.address
     with Admin(nameserver=nameserver) as admin:
         for topic in TOPICS:
@@ -173,7 +173,7 @@ def killed_at_random(cluster: OurCluster, directory: Path, kills: int, draw: ran
 
 
 def _kill_one(cluster: OurCluster, query: KilledQuery, victim: str, draw: random.Random) -> None:
-    """After another batch, most times, and a moment more; a query also while it starts."""
+    """Kills one victim: mostly after another batch and a moment more, and a query sometimes while it starts."""
     if draw.random() < 0.8:
         query.wait_batch(query.batches())
     time.sleep(draw.uniform(0.0, 0.6))

@@ -13,11 +13,11 @@ DOWNLOAD_SECONDS = 900
 
 
 class ApacheUnavailable(Exception):
-    """Apache RocketMQ cannot run here, and in one line: why, and what to do."""
+    """The error of a machine where Apache RocketMQ cannot run; one line says why, and what to do."""
 
 
 def java() -> str:
-    """The `java` of JAVA_HOME, or of the path."""
+    """Returns the `java` of JAVA_HOME, or of the path."""
     home = os.environ.get("JAVA_HOME")
     found = shutil.which("java", path=f"{home}/bin" if home else None)
     if found is None:
@@ -26,9 +26,10 @@ def java() -> str:
 
 
 def jars(version: str) -> Path:
-    """The directory of a release's jars; downloads them the first time (28 MB for 4.9.7, 88 MB for 5.4.0).
+    """Returns the directory of a release's jars; downloads them the first time (28 MB for 4.9.7, 88 MB for 5.4.0).
 
-    Two processes at once are safe: one downloads, the other waits for it. `ApacheUnavailable` without Maven or network.
+    Two processes at once are safe: one downloads, the other waits for it. Without Maven or network this raises
+    `ApacheUnavailable`.
     """
     cache = cache_directory()
     directory = cache / f"rocketmq-{version}"
@@ -40,7 +41,7 @@ def jars(version: str) -> Path:
 
 
 def cache_directory() -> Path:
-    """It exists."""
+    """Returns the cache directory, which exists."""
     cache = Path(os.environ.get("PYRMQ_CACHE") or Path.home() / ".cache" / "pyrmq")
     cache.mkdir(parents=True, exist_ok=True)
     return cache
@@ -48,7 +49,7 @@ def cache_directory() -> Path:
 
 @contextmanager
 def alone(path: Path) -> Iterator[None]:
-    """While others that want the same wait."""
+    """Holds an exclusive lock on the file; other processes wait for it."""
     with path.open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
@@ -58,7 +59,7 @@ def _download(version: str, directory: Path) -> None:
     maven = shutil.which("mvn")
     if maven is None:
         raise ApacheUnavailable("Maven is missing: install it (for example: apt-get install maven)")
-    unfinished = directory.with_suffix(".part")  # what a killed process left may be half a file: begun anew
+    unfinished = directory.with_suffix(".part")  # a killed process may have left half a file: start again
     shutil.rmtree(unfinished, ignore_errors=True)
     command = [maven, "-B", "-q", "-f", str(POM), "dependency:copy-dependencies"]
     command += [f"-Drocketmq.version={version}", "-DincludeScope=runtime", f"-DoutputDirectory={unfinished}"]

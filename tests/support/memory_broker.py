@@ -1,6 +1,6 @@
-"""A broker's answers from plain lists: it stores what is sent and gives it to pulls, as far as clients can see.
+"""A broker's answers from plain lists: it stores sends and returns them to pulls, as far as clients can see.
 
-Used behind a `ScriptedServer`, whose steps then break what a test wants broken.
+Used behind a `ScriptedServer`, whose steps then cause the failure that a test wants.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ FIRST_STORE_MS = 1_700_000_000_000
 
 @dataclass(frozen=True)
 class Stored:
-    """One message as it was sent, and when by the broker's clock: a millisecond each."""
+    """One message as it was sent, and its store time by the broker's clock: a millisecond each."""
 
     body: bytes
     properties: str
@@ -48,7 +48,7 @@ class Stored:
 
 
 class MemoryBroker:
-    """Queues as lists. `first_offset` of a queue is where its list begins; `pull_cap` messages are given at most."""
+    """Queues as lists. A queue's list begins at `first_offset`; a pull gets at most `pull_cap` messages."""
 
     def __init__(self, name: str, *, pull_cap: int = 32) -> None:
         self.name = name
@@ -57,7 +57,7 @@ class MemoryBroker:
         self.first_offset: defaultdict[tuple[str, int], int] = defaultdict(int)
         self.committed: dict[tuple[str, str, int], int] = {}
         self.groups: set[str] | None = None  # with a set, 15 refuses groups that are not in it, as 5.x does
-        self.on_topic: Callable[[str, int], None] | None = None  # told of each send: topic, queues to create
+        self.on_topic: Callable[[str, int], None] | None = None  # called for each send: topic, queues to create
         self._arrived = trio.Event()
 
     def __call__(self, request: Command, peer: Peer) -> Command | Awaitable[Command | None] | None:
@@ -86,7 +86,7 @@ class MemoryBroker:
                 return refusal(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, f" request type {request.code} not supported")
 
     def put(self, topic: str, queue_id: int, body: bytes, properties: str = "", sys_flag: int = 0) -> int:
-        """Stores one message; its offset."""
+        """Stores one message and returns its offset."""
         key = (topic, queue_id)
         self.queues[key].append(Stored(body, properties, sys_flag, 0, FIRST_STORE_MS + len(self.queues[key])))
         arrived, self._arrived = self._arrived, trio.Event()
@@ -134,7 +134,7 @@ class MemoryBroker:
         return _pulled(code, offset, first, end, b"".join(records))
 
     def search(self, asked: SearchOffset) -> Command:
-        """LOWER of 5.x: the first at or after, else the end."""
+        """Returns the offset of LOWER in 5.x: the first at or after the time, else the end."""
         key = (asked.topic, asked.queue_id)
         older = sum(message.store_ms < asked.timestamp_ms for message in self.queues[key])
         return OffsetFound(self.first_offset[key] + older).to_command()

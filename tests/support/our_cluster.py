@@ -21,7 +21,7 @@ SMALL_FILES = {"mappedFileSizeCommitLog": str(64 << 20), "mappedFileSizeConsumeQ
 
 
 class OurServer:
-    """One server process and its settings; `start` returns when a NameServer lists it, or answers if it is one."""
+    """One server process and its settings; `start` returns when a broker is registered, or a NameServer answers."""
 
     def __init__(self, name: str, module: str, home: Path, nameserver: str | None, settings: Mapping[str, str]) -> None:
         self.name = name
@@ -72,7 +72,7 @@ class OurCluster:
 def boot_our_cluster(
     brokers: Sequence[str] = ("broker-a", "broker-b"), *, nameserver_settings: Mapping[str, str] = MappingProxyType({})
 ) -> Iterator[OurCluster]:
-    """Up and registered; all ended and their files removed on leaving."""
+    """Yields a NameServer and brokers, up and registered; ends them all and removes their files on leaving."""
     with ExitStack() as stack:
         parent = MEMORY_BACKED if os.access(MEMORY_BACKED, os.W_OK) else None
         home = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="pyrmq-", dir=parent)))

@@ -39,7 +39,7 @@ WAIT_SECONDS = 10.0
 
 @dataclass(frozen=True)
 class Seen:
-    """A request that came, when by trio's clock, and from whom."""
+    """A request that arrived, the time on trio's clock, and its sender."""
 
     command: Command
     at: float
@@ -47,7 +47,7 @@ class Seen:
 
 
 class ScriptedServer:
-    """A server on a port of its own; without steps for a request it answers as `handler` does."""
+    """A server on a port of its own; requests without a step go to `handler`."""
 
     def __init__(self, nursery: trio.Nursery, handler: Step) -> None:
         self.seen: list[Seen] = []
@@ -68,18 +68,18 @@ class ScriptedServer:
         return [seen.command.code for seen in self.seen]
 
     def of(self, *codes: int) -> list[Command]:
-        """The requests with one of these codes, oldest first."""
+        """Returns the requests with one of these codes, oldest first."""
         return [seen.command for seen in self.seen if seen.command.code in codes]
 
     def times_of(self, *codes: int) -> list[float]:
         return [seen.at for seen in self.seen if seen.command.code in codes]
 
     def on(self, code: int, *steps: Step) -> None:
-        """What the next requests with this code meet, one step each."""
+        """Registers one step for each of the next requests with this code."""
         self._steps.setdefault(code, deque()).extend(steps)
 
     def always(self, code: int, step: Step | None) -> None:
-        """What every further request with this code meets, after the steps of `on`; None ends it."""
+        """Registers a step for every request with this code after the steps of `on`; None removes it."""
         if step is None:
             self._always.pop(code, None)
         else:
@@ -103,7 +103,7 @@ class ScriptedServer:
             self.listening = None
 
     def _handle(self, request: Command, peer: Peer) -> Command | Awaitable[Command | None] | None:
-        # The body may lie in a buffer that is used again.
+        # The body may lie in a buffer that is reused.
         kept = replace(request, body=bytes(request.body))
         self.seen.append(Seen(kept, trio.current_time(), peer))
         more, self._more = self._more, trio.Event()
@@ -115,7 +115,7 @@ class ScriptedServer:
 
 @asynccontextmanager
 async def scripted_server(handler: Step) -> AsyncIterator[ScriptedServer]:
-    """Started; ended with the block."""
+    """Yields a started server; stops it with the block."""
     async with open_owned_nursery() as nursery:
         server = ScriptedServer(nursery, handler)
         await server.start()
@@ -134,16 +134,16 @@ def answer(command: Command) -> Step:
 
 
 def silence(request: Command, peer: Peer) -> None:
-    """Read, and never answered."""
+    """Reads the request and never answers."""
 
 
 def cut(request: Command, peer: Peer) -> None:
-    """The connection ends instead of an answer."""
+    """Ends the connection instead of answering."""
     raise CutConnection
 
 
 def another_opaque(inner: Step) -> Step:
-    """The right answer under a number that nobody asked with."""
+    """Returns a step that sends the right answer under an opaque that no request used."""
 
     async def step(request: Command, peer: Peer) -> None:
         told = await ask(inner, request, peer)
@@ -154,7 +154,7 @@ def another_opaque(inner: Step) -> Step:
 
 
 def after(event: trio.Event, inner: Step) -> Step:
-    """Answered only when the event is set."""
+    """Returns a step that answers only when the event is set."""
 
     async def step(request: Command, peer: Peer) -> Command | None:
         await event.wait()
@@ -164,7 +164,7 @@ def after(event: trio.Event, inner: Step) -> Step:
 
 
 def later(seconds: float, inner: Step) -> Step:
-    """Answered after this time of trio's clock."""
+    """Returns a step that answers after so many seconds of trio's clock."""
 
     async def step(request: Command, peer: Peer) -> Command | None:
         await trio.sleep(seconds)
@@ -177,7 +177,7 @@ def later(seconds: float, inner: Step) -> Step:
 
 
 class Table:
-    """A NameServer's answers: which tests change as they like: routes by topic, registered brokers, KV by namespace."""
+    """A NameServer's answers: routes by topic, registered brokers, KV by namespace; tests change them as they like."""
 
     def __init__(self) -> None:
         self.routes: dict[str, TopicRouteData] = {}
@@ -204,7 +204,7 @@ class Table:
 def route_of(
     addresses: dict[str, str], *, queues: int = 4, perm: int = Permission.READ | Permission.WRITE
 ) -> TopicRouteData:
-    """A topic's route over masters given as name to address, with so many queues on each."""
+    """Returns a topic's route over masters (name to address), with so many queues on each."""
     return TopicRouteData(
         queue_datas=tuple(QueueData(name, queues, queues, perm) for name in addresses),
         broker_datas=tuple(BrokerData("DefaultCluster", name, {0: address}) for name, address in addresses.items()),
@@ -212,16 +212,16 @@ def route_of(
 
 
 def topics_asked(server: ScriptedServer) -> list[str]:
-    """The topics whose routes were asked for, oldest first."""
+    """Returns the topics of the route requests, oldest first."""
     return [GetRouteInfo.from_command(command).topic for command in server.of(ROUTE)]
 
 
-# --- Bytes that are no RocketMQ
+# --- Bytes that are not RocketMQ's
 
 
 @asynccontextmanager
 async def raw_server(handler: Callable[[trio.SocketStream], Awaitable[None]]) -> AsyncIterator[str]:
-    """The address of a server that gives each connection's stream to `handler`; it is closed when that returns."""
+    """Yields the address of a server that passes each connection's stream to `handler`, and closes it afterwards."""
 
     async def serve_one(stream: trio.SocketStream) -> None:
         async with stream:
@@ -236,7 +236,7 @@ async def raw_server(handler: Callable[[trio.SocketStream], Awaitable[None]]) ->
 
 
 def says(data: bytes) -> Callable[[trio.SocketStream], Awaitable[None]]:
-    """Reads something, writes these bytes, closes."""
+    """Returns a handler that reads something, writes these bytes and closes."""
 
     async def handler(stream: trio.SocketStream) -> None:
         if await stream.receive_some(65536):

@@ -1,4 +1,4 @@
-"""Small programs run by an interpreter of their own: how a process forks and ends is seen from outside."""
+"""Small programs run by an interpreter of their own: how a process forks and ends is visible from outside."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ROOT = Path(__file__).parent.parent.parent
 
 @dataclass(frozen=True)
 class Ended:
-    """What a program printed, how it ended, and how long it took in seconds."""
+    """The output of a program, its exit code, and its duration in seconds."""
 
     code: int
     out: str
@@ -31,7 +31,7 @@ def run_script(source: str, *arguments: str, timeout: float = 30.0) -> Ended:
 
 
 def output_of(source: str, *arguments: str, timeout: float = 30.0) -> list[str]:
-    """The lines of a program that ends well and complains of nothing."""
+    """Returns the lines of a program; fails unless it exits with 0 and writes nothing to standard error."""
     ended = run_script(source, *arguments, timeout=timeout)
     assert (ended.code, ended.err) == (0, ""), f"ended with {ended.code} after {ended.seconds:.1f} s\n{ended.err}"
     return ended.out.splitlines()

@@ -1,4 +1,4 @@
-"""The tables of docs/servers.md that the code makes: `python -m tests.support.server_page` writes them."""
+"""The generated tables of docs/servers.md: `python -m tests.support.server_page` writes them."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ PAGE: Final = Path(__file__).parent.parent.parent / "docs" / "servers.md"
 
 
 def nameserver_codes() -> str:
-    """Every request code that the NameServer answers, a row each."""
+    """Returns a row for every request code that the NameServer answers."""
     rows = [f"| {int(code)} | {REQUEST_NAMES[code]} | {HANDLERS[code].about} |\n" for code in sorted(HANDLERS)]
     return "".join(("| code | request | what it does or answers |\n|---|---|---|\n", *rows))
 
 
 def refused_settings() -> str:
-    """RocketMQ's settings that a broker refuses, a row for each reason."""
+    """Returns a row for each reason why a broker refuses settings of RocketMQ."""
     rows = [f"| {_quoted(row.names)} | {_values(row.harmless)} | {row.why} |\n" for row in REFUSED]
     return "".join(("| setting | but for | why, and what to do |\n|---|---|---|\n", *rows))
 
 
 def settings_without_effect() -> str:
-    """RocketMQ's settings that a broker accepts without effect, a row for each reason."""
+    """Returns a row for each reason why a broker accepts settings of RocketMQ without effect."""
     rows = [f"| {row.why} | {_quoted(row.names)} |\n" for row in WITHOUT_EFFECT]
     return "".join(("| why they harm nothing | settings |\n|---|---|\n", *rows))
 
@@ -48,7 +48,7 @@ TABLES: Final[Mapping[str, Callable[[], str]]] = {
 
 
 def written(page: str) -> str:
-    """The page with its tables as they are now."""
+    """Returns the page with its tables as they are now."""
     for name, table in TABLES.items():
         places = re.findall(rf"<!-- {name}:[^\n]*-->\n.*?<!-- end -->", page, re.DOTALL)
         if len(places) != 1:

@@ -1,4 +1,4 @@
-"""One task's write in this process, against two brokers of our own, and what is found in their queues then."""
+"""One task's write in this process, against two brokers of our own, and the resulting messages in their queues."""
 
 from collections.abc import Iterator
 
@@ -44,7 +44,7 @@ def task(
 
 
 def stored(cluster: EmbeddedCluster, topic: str = "orders") -> dict[str, list[str]]:
-    """The bodies in each queue that has any, in their order."""
+    """Returns the bodies in each queue that has any, in their order."""
     found: dict[str, list[str]] = {}
     for message in messages(cluster, topic):
         queue = MessageQueue(topic, message.broker_name, message.queue_id)
@@ -53,7 +53,7 @@ def stored(cluster: EmbeddedCluster, topic: str = "orders") -> dict[str, list[st
 
 
 def messages(cluster: EmbeddedCluster, topic: str = "orders") -> list[MessageExt]:
-    """All of them, queue after queue."""
+    """Returns all messages, queue after queue."""
     found: list[MessageExt] = []
     with PullConsumer("tests", nameserver=cluster.nameserver) as consumer:
         for queue, bounds in consumer.offset_bounds(consumer.message_queues(topic)).items():

@@ -1,4 +1,4 @@
-"""What a soak of Spark's sink stands on: a driver that is killed with all it started, files to stream, what came."""
+"""The parts of a soak of Spark's sink: a driver that is killed with its processes, files to stream, the rows stored."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Driver:
         return self._process is not None and self._process.poll() == 0
 
     def workers(self) -> list[int]:
-        """Its Python processes that run tasks, and those that make and close writers."""
+        """Returns its Python processes that run tasks, and those that make and close writers."""
         found = [
             pid for pid in self._descendants() if b"pyspark" in _command_of(pid) and b"java" not in _command_of(pid)
         ]
@@ -68,7 +68,7 @@ class Driver:
         return found
 
     def kill(self) -> None:
-        """SIGKILL to Python's and the JVM's part of it; its workers are left behind, as a machine's would be."""
+        """Sends SIGKILL to its Python and its JVM; its workers are left behind, as a machine's would be."""
         self.workers()
         if self._process is not None:
             for pid in (*self._descendants(), self._process.pid):
@@ -77,7 +77,7 @@ class Driver:
             self._process.wait(10)
 
     def end(self) -> None:
-        """Nothing of it is left."""
+        """Kills it and every process it started."""
         self.kill()
         for pid in self._ever:
             if b"pyspark" in _command_of(pid):
@@ -97,7 +97,7 @@ class Driver:
 
 
 def kill(pid: int) -> None:
-    """SIGKILL, if it is still there."""
+    """Sends SIGKILL, if the process still exists."""
     try:
         os.kill(pid, signal.SIGKILL)
     except ProcessLookupError:
@@ -119,7 +119,7 @@ def _parent_of(pid: int) -> int | None:
 
 
 class Feed:
-    """Files of rows, each there at once; a key's numbers count up over them."""
+    """Files of rows, each complete when it appears; a key's numbers count up over them."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -130,11 +130,11 @@ class Feed:
 
     @property
     def rows(self) -> set[str]:
-        """The bodies of all rows so far."""
+        """Returns the bodies of all rows so far."""
         return {f"{key} {number}" for key, count in self._numbers.items() for number in range(count)}
 
     def add(self) -> None:
-        """One file more. Streams take files by their times."""
+        """Writes one more file. Streams take files by their modification times."""
         rows = []
         for key in [f"{self._files % 2}-{number}" for number in range(KEYS)] + ["none"]:
             first = self._numbers.get(key, 0)
@@ -149,7 +149,7 @@ class Feed:
 
 
 def batches_of_files(checkpoint: Path) -> dict[int, int]:
-    """The batch that each file was written in. A kill between Spark's two logs puts the files of two into one."""
+    """Returns the batch of each file. A kill between Spark's two logs puts the files of two into one."""
     entry_of = {
         int(Path(found["path"]).stem): int(found["batchId"])
         for log in (checkpoint / "sources" / "0").glob("[0-9]*")
@@ -161,12 +161,12 @@ def batches_of_files(checkpoint: Path) -> dict[int, int]:
 
 
 def file_of(key: str, number: int) -> int:
-    """The file that `Feed` put a row into."""
+    """Returns the number of the file that `Feed` put a row into."""
     return 2 * (number // ROWS_A_KEY) + int(key[0])
 
 
 def held(consumer: PullConsumer, topic: str) -> int | None:
-    """The messages in a topic; None while a broker is away."""
+    """Returns the number of messages in a topic; None while a broker is away."""
     try:
         bounds = consumer.offset_bounds(consumer.message_queues(topic))
         return sum(found.end - found.start for found in bounds.values())
@@ -175,7 +175,7 @@ def held(consumer: PullConsumer, topic: str) -> int | None:
 
 
 def stored_rows(consumer: PullConsumer, topic: str) -> dict[str, list[tuple[str, str]]]:
-    """Body and id of what is in each queue, in its order."""
+    """Returns body and id of the messages in each queue, in its order."""
     found = {}
     for queue, bounds in consumer.offset_bounds(consumer.message_queues(topic)).items():
         with consumer.read_arrow(queue, bounds.start, bounds.end, columns=["body", "msgId"]) as batches:
@@ -187,7 +187,7 @@ def stored_rows(consumer: PullConsumer, topic: str) -> dict[str, list[tuple[str,
 
 
 def wait_until(condition: Callable[[], object], seconds: float, what: Callable[[], str]) -> None:
-    """Returns when the condition holds; fails after so many seconds, saying what was not there."""
+    """Returns when the condition holds; after so many seconds it fails with the name of the missing thing."""
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, what()

@@ -59,7 +59,7 @@ def read(spark: SparkSession, nameserver: str, schema: str | None = None, **opti
 
 
 def wait_readable(nameserver: str, topic: str, messages: int, *, seconds: float = 30.0) -> None:
-    """Until a topic holds so many: an acknowledged message is readable when the broker has indexed it."""
+    """Waits until a topic holds so many: an acknowledged message is readable when the broker has indexed it."""
     deadline = time.monotonic() + seconds
     held = -1
     with PullConsumer("pyrmq-tests", nameserver=nameserver) as consumer:

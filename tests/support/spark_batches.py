@@ -1,4 +1,4 @@
-"""What batch jobs do on every cluster, ours and RocketMQ's own: subclassed where a fixture names a NameServer."""
+"""Batch jobs for every cluster, ours and RocketMQ's own; subclasses supply the NameServer fixture."""
 
 import json
 import uuid
@@ -13,12 +13,12 @@ from tests.support.spark import read, wait_readable, write
 
 @pytest.fixture
 def topic() -> str:
-    """A topic nobody has used."""
+    """A topic that no test has used."""
     return f"t_{uuid.uuid4().hex[:12]}"
 
 
 def some_rows(spark: SparkSession, rows: int, partitions: int) -> DataFrame:
-    """Numbered rows with every kind of column; row n of the frame has body `row n`."""
+    """Returns numbered rows with every kind of column; row n of the frame has body `row n`."""
     return spark.range(0, rows, 1, partitions).selectExpr(
         "concat('row ', id) as body",
         "if(id % 5 = 0, null, concat('tag', id % 3)) as tags",
@@ -187,7 +187,7 @@ class BatchJobs:
 
 
 class RefusedJobs:
-    """Rows and topics that no cluster takes: told before anything of the request is sent."""
+    """Rows and topics that no cluster takes: refused before any part of the request is sent."""
 
     @pytest.mark.parametrize(
         ("column", "reason"),

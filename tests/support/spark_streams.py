@@ -1,4 +1,4 @@
-"""What streams do on every cluster, ours and RocketMQ's own: subclassed where a fixture names a NameServer."""
+"""Streams for every cluster, ours and RocketMQ's own; subclasses supply the NameServer fixture."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Row = tuple[str, int, int, str]
 
 
 class Topic:
-    """A topic of its own for each test, and what was sent to it."""
+    """A topic of its own for each test, with a count of the messages sent to it."""
 
     def __init__(self, nameserver: str, name: str, producer: Producer, admin: Admin) -> None:
         self.nameserver = nameserver
@@ -34,7 +34,7 @@ class Topic:
         self._sent = 0
 
     def create(self, queues: int = 2, name: str | None = None) -> None:
-        """Returns when every broker's queues are in the route: those that come later a stream takes from the start."""
+        """Returns when every broker's queues are in the route: a stream reads later queues from their start."""
         self.admin.create_topic(name or self.name, queues=queues)
         masters = set(self.admin.cluster_info().broker_addr_table)
         deadline = time.monotonic() + SECONDS
@@ -49,7 +49,7 @@ class Topic:
             return set()
 
     def another(self, suffix: str) -> Topic:
-        """A second topic of the same test."""
+        """Returns a second topic of the same test."""
         made = Topic(self.nameserver, f"{self.name}_{suffix}", self._producer, self.admin)
         made.create()
         return made
@@ -58,7 +58,7 @@ class Topic:
         return sorted(self._producer.message_queues(self.name))
 
     def send(self, first: int, last: int, queue: MessageQueue | None = None) -> None:
-        """Numbered messages, tagged by their remainder of 3; readable when this returns."""
+        """Sends numbered messages, tagged by their remainder of 3; they are readable when this returns."""
         messages = [
             Message(self.name, f"{n}".encode(), tags=f"t{n % 3}", properties={"n": str(n)}) for n in range(first, last)
         ]
@@ -67,7 +67,7 @@ class Topic:
         wait_readable(self.nameserver, self.name, self._sent)
 
     def send_quietly(self, number: int, queue: MessageQueue) -> None:
-        """One message, whose readability no NameServer is needed for."""
+        """Sends one message and does not wait until it is readable, which would need a NameServer."""
         self._sent += 1
         self._producer.send(Message(self.name, f"{number}".encode()), queue=queue)
 
@@ -96,14 +96,14 @@ def stream(spark: SparkSession, nameserver: str, **options: Any) -> DataFrame:
 
 
 def start(frame: DataFrame, directory: Path, **trigger: Any) -> StreamingQuery:
-    """Rows go to parquet files under `directory`: each exactly once, whatever happens to the query."""
+    """Starts a query that writes rows to parquet files under `directory`, each once even after restarts."""
     columns = frame.selectExpr("topic", "brokerName", "queueId", "queueOffset", "cast(body as string) as body")
     writer = columns.writeStream.format("parquet").option("path", str(directory / "rows"))
     return writer.option("checkpointLocation", str(directory / "checkpoint")).trigger(**trigger).start()
 
 
 def run(frame: DataFrame, directory: Path, **trigger: Any) -> StreamingQuery:
-    """To its end: `availableNow` unless another trigger is named."""
+    """Runs a query to its end, with `availableNow` unless another trigger is named."""
     query = start(frame, directory, **(trigger or {"availableNow": True}))
     try:
         assert query.awaitTermination(SECONDS), "the query did not end in time"
@@ -113,7 +113,7 @@ def run(frame: DataFrame, directory: Path, **trigger: Any) -> StreamingQuery:
 
 
 def bodies(spark: SparkSession, directory: Path) -> list[int]:
-    """The numbers that arrived, sorted; fails when one arrived twice by its position."""
+    """Returns the numbers that arrived, sorted; fails when one position arrived twice."""
     rows = spark.read.schema("topic string, brokerName string, queueId int, queueOffset long, body string").parquet(
         str(directory / "rows")
     )
@@ -123,7 +123,7 @@ def bodies(spark: SparkSession, directory: Path) -> list[int]:
 
 
 def batches(query: StreamingQuery) -> list[int]:
-    """Rows of each batch that had some."""
+    """Returns the rows of each batch that had some."""
     return [progress.numInputRows for progress in query.recentProgress if progress.numInputRows]
 
 

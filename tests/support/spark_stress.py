@@ -1,4 +1,4 @@
-"""Topics that come, grow and go at random while a pattern reads them, on every cluster: subclassed as `StreamJobs`."""
+"""Topics that come, grow and go at random while a pattern reads them, on every cluster; subclassed as `StreamJobs`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.support.spark_streams import Topic, stream
 
 STEPS = 150
 STEPS_A_BATCH = 5
-# So long until the last rows are there: each discovery asks every broker for every queue.
+# The limit for the last rows: each discovery queries every broker for every queue.
 CALM_SECONDS = 60.0
 NAMES = 6
 MOST_QUEUES = 4
@@ -25,7 +25,7 @@ REMOVING = ("delete", "recreate")
 
 
 class Churn:
-    """Topics that change at random; what was sent to those that are there."""
+    """Topics that change at random, and the messages sent to them."""
 
     def __init__(self, sent: Topic, chance: random.Random, producer: Producer) -> None:
         self._sent = sent
@@ -58,14 +58,14 @@ class Churn:
                 self.create(topic)
 
     def create(self, topic: str, queues: int = 1) -> None:
-        """Queues are never taken away from a topic that is there."""
+        """Creates a topic, or adds queues to it: an existing topic never loses queues."""
         queues = max(queues, self._queues.get(topic, 0))
         self.done.append(f"create {topic} {queues}")
         self._sent.create(queues, topic)
         self._queues[topic] = queues
 
     def send(self, topic: str) -> set[int]:
-        """To one of its queues; the numbers."""
+        """Sends to one of the topic's queues and returns the numbers."""
         queue = MessageQueue(topic, self._chance.choice(self._brokers), self._chance.randrange(self._queues[topic]))
         numbers = range(self._next, self._next + self._chance.randrange(1, 20))
         self._next = numbers.stop
@@ -79,7 +79,7 @@ class Churn:
 
 
 class Read:
-    """A query over the pattern, and the numbers that came to it."""
+    """A query over the pattern, and the numbers it has read."""
 
     def __init__(self, spark: SparkSession, sent: Topic, churn: Churn, directory: Path, *, fail: bool) -> None:
         self.numbers: list[int] = []
@@ -94,13 +94,13 @@ class Read:
         self._batches += 1
 
     def wait_now_and_then(self, step: int) -> None:
-        """Every few steps until another batch is done, or half a second: the query is to look at topics in between."""
+        """Waits every few steps for another batch, half a second at most: the query sees topics in between."""
         batches, deadline = self._batches, time.monotonic() + 0.5
         while step % STEPS_A_BATCH == 0 and self._batches == batches and time.monotonic() < deadline:
             time.sleep(0.01)
 
     def wait_for(self, numbers: set[int], churn: Churn) -> None:
-        """Fails with what was done to the topics, when the query fails or does not get them."""
+        """Waits for the numbers; fails with the changes to the topics when the query fails or does not read them."""
 
         deadline = time.monotonic() + CALM_SECONDS
         while missing := numbers - set(self.numbers):
@@ -131,7 +131,7 @@ class StressJobs:
     def test_topics_that_also_go_never_fail_a_query_that_may_lose_rows(
         self, spark: SparkSession, sent: Topic, tmp_path: Path
     ) -> None:
-        """What lay in a topic that was deleted may be read or not; once all is calm nothing is left out."""
+        """Rows of a deleted topic may be read or not; once changes stop, no other row is left out."""
         with Producer("churn", nameserver=sent.nameserver) as producer:
             churn = Churn(sent, _chance(), producer)
             read = Read(spark, sent, churn, tmp_path, fail=False)
@@ -151,7 +151,7 @@ class StressJobs:
 
 
 def _chance() -> random.Random:
-    """PYRMQ_SEED repeats a run's choices, though not its moments."""
+    """Returns a source of choices; PYRMQ_SEED repeats a run's choices, though not its moments."""
     seed = int(os.environ.get("PYRMQ_SEED") or random.SystemRandom().getrandbits(32))
     print(f"PYRMQ_SEED={seed}")  # noqa: T201 - shown when the test fails
     return random.Random(seed)

@@ -1,4 +1,4 @@
-"""A scripted NameServer and scripted brokers that know each other: what a client test plays on."""
+"""A scripted NameServer and scripted brokers that know each other: the counterpart of a client under test."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Stage:
         perm: int = Permission.READ | Permission.WRITE,
         brokers: Sequence[str] | None = None,
     ) -> TopicRouteData:
-        """The NameServer knows the topic from now on, on these brokers (default: all)."""
+        """Registers the topic's route at the NameServer, on these brokers (default: all)."""
         chosen = {name: self.addresses[name] for name in (self.brokers if brokers is None else brokers)}
         self.table.routes[name] = route = route_of(chosen, queues=queues, perm=perm)
         return route
@@ -58,7 +58,7 @@ class Stage:
         await settled()
 
     def sends(self) -> list[tuple[str, SendMessage]]:
-        """Every send in the order of arrival, with the broker it came to."""
+        """Returns every send in the order of arrival, with its broker."""
         found = [
             (seen.at, name, SendMessage.from_command(seen.command))
             for name, server in self.brokers.items()
@@ -94,7 +94,7 @@ async def settled() -> None:
 
 @asynccontextmanager
 async def staged(*brokers: str, pull_cap: int = 32) -> AsyncIterator[Stage]:
-    """A NameServer and brokers of these names, without topics."""
+    """Yields a NameServer and brokers of these names, without topics."""
     async with AsyncExitStack() as stack:
         table = Table()
         stage = Stage(await stack.enter_async_context(scripted_server(table)), table)

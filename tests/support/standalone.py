@@ -18,7 +18,7 @@ BOOT_SECONDS = 120.0
 
 @contextmanager
 def boot_standalone(directory: Path, environment: Mapping[str, str], *, workers: int = 1) -> Iterator[str]:
-    """Its address, `spark://...`; two cores in all, at least one a worker. Every process is ended on leaving."""
+    """Yields its address, `spark://...`; two cores in all, at least one a worker. All end on leaving."""
     port = free_port((0,))
     master = ["master.Master", "--host", "127.0.0.1", "--port", str(port), "--webui-port", "0"]
     address = f"spark://127.0.0.1:{port}"
@@ -43,7 +43,7 @@ def boot_standalone(directory: Path, environment: Mapping[str, str], *, workers:
 
 
 def job_environment(root: Path, *more: Path) -> dict[str, str]:
-    """For a driver, and for whatever it starts: this Python, and this project before any other."""
+    """Returns the environment of a driver and its children: this Python, and this project before any other."""
     return os.environ | {
         "PYSPARK_PYTHON": sys.executable,
         "PYSPARK_DRIVER_PYTHON": sys.executable,

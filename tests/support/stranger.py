@@ -1,6 +1,6 @@
-"""A stranger with a socket: raw bytes to a server process, what comes back, and what the process costs meanwhile.
+"""A stranger with a socket: raw bytes to a server process, its answers, and its use of memory and files.
 
-Nothing of the client is used: a frame is what the test says it is, well formed or not.
+It uses nothing of the client: the test writes each frame, well formed or not.
 """
 
 from __future__ import annotations
@@ -41,18 +41,18 @@ class Answer:
 
 
 def frame(header: bytes, body: bytes = b"", serialization: int = 0) -> bytes:
-    """A frame round any header, well formed or not."""
+    """Returns a frame round any header, well formed or not."""
     return _LENGTH.pack(4 + len(header) + len(body)) + _LENGTH.pack(serialization << 24 | len(header)) + header + body
 
 
 def request(code: int, fields: Mapping[str, object] | None = None, body: bytes = b"", opaque: int = 1) -> bytes:
-    """A frame with a JSON header; half a surrogate in a field travels as `\\ud800`."""
+    """Returns a frame with a JSON header; half a surrogate in a field travels as `\\ud800`."""
     members = {"code": code, "extFields": dict(fields or {}), "flag": 0, "language": "JAVA", "opaque": opaque}
     return frame(json.dumps({**members, "serializeTypeCurrentRPC": "JSON", "version": 493}).encode(), body)
 
 
 class Stranger:
-    """A blocking connection that sends what it is given."""
+    """A blocking connection that sends any bytes."""
 
     def __init__(self, address: str, *, timeout: float = ANSWER_SECONDS, receive_buffer: int | None = None) -> None:
         host, port = address.rsplit(":", 1)
@@ -79,7 +79,7 @@ class Stranger:
         self.socket.sendall(data)
 
     def read(self) -> Answer | None:
-        """The next frame; None when the server closed the connection."""
+        """Returns the next frame; None when the server closed the connection."""
         try:
             head = self._exactly(8)
             if head is None:
@@ -91,7 +91,7 @@ class Stranger:
         return None if content is None else Answer(json.loads(content[:header_bytes]), content[header_bytes:])
 
     def ask(self, code: int, fields: Mapping[str, object] | None = None, body: bytes = b"") -> Answer | None:
-        """The answer; what the server itself asks meanwhile is passed over."""
+        """Returns the answer; skips requests of the server."""
         self.send(request(code, fields, body))
         while (answer := self.read()) is not None and not int(str(answer.header.get("flag", 1))) & 1:
             pass
@@ -118,7 +118,7 @@ class ServerProcess:
     _strangers: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
 
     def stranger(self, *, timeout: float = ANSWER_SECONDS, receive_buffer: int | None = None) -> Stranger:
-        """A new connection; closed with the process if the test left it open."""
+        """Opens a connection, which is closed with the process at the latest."""
         made = Stranger(self.address, timeout=timeout, receive_buffer=receive_buffer)
         return self._strangers.enter_context(made)
 
@@ -138,7 +138,7 @@ class ServerProcess:
         return len(os.listdir(f"/proc/{self.process.pid}/fd"))
 
     def output(self) -> str:
-        """What it wrote to standard error so far."""
+        """Returns its standard error so far."""
         return self.log.read_text(errors="replace")
 
     def stop(self, number: int = signal.SIGTERM, seconds: float = 20.0) -> int:
@@ -150,7 +150,7 @@ class ServerProcess:
 
 @contextlib.contextmanager
 def nameserver_process(home: Path, *, file_limit: int | None = None, **settings: object) -> Iterator[ServerProcess]:
-    """A NameServer on a free port; settings by RocketMQ's names."""
+    """Yields a NameServer on a free port; settings by RocketMQ's names."""
     given = {"listenPort": 0, "kvConfigPath": home / "kv.json", **settings}
     with _server("pyrmq_core.nameserver", home, given, file_limit) as started:
         yield started
@@ -158,7 +158,7 @@ def nameserver_process(home: Path, *, file_limit: int | None = None, **settings:
 
 @contextlib.contextmanager
 def broker_process(home: Path, *, file_limit: int | None = None, **settings: object) -> Iterator[ServerProcess]:
-    """A broker on a free port whose store is `home/store`; settings by RocketMQ's names."""
+    """Yields a broker on a free port whose store is `home/store`; settings by RocketMQ's names."""
     small = {"mappedFileSizeCommitLog": 8 << 20, "mappedFileSizeConsumeQueue": 6000}
     given = {"listenPort": 0, "storePathRootDir": home / "store", **small, **settings}
     with _server("pyrmq_core.broker", home, given, file_limit) as started:

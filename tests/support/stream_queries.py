@@ -1,4 +1,4 @@
-"""A stream's reader asked as Spark asks it, in this process: its offsets pass as JSON text, its parts as pickles."""
+"""A stream's reader used as Spark uses it, in this process: its offsets pass as JSON text, its parts as pickles."""
 
 import json
 import pickle
@@ -23,7 +23,7 @@ class Query:
     """A query's offsets and rows, as a checkpoint keeps them; `restart` gives it a new reader, as after a failure."""
 
     def __init__(self, cluster: EmbeddedCluster | str, **options: Any) -> None:
-        """`cluster` may be a NameServer's address."""
+        """Starts at no offset; `cluster` may be a NameServer's address."""
         nameserver = cluster if isinstance(cluster, str) else cluster.nameserver
         self._connection = ConnectionOptions(name_server=nameserver, poll_name_server_interval=0.001)
         self._options = {name: str(value) for name, value in options.items()}
@@ -43,7 +43,7 @@ class Query:
         return text(self.reader.latestOffset(self.start(), limit))
 
     def batch(self, *, everything: bool = False) -> list[str]:
-        """Runs one; its bodies in order."""
+        """Runs one batch and returns its bodies in order."""
         start, end = self.start(), self.plan(everything=everything)
         return self.run(start, end)
 
@@ -59,7 +59,7 @@ class Query:
 
 
 def text(offset: Offset) -> Offset:
-    """Through Spark and back."""
+    """Returns the offset after a round trip through Spark's JSON."""
     return json.loads(json.dumps(offset))  # type: ignore[no-any-return]
 
 

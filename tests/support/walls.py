@@ -1,4 +1,4 @@
-"""The walls of the house as plain functions over source texts: who may import whom, sizes, first sentences, roads.
+"""The walls of the house as plain functions over source texts: imports, sizes, first sentences, the two paths.
 
 Each function takes `{path from the project's root: source text}` and returns one line per fault, so that a test can
 show on a wrong sample that it is able to fail.
@@ -41,7 +41,7 @@ ROOMS: dict[str, set[str]] = {
     "pyrmq_spark": set(),
     "pyspark_rocketmq": {"pyrmq_spark"},
 }
-# What Spark's side may name of the core, exactly: no module below these.
+# The core's names that Spark's side may use, exactly: no module below these.
 PUBLIC_CORE = {
     "pyrmq_core",
     "pyrmq_core.blocking",
@@ -115,7 +115,7 @@ THIRD_PARTY: dict[str, tuple[str, ...]] = {
     "pyspark": ("pyrmq_spark",),
 }
 
-# One send road, one read road: these names (and the conversations' modules) stand in one module of these rooms.
+# One send path, one read path: these names (and the conversations' modules) stand in one module of these rooms.
 ROAD_ROOMS = ("pyrmq_core.client", "pyrmq_core.columnar", "pyrmq_core.blocking", "pyrmq_core.cli", "pyrmq_spark")
 SEND_NAMES = {"SEND_MESSAGE", "SEND_MESSAGE_V2", "SEND_BATCH_MESSAGE", "SendMessage", "send_message"}
 PULL_NAMES = {"PULL_MESSAGE", "LITE_PULL_MESSAGE", "PullMessage", "pull_message"}
@@ -137,7 +137,7 @@ class Import:
 
 
 def module_name(path: str) -> str:
-    """`pyrmq_core/client/__init__.py` is `pyrmq_core.client`."""
+    """Returns the name of a path's module: `pyrmq_core/client/__init__.py` is `pyrmq_core.client`."""
     parts = Path(path).with_suffix("").parts
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
@@ -184,7 +184,7 @@ def room_of(module: str) -> str | None:
 
 
 def import_faults(sources: Sources) -> list[str]:
-    """What a module imports that its room may not, ours and other people's."""
+    """Returns the imports that a module's room does not allow, ours and other people's."""
     known = {module_name(path) for path in sources}
     return sorted(
         f"{path}:{found.line}: {fault}"
@@ -223,7 +223,7 @@ def _pure(module: str) -> bool:
 
 
 def clock_and_socket_faults(sources: Sources) -> list[str]:
-    """A look at the clock in a pure room; one of trio's socket names outside network."""
+    """Returns looks at the clock in pure rooms, and trio's socket names outside network."""
     faults = []
     for path, source in sources.items():
         module = module_name(path)
@@ -301,12 +301,12 @@ def effect_faults(sources: Sources) -> list[str]:
 
 
 def _is_hook(call: ast.Call) -> bool:
-    """Registers a function for the process's end or for a fork, which has to happen before either."""
+    """Checks for the registration of a function for the process's end or a fork, which has to happen before either."""
     return ast.unparse(call.func) in ("atexit.register", "os.register_at_fork")
 
 
 def size_faults(sources: Sources) -> list[str]:
-    """Modules and functions that cannot be read in one sitting."""
+    """Returns the modules and functions that cannot be read in one sitting."""
     faults = []
     for path, source in sources.items():
         lines = source.count("\n")
@@ -321,7 +321,7 @@ def size_faults(sources: Sources) -> list[str]:
 
 
 def sentence_faults(sources: Sources) -> list[str]:
-    """Files that do not open with a sentence."""
+    """Returns the files that do not open with a sentence."""
     faults = []
     for path, source in sources.items():
         opening = (ast.get_docstring(ast.parse(source)) or "").partition("\n\n")[0]
@@ -331,7 +331,7 @@ def sentence_faults(sources: Sources) -> list[str]:
 
 
 def road_faults(sources: Sources) -> list[str]:
-    """Sending or pulling requests named anywhere but on their one road."""
+    """Returns the places that name sending or pulling requests outside their one path."""
     faults = []
     for path, source in sources.items():
         module = module_name(path)
@@ -362,7 +362,7 @@ def _named(node: ast.AST) -> set[str]:
 
 
 def _issued(node: ast.AST) -> set[int]:
-    """Codes written as bare numbers: `Command(310, ...)`, `RequestCode(310)`, `code=310`."""
+    """Returns codes written as bare numbers: `Command(310, ...)`, `RequestCode(310)`, `code=310`."""
     if not isinstance(node, ast.Call) or _called_name(node) not in ("Command", "RequestCode"):
         return set()
     given = [*node.args[:1], *(keyword.value for keyword in node.keywords if keyword.arg == "code")]

@@ -14,7 +14,7 @@ from tests.support.waiting import until
 
 @dataclass
 class Page:
-    """What is answered; `raw` instead of HTTP, `silent` instead of anything."""
+    """The answer to a request; `raw` instead of HTTP, `silent` instead of any answer."""
 
     body: bytes
     status: str = "200 OK"
@@ -38,7 +38,7 @@ class WebServer:
     paths: list[str] = field(default_factory=list)
 
     async def asked_again(self, times: int) -> None:
-        """Returns when so many further requests have come."""
+        """Returns when so many further requests have arrived."""
         wanted = len(self.paths) + times
         await until(lambda: len(self.paths) >= wanted)
 

@@ -1,4 +1,4 @@
-"""What Spark's Python processes hold, as /proc tells: threads, and connections by the address at their other end."""
+"""Threads and connections of Spark's Python processes, read from /proc."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ ESTABLISHED = "01"
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """By one process."""
+    """The threads and connections of one process."""
 
     command: str
     threads: int
@@ -20,7 +20,7 @@ class Held:
 
 
 def python_workers(jvm: int) -> dict[int, Held]:
-    """Every Python under the JVM by its process id."""
+    """Returns every Python under the JVM by its process id."""
     parents = {pid: fields[1] for pid, fields in _stats().items()}
     below = {jvm}
     while more := {pid for pid, parent in parents.items() if parent in below} - below:
@@ -37,12 +37,12 @@ def python_workers(jvm: int) -> dict[int, Held]:
 
 
 def held_by(pid: int, command: str = "") -> Held:
-    """`OSError` when it ends meanwhile."""
+    """Returns what the process holds; raises `OSError` when it ends meanwhile."""
     return Held(command, len(os.listdir(f"/proc/{pid}/task")), _connections(pid))
 
 
 def _stats() -> dict[int, list[int]]:
-    """Process id to its own and its parent's."""
+    """Returns each process's own id and its parent's."""
     found = {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdecimal():
@@ -55,7 +55,7 @@ def _stats() -> dict[int, list[int]]:
 
 
 def _connections(pid: int) -> Counter[int]:
-    """Ports at the other end, and how many connections to each."""
+    """Returns the ports at the other end, and the number of connections to each."""
     inodes = set()
     for file in os.listdir(f"/proc/{pid}/fd"):
         try:

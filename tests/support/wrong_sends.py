@@ -1,4 +1,4 @@
-"""Arguments of sends that break a rule, each with the words that name it: for both faces."""
+"""Arguments of sends that break a rule, each with the words of its error; for the async and the blocking face."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def _queue(*members: Any) -> MessageQueue:
     return MessageQueue(*members)
 
 
-# Name: the message, the keywords beside it, and what the error says.
+# Name: the message, the keywords beside it, and the error's text.
 WRONG_SENDS: Mapping[str, tuple[Any, Mapping[str, Any], str]] = {
     "a tuple for a queue": (_message(), {"queue": ("orders", "broker-a", 0)}, "queue=.*MessageQueue"),
     "a queue id that is text": (_message(), {"queue": _queue("orders", "broker-a", "0")}, "queue_id='0'"),
