@@ -1,6 +1,6 @@
-"""What clients say of themselves: heartbeats (34), leaving (35), who else is in the group (38), expressions (46).
+"""Requests about clients: heartbeats (34), leaving (35), members of groups (38, 203, 204, 300), expressions (46).
 
-Supported: version 1 of the heartbeat, whole each time. Source: broker/processor/ClientManageProcessor.java,
+Supported: version 1 of the heartbeat, which is complete each time. Source: broker/processor/ClientManageProcessor.java,
 ConsumerManageProcessor.java (5.4.0).
 """
 
@@ -25,14 +25,14 @@ from pyrmq_core.protocol.java.json_text import dumps, load_object
 from pyrmq_core.protocol.messages.names import RETRY_PREFIX
 from pyrmq_core.protocol.requests.broker.heartbeat import ConsumerData, HeartBeat, HeartBeatAnswer, UnregisterClient
 
-# What is worked on before other tasks have a turn.
+# The groups of a heartbeat that are processed before other tasks have a turn.
 GROUPS_AT_ONCE: Final = 25
 
 
 def heart_beat(broker: Broker, request: Command, peer: Peer) -> Answer:
     """Registers the connection for its groups; a consumer group gets its retry topic.
 
-    As with RocketMQ, groups that may not be made are passed over, and so are names that no topic or group may have.
+    As in RocketMQ, groups that may not be created are skipped, and so are impossible names of topics and groups.
     """
     beat = _read_heart_beat(broker, request)
     if isinstance(beat, Command):
@@ -48,7 +48,7 @@ def heart_beat(broker: Broker, request: Command, peer: Peer) -> Answer:
 
 
 def _read_heart_beat(broker: Broker, request: Command) -> HeartBeat | Command:
-    """The heartbeat, without names that cannot be; a refusal of one that is larger than any client's."""
+    """Returns the heartbeat without impossible names, or a refusal of one that is too large."""
     config = broker.config
     if len(request.body) > config.max_heartbeat_bytes:
         remark = f"the heartbeat has {len(request.body)} bytes, and maxHeartbeatBytes is {config.max_heartbeat_bytes}"
@@ -91,7 +91,7 @@ async def _take_in_turns(broker: Broker, beat: HeartBeat, request: Command, peer
 
 
 def _take(broker: Broker, beat: HeartBeat, request: Command, peer: Peer) -> list[TopicConfig]:
-    """Notes the groups; the retry topics that are not there yet."""
+    """Registers the groups; returns the retry topics that do not exist yet."""
     now_ms = broker.now_ms()
     taken: list[ConsumerData] = []
     topics: list[TopicConfig] = []
@@ -114,7 +114,10 @@ def _taken(beat: HeartBeat) -> Command:
 
 
 async def _after_topics(broker: Broker, topics: list[TopicConfig], answer: Command) -> Command:
-    """The topics are announced; their file is written in the background, and before anything that is sent to them."""
+    """Announces the topics, then answers.
+
+    Their file is written in the background, and no message to them is acknowledged before that.
+    """
     if topics:
         await announce_topics(broker, *topics)
     return answer
@@ -136,7 +139,7 @@ def consumer_list(broker: Broker, request: Command, _: Peer) -> Command:
 
 
 def check_client_config(broker: Broker, request: Command, _peer: Peer) -> Command:
-    """Whether a subscription's expression can be evaluated here."""
+    """Returns success if this broker can evaluate the subscription's expression, otherwise a refusal."""
     members = load_object(request.body, "client configuration")
     subscription: Any = members.get("subscriptionData")
     if subscription is None:

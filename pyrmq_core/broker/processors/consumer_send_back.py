@@ -1,7 +1,7 @@
-"""CONSUMER_SEND_MSG_BACK (36), and where a consumer's retries go: the retry topic, at last the dead letters.
+"""CONSUMER_SEND_MSG_BACK (36), and the choice between retry topic and dead-letter topic for a consumer's retries.
 
-A message that a consumer could not handle goes to `%RETRY%group` with a delay that grows with the number of tries;
-after the last one, or when the consumer says so, to `%DLQ%group`. Source: broker/processor/SendMessageProcessor.java
+A message that a consumer could not handle goes to `%RETRY%group`, with a delay that grows with the number of tries;
+after the last try, or when the consumer wants it, to `%DLQ%group`. Source: broker/processor/SendMessageProcessor.java
 (handleRetryAndDLQ), AbstractSendMessageProcessor.java (5.4.0).
 """
 
@@ -38,7 +38,7 @@ from pyrmq_core.protocol.requests.broker.send_message import SendMessage
 
 DLQ_ORIGIN_TOPIC: Final = "DLQ_ORIGIN_TOPIC"
 DLQ_ORIGIN_MESSAGE_ID: Final = "DLQ_ORIGIN_MESSAGE_ID"
-# Clients older than V3_4_9 do not say how often they try (common/MQVersion.java).
+# Clients before V3_4_9 do not send maxReconsumeTimes (common/MQVersion.java).
 SAYS_MAX_TRIES_VERSION: Final = 121
 FIRST_RETRY_LEVEL: Final = 3
 DLQ_QUEUES: Final = 1
@@ -74,7 +74,10 @@ async def send_back(broker: Broker, request: Command, _: Peer) -> Command:
 
 
 def divert(broker: Broker, message: SendMessage, version: int, properties: dict[str, str]) -> TopicConfig | None:
-    """The dead-letter topic a retry goes to instead, when it was tried too often or its group keeps the order."""
+    """Returns the dead-letter topic for a retry over its limit, or of a group that holds locks; None for others.
+
+    For the dead letters `properties` lose their delay, and gain the topic and the id of the original message.
+    """
     name = message.topic.removeprefix(RETRY_PREFIX)
     group = broker.groups.find(name, broker.now_ms())
     if group is None:
@@ -98,7 +101,7 @@ def _most_tries(group: GroupConfig, said: int | None, version: int) -> int:
 
 
 async def _store_again(broker: Broker, record: RawRecord, topic: str, queues: int, level: int) -> None:
-    """The same message with one more try, in another topic; delayed when there is a level."""
+    """Stores the message in another topic, with one more try counted; delayed if `level` is above 0."""
     if fault := topic_fault(topic):
         raise RequestRefused(ResponseCode.INVALID_PARAMETER, fault)
     if topic not in broker.topics:

@@ -1,6 +1,6 @@
-"""The rules that names keep: topics become folders, and topics, groups and clients keys of the broker's tables.
+"""The rules for names: a topic becomes a folder; topics, groups and clients become keys of the broker's tables.
 
-Each rule returns what is wrong with a text, in RocketMQ's words, or an empty text. `checked` puts rules before the
+Each rule returns the fault of a text, in RocketMQ's words, or an empty text. `checked` applies rules before the
 function of a request. Source: common/topic/TopicValidator.java (5.4.0); groups may have 4.9's 255 characters.
 """
 
@@ -19,9 +19,9 @@ from pyrmq_core.protocol.messages.names import MAX_GROUP_CHARS, MAX_TOPIC_CHARS,
 Rule: TypeAlias = Callable[[str], str]
 Handler: TypeAlias = Callable[[Broker, Command, Peer], Answer]
 
-# What a retry or dead-letter topic has at most; a folder's name has no more on any file system in use.
+# No file system in use allows a longer folder name.
 MAX_RETRY_TOPIC_CHARS: Final = 255
-# Java's are an address, an instance's name and some numbers; RocketMQ sets no bound.
+# Java's ids are an address, an instance's name and some numbers; RocketMQ sets no limit.
 MAX_CLIENT_ID_CHARS: Final = 1024
 NAME: Final = re.compile(r"[%|a-zA-Z0-9_-]+")
 ALLOWED: Final = "contains illegal characters, allowing only ^[%|a-zA-Z0-9_-]+$"
@@ -30,7 +30,7 @@ SHOWN_CHARS: Final = 255
 
 
 def topic_fault(topic: str) -> str:
-    """What is wrong with a topic's name."""
+    """Returns the fault of a topic's name, or an empty text."""
     if not topic.strip():
         return "The specified topic is blank."
     if not NAME.fullmatch(topic):
@@ -45,7 +45,7 @@ def topic_fault(topic: str) -> str:
 
 
 def group_fault(group: str) -> str:
-    """What is wrong with a group's name."""
+    """Returns the fault of a group's name, or an empty text."""
     if not group.strip():
         return "The specified group is blank."
     if not NAME.fullmatch(group):
@@ -56,7 +56,7 @@ def group_fault(group: str) -> str:
 
 
 def client_fault(client_id: str) -> str:
-    """What is wrong with a client's id, or with a broker's name in a message queue: any text, but a short one."""
+    """Returns the fault of a client's id, or of a broker's name in a message queue: too long, or not printable."""
     if len(client_id) > MAX_CLIENT_ID_CHARS:
         return f"The specified client: {_shown(client_id)}, is longer than {MAX_CLIENT_ID_CHARS}"
     if NOT_PRINTED.search(client_id):
@@ -65,17 +65,17 @@ def client_fault(client_id: str) -> str:
 
 
 def if_any(rule: Rule) -> Rule:
-    """The rule, for a field that may be left empty."""
+    """Returns the rule for a field that may be left empty."""
     return lambda text: rule(text) if text else ""
 
 
 def listed(rule: Rule) -> Rule:
-    """The rule for each of several names with `;` between them."""
+    """Returns the rule for several names with `;` between them."""
     return lambda text: next((fault for name in text.split(";") if name and (fault := rule(name))), "")
 
 
 def checked(handler: Handler, **rules: Rule) -> Handler:
-    """The handler, behind a look at these fields of its requests; a field that is absent is the handler's matter."""
+    """Returns the handler behind a check of these header fields; an absent field is left to the handler."""
 
     def check(broker: Broker, request: Command, peer: Peer) -> Answer:
         for field, rule in rules.items():
@@ -88,5 +88,5 @@ def checked(handler: Handler, **rules: Rule) -> Handler:
 
 
 def _shown(name: str) -> str:
-    """The name as an answer repeats it: not at any length, and in one line."""
+    """Returns the name as an answer repeats it: shortened, and in one line."""
     return NOT_PRINTED.sub("?", name[:SHOWN_CHARS])

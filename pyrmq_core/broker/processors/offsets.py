@@ -1,7 +1,7 @@
 """Offsets of queues (29 to 32) and of groups (14, 15, 43).
 
-Source: broker/processor/AdminBrokerProcessor.java, ConsumerManageProcessor.java (5.4.0). 29 to 32 answer for topics and
-queues that do not exist as for empty ones.
+Source: broker/processor/AdminBrokerProcessor.java, ConsumerManageProcessor.java (5.4.0). For a topic or queue that does
+not exist, 29 to 32 give the answer of an empty queue.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def earliest_store_time(broker: Broker, request: Command, _: Peer) -> Command:
 
 
 def query_consumer_offset(broker: Broker, request: Command, _: Peer) -> Command:
-    """A group without a committed offset begins at 0 where nothing was removed yet and a message is there."""
+    """Returns the committed offset; without one, 0 for a queue that has messages and lost none."""
     wanted = QueryConsumerOffset.from_command(request)
     committed = broker.offsets.committed(wanted.consumer_group, wanted.topic, wanted.queue_id)
     if committed is not None:
@@ -73,7 +73,7 @@ def update_consumer_offset(broker: Broker, request: Command, _: Peer) -> Command
         return refusal(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"Group {wanted.consumer_group} not exist!")
     if wanted.topic not in broker.topics:
         return refusal(ResponseCode.TOPIC_NOT_EXIST, f"Topic {wanted.topic} not exist!")
-    # Of a topic that has fewer queues by now, too; RocketMQ keeps a commit for any number.
+    # The topic may have fewer queues by now, and is not consulted; RocketMQ keeps a commit for any number.
     if not 0 <= wanted.queue_id < MAX_QUEUES_PER_TOPIC:
         return refusal(ResponseCode.INVALID_PARAMETER, f"queueId[{wanted.queue_id}] is illegal, no topic has it")
     broker.offsets.commit(wanted.consumer_group, wanted.topic, wanted.queue_id, wanted.commit_offset)

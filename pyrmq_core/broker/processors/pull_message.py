@@ -1,8 +1,9 @@
 """PULL_MESSAGE (11) and LITE_PULL_MESSAGE (361): checks, filters, slices of the log, and pulls that wait.
 
-Source: broker/processor/PullMessageProcessor.java (5.4.0), in its order and with its codes. SQL92 is evaluated with
-enablePropertyFilter, in the request's own expression only: a heartbeat's is refused as by a broker that has it off.
-Unlike Java's, this broker refuses an expression that it cannot read, instead of giving every message.
+Source: broker/processor/PullMessageProcessor.java (5.4.0), in the same order and with the same codes. SQL92 is
+evaluated with enablePropertyFilter, for an expression in the request itself; one in a heartbeat is refused, as by a
+broker with enablePropertyFilter off. An expression that cannot be parsed is refused; Java's broker would then return
+every message.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ EMPTY: Final = (GetStatus.NO_MESSAGE_IN_QUEUE, GetStatus.NO_MATCHED_LOGIC_QUEUE)
 
 
 def pull(broker: Broker, request: Command, peer: Peer) -> Answer:
-    """Answers at once, or later when nothing is there and the request may wait."""
+    """Answers at once, or later if no message is there and the request may wait."""
     wanted = PullMessage.from_command(request)
     refused = _refuse(broker, wanted, request, peer)
     if refused is not None:
@@ -71,7 +72,7 @@ def pull(broker: Broker, request: Command, peer: Peer) -> Answer:
 
 
 async def _wait(broker: Broker, wanted: PullMessage, tags_codes: TagsCodes, peer: Peer, size_bytes: int) -> Command:
-    """Once: what is there when the wait ends is the answer; it is read when it can be written."""
+    """Waits once, then answers with what the store has; it is read when the connection can write the answer."""
     config = broker.config
     timeout_ms = wanted.suspend_timeout_ms if config.long_polling_enable else config.short_polling_time_mills
     await broker.held.wait((wanted.topic, wanted.queue_id), tags_codes, timeout_ms, peer, size_bytes)
@@ -99,7 +100,7 @@ def _get(broker: Broker, wanted: PullMessage, most: GetLimits, tags_codes: TagsC
     if wanted.expression_type != SQL92 or not wanted.sys_flag & SUBSCRIPTION:
         return broker.store.get(key, offset, most, tags_codes)
     passes = sql_of(wanted.subscription or "")
-    while True:  # as with tags, an answer looks at so many entries and then says where to go on
+    while True:  # as with tags, one answer examines a limited number of entries, then returns the next offset
         found = broker.store.get(key, offset, most)
         if found.status is not GetStatus.FOUND:
             return found if offset == wanted.queue_offset else replace(found, status=GetStatus.NO_MATCHED_MESSAGE)
@@ -123,12 +124,12 @@ def _passing(records: bytes, passes: Callable[[Mapping[str, str]], bool]) -> lis
 
 @functools.lru_cache(maxsize=256)
 def sql_of(expression: str) -> Callable[[Mapping[str, str]], bool]:
-    """Whether a message passes, compiled once an expression."""
+    """Returns the predicate of an expression over properties, compiled once."""
     return parse(expression)
 
 
 def _code(found: GetResult, offset: int) -> ResponseCode:
-    """A queue that never held a message is not found at 0 and moved elsewhere."""
+    """Returns the answer's code; for a queue without a message, not found at offset 0 and moved at others."""
     if found.status in EMPTY and offset == 0:
         return ResponseCode.PULL_NOT_FOUND
     return CODES[found.status]
@@ -163,7 +164,10 @@ def _refuse(broker: Broker, wanted: PullMessage, request: Command, peer: Peer) -
 
 
 def _tags_codes(broker: Broker, wanted: PullMessage) -> TagsCodes | Command:
-    """The tags codes that pass (None: all), by the request's own expression or by the group's heartbeat."""
+    """Returns the tags codes that pass (None: all) by the request's own expression or the group's heartbeat.
+
+    A refusal if the group, its subscription or the expression does not allow the pull.
+    """
     if wanted.sys_flag & SUBSCRIPTION:
         return codes_of_expression(broker, wanted.subscription, wanted.expression_type)
     group = broker.clients.consumers.get(wanted.consumer_group)
@@ -184,7 +188,7 @@ def _tags_codes(broker: Broker, wanted: PullMessage) -> TagsCodes | Command:
 
 
 def codes_of_expression(broker: Broker, expression: str | None, expression_type: str | None) -> TagsCodes | Command:
-    """The tags codes of a request's own expression (SQL: all); a refusal for what cannot be read."""
+    """Returns the tags codes that pass by a request's own expression (None for all, and for SQL92), or a refusal."""
     if (expression_type or "") not in TAG_TYPES:
         if not expression:
             return refusal(ResponseCode.SUBSCRIPTION_PARSE_FAILED, "parse the consumer's subscription failed")

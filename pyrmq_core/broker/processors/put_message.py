@@ -1,4 +1,4 @@
-"""Puts messages into the store for the handlers: what may not be stored, and how a full or failed disk is told."""
+"""Stores messages and makes topics for the processors; an error of the disk becomes a `RequestRefused`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pyrmq_core.protocol.framing.codes import ResponseCode
 
 
 class RequestRefused(Exception):
-    """The message is not taken; `code` and the text are the answer."""
+    """A request that is refused; `code` and the text are the answer."""
 
     def __init__(self, code: ResponseCode, remark: str) -> None:
         super().__init__(remark)
@@ -24,7 +24,7 @@ class RequestRefused(Exception):
 
 
 def put(broker: Broker, append: Append) -> AppendResult:
-    """Stores messages; `RequestRefused` when the disk does not take them, storing has ended, or they are too large."""
+    """Stores messages; raises `RequestRefused` if the disk fails, storing has ended, or they are too large."""
     try:
         return broker.store.put(append, broker.now_ms())
     except DoesNotFit as error:
@@ -34,7 +34,7 @@ def put(broker: Broker, append: Append) -> AppendResult:
 
 
 def message_illegal(broker: Broker, reason: str = "") -> RequestRefused:
-    """RocketMQ's one answer to everything that is too long, with ours behind it."""
+    """Returns RocketMQ's answer to a message that cannot be stored, followed by this broker's own reason."""
     limit = broker.config.max_message_size
     remark = (
         "the message is illegal, maybe msg body or properties length not matched. "
@@ -44,16 +44,19 @@ def message_illegal(broker: Broker, reason: str = "") -> RequestRefused:
 
 
 async def make_topic(broker: Broker, *topics: TopicConfig) -> None:
-    """Makes or changes topics; returns when the file has them and then the NameServers know, or `RequestRefused`."""
+    """Makes or changes topics; returns when the file has them and, after that, the NameServers are informed.
+
+    Raises `RequestRefused` when the file cannot be written.
+    """
     with refused_by_disk():
         await announce_topics(broker, *topics, behind_file=True)
 
 
 async def announce_topics(broker: Broker, *topics: TopicConfig, behind_file: bool = False) -> None:
-    """Makes or changes topics; the NameServers learn of them before this returns, also when its caller is cancelled.
+    """Makes or changes topics, and informs the NameServers before it returns, or although its caller is cancelled.
 
-    The file gets them in the background, or first of all with `behind_file`: `StoreError` when it cannot, and the next
-    registration announces them.
+    Their file is written in the background, or with `behind_file` before the NameServers are informed: if that fails,
+    `StoreError` is raised, and the next registration announces the topics.
     """
     for topic in topics:
         broker.topics.put(topic, broker.now_ms())
@@ -77,7 +80,7 @@ async def announce_topics(broker: Broker, *topics: TopicConfig, behind_file: boo
 
 @contextlib.contextmanager
 def refused_by_disk() -> Iterator[None]:
-    """Turns what the disk does not take into `RequestRefused`."""
+    """Raises `RequestRefused` in place of a `StoreError`."""
     try:
         yield
     except StoreError as error:

@@ -12,7 +12,7 @@ from pyrmq_core.protocol.framing.command import Command, refusal, success
 from pyrmq_core.protocol.requests.broker.lock_queues import LockedQueues, LockQueues, UnlockQueues
 from pyrmq_core.protocol.routes.topic_config import MAX_QUEUES_PER_TOPIC
 
-# A client asks for its share of a topic's queues at a time.
+# Java's clients name all queues of a broker that they hold for a group (RebalanceImpl.lockAll).
 MAX_BODY_BYTES: Final = 4 << 20
 
 
@@ -33,7 +33,7 @@ def unlock_queues(broker: Broker, request: Command, _: Peer) -> Command:
 
 
 def _read(request: Command, form: type[LockQueues]) -> LockQueues | Command:
-    """The request, or a refusal of names that cannot be and of more queues than a topic has."""
+    """Returns the request, or a refusal of impossible names and of more queues than a topic has."""
     if len(request.body) > MAX_BODY_BYTES:
         remark = f"the body has {len(request.body)} bytes; {MAX_BODY_BYTES} at most name the queues of a topic"
         return refusal(ResponseCode.INVALID_PARAMETER, remark)

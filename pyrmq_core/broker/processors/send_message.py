@@ -1,7 +1,7 @@
-"""SEND_MESSAGE (10, 310) and SEND_BATCH_MESSAGE (320): checks, topics made on the way, and storing.
+"""SEND_MESSAGE (10, 310) and SEND_BATCH_MESSAGE (320): checks a message, makes its topic if needed, and stores it.
 
-Source: broker/processor/SendMessageProcessor.java, AbstractSendMessageProcessor.java (5.4.0), in its order and with its
-codes. Transactions and timer messages are refused by name.
+Source: broker/processor/SendMessageProcessor.java, AbstractSendMessageProcessor.java (5.4.0), in the same order and
+with the same codes. Transactions and timer messages are refused by name.
 """
 
 from __future__ import annotations
@@ -59,13 +59,13 @@ from pyrmq_core.protocol.requests.broker.send_message import MessageStored, Send
 TRAN_MSG: Final = "TRAN_MSG"
 TIMER_NAMES: Final = (TIMER_DELAY_SEC, TIMER_DELAY_MS, TIMER_DELIVER_MS)
 MULTI_TAGS: Final = int(SysFlag.MULTI_TAGS)
-# A committed message is an ordinary one.
+# A committed message is stored like an ordinary one.
 NO_TRANSACTION: Final = (0, int(SysFlag.TRANSACTION_COMMIT))
 
 
 @dataclass(frozen=True, slots=True)
 class PreparedMessage:
-    """What is going to be stored, and what the answer needs to know of it."""
+    """A message or batch about to be stored, and the values that its answer needs."""
 
     append: Append
     queue_id: int
@@ -75,7 +75,7 @@ class PreparedMessage:
 
 
 def send(broker: Broker, request: Command, peer: Peer) -> Answer:
-    """Answers at once, unless a topic has to be announced or a flush waited for."""
+    """Answers at once, except for a retry, a topic that has to be made or saved, and a synchronous flush."""
     message = SendMessage.from_command(request)
     try:
         check_topic(broker, message.topic)
@@ -92,7 +92,7 @@ def send(broker: Broker, request: Command, peer: Peer) -> Answer:
 
 
 def check_topic(broker: Broker, topic: str) -> None:
-    """Refuses topics that cannot be, and those that nobody may send to; a known topic has a name that can be."""
+    """Raises `RequestRefused` for an impossible name, which no known topic has, and for a topic closed to sends."""
     known = broker.topics.get(topic)
     if known is None and (fault := topic_fault(topic)):
         raise RequestRefused(ResponseCode.INVALID_PARAMETER, fault)
@@ -105,7 +105,7 @@ def check_topic(broker: Broker, topic: str) -> None:
 
 
 async def _retry(broker: Broker, message: SendMessage, peer: Peer, version: int) -> Command | None:
-    """A consumer's own retry, which goes to the dead letters when it was tried too often."""
+    """Stores a retry that a consumer sends itself; in the dead-letter topic if `divert` says so."""
     properties = decode_properties(message.properties or "")
     try:
         dead_letters = divert(broker, message, version, properties)
@@ -120,7 +120,10 @@ async def _retry(broker: Broker, message: SendMessage, peer: Peer, version: int)
 
 
 async def _create_and_store(broker: Broker, message: SendMessage, peer: Peer) -> Command | None:
-    """The NameServers learn of the topic before the sender does: its next look finds the route."""
+    """Stores in a topic that does not exist, or is not in its file yet.
+
+    A new topic is announced to the NameServers before the sender gets its answer: its next query finds the route.
+    """
     try:
         if message.topic not in broker.topics:
             made = broker.topics.for_send(message.topic, message.default_topic, message.default_topic_queue_nums)
@@ -175,7 +178,7 @@ def _queue_id(message: SendMessage, topic: TopicConfig, peer: Peer) -> int:
 
 
 def topic_text(topic: TopicConfig) -> str:
-    """As TopicConfig.toString writes it."""
+    """Formats a topic like Java's TopicConfig.toString."""
     perm = "".join(
         letter if topic.perm & bit else "-"
         for letter, bit in (("R", Permission.READ), ("W", Permission.WRITE), ("X", Permission.INHERIT))
@@ -188,7 +191,10 @@ def topic_text(topic: TopicConfig) -> str:
 
 
 def _prepare_one(broker: Broker, message: SendMessage, queue_id: int, sys_flag: int, peer: Peer) -> PreparedMessage:
-    """One message with the properties a broker adds; `i` is read as Java reads it, so duplicates and order are lost."""
+    """Prepares one message, with the properties that a broker adds.
+
+    The header's properties (field `i`) become a map, as in Java, so that duplicates and their order are lost.
+    """
     properties = decode_properties(message.properties or "")
     refuse_unkept(broker, properties, sys_flag)
     if INNER_NUM in properties or sys_flag & BATCH_RECORD:
@@ -222,7 +228,7 @@ def _prepare_one(broker: Broker, message: SendMessage, queue_id: int, sys_flag: 
 
 
 def _prepare_batch(broker: Broker, message: SendMessage, queue_id: int, sys_flag: int, peer: Peer) -> PreparedMessage:
-    """Each message of the batch as it stands, with nothing added; the header's properties concern the batch alone."""
+    """Prepares a batch. Its messages are stored unchanged: the header's properties describe only the batch."""
     properties = decode_properties(message.properties or "")
     if is_retry_topic(message.topic):
         raise RequestRefused(
@@ -266,7 +272,7 @@ def _prepare_batch(broker: Broker, message: SendMessage, queue_id: int, sys_flag
 def _whole_batch(
     broker: Broker, message: SendMessage, sys_flag: int, properties: dict[str, str], inner_num: int
 ) -> Piece:
-    """A batch as one record of a batch topic, with the properties of its request."""
+    """Returns the batch as one record for a batch topic, with the properties of its request."""
     if sys_flag & COMPRESSED:
         raise RequestRefused(
             ResponseCode.SYSTEM_ERROR, "a batch whose messages are compressed cannot be kept as one record"
@@ -287,9 +293,9 @@ def _whole_batch(
 
 
 def refuse_unkept(broker: Broker, properties: dict[str, str], sys_flag: int) -> None:
-    """Refuses transactions and timer messages for what they are: neither kept, nor a matter of permission or a retry.
+    """Raises `RequestRefused` with ILLEGAL_OPERATION for transactions and timer messages, which are not built.
 
-    RocketMQ answers 16 and 1 where they are switched off, which its clients try again elsewhere.
+    RocketMQ answers 16 and 1 where they are switched off, and its clients then try another broker.
     """
     transaction = sys_flag & TRANSACTION_MASK
     if properties.get(TRAN_MSG) == "true" or transaction not in NO_TRANSACTION:
@@ -307,7 +313,10 @@ def refuse_unkept(broker: Broker, properties: dict[str, str], sys_flag: int) -> 
 
 
 def delay_level(properties: dict[str, str], sys_flag: int) -> int:
-    """The level of DELAY; 0 without. A text that is no number is an error, as in Java."""
+    """Returns the level of DELAY; 0 without one, and in a transaction. Raises `RequestRefused` unless it is a number.
+
+    Java fails for such a text, too.
+    """
     text = properties.get(DELAY)
     if text is None or sys_flag & TRANSACTION_MASK not in NO_TRANSACTION:
         return 0
@@ -319,7 +328,7 @@ def delay_level(properties: dict[str, str], sys_flag: int) -> int:
 
 
 def _refuse_delays_inside(broker: Broker, body: bytes | memoryview, pieces: Sequence[Piece]) -> None:
-    """RocketMQ stores such messages at once, as if no delay were asked for; here they are refused."""
+    """Raises `RequestRefused` for a batch with a delayed message, which RocketMQ would store without its delay."""
     names = (DELAY, *TIMER_NAMES)
     if not any(f"{name}\x01".encode() in bytes(body) for name in names):
         return

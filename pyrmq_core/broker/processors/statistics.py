@@ -1,7 +1,7 @@
-"""What the broker tells of itself: runtime figures (28), settings (26), offsets of topics (202) and groups (208).
+"""Statistics and settings: the broker's figures (28), its settings (26), offsets of topics (202) and groups (208).
 
-202 and 208 have message queues as object keys, written as fastjson writes them; no strict JSON, and Java's tools read
-nothing else. Source: broker/processor/AdminBrokerProcessor.java (5.4.0).
+The answers of 202 and 208 have message queues as object keys, as fastjson writes them. That is not strict JSON, but
+Java's tools read nothing else. Source: broker/processor/AdminBrokerProcessor.java (5.4.0).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pyrmq_core.protocol.java.json_text import dumps
 from pyrmq_core.protocol.java.properties_text import format_java_properties
 
 VERSION_NAME: Final = "V5_3_3"
-# A queue with its figures: topic, queue id, members.
+# A queue and its figures: topic, queue id, JSON members.
 Row: TypeAlias = tuple[str, int, dict[str, Any]]
 ROWS_AT_ONCE: Final = 128
 # A frame holds 16 MiB.
@@ -28,7 +28,7 @@ MAX_TABLE_BYTES: Final = 15 << 20
 
 
 def runtime_info(broker: Broker, _request: Command, _: Peer) -> Command:
-    """All values are text; figures that this broker does not measure are left out, which tools print as 0."""
+    """Returns the broker's figures, all as text. A figure that is not measured is 0 or left out; tools print 0."""
     store, now_ms = broker.store, broker.now_ms()
     table = {
         "bootTimestamp": broker.booted_ms,
@@ -66,7 +66,7 @@ def topic_stats(broker: Broker, request: Command, _: Peer) -> Answer:
 
 
 def consume_stats(broker: Broker, request: Command, _: Peer) -> Answer:
-    """What a group committed of each queue, beside how far the queue goes."""
+    """Returns for each queue the offset that a group committed, beside the queue's end."""
     group, listed = request.ext.get("consumerGroup", ""), request.ext.get("topicList") or ""
     names = [topic for topic in listed.split(";") if topic]
     if not names:
@@ -99,7 +99,7 @@ def _group_row(broker: Broker, group: str, name: str, queue_id: int) -> Row:
 
 
 def _offset_table(broker: Broker, rows: Iterator[Row], count: int, others: dict[str, Any]) -> Answer:
-    """The answer of 202 and 208, at once for few queues: others have their turn while many are looked up."""
+    """Returns the answer of 202 or 208; for many queues later, so that other tasks have their turn meanwhile."""
     if count <= ROWS_AT_ONCE:
         return _table_answer([_object_key(broker, row) for row in rows], others)
     return _in_turns(broker, rows, others)
@@ -119,7 +119,7 @@ async def _in_turns(broker: Broker, rows: Iterator[Row], others: dict[str, Any])
 
 
 def _object_key(broker: Broker, row: Row) -> bytes:
-    """`{"brokerName":..,"queueId":..,"topic":..}:{...}`."""
+    """Returns a row as `{"brokerName":..,"queueId":..,"topic":..}:{...}`."""
     topic, queue_id, members = row
     key = {"brokerName": broker.config.broker_name, "queueId": queue_id, "topic": topic}
     return dumps(key) + b":" + dumps(members)

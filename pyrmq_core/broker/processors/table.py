@@ -1,8 +1,8 @@
-"""Which request goes to which function; a code that is not in the table is refused by its name.
+"""The table of request codes and the functions that answer them; every other code is refused by its name.
 
-A function takes the broker, the request and the peer. It answers at once, or is an async function. Names in a request's
-header are `checked` before it. Sends, pulls and 36 have no such check: their functions begin with one, whose answers
-are RocketMQ's own. Nor have names that stand in a body, which the functions of 34, 41, 42 and 200 check.
+A function takes the broker, the request and the peer. It returns the answer, or a coroutine that does. `checked` tests
+the names in a request's header before the function runs. The functions of sends, pulls and 36 test these themselves,
+with RocketMQ's own answers; those of 34, 41, 42 and 200 test the names in the body.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ HANDLERS: Final[Mapping[int, Callable[[Broker, Command, Peer], Answer]]] = {
     ),
 }
 
-# What requests need that this broker leaves out.
+# The part that is not built, for each request that needs one.
 NOT_BUILT: Final[Mapping[int, str]] = {
     RequestCode.QUERY_MESSAGE: "index of keys",
     RequestCode.UPDATE_BROKER_CONFIG: "settings that change while it runs",
@@ -89,13 +89,13 @@ NOT_BUILT: Final[Mapping[int, str]] = {
 
 
 def handle(broker: Broker, request: Command, peer: Peer) -> Answer:
-    """The answer to a request; what a function raises is the network's to answer."""
+    """Returns the answer to a request; the network answers for a function that raises."""
     function = HANDLERS.get(request.code)
     return unsupported(request) if function is None else function(broker, request, peer)
 
 
 def unsupported(request: Command) -> Command:
-    """RocketMQ's text, the name where the code has one, and what this broker leaves out."""
+    """Returns RocketMQ's refusal, with the code's name if it has one and the part that is not built."""
     name = REQUEST_NAMES.get(request.code)
     text = f" request type {request.code} not supported"
     if name:

@@ -1,4 +1,4 @@
-"""Answers that carry a whole table: a small one at once, a large one a part at a time, so that others are answered."""
+"""Answers that carry a whole table; a large one is encoded in parts, so that other requests have their turn."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ROWS_AT_ONCE: Final = 200
 
 
 def table_answer(members: Mapping[str, Any], ext: Mapping[str, str] = NO_FIELDS) -> Answer:
-    """Success with these members as JSON; the tables among them are copies that change no more."""
+    """Returns success with these members as JSON; the tables among them must be copies that do not change."""
     if all(len(table) <= ROWS_AT_ONCE for table in members.values() if isinstance(table, dict)):
         return success(ext, dumps(members))
     return _in_turns(members, ext)

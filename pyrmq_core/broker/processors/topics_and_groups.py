@@ -1,4 +1,4 @@
-"""Topics and groups administered: 17, 21, 215, 351; 200, 201, 207, 352; and single messages by place (33).
+"""Administration of topics (17, 21, 215, 351) and groups (200, 201, 207, 352), and messages by log offset (33).
 
 Source: broker/processor/AdminBrokerProcessor.java, QueryMessageProcessor.java (5.4.0).
 """
@@ -38,7 +38,7 @@ from pyrmq_core.protocol.routes.topic_config import MAX_QUEUES_PER_TOPIC, NO_VER
 log = logging.getLogger(__name__)
 
 FILTER_TYPES: Final = ("SINGLE_TAG", "MULTI_TAG")
-# common/TopicAttributes.java; those that say how queues are kept have few values here.
+# common/TopicAttributes.java. Of the attributes in KEPT_ONLY, which change how queues are kept, few values are built.
 ATTRIBUTES: Final = (
     "queue.type",
     "cleanup.policy",
@@ -54,12 +54,12 @@ ATTRIBUTE_VALUE: Final = re.compile(f"[!-~]{{1,{MAX_ATTRIBUTE_CHARS}}}")
 # READ, WRITE, INHERIT; PERM_PRIORITY is the next bit (common/constant/PermName.java).
 MAX_PERM: Final = 15
 MAX_SYS_FLAG: Final = 2**31 - 1
-# Said once and for all, when the topic is made (common/attribute/AttributeUtil.java).
+# Set when the topic is made, and never changed (common/attribute/AttributeUtil.java).
 UNCHANGEABLE: Final = re.compile(r"[+-](queue\.type|cleanup\.policy)(?:=|,|$)")
 
 
 def update_topic(broker: Broker, request: Command, _: Peer) -> Answer:
-    """A new topic, or new settings of one that exists; answered when the NameServers know."""
+    """Makes a topic or changes its settings; answers after the file is written and the NameServers are informed."""
     wanted = UpdateTopic.from_command(request)
     if is_system(broker, wanted.topic):
         remark = f"The topic[{wanted.topic}] is conflict with system topic."
@@ -100,7 +100,7 @@ async def _made(broker: Broker, topic: TopicConfig) -> Command:
 
 
 async def _saved(file: TableFile) -> Command:
-    """Success when the file has what changed."""
+    """Returns success when the file has every change so far, a refusal if it cannot be written."""
     try:
         with refused_by_disk():
             await file.written()
@@ -110,7 +110,10 @@ async def _saved(file: TableFile) -> Command:
 
 
 def number_fault(wanted: UpdateTopic) -> str:
-    """Which number a topic cannot have; empty when none. 5.4.0 keeps any, and its clients are drowned by the route."""
+    """Returns the fault of a number out of range, or an empty text.
+
+    5.4.0 accepts any number, and its clients then receive a route with more queues than they can hold.
+    """
     for name, number, most in (
         ("readQueueNums", wanted.read_queue_nums, MAX_QUEUES_PER_TOPIC),
         ("writeQueueNums", wanted.write_queue_nums, MAX_QUEUES_PER_TOPIC),
@@ -127,7 +130,7 @@ def is_system(broker: Broker, topic: str) -> bool:
 
 
 def attribute_fault(attributes: dict[str, str]) -> str:
-    """What is wrong with a topic's attributes; empty when nothing is."""
+    """Returns the fault of a topic's attributes, or an empty text."""
     for name, value in attributes.items():
         if name not in ATTRIBUTES:
             return f"unsupported key: {name[:80]}"
@@ -140,9 +143,9 @@ def attribute_fault(attributes: dict[str, str]) -> str:
 
 
 def delete_topic(broker: Broker, request: Command, _: Peer) -> Answer:
-    """Its queues and committed offsets go, too; NameServers are told by those who delete (216).
+    """Deletes a topic, its queues and its committed offsets; the tool itself informs the NameServers (216).
 
-    The queues go first: messages that come before the file is written are those of a new topic.
+    The queues go first: a message that arrives before the file is written belongs to a new topic.
     """
     wanted = DeleteTopic.from_command(request)
     if is_system(broker, wanted.topic):
@@ -153,7 +156,7 @@ def delete_topic(broker: Broker, request: Command, _: Peer) -> Answer:
 
 
 async def _deleted(broker: Broker, topic: str) -> Command:
-    await broker.flusher.flush_queues()  # in a thread: deleting flushes on the loop what is left then
+    await broker.flusher.flush_queues()  # in a thread: deleting flushes the rest on the loop
     try:
         with refused_by_disk():
             frees = broker.store.delete_topic(topic)
@@ -166,7 +169,7 @@ async def _deleted(broker: Broker, topic: str) -> Command:
 
 
 async def _free(topic: str, frees: list[Callable[[], None]]) -> None:
-    """Frees the space of a topic that is gone; the next start does what a stop leaves."""
+    """Frees the disk space of a deleted topic; if a stop interrupts it, the next start does the rest."""
     for free in frees:
         try:
             await trio.to_thread.run_sync(free, abandon_on_cancel=True)
@@ -194,7 +197,7 @@ def all_topics(broker: Broker, _request: Command, _: Peer) -> Answer:
 
 
 def update_group(broker: Broker, request: Command, _: Peer) -> Answer:
-    """A new group, or new settings of one that exists; answered when the file has it."""
+    """Makes a group or changes its settings; answers when the file has it."""
     if len(request.body) > MAX_GROUP_BYTES:
         remark = f"the settings of a group have {len(request.body)} bytes; {MAX_GROUP_BYTES} at most are kept"
         return refusal(ResponseCode.INVALID_PARAMETER, remark)
