@@ -1,7 +1,7 @@
-"""ACL signatures: what a request carries to prove that its sender knows a secret key.
+"""ACL signatures: the header fields by which a request proves that its sender knows a secret key.
 
-The content that is signed is the values of all header fields, without names or separators, in the order of the names,
-then the body; code, flag and opaque are not covered. Fields that are added or changed after signing break it.
+The signature covers the values of all header fields, without names or separators, in the order of the names, then the
+body. It does not cover code, flag and opaque. A field added or changed after signing makes it invalid.
 Sources: acl/common/AclClientRPCHook.java, AclUtils.java, AclSigner.java (5.3.3); ACL 1.0 and 2.0 share it.
 """
 
@@ -24,7 +24,7 @@ def sign(
     secret_key: str,
     security_token: str | None = None,
 ) -> dict[str, str]:
-    """The header fields with `AccessKey`, `SecurityToken` if there is one, and `Signature`; sign last."""
+    """Returns the header fields with `AccessKey`, `SecurityToken` if there is one, and `Signature`; sign last."""
     fields = {name: value for name, value in ext.items() if name != SIGNATURE}
     fields[ACCESS_KEY] = access_key
     if security_token is not None:
@@ -34,7 +34,7 @@ def sign(
 
 
 def signature(ext: Mapping[str, str], body: bytes | memoryview, secret_key: str) -> str:
-    """What `Signature` has to be for these fields; compare with `hmac.compare_digest`."""
+    """Returns the right value of `Signature` for these fields; compare with `hmac.compare_digest`."""
     names = sorted((name for name in ext if name != SIGNATURE), key=_java_order)
     digest = hmac.new(secret_key.encode(), digestmod="sha1")
     digest.update("".join([ext[name] for name in names]).encode("utf-8", "replace"))
@@ -43,5 +43,5 @@ def signature(ext: Mapping[str, str], body: bytes | memoryview, secret_key: str)
 
 
 def _java_order(name: str) -> bytes:
-    """Java compares strings by UTF-16 units."""
+    # Java compares strings by UTF-16 units.
     return name.encode("utf-16-be", "surrogatepass")

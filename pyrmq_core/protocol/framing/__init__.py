@@ -1,1 +1,14 @@
-"""Frames and their headers: commands, codes, both header encodings, typed header fields."""
+"""Frames and their headers, as values and as bytes.
+
+Read `command` first, then `frame`:
+
+    codes              request and response codes by their RocketMQ names
+    command            `Command`: one request or response as a value
+    frame              frames as bytes, and `FrameDecoder`, which finds them in a stream
+    headers            the two encodings of a header, JSON and ROCKETMQ
+    fields             a dataclass to header fields and back
+    header_requests    requests and responses that are header fields alone; the error for a refusal
+    fast_dataclass     frozen dataclasses filled at a fifth of their usual cost
+
+No module here knows a particular request; those stand in `requests`.
+"""

@@ -4,7 +4,7 @@ import enum
 
 
 class RequestCode(enum.IntEnum):
-    """What a request asks for."""
+    """The operation that a request asks for."""
 
     SEND_MESSAGE = 10
     PULL_MESSAGE = 11
@@ -86,7 +86,7 @@ class RequestCode(enum.IntEnum):
 
 
 class ResponseCode(enum.IntEnum):
-    """How a request went."""
+    """The result of a request."""
 
     SUCCESS = 0
     SYSTEM_ERROR = 1
@@ -129,10 +129,10 @@ RESPONSE_NAMES = {code.value: code.name for code in ResponseCode}
 
 
 def request_name(code: int) -> str:
-    """`GET_ROUTEINFO_BY_TOPIC (105)`, or the bare number of a code this library has no name for."""
+    """Returns `GET_ROUTEINFO_BY_TOPIC (105)`, or the bare number of a code without a name in this library."""
     return f"{REQUEST_NAMES[code]} ({code})" if code in REQUEST_NAMES else str(code)
 
 
 def response_name(code: int) -> str:
-    """`TOPIC_NOT_EXIST (17)`, or the bare number of a code this library has no name for."""
+    """Returns `TOPIC_NOT_EXIST (17)`, or the bare number of a code without a name in this library."""
     return f"{RESPONSE_NAMES[code]} ({code})" if code in RESPONSE_NAMES else str(code)

@@ -15,13 +15,13 @@ RESPONSE_BIT: Final = 1
 ONEWAY_BIT: Final = 2
 NO_FIELDS: Final[Mapping[str, str]] = MappingProxyType({})
 
-# V5_3_3 of common/MQVersion.java: brokers and NameServers choose their answers' form by it, and any number is accepted.
+# V5_3_3 of common/MQVersion.java. Brokers and NameServers accept any number and choose the form of answers by it.
 VERSION: Final = 479
 LANGUAGE: Final = "PYTHON"
 
 
 class Serialization(enum.IntEnum):
-    """How a header is written; the frame's fifth byte (remoting/protocol/SerializeType.java)."""
+    """The encoding of a header; the frame's fifth byte (remoting/protocol/SerializeType.java)."""
 
     JSON = 0
     ROCKETMQ = 1
@@ -29,11 +29,10 @@ class Serialization(enum.IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A frame's content.
+    """The content of one frame.
 
     `code` is a request or a response code, `opaque` the number that joins an answer to its request, `ext` the custom
-    header fields (`extFields`; all text), `remark` a response's explanation. `body` may be a view into a receive
-    buffer's copy.
+    header fields (`extFields`; all text), `remark` a response's explanation.
     """
 
     code: int
@@ -55,23 +54,23 @@ class Command:
         return bool(self.flag & ONEWAY_BIT)
 
     def oneway(self) -> Command:
-        """The same request, of which no answer is expected."""
+        """Returns the same request as one-way: the peer sends no answer."""
         return replace(self, flag=self.flag | ONEWAY_BIT)
 
     def answered(self, answer: Command) -> Command:
-        """`answer` made the response to this request: its number, its header encoding, the response bit."""
+        """Returns `answer` as the response to this request: its opaque, its header encoding, the response bit."""
         return replace(answer, opaque=self.opaque, flag=RESPONSE_BIT, serialization=self.serialization)
 
 
-# For decoders: every field, in order.
+# For decoders, which make a Command for every frame: every field, in order (see `fast_dataclass` for the reason).
 make_command: Final = maker_of(Command)
 
 
 def success(ext: Mapping[str, str] = NO_FIELDS, body: bytes | memoryview = b"") -> Command:
-    """A response that says SUCCESS."""
+    """Returns a response with the code SUCCESS."""
     return Command(ResponseCode.SUCCESS, ext, body)
 
 
 def refusal(code: int, remark: str, ext: Mapping[str, str] = NO_FIELDS) -> Command:
-    """A response with a code other than SUCCESS and the reason."""
+    """Returns a response with a code other than SUCCESS, and the reason as its remark."""
     return Command(code, ext, remark=remark)

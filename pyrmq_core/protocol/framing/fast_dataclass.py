@@ -1,11 +1,14 @@
-"""Frozen values at a fifth or sixth of their price, for the roads that make one for every message.
+"""Frozen dataclasses filled at a fifth or sixth of their usual cost, for code that makes one for every message.
 
-A frozen dataclass sets each field by a call of `object.__setattr__`: 1.85 us for the 19 of `MessageExt`, 0.99 for the
-9 of `Payload`. A plain function that fills the same slots of a class that is not frozen, and then gives the value its
-own class, takes 0.30 and 0.21.
+The `__init__` of a frozen dataclass sets each field by a call of `object.__setattr__`: 1.85 us for the 19 fields of
+`MessageExt`, 0.99 us for the 9 of `Payload`. Python also calls it from C, which costs more than a plain call: before
+these functions, 258 of 1,000 instructions of a send went into creating such objects (callgrind). A plain function that
+fills the same slots of a class that is not frozen, and then sets `__class__` to the frozen one, takes 0.30 and 0.21 us.
 
     make_payload: Final = maker_of(Payload)
-    payload = make_payload(topic, body, ...)      # every field, in order
+    payload = make_payload(topic, body, ...)      # every field, in order; mypy does not check them
+
+Write `Payload(...)` wherever a value is not made once a message.
 """
 
 from __future__ import annotations
@@ -18,7 +21,10 @@ T = TypeVar("T")
 
 
 def maker_of(frozen: type[T]) -> Callable[..., T]:
-    """A function that takes all fields of a frozen dataclass with slots, by position, and gives the value."""
+    """Returns a function that makes a value of a frozen dataclass with slots from all its fields, by position.
+
+    It applies no defaults and calls no `__post_init__`.
+    """
     assert dataclasses.is_dataclass(frozen)
     names = [field.name for field in dataclasses.fields(frozen)]
     draft = type(f"{frozen.__name__}Draft", frozen.__bases__, {"__slots__": tuple(names)})

@@ -2,7 +2,8 @@
 
 A field's type decides its text (remoting/protocol/RemotingCommand.java, makeCustomHeaderToNet): numbers are decimal,
 booleans are `true` and `false`, None is left out. A field without a default is required. A number made by `wire` is
-Java's Long, one by `wire_int` its Integer: what the type cannot hold would only fail later, in a record or a header.
+Java's Long, one made by `wire_int` its Integer. Reading checks this range, since a larger number would only fail later,
+in a record or a header.
 """
 
 from __future__ import annotations
@@ -20,22 +21,22 @@ T = TypeVar("T")
 MISSING: Final = dataclasses.MISSING
 Writer = Callable[[Any], str]
 Reader = Callable[[str], Any]
-# One row a field: attribute, wire name, to text, from text, required.
+# One row for each field: attribute, wire name, to text, from text, required.
 Plan = tuple[tuple[str, str, Writer, Reader, bool], ...]
 
 
 def wire(name: str, default: Any = MISSING) -> Any:
-    """A dataclass field that travels as header field `name`."""
+    """Returns a dataclass field that is sent as header field `name`."""
     return dataclasses.field(default=default, metadata={"wire": name})
 
 
 def wire_int(name: str, default: Any = MISSING) -> Any:
-    """A dataclass field that travels as header field `name` and holds 32 bits."""
+    """Returns a dataclass field that is sent as header field `name` and holds 32 bits."""
     return dataclasses.field(default=default, metadata={"wire": name, "read": parse_int})
 
 
 def encode_fields(value: Any) -> dict[str, str]:
-    """The header fields of a dataclass whose fields are made by `wire`."""
+    """Returns the header fields of a dataclass whose fields are made by `wire`; other fields are left out."""
     fields: dict[str, str] = {}
     for attribute, name, write, _, _ in _plan(type(value)):
         member = getattr(value, attribute)
@@ -45,7 +46,10 @@ def encode_fields(value: Any) -> dict[str, str]:
 
 
 def decode_fields(cls: type[T], ext: Mapping[str, str], what: str = "") -> T:
-    """The dataclass that header fields make; `HeaderError` names a field that is missing or no number."""
+    """Returns the dataclass with its members read from header fields.
+
+    `HeaderError` names a field that is missing or no number; `what` names the header in its text.
+    """
     members: dict[str, Any] = {}
     if isinstance(ext, LazyFields):
         ext = ext.fields()
@@ -62,7 +66,7 @@ def decode_fields(cls: type[T], ext: Mapping[str, str], what: str = "") -> T:
 
 
 def parse_bool(text: str) -> bool:
-    """As Java's Boolean.parseBoolean: everything but `true` in any case is false."""
+    """Returns True for `true` in any case, else False, as Java's Boolean.parseBoolean."""
     return text.lower() == "true"
 
 
@@ -97,6 +101,6 @@ def _field_plans(cls: Any) -> Iterator[tuple[str, str, Writer, Reader, bool]]:
 
 
 def _plain_type(hint: Any) -> type:
-    """`int` of `int | None`."""
+    """Returns `int` for `int | None`."""
     members = [member for member in typing.get_args(hint) if member is not type(None)]
     return typing.cast("type", members[0] if members else hint)

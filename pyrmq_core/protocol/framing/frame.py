@@ -1,4 +1,4 @@
-"""Frames: how commands lie on the wire, and how they are found again in a stream of bytes.
+"""Frames: commands as bytes on the wire, and the decoder that finds them in a stream.
 
     offset        size        field
     0             4           length: 4 + header + body (does not count itself)
@@ -7,7 +7,8 @@
     8             header      header
     8 + header    the rest    body
 
-Sources: remoting/protocol/RemotingCommand.java, remoting/netty/NettyDecoder.java.
+The plain form is `encode_frame` and `FrameDecoder`. `RequestForm` is its fast form: a template for requests that are
+sent by the thousand. Sources: remoting/protocol/RemotingCommand.java, remoting/netty/NettyDecoder.java.
 """
 
 from __future__ import annotations
@@ -26,12 +27,12 @@ from pyrmq_core.protocol.framing.headers import decode_binary, decode_json, enco
 # `com.rocketmq.remoting.frameMaxLength`: the whole frame, its length field included.
 MAX_FRAME_BYTES: Final = 16 * 1024 * 1024
 FIRST_BUFFER_BYTES: Final = 16 * 1024
-READ_AHEAD_BYTES: Final = 256 * 1024  # how far the buffer grows for small frames that come in great numbers
-KEPT_BUFFER_BYTES: Final = 4 * 1024 * 1024
+READ_AHEAD_BYTES: Final = 256 * 1024  # the buffer grows to this size for small frames that arrive in great numbers
+KEPT_BUFFER_BYTES: Final = 4 * 1024 * 1024  # a larger buffer is freed between frames
 MAX_HEADER_BYTES: Final = (1 << 24) - 1
-# What a server reads at most: of a request's header its properties are the largest part, 32,767 bytes of which JSON may
-# make six times as many, 196,602. It is read in one step: the quarter of a MiB takes some 10 ms at worst. A client
-# needs more: the answer to a batch names each of its messages.
+# The longest header that a server reads. The largest part of a request's header is its properties: 32,767 bytes, which
+# JSON may make six times as many, 196,602. A header is read in one step: a quarter of a MiB takes some 10 ms at worst.
+# A client needs more, because the answer to a batch names each of its messages.
 SERVER_HEADER_BYTES: Final = 256 * 1024
 PREFIX: Final = struct.Struct(">II")
 LENGTH: Final = struct.Struct(">I")
@@ -40,17 +41,17 @@ LENGTH_BYTES: Final = LENGTH.size
 
 
 def encode_frame(command: Command) -> bytes:
-    """The whole frame, header and body joined (one copy costs less than a second write)."""
+    """Returns the whole frame, header and body joined: one copy costs less than a second write."""
     return b"".join((encode_frame_head(command), command.body))
 
 
 def encode_frame_head(command: Command) -> bytes:
-    """The frame without its body, for a writer that gathers."""
+    """Returns the frame without its body, for a writer that sends the body from its own buffer."""
     return _frame_head(encode_header(command), len(command.body), command.serialization)
 
 
 def encode_request_head(command: Request, opaque: int) -> bytes:
-    """`encode_frame_head` of the request under this number, without making a second command of it."""
+    """Returns `encode_frame_head` of the request with this opaque, without making a second command."""
     if isinstance(command, FormedRequest):
         return command.head(opaque)
     encode = encode_json if command.serialization is Serialization.JSON else encode_binary
@@ -58,7 +59,7 @@ def encode_request_head(command: Request, opaque: int) -> bytes:
 
 
 def encode_answer_head(request: Command, answer: Command) -> bytes:
-    """`encode_frame_head(request.answered(answer))` without making a second command of it."""
+    """Returns `encode_frame_head(request.answered(answer))` without making a second command."""
     serialization = request.serialization
     encode = encode_json if serialization is Serialization.JSON else encode_binary
     return _frame_head(encode(answer, request.opaque, RESPONSE_BIT), len(answer.body), serialization)
@@ -72,9 +73,9 @@ def _frame_head(header: bytes, body_bytes: int, serialization: int = 0) -> bytes
 
 
 class RequestForm:
-    """Many requests that differ in opaque, body, whole numbers and one text of the header: the rest is written once.
+    """A template for many requests that differ only in opaque, body, some whole numbers and one text of the header.
 
-    A fifth of the cost of a `Command` and its encoding, for requests that go out by the thousand.
+    The rest of the header is encoded once. A request then costs a fifth of a `Command` and its encoding.
     """
 
     __slots__ = ("_like", "_text", "_varying", "code", "pattern")
@@ -83,7 +84,7 @@ class RequestForm:
         names = [*varying, text] if text else varying
         fixed = {name: value for name, value in like.ext.items() if name not in names}
         form = encode_json(replace(like, ext=fixed | dict.fromkeys(names, "")), 0).decode().replace("%", "%%")
-        for name in varying:  # inside of a text these quotes would be escaped
+        for name in varying:  # a text cannot be mistaken for a field: its quotes would be escaped
             form = form.replace(f'"{name}":""', f'"{name}":"%d"')
         form = form.replace(f'"{text}":""', f'"{text}":%s') if text else form
         self.pattern = form.replace('"opaque":0', '"opaque":%d')
@@ -93,17 +94,17 @@ class RequestForm:
         self.code = int(like.code)
 
     def frame(self, opaque: int, numbers: tuple[int, ...]) -> bytes:
-        """The whole frame of one without a body; `numbers` in the order of the varying fields."""
+        """Returns the whole frame of a request without a body; `numbers` in the order of the varying fields."""
         header = (self.pattern % (*numbers, opaque)).encode()
         header_bytes = len(header)
         return PREFIX.pack(4 + header_bytes, header_bytes) + header
 
     def request(self, numbers: tuple[int, ...], text: str, body: bytes | memoryview) -> FormedRequest:
-        """One of them; `numbers` in the order of the varying fields."""
+        """Returns one request of this form; `numbers` in the order of the varying fields."""
         return _make_formed_request(self, numbers, text, body, self.code, 0)
 
     def command(self, numbers: tuple[int, ...], text: str = "", body: bytes | memoryview = b"") -> Command:
-        """The same as a value."""
+        """Returns one request of this form as a plain `Command`."""
         varying = {name: str(number) for name, number in zip(self._varying, numbers, strict=True)}
         if self._text is not None:
             varying[self._text] = text
@@ -112,7 +113,7 @@ class RequestForm:
 
 @dataclass(frozen=True, slots=True)
 class FormedRequest:
-    """One request of a form, which is sent as it is; who has to look into it takes its `command`."""
+    """One request of a form. The connection sends it as it is; code that reads or changes it takes its `command`."""
 
     form: RequestForm
     numbers: tuple[int, ...]
@@ -122,34 +123,35 @@ class FormedRequest:
     flag: int
 
     def head(self, opaque: int) -> bytes:
-        """The frame without its body."""
+        """Returns the frame without its body."""
         text = encode_basestring(self.text)
         header = (self.form.pattern % (*self.numbers, text, opaque)).encode("utf-8", "replace")
         return _frame_head(header, len(self.body))
 
     def command(self) -> Command:
-        """The same as a value."""
+        """Returns the request as a plain `Command`."""
         return self.form.command(self.numbers, self.text, self.body)
 
 
+# One is made for every message sent (see `fast_dataclass` for the reason).
 _make_formed_request: Final = maker_of(FormedRequest)
 
 Request: TypeAlias = Command | FormedRequest
 
 
 def as_command(request: Request) -> Command:
-    """For who changes the request, or looks into it."""
+    """Returns the request as a `Command`, for code that reads or changes it."""
     return request if isinstance(request, Command) else request.command()
 
 
 class FrameDecoder:
-    """Finds commands in received bytes.
+    """A decoder that finds commands in received bytes.
 
-    Either `feed(data)`, or receive into `room()` and tell `received(count)`; then `next_command()` until it gives None.
-    The buffer grows with the bytes that really came, never with a declared length alone: to twice `max_frame_bytes`
-    at most while commands are taken out as they come whole. One that has grown large is given back between frames, and
-    `give_back` frees it whole (a server's idle connections hold none). A header longer than `max_header_bytes` is
-    refused by its declared length, before the rest of it has come.
+    Either call `feed(data)`, or receive into `room()` and call `received(count)`; then call `next_command()` until it
+    returns None. The buffer grows with the bytes that arrived, never by a declared length alone: to twice
+    `max_frame_bytes` at most, if each whole command is taken out. A large buffer is freed between frames, and
+    `give_back` frees a buffer of any size (a server's idle connections hold none). A header longer than
+    `max_header_bytes` is refused by its declared length, before the rest of it arrives.
     """
 
     def __init__(self, *, max_frame_bytes: int = MAX_FRAME_BYTES, max_header_bytes: int = MAX_HEADER_BYTES) -> None:
@@ -162,12 +164,12 @@ class FrameDecoder:
 
     @property
     def buffered_bytes(self) -> int:
-        """Bytes of a frame that has not come whole yet; 0 between frames."""
+        """The bytes received and not taken out: after `next_command` gave None, part of a frame; 0 between frames."""
         return self._end - self._start
 
     @property
     def held_bytes(self) -> int:
-        """Memory that the buffer takes, whether or not a frame is in it."""
+        """The memory that the buffer takes, with or without a frame in it."""
         return len(self._buffer)
 
     def feed(self, data: bytes | memoryview) -> None:
@@ -180,7 +182,7 @@ class FrameDecoder:
             view = view[count:]
 
     def room(self) -> memoryview:
-        """Where the next bytes belong; never empty."""
+        """Returns the part of the buffer that the next bytes belong into; never empty."""
         size = len(self._buffer)
         if self._start == self._end:
             self._start = self._end = 0
@@ -197,13 +199,13 @@ class FrameDecoder:
         self._filled = self._end == len(self._buffer)
 
     def give_back(self) -> None:
-        """Frees the buffer unless a frame is under way in it."""
+        """Frees the buffer unless it holds part of a frame."""
         if self._start == self._end:
             self._start = self._end = 0
             self._use(bytearray())
 
     def next_command(self) -> Command | None:
-        """The next whole command, or None while it has not come whole; `FrameError` or `HeaderError` end the stream."""
+        """Returns the next command, or None until it is whole; `FrameError` and `HeaderError` end the stream."""
         start = self._start
         available = self._end - start
         if available < PREFIX_BYTES:
@@ -240,7 +242,7 @@ class FrameDecoder:
         )
 
     def _make_room(self) -> None:
-        """Move what is left to the front, or double the buffer: for the frame under way, or to read further ahead."""
+        """Moves the unread bytes to the front, or doubles the buffer: for a long frame, or to read further ahead."""
         size, rest = len(self._buffer), self._view[self._start : self._end]
         if self._start > size // 2 and size >= READ_AHEAD_BYTES:
             self._view[: len(rest)] = bytes(rest)

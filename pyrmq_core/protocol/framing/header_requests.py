@@ -1,7 +1,7 @@
-"""What all conversations share: a request or response whose content is header fields alone, and what a refusal says.
+"""Requests and responses whose content is header fields alone, and the error that a refusal becomes.
 
-A conversation's file under `requests/` holds its request and its response as frozen dataclasses. Each turns into a
-`Command` (`to_command`) and is read from one (`from_command`), so client, server and tests use the same two lines.
+A file under `requests/` holds a request and its response as frozen dataclasses. Each is written as a `Command`
+(`to_command`) and read from one (`from_command`), so client, server and tests use the same two methods.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class HeaderResponse:
         return decode_fields(cls, command.ext, cls.__name__)
 
 
-# What the user can do about a refusal; the texts end a ResponseError.
+# The remedy for a refusal; these texts end a ResponseError.
 REMEDIES: Final = {
     ResponseCode.SYSTEM_BUSY: "the broker sheds load; send less at once or retry later",
     ResponseCode.REQUEST_CODE_NOT_SUPPORTED: "the server is older than this request, or leaves it out; see the docs",
@@ -54,12 +54,12 @@ REMEDIES: Final = {
 }
 
 
-# How a 4.9 broker refuses a signature: with SYSTEM_ERROR, before it looks at the request.
+# A 4.9 broker refuses a signature with this remark and SYSTEM_ERROR, before it looks at the request.
 ACL_REFUSAL: Final = "org.apache.rocketmq.acl.common.AclException"
 
 
 def response_error(answer: Command, request_code: int, address: str, about: str = "") -> ResponseError:
-    """The error that an answer other than success stands for; `about` names the topic, group or queue."""
+    """Returns the error for an answer other than SUCCESS; `about` names the topic, group or queue."""
     remark = (answer.remark or "").strip()
     subject = f" for {about}" if about else ""
     reason = f": {' '.join(remark.split())}" if remark else ""  # Java's stack traces stay in one line

@@ -1,9 +1,11 @@
 """The two encodings of a frame's header, JSON and ROCKETMQ, both directions.
 
 Sources: remoting/protocol/RemotingSerializable.java (JSON), RocketMQSerializable.java (ROCKETMQ), 5.3.3.
-The custom fields of a success answer in Java's own order are not parsed until one is asked for, nor those of any
-header longer than `LAZY_OVER_BYTES`: the answer to a batch of 1,000 messages carries 33 KB of ids that a bulk write
-never reads, and a small answer costs its reader half.
+
+Fast form: two kinds of JSON header, with keys in Java's own order, are read by regular expressions and keep their
+custom fields unparsed (`LazyFields`) until one is read. They are success answers up to `LAZY_OVER_BYTES`, which then
+cost half, and longer headers without a remark: the answer to a batch of 1,000 messages has 33 KB of ids that a bulk
+write never reads. Any other header takes the plain form in `decode_json`.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ from pyrmq_core.protocol.java.integers import MAX_INT, MIN_INT
 from pyrmq_core.protocol.java.json_bounds import check_depth
 
 LAZY_OVER_BYTES: Final = 2048
-# RocketMQ's longest header class has some thirty.
+# RocketMQ's longest header class has some thirty fields.
 MAX_FIELDS: Final = 1_000
 
 # remoting/protocol/LanguageCode.java
@@ -61,7 +63,8 @@ _LAZY_TAIL: Final = re.compile(
     rb'\},"flag":(\d{1,4}),"language":"(\w{1,16})","opaque":(-?\d{1,10}),'
     rb'"serializeTypeCurrentRPC":"JSON","version":(\d{1,6})\}$'
 )
-# Fields end at the first `}`; that none of them is an object is asked after it, at a third of a `[^{}]`'s price.
+# The fields end at the first `}`. The check that none of them is an object follows the match: `[^{}]` costs three times
+# as much.
 _LAZY_ANSWER: Final = re.compile(
     rb'\{"code":0,"extFields":(\{[^}]*\}),"flag":1,"language":"(\w{1,16})","opaque":(-?\d{1,10}),'
     rb'(?:"remark":"(\w*)",)?"serializeTypeCurrentRPC":"JSON","version":(\d{1,6})\}'
@@ -70,7 +73,7 @@ _LAZY_TAIL_BYTES: Final = 160
 
 
 class LazyFields(Mapping[str, str]):
-    """Custom header fields whose JSON is parsed when the first one is asked for."""
+    """Custom header fields whose JSON is parsed when the first one is read; broken JSON raises `HeaderError` then."""
 
     __slots__ = ("_parsed", "raw")
 
@@ -82,7 +85,7 @@ class LazyFields(Mapping[str, str]):
         return repr(self.fields())
 
     def fields(self) -> dict[str, str]:
-        """All of them, parsed once."""
+        """Returns all fields, parsed once."""
         if self._parsed is None:
             self._parsed = _text_fields(_load_object(self.raw))
         return self._parsed
@@ -98,19 +101,19 @@ class LazyFields(Mapping[str, str]):
 
 
 def encode_header(command: Command) -> bytes:
-    """The header's bytes in the command's own serialization."""
+    """Returns the header's bytes in the command's own serialization."""
     return encode_json(command) if command.serialization is Serialization.JSON else encode_binary(command)
 
 
 def decode_header(serialization: Serialization, header: bytes, body: bytes | memoryview) -> Command:
-    """The command a header and body make; `HeaderError` for anything unreadable."""
+    """Returns the command of a header and a body; `HeaderError` for a header that cannot be read."""
     return decode_json(header, body) if serialization is Serialization.JSON else decode_binary(header, body)
 
 
 def encode_json(command: Command, opaque: int | None = None, flag: int | None = None) -> bytes:
-    """Keys in Java's order, absent members left out, no spaces; half a surrogate becomes `?`, as in Java.
+    """Returns JSON as Java writes it: its order of keys, absent members left out, no spaces, `?` for half a surrogate.
 
-    `opaque` and `flag` stand in for the command's own (no second command is made for them).
+    `opaque` and `flag` replace the command's own, which saves a second command.
     """
     flag = command.flag if flag is None else flag
     opaque = command.opaque if opaque is None else opaque
@@ -118,7 +121,7 @@ def encode_json(command: Command, opaque: int | None = None, flag: int | None = 
     if ext:
         fields = f',"extFields":{_json_fields(ext)}'
     elif flag & RESPONSE_BIT and command.code == 0:
-        fields = ',"extFields":{}'  # Java clients dereference it in every success answer that has a header class
+        fields = ',"extFields":{}'  # Java clients dereference it in every success answer with a header class
     else:
         fields = ""
     remark = "" if command.remark is None else f',"remark":{encode_basestring(command.remark)}'
@@ -149,7 +152,7 @@ def decode_json(header: bytes, body: bytes | memoryview = b"") -> Command:
 
 
 def encode_binary(command: Command, opaque: int | None = None, flag: int | None = None) -> bytes:
-    """Raises `HeaderError` for a code above 32,767: those travel in JSON headers only."""
+    """Returns the ROCKETMQ encoding; `HeaderError` for a code above 32,767, which only JSON can hold."""
     flag = command.flag if flag is None else flag
     opaque = command.opaque if opaque is None else opaque
     try:
@@ -215,13 +218,13 @@ def _decode_answer_lazily(header: bytes, body: bytes | memoryview) -> Command | 
 
 def _load_object(header: bytes) -> dict[str, Any]:
     try:
-        # Two braces, one within the other, are nested twice at most: what nearly all headers have.
+        # Nearly all headers have two braces, one within the other, and thus need no check of their depth.
         is_flat = b"[" not in header and header.find(b"{", 1) == header.rfind(b"{")
         text = header.decode()
         if not is_flat:
             check_depth(text)
         members, end = _RAW_DECODE(text) if text.startswith("{") else (None, -1)
-        if end != len(text):  # blanks around it, or no JSON
+        if end != len(text):  # blanks around the object, or no JSON
             members = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise HeaderError(f"a JSON header is not JSON: {error}") from error
@@ -237,9 +240,9 @@ def _check_numbers(**members: object) -> None:
 
 
 def _text_fields(fields: object) -> dict[str, str]:
-    """As fastjson coerces a map of strings: numbers and booleans to text, null left out.
+    """Returns the fields as fastjson coerces a map of strings: numbers and booleans to text, null left out.
 
-    Names are not looked at: those that no conversation knows go no further.
+    Names are not checked: a name that no request knows is ignored.
     """
     if fields is None:
         return {}
@@ -248,7 +251,7 @@ def _text_fields(fields: object) -> dict[str, str]:
     if len(fields) > MAX_FIELDS:
         raise HeaderError(f"a header has {len(fields)} fields; {MAX_FIELDS} at most are read")
     try:
-        if "".join(fields.values()).isascii():  # the quickest way to see that all are text
+        if "".join(fields.values()).isascii():  # the fastest check that all are text
             return fields
     except TypeError:
         pass
@@ -256,7 +259,7 @@ def _text_fields(fields: object) -> dict[str, str]:
 
 
 def _scalar_text(name: str, value: object) -> str:
-    """Headers are flat: a list or an object in one is refused, as half a surrogate is, which Java cannot send."""
+    """Returns a member as text; `HeaderError` for a list, an object, or half a surrogate, which Java cannot send."""
     if isinstance(value, str):
         try:
             value.encode()

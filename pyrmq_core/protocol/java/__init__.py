@@ -1,1 +1,11 @@
-"""Java's text and number formats: JSON with unquoted keys, properties files, string hashes, integer widths."""
+"""Java's text and number formats, read and written as Java does.
+
+    json_text          JSON bodies as fastjson writes them, with unquoted integer keys
+    json_bounds        limits of JSON from outside: depth, and text that can be written again
+    json_cursor        a long JSON text read member by member, with pauses
+    properties_text    `key=value` configuration files
+    integers           whole numbers of 32 and 64 bits
+    string_hash        String.hashCode
+
+Nothing here knows RocketMQ's requests or messages.
+"""

@@ -1,6 +1,6 @@
 """Whole numbers as Java reads them: `Integer.parseInt` and `Long.parseLong`, and the numbers of a JSON body.
 
-Python reads more: blanks round a number, underscores in it, and as many digits as stand there.
+Python's `int` accepts more: blanks around a number, underscores in it, and any number of digits.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _NUMBER: Final = re.compile(r"[+-]?\d+")
 
 
 def parse_int(text: str) -> int:
-    """The number of 32 bits that a text spells; `ValueError` where Java has its NumberFormatException."""
+    """Returns the number of 32 bits that a text spells; `ValueError` where Java raises NumberFormatException."""
     value = int(text)
     if not text.isdecimal():
         _check_spelling(text)
@@ -26,7 +26,7 @@ def parse_int(text: str) -> int:
 
 
 def parse_long(text: str) -> int:
-    """The number of 64 bits that a text spells; `ValueError` where Java has its NumberFormatException."""
+    """Returns the number of 64 bits that a text spells; `ValueError` where Java raises NumberFormatException."""
     value = int(text)
     if not text.isdecimal():
         _check_spelling(text)
@@ -36,7 +36,7 @@ def parse_long(text: str) -> int:
 
 
 def int_member(value: object) -> int:
-    """The number of 32 bits that a JSON member holds, also as text; `ValueError` and `TypeError` for anything else."""
+    """Returns the number of 32 bits in a JSON member, also from text; `ValueError` or `TypeError` for anything else."""
     number = long_member(value)
     if not MIN_INT <= number <= MAX_INT:
         raise ValueError(f"{number} is beyond 32 bits")
@@ -44,7 +44,7 @@ def int_member(value: object) -> int:
 
 
 def long_member(value: object) -> int:
-    """The number of 64 bits that a JSON member holds, also as text; `ValueError` and `TypeError` for anything else."""
+    """Returns the number of 64 bits in a JSON member, also from text; `ValueError` or `TypeError` for anything else."""
     if isinstance(value, str):
         return parse_long(value)
     if not isinstance(value, int | float):

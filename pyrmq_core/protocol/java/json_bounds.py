@@ -1,8 +1,8 @@
-"""What JSON from outside may be: nested to a bounded depth, and text that can be written again.
+"""The limits of JSON from outside: a bounded depth, and only text that can be written again.
 
-Python reads a value nested just below its own limit and fails when it writes it, and reads half a surrogate, which no
-file in UTF-8 can hold. RocketMQ's own bodies are nested seven deep at most (the mappings of static topics), and Java
-writes half a surrogate as `?`, so that no peer of RocketMQ is refused.
+Python reads a value nested just below its own limit and then fails to write it. It also reads half a surrogate, which
+no file in UTF-8 can hold. These limits refuse no peer of RocketMQ: its own bodies are nested seven deep at most (the
+mappings of static topics), and Java writes half a surrogate as `?`.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ import re
 from typing import Any, Final
 
 MAX_DEPTH: Final = 32
-# Text without brackets, but for those inside of strings.
+# Text without brackets outside of strings.
 _FLAT: Final = r'[^"{}\[\]]*+(?:"[^"\\]*+(?:\\.[^"\\]*+)*+"[^"{}\[\]]*+)*+'
 
 
 def _nested(depth: int) -> str:
-    """A pattern for one object or array of at most this depth; whether brackets fit is the parser's matter.
+    """Returns a pattern for one object or array of at most this depth; `{` may end with `]`, which the parser refuses.
 
-    Nothing is tried twice: a hostile text of some megabytes would hold a server for minutes otherwise.
+    All repetitions are possessive: with backtracking, a hostile text of some megabytes would hold a server for minutes.
     """
     pattern = rf"[{{\[]{_FLAT}[}}\]]"
     for _ in range(depth - 1):
@@ -31,7 +31,7 @@ _VALUE: Final = re.compile(_nested(MAX_DEPTH), re.DOTALL)
 _STRING: Final = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
 _TEXT: Final = re.compile(rf"{_FLAT}(?:{_VALUE.pattern}{_FLAT})*+", re.DOTALL)
 _NO_BRACKETS: Final = r'[^"{}\[\],]*+'
-# Parts of an object or array, each with the comma behind it.
+# Parts of an object or array, each with the comma after it.
 _PARTS: Final = re.compile(
     rf"(?:{_NO_BRACKETS}(?:(?:{_STRING.pattern}|{_VALUE.pattern}){_NO_BRACKETS})*+,)*+", re.DOTALL
 )
@@ -44,7 +44,7 @@ def check_depth(text: str) -> None:
 
 
 def container_end(text: str, start: int) -> int:
-    """Where the object or array that starts here ends; `ValueError` if it does not, or is nested too deeply."""
+    """Returns the end of the object or array at `start`; `ValueError` if it has none or is nested too deeply."""
     found = _VALUE.match(text, start)
     if found is None:
         raise ValueError(_too_deep())
@@ -52,26 +52,26 @@ def container_end(text: str, start: int) -> int:
 
 
 def ends_before(text: str, start: int, limit: int) -> bool:
-    """Whether the object, array or string that starts here is whole within the text's first `limit` characters."""
+    """Returns whether the object, array or string at `start` is whole within the text's first `limit` characters."""
     pattern = _STRING if text[start] == '"' else _VALUE
     return pattern.match(text, start, limit) is not None
 
 
 def parts_end(text: str, start: int, limit: int) -> int:
-    """Where the parts of an object or array that stand here end, with the last comma within the first `limit`."""
+    """Returns the end of the whole parts of an object or array from `start` on: after the last comma before `limit`."""
     found = _PARTS.match(text, start, limit)
     return found.end() if found is not None else start
 
 
 def check_value(value: Any, text: str, start: int, end: int) -> None:
-    """Raises `ValueError` unless the value read from this part of a text can be written again."""
+    """Raises `ValueError` for a value that cannot be written again; it was read from this part of `text`."""
     if text.count("{", start, end) + text.count("[", start, end) > MAX_DEPTH and container_end(text, start) != end:
         raise ValueError(_too_deep())
     check_surrogates(value, text, start, end)
 
 
 def check_surrogates(value: Any, text: str, start: int, end: int) -> None:
-    """Raises `ValueError` for a value with half a surrogate; only an escape in the text can have made one."""
+    """Raises `ValueError` for a value with half a surrogate, which only an escape in the text can make."""
     if text.find("\\ud", start, end) >= 0 or text.find("\\uD", start, end) >= 0:
         json.dumps(value, ensure_ascii=False).encode()
 

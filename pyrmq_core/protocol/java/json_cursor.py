@@ -1,6 +1,6 @@
-"""Reads a long JSON text member by member, so that its reader may pause between two members.
+"""A cursor that reads a long JSON text member by member, so that its reader may pause between two members.
 
-A registration of 10,000 topics is some 2 MB of JSON; `json.loads` would hold the whole process for its length.
+A registration of 10,000 topics is some 2 MB of JSON; `json.loads` would block the whole process until its end.
 """
 
 from __future__ import annotations
@@ -16,19 +16,17 @@ from pyrmq_core.protocol.java.json_text import DECODER, parse_bare
 _BLANKS: Final = re.compile(r"[ \t\n\r]*")
 _BARE_NAME: Final = re.compile(r"-?\d{1,20}")
 _DECODE: Final = DECODER.raw_decode
-# What is read before the reader may pause: half of a millisecond's work, or some with bare names.
+# The characters read between two pauses: half a millisecond's work, and more with bare names.
 CHARACTERS_AT_ONCE: Final = 16 * 1024
-# One text within the whole, which is read at once: far more than any name, address or attribute has.
+# The longest string, which is read at once: far above the length of any name, address or attribute.
 MAX_TEXT_CHARACTERS: Final = 1024 * 1024
 
 
 class JsonWalk:
     """A place in a JSON text that moves forward: into an object with `members`, over a value with `value` or `steps`.
 
-    `position` is the number of characters read.
-
-    Bare integer names, as fastjson writes them, are read as text. Anything else that is not JSON is a `BodyError`
-    that names `what`.
+    `position` is the number of characters read. Bare integer names, as fastjson writes them, are read as text. Anything
+    else that is not JSON raises a `BodyError` that names `what`.
     """
 
     __slots__ = ("_at_once", "_depth", "_has_bare_names", "_paused", "_text", "_what", "position")
@@ -43,12 +41,12 @@ class JsonWalk:
         self._has_bare_names = False
 
     def members(self) -> Iterator[str]:
-        """The names in the object that starts here; the caller reads each one's value before asking for the next."""
+        """Yields the names in the object at this place; the caller reads each value before it takes the next name."""
         for _ in self._parts("{", "}"):
             yield self._name()
 
     def _parts(self, opening: str, closing: str) -> Iterator[None]:
-        """Stands before each part of the object or array that starts here; the caller reads the part."""
+        """Yields before each part of the object or array at this place; the caller reads the part."""
         self._expect(opening)
         if self._next() == closing:
             self.position += 1
@@ -61,16 +59,16 @@ class JsonWalk:
             self._expect(",")
 
     def is_due(self) -> bool:
-        """Whether so much was read since this was last true that others should have their turn."""
+        """Returns True once `at_once` characters were read since the last True: the reader should pause."""
         if self.position - self._paused < self._at_once:
             return False
         self._paused = self.position
         return True
 
     def steps(self) -> Generator[None, None, Any]:
-        """The whole value that starts here, in steps however long it is; the generator's return value is the value.
+        """Reads the whole value at this place in short steps; the generator's return value is the value.
 
-        What is longer than one step may be nested to twice `MAX_DEPTH`.
+        A value longer than one step may be nested to twice `MAX_DEPTH`.
         """
         opening = self._next()
         if opening not in ("{", "[") or ends_before(self._text, self.position, self.position + self._at_once):
@@ -79,7 +77,8 @@ class JsonWalk:
         self._depth += 1
         if self._depth <= MAX_DEPTH:
             found = yield from (self._object_steps() if opening == "{" else self._array_steps())
-        if self._depth > MAX_DEPTH or self.position - start <= self._at_once:  # then its depth kept it from ending
+        # A value no longer than one step did not match as a whole only because it is nested too deeply.
+        if self._depth > MAX_DEPTH or self.position - start <= self._at_once:
             raise self._fault(f"it is nested deeper than {MAX_DEPTH}")
         self._depth -= 1
         return found
@@ -102,7 +101,7 @@ class JsonWalk:
         return found
 
     def _short_parts(self, opening: str, closing: str) -> Any:
-        """The parts that stand here and are short, None when there are none; one more part has to follow them."""
+        """Returns the short parts at this place, read at once, or None if there are none; one more part must follow."""
         start = self.position
         end = parts_end(self._text, start, start + self._at_once)
         if end == start:
@@ -117,10 +116,10 @@ class JsonWalk:
         return parts
 
     def value(self) -> Any:
-        """The whole value that starts here, at once.
+        """Returns the whole value at this place, read at once.
 
-        An error of the decoder counts lines from the text's start. So once bare names were seen, which the decoder
-        refuses, each value is cut out and decoded for itself.
+        The decoder refuses bare names, and its error counts lines from the start of the whole text, which is slow. So
+        after the first bare name each object and array is cut out and decoded alone.
         """
         is_container = self._next() in ("{", "[")
         text, start = self._text, self.position
@@ -150,7 +149,7 @@ class JsonWalk:
             raise self._fault("the text goes on")
 
     def is_object(self) -> bool:
-        """Whether the value that starts here is an object."""
+        """Returns whether the value at this place is an object."""
         return self._next() == "{"
 
     def _name(self) -> str:
@@ -165,7 +164,7 @@ class JsonWalk:
         return str(name)
 
     def _next(self) -> str:
-        """The next character that is not blank; empty at the end."""
+        """Returns the next character that is not blank; empty at the end."""
         text, position = self._text, self.position
         if position < len(text) and text[position] <= " ":
             blanks = _BLANKS.match(text, position)

@@ -1,8 +1,8 @@
-"""JSON bodies as Java's fastjson writes them: bare integer keys, which strict JSON has not.
+"""JSON bodies as Java's fastjson writes them, with bare integer keys, which strict JSON does not allow.
 
 `{0:"127.0.0.1:10911"}` stands in routes, cluster information and offset tables (fastjson 1.2.83, seen on released
-servers). Reading accepts strict JSON too. `dumps` is strict, which every fastjson reads; `dumps_bare` is for those who
-know no better.
+servers). Reading accepts strict JSON too. `dumps` writes strict JSON, which every fastjson reads; `dumps_bare` is for
+old peers that expect bare keys.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from typing import Any, Final
 from pyrmq_core.errors import BodyError
 from pyrmq_core.protocol.java.json_bounds import check_depth, check_surrogates
 
-# Outside strings only: a string is matched first and left alone, one without an end to the end of the text. Nothing is
-# tried twice: a hostile text of some megabytes would hold a server for minutes otherwise.
+# Matches outside of strings only: a string is matched first and left alone, one without an end up to the end of the
+# text. Possessive, because with backtracking a hostile text of some megabytes would hold a server for minutes.
 _BARE_KEY: Final = re.compile(r'("(?:[^"\\]|\\.)*+"?)|([{,]\s*+)(-?\d++)(\s*:)', re.DOTALL)
 
 
@@ -31,14 +31,14 @@ def _no_number(name: str) -> float:
     raise ValueError(f"{name} is no JSON")
 
 
-# Without infinities and NaN, so that whoever takes a number for an offset or a count finds it to be one.
+# Without infinities and NaN, so that each number read can be an offset or a count.
 DECODER: Final = json.JSONDecoder(parse_float=_finite, parse_constant=_no_number)
 
 
 def loads(body: bytes | memoryview, what: str) -> Any:
-    """The value of a body; bare integer keys become text keys.
+    """Returns the value of a body; bare integer keys become text keys.
 
-    `BodyError` names `what` when it is not JSON, is nested too deeply, or holds half a surrogate.
+    `BodyError`, which names `what`, for a body that is not JSON, is nested too deeply, or holds half a surrogate.
     """
     try:
         return parse(bytes(body).decode())
@@ -47,7 +47,7 @@ def loads(body: bytes | memoryview, what: str) -> Any:
 
 
 def parse(text: str) -> Any:
-    """The value of a text, as `loads`; `ValueError` for what it refuses."""
+    """Returns the value of a text, as `loads`; `ValueError` where `loads` raises `BodyError`."""
     check_depth(text)
     try:
         value = DECODER.decode(text)
@@ -58,14 +58,14 @@ def parse(text: str) -> Any:
 
 
 def parse_bare(text: str) -> Any:
-    """The value of a text that is known to have bare integer keys and is not nested too deeply."""
+    """Returns the value of a text with bare integer keys whose depth is checked already."""
     value = DECODER.decode(_BARE_KEY.sub(_quote, text))
     check_surrogates(value, text, 0, len(text))
     return value
 
 
 def load_object(body: bytes | memoryview, what: str) -> dict[str, Any]:
-    """As `loads`, for a body that has to be an object."""
+    """Returns the value of a body as `loads`; `BodyError` also for a value that is no object."""
     value = loads(body, what)
     if not isinstance(value, dict):
         raise BodyError(f"{what}: the body is not a JSON object")
@@ -73,12 +73,12 @@ def load_object(body: bytes | memoryview, what: str) -> dict[str, Any]:
 
 
 def dumps(value: Any) -> bytes:
-    """Compact strict JSON in UTF-8; half a surrogate becomes `?`, as in Java."""
+    """Returns compact strict JSON in UTF-8; half a surrogate becomes `?`, as in Java."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
 
 
 def dumps_bare(value: Any) -> bytes:
-    """As `dumps`, with the bare names of fastjson for integer keys."""
+    """Returns the same as `dumps`, but with integer keys bare, as fastjson writes them."""
     return _bare(value).encode("utf-8", "replace")
 
 

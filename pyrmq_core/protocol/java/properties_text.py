@@ -1,7 +1,7 @@
 """Configuration files in Java's `key=value` form, as RocketMQ's NameServer and broker read them.
 
 Supported: all of java.util.Properties.load: comments by `#` and `!`, `=`, `:` or blanks after the key, lines continued
-by a backslash, `\\t \\n \\r \\f` and `\\uXXXX`. Java reads files as ISO-8859-1; the encoding is the caller's matter.
+by a backslash, `\\t \\n \\r \\f` and `\\uXXXX`. Java reads files as ISO-8859-1; here the caller decodes the file.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ BLANKS: Final = " \t\f"
 ESCAPES: Final = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 _LINE_END: Final = re.compile(r"\r\n|\r|\n")
-# A key ends at the first separator or blank that no backslash stands before.
+# A key ends at the first separator or blank without a backslash before it.
 _KEY: Final = re.compile(r"(?:[^\\=: \t\f]|\\.)*", re.DOTALL)
 _SEPARATOR: Final = re.compile(r"[ \t\f]*[=:]?[ \t\f]*")
 _ESCAPE: Final = re.compile(r"\\(u([0-9a-fA-F]{4})|.)", re.DOTALL)
 
 
 def parse_java_properties(text: str) -> dict[str, str]:
-    """Keys and values; the last of equal keys wins. `InvalidArgument` for a broken `\\u` escape."""
+    """Returns keys and values; the last of equal keys wins. `InvalidArgument` for a broken `\\u` escape."""
     properties: dict[str, str] = {}
     for line in _logical_lines(text):
         key_end = _end(_KEY, line, 0)
@@ -33,12 +33,12 @@ def parse_java_properties(text: str) -> dict[str, str]:
 
 
 def format_java_properties(properties: Mapping[str, str]) -> str:
-    """One line a key, sorted, so written that reading gives the same."""
+    """Returns one line for each key, sorted and escaped; `parse_java_properties` reads the same values back."""
     return "".join(f"{_escape_key(key)}={_escape(value)}\n" for key, value in sorted(properties.items()))
 
 
 def _logical_lines(text: str) -> Iterator[str]:
-    """Lines without comments and empty ones; a line that ends with an odd number of backslashes goes on in the next."""
+    """Yields lines, comments and empty ones left out; an odd number of backslashes at the end joins the next line."""
     pending = ""
     for natural in _LINE_END.split(text):
         line = natural.lstrip(BLANKS)

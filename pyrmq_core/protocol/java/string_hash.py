@@ -2,7 +2,7 @@
 
 
 def string_hash_code(text: str) -> int:
-    """The signed 32-bit sum of s[i] * 31**(n-1-i) over UTF-16 units; a broker's tag filter compares these."""
+    """Returns the signed 32-bit sum of s[i] * 31**(n-1-i) over UTF-16 units; a broker's tag filter compares these."""
     code = 0
     if text.isascii():
         for unit in text.encode("ascii"):
@@ -15,5 +15,5 @@ def string_hash_code(text: str) -> int:
 
 
 def tags_code(tags: str | None) -> int:
-    """What a consume queue keeps of a message's tags (store/MessageExtBrokerInner.java); 0 without tags."""
+    """Returns the hash of a message's tags in a consume queue (store/MessageExtBrokerInner.java); 0 without tags."""
     return string_hash_code(tags) if tags else 0
