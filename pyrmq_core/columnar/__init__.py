@@ -1,6 +1,7 @@
-"""Messages as Arrow columns, both ways: rows to the payloads of requests, pulls to record batches (extra `arrow`).
+"""Messages as Arrow columns (extra `arrow`): `encoding` makes payloads of rows, `decoding` record batches of pulls, and
+`arrays` joins Arrow's arrays with NumPy's vectors for both.
 
-What comes out is what `protocol/messages/payload.py` makes of the same messages one by one.
+The results equal those of `protocol/messages/payload.py` for the same messages one by one.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ __all__ = [
     "string_hash_codes",
 ]
 
-# A reader needs no encoding, a planner only what the columns are called.
+# A process that reads needs no encoding; one that plans a read needs only the names of the columns.
 _LAZY: Final = {
     "DEFAULT_COLUMNS": "pyrmq_core.columnar.decoding.columns",
     "SOURCE_COLUMNS": "pyrmq_core.columnar.decoding.columns",
@@ -72,5 +73,5 @@ _LAZY: Final = {
     "string_hash_codes": "pyrmq_core.columnar.encoding.group_by",
 }
 
-if not TYPE_CHECKING:  # else every name would pass for one of these
+if not TYPE_CHECKING:  # a type checker that saw `__getattr__` would accept any name
     __getattr__, __dir__ = load_when_named(__name__, __all__, _LAZY)

@@ -1,4 +1,4 @@
-"""Arrow arrays and NumPy vectors over the same bytes: spans gathered, bounds without copying, text as Java reads it."""
+"""Arrow arrays and NumPy vectors over the same bytes: spans gathered, slices not copied, text read as Java reads it."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ Octets: TypeAlias = npt.NDArray[np.uint8]
 # Arrow's binary and string arrays count bytes in 32 bits.
 MAX_ARRAY_BYTES: Final = 2**31 - 1
 FIRST_BEYOND_ASCII: Final = 0x80
-# So many names of a message fit into the bits of a sum, even when each of its thousands of pairs has the highest.
+# With so many different names or fewer, the sum of `1 << code` over a message's thousands of pairs stays below 2**64.
 MAX_NAMES_IN_BITS: Final = 48
 
-# By its name, without the checks of what is known to be right here: a tenth less.
+# Called by its name and without checks of the indices, which are known to be right here: a tenth cheaper.
 _TAKE: Final = pc.get_function("array_take")
 _UNCHECKED: Final = pc.TakeOptions(boundscheck=False)
 
-# As much as the largest batch of a job commonly needs.
+# As much as the largest batch of a job commonly takes.
 KEPT_BYTES: Final = 16 * 1024 * 1024
 
 
@@ -35,15 +35,15 @@ KEPT_BYTES: Final = 16 * 1024 * 1024
 def keep_freed_memory() -> None:
     """Makes glibc keep freed blocks of up to 16 MiB for the next batch. Called before columns are encoded or decoded.
 
-    glibc keeps as much as the largest block that was ever freed (its dynamic mmap threshold), so one such block is made
-    and freed. Without it a batch's memory goes back to the system each time, and a third of the time goes into getting
-    it again.
+    glibc keeps blocks up to the size of the largest one that was ever freed (its dynamic mmap threshold), so one such
+    block is made and freed. Without it each batch's memory goes back to the system, and a third of the time is spent on
+    getting it again.
     """
     np.empty(KEPT_BYTES, np.uint8)
 
 
 def spans(data: pa.Buffer, starts: Ints, ends: Ints) -> pa.Array:
-    """A binary array of `data[start:end]` for each pair; the bytes are gathered by Arrow."""
+    """Returns the binary array of `data[start:end]` for each start and end; Arrow copies the bytes together."""
     count = len(starts)
     if not count:
         return pa.array([], pa.binary())
@@ -53,54 +53,54 @@ def spans(data: pa.Buffer, starts: Ints, ends: Ints) -> pa.Array:
 
 
 def take_unchecked(array: pa.Array, places: pa.Array) -> pa.Array:
-    """The elements at places that there are; null where the place is."""
+    """Returns `array[place]` for each place, and null for a null place. Places are not checked against the bounds."""
     return _TAKE.call([array, places], _UNCHECKED)
 
 
 def strided_indices(step: int, first: int, count: int) -> pa.Array:
-    """`count` places to take from: `first`, and each `step` behind it."""
+    """Returns `count` places for `take_unchecked`: `first`, `first + step`, `first + 2 * step` and so on."""
     return pa.array(np.arange(first, first + step * count, step, dtype=np.int32))
 
 
 def slices_between(data: pa.Buffer, bounds: npt.NDArray[np.int32]) -> pa.Array:
-    """The binary array whose element i is `data[bounds[i]:bounds[i + 1]]`, nothing copied.
+    """Returns the binary array whose element i is `data[bounds[i]:bounds[i + 1]]`; nothing is copied.
 
-    Elements that are never taken may have a negative length.
+    An element may have a negative length if it is never taken.
     """
-    if bounds[0] > bounds[-1]:  # Arrow compares these two
+    if bounds[0] > bounds[-1]:  # Arrow refuses an array whose first bound is above its last
         bounds = np.append(bounds, np.int32(data.size))
     return pa.BinaryArray.from_buffers(pa.binary(), len(bounds) - 1, [None, pa.py_buffer(bounds), data])
 
 
 def fixed_spans(values: npt.NDArray[Any]) -> pa.Array:
-    """A binary array of the rows of a matrix of bytes, nothing copied."""
+    """Returns the rows of a matrix of bytes as a binary array; a contiguous matrix is not copied."""
     count, width = values.shape
     return slices_between(pa.py_buffer(np.ascontiguousarray(values)), np.arange(count + 1, dtype=np.int32) * width)
 
 
 def offsets_of(array: pa.Array) -> npt.NDArray[np.int32]:
-    """Where each element of a binary or string array begins in its bytes; one more than there are elements."""
+    """Returns the bounds of a binary or string array: element i lies between bounds i and i + 1 of `byte_view`."""
     offsets = array.buffers()[1]
-    if offsets is None or not offsets.size:  # without elements there need be no first bound
+    if offsets is None or not offsets.size:  # Arrow may leave the bounds out of an array without elements
         return np.zeros(len(array) + 1, np.int32)
     return np.frombuffer(offsets, np.int32, len(array) + 1, array.offset * 4)
 
 
 def byte_view(array: pa.Array) -> Octets:
-    """The bytes beneath a binary or string array, those before its first element too."""
+    """Returns the whole data buffer of a binary or string array, with the bytes before its first element too."""
     data = array.buffers()[2]
     return np.empty(0, np.uint8) if data is None else np.frombuffer(data, np.uint8)
 
 
 def encoded(texts: pa.Array) -> pa.DictionaryArray:
-    """Each text once and its number for each element; nulls have none, whichever way they were given."""
+    """Returns the texts as a dictionary array whose nulls are all null indices, never a null in the dictionary."""
     if not pa.types.is_dictionary(texts.type):
         return texts.dictionary_encode()
     return texts.dictionary_decode().dictionary_encode() if texts.dictionary.null_count else texts
 
 
 def as_text(array: pa.Array) -> pa.Array:
-    """A binary array as strings, read as Java reads them: what is not UTF-8 becomes U+FFFD."""
+    """Returns a binary array as strings; as in Java, bytes that are not UTF-8 become U+FFFD."""
     try:
         return array.cast(pa.string())
     except pa.ArrowInvalid:
@@ -112,12 +112,12 @@ def as_text(array: pa.Array) -> pa.Array:
 
 
 def as_string(array: pa.Array) -> pa.Array:
-    """The same bytes called text, without looking at them."""
+    """Returns the binary array with the type string; the bytes are not checked to be UTF-8."""
     return array.view(pa.string())
 
 
 def not_utf8(array: pa.Array) -> Bools:
-    """Which elements are no UTF-8; looks closely only at those that are not ASCII."""
+    """Returns for each element whether it is not UTF-8. Only elements that are not ASCII are decoded."""
     bounds, octets = offsets_of(array), byte_view(array)
     wrong = np.zeros(len(array), np.bool_)
     beyond = np.flatnonzero(octets[: bounds[-1]] >= FIRST_BEYOND_ASCII)
@@ -131,12 +131,12 @@ def not_utf8(array: pa.Array) -> Bools:
 
 
 def numbers(values: npt.NDArray[Any], kind: pa.DataType) -> pa.Array:
-    """A vector of native numbers as an Arrow array of `kind`, nothing copied."""
+    """Returns a vector of native numbers as an Arrow array of `kind`; a contiguous vector is not copied."""
     return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(np.ascontiguousarray(values))])
 
 
 def repeated(texts: list[str], counts: Ints) -> pa.Array:
-    """Each text as often as its count says."""
+    """Returns each text as many times as its count says, one text after another."""
     if len(set(texts)) != 1:
         return take_unchecked(pa.array(texts, pa.string()), pa.array(np.repeat(np.arange(len(texts)), counts)))
     letters, total = texts[0].encode(), int(counts.sum())
@@ -145,13 +145,16 @@ def repeated(texts: list[str], counts: Ints) -> pa.Array:
 
 
 def name_twice(codes: Int32s, counts: Ints, known: int) -> Bools:
-    """The messages that have a name more than once."""
+    """Returns for each message whether it has a name more than once.
+
+    `codes` number the name of each pair, `counts` are the pairs of each message, `known` is how many names there are.
+    """
     twice = np.zeros(len(counts), np.bool_)
     filled = np.flatnonzero(counts)
     firsts = (np.cumsum(counts) - counts)[filled]
     if not len(filled):
         return twice
-    if known <= MAX_NAMES_IN_BITS:  # a sum of different bits is what they are together
+    if known <= MAX_NAMES_IN_BITS:  # bits that differ have a sum equal to their union
         bits = np.left_shift(np.uint64(1), codes.astype(np.uint64))
         twice[filled] = np.add.reduceat(bits, firsts) != np.bitwise_or.reduceat(bits, firsts)
         return twice

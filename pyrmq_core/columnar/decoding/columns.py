@@ -1,4 +1,4 @@
-"""The columns a read can give: name, Arrow type, and where in a message each comes from."""
+"""The columns that a read can have: name, Arrow type, and the attribute of a message that each holds."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Value = Callable[[MessageExt], object]
 
 @dataclass(frozen=True, slots=True)
 class SourceColumn:
-    """A column a read can give: its Arrow type, where in a message it comes from, and whether it may be null."""
+    """A column that a read can have: its Arrow type, how to take its value from a message, and whether it may be null."""
 
     type: pa.DataType
     value: Value
@@ -50,14 +50,14 @@ SOURCE_COLUMNS: Final[Mapping[str, SourceColumn]] = {
     "preparedTransactionOffset": SourceColumn(pa.int64(), lambda message: message.prepared_transaction_offset),
     "shardingKey": SourceColumn(pa.string(), lambda message: message.sharding_key, nullable=True),
 }
-# Given unless others are asked for.
+# The columns of a read that names none.
 DEFAULT_COLUMNS: Final = tuple(SOURCE_COLUMNS)[:12]
 
 
 def schema_of(columns: Sequence[str] | pa.Schema | None = None) -> pa.Schema:
-    """The schema of the named columns, or of the default ones; `InvalidArgument` for a column there is not.
+    """Returns the schema of the named columns, or of the default ones; raises `InvalidArgument` for an unknown name.
 
-    A schema given stays as it is: it may name other types that hold the same.
+    A `pa.Schema` is returned as it is: it may have other types that hold the same values.
     """
     if isinstance(columns, pa.Schema):
         for name in columns.names:
@@ -68,7 +68,7 @@ def schema_of(columns: Sequence[str] | pa.Schema | None = None) -> pa.Schema:
 
 
 def source_column(name: str) -> SourceColumn:
-    """`InvalidArgument` when messages have no such column."""
+    """Returns the column of this name; raises `InvalidArgument` if messages have none."""
     column = SOURCE_COLUMNS.get(name)
     if column is None:
         raise InvalidArgument(f"messages have no column {name}; there are {', '.join(SOURCE_COLUMNS)}")

@@ -1,6 +1,6 @@
-"""Pulls to record batches: only the columns asked for are built, each for all messages at once.
+"""Decodes pulls to record batches: only the requested columns are built, each for all messages at once.
 
-Times of Arrow and Spark are microseconds, RocketMQ's are milliseconds.
+Times of Arrow and Spark are microseconds, those of RocketMQ are milliseconds.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from pyrmq_core.protocol.messages.payload import RawPull
 from pyrmq_core.protocol.messages.properties import KEYS, SHARDING_KEY, TAGS, UNIQ_KEY
 
 ALL_TAGS: Final = TagFilter()
-# Below about so many messages a loop is quicker: columns have a fixed cost of a few hundred microseconds.
+# Below about so many messages a loop is faster: columns have a fixed cost of a few hundred microseconds.
 BREAK_EVEN_MESSAGES: Final = 64
 
 
@@ -46,12 +46,13 @@ def decode_records(
     max_body_bytes: int = MAX_BODY_BYTES,
     allow_gaps: bool = False,
 ) -> pa.RecordBatch:
-    """The messages of `pulls` that lie in `within` and have one of `tags`, as a batch of exactly `columns`.
+    """Returns the messages of `pulls` that lie in `within` and have one of `tags`, as a batch of exactly `columns`.
 
-    A broker compares hashes of tags: here their text decides. `body` may be asked for as string, read as Java reads
-    text. Raises as `decode`, and `InvalidArgument` for a column there is not. Bodies are looked at where they are
-    asked for. `BodyTooLarge` for pulls that swell to more than 256 MiB beyond their own size: `decode_batches` gives
-    these in parts.
+    A broker filters by hashes of tags; here their text is compared. `body` may have the type string: it is then read as
+    Java reads text. Faulty bodies are found only if `body` is one of `columns`.
+
+    Raises the errors of `decode`, `InvalidArgument` for an unknown column, and `BodyTooLarge` for pulls that swell to
+    more than 256 MiB beyond their own size: `decode_batches` yields those in parts.
     """
     pulls = list(pulls)
     room = min(MAX_ARRAY_BYTES, MAX_PLAIN_BYTES + sum(len(pull.records) for pull in pulls))
@@ -84,7 +85,10 @@ def decode_batches(
     max_body_bytes: int = MAX_BODY_BYTES,
     allow_gaps: bool = False,
 ) -> Iterator[DecodedBatch]:
-    """As `decode_records`, in one batch or more: as soon as decompressed bodies take 32 MiB a batch is given."""
+    """Yields what `decode_records` returns, in one batch or more.
+
+    A batch ends before the bodies decompressed for it take more than 32 MiB, unless a single body does.
+    """
     rest = tuple(pulls)
     for name in columns.names:
         source_column(name)
@@ -99,7 +103,7 @@ def decode_batches(
                 rest = decoded.rest
             return
         except Unreadable:
-            pass  # the plain path reads it, or says why it cannot be read
+            pass  # the path by row reads it, or raises the error that says why not
     yield from decode_messages(rest, columns, within, tags, rules, allow_gaps=allow_gaps)
 
 
@@ -112,7 +116,7 @@ def decode_columns(
     *,
     allow_gaps: bool = False,
 ) -> Iterator[DecodedBatch]:
-    """`decode_batches` without a loop over messages; `Unreadable` when something is not as it should be."""
+    """Does as `decode_batches`, without a loop over messages; raises `Unreadable` for input that it cannot read."""
     keep_freed_memory()
     rows = read_rows(pulls, within, verify_crc=rules.verify_crc)
     _check_whole(rows, pulls, within, allow_gaps=allow_gaps)
@@ -130,7 +134,7 @@ def _batch(rows: Rows, pulls: Sequence[RawPull], columns: pa.Schema, tags: TagFi
 
 
 def _rest(rows: Rows, following: int, pulls: Sequence[RawPull]) -> tuple[RawPull, ...]:
-    """The pulls from the row with this number on."""
+    """Returns the pulls whose rows are still to be decoded, cut to begin at the row with the number `following`."""
     if following == len(rows):
         return ()
     number = int(rows.pull[following])
@@ -138,11 +142,11 @@ def _rest(rows: Rows, following: int, pulls: Sequence[RawPull]) -> tuple[RawPull
 
 
 def _check_whole(rows: Rows, pulls: Sequence[RawPull], within: OffsetRange, *, allow_gaps: bool) -> None:
-    """Raises as `check_whole` for the first of the pulls without a filter that is not whole."""
+    """Raises the error of `check_whole` for the first unfiltered pull that lacks a message."""
     if not any(pull.is_unfiltered for pull in pulls):
         return
-    # Rows lie in their pulls' own ranges: where they are dense from the first one's start to the last one's end, the
-    # ranges are whole and lie one behind the other, as those of a read do.
+    # Each row lies in its pull's own range. If the rows' offsets are dense from the first pull's start to the last
+    # pull's end, all ranges are whole and follow one another, as those of a read do.
     start, end = pulls[0].own(within).start, pulls[-1].own(within).end
     if len(rows) == end - start and (rows.queue_offset == np.arange(start, end)).all():
         return
@@ -153,7 +157,7 @@ def _check_whole(rows: Rows, pulls: Sequence[RawPull], within: OffsetRange, *, a
 
 
 class _Columns:
-    """The columns of some messages; what several of them need is made once."""
+    """The columns of some messages; parts that several columns need are made once."""
 
     def __init__(self, rows: Rows, pulls: Sequence[RawPull]) -> None:
         self.rows = rows

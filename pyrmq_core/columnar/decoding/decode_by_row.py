@@ -1,6 +1,7 @@
-"""The plain path of reading: pulls to record batches, one message after another.
+"""Decodes pulls to record batches one message after another.
 
-Taken where few messages are, and for whatever the columns cannot make sense of: it says what is wrong with it.
+It is used for few messages, and for input that the columns cannot read: it reads that too, or raises the error that
+names the fault.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from pyrmq_core.protocol.messages.bodies import BodyRules
 from pyrmq_core.protocol.messages.payload import RawPull, iterate_messages
 from pyrmq_core.protocol.messages.properties import java_text
 
+# The largest time whose microseconds fit into Arrow's 64 bits.
 MAX_MS: Final = (2**63 - 1) // 1000
 
 
@@ -33,7 +35,7 @@ def decode_messages(
     *,
     allow_gaps: bool = False,
 ) -> Iterator[DecodedBatch]:
-    """What `decode_batches` gives."""
+    """Yields what `decode_batches` does."""
     messages: list[MessageExt] = []
     plain_bytes = 0
     for number, pull in enumerate(pulls):

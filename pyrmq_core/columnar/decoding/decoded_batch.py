@@ -1,4 +1,4 @@
-"""What decoding gives: a record batch, and the pulls that are left behind it."""
+"""The result of decoding: a record batch, and the pulls that are not decoded yet."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pyrmq_core.protocol.messages.payload import RawPull
 
 
 class DecodedBatch(NamedTuple):
-    """Some of the messages of pulls, and what is left of the pulls behind them."""
+    """A batch of some pulls' messages, and the pulls that hold the messages after it."""
 
     batch: pa.RecordBatch
     rest: tuple[RawPull, ...] = ()

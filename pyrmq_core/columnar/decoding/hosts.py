@@ -1,4 +1,4 @@
-"""Hosts of many messages as text, and the offset message ids that begin with them."""
+"""The hosts of many messages as text, and the offset message ids that begin with a host."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ HEX: Final = np.frombuffer(b"".join(b"%02X" % value for value in range(256)), np
 
 
 def host_texts(rows: Rows, name: str) -> pa.Array:
-    """`ip:port` of each message's host, `born_host` or `store_host`; there are few different ones."""
+    """Returns `ip:port` of each message's `born_host` or `store_host`; each different host is formatted once."""
     return _by_version(rows, name, _texts)
 
 
 def offset_msg_ids(rows: Rows) -> pa.Array:
-    """Store host and commit-log offset in hexadecimal digits: 32, or 56 with IPv6."""
+    """Returns each message's store host and commit-log offset in hexadecimal digits: 32, or 56 with IPv6."""
     offsets = rows.head("commit_log_offset").astype(">i8").view(np.uint8).reshape(len(rows), 8)
 
     def ids(hosts: Octets, messages: Ints) -> pa.Array:
@@ -32,7 +32,7 @@ def offset_msg_ids(rows: Rows) -> pa.Array:
 
 
 def hexadecimal(values: Octets) -> pa.Array:
-    """The rows of a matrix of bytes as strings of upper-case digits."""
+    """Returns the rows of a matrix of bytes as strings of upper-case hexadecimal digits."""
     return as_string(fixed_spans(HEX[values].view(np.uint8)))
 
 
@@ -43,7 +43,11 @@ def _texts(hosts: Octets, _: Ints) -> pa.Array:
 
 
 def _by_version(rows: Rows, name: str, made: Callable[[Octets, Ints], pa.Array]) -> pa.Array:
-    """What is made of the messages with IPv4 and of those with IPv6 hosts, each in its place."""
+    """Returns the results of `made` for all messages, in their order.
+
+    `made` is called for the IPv4 hosts, and again for the IPv6 hosts if there are any, with a matrix of packed hosts and
+    the numbers of their messages.
+    """
     v6 = rows.has_v6(name)
     if not v6.any():
         return made(rows.host(name, v6=False), np.arange(len(rows)))

@@ -1,4 +1,4 @@
-"""Stored bodies of many messages to plain ones, in parts that take a bounded memory however far they swell."""
+"""Decompresses the stored bodies of many messages, in parts so that memory stays bounded however far they swell."""
 
 from __future__ import annotations
 
@@ -16,14 +16,16 @@ from pyrmq_core.protocol.messages.bodies import BodyRules
 from pyrmq_core.protocol.messages.compression import decompress
 from pyrmq_core.protocol.messages.sysflag import BATCH_RECORD, COMPRESSED
 
-# Of decompressed bodies a batch has so many bytes, unless one body alone has more: as many as the largest answers of
+# The most bytes of decompressed bodies in a batch, unless one body alone has more: as many as the largest answers of
 # plain bodies, joined, may have.
 PART_BYTES: Final = 32 * 1024 * 1024
 
 
 def with_plain_bodies(rows: Rows, rules: BodyRules) -> Iterator[tuple[Rows, int]]:
-    """All rows, bodies undone, in parts, each with the number of the row after it; `Unreadable` what cannot be undone,
-    unless it is to be kept as it is stored."""
+    """Yields all rows with their bodies decompressed, in parts, each with the number of the row after it.
+
+    Raises `Unreadable` for a body that cannot be decompressed, unless the rules keep such a body as it is stored.
+    """
     flags = rows.head("sys_flag")
     single = flags & BATCH_RECORD != BATCH_RECORD
     if rules.verify_crc:
@@ -38,12 +40,12 @@ def with_plain_bodies(rows: Rows, rules: BodyRules) -> Iterator[tuple[Rows, int]
             first, bodies, plain_bytes = row, [], 0
         bodies.append((row, body))
         plain_bytes += len(body)
-        del body  # the next one is made before this name is bound again
+        del body  # else it would live on while the next body is made
     yield (_with_bodies(rows, first, len(rows), bodies) if bodies else rows), len(rows)
 
 
 def _undone(rows: Rows, compressed: Ints, flags: Ints, rules: BodyRules) -> Iterator[tuple[int, bytes]]:
-    """The decompressed bodies with their rows."""
+    """Yields each decompressed body with the number of its row."""
     view, (starts, ends) = rows.octets.data, rows.body
     for row in compressed.tolist():
         try:
@@ -56,7 +58,7 @@ def _undone(rows: Rows, compressed: Ints, flags: Ints, rules: BodyRules) -> Iter
 
 
 def _with_bodies(rows: Rows, first: int, last: int, bodies: list[tuple[int, bytes]]) -> Rows:
-    """The rows from `first` up to `last`, these bodies laid behind all other bytes."""
+    """Returns the rows from `first` up to `last`, with these bodies appended behind the records' bytes."""
     lengths = np.array([len(body) for _, body in bodies], np.int64)
     behind = len(rows.octets) + np.cumsum(lengths)
     if behind[-1] > MAX_ARRAY_BYTES:

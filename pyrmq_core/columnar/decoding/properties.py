@@ -1,7 +1,7 @@
-"""Properties of many messages at once: their strings to names and values, to a column of one name, to maps.
+"""Reads the properties strings of many messages at once, and makes columns of them: one name's values, or maps.
 
-The rule is `protocol/messages/properties.py`. It also reads, one by one, strings that are not plain pairs in UTF-8 with
-each name once.
+The format is that of `protocol/messages/properties.py`. That module also reads, one by one, the strings that are not
+UTF-8, are not made of plain pairs, or have a name twice.
 """
 
 from __future__ import annotations
@@ -30,17 +30,30 @@ from pyrmq_core.columnar.arrays import (
 )
 from pyrmq_core.protocol.messages.properties import decode_properties, java_text
 
-# A name's end and its value's, read as one number.
+# The separators after a name and after its value, read as one number.
 NAME_AND_VALUE_END: Final = int.from_bytes(b"\x01\x02", "little")
 VALUE_END: Final = 2
 
 
 @dataclass(frozen=True)
 class Pairs:
-    """The properties of messages, pair after pair in the order of messages; a name stands once in a message.
+    """The properties of messages, pair after pair in the order of messages; a message has no name twice.
 
-    `bounds` has four numbers a pair: where in `data` its name and its value begin and end; `counts` the pairs of each
-    message. `codes` number the names by `known`; None where each message has all of `known`, in that order.
+    Three messages, the second one without properties; 1 and 2 stand for the separators 0x01 and 0x02:
+
+        place     0  1  2  3  4  5  6  7  8  9 10 11 12 13 14 15 16 17
+        data      T  A  G  S  1  a  2  K  1  v  2  T  A  G  S  1  b  2
+        message  |0------------------------------|2------------------|
+
+        counts    2  0  1           the pairs of each message
+        bounds    0  4  5  6        pair 0: data[0:4] is its name, data[5:6] its value
+                  7  8  9 10        pair 1
+                 11 15 16 17        pair 2
+        names    TAGS  K  TAGS      the name of each pair
+        known    {TAGS: 0, K: 1}    each different name, numbered
+        codes    0     1  0         the number of each pair's name
+
+    `codes` is None if every message has all names of `known`, in that order.
     """
 
     data: pa.Buffer
@@ -51,7 +64,7 @@ class Pairs:
     known: dict[bytes, int]
 
     def column(self, name: str) -> pa.Array:
-        """The value that each message has under the name, or null."""
+        """Returns each message's value of this property, or null."""
         messages, code = len(self.counts), self.known.get(name.encode())
         if code is None:
             return pa.nulls(messages, pa.string())
@@ -64,7 +77,7 @@ class Pairs:
         return self._taken(pa.array(places, mask=places < 0))
 
     def map(self) -> pa.Array:
-        """All pairs of each message."""
+        """Returns all properties of each message as a map."""
         values = self._taken(strided_indices(4, 2, len(self.bounds)))
         offsets = np.zeros(len(self.counts) + 1, np.int32)
         np.cumsum(self.counts, out=offsets[1:])
@@ -75,12 +88,12 @@ class Pairs:
 
     @cached_property
     def _elements(self) -> pa.Array:
-        """Element 4 i is the name of pair i, 4 i + 2 its value."""
+        """Names and values, at the places that the function `_elements` names."""
         return _elements(self.data, self.bounds)
 
 
 def read_pairs(strings: pa.Array) -> Pairs:
-    """The pairs of each properties string, given as bytes without nulls, from their buffer's begin."""
+    """Returns the pairs of all strings: a binary array without nulls, which begins where its buffer begins."""
     try:
         strings.cast(pa.string())
         wrong = np.zeros(len(strings), np.bool_)
@@ -94,16 +107,16 @@ def read_pairs(strings: pa.Array) -> Pairs:
 
 
 def _plain_pairs(strings: pa.Array) -> Pairs | Bools:
-    """The pairs, or which messages are not plain."""
+    """Returns the pairs; or, for each message, whether it was found not to be plain. A next call may find more."""
     bounds = offsets_of(strings)
     octets = byte_view(strings)[: bounds[-1]]
     starts, ends = bounds[:-1], bounds[1:]
     places = np.flatnonzero(octets <= VALUE_END).astype(np.int32)
     kinds = octets[places]
-    if not kinds.all():  # U+0000 separates nothing
+    if not kinds.all():  # 0x00 separates nothing
         places, kinds = places[kinds != 0], kinds[kinds != 0]
     open_ends = ends[(ends > starts) & (octets[ends - 1] != VALUE_END)] if len(octets) else ends[:0]
-    if len(open_ends):  # 4.9 leaves the last separator out
+    if len(open_ends):  # 4.9 leaves out the last separator
         at = np.searchsorted(places, open_ends)
         places, kinds = np.insert(places, at, open_ends), np.insert(kinds, at, VALUE_END)
     if len(kinds) % 2 or (kinds.view("<u2") != NAME_AND_VALUE_END).any():
@@ -122,7 +135,7 @@ def _plain_pairs(strings: pa.Array) -> Pairs | Bools:
 
 
 def _counts(bounds: Int32s, pairs: Int32s) -> Ints:
-    """The pairs of each message."""
+    """Returns the number of pairs of each message; takes a short cut if all messages have equally many."""
     messages = len(bounds) - 1
     each, rest = divmod(len(pairs), messages) if messages else (0, 0)
     if each and not rest:
@@ -133,7 +146,7 @@ def _counts(bounds: Int32s, pairs: Int32s) -> Ints:
 
 
 def _named(data: pa.Buffer, pairs: Int32s, counts: Ints) -> Pairs | Bools:
-    """The pairs with their names looked at: which they are, and that none stands twice in a message."""
+    """Returns the pairs with their names numbered; or, for each message, whether it has a name twice."""
     names = take_unchecked(_elements(data, pairs), strided_indices(4, 0, len(pairs)))
     if (known := _names_of_all(names, pairs, counts)) is not None:
         if len(set(known)) < len(known):
@@ -148,7 +161,7 @@ def _named(data: pa.Buffer, pairs: Int32s, counts: Ints) -> Pairs | Bools:
 
 
 def _names_of_all(names: pa.Array, pairs: Int32s, counts: Ints) -> list[bytes] | None:
-    """The names that every message has, in the same order; None when they differ."""
+    """Returns the names of a message if all messages have the same names in the same order, else None."""
     if not len(pairs) or counts.min() != counts.max():
         return None
     lengths = (pairs[:, 1] - pairs[:, 0]).reshape(len(counts), -1)
@@ -161,7 +174,7 @@ def _names_of_all(names: pa.Array, pairs: Int32s, counts: Ints) -> list[bytes] |
 
 
 def _out_of_turn(bounds: Int32s, places: Int32s, kinds: Octets, open_ends: Int32s) -> Bools:
-    """The messages in which a name's end and a value's end do not take turns."""
+    """Returns for each message whether its separators 0x01 and 0x02 fail to alternate."""
     inside = places - np.isin(places, open_ends) * (kinds == VALUE_END)
     message = np.searchsorted(bounds[1:], inside, side="right")
     counts = np.bincount(message, minlength=len(bounds) - 1)
@@ -172,20 +185,20 @@ def _out_of_turn(bounds: Int32s, places: Int32s, kinds: Octets, open_ends: Int32
 
 
 def _messages_of(counts: Ints, pairs: Bools) -> Bools:
-    """The messages of the marked pairs."""
+    """Returns for each message whether it has a marked pair."""
     messages = np.zeros(len(counts), np.bool_)
     messages[np.repeat(np.arange(len(counts)), counts)[pairs]] = True
     return messages
 
 
 def _emptied(strings: pa.Array, wrong: Bools) -> pa.Array:
-    """The strings, those that are wrong empty."""
+    """Returns the strings with those that are marked as wrong replaced by empty ones."""
     bounds = offsets_of(strings).astype(np.int64)
     return spans(strings.buffers()[2], bounds[:-1], np.where(wrong, bounds[:-1], bounds[1:]))
 
 
 def _with_messages(found: Pairs, strings: pa.Array, wrong: Bools) -> Pairs:
-    """The pairs of the wrong messages among the others', read one message after another."""
+    """Returns `found` with the pairs of the wrong messages added in their places, each read by `decode_properties`."""
     parts: list[bytes | memoryview] = [memoryview(found.data)]
     counts, bounds = found.counts.copy(), []
     place = len(found.data)
@@ -208,5 +221,8 @@ def _with_messages(found: Pairs, strings: pa.Array, wrong: Bools) -> Pairs:
 
 
 def _elements(data: pa.Buffer, pairs: Int32s) -> pa.Array:
-    """Element 4 i is the name of pair i, 4 i + 2 its value; what lies between is never taken."""
+    """Returns an array whose element 4 i is the name of pair i, and 4 i + 2 its value.
+
+    The elements between are separators, or bytes that belong to no pair; they are never taken.
+    """
     return slices_between(data, pairs.ravel() if len(pairs) else np.zeros(1, np.int32))
