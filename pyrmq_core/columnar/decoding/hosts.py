@@ -45,8 +45,8 @@ def _texts(hosts: Octets, _: Ints) -> pa.Array:
 def _by_version(rows: Rows, name: str, made: Callable[[Octets, Ints], pa.Array]) -> pa.Array:
     """Returns the results of `made` for all messages, in their order.
 
-    `made` is called for the IPv4 hosts, and again for the IPv6 hosts if there are any, with a matrix of packed hosts and
-    the numbers of their messages.
+    `made` is called for the IPv4 hosts, and again for the IPv6 hosts if there are any: with a matrix of packed hosts
+    and the numbers of their messages.
     """
     v6 = rows.has_v6(name)
     if not v6.any():
