@@ -1,4 +1,4 @@
-"""Pulls to record batches: `decode` is the entry, `decode_by_row` its form for few messages, `decoded_batch` its result.
+"""Pulls to record batches: `decode` is the entry, `decode_by_row` its loop over messages, `decoded_batch` its result.
 
 `columns` lists the columns of a read. `record_bounds` finds where records begin, `records` splits them into spans,
 `plain_bodies` decompresses bodies, `properties` and `hosts` build the columns of text.
