@@ -1,4 +1,4 @@
-"""What client tests share: two scripted brokers with their NameServer, a client over them, and a clock that jumps."""
+"""The fixtures of client tests: two scripted brokers with their NameServer, a client, and a clock that jumps."""
 
 from collections.abc import AsyncIterator
 
@@ -14,7 +14,7 @@ from tests.support.stage import Stage, staged
 
 @pytest.fixture
 def jumping_clock() -> MockClock:
-    """Jumps to the next deadline when nothing has happened for 20 ms of real time: loopback is faster than that."""
+    """A clock that jumps to the next deadline after 20 ms of real time without an event; loopback is faster."""
     return MockClock(autojump_threshold=0.02)
 
 

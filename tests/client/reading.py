@@ -1,4 +1,4 @@
-"""What tests of reading share: a filled queue, and a range read whole and checked."""
+"""Helpers for tests of reading: a filled queue, and a range read whole and checked."""
 
 from pyrmq_core import MessageQueue, OffsetRange, RawPull, ReadWindow, TagFilter, decode
 from pyrmq_core.client.consumer.pull.puller import Puller
@@ -10,7 +10,7 @@ A0 = MessageQueue("orders", "broker-a", 0)
 
 
 def fill(stage: Stage, count: int, *, tag_every: int = 0, size: int = 0) -> list[bytes]:
-    """So many messages in orders/broker-a/0; every `tag_every`th has the tag "yes"."""
+    """Stores so many messages in orders/broker-a/0; every `tag_every`th has the tag "yes"."""
     bodies = [b"%d|" % number + b"x" * size for number in range(count)]
     for number, body in enumerate(bodies):
         tagged = tag_every and number % tag_every == 0
@@ -21,7 +21,7 @@ def fill(stage: Stage, count: int, *, tag_every: int = 0, size: int = 0) -> list
 async def read_all(
     puller: Puller, start: int, end: int, *, tags: str = "*", window: ReadWindow | None = None, allow_gaps: bool = False
 ) -> tuple[list[int], list[RawPull]]:
-    """The offsets of all messages, each pull clipped to its own range, and the pulls."""
+    """Returns the offsets of all messages, each pull clipped to its own range, and the pulls."""
     offsets: list[int] = []
     pulls: list[RawPull] = []
     async with puller.read(A0, start, end, tags=TagFilter.parse(tags), window=window or ReadWindow()) as source:

@@ -1,4 +1,4 @@
-"""What tests of sending share: payloads, targets, and who was tried."""
+"""Helpers for tests of sending: payloads, targets, and the brokers of a send's attempts."""
 
 from pyrmq_core import AnyQueue, Message, MessageQueue, Payload, SendFailed
 from pyrmq_core.client.producer.send.receipt import Receipt

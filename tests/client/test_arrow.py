@@ -1,4 +1,4 @@
-"""Record batches on the send road and the read road, against scripted brokers: failures, bounds, what is refused."""
+"""Record batches on the send path and the read path, against scripted brokers: failures, bounds, refusals."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ async def test_a_queue_has_one_lane_however_many_batches_its_keys_are_in(stage: 
 
 
 async def test_a_call_goes_by_one_publish_list(stage: Stage, client: Client, producer: Producer) -> None:
-    """Whatever the route says by the second batch: a key that moved would be out of order."""
+    """The route of a later batch has no effect: a key that moved would be out of order."""
     info = await producer.publish_info("orders")
     keys = [f"key-{number % 50}" for number in range(JOINED_ROWS)]
     table = pa.Table.from_batches([rows(JOINED_ROWS, shardingKey=pa.array(keys))] * 6)  # more than a window holds

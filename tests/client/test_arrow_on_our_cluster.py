@@ -18,4 +18,4 @@ def nameserver() -> Iterator[str]:
 
 
 class TestArrowJobs(ArrowJobs):
-    """All of them, in this process."""
+    """The jobs on columns, in this process."""

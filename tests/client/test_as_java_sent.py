@@ -53,7 +53,7 @@ class Sent:
 
 
 def java(name: str) -> list[Sent]:
-    """The routes asked for, messages and ends of transactions, of a recorded producer."""
+    """Returns the route requests, messages and ends of transactions of a recorded producer."""
     found = []
     ids: dict[str, str] = {}
     for line in golden.text(f"log_{name}.txt").splitlines():
@@ -67,7 +67,7 @@ def java(name: str) -> list[Sent]:
 
 
 def sent(code: int, flag: int, ext: dict[str, str], body: bytes, ids: dict[str, str]) -> Sent:
-    """Ids become their order of appearance, so that a repeated one stays visible as repeated."""
+    """Replaces ids by their order of appearance, so that a repeated one stays visible as repeated."""
     if code == ROUTE:
         return Sent(code, False, {"topic": ext["topic"]}, {}, [])
     if code == END:
@@ -102,7 +102,7 @@ def known(properties: dict[str, str], ids: dict[str, str]) -> dict[str, str]:
 
 
 def plain(body: bytes) -> bytes:
-    """A trace record without its times, ids and addresses."""
+    """Returns a trace record without its times, ids and addresses."""
     if not body.startswith(b"Pub\x01"):
         return body
     fields = body.split(b"\x01")
@@ -137,7 +137,7 @@ async def soon(producer: Producer) -> None:
 
 
 async def ask(producer: Producer) -> None:
-    with trio.move_on_after(0.2):  # nobody replies
+    with trio.move_on_after(0.2):  # no consumer replies
         await producer.request(Message("TopicTest", b"rq"), timeout=3)
 
 
@@ -210,7 +210,7 @@ async def test_a_delay_level(recorded: Stage, client: Client) -> None:
 
 
 async def test_an_unknown_topic(stage: Stage, client: Client) -> None:
-    """Asked for, then TBW102, whose brokers it is sent to."""
+    """The route of the topic is requested, then that of TBW102, whose brokers get the message."""
     stage.auto_create()
     async with Producer("PG_A", client=client) as producer:
         await producer.send(ONE)

@@ -1,4 +1,4 @@
-"""What users get wrong and what servers do wrong: each one clear line, with address, topic, code and what to do."""
+"""Mistakes of users and of servers: each one clear line, with address, topic, code and what to do."""
 
 from dataclasses import replace
 
@@ -39,7 +39,7 @@ TEXT = Message("orders", b"hello")
 async def failure_of(
     nameserver: str | None, message: Message = TEXT, *, timeout: float = 3.0, queue: MessageQueue | None = None
 ) -> RocketMQError:
-    """What a send with a producer of its own raises."""
+    """Returns the error of a send with a producer of its own."""
     with pytest.raises(RocketMQError) as caught:
         async with Producer("g", nameserver=nameserver) as producer:
             await producer.send(message, timeout=timeout, queue=queue)
@@ -47,7 +47,7 @@ async def failure_of(
 
 
 def check(error: RocketMQError, kind: type[RocketMQError], *parts: str) -> None:
-    """One line, with all of this in it."""
+    """Checks that the error is one line and contains all parts."""
     text = str(error)
     assert type(error) is kind
     assert "\n" not in text
@@ -112,7 +112,7 @@ async def test_a_body_above_the_limit(stage: Stage) -> None:
 )
 async def test_a_message_that_breaks_the_rules(stage: Stage, message: Message, reason: str) -> None:
     check(await failure_of(stage.nameserver.address, message), InvalidMessage, reason)
-    assert stage.nameserver.seen == []  # nothing was asked, nothing was sent
+    assert stage.nameserver.seen == []  # no request was sent
 
 
 async def test_no_route_and_no_auto_creation(stage: Stage) -> None:
@@ -136,7 +136,7 @@ async def test_reading_a_topic_that_nobody_knows(stage: Stage) -> None:
 
 
 async def test_a_broker_that_refuses_the_topic(stage: Stage) -> None:
-    """The NameServer's route is older than the broker's mind."""
+    """The NameServer's route is older than the broker's permission."""
     for server in stage.brokers.values():
         server.always(SEND, refuse(17, "topic[orders] not exist, apply first please!"))
     error = await failure_of(stage.nameserver.address)
@@ -153,7 +153,7 @@ async def test_a_broker_that_refuses_the_topic(stage: Stage) -> None:
 
 
 async def test_the_only_broker_dies_in_the_middle_of_a_write(stage: Stage) -> None:
-    """It takes the request in part and is gone: nobody can know what it stored."""
+    """It reads a part of the request and closes: the client cannot know what it stored."""
 
     async def read_some(stream: trio.SocketStream) -> None:
         await stream.receive_some(100)
@@ -205,7 +205,7 @@ async def test_a_silent_broker_beside_another(stage: Stage, jumping_clock: MockC
 
 
 async def test_no_error_of_a_send_is_more_than_one_line(stage: Stage) -> None:
-    """Also when a remark of the broker has many."""
+    """The error is one line, also when the broker's remark has many."""
     for server in stage.brokers.values():
         server.always(SEND, refuse(1, "java.lang.NullPointerException\n\tat a.b.C\n\tat d.e.F\n"))
     error = await failure_of(stage.nameserver.address)

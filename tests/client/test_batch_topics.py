@@ -1,4 +1,4 @@
-"""Batch topics: when a batch carries what makes it one record, and that nobody else is ever given it."""
+"""Batch topics: when a batch carries the properties that make it one record; no other topic gets such a batch."""
 
 from collections.abc import Sequence
 
@@ -46,7 +46,7 @@ def messages(*tags: str | None) -> list[Message]:
 
 
 def requests(stage: Stage) -> list[tuple[dict[str, str], list[tuple[str, str | None]]]]:
-    """Of each batch its own properties, and body and tag of its messages."""
+    """Returns each batch's own properties, and body and tag of its messages."""
     found = []
     for _, sent in stage.sends():
         assert sent.batch
@@ -80,7 +80,7 @@ async def test_a_batch_to_a_batch_topic_is_named_and_tells_its_tag(stage: Stage,
     [PLAIN_TOPIC, refuse(ResponseCode.REQUEST_CODE_NOT_SUPPORTED), refuse(ResponseCode.NO_PERMISSION), cut],
 )
 async def test_nobody_else_is_given_its_name(stage: Stage, client: Client, step: Step) -> None:
-    """A plain topic, a broker of 4.9, one that does not tell its settings, one that cuts the connection instead."""
+    """A plain topic, a broker of 4.9, one that does not report its settings, one that cuts the connection instead."""
     everywhere(stage, step)
     async with Producer("g", client=client) as producer:
         await producer.send_batch(messages("a", "a"), queue=A0)
@@ -121,7 +121,7 @@ async def test_it_is_asked_again_when_the_route_is(stage: Stage, client: Client)
 
 
 async def test_each_broker_has_a_say(stage: Stage, client: Client) -> None:
-    """A topic that is a batch topic on one broker alone; the repeat of a send goes by the broker that it comes to."""
+    """The topic is a batch topic on one broker alone: a repeated send obeys the broker that it goes to."""
     stage.brokers["broker-a"].always(ASK, BATCH_TOPIC)
     stage.brokers["broker-b"].always(ASK, PLAIN_TOPIC)
     stage.brokers["broker-a"].on(BATCH, refuse(ResponseCode.SYSTEM_BUSY), refuse(ResponseCode.SYSTEM_BUSY))

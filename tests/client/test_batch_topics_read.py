@@ -23,7 +23,7 @@ SETTINGS = {"enablePropertyFilter": "true"}
 
 @dataclass
 class Both:
-    """The same messages in a plain topic and in a batch topic, in one queue each and in the same order."""
+    """A plain topic and a batch topic with equal messages, in one queue each and in one order."""
 
     cluster: EmbeddedCluster
     client: Client
@@ -33,7 +33,7 @@ class Both:
 
 
 def some_messages(topic: str) -> list[Message]:
-    """Tag after tag, as a batch topic has them."""
+    """Returns messages sorted by tag, as a batch topic stores them."""
     numbers = sorted(range(COUNT), key=lambda number: number % 3)
     return [Message(topic, b"%d" % number, tags=TAGS[number % 3], properties={"n": str(number)}) for number in numbers]
 

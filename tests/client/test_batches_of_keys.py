@@ -82,7 +82,7 @@ async def test_a_list_that_is_no_batch_is_refused_before_anything_is_sent(stage:
 
 
 async def test_a_queue_that_fails_is_told_with_what_is_stored(stage: Stage, producer: Producer) -> None:
-    """Nothing after it is sent."""
+    """Later payloads of the queue are not sent."""
     info = await producer.publish_info("orders")
     messages = keyed(50)
     first = messages[0].sharding_key

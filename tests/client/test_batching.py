@@ -1,4 +1,4 @@
-"""Automatic batching: what travels together, when it leaves, each message's own result, and what goes alone."""
+"""Automatic batching: the messages that travel together or alone, when they leave, and each one's result."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ A0 = MessageQueue("orders", "broker-a", 0)
 
 
 def batch_sizes(stage: Stage) -> list[int]:
-    """How many messages each request carried."""
+    """Returns the number of messages in each request."""
     return sorted(len(list(iterate_batch_body(sent.body))) if sent.batch else 1 for _, sent in stage.sends())
 
 
@@ -168,7 +168,7 @@ async def test_a_batch_fails_as_a_whole(stage: Stage, client: Client, step: obje
 
 
 async def test_a_batch_is_tried_again_elsewhere(stage: Stage, client: Client) -> None:
-    """Failures of the wire are, as in async sends: with the same ids."""
+    """Network failures are repeated, as in async sends: with the same ids."""
     for server in stage.brokers.values():
         server.on(BATCH, cut)
     async with Producer("g", client=client, batching=True) as producer:

@@ -1,4 +1,4 @@
-"""What changes behind a producer's back: NameServers that disagree, masters that are gone, queues that are gone."""
+"""Changes that a producer is not notified of: NameServers that disagree, masters and queues that are gone."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.support.stage import Stage, staged
 
 
 async def test_of_nameservers_that_disagree_the_chosen_one_is_believed_until_it_is_gone(stage: Stage) -> None:
-    """The first knows broker-a alone, the second broker-b alone: nobody sends to both, and nothing fails."""
+    """The first knows broker-a alone, the second broker-b alone: no send goes by both, and none fails."""
     only = {name: route_of({name: address}) for name, address in stage.addresses.items()}
     stage.table.routes["orders"] = only["broker-a"]
     other = Table()
@@ -31,7 +31,7 @@ async def test_of_nameservers_that_disagree_the_chosen_one_is_believed_until_it_
 
 
 async def test_a_nameserver_that_does_not_know_the_topic_yet_is_believed(stage: Stage) -> None:
-    """As Java: the answer of the one that is asked counts; the next question, of another one, may find more."""
+    """Java does the same: the chosen NameServer's answer counts; the next request goes to another one."""
     async with scripted_server(Table()) as ignorant:
         client = Client(nameserver=[ignorant.address])
         async with client, Producer("g", client=client) as producer:

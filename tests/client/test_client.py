@@ -1,4 +1,4 @@
-"""`Client`: heartbeats and good-byes, one set of connections for all, credentials, and calls outside its block."""
+"""`Client`: heartbeats and unregistration, one set of connections for all, credentials, and calls outside its block."""
 
 import ssl
 from collections.abc import Awaitable, Callable

@@ -68,7 +68,7 @@ def test_a_bad_url_is_refused_at_once() -> None:
 
 
 class Recorder:
-    """Whom a list of NameServers asked and dropped."""
+    """The addresses that a list of NameServers called and dropped."""
 
     def __init__(self) -> None:
         self.closed: list[str] = []

@@ -195,7 +195,7 @@ def test_who_is_due() -> None:
     faults.reached("a")  # nothing is known of it, nothing happens
 
 
-# --- What feeds it: the sheet's table
+# --- The times it learns from: the sheet's table
 
 S, A, W = CommunicationMode.SYNC, CommunicationMode.ASYNC, CommunicationMode.ONEWAY
 TIMEOUT = CallTimeout("late", address="a:1", request_left=True)
@@ -270,7 +270,10 @@ def try_once(broker: str) -> tuple[float, RocketMQError | None]:
 def simulate(
     sends: int, select: Callable[[str | None, float], MessageQueue], learn: Callable[[str, float, object, float], None]
 ) -> tuple[Counter[str], Counter[str], float]:
-    """One sender, one message after another, three tries each: tries by broker, messages stored by broker, seconds."""
+    """Simulates one sender, one message after another, three tries each.
+
+    Returns the tries by broker, the messages stored by broker, and the seconds.
+    """
     tries: Counter[str] = Counter()
     stored: Counter[str] = Counter()
     now = 0.0

@@ -1,4 +1,4 @@
-"""Fault latency on the send road: what tries teach it, where it leads the next ones, and the detector."""
+"""Fault latency on the send path: the times it learns, the queues it chooses next, and the detector."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ async def test_the_only_broker_is_tried_all_the_same(stage: Stage, client: Clien
 
 
 async def test_a_given_queue_is_not_questioned(stage: Stage, client: Client) -> None:
-    """Nor does its failure teach anything: only free choices count, as in Java."""
+    """Its failure is not recorded either: only free choices count, as in Java."""
     queue = MessageQueue("orders", "broker-a", 0)
     stage.brokers["broker-a"].on(SEND, refuse(14))
     async with Producer("g", client=client, send_latency_fault_enable=True) as producer:
@@ -105,7 +105,7 @@ async def test_the_detector_finds_a_broker_again(stage: Stage, client: Client, j
 
 
 async def test_eight_brokers_with_bad_ones_among_them(jumping_clock: MockClock) -> None:
-    """On the road itself: the silent and the refusing broker each cost one try in ten seconds."""
+    """In real sends: the silent and the refusing broker each cost one try in ten seconds."""
     names = [f"broker-{letter}" for letter in "abcdefgh"]
     async with staged(*names) as stage:
         stage.topic("orders", queues=1)

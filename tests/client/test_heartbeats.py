@@ -1,4 +1,4 @@
-"""Heartbeats: who is told what and when, what versions are learned, and what a new connection brings."""
+"""Heartbeats: their receivers, content and times, the versions learned from them, and new connections."""
 
 from dataclasses import replace
 
@@ -32,7 +32,7 @@ def groups(command: Command) -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 
 async def test_masters_only_while_there_are_no_consumers(stage: Stage, client: Client) -> None:
-    """A slave hears nothing of producers; with a consumer it hears of all groups (and so does the master)."""
+    """A slave gets no heartbeat of producers; with a consumer it gets one of all groups, and so does the master."""
     async with scripted_server(MemoryBroker("slave")) as slave:
         route = stage.topic("orders", brokers=["broker-a"])
         both = BrokerData("DefaultCluster", "broker-a", {0: stage.brokers["broker-a"].address, 1: slave.address})
@@ -51,7 +51,7 @@ async def test_masters_only_while_there_are_no_consumers(stage: Stage, client: C
 
 
 async def test_a_start_ends_with_a_heartbeat(stage: Stage, client: Client, jumping_clock: MockClock) -> None:
-    """Brokers that are known hear of a new group at once, not with the next round."""
+    """Brokers that are known get the new group at once, not with the next round."""
     await client.routes.refresh("orders")
     async with Producer("first", client=client):
         await stage.heard_of()
@@ -64,7 +64,7 @@ async def test_a_start_ends_with_a_heartbeat(stage: Stage, client: Client, jumpi
 
 
 async def test_a_new_connection_begins_with_a_heartbeat(stage: Stage, client: Client) -> None:
-    """A broker that was restarted knows nobody; it hears of us as soon as we are connected again."""
+    """A restarted broker knows no group; it gets ours as soon as we are connected again."""
     server = stage.brokers["broker-a"]
     async with Producer("g", client=client) as producer:
         await producer.send(Message("orders", b"x"), queue=A0)
@@ -114,7 +114,7 @@ async def test_a_silent_broker_does_not_hold_up_the_others(
 
 
 async def test_good_byes_go_to_those_who_may_know_us(stage: Stage, client: Client) -> None:
-    """And to nobody else: leaving opens no connections."""
+    """Leaving opens no connection to any other broker."""
     async with Producer("g", client=client) as producer:
         await producer.send(Message("orders", b"x"), queue=A0)
         await stage.heard_of("broker-a")

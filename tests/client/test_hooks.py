@@ -1,4 +1,4 @@
-"""Hooks around sends and requests: what they are told, and that one which raises, hangs or is async harms nothing."""
+"""Hooks around sends and requests: their contexts, and that one which raises, hangs or is async harms nothing."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ A0 = MessageQueue("orders", "broker-a", 0)
 
 
 class Recorder:
-    """A send hook that keeps what it was told."""
+    """A send hook that keeps its contexts."""
 
     def __init__(self) -> None:
         self.before: list[SendContext] = []
@@ -104,7 +104,7 @@ async def test_a_send_is_told_before_and_after(stage: Stage, client: Client) -> 
 
 
 async def test_every_try_is_told(stage: Stage, client: Client) -> None:
-    """As in Java, where hooks stand around each request and not around the whole send."""
+    """Java does the same: hooks stand around each request and not around the whole send."""
     hook = Recorder()
     for server in stage.brokers.values():
         server.on(SEND, refuse(14))
@@ -156,7 +156,7 @@ async def test_a_check_refuses_the_send(stage: Stage, client: Client) -> None:
         assert caught.value.outcome is Outcome.NOT_STORED
         await producer.send(Message("orders", b"for all"))
     assert len(stage.sends()) == 1
-    assert len(hook.before) == len(hook.after) == 1  # what is refused was never tried
+    assert len(hook.before) == len(hook.after) == 1  # a refused message has no try
 
 
 async def test_a_check_may_raise_an_error_of_the_library(stage: Stage, client: Client) -> None:
@@ -193,7 +193,7 @@ def test_what_is_no_hook_is_refused_at_once(hook: object, text: str) -> None:
 
 
 class Signposts:
-    """An RPC hook that adds a field, and notes what it saw."""
+    """An RPC hook that adds a field, and records its calls."""
 
     def __init__(self) -> None:
         self.seen: list[tuple[str, int, int | None]] = []
@@ -244,7 +244,7 @@ async def test_what_hooks_add_is_signed_too(stage: Stage) -> None:
 
 
 async def test_pulls_of_a_range_are_hooked_and_signed(stage: Stage) -> None:
-    """Those that are posted over a line, too."""
+    """Pulls posted over a fixed connection are, too."""
     hook = Signposts()
     fill(stage, 200)
     async with Client(

@@ -1,4 +1,4 @@
-"""UNIQ_KEYs: never two alike, from many threads, in a full millisecond, in a child after fork; and readable back."""
+"""UNIQ_KEYs: all different, from many threads, in a full millisecond, in a child after fork; and readable back."""
 
 import os
 import sys
@@ -45,7 +45,7 @@ def test_a_full_millisecond_takes_from_the_next(standing_clock: list[int]) -> No
     drawn = maker.draw(2 * IDS_A_MILLISECOND + 10) + maker.draw(1)
     assert len(set(drawn)) == 2 * IDS_A_MILLISECOND + 11
     assert [decode_unique_id(one).month_ms - decode_unique_id(drawn[0]).month_ms for one in drawn[::65536]] == [0, 1, 2]
-    standing_clock[0] += 1_000_000  # one millisecond later: still behind what is handed out
+    standing_clock[0] += 1_000_000  # one millisecond later: still behind the ids that were given out
     assert maker.draw(1)[0] not in drawn
 
 

@@ -1,4 +1,4 @@
-"""Topics that an admin or the brokers make: on every broker, before anybody divides keys over them."""
+"""Topics that an admin or the brokers create: on every broker, before keys are divided over their queues."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ async def test_a_topic_that_brokers_make_is_on_all_of_them() -> None:
 
 
 async def test_a_topic_is_created_when_all_masters_are_in_its_route() -> None:
-    """The NameServer hears of it from one broker, and from the other only when the test lets it."""
+    """One broker registers it at the NameServer, and the other only when the test lets it."""
     async with EmbeddedCluster(brokers=2) as cluster, Client(nameserver=cluster.nameserver) as client:
         release, created = trio.Event(), trio.Event()
 
@@ -89,7 +89,7 @@ async def test_an_admin_asks_where_a_topic_is_each_time(stage: Stage, client: Cl
 
 
 async def test_a_broker_that_is_gone_is_named_and_not_the_topic(stage: Stage, client: Client) -> None:
-    """Nobody has to create a topic whose broker has died."""
+    """The user need not create a topic whose broker has died."""
     stage.topic("orders", brokers=["broker-a"])
     async with PullConsumer("readers", client=client) as consumer:
         await consumer.message_queues("orders")

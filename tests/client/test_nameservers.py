@@ -1,4 +1,4 @@
-"""Several NameServers: the chosen one is kept while it answers, another is asked when it fails or talks garbage."""
+"""Several NameServers: the chosen one is kept while it answers; when it fails or sends garbage, another is used."""
 
 import pytest
 import trio

@@ -68,7 +68,7 @@ async def test_queues_are_without_it(tenant: Stage, client: Client) -> None:
 
 
 async def test_turns_are_taken(tenant: Stage, client: Client) -> None:
-    """One counter for all sends, however often the queues are asked for."""
+    """All sends share one counter, however often the queues are listed."""
     async with Producer("payers", client=client, namespace="NS") as producer:
         info = await producer.publish_info("bills")
         assert await producer.publish_info("bills") is info

@@ -1,4 +1,4 @@
-"""A topic that shrank while its route was kept: what a broker refuses for its queue goes to a queue that is there."""
+"""A topic that shrank while its route was kept: a send refused for its queue goes to an existing queue."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ GONE = MessageQueue("orders", "broker-a", 7)
 
 @pytest.fixture(params=[29, 1], ids=["5.x", "4.9"])
 async def shrinking(request: pytest.FixtureRequest) -> AsyncIterator[Stage]:
-    """One broker that has 8 queues by the route, and 1 in truth; `heard` has the NameServer hear of it."""
+    """One broker that has 8 queues in the route, and 1 in truth; `heard` corrects the route."""
     async with staged("broker-a") as stage:
         stage.topic("orders", queues=8)
 
@@ -55,7 +55,7 @@ async def shrinking(request: pytest.FixtureRequest) -> AsyncIterator[Stage]:
 
 @pytest.fixture
 async def producer(shrinking: Stage) -> AsyncIterator[Producer]:
-    """It knows the old route, and tries once."""
+    """A producer that knows the old route, and tries once."""
     nameserver = shrinking.nameserver.address
     async with Producer(
         "g", nameserver=nameserver, retry_times_when_send_failed=0, retry_times_when_send_async_failed=0

@@ -1,4 +1,4 @@
-"""Whose error is it: what users raise and what sends raise comes out of every `async with` as it is, ungrouped."""
+"""Ownership of errors: errors of users and of sends come out of every `async with` as they are, ungrouped."""
 
 import signal
 from collections.abc import AsyncIterator, Callable
@@ -54,7 +54,7 @@ OPENINGS: dict[str, BlockingFace] = {
 
 
 class MyOwnError(BaseException):
-    """Not even an Exception: as KeyboardInterrupt and SystemExit are not."""
+    """Not even an Exception, as KeyboardInterrupt and SystemExit are not."""
 
 
 @pytest.mark.parametrize("what", OPENINGS)
@@ -128,7 +128,7 @@ async def test_tasks_end_with_the_block() -> None:
 
 
 def test_ctrl_c_ends_a_program_at_once() -> None:
-    """SIGINT while a send waits: KeyboardInterrupt alone comes out of trio.run, nothing around it."""
+    """SIGINT during a send: trio.run raises KeyboardInterrupt alone, not in a group."""
 
     async def main() -> None:
         async with Producer("g", nameserver="127.0.0.1:1") as producer:

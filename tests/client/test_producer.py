@@ -1,4 +1,4 @@
-"""`Producer`: what is sent, in which parts, what comes back, and how it begins and ends."""
+"""`Producer`: the messages sent, the parts they travel in, the results, and its beginning and end."""
 
 import contextlib
 import random
@@ -57,7 +57,7 @@ async def test_what_comes_back_says_where_it_is(stage: Stage, client: Client) ->
 
 
 async def test_a_function_chooses_the_queue(stage: Stage, client: Client) -> None:
-    """It gets the publish list in RocketMQ's order, and the message; then there is one try."""
+    """The selector gets the publish list in RocketMQ's order, and the message; then there is one try."""
     given: list[int] = []
 
     def by_body(queues: Sequence[MessageQueue], message: Message) -> MessageQueue:
@@ -174,7 +174,7 @@ async def test_a_partly_failed_batch_says_which_parts(stage: Stage, client: Clie
     assert failed.outcome is Outcome.NOT_STORED
     assert [type(part) for part in unsent] == [SendFailed, SendFailed]
     assert {part.outcome for part in unsent if isinstance(part, SendFailed)} == {Outcome.NOT_STORED}
-    assert error.outcome is Outcome.PERHAPS_STORED  # the whole: some of it is
+    assert error.outcome is Outcome.PERHAPS_STORED  # the whole batch: a part of it is
     assert error.attempts == failed.attempts
     assert "too large" in str(error)
 
@@ -329,7 +329,7 @@ async def test_many_producers_and_failures_leave_no_task_behind(stage: Stage, cl
 
 
 def tasks_below(task: trio.lowlevel.Task | None) -> list[str]:
-    """Names of all tasks but connections' writers, which begin when they are first needed."""
+    """Returns the names of all tasks but connections' writers, which begin when they are first needed."""
     assert task is not None
     children = [child for nursery in task.child_nurseries for child in nursery.child_tasks]
     names = [name for child in children for name in tasks_below(child)]

@@ -271,8 +271,11 @@ async def test_a_refused_query_is_not_nothing(stage: Stage, consumer: PullConsum
 
 
 class OldSearch:
-    """29 as 4.9.7 answers it: the last message's offset after the last, the earlier neighbour between two, and any
-    member of an equal run (here the one in its middle)."""
+    """A search by time (29) as 4.9.7 answers it, which differs from 5.x.
+
+    After the last message it returns the last offset, between two the earlier one, and of an equal run any member, here
+    the one in its middle.
+    """
 
     def __init__(self, stage: Stage) -> None:
         self.times = [message.store_ms for message in stage.stores["broker-a"].queues["orders", 0]]

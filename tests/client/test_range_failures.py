@@ -42,7 +42,7 @@ from tests.support.scripted import (
 )
 from tests.support.stage import Stage, settled
 
-# --- What is no longer there
+# --- Messages that are no longer there
 
 
 async def test_offsets_that_expired_are_lost(stage: Stage, puller: Puller) -> None:
@@ -73,7 +73,7 @@ async def test_what_expires_while_it_is_read_is_lost(stage: Stage, puller: Pulle
 
     with pytest.raises(DataLost) as caught:
         await read()
-    assert seen == [32, 64, 96]  # what came before it was handed out
+    assert seen == [32, 64, 96]  # the messages before it were delivered
     assert (caught.value.start, caught.value.min_offset) == (96, 400)
 
 
@@ -96,7 +96,7 @@ async def test_an_answer_that_does_not_go_forward_is_told(
     stage.brokers["broker-a"].on(PULL, answer(wrong))
     with pytest.raises(ProtocolError, match=rf"pull of orders/broker-a/0 at 10 with next offset {next_offset}"):
         await read_all(puller, 10, 100)
-    stage.brokers["broker-a"].on(PULL, stage.stores["broker-a"], answer(wrong))  # one of those under way together
+    stage.brokers["broker-a"].on(PULL, stage.stores["broker-a"], answer(wrong))  # one of several pulls under way
     with pytest.raises(ProtocolError, match=rf"pull of orders/broker-a/0 at 42 with next offset {next_offset}"):
         await read_all(puller, 10, 100)
 
@@ -181,7 +181,7 @@ async def test_a_connection_that_ends_while_pulls_are_posted_gives_each_row_once
 
 
 async def test_a_pull_that_a_hook_made_too_large_ends_its_read_alone(stage: Stage) -> None:
-    """Posted when an answer comes, and by the reader: another read over the same connection goes on."""
+    """Once when it is posted by an answer, once by the reader: another read over the same connection goes on."""
     numbers = iter(range(1000))
 
     class Hook:
@@ -200,7 +200,7 @@ async def test_a_pull_that_a_hook_made_too_large_ends_its_read_alone(stage: Stag
         before = list(connections)
 
         async def read_joined() -> None:
-            """The reader waits for many answers, and each that comes has one more asked for."""
+            """Reads lists of many answers; each answer that arrives posts one more pull."""
             async with Puller(client, "g").read_joined(A0, 0, 10_000) as lists:
                 async for _ in lists:
                     pass
@@ -256,7 +256,7 @@ async def test_a_broker_that_comes_back_is_read_on(stage: Stage, puller: Puller,
 async def test_a_broker_that_comes_back_elsewhere_is_found(
     stage: Stage, puller: Puller, jumping_clock: MockClock
 ) -> None:
-    """Its new address is asked for while it is waited for."""
+    """Its new address is looked up during the wait."""
     fill(stage, 100)
     async with puller.read(A0, 0, 100) as pulls:
         offsets = [message.queue_offset for message in decode(await anext(pulls))]
@@ -332,7 +332,7 @@ async def test_leaving_early_ends_all_pulls(stage: Stage, puller: Puller) -> Non
     assert trio.lowlevel.current_task().child_nurseries == nurseries
     await settled()
     before = len(asked(stage))
-    assert before <= 1 + MAX_UNDER_WAY  # what the window had asked for, and no more
+    assert before <= 1 + MAX_UNDER_WAY  # the pulls of the window, and no more
     await settled()
     assert len(asked(stage)) == before
 
@@ -362,7 +362,7 @@ async def test_many_reads_go_on_together(stage: Stage, puller: Puller) -> None:
 
 
 async def test_a_failed_read_raises_its_error_alone(stage: Stage, puller: Puller) -> None:
-    """Not in a group, though many tasks were at it."""
+    """The error is not in a group, though many tasks read."""
     fill(stage, 3000)
     stage.brokers["broker-a"].on(PULL, *[stage.stores["broker-a"]] * 3)
     stage.brokers["broker-a"].always(PULL, refuse(17, "gone"))

@@ -1,4 +1,4 @@
-"""Whole ranges: many pulls under way, bounded, handed out in order and without a gap."""
+"""Whole ranges: many pulls under way, bounded, delivered in order and without a gap."""
 
 from collections.abc import Awaitable
 
@@ -37,7 +37,7 @@ async def test_nothing_is_asked_for_an_empty_range(stage: Stage, puller: Puller)
 
 
 async def test_several_stretches_are_under_way_at_once(stage: Stage, puller: Puller) -> None:
-    """The first answer tells how much the broker gives; then the next stretches are asked for together."""
+    """The first answer shows how much the broker returns; then the next slices are pulled together."""
     fill(stage, 400)
     release = trio.Event()
     stage.brokers["broker-a"].on(PULL, stage.stores["broker-a"])
@@ -83,7 +83,7 @@ async def test_bytes_under_way_follow_the_size_of_messages(stage: Stage, puller:
 
 
 async def test_who_does_not_read_on_is_not_read_for(stage: Stage, puller: Puller) -> None:
-    """What is asked for and not handed out stays within the window, however slow the reader is."""
+    """Pulled messages that the reader has not taken stay within the window, however slow the reader is."""
     fill(stage, 2000)
     async with puller.read(A0, 0, 2000, window=ReadWindow(messages=320)) as pulls:
         await anext(pulls)
@@ -103,7 +103,7 @@ async def test_answers_that_overtake_each_other_are_put_in_order(
 
 
 async def test_short_answers_are_asked_for_again(stage: Stage, puller: Puller) -> None:
-    """A broker gives fewer than asked when bodies are large: the rest of the stretch is asked for."""
+    """A broker returns fewer messages than requested when bodies are large: the rest of the slice is pulled again."""
     fill(stage, 320)
     store = stage.stores["broker-a"]
 
@@ -118,7 +118,7 @@ async def test_short_answers_are_asked_for_again(stage: Stage, puller: Puller) -
 
 
 async def test_a_broker_that_gives_eight_at_once(jumping_clock: MockClock) -> None:
-    """What lies on disk comes eight at a time (maxTransferCountOnMessageInDisk)."""
+    """A broker returns messages on disk eight at a time (maxTransferCountOnMessageInDisk)."""
     async with staged("broker-a", pull_cap=8) as stage, Client(nameserver=stage.nameserver.address) as client:
         stage.topic("orders")
         fill(stage, 1000)

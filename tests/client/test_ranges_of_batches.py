@@ -1,4 +1,4 @@
-"""Ranges of batch topics: a pull gives a whole batch, wherever in it the pull begins, and each is asked for once."""
+"""Ranges of batch topics: a pull returns a whole batch, wherever in it the pull begins, and each is pulled once."""
 
 import random
 from bisect import bisect_right
@@ -47,7 +47,7 @@ class WholeBatches:
 
 @cache
 def stored(base: int, following: int) -> bytes:
-    """The record of a batch; of one message alone a plain one."""
+    """Returns the record of a batch; for one message alone a plain one."""
     bodies = [b"%d" % offset for offset in range(base, following)]
     single = len(bodies) == 1
     batch = encode_batch([Message("orders", body) for body in bodies], unique_ids(len(bodies)))
@@ -67,7 +67,7 @@ def stored(base: int, following: int) -> bytes:
 
 
 async def asks(stage: Stage, puller: Puller, batches: WholeBatches, start: int = 0, end: int | None = None) -> int:
-    """How many pulls it takes to read a range, which comes whole."""
+    """Returns the number of pulls for a range, and checks that it is read whole."""
     end = batches.end if end is None else end
     stage.brokers["broker-a"].always(PULL, batches)
     before = len(asked(stage))
@@ -82,7 +82,7 @@ async def test_batches_of_one_size_are_asked_for_once_each(stage: Stage, puller:
 
 
 async def test_batches_that_end_early_are_asked_for_once_each(stage: Stage, puller: Puller) -> None:
-    """A writer's last request of each part is smaller: what follows then lies before where it was thought to lie."""
+    """A writer's last request of each part is smaller, so the batches after it begin earlier than estimated."""
     assert await asks(stage, puller, WholeBatches([10, 10, 10, 10, 10, 7] * 20)) == 120
 
 
@@ -167,7 +167,7 @@ async def test_connections_that_end_meanwhile_lose_and_repeat_nothing(
 
 
 def test_what_a_filter_passes_by_does_not_make_stretches_large() -> None:
-    """Else a stretch of many messages would leave no room for another beside it."""
+    """Otherwise a slice of many messages would leave no room for another beside it."""
     plan = PullSizer()
     plan.begin(RawPull(A0, 0, 32, 0, 9999, PullStatus.FOUND))
     plan.learn(RawPull(A0, 32, 9000, 0, 9999, PullStatus.FOUND), end=96, larger=True)
@@ -180,7 +180,7 @@ def test_what_a_filter_passes_by_does_not_make_stretches_large() -> None:
 async def test_two_batches_are_under_way_though_one_fills_the_window(
     stage: Stage, puller: Puller, window: ReadWindow, expected: int
 ) -> None:
-    """Else the broker would rest while the first is decoded; the window's bytes hold all the same."""
+    """Otherwise the broker would be idle while the first is decoded; the window's bound of bytes still holds."""
     batches = WholeBatches([100] * 20)
     release = trio.Event()
     stage.brokers["broker-a"].on(PULL, batches)

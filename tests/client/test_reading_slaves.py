@@ -1,4 +1,4 @@
-"""Slaves that are read in their master's place: what they lack is waited for, and is no loss."""
+"""Slaves that are read in their master's place: messages they lack are waited for, and are no loss."""
 
 from collections.abc import Awaitable
 from dataclasses import replace
@@ -19,7 +19,7 @@ from tests.support.stage import Stage
 
 
 def slave_route(stage: Stage, *, acts_as_master: bool = False) -> None:
-    """The master of broker-a is gone; its slave is left, which 5.x's NameServer may name in its place."""
+    """Removes the master of broker-a; its slave is left, which 5.x's NameServer may name in its place."""
     address = stage.addresses["broker-a"]
     slave = BrokerData("DefaultCluster", "broker-a", {1: address})
     stage.table.brokers = {"broker-a": slave}
@@ -58,7 +58,7 @@ async def test_no_loss_is_believed_of_a_slave(
 async def test_a_master_that_is_back_is_read_in_its_slaves_place(
     stage: Stage, client: Client, jumping_clock: MockClock
 ) -> None:
-    """It is asked for while the slave's tail is waited for, and has the rows."""
+    """The master is looked up again during the wait for the slave's tail, and has the rows."""
     fill(stage, 64)
     slave_route(stage)
     stage.stores["broker-b"].queues["orders", 0] = [*stage.stores["broker-a"].queues["orders", 0]] * 2

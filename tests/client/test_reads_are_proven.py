@@ -1,4 +1,4 @@
-"""Reads that prove themselves: every offset has its message, every body its CRC, no answer goes where nothing is."""
+"""Reads that prove themselves: every offset has its message, every body its CRC, no answer skips to an empty place."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ZLIB = CompressionType.ZLIB
 
 
 def changed(stage: Stage, change: Callable[[PullMessage, PullAnswer], PullAnswer]) -> Step:
-    """The broker's answer to a pull, changed."""
+    """Returns a step that sends the broker's answer to a pull, changed."""
 
     async def step(request: Command, peer: Peer) -> Command:
         answer = await ask(stage.stores["broker-a"], request, peer)
@@ -37,7 +37,7 @@ def changed(stage: Stage, change: Callable[[PullMessage, PullAnswer], PullAnswer
 
 
 def without(offset: int) -> Callable[[PullMessage, PullAnswer], PullAnswer]:
-    """As a broker answers that passes over an entry it cannot make sense of: nothing in its header tells."""
+    """Returns a change that drops one entry, as a broker skips an unreadable one: the header does not show it."""
 
     def change(asked: PullMessage, answer: PullAnswer) -> PullAnswer:
         records, start = bytes(answer.records), asked.queue_offset
@@ -92,7 +92,7 @@ async def test_a_filter_asks_for_gaps(stage: Stage, client: Client, puller: Pull
 async def test_no_answer_goes_beyond_what_the_broker_says_it_has(
     stage: Stage, puller: Puller, jumping_clock: MockClock, beyond: int
 ) -> None:
-    """With a filter there is no other proof: an answer of nothing that goes to the end would end the read."""
+    """With a filter there is no other proof: an empty answer that goes to the end would end the read."""
     fill(stage, 100, tag_every=50)
 
     def far(asked: PullMessage, answer: PullAnswer) -> PullAnswer:
@@ -140,7 +140,7 @@ async def test_absurd_answers_end_the_read_by_name_and_nothing_else(
     change: Callable[[PullMessage, PullAnswer], PullAnswer],
 ) -> None:
     window = ReadWindow(patience=1.0)
-    for skip in (0, 3):  # the first answer, which is asked for alone, and one of many under way
+    for skip in (0, 3):  # the first answer, whose pull is sent alone, and one of many under way
         honest = changed(stage, lambda asked, answer: answer)
         stage.brokers["broker-a"].on(PULL, *[honest] * skip)
         stage.brokers["broker-a"].always(PULL, changed(stage, change))

@@ -1,4 +1,4 @@
-"""Recall: the handle of a delayed message leads to its broker; refusals are told."""
+"""Recall: the handle of a delayed message leads to its broker; refusals are raised."""
 
 import pytest
 

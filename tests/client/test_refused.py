@@ -1,4 +1,4 @@
-"""A window that keeps what is refused: the message is found by halving, and the others follow one another as before."""
+"""A window that collects refused messages: halving finds them, and the others follow one another as before."""
 
 from collections.abc import AsyncIterator, Awaitable
 

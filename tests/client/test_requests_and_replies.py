@@ -1,4 +1,4 @@
-"""Requests and replies: what makes a message a request, who hears of the asker, and how each wait ends."""
+"""Requests and replies: the properties of a request, the brokers that know its sender, and how each wait ends."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def all_reply(stage: Stage, replier: Step) -> None:
 
 @pytest.mark.parametrize("before", [False, True])
 async def test_a_reply_ends_the_wait(stage: Stage, client: Client, before: bool) -> None:
-    """Whether it comes before the request is acknowledged or after."""
+    """The reply may come before the request is acknowledged or after."""
     replier = Replier(stage, before=before)
     all_reply(stage, replier)
     async with Producer("askers", client=client) as producer:
@@ -103,7 +103,7 @@ async def test_a_reply_ends_the_wait(stage: Stage, client: Client, before: bool)
 
 
 async def test_a_reply_may_come_through_another_broker(stage: Stage, client: Client) -> None:
-    """Every broker of the cluster hears of the asker before it asks."""
+    """Every broker of the cluster has the sender's heartbeat before the request."""
     all_reply(stage, Replier(stage, through="broker-b"))
     async with Producer("askers", client=client) as producer:
         reply = await producer.request(Message("orders", b"?"), queue=A0, timeout=5)
@@ -195,7 +195,7 @@ async def test_a_cancelled_asker_leaves_nothing(stage: Stage, client: Client) ->
 
 
 def received(**properties: str) -> MessageExt:
-    """A request as a consumer of broker-a read it."""
+    """Returns a request as a consumer of broker-a read it."""
     known = {"CLUSTER": "DefaultCluster", "CORRELATION_ID": "c-1", "REPLY_TO_CLIENT": "someone@1", "TTL": "3000"}
     merged = {**known, **properties}
     push = pushed({})

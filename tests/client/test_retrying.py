@@ -1,4 +1,4 @@
-"""What a failed try means: outcome, whether to go on, how long the next one may take. A table and its rows."""
+"""The meaning of a failed try: outcome, whether to go on, how long the next one may take. A table and its rows."""
 
 import pytest
 from hypothesis import given
@@ -71,7 +71,7 @@ ERRORS: list[tuple[RocketMQError, Outcome, bool]] = [
     (refused(ResponseCode.INVALID_PARAMETER), NOT, False),
     (refused(ResponseCode.VERSION_NOT_SUPPORTED), NOT, False),
     (refused(ResponseCode.REQUEST_CODE_NOT_SUPPORTED), NOT, False),
-    (refused(4711), PERHAPS, False),  # nobody knows what it means
+    (refused(4711), PERHAPS, False),  # its meaning is unknown
     (InvalidArgument("x"), NOT, False),
     (InvalidState("x"), NOT, False),
     (NoRoute("x", topic="T"), NOT, False),
@@ -105,7 +105,7 @@ def test_a_keys_queue_is_waited_for_only_where_waiting_can_help(
 
 @pytest.mark.parametrize("code", [ResponseCode.INVALID_PARAMETER, ResponseCode.SYSTEM_ERROR])
 def test_a_refused_queue_is_an_old_route_and_neither_content_nor_a_try(code: int) -> None:
-    """However often: the route is asked for again, and a deadline ends it."""
+    """There is no limit of tries: the route is looked up again, and a deadline ends it."""
     refusal = ResponseError("x", code=code, remark="request queueId[9] is illegal, TopicConfig ...")
     for target in (ANY, KEYED):
         for mode in (CommunicationMode.SYNC, CommunicationMode.ASYNC):

@@ -1,4 +1,4 @@
-"""Routes: asked in RocketMQ's order, borrowed for unknown topics, kept fresh, and shared."""
+"""Routes: looked up in RocketMQ's order, borrowed for unknown topics, kept fresh, and shared."""
 
 import logging
 from dataclasses import replace
@@ -61,7 +61,7 @@ async def test_borrowed_queues_are_the_fewer_of_both(
 async def test_a_borrowed_route_serves_until_the_next_poll(
     stage: Stage, client: Client, jumping_clock: MockClock
 ) -> None:
-    """As in Java: every broker gets some of the first messages, makes the topic, and is in its route then."""
+    """Java does the same: every broker gets some of the first messages, creates the topic, and is then in its route."""
     stage.auto_create()
     async with Producer("g", client=client) as producer:
         for _ in range(8):
@@ -260,7 +260,7 @@ async def test_a_stale_route_brings_no_old_address_back(stage: Stage, client: Cl
     assert client.routes.broker("broker-a").master == "127.0.0.1:1"
 
 
-# --- One question a topic at a time
+# --- One look-up a topic at a time
 
 
 async def test_questions_of_one_topic_are_shared(stage: Stage, client: Client) -> None:
@@ -293,7 +293,7 @@ async def test_topics_do_not_wait_for_each_other(stage: Stage, client: Client) -
 async def test_a_failure_is_shared_too(
     stage: Stage, client: Client, jumping_clock: MockClock, step: Step, kind: type[RocketMQError], seconds: float
 ) -> None:
-    """Fifty senders and one NameServer that fails: one question, and all are told at once."""
+    """Fifty senders and one NameServer that fails: one request, and all senders get its error at once."""
     stage.nameserver.always(ROUTE, step)
     began = trio.current_time()
     failures: list[RocketMQError] = []

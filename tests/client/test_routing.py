@@ -1,4 +1,4 @@
-"""Where to send: publish lists, the walk over queues, keys, borrowed routes, NameServer addresses. Values only."""
+"""Routing as values: publish lists, the walk over queues, keys, borrowed routes, NameServer addresses."""
 
 import re
 
@@ -124,7 +124,7 @@ def test_the_walk_takes_every_queue_in_turn_whatever_it_starts_with(start: int, 
 def test_after_a_failure_another_broker_is_found_within_one_cycle(start: int, brokers: list[str], last: str) -> None:
     queues = [MessageQueue("T", name, number) for number, name in enumerate(brokers)]
     chosen = TopicPublishInfo("T", queues, counter_start=start).select_one_message_queue(last)
-    # Where the counter wraps, Java's walk skips queues once too: a cycle of it may then miss the others.
+    # Where the counter wraps, Java's walk skips queues once, too, so that its cycle may miss the others.
     if set(brokers) != {last} and not (start & 0x7FFFFFFF) + len(queues) >= 0x7FFFFFFF:
         assert chosen.broker_name != last
     assert chosen in queues
@@ -140,7 +140,7 @@ def test_the_last_broker_is_skipped_in_the_order_of_the_list() -> None:
 
 def test_the_only_broker_is_tried_again_on_its_next_queue() -> None:
     info = TopicPublishInfo("T", queues_of("T", ("a", 0), ("a", 1)), counter_start=-1)
-    # A whole cycle finds no other broker; then simply the next one.
+    # A whole cycle finds no other broker; then the next queue is taken.
     assert str(info.select_one_message_queue("a")) == "T/a/0"
 
 
@@ -171,7 +171,7 @@ def test_a_key_finds_the_queue_that_java_finds(key: str, expected: int) -> None:
 
 
 def java_queue_of_key(key: str, count: int) -> int:
-    """`Math.abs(key.hashCode() % count)`, step by step as Java does it."""
+    """Returns `Math.abs(key.hashCode() % count)`, step by step as Java does it."""
     code = 0
     encoded = key.encode("utf-16-be", "surrogatepass")
     for index in range(0, len(encoded), 2):

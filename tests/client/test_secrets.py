@@ -30,7 +30,7 @@ def assert_silent(text: str) -> None:
 
 
 def shown(thing: object) -> str:
-    """What a person or a program would see of it: repr, str, and the same of what it directly holds."""
+    """Returns what a person or a program would see of it: repr, str, and the repr of each of its attributes."""
     held = vars(thing) if hasattr(thing, "__dict__") else {}
     return "\n".join([repr(thing), str(thing), *(repr(value) for value in held.values())])
 
@@ -91,7 +91,7 @@ async def test_a_wrong_key_is_one_clear_line(stage: Stage) -> None:
 
 
 async def test_the_wire_carries_a_signature_and_the_token_alone(stage: Stage) -> None:
-    """The token is part of the protocol; the secret is what must never leave."""
+    """The token is part of the protocol; the secret must never be sent."""
     async with keyed(stage) as client, Producer("g", client=client) as producer:
         await producer.send(Message("orders", b"x"), queue=A0)
         await stage.heard_of("broker-a")

@@ -1,4 +1,4 @@
-"""The cheap road of single sends: no task for a first try, queues keep their turn, answers are read when asked."""
+"""The cheap path of single sends: no task for a first try, queues keep their turn, answers are read on request."""
 
 import contextlib
 import gc
@@ -48,7 +48,7 @@ async def test_a_queue_that_was_chosen_keeps_its_turn(stage: Stage, sender: Send
 
 
 async def test_a_broker_that_says_go_away_is_asked_again(stage: Stage, client: Client) -> None:
-    """As every call is: it counts for no try."""
+    """The repeat does not count as a try, as in every call."""
     async with Producer("g", client=client) as producer:
         await producer.send(Message("orders", b"x"))
         await producer.send(Message("orders", b"x"), queue=(await producer.message_queues("orders"))[0])
@@ -119,7 +119,7 @@ async def test_a_result_that_is_kept_keeps_no_payload(stage: Stage, client: Clie
 
 
 async def test_an_error_ends_what_was_posted(stage: Stage, client: Client) -> None:
-    """No task carries it, and yet whoever holds it is told."""
+    """A send without a task ends, too, and its `PendingSend` has the error."""
     pending: list[PendingSend] = []
     with contextlib.suppress(KeyError):
         async with Producer("g", client=client) as producer:

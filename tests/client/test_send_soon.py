@@ -1,4 +1,4 @@
-"""Sends that nobody waits for yet: results later, bounded by count and bytes, ended with their producer."""
+"""Sends whose results come later: bounded by count and bytes, ended with their producer."""
 
 import contextlib
 
@@ -12,7 +12,7 @@ from tests.support.stage import Stage, settled
 
 B3 = MessageQueue("orders", "broker-b", 3)
 
-# --- Sends that nobody waits for yet
+# --- Results later
 
 
 async def test_send_soon_gives_results_later(stage: Stage, client: Client) -> None:
@@ -30,7 +30,7 @@ async def test_send_soon_gives_results_later(stage: Stage, client: Client) -> No
     assert len({result.msg_id for result in results}) == 20
     assert sorted(map(id, told)) == sorted(map(id, pending))
     pending[0].add_done_callback(told.append)
-    assert told[-1] is pending[0]  # too late to wait: called at once
+    assert told[-1] is pending[0]  # added after the end: called at once
     assert await pending[0].wait() is results[0]  # and again, as often as one likes
 
 
@@ -120,7 +120,7 @@ async def test_leaving_waits_for_what_is_under_way(stage: Stage, client: Client,
 
 
 async def test_leaving_by_an_error_ends_what_is_under_way(stage: Stage, client: Client) -> None:
-    """Nobody waits for ever: whoever holds a pending send is told."""
+    """No `PendingSend` waits for ever: each has the error."""
     for server in stage.brokers.values():
         server.always(SEND, silence)
     pending: list[PendingSend] = []

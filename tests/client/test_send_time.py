@@ -1,4 +1,4 @@
-"""How long a send may take, and where fixed queues and keys go meanwhile."""
+"""The time limits of a send, and the targets of fixed queues and keys meanwhile."""
 
 from dataclasses import replace
 
@@ -43,7 +43,7 @@ async def test_a_cap_per_attempt_is_kept(stage: Stage, client: Client, jumping_c
 
 
 async def test_the_whole_time_is_kept(stage: Stage, sender: Sender, jumping_clock: MockClock) -> None:
-    """NameServer, tries and what lies between count together."""
+    """NameServer, tries and the pauses between them count together."""
     stage.nameserver.on(ROUTE, later(1.5, stage.table))
     for server in stage.brokers.values():
         server.always(SEND, silence)
@@ -194,7 +194,7 @@ async def test_a_keys_broker_that_stays_away_is_told(stage: Stage, sender: Sende
 
 
 async def test_a_key_stays_with_the_list_it_was_given(stage: Stage, sender: Sender) -> None:
-    """Whatever the route says by then: the queues the caller saw first decide."""
+    """The queues that the caller saw first decide, whatever the route says by then."""
     seen = tuple(MessageQueue("orders", "broker-a", number) for number in range(2))
     receipt = await sender.send(payload(), KeyedQueue("order-1", seen), timeout=3)
     assert str(receipt.queue) == "orders/broker-a/0"

@@ -76,11 +76,11 @@ async def test_not_as_wished_goes_to_another_broker_when_asked_to(stage: Stage, 
     assert (receipt.queue.broker_name, receipt.status) == ("broker-b", SendStatus.SEND_OK)
     assert [attempt.outcome for attempt in receipt.attempts] == [Outcome.STORED]
     assert receipt.perhaps_repeated
-    # When nobody does better, what is stored is the result, not an error.
+    # When no broker does better, the stored message is the result, not an error.
     stage.brokers["broker-b"].always(SEND, refuse(14))
     receipt = await Sender(client, settings).send(payload(), FROM_A, timeout=3)
     assert (receipt.queue.broker_name, receipt.status) == ("broker-a", SendStatus.FLUSH_DISK_TIMEOUT)
-    # A queue of one's choice is never left.
+    # A queue named by the caller is never left.
     receipt = await Sender(client, settings).send(payload(), ThisQueue(A0), timeout=3)
     assert (receipt.queue, receipt.status) == (A0, SendStatus.FLUSH_DISK_TIMEOUT)
 

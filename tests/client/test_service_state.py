@@ -1,4 +1,4 @@
-"""The life of clients and producers: who may start, send and end when, in the words of Java's client."""
+"""The life of clients and producers: when each may start, send and end, in the words of Java's client."""
 
 import pytest
 import trio

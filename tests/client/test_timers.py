@@ -1,4 +1,4 @@
-"""Delays: what travels for each of the three forms, and that an old broker never gets one it would deliver at once."""
+"""Delays: the properties of the three forms, and that an old broker never gets one it would deliver at once."""
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta

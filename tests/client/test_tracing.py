@@ -1,4 +1,4 @@
-"""The trace of a producer: what is told, together, later and never at the cost of the sends."""
+"""The trace of a producer: sent together, later and never at the cost of the sends."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ A0 = MessageQueue("orders", "broker-a", 0)
 
 
 def storing(**changes: object) -> Step:
-    """Stores whatever comes, at Java's place, and says `changes` in the answer."""
+    """Returns a step that stores any message at Java's place, and sets `changes` in the answer."""
 
     def step(request: Command, peer: Peer) -> Command:
         sent = SendMessage.from_command(request)
@@ -47,7 +47,7 @@ def traces(stage: Stage) -> list[SendMessage]:
 
 
 def records(stage: Stage) -> list[list[str]]:
-    """Every record's fields."""
+    """Returns every record's fields."""
     texts = [bytes(sent.body).decode() for sent in traces(stage)]
     return [record.split("\x01") for text in texts for record in text.split("\x02") if record]
 
@@ -180,7 +180,7 @@ async def test_a_tenants_trace_names_what_the_tenant_knows(traced: Stage, client
 async def test_a_trace_that_cannot_be_sent_harms_nothing(
     stage: Stage, client: Client, jumping_clock: MockClock
 ) -> None:
-    """No trace topic, and nobody who would make it; then one whose broker is silent."""
+    """First there is no trace topic, and no broker creates one; then its broker is silent."""
     async with Producer("g", client=client, trace=True) as producer:
         await producer.send(Message("orders", b"x"))
         await trio.sleep(6)

@@ -1,4 +1,4 @@
-"""A broker asks what became of a transaction: who is asked, what is answered, and what harms nothing."""
+"""Transaction checks by a broker: the listener that is called, its answers, and the failures that harm nothing."""
 
 from __future__ import annotations
 

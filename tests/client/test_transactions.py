@@ -1,4 +1,4 @@
-"""Transactions: the half message, the local work, the end, and all that may go wrong between them."""
+"""Transactions: the half message, the local work, the end, and every failure between them."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def halves(stage: Stage) -> Stage:
 
 
 async def ends(stage: Stage) -> list[tuple[str, EndTransaction, Command]]:
-    """The END_TRANSACTIONs that came, with their broker; they are one-way, so the last may still be on its way."""
+    """Returns the END_TRANSACTIONs that arrived, with their broker; waits, as they are one-way."""
     await settled()
     return [
         (name, EndTransaction.from_command(command), command)
@@ -185,7 +185,7 @@ async def test_a_half_message_that_fails_begins_nothing(stage: Stage, client: Cl
 async def test_an_end_that_cannot_be_told_is_logged(
     halves: Stage, client: Client, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The broker will ask: the local transaction has happened, so the caller hears no error."""
+    """The broker will check: the local transaction has happened, so the caller gets no error."""
     async with Producer("g", client=client, transaction_listener=Listener()) as producer:
         transaction = await producer.begin_transaction(Message("orders", b"x"))
         for server in halves.brokers.values():

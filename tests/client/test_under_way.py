@@ -1,4 +1,4 @@
-"""Sends that are under way for others: given up when nobody waits, started aside only where nothing else is."""
+"""Sends in the background: given up when no caller waits; a thread starts one only when no other is under way."""
 
 import trio
 

@@ -1,4 +1,4 @@
-"""`SendWindow`: bounds of requests and bytes, order where it is wanted, the first failure stops, drain tells all."""
+"""`SendWindow`: bounds of requests and bytes, order where it is wanted, a stop at the first failure, drain's report."""
 
 from collections.abc import AsyncIterator
 
@@ -176,7 +176,7 @@ async def test_what_is_kept_together_stays_in_one_queue(stage: Stage, producer: 
 
 
 async def test_what_is_kept_together_moves_with_its_broker(stage: Stage, producer: Producer) -> None:
-    """When the broker fails, another takes over, and what follows stays there: in order, after what came before."""
+    """Another broker takes over for a failed one, and later payloads stay there: in order, after the earlier ones."""
     async with producer.open_window(max_requests=50) as window:
         for number in range(5):
             await window.put(payload(number), AnyQueue(A0, keep=True))
@@ -251,7 +251,7 @@ async def test_drain_lets_the_others_end_before_it_raises(stage: Stage, producer
         assert not failed.is_set()
         release.set()
         await failed.wait()
-        assert window.summary.messages == 1  # what is stored is counted, also after a failure
+        assert window.summary.messages == 1  # stored messages are counted, also after a failure
 
 
 async def test_a_waiting_put_is_told_of_a_failure(stage: Stage, producer: Producer) -> None:

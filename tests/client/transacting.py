@@ -1,4 +1,4 @@
-"""What tests of transactions share: a listener, the states, and a broker's end of the connection that it asks over."""
+"""Helpers for tests of transactions: a listener, the states, and a broker's end of the connection for its checks."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ CHECK = CheckTransactionState(
 
 
 async def checking_peer(stage: Stage, client: Client) -> Peer:
-    """broker-a's end of the connection that had the heartbeat."""
+    """Returns broker-a's end of the connection that had the heartbeat."""
     server = stage.brokers["broker-a"]
     await client.routes.refresh("orders")
     await client.heartbeats.tell(server.address)

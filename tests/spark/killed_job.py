@@ -15,13 +15,16 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 COLUMNS = "topic string, brokerName string, queueId int, queueOffset bigint, body string"
-# A broker that was killed is back within seconds; a machine with more to do may need longer.
+# A killed broker is back within seconds; a busy machine may need longer.
 PATIENCE_MS = 120_000
 POLL_SECONDS = 1
 
 
 def session() -> SparkSession:
-    """Most of its life is its start: the second compiler and a collector with threads never pay."""
+    """Returns a session that starts fast, as its start is most of its life.
+
+    The second compiler and a collector with threads never pay.
+    """
     builder = SparkSession.builder.master("local[2]").appName("pyrmq killed")
     for name, value in {
         "spark.driver.memory": "512m",

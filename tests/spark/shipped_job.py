@@ -46,7 +46,7 @@ def counted(rows: DataFrame) -> list[int]:
 
 
 def streamed(spark: SparkSession, nameserver: str, topic: str, directory: Path) -> list[int]:
-    """Over several micro-batches and a restart from the checkpoint."""
+    """Reads over several micro-batches and a restart from the checkpoint; returns the numbers."""
     for _ in range(2):
         frame = spark.readStream.format("rocketmq").schema(COLUMNS).option("nameServer", nameserver)
         frame_options = {"topic": topic, "startingOffsets": "earliest", "maxOffsetsPerTrigger": "2000"}

@@ -17,7 +17,7 @@ SHUFFLED = "shuffled"
 
 
 def session() -> SparkSession:
-    """A task may fail three times before its query does."""
+    """Returns a session in which a task may fail three times before its query does."""
     builder = SparkSession.builder.master("local[2,4]").appName("pyrmq soak")
     for name, value in {
         "spark.ui.enabled": "false",
@@ -43,7 +43,7 @@ def start(spark: SparkSession, nameserver: str, directory: Path, topic: str) -> 
 
 
 def main(nameserver: str, directory: Path) -> None:
-    """A query that fails begins again."""
+    """Runs both queries to their end; starts a failed one again."""
     spark = session()
     spark.sparkContext.setLogLevel("OFF")
     queries = {topic: start(spark, nameserver, directory, topic) for topic in ("plain", SHUFFLED)}

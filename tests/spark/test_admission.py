@@ -1,4 +1,4 @@
-"""How much a micro-batch takes: the cases of Spark's Kafka source, and that nobody starves and nothing overflows."""
+"""The size of a micro-batch: the cases of Spark's Kafka source, and that no queue starves and no sum overflows."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""Brokers that go bad in the middle of a write: the task goes on where that is possible, or fails by their name."""
+"""Brokers that fail in the middle of a write: the task goes on where that is possible, or fails with their name."""
 
 import socket
 import ssl
@@ -30,7 +30,7 @@ from tests.support.spark import wait_readable
 __all__ = ["cluster"]
 
 SEND = RequestCode.SEND_BATCH_MESSAGE
-# What 5.4.0 answers, DefaultMessageStore's and the authentication pipeline's words.
+# The answers of 5.4.0, in the words of DefaultMessageStore and the authentication pipeline.
 DISK_FULL = (
     "service not available now. It may be caused by one of the following reasons: the broker's disk is full "
     "[CL:  0.98 CQ:  0.98 INDEX:  0.98], messages are put to the slave, message store has been shut down, etc."
@@ -42,7 +42,7 @@ KEYED = SinkSchema({"body": 0, "shardingKey": 1}, "orders")
 def refuse(
     cluster: EmbeddedCluster, code: int, remark: str, when: Callable[[int], bool], server: str | None = None
 ) -> list[int]:
-    """Refuses the requests whose number `when` takes; the numbers of all of them."""
+    """Refuses the requests whose number `when` accepts; returns the list of all requests' numbers."""
     seen: list[int] = []
 
     async def answer(request: Command, peer: Peer) -> Command | Pass:
@@ -130,7 +130,7 @@ class TlsEnd:
         threading.Thread(target=self._accept, daemon=True).start()
 
     def expire(self) -> None:
-        """New connections see it, and there are none of the old."""
+        """Gives new connections an expired certificate, and cuts the old ones."""
         past = datetime.now(UTC) - timedelta(hours=1)
         self._authority.issue_cert("127.0.0.1", not_after=past).configure_cert(self._context)
         self._cut()
@@ -173,7 +173,7 @@ def _copy(source: socket.socket, target: socket.socket) -> None:
 
 @contextmanager
 def encrypted(cluster: EmbeddedCluster) -> Iterator[tuple[trustme.CA, TlsEnd, TlsEnd]]:
-    """TLS before the NameServer and broker-a; routes name these ends."""
+    """Yields TLS ends before the NameServer and broker-a; routes name these ends."""
     authority = trustme.CA()
     with ExitStack() as stack:
         ends = [TlsEnd(authority, address) for address in (cluster.nameserver, cluster.brokers["broker-a"])]

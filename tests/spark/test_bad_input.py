@@ -1,4 +1,4 @@
-"""What a job is told that cannot work, in a session: one line with a stable condition, and no cluster needed."""
+"""Jobs that cannot work, in a session: each error is one line with a stable condition, and needs no cluster."""
 
 import socket
 import threading
@@ -22,7 +22,7 @@ def frame(spark: SparkSession) -> DataFrame:
 
 @pytest.fixture
 def garbage() -> Iterator[str]:
-    """A server that answers everything with bytes that are no frame."""
+    """A server that answers every request with bytes that are no frame."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         threading.Thread(target=answer_garbage, args=(server,), daemon=True).start()
         yield f"127.0.0.1:{server.getsockname()[1]}"

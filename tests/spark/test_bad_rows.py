@@ -1,4 +1,4 @@
-"""Rows that no message can be made of are named by row and column before their batch is sent; null is no fault."""
+"""Rows that are not valid messages are named by row and column before their batch is sent; null is no fault."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any

@@ -10,4 +10,4 @@ pytestmark = [pytest.mark.spark, pytest.mark.timeout(240)]
 
 
 class TestBatchTopicJobs(BatchTopicJobs):
-    """All of them, on two brokers of ours."""
+    """The jobs on batch topics, on two brokers of ours."""

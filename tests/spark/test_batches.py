@@ -10,8 +10,8 @@ pytestmark = [pytest.mark.spark, pytest.mark.timeout(120)]
 
 
 class TestBatchJobs(BatchJobs):
-    """All of them, on two brokers of ours."""
+    """The batch jobs, on two brokers of ours."""
 
 
 class TestRefusedJobs(RefusedJobs):
-    """All of them."""
+    """The jobs that every cluster refuses."""

@@ -1,4 +1,4 @@
-"""Tasks that are cut short, and queries that are stopped, leave no thread and no connection behind."""
+"""Cancelled tasks and stopped queries leave no thread and no connection behind."""
 
 import os
 import sys
@@ -28,7 +28,7 @@ pytestmark = [
 
 TOPIC = "cut"
 MESSAGES = 3000
-# Those that pyarrow keeps for itself, in processes that have decoded something large.
+# Threads that pyarrow keeps for itself, in processes that have decoded something large.
 ARROW_THREADS = 2
 QUEUE = MessageQueue(TOPIC, "broker-a", 0)
 
@@ -43,12 +43,12 @@ def messages(cluster: EmbeddedCluster) -> None:
 
 
 async def living_tasks() -> int:
-    """Of the loop that all clients of a process share."""
+    """Returns the number of tasks on the loop that all clients of a process share."""
     return trio.lowlevel.current_statistics().tasks_living
 
 
 def test_a_read_that_is_closed_early(cluster: EmbeddedCluster) -> None:
-    """The client stays, for the next task; nothing else does."""
+    """The client stays, for the next task; no task or connection of the read does."""
     options = read_source({"topic": TOPIC, "pullBatchSize": "1"})
     reader = RocketMQReader(ConnectionOptions(name_server=cluster.nameserver), options, SCHEMA)
 
@@ -73,7 +73,7 @@ def test_a_read_that_is_closed_early(cluster: EmbeddedCluster) -> None:
 
 
 def held(spark: SparkSession, servers: set[int]) -> dict[int, Held]:
-    """By Spark's Pythons that have connections to our servers."""
+    """Returns the threads and connections of Spark's Pythons that are connected to our servers."""
     gateway: Any = spark.sparkContext._gateway
     return {pid: one for pid, one in python_workers(gateway.proc.pid).items() if servers & set(one.connections)}
 

@@ -18,7 +18,7 @@ ROOT = Path(__file__).parent.parent.parent
 SPARK_HOME = Path(pyspark.__file__).parent
 OURS = ("pyrmq_core", "pyrmq_spark")
 TRIO = ("trio", "attr", "attrs", "idna", "outcome", "sniffio", "sortedcontainers")
-# What the workers' Python does have: pyarrow and numpy. `numpy.libs` is beside numpy on Linux alone.
+# The packages of the workers' Python: pyarrow and numpy. `numpy.libs` is beside numpy on Linux alone.
 INSTALLED = ("pyarrow", "numpy", "numpy.libs")
 SECONDS = 500
 
@@ -44,7 +44,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.soak, pytest.mark.timeout(900)]
 
 
 def bare_python(directory: Path) -> Path:
-    """Its `bin` directory."""
+    """Makes a Python without the package, and returns its `bin` directory."""
     venv.create(directory / "bare", with_pip=False)
     only = directory / "only"
     only.mkdir()
@@ -58,7 +58,7 @@ def bare_python(directory: Path) -> Path:
 
 
 def zipped(directory: Path) -> Path:
-    """As `pip install --no-compile --target` and `zip` make it."""
+    """Writes the bundle that `pip install --no-compile --target` and `zip` make, and returns its path."""
     bundle = directory / "bundle"
     without = shutil.ignore_patterns("__pycache__", "tests", "_tests")
     for name in OURS + TRIO:

@@ -42,7 +42,7 @@ def frame(**columns: Any) -> StructType:
     return StructType([StructField(name, kind) for name, kind in columns.items()])
 
 
-# --- What a read gives
+# --- Columns of a read
 
 
 def test_the_default_columns_are_the_documented_ones() -> None:
@@ -107,7 +107,7 @@ def test_only_the_default_columns_come_unasked() -> None:
     }
 
 
-# --- What a write takes
+# --- Columns of a write
 
 
 @pytest.mark.parametrize("kind", [BINARY, STRING])

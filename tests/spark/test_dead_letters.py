@@ -22,7 +22,7 @@ SENDS = (RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE)
 
 
 def refuse_what_holds(cluster: EmbeddedCluster, word: bytes, code: int = ResponseCode.MESSAGE_ILLEGAL) -> None:
-    """Dead letters are taken: they say why they were refused."""
+    """Makes brokers refuse sends with `word` in their body, except dead letters, which carry the refusal's code."""
 
     async def look(request: Command, peer: Peer) -> Command | Pass:
         held = word in bytes(request.body or b"") and "refusedCode" not in str(request.ext)

@@ -28,7 +28,7 @@ print(source.name(), source.__module__, heavy)
 def test_an_installed_package_is_found(tmp_path: Path, editable: bool) -> None:
     venv.create(tmp_path / "venv", with_pip=False)
     python = tmp_path / "venv" / "bin" / "python"
-    # The virtual environment sees what is installed here, and the project only as pip put it.
+    # The virtual environment sees the packages installed here, and the project only as pip put it.
     installed = next(path for path in sys.path if path.endswith("site-packages"))
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     subprocess.run(

@@ -1,4 +1,4 @@
-"""Every example runs and gives what it says."""
+"""Every example runs and gives the result it states."""
 
 import uuid
 from pathlib import Path

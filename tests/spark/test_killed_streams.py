@@ -27,7 +27,7 @@ def check(tmp_path: Path, kills: int, seed: int) -> None:
 
 
 def check_rows(rows: Counter[tuple[Position, str]], there: dict[Position, str], acknowledged: set[int]) -> None:
-    """Each row that is stored arrived, and once; whatever was acknowledged is stored."""
+    """Checks that each stored row arrived exactly once, and that every acknowledged row is stored."""
     assert [row for row, times in rows.items() if times > 1] == [], "rows came twice"
     assert set(rows) == set(there.items()), "what arrived is not what is stored"
     assert acknowledged <= {int(body) for body in there.values()}, "acknowledged rows are not stored"

@@ -1,4 +1,7 @@
-"""What the processes of a Spark job load: a reader's no producer, a planner's no decoder. It is half of a first job."""
+"""The modules that the processes of a Spark job load: a reader no producer, a planner no decoder.
+
+Loading them is half of a first job's time.
+"""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""What is lost of a range while a task reads it: no more is skipped than is gone, and only a master's word counts."""
+"""Losses while a task reads its range: it skips no more than is gone, and believes only a master's answer."""
 
 from collections.abc import Iterator
 
@@ -44,7 +44,7 @@ def cluster() -> Iterator[EmbeddedCluster]:
 
 
 def offsets(cluster: EmbeddedCluster | str, **options: str) -> list[int]:
-    """Those that a task gives; of a cluster or its NameServer's address."""
+    """Returns the offsets that a task yields, of a cluster or a NameServer's address."""
     nameserver = cluster if isinstance(cluster, str) else cluster.nameserver
     settings = read_source({"topic": "orders", "pullTimeoutMs": "300"} | options)
     reader = RocketMQReader(ConnectionOptions(name_server=nameserver), settings, SCHEMA)
@@ -55,7 +55,7 @@ def offsets(cluster: EmbeddedCluster | str, **options: str) -> list[int]:
 def answering(
     cluster: EmbeddedCluster, first: int, last: int, answer: PullAnswer, *, times: int | None = None
 ) -> Control:
-    """Pulls of the offsets from `first` up to `last` are answered so; a pull from before ends at `first`."""
+    """Answers pulls of the offsets from `first` up to `last` with this; a pull from before ends at `first`."""
 
     async def answered(request: Command, peer: Peer) -> Command | Pass:
         offset = int(request.ext["queueOffset"])
@@ -98,7 +98,7 @@ def test_a_minimum_that_moved_further_than_the_removed_file_counts(cluster: Embe
 
 @pytest.mark.parametrize("fail", ["true", "false"])
 def test_an_offset_that_is_moved_once_though_it_is_kept_loses_nothing(cluster: EmbeddedCluster, fail: str) -> None:
-    """As a broker of 5.x does when the group's offset is reset: once, for one pull, whatever it asks for."""
+    """A broker of 5.x does so when the group's offset is reset: once, for one pull, whatever its offset."""
     answering(cluster, 0, MESSAGES, answer(ResponseCode.PULL_OFFSET_MOVED, 70), times=1)
     assert offsets(cluster, failOnDataLoss=fail) == list(range(MESSAGES))
 
@@ -126,7 +126,7 @@ def test_a_queue_that_gives_nothing_of_what_it_keeps_is_damaged(cluster: Embedde
 
 @pytest.fixture
 def slave() -> Iterator[Stage]:
-    """It has 64 of the 90 rows that its master acknowledged."""
+    """A slave that has 64 of the 90 rows that its master acknowledged."""
     opened = HeldContext(portal(), staged("broker-a"))
     stage = opened.value
     for number in range(SLAVE_HAS):

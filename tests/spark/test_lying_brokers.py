@@ -47,7 +47,7 @@ def records(cluster: EmbeddedCluster) -> bytes:
 
 
 def offsets(cluster: EmbeddedCluster, **options: str) -> list[int]:
-    """Those a task gives of the whole queue."""
+    """Returns the offsets that a task yields of the whole queue."""
     settings = read_source({"topic": "orders", "pullTimeoutMs": "300"} | options)
     reader = RocketMQReader(ConnectionOptions(name_server=cluster.nameserver), settings, SCHEMA)
     batches = reader.read(RangePartition(QueueRange(A0, 0, MESSAGES)))
@@ -55,7 +55,7 @@ def offsets(cluster: EmbeddedCluster, **options: str) -> list[int]:
 
 
 def told(cluster: EmbeddedCluster, answer: PullAnswer, *, times: int | None = None, **options: str) -> str:
-    """What the task fails with when its pulls are answered so."""
+    """Returns the error of a task whose pulls get this answer."""
 
     async def answered(request: Command, peer: Peer) -> Command:
         return answer.to_command()
@@ -87,7 +87,7 @@ def test_an_answer_that_does_not_go_forward(
 
 
 def test_an_answer_that_goes_backwards_later_on(cluster: EmbeddedCluster, records: bytes) -> None:
-    """The first pull is answered truly, those after it with what was read already."""
+    """The first pull gets a true answer, later ones repeat messages that were already read."""
     seen: list[int] = []
 
     async def backwards(request: Command, peer: Peer) -> Command:
@@ -144,7 +144,7 @@ def test_an_answer_without_its_offsets(cluster: EmbeddedCluster, records: bytes)
 
 
 def test_records_of_offsets_that_nobody_asked_for(cluster: EmbeddedCluster, records: bytes) -> None:
-    """What lies before a range's start and after its end belongs to other ranges: batch topics answer so."""
+    """Messages before a range's start and after its end belong to other ranges: batch topics return such."""
 
     async def too_much(request: Command, peer: Peer) -> Command:
         return answer(10, records).to_command()
@@ -163,7 +163,7 @@ def test_records_of_offsets_that_nobody_asked_for(cluster: EmbeddedCluster, reco
 def test_offsets_that_an_answer_passes_over_in_silence(
     cluster: EmbeddedCluster, records: bytes, fail: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """As a broker does that has just deleted the log file of the first entries."""
+    """A broker that has just deleted the log file of the first entries answers so."""
 
     async def passing_over(request: Command, peer: Peer) -> Command:
         return answer(20, records).to_command()
@@ -242,7 +242,7 @@ def test_a_broker_that_stays_busy_is_waited_for_so_long_as_said(cluster: Embedde
 def test_a_broker_that_denies_a_queue_which_the_name_server_knows(
     cluster: EmbeddedCluster, fail: str, code: int
 ) -> None:
-    """As a slave does that has not learned its master's topics yet: no row is given up for that."""
+    """A slave that has not learned its master's topics yet answers so: no row is given up for that."""
 
     async def denied(request: Command, peer: Peer) -> Command:
         return refusal(code, "topic[orders] not exist")

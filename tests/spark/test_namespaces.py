@@ -1,4 +1,4 @@
-"""Reading in a namespace: options and rows name topics as their tenant does, brokers see them in full."""
+"""Reading in a namespace: options and rows name topics as their tenant does, brokers get the full names."""
 
 import json
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""From positions to offsets: complete sets, start before end, expired ranges, times no message is as young as."""
+"""From positions to offsets: complete sets, start before end, expired ranges, times later than every message."""
 
 import pytest
 

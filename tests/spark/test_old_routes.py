@@ -1,4 +1,4 @@
-"""Writes by a route that a worker has kept while the topic changed: no row is lost, and none is called refused."""
+"""Writes by a route that a worker has kept while the topic changed: no row is lost, and none is reported as refused."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ TOPICS = SinkSchema({"body": 0, "topic": 1}, None)
 
 @pytest.fixture
 def cluster() -> Iterator[EmbeddedCluster]:
-    """One broker; its topic `orders` has 8 queues when the worker first asks, and is changed by the test."""
+    """One broker; its topic `orders` has 8 queues when the worker looks it up first, and the test changes it."""
     with EmbeddedCluster(brokers=1) as cluster:
         make(cluster, 8)
         task(cluster).run(iter([bodies(0, 1)]))
@@ -34,7 +34,7 @@ def cluster() -> Iterator[EmbeddedCluster]:
 def dead_task(
     cluster: EmbeddedCluster, schema: SinkSchema = BODY, partition: int = 0, **options: str
 ) -> PartitionWrite:
-    """What a broker refuses for its content would be a dead letter."""
+    """Returns a task that writes rows refused for their content to a dead letter topic."""
     dead = {"onRejected": "deadLetter", "deadLetterTopic": "refused"}
     return task(cluster, partition, 0, schema, "q", 0, **dead, **options)
 
@@ -69,7 +69,7 @@ def test_a_topic_that_shrank_takes_all_rows(
 
 
 def test_rows_with_keys_keep_their_order(cluster: EmbeddedCluster) -> None:
-    """The topic shrinks under the task: what is under way is stored where it went, the rest follows elsewhere."""
+    """The topic shrinks under the task: rows under way are stored where they went, the rest follows elsewhere."""
 
     def batches() -> Iterator[pa.RecordBatch]:
         yield keyed(0, 500)

@@ -1,4 +1,4 @@
-"""The table of options: names, types, defaults, and what is said about what is not in it."""
+"""The table of options: names, types, defaults, and the errors for any others."""
 
 import pickle
 from contextlib import suppress

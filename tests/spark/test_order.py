@@ -27,7 +27,7 @@ OPTIONS = {"maxBatchBytes": "1000", "requestTimeoutMs": "500"}
 
 @pytest.fixture(scope="module")
 def processes() -> Iterator[OurCluster]:
-    """Brokers that signals reach."""
+    """A cluster of processes, which can be paused and killed by signals."""
     with boot_our_cluster() as cluster:
         yield cluster
         worker.close()
@@ -68,7 +68,7 @@ class Load:
         yield self._rows(task, first)
 
     def _rows(self, task: int, first: int) -> pa.RecordBatch:
-        """Each key is one task's."""
+        """Returns one batch; each key belongs to one task."""
         numbers = range(first, first + ROWS_A_BATCH)
         keys = [f"{task}-{number % 5}" if "shardingKey" in self._schema.columns else f"{task}" for number in numbers]
         bodies = [f"{key} {number}".encode() for key, number in zip(keys, numbers, strict=True)]
@@ -76,7 +76,10 @@ class Load:
 
 
 def trouble_in(cluster: OurCluster) -> Callable[[], None]:
-    """One broker hangs longer than a request waits, and what it had taken in it does later; the other dies."""
+    """Returns a function that disturbs both brokers.
+
+    One hangs longer than a request waits, and handles the requests it had read when it resumes; the other dies.
+    """
 
     def trouble() -> None:
         hung, killed = cluster.brokers["broker-a"], cluster.brokers["broker-b"]
@@ -93,13 +96,13 @@ def trouble_in(cluster: OurCluster) -> Callable[[], None]:
 
 
 def stored_bodies(cluster: OurCluster, topic: str) -> dict[str, list[str]]:
-    """In each queue, in its order."""
+    """Returns the bodies of each queue, in its order."""
     with PullConsumer("tests", nameserver=cluster.nameserver.address) as consumer:
         return {queue: [body for body, _ in rows] for queue, rows in stored_rows(consumer, topic).items()}
 
 
 def first_appearances(bodies: list[str]) -> dict[str, list[int]]:
-    """The numbers of each key in the order in which they first come."""
+    """Returns the numbers of each key in the order of their first appearance."""
     numbers: dict[str, list[int]] = {}
     for body in dict.fromkeys(bodies):
         key, _, number = body.partition(" ")

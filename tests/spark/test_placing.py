@@ -1,4 +1,4 @@
-"""Which queue a row goes to by what stands in it, decided by columns: the same as message by message."""
+"""The queue of a row by its columns, decided for whole columns: equal to the choice message by message."""
 
 import pyarrow as pa
 import pytest
@@ -68,7 +68,7 @@ def test_a_queue_that_a_broker_does_not_have_is_refused_and_a_broker_that_is_awa
 
 
 def test_a_queue_has_one_target_for_rows_that_name_it_and_one_for_keys() -> None:
-    """Only the latter may go elsewhere, when the topic has lost the queue."""
+    """Only a row with a sharding key may go elsewhere, when the topic has lost the queue."""
     found = places()
     key = next(key for key in map(str, range(100)) if found.walk.queue_of_key(key) == QUEUES[4])
     queue = {"brokerName": pa.array(["broker-b"]), "queueId": pa.array([1], pa.int32())}

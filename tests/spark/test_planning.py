@@ -1,4 +1,4 @@
-"""Ranges of tasks: Spark's own cases, and that nothing is dropped or read twice whatever is asked."""
+"""Ranges of tasks: Spark's own cases, and that no offset is dropped or read twice for any options."""
 
 import pytest
 from hypothesis import given
@@ -27,7 +27,7 @@ def sizes(lengths: list[int], **bounds: int) -> list[int]:
         ([1, 1000], 4, [1, 333, 333, 334]),
         ([10], 3, [3, 3, 4]),  # not exact: the last takes the rest
         ([10, 10, 1], 6, [3, 3, 4, 3, 3, 4, 1]),
-        ([5, 5, 5], 2, [5, 5, 5]),  # fewer asked for than there are
+        ([5, 5, 5], 2, [5, 5, 5]),  # fewer partitions wanted than queues
         ([1, 1, 1000], 5, [1, 1, 333, 333, 334]),
     ],
 )

@@ -1,4 +1,4 @@
-"""Positions as options say them: words, JSON, times; malformed text says where it went wrong."""
+"""Positions in options: words, JSON, times; the error for malformed text names the place."""
 
 import json
 from contextlib import suppress

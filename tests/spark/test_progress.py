@@ -18,7 +18,7 @@ A, B = MessageQueue("orders", "broker-a", 0), MessageQueue("orders", "broker-b",
 
 
 class Progress:
-    """What a query and an event of its progress hold, as far as it is asked for."""
+    """The parts of a query and of its progress event that are read."""
 
     def __init__(self, *sources: dict[str, Any], name: str | None = None) -> None:
         self.json = json.dumps({"name": name, "sources": sources})

@@ -1,4 +1,4 @@
-"""What a batch read covers and gives, in this process, against our own brokers."""
+"""Ranges and rows of a batch read, in this process, against our own brokers."""
 
 import json
 import pickle
@@ -68,7 +68,7 @@ def rows(batches: Iterator[pa.RecordBatch]) -> list[tuple[int, str]]:
     return [(row["queueOffset"], row["body"]) for batch in batches for row in batch.to_pylist()]
 
 
-# --- What is covered
+# --- Ranges
 
 
 def test_a_read_covers_what_there_is(cluster: EmbeddedCluster) -> None:
@@ -142,7 +142,7 @@ def test_expired_offsets_fail_or_are_passed_over(cluster: EmbeddedCluster, caplo
     assert "offset 550" in caplog.text
 
 
-# --- What is given
+# --- Rows
 
 
 def test_a_range_gives_its_rows_in_order(cluster: EmbeddedCluster) -> None:
@@ -156,7 +156,7 @@ def test_a_reader_travels_with_nothing_but_its_settings(cluster: EmbeddedCluster
 
 
 def test_a_source_travels_with_its_connection(cluster: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    """NAMESRV_ADDR is looked at once, where the driver is."""
+    """NAMESRV_ADDR is read once, on the driver."""
     monkeypatch.setenv("NAMESRV_ADDR", cluster.nameserver)
     source = RocketMQDataSource({"topic": "orders"})
     monkeypatch.delenv("NAMESRV_ADDR")

@@ -1,4 +1,4 @@
-"""What a write cannot do for want of something, said on the driver: a library, a younger PySpark."""
+"""Writes that lack a library or a later PySpark fail on the driver."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What single columns of a row do on brokers: keys and queues keep their order, whatever fails; delays are honoured."""
+"""Effects of single columns on brokers: keys and queues keep their order through failures; delays are honoured."""
 
 import threading
 from collections import Counter
@@ -41,7 +41,7 @@ def keyed(first: int, count: int, keys: int = 7) -> pa.RecordBatch:
 
 
 def assert_each_key_in_one_queue_in_order(by_queue: dict[str, list[str]], rows: int) -> None:
-    """First appearances count: repeats may follow."""
+    """Checks the order of first appearances: repeats may follow."""
     queue_of: dict[str, str] = {}
     seen: dict[str, list[int]] = {}
     for queue, bodies in by_queue.items():
@@ -112,7 +112,7 @@ def test_a_row_goes_to_the_queue_it_names(cluster: EmbeddedCluster) -> None:
 
 
 def single_properties(cluster: EmbeddedCluster) -> list[str]:
-    """Filled with the properties of each message that is sent by itself."""
+    """Returns a list that is filled with the properties of each message that is sent by itself."""
     seen: list[str] = []
 
     async def note(request: Command, peer: Peer) -> Pass:
@@ -137,7 +137,7 @@ def test_delayed_rows_go_one_by_one_beside_the_others(cluster: EmbeddedCluster) 
 
 
 def test_a_time_of_delivery_goes_with_its_row(cluster: EmbeddedCluster) -> None:
-    """A broker without timers, such as ours, refuses it, and the task says so."""
+    """A broker without timers, such as ours, refuses it, and the task's error names that."""
     seen = single_properties(cluster)
     at = datetime.now(UTC) + timedelta(hours=1)
     rows = pa.record_batch({"body": pa.array([b"x"]), "deliverAt": pa.array([at], pa.timestamp("us", "UTC"))})

@@ -1,4 +1,4 @@
-"""Streams into topics while Spark's workers, its driver and brokers are killed at random: what was promised holds.
+"""Streams into topics while Spark's workers, its driver and brokers are killed at random: the guarantees hold.
 
 The seed is printed; PYRMQ_SOAK_SEED=... repeats a run's choices, though not its moments.
 """
@@ -75,7 +75,7 @@ def test_streams_survive_fifty_kills(tmp_path: Path) -> None:
 
 
 def soak(directory: Path, victims: list[str], *, files: int) -> None:
-    """A round for each victim; `files` of rows are added in each."""
+    """Runs a round for each victim; adds `files` files of rows in each."""
     if shutil.which("java") is None and "JAVA_HOME" not in os.environ:
         pytest.skip("no Java here; install a JDK 17 or 21")
     seed = int(os.environ.get("PYRMQ_SOAK_SEED") or random.getrandbits(32))
@@ -103,7 +103,7 @@ def soak(directory: Path, victims: list[str], *, files: int) -> None:
 
 
 def create_order_topics(nameserver: str, brokers: Iterable[str]) -> None:
-    """Their queues stay the same while a broker is away, so a key keeps its queue from write to write."""
+    """Creates topics whose queues stay the same while a broker is away: a key keeps its queue from write to write."""
     with Admin(nameserver=nameserver) as admin:
         for topic in TOPICS:
             admin.create_topic(topic, queues=4, order=True)
@@ -120,7 +120,7 @@ def one_round(
     chance: random.Random,
     victim: str,
 ) -> None:
-    """Some files more, and a kill when a random number of their rows is stored."""
+    """Adds more files, and kills the victim when a random number of their rows is stored."""
     driver.ensure()
     topic = chance.choice(TOPICS)
     before = held(consumer, topic) or 0
@@ -144,7 +144,7 @@ def one_round(
 
 
 def ended(driver: Driver) -> bool:
-    """Starts it again when it broke down."""
+    """Returns whether the driver is done; starts it again when it failed."""
     if driver.has_ended_well:
         return True
     driver.ensure()
@@ -156,7 +156,7 @@ def log_of(driver: Driver) -> str:
 
 
 def check(topic: str, by_queue: dict[str, list[tuple[str, str]]], rows: set[str], batch_of: dict[int, int]) -> None:
-    """Every row at least once, its id its own, its key's rows in one queue in the order of their first appearance.
+    """Checks that every row is stored, with its own id, and its key's rows in one queue in order of first appearance.
 
     Batches come one after another, and a file's rows in theirs; files of one batch are of several tasks.
     """

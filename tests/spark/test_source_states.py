@@ -1,9 +1,9 @@
-"""A stream over a topic in any state: which rows must come, which may come twice, and what may be called lost.
+"""A stream over a topic in any state: the rows that must come, may come twice, or may be reported as lost.
 
 The topic shrinks, grows, is deleted and made again, loses its READ permission, its oldest file, one in its middle, or
-its newest messages; brokers and the NameServer leave and come back; between a batch's plan and its run, too. What a
-batch gives is compared with what brokers have at that moment; at the end, with all of them back, every row that is
-there has come, but for those stored below an offset that the stream had passed.
+its newest messages; brokers and the NameServer leave and come back; between a batch's plan and its run, too. Each
+batch is compared with the messages that brokers have at that moment; at the end, with all brokers back, every row that
+exists has come, except those stored below an offset that the stream had passed.
 """
 
 from collections import Counter
@@ -47,7 +47,7 @@ small = st.integers(1, 4)
 
 @dataclass
 class Expected:
-    """What a run gives when it succeeds, which rows it may pass over, and the conditions that it may fail by."""
+    """The rows of a run that succeeds, the rows it may skip, and the conditions it may fail with."""
 
     rows: list[str] = field(default_factory=list)
     excused: set[str] = field(default_factory=set)
@@ -100,7 +100,7 @@ class StreamOverChanges(RuleBasedStateMachine):
                 self.may_lack.add(str(self.numbers))
 
     def pick(self, which: int) -> tuple[ChangingBroker, int]:
-        """One of the queues there are, or were."""
+        """Returns one of the queues that exist, or did."""
         queues = self.cluster.queues() or [MessageQueue(TOPIC, "broker-a", 0)]
         queue = queues[which % len(queues)]
         return self.cluster.broker(queue), queue.queue_id
@@ -160,7 +160,7 @@ class StreamOverChanges(RuleBasedStateMachine):
 
     @rule(name=names)
     def is_forgotten(self, name: str) -> None:
-        """It serves, and the NameServer does not know."""
+        """Unregisters a broker that still serves."""
         self.cluster.brokers[name].is_registered = False
         self.cluster.publish()
 
@@ -211,7 +211,7 @@ class StreamOverChanges(RuleBasedStateMachine):
         self.run(fail=self.fail)
 
     def accepting(self) -> None:
-        """As its owner goes on after a loss: with failOnDataLoss=false, for a batch."""
+        """Runs a batch with failOnDataLoss=false, as a user does after a loss."""
         self.query.restart(failOnDataLoss="false")
         self.knows_queues = False
         self.plan(fail=False)
@@ -243,7 +243,7 @@ class StreamOverChanges(RuleBasedStateMachine):
         before = len(self.query.rows)
 
         def run() -> bool:
-            del self.query.rows[before:]  # Spark drops what a failed batch gave
+            del self.query.rows[before:]  # Spark drops the rows of a failed batch
             self.query.run(start, end)
             return True
 
@@ -259,7 +259,7 @@ class StreamOverChanges(RuleBasedStateMachine):
         self.planned = None
 
     def tried(self, call: Callable[[], T], allowed: tuple[str, ...]) -> T | None:
-        """None for a failure that is allowed. A server that has just come back may be slow to answer once."""
+        """Returns None for an allowed failure. A server that has just come back may be slow to answer once."""
         for is_last in (False, False, True):
             try:
                 return call()
@@ -273,7 +273,7 @@ class StreamOverChanges(RuleBasedStateMachine):
     # --- What is right.
 
     def passed(self) -> Offsets:
-        """The offsets that are read, or planned to be."""
+        """Returns the offsets that are read, or planned to be."""
         known = self.planned[1] if self.planned is not None else self.query.offset
         return {} if known is None else StreamOffset.from_json(known).offsets
 
@@ -295,7 +295,7 @@ class StreamOverChanges(RuleBasedStateMachine):
         return not self.cluster.is_routed(queue) or not first <= offset <= end
 
     def check_plan(self, reached: Offsets, end: StreamOffset, *, fail: bool) -> None:
-        """Each queue is gone on with where it was left, or right behind what is gone; only what is gone is left out."""
+        """Checks that each queue continues where it was left, or right behind its lost messages."""
         for queue, offset in reached.items():
             broker = self.cluster.broker(queue)
             if queue not in end.offsets:
@@ -331,7 +331,7 @@ class StreamOverChanges(RuleBasedStateMachine):
                 right.reasons.add(REFUSED)
             if not self.cluster.is_routed(queue):
                 right.excused |= set(found.values())
-                right.must_fail |= not is_known  # it cannot be told whether the queue is gone
+                right.must_fail |= not is_known  # it is unknown whether the queue is gone
                 found = {}
             if len(found) < len(wanted):
                 right.reasons |= {LOST} if fail else set()

@@ -1,4 +1,4 @@
-"""`CREATE TABLE ... USING rocketmq`: its options are taken and checked, and no secret of theirs is shown."""
+"""`CREATE TABLE ... USING rocketmq`: its options are accepted and checked, and their secrets are never shown."""
 
 import uuid
 from collections.abc import Iterator
@@ -36,7 +36,7 @@ def test_a_table_without_its_options_says_how_to_name_them() -> None:
 
 @pytest.fixture
 def tables(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[str]]:
-    """Names that are dropped afterwards."""
+    """Names of tables that are dropped afterwards."""
     made: list[str] = []
     yield made
     for name in made:

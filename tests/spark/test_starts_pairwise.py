@@ -1,4 +1,4 @@
-"""How topics are chosen, where reading starts and failOnDataLoss, in pairs: each reads, goes on and finds more."""
+"""Topic options, starting positions and failOnDataLoss in pairs: each query reads, goes on and finds more."""
 
 import json
 import uuid
@@ -32,7 +32,7 @@ def choice(how: str, topic: str) -> dict[str, str]:
 
 
 def start(how: str, topics: list[str]) -> tuple[dict[str, Any], list[str]]:
-    """The options, and which of 8 messages they give: 0 to 5 in broker-a, 6 and 7 in broker-b."""
+    """Returns the options, and their messages of 8: 0 to 5 in broker-a, 6 and 7 in broker-b."""
     more: dict[str, Any] = dict.fromkeys(topics[1:], "earliest")
     offsets = {topics[0]: {"broker-a": {"0": 2}, "broker-b": {"0": -1}}} | more
     return {

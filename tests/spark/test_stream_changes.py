@@ -1,4 +1,4 @@
-"""Streams and batches over topics, permissions and NameServers that change: what is there is read, and once."""
+"""Streams and batches over topics, permissions and NameServers that change: existing messages are read once."""
 
 import json
 import uuid
@@ -56,7 +56,7 @@ def topic(admin: Admin) -> str:
 
 
 def planned(nameserver: str, **options: str) -> list[QueueRange]:
-    """The ranges of a batch."""
+    """Returns the ranges of a batch."""
     reader = RocketMQReader(ConnectionOptions(name_server=nameserver), read_source(options), source_schema(SCHEMA))
     return [part.wanted for part in reader.partitions() if isinstance(part, RangePartition)]
 
@@ -164,7 +164,7 @@ def test_a_batch_waits_for_a_broker_of_the_order_configuration(stage: Stage, fai
 
 
 def test_a_batch_waits_for_a_broker_that_another_nameserver_knows(stage: Stage) -> None:
-    """Each knows one broker, whichever is asked."""
+    """Each NameServer knows one broker, in either order."""
     other = HeldContext(portal(), staged())
     try:
         table, address = other.value.table, stage.addresses["broker-b"]
@@ -185,7 +185,7 @@ def test_a_batch_waits_for_a_broker_that_another_nameserver_knows(stage: Stage) 
 def test_a_batch_0_that_failed_is_read_as_planned_though_the_topic_has_grown(
     cluster: EmbeddedCluster, producer: Producer, admin: Admin, topic: str, fail: str
 ) -> None:
-    """The options name the queues there were; Spark asks for the start anew, and keeps none of batch 0."""
+    """The options name the first run's queues; Spark requests the start anew, and keeps nothing of batch 0."""
     send(producer, cluster, topic, 0, 5)
     named = json.dumps({topic: {"broker-a": {"0": 2}, "broker-b": {"0": -2}}})
     query = Query(cluster, topic=topic, startingOffsets=named, failOnDataLoss=fail)

@@ -1,4 +1,4 @@
-"""A stream's offset as text, and what is new, gone or lost since it was written."""
+"""A stream's offset as text, and the queues and messages that are new, gone or lost since it was written."""
 
 import json
 
@@ -81,7 +81,7 @@ def test_expired_offsets_are_lost_and_the_rest_is_read() -> None:
 
 
 def test_a_queue_that_became_shorter_goes_on_at_its_end() -> None:
-    """As Spark's Kafka source does: what it keeps was read already, unless the topic was made anew."""
+    """Spark's Kafka source does the same: the kept messages were read already, unless the topic was made anew."""
     followed = follow({A: 50}, {A: OffsetRange(0, 10)}, {})
     assert (followed.begins, followed.backlog) == ({A: 10}, {})
     (loss,) = followed.losses

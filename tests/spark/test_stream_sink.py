@@ -24,7 +24,7 @@ RED = b"row 300"
 
 
 def numbered(spark: SparkSession, directory: Path, rows: int) -> DataFrame:
-    """A stream over files: each `add` of them is there for the next batch."""
+    """Returns a stream over files: each `add` of them is there for the next batch."""
     spark.range(0, rows, 1, 2).write.mode("append").parquet(str(directory))
     return spark.readStream.schema("id long").option("maxFilesPerTrigger", 1).parquet(str(directory))
 
@@ -70,7 +70,7 @@ def test_output_mode_update_is_refused_by_spark(
 def written_twice(
     spark: SparkSession, cluster: EmbeddedCluster, topic: str, directory: Path, *, other_order: bool
 ) -> None:
-    """A batch that fails half way, and comes again: in the same order, or shuffled."""
+    """Writes a batch that fails half way, and comes again: in the same order, or shuffled."""
 
     async def refuse_some(request: Command, peer: Peer) -> Command | Pass:
         return refusal(ResponseCode.MESSAGE_ILLEGAL, "not now") if RED in bytes(request.body) else PASS
@@ -87,7 +87,7 @@ def written_twice(
 
 
 def deduplicated(spark: SparkSession, nameserver: str, topic: str, checkpoint: Path) -> list[str]:
-    """The bodies that a stream gives which drops what has an id that came before."""
+    """Returns the bodies of a stream that drops repeated ids."""
     stream = spark.readStream.format("rocketmq").schema("body string, msgId string, storeTimestamp timestamp")
     rows = stream.options(nameServer=nameserver, topic=topic, startingOffsets="earliest").load()
     once = rows.withWatermark("storeTimestamp", "1 hour").dropDuplicatesWithinWatermark(["msgId"])

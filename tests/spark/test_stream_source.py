@@ -1,4 +1,4 @@
-"""The stream reader asked as Spark asks it, in this process, against our own brokers; offsets pass as JSON text."""
+"""The stream reader called as Spark calls it, in this process, against our own brokers; offsets pass as JSON text."""
 
 import json
 import time
@@ -74,7 +74,7 @@ def test_without_news_the_start_comes_back_as_it_was(cluster: EmbeddedCluster, p
 def test_asked_again_at_once_it_waits_and_never_answers_from_memory(
     cluster: EmbeddedCluster, producer: Producer, topic: str
 ) -> None:
-    """`processAllAvailable` ends when a trigger finds nothing: what was sent before that must be found."""
+    """`processAllAvailable` ends when a trigger finds nothing: messages sent before it must be found."""
     query = Query(cluster, topic=topic)
     start = query.start()
     began = time.monotonic()
@@ -86,7 +86,7 @@ def test_asked_again_at_once_it_waits_and_never_answers_from_memory(
 
 
 def test_a_failure_in_batch_0_replays_it_exactly(cluster: EmbeddedCluster, producer: Producer, topic: str) -> None:
-    """Spark asks for the initial offset anew, which by then lies elsewhere."""
+    """Spark requests the initial offset anew, which by then lies elsewhere."""
     send(producer, cluster, topic, 0, 5)
     query = Query(cluster, topic=topic)
     assert query.start() == text(query.reader.initialOffset())
@@ -168,7 +168,7 @@ def test_a_topic_nobody_knows(cluster: EmbeddedCluster) -> None:
         Query(cluster, topic="nowhere").plan()
 
 
-# --- How much a batch takes
+# --- The size of a batch
 
 
 def test_a_cap_divides_in_proportion_and_survives_a_restart(

@@ -13,12 +13,12 @@ pytestmark = [pytest.mark.spark, pytest.mark.timeout(180)]
 
 
 class TestStreamJobs(StreamJobs):
-    """All of them, on two brokers of ours."""
+    """The jobs of streams, on two brokers of ours."""
 
 
 class TestUnionJobs(UnionJobs):
-    """All of them, too."""
+    """The jobs of queries with several streams."""
 
 
 class TestStressJobs(StressJobs):
-    """All of them, too."""
+    """The jobs over topics that change at random."""

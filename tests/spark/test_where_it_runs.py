@@ -1,4 +1,4 @@
-"""The same job on executors of their own: Spark's small cluster, a standalone cluster, and from Spark Connect."""
+"""One job on executors of their own: Spark's small cluster, a standalone cluster, and Spark Connect."""
 
 import json
 import os
@@ -27,7 +27,7 @@ def java() -> None:
 
 
 def check(master: str, nameserver: str, directory: Path, environment: dict[str, str]) -> None:
-    """Every row by a batch and by a stream."""
+    """Checks that a batch and a stream read every row."""
     topic = f"shipped_{master.partition('[')[0].partition(':')[0].replace('-', '_')}"
     job = [sys.executable, "-m", "tests.spark.shipped_job", master, nameserver, topic, str(ROWS), str(directory)]
     done = subprocess.run(job, cwd=directory, env=environment, capture_output=True, text=True, timeout=SECONDS)

@@ -1,4 +1,4 @@
-"""What the source logs in Spark's workers is read by SQL."""
+"""Log lines of the source in Spark's workers, read by SQL."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""One task's write, in this process, against our own brokers: where rows go, and that none is lost without a word."""
+"""One task's write, in this process, against our own brokers: the rows' queues, and that none is lost silently."""
 
 import threading
 from collections.abc import Iterator
@@ -47,7 +47,7 @@ def test_each_partition_has_the_queue_after_the_last_ones(cluster: EmbeddedClust
 
 
 def test_a_partitions_rows_keep_their_order_over_many_requests(cluster: EmbeddedCluster) -> None:
-    """Every other request is held for a while at the broker: one that were sent meanwhile would pass it."""
+    """The broker holds every other request for a while: another sent meanwhile would overtake it."""
     held: list[trio.Event] = []
 
     async def let_the_next_pass(request: Command, peer: Peer) -> Pass:
@@ -87,7 +87,7 @@ def test_a_partition_without_rows_connects_to_nothing() -> None:
     assert unreachable.run(iter([bodies(0, 0)])) == PartitionWritten(3, 0)
 
 
-# --- None is lost without a word
+# --- None is lost silently
 
 
 def test_a_lost_acknowledgement_fails_the_write(cluster: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch) -> None:
