@@ -1,4 +1,4 @@
-"""Every Python example of README and docs runs, as it is printed, on a cluster of our own."""
+"""Every Python example of README and docs runs, as it is printed, on a cluster of our own; pages name what there is."""
 
 from __future__ import annotations
 
@@ -6,14 +6,19 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
 from pyrmq_core.blocking import EmbeddedCluster
+from pyrmq_core.columnar import SOURCE_COLUMNS
+from pyrmq_spark.options import ConnectionOptions, SinkOptions, SourceOptions
+from pyrmq_spark.write.columns import SINK_TYPES
+from tests.support.commands import commands
 
 ROOT = Path(__file__).parent.parent
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 NAMESERVER = "127.0.0.1:9876"
 LINK = re.compile(r"\]\((?!https?://)([^)#]+)")
@@ -45,3 +50,39 @@ def test_an_example_runs(example: str, cluster: EmbeddedCluster) -> None:
 def test_links_lead_somewhere(page: Path) -> None:
     missing = [target for target in LINK.findall(page.read_text()) if not (page.parent / target).exists()]
     assert missing == []
+
+
+def named_in(*pages: str) -> set[str]:
+    """Returns the words in backquotes of these pages."""
+    text = "".join((ROOT / "docs" / page).read_text() for page in pages)
+    return {word for quoted in re.findall(r"`([^`\n]+)`", text) for word in re.findall(r"\w+", quoted)}
+
+
+def test_every_option_is_on_its_page() -> None:
+    for tables, page in (((SourceOptions, ConnectionOptions), "spark-sources.md"), ((SinkOptions,), "spark-sinks.md")):
+        options = {line.metadata["name"] for table in tables for line in fields(table)}
+        assert options - named_in(page) == set()
+
+
+def test_every_column_is_on_its_page() -> None:
+    assert SOURCE_COLUMNS.keys() - named_in("spark-sources.md") == set()
+    assert SINK_TYPES.keys() - named_in("spark-sinks.md") == set()
+
+
+def test_every_command_is_on_its_page() -> None:
+    text = (ROOT / "docs" / "command-line.md").read_text()
+    assert [words for words in commands() if f"pyrmq {words}" not in text] == []
+
+
+def test_the_design_names_files_that_are_there() -> None:
+    """Those of the last part are not built yet."""
+    text = (ROOT / "docs" / "design.md").read_text().partition("\n## Where the next rooms")[0]
+    files = {str(path.relative_to(ROOT)) for path in ROOT.glob("[dpt]*/**/*.*")} | {
+        path.name for path in ROOT.iterdir()
+    }
+    named = re.findall(r"`((?:[\w.]+/)*\w+\.(?:py|md))`", text)
+    assert [name for name in named if not any(f"/{file}".endswith(f"/{name}") for file in files)] == []
+    rooms = {str(path.relative_to(ROOT)) for top in ("pyrmq_core", "pyrmq_spark") for path in (ROOT / top).rglob("*")}
+    shown = re.findall(r"`((?:pyrmq_core|pyrmq_spark)/[\w/]+)`", text)
+    assert shown
+    assert [room for room in shown if room not in rooms] == []
