@@ -1,8 +1,10 @@
-"""The NameServer: brokers register with it, clients ask it for routes (RocketMQ's own, 5.x's way by default).
+"""RocketMQ's NameServer, by default as in 5.x: brokers register with it, clients query it for routes.
 
-`tables` decides and knows no clock, loop or log; `service` holds tables, settings and KV configuration; `handlers` has
-a function a request code; `running` listens and keeps the rounds, `process` is the command. Routes live in memory
-only, and NameServers know nothing of each other: brokers tell all of them, clients ask any.
+`tables` makes the decisions without clock, event loop or log; `service` holds tables, settings (`config`) and KV
+configuration (`kvconfig`, `files`); `handlers` has a function per request code, `route_cache` the encoded answers;
+`registration_queue` and `turns` run long work in steps; `server` listens and runs the periodic tasks, and `process` is
+the command. Routes live in memory only. NameServers do not know each other: a broker registers with all, a client
+queries any.
 """
 
 from pyrmq_core.nameserver.config import NameServerConfig

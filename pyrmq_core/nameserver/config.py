@@ -1,8 +1,8 @@
-"""A NameServer's settings under RocketMQ's names: a table, a properties file, changes while it runs.
+"""The settings of a NameServer under RocketMQ's names: their table, the properties file, changes at run time.
 
 Sources: common/namesrv/NamesrvConfig.java, remoting/netty/NettyServerConfig.java, 5.4.0. Unlike Apache's, ours listens
-on 127.0.0.1 unless told otherwise, looks for silent brokers every 10 s as 4.x does, refuses values it cannot read, and
-keeps its files apart by port.
+on 127.0.0.1 by default, looks for silent brokers every 10 s as 4.x does, refuses values it cannot read, and has files
+of its own for each port.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from pyrmq_core.protocol.framing.frame import SERVER_HEADER_BYTES
 from pyrmq_core.protocol.java.properties_text import parse_java_properties
 
 # Settings of Apache's NameServer that size its threads and buffers. They are accepted, shown, and have no effect:
-# requests run in one loop, which a connection enters only as far as its own answers have left.
+# requests run in one event loop, and a connection is not read while too many of its requests are unanswered.
 WITHOUT_EFFECT: Final[Mapping[str, str]] = {
     "clientRequestThreadPoolNums": "8",
     "clientRequestThreadPoolQueueCapacity": "50000",
@@ -52,8 +52,8 @@ WITHOUT_EFFECT: Final[Mapping[str, str]] = {
     "writeBufferHighWaterMark": "0",
     "writeBufferLowWaterMark": "0",
 }
-# What is not built here, by the setting that would switch it on: a server that starts without it would be open, or
-# answer otherwise, than its settings say.
+# Features that do not exist here, by the setting that would switch each on. The setting is refused: a server that
+# started without the feature would be more open than its settings say, or answer differently.
 NOT_BUILT: Final[Mapping[str, str]] = {
     "aclEnable": "access control",
     "authenticationEnabled": "access control",
@@ -61,8 +61,8 @@ NOT_BUILT: Final[Mapping[str, str]] = {
     "clusterTest": "asking another environment's NameServer for routes",
     "enableControllerInNamesrv": "a controller inside the NameServer",
 }
-# Not changed over the network whatever `configBlackList` says: paths, addresses that the next start could not listen
-# on, and the bounds that are there against strangers.
+# Settings that are never changed over the network, whatever `configBlackList` says: paths, addresses on which the next
+# start might be unable to listen, and the limits that protect the server from hostile clients.
 ALWAYS_BLACK: Final = frozenset(
     {
         "bindAddress",
@@ -97,7 +97,7 @@ _CONTROL: Final = re.compile("[\x00-\x1f\x7f\ud800-\udfff]")
 
 @dataclass(frozen=True, slots=True)
 class NameServerConfig:
-    """All settings. `others` holds those without effect that were set; empty paths stand for the default ones."""
+    """All settings. `others` holds the settings without effect that were set; an empty path means the default path."""
 
     bind_address: str = wire("bindAddress", "127.0.0.1")
     listen_port: int = wire("listenPort", 9876)
@@ -147,7 +147,7 @@ class NameServerConfig:
 
     @property
     def kv_config_file(self) -> Path | None:
-        """None keeps KV configuration in memory: the default for a port that changes with each start (0)."""
+        """The file of the KV configuration. None means memory only: the default for port 0, which changes each time."""
         return self._file(self.kv_config_path, f"kvConfig-{self.listen_port}.json")
 
     @property
@@ -156,11 +156,11 @@ class NameServerConfig:
 
     @property
     def black_list(self) -> frozenset[str]:
-        """Settings that nobody changes over the network."""
+        """The names of settings that cannot be changed over the network."""
         return ALWAYS_BLACK | {name for name in self.config_black_list.split(";") if name}
 
     def to_settings(self, *, secrets: bool = False) -> dict[str, str]:
-        """Every setting with its effective value, by RocketMQ's name; passwords are hidden unless `secrets`."""
+        """Returns every setting with its effective value, by RocketMQ's name; hides passwords unless `secrets`."""
         settings = {**WITHOUT_EFFECT, **dict.fromkeys(NOT_BUILT, "false"), **self.others, **encode_fields(self)}
         settings.update(self.tls.to_settings(secrets=secrets))
         settings["kvConfigPath"] = str(self.kv_config_file or "")
@@ -168,9 +168,9 @@ class NameServerConfig:
         return dict(sorted(settings.items()))
 
     def with_settings(self, settings: Mapping[str, str]) -> Self:
-        """These values over the present ones; `InvalidArgument` for a value that is none.
+        """Returns a copy with these values; raises `InvalidArgument` for a bad value.
 
-        Names that nobody knows are left out (`unknown_settings` tells them), as Java does.
+        Unknown names are ignored, as in Java (`unknown_settings` returns them).
         """
         for name, what in NOT_BUILT.items():
             if settings.get(name, "false").strip().lower() != "false":
@@ -210,13 +210,13 @@ class NameServerConfig:
 
 
 def unknown_settings(settings: Mapping[str, str]) -> dict[str, str]:
-    """Names that no NameServer has, each with the nearest one that there is, or an empty text."""
+    """Returns the names that are not settings, each with the nearest setting's name, or an empty text."""
     names = [*_TYPES, *WITHOUT_EFFECT, *NOT_BUILT, *TLS_NAMES]
     return {name: next(iter(difflib.get_close_matches(name, names, 1)), "") for name in settings if name not in names}
 
 
 def load_settings(path: Path) -> dict[str, str]:
-    """The settings of a properties file, which then is where settings are stored; `InvalidArgument` if unreadable."""
+    """Reads a properties file, to which later changes are written; raises `InvalidArgument` if it is unreadable."""
     try:
         settings = parse_java_properties(path.read_text("utf-8"))
     except (OSError, UnicodeDecodeError) as error:

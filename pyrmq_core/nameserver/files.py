@@ -1,4 +1,4 @@
-"""Writing a small file so that a crash at any moment leaves the old or the new content, never a part."""
+"""Atomic writing of small files: a crash at any moment leaves the old or the new content, never a part of it."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from pathlib import Path
 
 
 def write_atomically(path: Path, content: bytes) -> None:
-    """Replaces a file; what it held goes to `<file>.bak` first, as Java does (MixAll.string2File).
+    """Replaces a file's content; the old content is copied to `<file>.bak` first, as in Java (MixAll.string2File).
 
-    Missing folders are made. Who may read the file stays as it is. Raises OSError.
+    Missing folders are created. The file keeps its permissions. Raises OSError.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     mode = 0o666

@@ -1,8 +1,8 @@
-"""What a NameServer answers, one short function a request code, and the table of them all.
+"""The request handlers of a NameServer, one short function per request code, and the table of all of them.
 
 Sources: namesrv/processor/DefaultRequestProcessor.java, ClientRequestProcessor.java, 5.3.3. Left out: other
-environments' routes (`clusterTest`) and the controller's requests; they are refused as not supported. Where 4.9's
-NameServer says nothing at all to a code it does not know, ours answers REQUEST_CODE_NOT_SUPPORTED, as 5.x does.
+environments' routes (`clusterTest`) and the controller's requests; they are refused as not supported. 4.9's NameServer
+does not answer a code it does not know; ours answers REQUEST_CODE_NOT_SUPPORTED, as 5.x does.
 """
 
 from __future__ import annotations
@@ -48,13 +48,13 @@ from pyrmq_core.protocol.requests.nameserver.write_perm import (
 )
 from pyrmq_core.protocol.routes.route import TopicRouteData
 
-# V4_9_4 of common/MQVersion.java: peers from there on read strict JSON.
+# V4_9_4 of common/MQVersion.java: clients of this version or later read strict JSON.
 STANDARD_JSON_VERSION: Final = 401
 # common/help/FAQUrl.java: the text that RocketMQ's users search for.
 HELP: Final = "\nSee https://rocketmq.apache.org/docs/bestPractice/06FAQ for further details."
 KEY_MISSING: Final = "namespace or key is null"
 DISABLED: Final = "disable"
-# What requests beside registrations carry: a data version (100 bytes), or settings (5,000).
+# The body of a request that is no registration is a data version (100 bytes) or settings (5,000 bytes).
 SMALL_BODY_BYTES: Final = 64 * 1024
 # The queues of one topic at 5,000 brokers.
 TOPIC_BODY_BYTES: Final = 1024 * 1024
@@ -64,9 +64,9 @@ Handle = Callable[[NameServer, Command, Peer], Answer]
 
 
 class RequestEntry(NamedTuple):
-    """A request code that is answered; `about` is its line in the documentation.
+    """The handler of a request code; `about` is its line in the documentation.
 
-    A body longer than `max_body_bytes` is refused before it is read: reading it would hold the loop.
+    A body longer than `max_body_bytes` is refused undecoded: decoding it would block the event loop.
     """
 
     handle: Handle
@@ -75,7 +75,7 @@ class RequestEntry(NamedTuple):
 
 
 def handle(server: NameServer, request: Command, peer: Peer) -> Answer:
-    """The answer to any request; what a handler raises is the network's to answer."""
+    """Returns the answer to any request; the connection turns a handler's exception into an error answer."""
     served = HANDLERS.get(request.code)
     if served is None:
         return refuse_unknown(request)
@@ -92,7 +92,7 @@ def refuse_unknown(request: Command) -> Command:
 
 
 def get_route_info(server: NameServer, request: Command, peer: Peer) -> Answer:
-    """The most frequent question by far: its fields are read as they are."""
+    """Answers the most frequent request by far; for speed it reads the header's fields without a class for them."""
     if not server.is_ready:
         return refusal(ResponseCode.SYSTEM_ERROR, "name server not ready")
     topic = request.ext.get("topic")
@@ -158,7 +158,7 @@ def broker_heartbeat(server: NameServer, request: Command, _: Peer) -> Command:
 
 
 def _live_key(cluster_name: str, broker_addr: str) -> BrokerAddrInfo:
-    """The key of a broker that names itself in a request; `HeaderError` for what no broker is called."""
+    """Returns the key of the broker that a request names; raises `HeaderError` for a name or address none can have."""
     accepted.check_name("clusterName", cluster_name)
     accepted.check_address("brokerAddr", broker_addr)
     return BrokerAddrInfo(cluster_name, broker_addr)
@@ -269,7 +269,7 @@ def delete_kv_config(server: NameServer, request: Command, _: Peer) -> Answer:
 
 
 async def _saved(server: NameServer) -> Command:
-    """Unlike Java's, the answer tells when the change is not on disk."""
+    """Saves the KV configuration; unlike Java's, the answer is an error when the change is not on disk."""
     try:
         await server.kv.save()
     except StoreError as error:

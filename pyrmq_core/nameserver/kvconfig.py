@@ -1,8 +1,8 @@
-"""The KV configuration a NameServer keeps for others: values by namespace and key, in memory and in one JSON file.
+"""The KV configuration that a NameServer keeps for its clients: values by namespace and key, in memory and a JSON file.
 
-Source: namesrv/kvconfig/KVConfigManager.java. The file is `{"configTable":{namespace:{key:value}}}` and is written
-whole, once for all changes that came while it was written the last time. Apache's bounds nothing; ours bounds the
-whole, because anybody may put values and each is kept, written and answered again and again.
+Source: namesrv/kvconfig/KVConfigManager.java. The file is `{"configTable":{namespace:{key:value}}}`. It is written
+whole, once for all changes made during the previous write. Apache's size is unbounded; ours is bounded, because any
+client may put values, and each is kept in memory, written and sent again and again.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from pyrmq_core.nameserver.files import write_atomically
 from pyrmq_core.protocol.java.json_text import dumps, load_object
 from pyrmq_core.protocol.requests.nameserver.kv_config import KvTable
 
-# Room for the order configuration of some 60,000 topics, which one answer (219, or a registration's) still holds and
-# which is encoded within one step of the loop.
+# Room for the order configuration of some 60,000 topics: it fits into one answer (219, or a registration's) and is
+# encoded in one step of the event loop.
 MAX_BYTES: Final = 4 * 1024 * 1024
-# What an entry or a namespace costs beside its texts, so that their number is bounded too.
+# The assumed cost of an entry or a namespace beside its texts, so that their number is bounded too.
 ENTRY_BYTES: Final = 40
 
 
 class KvConfig:
-    """All namespaces; `path` None keeps them in memory only. A put beyond `max_bytes` of names and values is refused.
+    """All namespaces, in memory only if `path` is None. A put beyond `max_bytes` of names and values is refused.
 
-    A file that holds more already is kept whole; only what would add to it is refused.
+    A file that holds more already is loaded whole; only additions to it are refused.
     """
 
     def __init__(self, path: Path | None = None, max_bytes: int = MAX_BYTES) -> None:
@@ -41,7 +41,7 @@ class KvConfig:
         self._turn = trio.Lock()
 
     def load(self) -> None:
-        """Reads the file, if there is one; `StoreError` when it holds no KV configuration."""
+        """Reads the file, if there is one; raises `StoreError` when it holds no KV configuration."""
         if self.path is None or not self.path.exists():
             return
         try:
@@ -62,11 +62,11 @@ class KvConfig:
         return self.namespaces.get(namespace or "", {}).get(key or "")
 
     def namespace(self, namespace: str | None) -> Mapping[str, str] | None:
-        """None when nothing was ever put into it; one that was emptied stays."""
+        """Returns the namespace's values, or None when nothing was ever put into it; an emptied namespace stays."""
         return self.namespaces.get(namespace or "")
 
     def table_body(self, namespace: str) -> bytes | memoryview | None:
-        """The namespace as the body that answers carry, encoded once; None as in `namespace`."""
+        """Returns the namespace encoded as an answer's body, which is cached; None as in `namespace`."""
         values = self.namespaces.get(namespace)
         if values is None:
             return None
@@ -76,7 +76,7 @@ class KvConfig:
         return body
 
     def put(self, namespace: str, key: str, value: str | None) -> None:
-        """Keeps a value; no value takes the key away and keeps the namespace. `InvalidArgument` when all is full."""
+        """Stores a value; None removes the key, not the namespace. Raises `InvalidArgument` beyond `max_bytes`."""
         values = self.namespaces.get(namespace)
         old = None if values is None else values.get(key)
         added = 0 if values is not None else _entry_bytes(namespace)
@@ -101,7 +101,7 @@ class KvConfig:
             self._changed(namespace, -_entry_bytes(key, old))
 
     def to_json(self) -> bytes:
-        """The file's content; text that UTF-8 has not is replaced, so that one value keeps no other from the file."""
+        """Returns the file's content. Text that UTF-8 cannot encode is replaced, so that it does not stop the write."""
         return dumps({"configTable": self.namespaces})
 
     def _changed(self, namespace: str, added_bytes: int) -> None:
@@ -110,7 +110,7 @@ class KvConfig:
         self.is_dirty = True
 
     async def save(self) -> None:
-        """Writes what changed since the last time; `StoreError` when that fails, and the next save tries again."""
+        """Writes the file if anything changed; raises `StoreError` when that fails, and the next save tries again."""
         async with self._turn:
             if self.path is None or not self.is_dirty:
                 return

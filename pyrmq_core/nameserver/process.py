@@ -1,4 +1,4 @@
-"""A NameServer as a process: its arguments, its settings, its signals (namesrv/NamesrvStartup.java)."""
+"""The NameServer as a process: its arguments, settings and signals (namesrv/NamesrvStartup.java)."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ from pyrmq_core.network.process_end import exit_status
 
 log = line_logger(__name__)
 
-# Of a registration of 10,000 topics as many objects live for a moment. By Python's own 700 each would have all that is
-# known of a million queues looked through for garbage, which is not there: 50 ms in which nobody is answered.
+# A registration of 10,000 topics creates as many objects that live for a moment. With Python's default threshold of 700
+# each registration would make the garbage collector scan the tables, in vain: with a million queues, 50 ms in which no
+# request is answered.
 YOUNG_OBJECTS: Final = 100_000
 
 
 def main(arguments: Sequence[str] | None = None, *, prog: str = "python -m pyrmq_core.nameserver") -> int:
-    """The exit status: 0, 1 with one line of what failed; wrong use ends with 2 (argparse)."""
+    """Runs the command; returns 0, 1 after one line about the failure, 130 or 141. Wrong usage exits with 2."""
     options = _parser(prog).parse_args(arguments)
     return exit_status(lambda: _start(options), "nameserver")
 
 
 def _start(options: argparse.Namespace) -> None:
-    """Prints the settings, or serves."""
     config = configure(options.config_file, port=options.port, host=options.host)
     if options.print_config_item:
         sys.stdout.write("".join(f"{name}={value}\n" for name, value in config.to_settings().items()))
@@ -45,7 +45,7 @@ def _start(options: argparse.Namespace) -> None:
 
 
 def configure(config_file: Path | None = None, *, port: int | None = None, host: str | None = None) -> NameServerConfig:
-    """The settings of a file with the command line's over them; `InvalidArgument` for what is none."""
+    """Returns the file's settings, overridden by the command line's; raises `InvalidArgument` for a bad value."""
     settings = {} if config_file is None else load_settings(config_file)
     for name, nearest in unknown_settings(settings).items():
         sys.stderr.write(f"{config_file}: {name} is no setting{f'; is {nearest} meant?' if nearest else ''}\n")
@@ -57,7 +57,7 @@ def configure(config_file: Path | None = None, *, port: int | None = None, host:
 
 
 def run_process(config: NameServerConfig) -> None:
-    """Serves until SIGTERM or SIGINT; the log goes to standard error. Raises `RocketMQError` when it cannot start."""
+    """Serves until SIGTERM or SIGINT, with the log on standard error. Raises `RocketMQError` when it cannot start."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
     raise_limit_of_files()
     try:

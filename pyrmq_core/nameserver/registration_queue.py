@@ -1,6 +1,6 @@
-"""Takes registrations in: short ones at once, long ones in steps and fair turns, so that nobody else waits for them.
+"""The queue of registrations: short ones are applied at once, long ones in steps and fair turns, so that none blocks.
 
-A broker with 10,000 topics sends 2 MB every 30 s, mostly the same as before: then a digest tells, and nothing is read.
+A broker with 10,000 topics sends 2 MB every 30 s, mostly unchanged: then its digest is known and it is not decoded.
 """
 
 from __future__ import annotations
@@ -21,21 +21,22 @@ from pyrmq_core.protocol.routes.registration import RegistrationBody, finished, 
 
 # About 200 topics, which take a millisecond.
 SHORT_BODY_BYTES: Final = 32 * 1024
-# What may wait for its turn: a broker has one registration under way, or two when a topic is created meanwhile.
+# The most registrations that wait, by connection and in bytes of all. A broker has one under way, or two when a topic
+# is created meanwhile.
 WAITING_OF_PEER: Final = 4
 WAITING_BYTES: Final = 512 * 1024 * 1024
-# Bodies up to this (20,000 topics) have half of the waiting room for themselves: giants keep no broker out.
+# Bodies up to this size (20,000 topics) have half of `WAITING_BYTES` to themselves: larger ones keep no broker out.
 ORDINARY_BODY_BYTES: Final = 4 * 1024 * 1024
 
-# Applies a registration in steps and answers it; body None stands for the one that the digest is of and the tables
-# know. The first argument after the request is the body, the second its digest.
+# Applies a registration in steps and returns the answer, from request, body, digest and peer. The body is None when the
+# tables hold what the body of this digest says.
 Apply = Callable[[RegisterBroker, RegistrationBody | None, bytes | None, Peer], Generator[None, None, Command]]
 
 
 class RegistrationIntake:
-    """Registrations of one broker name are applied in the order in which they came.
+    """The registrations that wait; those of one broker name are applied in the order in which they came.
 
-    Places in line are given when a request comes, not when its task first runs: the loop starts tasks in any order.
+    A request takes its place in line when it comes, not when its task first runs: the loop starts tasks in any order.
     """
 
     def __init__(
@@ -49,12 +50,12 @@ class RegistrationIntake:
         self._knows = knows
         self._is_leaving = is_leaving
         self._turns = turns
-        self._lines: dict[str, deque[trio.Event]] = {}  # by broker name; the first one is set: it is its turn
+        self._lines: dict[str, deque[trio.Event]] = {}  # by broker name; the first event is set: its turn has come
         self._peers: Counter[Peer] = Counter()
-        self._bytes = {True: 0, False: 0}  # of ordinary bodies, and of giants
+        self._bytes = {True: 0, False: 0}  # True: of ordinary bodies; False: of larger ones
 
     def take(self, asked: RegisterBroker, peer: Peer) -> Command | Awaitable[Command]:
-        """The answer, or what will give it and has to be awaited; `BodyError` when the body cannot be read."""
+        """Returns the answer, or an awaitable of it if it has to wait; `BodyError` for an unreadable body."""
         header, size = asked.header, len(asked.raw_body)
         is_short = size <= SHORT_BODY_BYTES and not header.compressed
         if is_short and header.broker_name not in self._lines and not self._is_leaving(header.broker_name):
@@ -97,7 +98,7 @@ class RegistrationIntake:
         size = len(asked.raw_body)
         self._bytes[size <= ORDINARY_BODY_BYTES] += one * size
         self._peers[peer] += one
-        if not self._peers[peer]:  # what is back at 0 is not kept
+        if not self._peers[peer]:  # else a Counter keeps every connection there ever was
             del self._peers[peer]
 
 

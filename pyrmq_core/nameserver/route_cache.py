@@ -1,4 +1,4 @@
-"""Encoded answers: routes, kept until they are other ones (most questions are repeated), and long ones in steps."""
+"""Encoded answers: a cache of routes, since most queries are repeated, and the encoding of long answers in steps."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pyrmq_core.protocol.requests.nameserver.cluster_info import ClusterInfo
 from pyrmq_core.protocol.routes.route import TopicRouteData
 
 MAX_KEPT_BYTES: Final = 32 * 1024 * 1024
-# What a kept route takes beside its body, about.
+# The approximate memory of a cached route beside its body.
 ROUTE_BYTES: Final = 1024
 
 
@@ -27,7 +27,7 @@ class _Kept(NamedTuple):
 
 
 class RouteAnswers:
-    """A route is recognised by identity: the tables give the same value until something in it changes."""
+    """A cache of encoded routes. It compares routes by identity: the tables return the same object until it changes."""
 
     def __init__(self, max_bytes: int = MAX_KEPT_BYTES) -> None:
         self._max_bytes = max_bytes
@@ -37,7 +37,7 @@ class RouteAnswers:
     def kept(
         self, topic: str, route: TopicRouteData, order_topic_conf: str | None, *, bare_ids: bool
     ) -> Command | None:
-        """The answer, if this very route was encoded before."""
+        """Returns the cached answer for this route object, or None."""
         kept = self._kept.get((topic, bare_ids))
         if kept is not None and kept.route is route and kept.order_topic_conf == order_topic_conf:
             return kept.answer
@@ -46,7 +46,7 @@ class RouteAnswers:
     def keep(
         self, topic: str, route: TopicRouteData, order_topic_conf: str | None, body: bytes, *, bare_ids: bool
     ) -> Command:
-        """The answer with this body, kept for the next time."""
+        """Returns the answer with this body, and caches it."""
         before = self._kept.get((topic, bare_ids))
         self._bytes += len(body) - len(before.answer.body) if before is not None else len(body) + ROUTE_BYTES
         if self._bytes > self._max_bytes:
@@ -58,7 +58,7 @@ class RouteAnswers:
 
 
 def encode_route(route: TopicRouteData, order_topic_conf: str | None, *, bare_ids: bool) -> Steps[bytes]:
-    """As `TopicRouteData.to_json`, with its order configuration."""
+    """Encodes the route with its order configuration as `TopicRouteData.to_json` does."""
     brokers, queues, servers = route.broker_datas, route.queue_datas, route.filter_server_table
     if len(brokers) <= BROKERS_PER_STEP and len(queues) <= BROKERS_PER_STEP and len(servers) <= BROKERS_PER_STEP:
         return replace(route, order_topic_conf=order_topic_conf).to_json(bare_ids=bare_ids)
@@ -75,7 +75,7 @@ def encode_route(route: TopicRouteData, order_topic_conf: str | None, *, bare_id
 
 
 def encode_cluster_info(info: ClusterInfo) -> Steps[bytes]:
-    """As `ClusterInfo.to_command` encodes it."""
+    """Encodes as `ClusterInfo.to_command` does."""
     parts = [b'{"brokerAddrTable":{']
     brokers = _some(info.broker_addr_table.items())
     parts += yield from _joined(({name: broker.to_members() for name, broker in some} for some in brokers), dumps)
@@ -86,7 +86,7 @@ def encode_cluster_info(info: ClusterInfo) -> Steps[bytes]:
 
 
 def encode_topic_list(topics: Sequence[str]) -> Steps[bytes]:
-    """As `TopicList.to_command` encodes it; `BodyError` for more than a frame holds."""
+    """Encodes as `TopicList.to_command` does; raises `BodyError` for more than a frame holds."""
     parts = [b'{"topicList":[']
     names = (topics[start : start + TOPICS_PER_STEP] for start in range(0, len(topics), TOPICS_PER_STEP))
     parts += yield from _joined(names, dumps)
@@ -100,7 +100,7 @@ def _some(items: Iterable[Any]) -> Iterable[list[Any]]:
 
 
 def _joined(values: Iterable[Any], encode: Any) -> Steps[list[bytes]]:
-    """The insides of lists or objects, each encoded in a step of its own, with the commas between them."""
+    """Encodes lists or objects, a step each, and returns their insides with the commas between them."""
     parts: list[bytes] = []
     size = 0
     for value in values:

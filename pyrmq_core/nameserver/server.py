@@ -1,4 +1,4 @@
-"""`run_nameserver`: a NameServer that listens, looks for silent brokers, and stops in order."""
+"""`run_nameserver`: a NameServer that listens, removes silent brokers, and stops in order."""
 
 from __future__ import annotations
 
@@ -23,19 +23,20 @@ from pyrmq_core.protocol.requests.nameserver.broker_heartbeat import NotifyMinBr
 
 log = line_logger(__name__)
 
-# NamesrvController (4.x): the first look for silent brokers, and the rounds that print KV configuration.
+# NamesrvController (4.x): the first look for silent brokers, and the intervals at which KV configuration is logged.
 FIRST_SCAN_SECONDS: Final = 5.0
 FIRST_KV_SECONDS: Final = 60.0
 KV_SECONDS: Final = 600.0
 NOTICE_SECONDS: Final = 0.3
 NOTICES: Final = 1000
-# A client asks for one route at a time and a broker registers once in 30 s; more than this waits in the sender's pipe.
+# A client queries one route at a time and a broker registers every 30 s. A connection with this many unanswered
+# requests is not read: further ones wait at the sender.
 REQUESTS_PER_CONNECTION: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
 class RunningNameServer:
-    """A NameServer that is up: its real address, and what it knows."""
+    """A NameServer that is up: its real address, tables, KV configuration and settings."""
 
     listening: Listening
     server: NameServer
@@ -64,11 +65,11 @@ async def run_nameserver(
     wrap_handler: Callable[[Handler], Handler] | None = None,
     task_status: trio.TaskStatus[RunningNameServer] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Runs until cancelled; start it in a nursery, which gives back the `RunningNameServer`.
+    """Runs a NameServer until cancelled; `nursery.start` returns the `RunningNameServer`.
 
-    KV configuration is loaded before the port opens. `wrap_handler` sees and may change each request and answer.
-    Cancelled, it closes the port and all connections, then writes what KV configuration is not written yet. Raises
-    `NetworkError` when it cannot listen, and `InvalidArgument` for TLS files that cannot be used.
+    KV configuration is loaded before the port opens. `wrap_handler` may read and change each request and answer. When
+    cancelled, it closes the port and all connections, then writes unsaved KV configuration. Raises `NetworkError` when
+    it cannot listen, and `InvalidArgument` for TLS files that cannot be used.
     """
     config = config or NameServerConfig()
     to_send, to_take = trio.open_memory_channel[MinBrokerIdChange](NOTICES)
@@ -105,7 +106,7 @@ async def run_nameserver(
 
 
 async def scan_rounds(server: NameServer) -> None:
-    """Looks for silent brokers again and again; the settings may change the pace meanwhile."""
+    """Removes silent brokers at the configured interval, which may change at run time."""
     await trio.sleep(FIRST_SCAN_SECONDS)
     while True:
         server.scan()
@@ -113,7 +114,7 @@ async def scan_rounds(server: NameServer) -> None:
 
 
 async def tell_kv_rounds(server: NameServer) -> None:
-    """Writes the KV configuration into the log again and again."""
+    """Logs the KV configuration after a minute, then every ten."""
     await trio.sleep(FIRST_KV_SECONDS)
     while True:
         await server.tell_kv()
@@ -128,7 +129,7 @@ def _queue_notice(to_send: trio.MemorySendChannel[MinBrokerIdChange], notice: Mi
 
 
 async def _send_notices(pool: ConnectionPool, to_take: trio.MemoryReceiveChannel[MinBrokerIdChange]) -> None:
-    """Tells brokers of a new smallest id, once; one that cannot be reached finds out by itself."""
+    """Notifies brokers of a new smallest id, once; a broker that cannot be reached finds it out by itself."""
     async for notice in to_take:
         command = NotifyMinBrokerIdChange(
             min_broker_id=notice.min_broker_id,
@@ -141,7 +142,7 @@ async def _send_notices(pool: ConnectionPool, to_take: trio.MemoryReceiveChannel
         for address in notice.targets:
             try:
                 await pool.send_oneway(address, command, timeout=NOTICE_SECONDS)
-            except (NetworkError, InvalidArgument) as error:  # what registered may be no address to connect to
+            except (NetworkError, InvalidArgument) as error:  # the registered address may be unusable
                 log.warning("%s is not told of its group's smallest id: %s", address, error)
 
 

@@ -1,7 +1,7 @@
-"""`NameServer`: the tables, the KV configuration and the settings of one NameServer, and what is done with them.
+"""`NameServer`: the tables, KV configuration and settings of one NameServer, and the operations on them.
 
-It listens to nobody itself: `handlers` answer requests with it, `running` calls `connection_closed` and `scan`.
-Whatever the tables say has changed becomes a line of the log.
+It has no port itself: `handlers` answer requests with it, and `server` calls `connection_closed` and `scan`. Each
+change that the tables report becomes a line of the log.
 """
 
 from __future__ import annotations
@@ -41,20 +41,20 @@ from pyrmq_core.protocol.routes.registration import RegistrationBody, finished
 
 log = line_logger(__name__)
 
-# Of the topics that leave with a broker so many have a line each; the rest is counted, and told at DEBUG.
+# So many topics that leave with a broker have a log line each; the rest are counted, and logged at DEBUG.
 TOPIC_LINES: Final = 20
 # About two milliseconds.
 LINES_PER_STEP: Final = 100
-# Work that is small beside registrations, and comes before most of them.
+# The size that `Turns` assumes for queries and removals: below that of large registrations, so that they come first.
 LOOK_SIZE: Final = 1024 * 1024
-# Looking for the nearest name of one that is not known takes half a millisecond.
+# So many unknown settings are logged: looking for the nearest name takes half a millisecond each.
 UNKNOWN_LINES: Final = 10
 
 
 class NameServer:
-    """See the module. `notify` is called with smallest broker ids that changed, where the settings ask for it.
+    """One NameServer's state. With `notifyMinBrokerIdChanged`, `notify` is called when a smallest broker id changes.
 
-    In `nursery` long removals go on; without one each is done at once.
+    Long removals are completed in `nursery`; without one, each is done at once.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class NameServer:
         self._store_turn = trio.Lock()
 
     def load(self) -> None:
-        """Reads the KV configuration; a file that cannot be read is told and left, as Java does."""
+        """Reads the KV configuration; a file that cannot be read is logged and left as it is, as in Java."""
         try:
             self.kv.load()
         except StoreError as error:
@@ -86,13 +86,13 @@ class NameServer:
 
     @property
     def is_ready(self) -> bool:
-        """With `needWaitForService`: whether routes are answered, which begins with the first one that is found."""
+        """True when routes are answered: with `needWaitForService`, after `waitSecondsForService` or a first answer."""
         waited_ms = now_ms() - self._started_ms
         waits = self.config.need_wait_for_service and waited_ms < self.config.wait_seconds_for_service * 1000
         return self.found_a_route or not waits
 
     def order_topic_conf(self, topic: str) -> str | None:
-        """What order topics have of queues where, when the settings say that routes carry it."""
+        """Returns the topic's order configuration (`broker-a:4;broker-b:4`), or None if `orderMessageEnable` is off."""
         return self.kv.get(ORDER_TOPIC_CONFIG, topic) if self.config.order_message_enable else None
 
     def connection_closed(self, peer: Peer) -> None:
@@ -106,7 +106,7 @@ class NameServer:
         self._remove(removal.scan(self.tables, now_ms()))
 
     def in_turn(self, steps: Steps[Command], peer: Peer, *, is_short: bool) -> Command | Awaitable[Command]:
-        """What the steps give: at once when they are few, else in turn with other long work."""
+        """Runs the steps at once if `is_short`, else in turn with other long work; returns their answer."""
         return finished(steps) if is_short else self.turns.run(steps, owner=peer, size=LOOK_SIZE)
 
     @property
@@ -114,7 +114,7 @@ class NameServer:
         return len(self.tables.topic_queue_table) <= TOPICS_PER_STEP
 
     def _remove(self, steps: Steps[Removal]) -> None:
-        """Brokers are gone when this returns, or, of very many, the first; their topics and the rest go in turn."""
+        """Removes the brokers (of very many, the first) before it returns; other brokers and topics follow in turn."""
         try:
             next(steps)
         except StopIteration as end:
@@ -134,7 +134,7 @@ class NameServer:
         yield from self._tell_removal(removed)
 
     def tell(self, changes: Iterable[Change]) -> None:
-        """One line a change."""
+        """Logs the changes, a line each."""
         for change in changes:
             if isinstance(change, TopicsRemoved):
                 _tell_topics(change)
@@ -142,7 +142,7 @@ class NameServer:
                 log.info("%s", change)
 
     async def tell_kv(self) -> None:
-        """Writes the KV configuration into the log, a line a value, and lets others pass meanwhile."""
+        """Logs the KV configuration, a line a value, and lets other tasks run meanwhile."""
         for namespace, values in list(self.kv.namespaces.items()):
             for number, (key, value) in enumerate(list(values.items()), 1):
                 log.info("KV configuration %s: %s = %s", namespace, key, value)
@@ -150,9 +150,10 @@ class NameServer:
                     await trio.lowlevel.checkpoint()
 
     async def update_config(self, settings: Mapping[str, str]) -> None:
-        """Takes settings over and stores all of them; `InvalidArgument` and `StoreError` as they say.
+        """Applies settings and writes all of them to their file.
 
-        The first few names that are not known are logged. Port and addresses count from the next start on.
+        Raises `InvalidArgument` for a bad value, and `StoreError` when the settings apply but are not written. The
+        first few unknown names are logged. Ports and addresses take effect at the next start.
         """
         unknown = unknown_settings(dict(islice(settings.items(), UNKNOWN_LINES)))
         for name, nearest in unknown.items():
@@ -214,5 +215,5 @@ def _tell_topics(removed: TopicsRemoved) -> None:
 
 
 def now_ms() -> int:
-    """The loop's clock, which no change of the system's time moves."""
+    """Returns the event loop's time, which changes of the system's clock do not affect."""
     return int(trio.current_time() * 1000)

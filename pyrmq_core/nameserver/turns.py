@@ -1,4 +1,4 @@
-"""`Turns`: long work on the loop goes in steps, one step of one piece of work at a time, fairly between connections."""
+"""`Turns`: runs long work on the event loop in short steps, one at a time, shared fairly between connections."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ class _Work:
 
 
 class Turns:
-    """Between two steps everything else on the loop has its chance, however many pieces of work wait.
+    """The long work under way. Between two steps all other tasks on the loop can run, however much work waits.
 
-    Every other step goes to the smallest piece, so that an ordinary broker is served although giants came first; the
-    steps between go to each owner (a connection) in turn, oldest work first, so that nothing waits for ever.
+    Every second step goes to the smallest piece of work, so that an ordinary broker is served although huge ones came
+    first. The other steps go to each owner (a connection) in turn, its oldest work first, so that none waits for ever.
     """
 
     def __init__(self) -> None:
@@ -35,7 +35,7 @@ class Turns:
         self._smallest_next = False
 
     async def run(self, steps: Generator[None, None, T], *, owner: object, size: int) -> T:
-        """Takes all steps, each about a millisecond; returns what the generator returns, raises what it raises."""
+        """Runs all steps, each about a millisecond; returns and raises as the generator does."""
         work = _Work(owner, size)
         self._works.setdefault(owner, deque()).append(work)
         if self._current is None:

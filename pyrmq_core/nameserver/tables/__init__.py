@@ -1,9 +1,10 @@
-"""The five tables a NameServer keeps, and every decision over them, as plain functions of what comes in.
+"""The five tables a NameServer keeps, and every decision about them, as plain functions of their arguments.
 
-The time is handed in, connections are only compared, nothing waits or logs: `registration`, `removal` and `outside`
-change a `RouteTables` and return what changed (`changes`), `lookups` read it.
-Source: namesrv/routeinfo/RouteInfoManager.java, 5.3.3; what 4.x does otherwise is a rule in `TableRules`, or said
-where it is decided.
+The time is passed in, connections are only compared, and nothing waits or logs. `state` is the tables themselves;
+`registration`, `removal` and `admin_changes` change them and return the changes as values (`changes`); `queries` reads
+them; `accepted` and `room` check what may enter.
+Source: namesrv/routeinfo/RouteInfoManager.java, 5.3.3; where 4.x differs, the difference is a rule in `TableRules` or
+stated at the decision.
 """
 
 from pyrmq_core.nameserver.tables.state import BrokerAddrInfo, BrokerLiveInfo, RouteTables, TableRules

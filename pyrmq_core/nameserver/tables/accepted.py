@@ -1,8 +1,8 @@
-"""What may stand in the tables and the KV configuration: the names, addresses and times that a request carries.
+"""Checks of the names, addresses and times that may enter the tables and the KV configuration.
 
 RocketMQ checks topics where they are created (common/topic/TopicValidator.java) and its NameServer checks nothing. The
-rule here is wider than that of topics, because each broker also registers topics that are named for itself and its
-cluster: a host name has dots, and a cluster may be named in any script. What no broker of RocketMQ sends is refused.
+rule here is wider than that of topics, because each broker also registers topics named after itself and its cluster: a
+host name has dots, and a cluster may be named in any script. Values that no RocketMQ broker sends are refused.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pyrmq_core.protocol.requests.nameserver.register_broker import Registration
 MAX_NAME_CHARS: Final = 300
 # 120 s is the default and 5.x's brokers say 10 s; a broker that is silent for longer than this is gone.
 MAX_HEARTBEAT_TIMEOUT_MS: Final = 24 * 60 * 60 * 1000
-# A broker had a handful when filter servers existed (until 4.2).
+# A broker had a handful of filter servers while they existed (until 4.2).
 MAX_FILTER_SERVERS: Final = 100
 
 # Control characters, line ends of Unicode, marks that turn the direction of text, halves of surrogates.
@@ -65,7 +65,7 @@ def check_value(field: str, value: str) -> None:
 
 
 def check_registration(header: RegistrationHeader) -> None:
-    """Raises `HeaderError` that names the first field of a registration that no broker sends."""
+    """Raises `HeaderError` for the first field of a registration with a value that no broker sends."""
     check_name("clusterName", header.cluster_name)
     check_name("brokerName", header.broker_name)
     check_address("brokerAddr", header.broker_addr)
@@ -79,13 +79,13 @@ def check_registration(header: RegistrationHeader) -> None:
 
 
 def check_registered_topic(topic: str) -> None:
-    """As `check_topic`, for a topic of a registration's body: `BodyError`."""
+    """Raises `BodyError` unless a broker could have this topic of a registration's body."""
     if len(topic) > MAX_NAME_CHARS or not _TOPIC.fullmatch(topic):
         raise BodyError(f"registration: topicName: {_refused('it', topic, 'blanks')}")
 
 
 def check_filter_servers(servers: Sequence[str]) -> None:
-    """Raises `BodyError` for more filter servers than a broker has, or what is no address."""
+    """Raises `BodyError` for more filter servers than a broker has, or for a text that is no address."""
     if len(servers) > MAX_FILTER_SERVERS:
         raise BodyError(f"registration: filterServerList has {len(servers)} addresses; {MAX_FILTER_SERVERS} at most")
     for server in servers:

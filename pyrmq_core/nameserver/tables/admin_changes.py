@@ -1,4 +1,4 @@
-"""What others than brokers change in the route tables: single topics, and a broker's write permission.
+"""Changes to the route tables beside registrations: to single topics, and to a broker's write permission.
 
 Source: RouteInfoManager.deleteTopic, registerTopic, operateWritePermOfBroker, 5.3.3.
 """
@@ -18,7 +18,7 @@ READ_AND_WRITE: Final = int(Permission.READ | Permission.WRITE)
 
 
 def delete_topic(tables: RouteTables, topic: str, cluster: str | None = None) -> list[Change]:
-    """Forgets the topic's queues, of one cluster's brokers or all; the brokers' next registrations bring it back."""
+    """Removes the topic's queues, of one cluster's brokers or all; the brokers' next registrations bring them back."""
     queues = tables.topic_queue_table.get(topic, {})
     names = [name for name in queues if not cluster or name in tables.cluster_addr_table.get(cluster, ())]
     if not names:
@@ -28,9 +28,9 @@ def delete_topic(tables: RouteTables, topic: str, cluster: str | None = None) ->
 
 
 def set_topic(tables: RouteTables, topic: str, queue_datas: Sequence[QueueData]) -> TopicSet | None:
-    """Sets a topic's queues. A new topic is set whole or not at all, a known one up to the first unknown broker.
+    """Sets a topic's queues: all or none of a new topic, those before the first unknown broker of a known one.
 
-    `BodyError` when the tables have no room for them.
+    Raises `BodyError` when the tables have no room for them.
     """
     if not queue_datas:
         return None

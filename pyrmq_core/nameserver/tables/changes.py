@@ -1,4 +1,4 @@
-"""What a decision of the route tables changed, as values: the caller writes each as one line of the log."""
+"""The changes that a decision made to the route tables, as values: the caller logs each as one line."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 
 class RemovalReason(enum.Enum):
-    """Why a broker's address left the tables."""
+    """The reason why a broker's address left the tables."""
 
     UNREGISTERED = "it unregistered"
     CONNECTION_CLOSED = "its connection closed"
@@ -18,7 +18,7 @@ class RemovalReason(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class BrokerJoined:
-    """An address that was not alive before."""
+    """A broker's address that was not alive before."""
 
     broker_name: str
     broker_id: int
@@ -35,7 +35,7 @@ class BrokerJoined:
 
 @dataclass(frozen=True, slots=True)
 class AddressMoved:
-    """An address that was known under another id of the same broker name, as when a slave becomes master."""
+    """An address that had another id of the same broker name before, as when a slave becomes master."""
 
     broker_name: str
     address: str
@@ -48,7 +48,7 @@ class AddressMoved:
 
 @dataclass(frozen=True, slots=True)
 class RegistrationIgnored:
-    """Another address holds the id with a younger state."""
+    """A registration that was ignored: another address holds the id with a higher state version."""
 
     broker_name: str
     broker_id: int
@@ -64,7 +64,7 @@ class RegistrationIgnored:
 
 @dataclass(frozen=True, slots=True)
 class RegistrationRefused:
-    """A first registration with one topic, where the settings want a full one first."""
+    """A first registration with one topic, where the settings require a full one first."""
 
     broker_name: str
     broker_id: int
@@ -79,7 +79,7 @@ class RegistrationRefused:
 
 @dataclass(frozen=True, slots=True)
 class TopicsTaken:
-    """How many topics a registration brought or changed."""
+    """The number of topics that a registration added or changed."""
 
     broker_name: str
     new: int
@@ -91,7 +91,7 @@ class TopicsTaken:
 
 @dataclass(frozen=True, slots=True)
 class BrokerRemoved:
-    """One address left."""
+    """An address that left the tables."""
 
     broker_name: str | None
     broker_id: int | None
@@ -106,7 +106,7 @@ class BrokerRemoved:
 
 @dataclass(frozen=True, slots=True)
 class BrokerNameRemoved:
-    """A broker name lost its last address."""
+    """A broker name that lost its last address."""
 
     broker_name: str
 
@@ -116,7 +116,7 @@ class BrokerNameRemoved:
 
 @dataclass(frozen=True, slots=True)
 class ClusterRemoved:
-    """A cluster lost its last broker name."""
+    """A cluster that lost its last broker name."""
 
     cluster: str
 
@@ -126,7 +126,7 @@ class ClusterRemoved:
 
 @dataclass(frozen=True, slots=True)
 class TopicRemoved:
-    """A topic lost its last queues."""
+    """A topic that lost its last queues."""
 
     topic: str
 
@@ -136,7 +136,7 @@ class TopicRemoved:
 
 @dataclass(frozen=True, slots=True)
 class TopicsRemoved:
-    """All the topics that lost their last queues at once; `each` tells them one by one."""
+    """All the topics that lost their last queues at once; `each` yields a value for each."""
 
     topics: tuple[str, ...]
 
@@ -149,7 +149,7 @@ class TopicsRemoved:
 
 @dataclass(frozen=True, slots=True)
 class QueuesRemoved:
-    """A topic lost one broker's queues."""
+    """A topic that lost one broker's queues."""
 
     topic: str
     broker_name: str
@@ -160,7 +160,7 @@ class QueuesRemoved:
 
 @dataclass(frozen=True, slots=True)
 class WriteSwitched:
-    """The write permission of a broker's topics was taken away or given back."""
+    """The write permission of a broker's topics, switched off or on."""
 
     broker_name: str
     writable: bool
@@ -174,7 +174,7 @@ class WriteSwitched:
 
 @dataclass(frozen=True, slots=True)
 class TopicSet:
-    """A topic's queues were set from outside (217), or not, because a broker is unknown."""
+    """A topic's queues, set by request 217; `unknown` is the unknown broker at which setting ended, or None."""
 
     topic: str
     brokers: tuple[str, ...]
@@ -204,9 +204,9 @@ Change: TypeAlias = (
 
 @dataclass(frozen=True, slots=True)
 class MinBrokerIdChange:
-    """The smallest id of a broker name is another one: `targets` are the addresses to tell when the settings ask it.
+    """A new smallest id of a broker name; `targets` are the addresses to notify when the settings say so.
 
-    `offline_address` went, or the broker at `ha_server_addr`'s side came.
+    `offline_address` is the broker that left; `ha_server_addr` is the HA address of the broker that came.
     """
 
     broker_name: str
@@ -219,9 +219,9 @@ class MinBrokerIdChange:
 
 @dataclass(frozen=True, slots=True)
 class RegistrationResult:
-    """What became of a registration; `accepted` False is answered with an error, everything else with success.
+    """The result of a registration, which is answered with an error unless `accepted`.
 
-    `master_addr` and `ha_server_addr` are the master's, told to slaves.
+    `master_addr` and `ha_server_addr` are the master's, for the answer to a slave.
     """
 
     accepted: bool
@@ -233,7 +233,7 @@ class RegistrationResult:
 
 @dataclass(frozen=True, slots=True)
 class Removal:
-    """What left with one or more addresses; `connections` are theirs, to be closed where they are still open."""
+    """The changes when one or more addresses left; `connections` are those of silent brokers, to be closed."""
 
     changes: tuple[Change, ...] = ()
     notices: tuple[MinBrokerIdChange, ...] = ()

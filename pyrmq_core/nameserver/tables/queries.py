@@ -1,4 +1,4 @@
-"""What is read from the route tables: a topic's route, the brokers, lists of topics.
+"""Queries of the route tables: a topic's route, the brokers, lists of topics.
 
 Source: RouteInfoManager.pickupTopicRouteData, getAllClusterInfo, getBrokerMemberGroup and the topic lists, 5.3.3;
 namesrv/route/ZoneRouteRPCHook.java.
@@ -16,7 +16,7 @@ from pyrmq_core.protocol.requests.nameserver.cluster_info import BrokerMemberGro
 from pyrmq_core.protocol.requests.nameserver.topic_lists import TopicList
 from pyrmq_core.protocol.routes.route import MASTER_ID, BrokerData, QueueData, TopicRouteData
 
-# Brokers read the addresses of their own group through these topics, so no acting master is put into them.
+# Brokers read the addresses of their own group through these topics, so their routes name no acting master.
 MEMBER_GROUP_PREFIX: Final = "rmq_sys_SYNC_BROKER_MEMBER_"
 # common/sysflag/TopicSysFlag.java
 UNIT_FLAG: Final = 1
@@ -24,7 +24,7 @@ UNIT_SUB_FLAG: Final = 2
 
 
 def route(tables: RouteTables, topic: str) -> TopicRouteData | None:
-    """The topic's route, None when no broker has it; the same value again until something in it changes."""
+    """Returns the topic's route, or None when no broker has it; the same object until something in it changes."""
     known = tables.routes.get(topic)
     if known is not None:
         return known
@@ -34,7 +34,7 @@ def route(tables: RouteTables, topic: str) -> TopicRouteData | None:
     brokers = [tables.broker_addr_table[name] for name in queues if name in tables.broker_addr_table]
     if not brokers:
         return None
-    if len(brokers) < len(queues):  # a broker is gone whose topics are still being taken away
+    if len(brokers) < len(queues):  # the topics of a removed broker are still being removed
         queues = {broker.broker_name: queues[broker.broker_name] for broker in brokers}
     if len(tables.routes) >= MAX_ROUTES:
         tables.routes.clear()
@@ -50,7 +50,7 @@ def route(tables: RouteTables, topic: str) -> TopicRouteData | None:
 
 
 def route_in_zone(found: TopicRouteData, zone_name: str) -> TopicRouteData:
-    """Only brokers of the zone (in any case of letters), and those without a master, wherever they are."""
+    """Returns the route with the zone's brokers only (in any case of letters), and those of any zone without master."""
     far = [
         broker
         for broker in found.broker_datas
@@ -90,7 +90,7 @@ def topics_of_cluster(tables: RouteTables, cluster: str | None) -> Steps[list[st
 
 
 def system_topics(tables: RouteTables) -> TopicList:
-    """The names of clusters and brokers, for which brokers have topics, and the address of some broker."""
+    """Returns the names of clusters and brokers, which brokers have topics for, and the address of some broker."""
     names = dict.fromkeys(
         name for cluster, brokers in tables.cluster_addr_table.items() for name in (cluster, *brokers)
     )
@@ -121,12 +121,12 @@ def _topics(tables: RouteTables, is_wanted: Callable[[Mapping[str, QueueData]], 
 
 
 def _flag(queues: Mapping[str, QueueData]) -> int:
-    """The system flag that a topic's first broker gave."""
+    """Returns the system flag of the topic's first broker."""
     return next(iter(queues.values())).topic_sys_flag
 
 
 def _with_acting_master(broker: BrokerData, queue_data: QueueData) -> BrokerData:
-    """Of a broker without master, and not writable, the slave with the smallest id stands in the master's place."""
+    """Puts the slave with the smallest id in the master's place, if the broker has no master and is not writable."""
     addrs = broker.broker_addrs
     if not addrs or MASTER_ID in addrs or not broker.enable_acting_master or queue_data.perm & Permission.WRITE:
         return broker

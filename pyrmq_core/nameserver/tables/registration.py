@@ -1,7 +1,7 @@
-"""What a broker's registration and its signs of life do to the route tables.
+"""The effects of a broker's registration and heartbeats on the route tables.
 
-Source: RouteInfoManager.registerBroker and its neighbours, 5.3.3. 4.x knows no acting master, no state version and no
-time-out of the broker's own: what it does not send has these defaults.
+Source: RouteInfoManager.registerBroker and its neighbours, 5.3.3. 4.x has no acting master, no state version and no
+time-out of the broker's own: fields that it does not send have defaults.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from pyrmq_core.protocol.routes.topic_config import NO_VERSION, DataVersion
 
 
 def knows(tables: RouteTables, header: RegistrationHeader, digest: bytes) -> bool:
-    """Whether reading a body of this digest could change nothing."""
+    """Returns True when decoding a body of this digest could change nothing."""
     live = tables.broker_live_table.get(_key(header))
     broker = tables.broker_addr_table.get(header.broker_name)
     if live is None or broker is None or live.digest != digest:
@@ -54,12 +54,12 @@ def register(
     now_ms: int,
     digest: bytes | None = None,
 ) -> Steps[RegistrationResult]:
-    """A broker's topics and sign of life; `body` None stands for one that `knows` said yes to.
+    """Registers a broker's address and topics; `body` is None when `knows` returned True for its digest.
 
-    Raises `BodyError`, before anything is touched, for topics that no broker has and what the tables have no room for.
-    The broker itself is taken before the first pause and its topics after it: when it leaves meanwhile, so do they.
+    Raises `BodyError`, before it changes anything, for topics that no broker can have and when the tables have no room.
+    The broker itself is registered in one step and its topics in later ones: when it leaves meanwhile, so do they.
     """
-    while header.broker_name in tables.leaving:  # topics of the broker that was there before are being taken away
+    while header.broker_name in tables.leaving:  # topics of the name's former broker are still being removed
         yield
     if body is not None:
         yield from check_body(tables, header.broker_name, body)
@@ -102,7 +102,7 @@ def register(
 
 
 def heartbeat(tables: RouteTables, key: BrokerAddrInfo, now_ms: int) -> bool:
-    """A sign of life without topics; False for an address that is not known."""
+    """Records a sign of life without topics; returns False for an unknown address."""
     live = tables.broker_live_table.get(key)
     if live is None:
         return False
@@ -113,7 +113,7 @@ def heartbeat(tables: RouteTables, key: BrokerAddrInfo, now_ms: int) -> bool:
 def min_id_change(
     broker: BrokerData, *, offline_address: str | None = None, ha_server_addr: str | None = None
 ) -> MinBrokerIdChange:
-    """Whom to tell of a new smallest id: all when one left or one is alone, else all but the new one."""
+    """Returns the notice of a new smallest id: to all if an address left or only one is there, else to all others."""
     addrs = broker.broker_addrs
     smallest = min(addrs)
     all_are_told = offline_address is not None or len(addrs) == 1
@@ -132,7 +132,7 @@ def _key(header: RegistrationHeader) -> BrokerAddrInfo:
 
 
 def _contributes(header: RegistrationHeader, addrs: Mapping[int, str]) -> bool:
-    """Topics are taken from the master, and from the slave with the smallest id if it knows of acting masters."""
+    """Returns True for the master, and for the slave with the smallest id if it knows of acting masters (5.x)."""
     if header.broker_id == MASTER_ID:
         return True
     return header.enable_acting_master is not None and header.broker_id == min(addrs)
@@ -143,7 +143,7 @@ def _differs(live: BrokerLiveInfo | None, version: DataVersion) -> bool:
 
 
 def _drop_other_ids(header: RegistrationHeader, addrs: dict[int, str]) -> list[Change]:
-    """An address stands under one id: a slave that became master leaves its old one first."""
+    """Removes the address's other ids: it has one only, and a slave that became master had another before."""
     others = [
         broker_id
         for broker_id, address in addrs.items()
@@ -161,7 +161,10 @@ def _refusal(
     version: DataVersion,
     body: RegistrationBody | None,
 ) -> RegistrationIgnored | RegistrationRefused | None:
-    """`holder` is the address that has the id now. An older state does not displace a younger one that lives."""
+    """Returns why the registration is not accepted, or None; `holder` is the address that has the id now.
+
+    A registration does not displace a living broker whose state version is higher.
+    """
     if holder is None:
         single = body is not None and len(body.topic_configs) == 1
         if not single or tables.rules.accept_first_registration_of_one_topic:
@@ -176,7 +179,7 @@ def _refusal(
 
 
 def _broker_data(header: RegistrationHeader, known: BrokerData | None, addrs: Mapping[int, str]) -> BrokerData:
-    """The cluster of a broker name stays the one it first came with."""
+    """Returns the broker with these addresses; its cluster stays that of its first registration."""
     return BrokerData(
         cluster=header.cluster_name if known is None else known.cluster,
         broker_name=header.broker_name,
@@ -189,7 +192,7 @@ def _broker_data(header: RegistrationHeader, known: BrokerData | None, addrs: Ma
 def _take(
     tables: RouteTables, header: RegistrationHeader, broker: BrokerData, body: RegistrationBody, *, news: bool
 ) -> Steps[list[Change]]:
-    """Takes over topics; without `news`, that is with a version known already, only those that are missing."""
+    """Takes over topics; without `news`, that is with a known version, only those that are missing."""
     changes: list[Change] = []
     name = broker.broker_name
     if tables.rules.delete_topic_with_broker_registration and not body.topic_queue_mapping_infos:
@@ -213,7 +216,7 @@ def _take_topics(
     tables: RouteTables, broker_name: str, configs: Sequence[TopicConfig], *, news: bool, clears_write: bool
 ) -> Steps[list[Change]]:
     table = tables.topic_queue_table
-    made: dict[tuple[int, int, int, int], QueueData] = {}  # most topics of a broker look alike: one value for all
+    made: dict[tuple[int, int, int, int], QueueData] = {}  # most topics of a broker are alike: one value for all
     bits = ~int(Permission.WRITE) if clears_write else ~0
     new = changed = 0
     for number, config in enumerate(configs, 1):
@@ -248,7 +251,7 @@ def _live(
     body: RegistrationBody | None,
     before: BrokerLiveInfo | None,
 ) -> BrokerLiveInfo:
-    """Without a digest while topics are being taken: the tables do not hold yet what the body says."""
+    """Returns the broker's entry, without a digest while its topics are being taken: the tables lack some of them."""
     timeout_ms = header.heartbeat_timeout_ms
     return BrokerLiveInfo(
         last_update_ms=now_ms,
@@ -280,7 +283,7 @@ def _answer(
     changes: tuple[Change, ...],
     notice: MinBrokerIdChange | None,
 ) -> RegistrationResult:
-    """A slave is told its master, if that one lives."""
+    """Returns the result; for a slave it names the master, if that is alive."""
     master = None if header.broker_id == MASTER_ID else broker.master
     live = None if master is None else tables.broker_live_table.get(BrokerAddrInfo(header.cluster_name, master))
     if live is None:

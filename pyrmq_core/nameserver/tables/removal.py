@@ -1,11 +1,11 @@
-"""How brokers leave the route tables: unregistered, cut off, or silent for too long.
+"""The removal of brokers from the route tables: unregistered, disconnected, or silent for too long.
 
 Source: RouteInfoManager.unRegisterBroker, onChannelDestroy, scanNotActiveBroker, cleanTopicByUnRegisterRequests, 5.3.3.
-Java removes in a thread of its own, ours at once. Where Java keeps a live entry that no broker name points to any more
-(its broker came back under another address), ours goes with its connection or its time. A name that is gone leaves
-every cluster, in Java only the one of its last address.
+Java removes in a separate thread, ours at once. Java keeps a live entry to which no broker name points any more (its
+broker came back under another address); ours ends with its connection or its time-out. A removed name leaves every
+cluster, in Java only the one of its last address.
 
-All go in steps (`finished` takes them at once): until the first pause brokers leave, then their topics.
+Removals are in steps (`finished` runs them at once): first the brokers are removed, then their topics.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from pyrmq_core.protocol.routes.route import BrokerData
 
 
 class _Leaving(NamedTuple):
-    """An address that goes; without a name when no broker has it."""
+    """An address to remove; without a name when no broker has it."""
 
     key: BrokerAddrInfo
     broker_name: str | None
@@ -40,12 +40,12 @@ class _Leaving(NamedTuple):
 
 
 def unregister(tables: RouteTables, key: BrokerAddrInfo, broker_name: str, broker_id: int) -> Steps[Removal]:
-    """A broker says that it leaves."""
+    """Removes the address of a broker that unregisters."""
     return _remove(tables, [_Leaving(key, broker_name, broker_id)], RemovalReason.UNREGISTERED)
 
 
 def connection_closed(tables: RouteTables, connection: object) -> Steps[Removal]:
-    """Removes the one address that lives on this connection; of several, as Java does, only one: the oldest."""
+    """Removes the address that is alive on this connection; of several, only the oldest (Java, too, removes one)."""
     keys = tables.connections.get(connection)
     if not keys:
         return Removal()
@@ -60,7 +60,7 @@ def scan(tables: RouteTables, now_ms: int) -> Steps[Removal]:
         return Removal()
     leaving = (
         _leaving(tables, key) for key, live in expired.items() if tables.broker_live_table.get(key) is live
-    )  # looked up when its turn comes: it may have given a sign of life meanwhile
+    )  # checked again when its turn comes: it may have sent a sign of life meanwhile
     removal = yield from _remove(tables, leaving, RemovalReason.SILENT)
     connections = {live.connection: None for key, live in expired.items() if key not in tables.broker_live_table}
     return replace(removal, connections=tuple(connections))
@@ -75,7 +75,7 @@ def _leaving(tables: RouteTables, key: BrokerAddrInfo) -> _Leaving:
 
 
 def _remove(tables: RouteTables, all_leaving: Iterable[_Leaving], reason: RemovalReason) -> Steps[Removal]:
-    """Brokers go first, so that no route shows them; then their topics, which may be very many."""
+    """Removes the brokers first, so that no route shows them; then their topics, which may be very many."""
     changes: list[Change] = []
     notices: dict[str, MinBrokerIdChange] = {}
     touched: dict[str, None] = {}
@@ -115,7 +115,7 @@ def _without(broker: BrokerData, address: str) -> BrokerData:
 
 
 def _switch_off_writing(tables: RouteTables, broker_names: Iterable[str]) -> Steps[list[Change]]:
-    """Where slaves may act for a master that is gone, its topics are only read; else permissions stay."""
+    """Makes the topics of brokers without master read-only, where a slave may act for it; else permissions stay."""
     brokers = [tables.broker_addr_table[name] for name in broker_names if name in tables.broker_addr_table]
     names = {broker.broker_name for broker in brokers if broker.enable_acting_master and broker.master is None}
     if not names:

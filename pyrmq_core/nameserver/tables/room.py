@@ -1,7 +1,7 @@
-"""Whether the tables have room for a registration: what one stranger may fill is bounded, by settings.
+"""The room for registrations in the tables, which settings bound, so that no client can fill the memory.
 
-Apache's NameServer bounds nothing. A broker that has a connection to itself, as RocketMQ's have, always finds room for
-its address: what others registered over theirs keeps none out.
+Apache's NameServer has no bounds. A broker with a connection of its own, as RocketMQ's brokers have, always has room
+for its address: registrations over other connections cannot keep it out.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from pyrmq_core.nameserver.tables.state import (
 from pyrmq_core.protocol.requests.nameserver.register_broker import RegistrationHeader
 from pyrmq_core.protocol.routes.registration import RegistrationBody
 
-# A master and its slaves are a handful; each step over one of them goes through all.
+# A master and its slaves are a handful; every operation on one of them goes through all.
 MAX_ADDRESSES_OF_NAME: Final = 100
-# A broker name is in one cluster; in two when somebody copied a configuration.
+# A broker name is in one cluster, or in two when a configuration was copied.
 MAX_CLUSTERS_OF_NAME: Final = 16
 
 
 def check_body(tables: RouteTables, broker_name: str, body: RegistrationBody) -> Steps[None]:
-    """Raises `BodyError` for a topic that no broker has, or when these topics do not fit."""
+    """Raises `BodyError` for a topic that no broker can have, or when these topics do not fit."""
     check_filter_servers(body.filter_servers or ())
     table = tables.topic_queue_table
     added = 0

@@ -1,4 +1,4 @@
-"""The route tables themselves, and the small steps that all decisions are made of.
+"""The route tables themselves, and the small changes that all decisions consist of.
 
     topic_queue_table     topic -> broker name -> QueueData
     broker_addr_table     broker name -> cluster, addresses by broker id (0 is the master)
@@ -21,17 +21,17 @@ from pyrmq_core.protocol.java.json_text import dumps
 from pyrmq_core.protocol.routes.route import BrokerData, QueueData, TopicRouteData
 from pyrmq_core.protocol.routes.topic_config import DataVersion
 
-# A broker that says nothing else is given up after this (RouteInfoManager.DEFAULT_BROKER_CHANNEL_EXPIRED_TIME).
+# A broker that sends no time-out of its own is removed after so long (DEFAULT_BROKER_CHANNEL_EXPIRED_TIME).
 HEARTBEAT_TIMEOUT_MS: Final = 120_000
-# Work that goes through the tables pauses after so many topics or brokers: a millisecond or two.
+# Work over whole tables pauses after so many topics or brokers, which take a millisecond or two.
 TOPICS_PER_STEP: Final = 2_000
 BROKERS_PER_STEP: Final = 200
-# What is kept of routes that were asked for.
+# The most queried routes that are kept.
 MAX_ROUTES: Final = 20_000
-# What a topic and a broker's queues of it take in memory beside the name, about (Python 3.11).
+# The approximate memory of a topic, and of a broker's queues of it, beside the name (Python 3.11).
 TOPIC_BYTES: Final = 400
 QUEUES_BYTES: Final = 200
-# Times the JSON that a static topic's mapping came as.
+# The approximate memory of a static topic's mapping, as a multiple of its JSON.
 MAPPING_SWELL: Final = 4
 
 T = TypeVar("T")
@@ -42,8 +42,8 @@ Steps: TypeAlias = Generator[None, None, T]
 class TableRules:
     """The settings that decisions depend on.
 
-    5.x refuses a broker whose first registration has a single topic, 4.x takes it
-    (`accept_first_registration_of_one_topic`): so a broker that has one topic only is found.
+    5.x refuses a broker whose first registration has a single topic; 4.x accepts it, and so do we with
+    `accept_first_registration_of_one_topic`, because a broker may have one topic only.
     """
 
     delete_topic_with_broker_registration: bool = False
@@ -54,7 +54,7 @@ class TableRules:
 
 
 class BrokerAddrInfo(NamedTuple):
-    """The key under which a broker lives."""
+    """The key of a broker's address in `broker_live_table`."""
 
     cluster: str
     address: str
@@ -62,10 +62,10 @@ class BrokerAddrInfo(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class BrokerLiveInfo:
-    """One living address.
+    """An address that is alive.
 
-    `digest` stands for the last body that was taken from it, while the tables still hold all it said; `contributed`
-    tells whether its topics were taken. `number` tells which of two entries is the older one.
+    `digest` is that of its last body, or None when the tables no longer hold all of that body. `contributed` is True
+    when its topics were taken. Of two entries the older has the smaller `number`.
     """
 
     last_update_ms: int
@@ -82,7 +82,7 @@ class BrokerLiveInfo:
 
 
 class Switched(NamedTuple):
-    """How many topics a broker has, and of how many the permission changed."""
+    """The number of topics a broker has, and of those whose permission changed."""
 
     topics: int
     changed: int
@@ -91,9 +91,9 @@ class Switched(NamedTuple):
 class RouteTables:
     """All a NameServer knows of brokers; times are milliseconds of one clock that never goes back.
 
-    Beside the tables stand what finds an entry without going through all of them: `connections` (connection -> keys of
-    its living brokers), `names` (key -> broker names that have the address) and `clusters` (broker name -> clusters).
-    `leaving` are names of brokers that are gone and whose topics are being taken away.
+    Indexes find an entry without a search through the tables: `connections` (connection -> keys of its living brokers),
+    `names` (key -> broker names that have the address) and `clusters` (broker name -> clusters). `leaving` are names of
+    removed brokers whose topics are still being removed.
     """
 
     def __init__(self, rules: TableRules | None = None) -> None:
@@ -104,7 +104,7 @@ class RouteTables:
         self.broker_live_table: dict[BrokerAddrInfo, BrokerLiveInfo] = {}
         self.filter_server_table: dict[BrokerAddrInfo, tuple[str, ...]] = {}
         self.topic_queue_mapping_info_table: dict[str, dict[str, Mapping[str, Any]]] = {}
-        # Routes as they were last asked for; a step that changes one takes it out.
+        # A cache of queried routes; a change to a route removes it from here.
         self.routes: dict[str, TopicRouteData] = {}
         self.connections: dict[object, set[BrokerAddrInfo]] = {}
         self.names: dict[BrokerAddrInfo, dict[str, None]] = {}
@@ -140,7 +140,7 @@ class RouteTables:
         self.routes.clear()
 
     def drop_broker(self, broker_name: str) -> list[str]:
-        """Takes a name out of the brokers and clusters, not yet out of topics; the clusters that lost their last."""
+        """Removes a name from brokers and clusters, not yet from topics; returns the clusters that are now empty."""
         self._forget_addresses(self.broker_addr_table.pop(broker_name))
         del self._name_numbers[broker_name]
         emptied = []
@@ -154,7 +154,7 @@ class RouteTables:
         return emptied
 
     def name_of(self, key: BrokerAddrInfo) -> str | None:
-        """The broker name that has this address, of several the one that came first."""
+        """Returns the broker name that has this address; of several, the one that came first."""
         return min(self.names.get(key, ()), key=self._name_numbers.__getitem__, default=None)
 
     def join_cluster(self, cluster: str, broker_name: str) -> None:
@@ -162,7 +162,7 @@ class RouteTables:
         self.clusters.setdefault(broker_name, {})[cluster] = None
 
     def put_live(self, key: BrokerAddrInfo, live: BrokerLiveInfo) -> bool:
-        """A sign of life over this connection; whether the broker was not alive before."""
+        """Records a sign of life over this connection; returns True when the broker was not alive before."""
         known = self.broker_live_table.get(key)
         if known is not None and known.connection is not live.connection:
             self._forget_connection(key, known)
@@ -188,7 +188,7 @@ class RouteTables:
         self.routes.pop(topic, None)
 
     def put_filter_servers(self, key: BrokerAddrInfo, filter_servers: tuple[str, ...]) -> None:
-        """An empty list removes its entry."""
+        """Sets the filter servers of an address; an empty list removes the entry."""
         if filter_servers != self.filter_server_table.get(key, ()):
             if filter_servers:
                 self.filter_server_table[key] = filter_servers
@@ -197,7 +197,7 @@ class RouteTables:
             self.routes.clear()
 
     def put_mappings(self, broker_name: str, infos: Mapping[str, Mapping[str, Any]]) -> None:
-        """Of topics that some broker has: no route shows the mapping of another one, and nothing would take it away."""
+        """Stores the mappings of known topics. A mapping of any other would be in no route, and never be removed."""
         for topic, info in infos.items():
             if topic in self.topic_queue_table:
                 by_broker = self.topic_queue_mapping_info_table.setdefault(topic, {})
@@ -207,7 +207,7 @@ class RouteTables:
                 self.routes.pop(topic, None)
 
     def drop_queues(self, topic: str, broker_names: Iterable[str]) -> list[Change]:
-        """Takes brokers out of a topic, and the topic away with the last one."""
+        """Removes brokers from a topic, and the topic with its last broker."""
         queues = self.topic_queue_table[topic]
         changes: list[Change] = [QueuesRemoved(topic, name) for name in broker_names if queues.pop(name, None)]
         if changes:
@@ -219,7 +219,7 @@ class RouteTables:
         return changes
 
     def drop_brokers(self, broker_names: Set[str]) -> Steps[list[str]]:
-        """Takes brokers out of all topics; the topics that go with them."""
+        """Removes brokers from all topics; returns the topics that are removed with them."""
         gone = []
         for topic in self.each_topic():
             if topic is None:
@@ -237,7 +237,7 @@ class RouteTables:
         return gone
 
     def each_topic(self) -> Iterator[str | None]:
-        """Every topic that is still there when it is its turn; None where the caller lets others work meanwhile."""
+        """Yields every topic that still exists when its turn comes, and None where the caller is to pause."""
         for number, topic in enumerate(tuple(self.topic_queue_table), 1):
             if number % TOPICS_PER_STEP == 0:
                 yield None
@@ -245,7 +245,7 @@ class RouteTables:
                 yield topic
 
     def set_perms(self, broker_names: Set[str], new_perm: Callable[[int], int]) -> Steps[dict[str, Switched]]:
-        """Gives all topics of these brokers another permission; how many each has, and how many changed."""
+        """Changes the permission of all topics of these brokers; returns the counts by broker name."""
         switched = dict.fromkeys(broker_names, Switched(0, 0))
         made: dict[QueueData, QueueData] = {}  # most topics of a broker look alike: one value for all
         for topic in self.each_topic():
@@ -267,7 +267,7 @@ class RouteTables:
         return switched
 
     def forget_digests(self, broker_names: Iterable[str]) -> None:
-        """The next registration of these brokers is read again: the tables are not what the last one made them."""
+        """Has the next registration of these brokers read again, because the tables no longer match the last one."""
         self.digests_forgotten += 1
         brokers = [self.broker_addr_table[name] for name in broker_names if name in self.broker_addr_table]
         addresses = {address for broker in brokers for address in broker.broker_addrs.values()}
@@ -298,5 +298,5 @@ class RouteTables:
 
 
 def mapping_bytes(info: Mapping[str, Any] | None) -> int:
-    """What a static topic's mapping takes in memory, about."""
+    """Returns the approximate memory of a static topic's mapping."""
     return 0 if info is None else MAPPING_SWELL * len(dumps(info))
