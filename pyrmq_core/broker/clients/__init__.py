@@ -1,1 +1,4 @@
-"""The clients connected to a broker: their groups, the queues they lock, the pulls they have waiting."""
+"""The clients connected to a broker: `client_table` has their groups, `queue_locks` the queues they lock.
+
+`held_pulls` has their pulls that wait for a message; `group_notices` sends a group's clients a notice of its changes.
+"""

@@ -1,4 +1,4 @@
-"""Who is connected: producers and consumers by group, as their heartbeats say, and what consumers subscribe to.
+"""The connected clients: producers and consumers by group, and the subscriptions of consumers, from heartbeats.
 
 Source: broker/client/ConsumerManager.java, ConsumerGroupInfo.java, ProducerManager.java (5.4.0).
 """
@@ -17,7 +17,7 @@ BROADCASTING: Final = "BROADCASTING"
 
 @dataclass(slots=True)
 class ClientInfo:
-    """One client's membership in a group; `seen_ms` is its last heartbeat."""
+    """One client's membership in a group; `seen_ms` is the time of its last heartbeat."""
 
     client_id: str
     language: str
@@ -27,7 +27,7 @@ class ClientInfo:
 
 @dataclass(slots=True)
 class ConsumerGroup:
-    """The clients of a consumer group that are connected, and what the group subscribes to."""
+    """The connected clients of a consumer group, and the group's subscriptions."""
 
     consume_type: str = ""
     message_model: str = ""
@@ -42,7 +42,7 @@ class ConsumerGroup:
 
 @dataclass(slots=True)
 class _Groups:
-    """The groups that a connection serves, in the order of their coming."""
+    """The groups of a connection, in the order of registration."""
 
     producers: dict[str, None] = field(default_factory=dict)
     consumers: dict[str, None] = field(default_factory=dict)
@@ -52,9 +52,9 @@ _NO_GROUPS: Final = _Groups()
 
 
 class ClientTable:
-    """Changes by heartbeat, by leaving, by a closed connection and by silence; each says which groups changed.
+    """The clients by group. Each method that registers or removes clients returns the consumer groups that changed.
 
-    What a connection costs when it closes is linear in its own groups: `_groups_of` finds them.
+    A closed connection takes time linear in the number of its own groups, which `_groups_of` has.
     """
 
     def __init__(self) -> None:
@@ -65,7 +65,7 @@ class ClientTable:
     def heartbeat(
         self, beat: HeartBeat, groups: Iterable[ConsumerData], peer: Peer, language: str, version: int, now_ms: int
     ) -> list[str]:
-        """Notes a client's groups; the consumer groups whose members or subscriptions changed."""
+        """Registers a client for its groups; returns the consumer groups whose members or subscriptions changed."""
 
         def info() -> ClientInfo:
             return ClientInfo(beat.client_id, language, version, now_ms)
@@ -83,15 +83,15 @@ class ClientTable:
         return changed
 
     def groups_with(self, peer: Peer, beat: HeartBeat) -> int:
-        """How many groups a connection serves when this heartbeat is taken."""
+        """Returns the number of groups that the connection would have after this heartbeat."""
         own = self._groups_of.get(peer, _NO_GROUPS)
         producers = own.producers.keys() | set(beat.producer_groups)
         return len(producers) + len(own.consumers.keys() | {data.group_name for data in beat.consumers})
 
     def leave(self, peer: Peer, producer_group: str | None, consumer_group: str | None) -> list[str]:
-        """A connection leaves groups; the consumer groups that changed.
+        """Removes a connection from groups; returns the consumer groups that changed.
 
-        Whatever client the request names, the others of its groups stay (ConsumerGroupInfo.unregisterChannel).
+        The client id in the request does not count: only the connection leaves (ConsumerGroupInfo.unregisterChannel).
         """
         own = self._groups_of.get(peer, _NO_GROUPS)
         if producer_group in own.producers:
@@ -102,7 +102,7 @@ class ClientTable:
         return [consumer_group]
 
     def disconnected(self, peer: Peer) -> list[str]:
-        """A connection is gone; the consumer groups that changed."""
+        """Removes a closed connection; returns the consumer groups that changed."""
         own = self._groups_of.get(peer, _NO_GROUPS)
         changed = list(own.consumers)
         for group in list(own.producers):
@@ -112,7 +112,7 @@ class ClientTable:
         return changed
 
     def expire(self, before_ms: int) -> Iterator[list[str]]:
-        """Forgets those whose last heartbeat is older, one connection a step; the consumer groups that changed."""
+        """Removes memberships with an older heartbeat, one connection a step; yields the groups that changed."""
         for peer in list(self._groups_of):
             own = self._groups_of.get(peer, _NO_GROUPS)
             for group in [name for name in own.producers if self.producers[name][peer].seen_ms < before_ms]:

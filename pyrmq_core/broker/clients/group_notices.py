@@ -1,7 +1,7 @@
-"""Tells the clients of a consumer group that its members or subscriptions changed, so that they share queues anew.
+"""Notices to the clients of a consumer group whose members or subscriptions changed, so that they rebalance.
 
-One stranger's heartbeat may change thousands of groups of many members: notices go out some at a time, and a group that
-changes again before its turn is told once. A client that misses one shares queues anew by itself every 20 s.
+One heartbeat may change thousands of groups with many members: notices are sent some at a time, and a group that
+changes again before its turn gets one notice. A client that misses it rebalances by itself every 20 s.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from pyrmq_core.protocol.framing.codes import RequestCode
 from pyrmq_core.protocol.framing.command import Command
 
 NOTIFY_SECONDS: Final = 3.0
-# So many notices, a millisecond or two, before other tasks have a turn.
+# The notices sent before other tasks have a turn; they take a millisecond or two.
 TOLD_AT_ONCE: Final = 64
 
 
 class GroupNotices:
-    """Groups whose clients are to be told, in the order in which they changed; `run` tells them until cancelled."""
+    """Groups whose clients need a notice, in the order of their changes; `run` sends the notices until cancelled."""
 
     def __init__(self) -> None:
         self._groups: dict[str, None] = {}
         self._has_work = trio.Event()
 
     def changed(self, groups: Iterable[str]) -> None:
-        """Notes groups that changed; their clients are told soon."""
+        """Adds groups that changed; `run` sends their notices soon."""
         self._groups.update(dict.fromkeys(groups))
         if self._groups:
             self._has_work.set()
@@ -53,11 +53,11 @@ class GroupNotices:
 
 
 def _tell(peer: Peer, request: Command) -> None:
-    """Queues the notice unless the client reads nothing; one that is gone is told by its closed connection."""
+    """Posts the notice, unless the client does not read or its connection is closed."""
     if not peer.connection.is_full:
         with contextlib.suppress(NetworkError):
             peer.connection.post(request, timeout=NOTIFY_SECONDS, done=_sent)
 
 
 def _sent(_: object) -> None:
-    """Nothing depends on a notice."""
+    """Ignores the outcome: a client without the notice rebalances by itself."""

@@ -1,8 +1,8 @@
-"""Pulls that found nothing new and wait for a message, for as long as their client allows.
+"""Pulls that found no message and wait for one, for as long as their client allows.
 
-Source: broker/longpolling/PullRequestHoldService.java (5.4.0), which looks at expired ones every 5 s; here each one is
-answered on its time. How many are held, and the memory they take, is bounded for all and for each connection: beyond
-that a pull is answered at once.
+Source: broker/longpolling/PullRequestHoldService.java (5.4.0), which looks for expired pulls every 5 s; here each is
+answered when its time ends. Their number and memory are limited, for all and for each connection; a pull beyond the
+limits is answered at once.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from pyrmq_core.protocol.framing.command import Command
 from pyrmq_core.protocol.framing.headers import LazyFields
 
 MILLISECONDS: Final = 1000
-# Clients ask for 15 to 30 s; a stranger's number ends here.
+# Clients wait 15 to 30 s; a larger number in a request is cut to this.
 MOST_MS: Final = 3_600_000
-# What a held pull takes besides its request: a task, its events and its entries in tables.
+# The memory of a held pull besides its request: a task, its events and its entries in tables.
 PULL_BYTES: Final = 8 * 1024
 CODE_BYTES: Final = 200
-# So many look into the store before other tasks have a turn.
+# The pulls that read the store before other tasks have a turn.
 WOKEN_AT_ONCE: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
 class HeldLimits:
-    """How much is held."""
+    """The limits on held pulls, in all and for one connection."""
 
     pulls: int
     pulls_of_connection: int
@@ -77,7 +77,7 @@ class _Queue:
                 del self.by_code[code]
 
     def take(self, codes: set[int]) -> list[_Held]:
-        """Those that want a message with one of these codes; they wait no longer."""
+        """Removes and returns the pulls that want a message with one of these codes."""
         found = [*self.by_code.get(None, ()), *(held for code in codes for held in self.by_code.get(code, ()))]
         taken = list(dict.fromkeys(found))
         for held in taken:
@@ -87,7 +87,7 @@ class _Queue:
 
 
 class HeldPulls:
-    """Waiting pulls by queue; `run` wakes those that are too many to wake at once."""
+    """The waiting pulls by queue. `wake` wakes the first of them at once; `run` wakes the rest."""
 
     def __init__(self, limits: HeldLimits) -> None:
         self._limits = limits
@@ -102,7 +102,7 @@ class HeldPulls:
         return self._all.pulls
 
     def has_room(self, peer: Peer, size_bytes: int) -> bool:
-        """Whether one more pull of that size may be held for a connection."""
+        """Returns True if one more pull of this size may be held for the connection."""
         limits, every = self._limits, self._all
         if every.pulls >= limits.pulls or every.held_bytes + size_bytes > limits.held_bytes:
             return False
@@ -120,7 +120,7 @@ class HeldPulls:
     async def wait(
         self, key: QueueKey, tags_codes: Collection[int] | None, timeout_ms: int, peer: Peer, size_bytes: int
     ) -> None:
-        """Returns when the queue got a message with one of these tags codes (None: any), or after the time."""
+        """Returns when the queue gets a message with one of these tags codes (None: any), or after the time."""
         held = _Held(tags_codes)
         queue = self._queues.setdefault(key, _Queue())
         own = self._of_peers.setdefault(peer, _Amount())
@@ -140,7 +140,7 @@ class HeldPulls:
                 self._drop_if_empty(key, queue)
 
     def wake(self, key: QueueKey, entries: bytes) -> None:
-        """A queue got messages: those that want one of them are woken."""
+        """Wakes the pulls that want one of the messages that a queue got."""
         queue = self._queues.get(key)
         if queue is None:
             return
@@ -153,7 +153,7 @@ class HeldPulls:
             self._has_work.set()
 
     async def run(self) -> None:
-        """Wakes the rest, some at a time, until cancelled."""
+        """Wakes the pulls that `wake` left, some at a time, until cancelled."""
         while True:
             await self._has_work.wait()
             self._has_work = trio.Event()
@@ -164,7 +164,7 @@ class HeldPulls:
 
 
 def held_bytes(request: Command, tags_codes: Collection[int] | None) -> int:
-    """About what a request takes while it is held."""
+    """Returns the approximate memory that a request takes while it is held."""
     ext = request.ext
     fields = len(ext.raw) if isinstance(ext, LazyFields) else sum([len(text) for text in ext.values()])
     return PULL_BYTES + len(request.body) + 4 * fields + CODE_BYTES * len(tags_codes or ())

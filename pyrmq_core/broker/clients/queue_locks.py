@@ -1,6 +1,6 @@
-"""Queues that one client of a group has for itself, for consumers that keep the order (41, 42).
+"""Locks of queues (41, 42): one client of a group has a queue for itself, so that it consumes in order.
 
-A lock is its client's until it is given back or not renewed for 60 s.
+A lock ends when its client releases it or does not renew it for 60 s.
 Source: broker/client/rebalance/RebalanceLockManager.java (5.4.0).
 """
 
@@ -14,7 +14,7 @@ from pyrmq_core.model import MessageQueue
 
 # `rocketmq.broker.rebalance.lockMaxLiveTime`
 LIFE_MS: Final = 60_000
-# RocketMQ keeps any number. A group has one lock a queue; 100 MB of memory hold so many.
+# RocketMQ sets no limit. A group has one lock for each queue; this number of locks takes 100 MB of memory.
 MOST_LOCKS: Final = 500_000
 
 
@@ -25,7 +25,7 @@ class _Lock:
 
 
 class QueueLocks:
-    """Locks by group and queue, `most` at once; times are on a clock that never goes back."""
+    """Locks by group and queue, at most `most` in all; times are of a clock that never goes back."""
 
     def __init__(self, most: int = MOST_LOCKS) -> None:
         self._groups: dict[str, dict[MessageQueue, _Lock]] = {}
@@ -33,7 +33,7 @@ class QueueLocks:
         self._count = 0
 
     def take(self, group: str, client_id: str, queues: Iterable[MessageQueue], now_ms: int) -> list[MessageQueue]:
-        """Those of the queues that the client has now; none beyond the number that is kept."""
+        """Locks queues or renews their locks; returns those that the client has now, none new beyond `most`."""
         return [queue for queue in queues if self._take_one(group, client_id, queue, now_ms)]
 
     def release(self, group: str, client_id: str, queues: Iterable[MessageQueue]) -> None:
@@ -41,7 +41,7 @@ class QueueLocks:
         self._drop(group, [queue for queue in queues if queue in locks and locks[queue].client_id == client_id])
 
     def is_held(self, group: str, now_ms: int) -> bool:
-        """Whether any queue is locked for the group."""
+        """Returns True if any queue is locked for the group."""
         return any(now_ms - lock.renewed_ms <= LIFE_MS for lock in self._groups.get(group, {}).values())
 
     def expire(self, now_ms: int) -> None:

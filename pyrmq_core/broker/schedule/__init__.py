@@ -1,1 +1,4 @@
-"""Delivery of delayed messages (ScheduleMessageService.java)."""
+"""Delivery of delayed messages: `delay_levels` (ScheduleMessageService.java).
+
+Not built: timer messages, which are delivered at any time (`timer_wheel`).
+"""

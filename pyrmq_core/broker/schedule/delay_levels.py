@@ -1,7 +1,7 @@
-"""Messages with a delay level: kept in SCHEDULE_TOPIC_XXXX, one queue a level, and stored anew when their time comes.
+"""Messages with a delay level: stored in SCHEDULE_TOPIC_XXXX, one queue a level, and in their own topic when due.
 
-The entry in the level's queue holds the delivery time where others hold the tags' hash. How far each level is delivered
-stands in `delayOffset.json`; what is delivered between two of its writings comes again after a kill.
+An entry of a level's queue holds the delivery time in place of the tags' hash. `delayOffset.json` has the next offset
+of each level; a kill repeats the deliveries since it was last written.
 Source: broker/schedule/ScheduleMessageService.java (5.4.0).
 """
 
@@ -32,15 +32,15 @@ from pyrmq_core.protocol.routes.topic_config import DataVersion
 log = line_logger(__name__)
 
 FILE_NAME: Final = "delayOffset.json"
-# Most that is delivered before other tasks have a turn.
+# The most messages of a level that are delivered before other tasks have a turn.
 DELIVERIES_AT_ONCE: Final = 100
-# When the store takes nothing, it is asked again.
+# Delivery is tried again after this time when the store fails.
 RETRY_MS: Final = 1000
 FAR_MS: Final = 1 << 50
 
 
 class DelayLevels:
-    """`place` says where a delayed message is kept, `run` delivers until cancelled."""
+    """The delay levels. `place` returns the queue for a delayed message; `run` delivers until cancelled."""
 
     def __init__(self, store: MessageStore, files: Files, delays_ms: Sequence[int]) -> None:
         self._store = store
@@ -61,18 +61,18 @@ class DelayLevels:
             raise StoreError(f"{FILE_NAME}: {error}") from error
 
     def unsaved(self) -> Callable[[], bytes] | None:
-        """What makes the file's new text, in any thread, when anything changed since the last time this was asked."""
+        """Returns a function that makes the file's text in any thread; None without a change since the last call."""
         if not self._is_changed:
             return None
         self._is_changed = False
         return partial(encode_config, self.members())
 
     def members(self) -> dict[str, object]:
-        """As `delayOffset.json` has them."""
+        """Returns the members of `delayOffset.json`."""
         return {"dataVersion": self._data_version.to_members(), "offsetTable": dict(self._delivered)}
 
     def place(self, topic: str, queue_id: int, level: int, properties: dict[str, str]) -> tuple[int, int]:
-        """The queue of SCHEDULE_TOPIC_XXXX and the delay in ms; the properties are told where the message belongs."""
+        """Returns a queue of SCHEDULE_TOPIC_XXXX and the delay in ms; adds the real topic and queue to `properties`."""
         level = min(level, len(self._delays_ms))
         properties[DELAY] = str(level)
         properties[REAL_TOPIC] = topic
@@ -80,7 +80,7 @@ class DelayLevels:
         return level - 1, self._delays_ms[level - 1]
 
     def arrived(self) -> None:
-        """A delayed message was stored."""
+        """Wakes `run` after a delayed message was stored."""
         self._arrived.set()
 
     async def run(self) -> None:
@@ -92,18 +92,18 @@ class DelayLevels:
                 await self._arrived.wait()
 
     def _deliver_level(self, level: int, now_ms: int) -> int:
-        """Delivers what is due, and says when the next one is."""
+        """Delivers the messages that are due; returns the time in ms of the next call."""
         key = (SCHEDULE_TOPIC, level - 1)
         start, end = self._store.bounds(key)
         first = min(max(self._delivered.get(level, 0), start), end)
         for offset in range(first, min(end, first + DELIVERIES_AT_ONCE)):
             try:
                 entry = self._store.entry(key, offset)
-                # A time further away than the level's delay is of another configuration or clock: it is due now
-                # (correctDeliverTimestamp).
+                # A time further away than the level's delay is from another configuration or clock: the message is due
+                # now (correctDeliverTimestamp).
                 if now_ms < entry.tags_code <= now_ms + self._delays_ms[level - 1]:
                     return entry.tags_code
-                self._store.store_time(key, offset)  # the entry names this very message
+                self._store.store_time(key, offset)  # raises if the entry names another record
                 self._deliver(self._store.record(entry.physical_offset), offset)
             except (UnsafePath, DoesNotFit) as error:
                 log.error("delayed message %d of level %d is not delivered: %s", offset, level, error)
@@ -141,7 +141,7 @@ class DelayLevels:
 
 
 def entry_maker(delays_ms: Sequence[int]) -> EntryOf:
-    """What recovery writes into queues: delivery times for delayed messages, tags codes for all others."""
+    """Returns the function that makes queue entries in recovery, with the delivery time for delayed messages."""
 
     def entry_of(record: RawRecord) -> bytes:
         if record.topic == SCHEDULE_TOPIC.encode():
@@ -155,7 +155,7 @@ def entry_maker(delays_ms: Sequence[int]) -> EntryOf:
 
 
 def _level(text: str) -> int:
-    """The level as a send reads it; 0 for a text that no send was accepted with."""
+    """Parses a level as a send does; returns 0 for a text that no accepted send has."""
     try:
         return parse_int(text)
     except ValueError:

@@ -1,1 +1,4 @@
-"""Background work on the store: flushing it to the disk."""
+"""Background work on the store: `flush` syncs it to the disk.
+
+Not built: the removal of old segments (`clean_expired`).
+"""

@@ -1,6 +1,6 @@
-"""Brings the store to the medium: in time (ASYNC_FLUSH), or before a send is answered (SYNC_FLUSH), one sync for many.
+"""Syncs the store to the disk: at intervals (ASYNC_FLUSH), or before sends are answered (SYNC_FLUSH), many at once.
 
-Syncs run in a worker thread; everything else of the store stays in the loop's thread.
+Syncs run in a worker thread; appends and reads run in the loop's thread.
 Source: store/CommitLog.java, GroupCommitService and FlushRealTimeService (5.4.0).
 """
 
@@ -23,10 +23,11 @@ MILLISECONDS: Final = 1000
 
 
 class Flusher:
-    """`run` flushes until cancelled. After a failed sync `failure` says why nothing may be acknowledged any more.
+    """The syncs of one store; `run` makes them until cancelled.
 
-    Each sync sees, too, whether the file is still where it was. A log that is removed under the running broker is
-    noticed before a send is answered (SYNC_FLUSH), or within flushIntervalCommitLog (ASYNC_FLUSH).
+    After a failed sync no send may be acknowledged; `failure` has the reason. Each sync also checks that the file is
+    still at its path: the removal of a log in use is noticed before a send is answered (SYNC_FLUSH), or within
+    flushIntervalCommitLog (ASYNC_FLUSH).
     """
 
     def __init__(self, store: MessageStore, config: BrokerConfig) -> None:
@@ -49,7 +50,7 @@ class Flusher:
         return self._is_sync
 
     async def wait_flushed(self, end: int) -> bool:
-        """Whether everything before `end` came to the medium within syncFlushTimeout; False at once after a failure."""
+        """Returns True if the log is synced up to `end` within syncFlushTimeout; False at once after a failure."""
         if self._store.flushed >= end:
             return True
         if self.failure:
@@ -61,7 +62,7 @@ class Flusher:
         return self._store.flushed >= end
 
     def want(self) -> None:
-        """There is something to flush, whether anybody waits for it or not."""
+        """Requests a flush of what was stored, also if no send waits for it."""
         self._wanted.set()
 
     async def run(self) -> None:
@@ -83,13 +84,12 @@ class Flusher:
                     self._waiting.popleft()[1].set()
 
     async def _flush_queues(self) -> None:
-        """The queues' turn, again and again."""
         while not self.failure:
             await trio.sleep(self._queue_seconds)
             await self.flush_queues()
 
     async def flush_queues(self) -> None:
-        """Brings the queues to the medium, in another thread; recovery may begin at what they and the log have."""
+        """Syncs the queues in another thread, then moves the checkpoint, where recovery may begin."""
         async with self._queue_turn:
             mark = self._store.synced_mark
             self._store.dispatch(mark.end if self._is_sync else self._store.end)

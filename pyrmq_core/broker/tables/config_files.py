@@ -1,7 +1,7 @@
-"""The JSON files under `<store>/config`: written in one step, the previous version kept beside them and read in need.
+"""The JSON files under `<store>/config`: each is replaced in one step, and its previous version kept as `.bak`.
 
-Source: common/ConfigManager.java (5.4.0): tabs, no blanks (Java breaks more lines), `.bak` read when the file is
-missing, empty or unreadable.
+Source: common/ConfigManager.java (5.4.0): indented with tabs, no blanks (Java breaks more lines). `.bak` is read if the
+file is missing, empty or unreadable.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _ENCODE: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).enc
 
 
 def load_config(files: Files, name: str) -> dict[str, Any]:
-    """The file's members; empty when there is none. `StoreError` when neither version can be read."""
+    """Returns the file's members, none without a file; raises `StoreError` if no version can be parsed."""
     path = f"{FOLDER}/{name}"
     reason = ""
     for version in (path, f"{path}.bak"):
@@ -35,15 +35,15 @@ def load_config(files: Files, name: str) -> dict[str, Any]:
 
 
 def save_config(files: Files, name: str, members: Mapping[str, Any]) -> None:
-    """`StoreError` when it cannot be written."""
+    """Writes the file; raises `StoreError` if that fails."""
     files.save(f"{FOLDER}/{name}", encode_config(members))
 
 
 def encode_config(members: Mapping[str, Any]) -> bytes:
-    """The file's text, a line for each member and for each entry of a table.
+    """Returns the file's text, with a line for each member and for each entry of a table.
 
-    Half a surrogate becomes `?`, as in Java, so that one entry never keeps others from the file. Each line is one call
-    of the encoder: its own form with lines takes twice as long, and one call for all would keep the loop's thread out.
+    Half a surrogate becomes `?`, as in Java: one such entry must not keep the others from the file. Each line is one
+    call of the encoder. Its `indent` takes twice as long, and one call for all would hold up the loop's thread.
     """
     tables = {
         name: _lines(value, 2, _ENCODE) if isinstance(value, dict) else _ENCODE(value)

@@ -1,7 +1,8 @@
-"""What consumer groups committed, queue by queue, and `consumerOffset.json`.
+"""The offsets that consumer groups committed, queue by queue, and their file `consumerOffset.json`.
 
-Source: broker/offset/ConsumerOffsetManager.java (5.4.0). Kept in memory and written every flushConsumerOffsetInterval
-and at a stop: a killed broker forgets commits of the last seconds, and consumers repeat a little.
+Source: broker/offset/ConsumerOffsetManager.java (5.4.0). They are kept in memory and written every
+flushConsumerOffsetInterval and at a stop. A killed broker loses the commits of the last seconds, and consumers receive
+a few messages again.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ SEPARATOR: Final = "@"
 
 
 class GroupOffsets:
-    """Committed offsets by (topic, group) and queue id; where each group pulled last is kept beside, in memory."""
+    """Committed offsets by (topic, group) and queue id, and in memory alone the next offset after each last pull."""
 
     def __init__(self, files: Files) -> None:
         self._files = files
@@ -40,12 +41,12 @@ class GroupOffsets:
             raise StoreError(f"{FILE_NAME}: {error}") from error
 
     def committed(self, group: str, topic: str, queue_id: int) -> int | None:
-        """None when nothing is committed; a negative offset counts as nothing."""
+        """Returns the committed offset; None without one, and for a negative one."""
         offset = self._committed.get((topic, group), {}).get(queue_id, -1)
         return None if offset < 0 else offset
 
     def commit(self, group: str, topic: str, queue_id: int, offset: int) -> None:
-        """Any number is taken, as RocketMQ takes it: a consumer may go back."""
+        """Commits any number, as RocketMQ does: a consumer may go back."""
         self._committed.setdefault((topic, group), {})[queue_id] = offset
         self._is_changed = True
 
@@ -68,7 +69,7 @@ class GroupOffsets:
         self._forget(lambda key: key[1] == group)
 
     def members(self) -> dict[str, Any]:
-        """As `consumerOffset.json` has them."""
+        """Returns the members of `consumerOffset.json`."""
         groups: dict[str, list[str]] = {}
         for topic, group in self._committed:
             groups.setdefault(group, []).append(topic)
@@ -76,7 +77,7 @@ class GroupOffsets:
         return {"dataVersion": self.data_version.to_members(), "groupTopicMap": groups, "offsetTable": table}
 
     def unsaved(self) -> Callable[[], bytes] | None:
-        """What makes the file's new text, in any thread, when anything changed since the last time this was asked."""
+        """Returns a function that makes the file's text in any thread; None without a change since the last call."""
         if not self._is_changed:
             return None
         self._is_changed = False

@@ -1,7 +1,7 @@
-"""The broker's consumer groups: their settings and `subscriptionGroup.json`.
+"""The broker's consumer groups: their settings and the file `subscriptionGroup.json`.
 
 Source: broker/subscription/SubscriptionGroupManager.java, remoting/protocol/subscription/SubscriptionGroupConfig.java
-(5.4.0). Settings are carried as the JSON members they are; the broker looks at a few of them.
+(5.4.0). Settings are kept as JSON members; the broker uses a few of them.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ SYSTEM_GROUPS: Final = (
 
 GroupConfig = Mapping[str, Any]
 
-# Numbers and what they may be. A retry topic's queues are a topic's; the rest are Java's int and long.
+# The ranges of numbers: for the queues of a retry topic those of any topic, for the rest Java's int and long.
 INT: Final = (-(2**31), 2**31 - 1)
 NUMBERS: Final[Mapping[str, tuple[int, int]]] = {
     "brokerId": (0, 2**63 - 1),
@@ -56,12 +56,12 @@ NUMBERS: Final[Mapping[str, tuple[int, int]]] = {
     "whichBrokerWhenConsumeSlowly": (0, 2**63 - 1),
 }
 FLAGS: Final = tuple(name for name, value in DEFAULTS.items() if isinstance(value, bool))
-# What a group's settings take as JSON; RocketMQ's take some hundred bytes.
+# The most that a group's settings take as JSON; RocketMQ's take some hundred bytes.
 MAX_GROUP_BYTES: Final = 64 * 1024
 
 
 def group_settings(members: Mapping[str, Any]) -> GroupConfig:
-    """A group's settings with RocketMQ's defaults for what is left out; `InvalidArgument` names one that cannot be."""
+    """Returns a group's settings, with RocketMQ's defaults for missing ones; `InvalidArgument` names a wrong one."""
     settings = {**DEFAULTS, **{name: value for name, value in members.items() if value is not None}}
     group = settings["groupName"]
     if group not in PLACEHOLDER_GROUPS:
@@ -97,7 +97,7 @@ class GroupTable:
         return group in self._groups
 
     def find(self, group: str, now_ms: int) -> GroupConfig | None:
-        """The group's settings, made when it is unknown; None when that is off or the name is none."""
+        """Returns a group's settings. An unknown group is made, or None returned if that is off or the name wrong."""
         known = self._groups.get(group)
         if known is not None or not self._auto_create:
             return known
@@ -109,7 +109,7 @@ class GroupTable:
         return self._groups[group]
 
     def put(self, group: GroupConfig, now_ms: int) -> None:
-        """New or changed settings, in effect at once; `InvalidArgument` for what a group cannot have."""
+        """Makes or changes a group, in effect at once; raises `InvalidArgument` for impossible settings."""
         settings = group_settings(group)
         if self._groups.get(settings["groupName"]) != settings:
             self._groups[settings["groupName"]] = settings
@@ -120,7 +120,7 @@ class GroupTable:
             self._changed(now_ms)
 
     def members(self) -> dict[str, Any]:
-        """As `subscriptionGroup.json` has them."""
+        """Returns the members of `subscriptionGroup.json`."""
         return {
             "dataVersion": self.data_version.to_members(),
             "forbiddenTable": {},

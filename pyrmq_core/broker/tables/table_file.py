@@ -1,6 +1,6 @@
-"""`TableFile`: the JSON file of a table that changes, written once for all changes that came meanwhile.
+"""`TableFile`: the JSON file of a table. One writing covers all changes that were made during the one before.
 
-The text is made and written in a worker thread. A request that promises durability waits for `written`; others go on.
+The text is made and written in a worker thread. A request that promises durability waits for `written`; others do not.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from pyrmq_core.network.log_lines import line_logger
 
 log = line_logger(__name__)
 
-# Makes the file's members from what a table was when it was asked; called in a worker thread.
+# Makes the file's members, as the table was when `snapshot` returned this function; called in a worker thread.
 Members: TypeAlias = Callable[[], Mapping[str, Any]]
 
-# A file that could not be written is tried again after so long, or at the next change.
+# A file that could not be written is written again after this time, or at the next change.
 RETRY_SECONDS: Final = 5.0
-# The text of a large table takes the loop's time although a thread makes it: after one that took more processor time
-# than this as long a pause follows, and ten times as long a one when no request waits for the file.
+# A thread that makes the text of a large table takes time from the loop. After a writing with more processor time than
+# this, a pause of the same length follows; without a request that waits for the file, of ten times that length.
 SHORT_SECONDS: Final = 0.01
 UNASKED_PAUSES: Final = 9
 
 
 class TableFile:
-    """One file. `snapshot` is called in the loop's thread and copies no more than references.
+    """The file of one table. `snapshot` is called in the loop's thread and copies no more than references.
 
-    Changes are counted: `changes` were made, `written_changes` are in the file, `on_written` is called for more.
+    `changes` counts the changes made, `written_changes` those in the file; `on_written` is called after each writing.
     """
 
     def __init__(
@@ -57,11 +57,11 @@ class TableFile:
 
     @property
     def is_behind(self) -> bool:
-        """Whether a change is not in the file yet."""
+        """True while the file lacks a change."""
         return self.written_changes < self.changes
 
     def load(self) -> dict[str, Any]:
-        """The file's members; `StoreError` when it cannot be read."""
+        """Returns the file's members; raises `StoreError` if it cannot be read."""
         return load_config(self._files, self.name)
 
     def changed(self) -> None:
@@ -70,7 +70,7 @@ class TableFile:
         self._changed.set()
 
     async def written(self, changes: int | None = None) -> None:
-        """Returns when so many changes, or all made so far, are in the file; `StoreError` when they cannot be."""
+        """Returns when the file has that many changes, or all made so far; `StoreError` if it cannot be written."""
         wanted = self.changes if changes is None else changes
         while self.written_changes < wanted:
             if self._failure and self._tried >= wanted:
@@ -105,7 +105,7 @@ class TableFile:
             await self._asked.wait()
 
     def save(self) -> None:
-        """Writes the file in this thread, at start and stop; `StoreError` when that fails."""
+        """Writes the file in this thread, at start and stop; raises `StoreError` if that fails."""
         changes = self.changes
         self._save(self._snapshot())
         self._note_written(changes)
@@ -115,7 +115,7 @@ class TableFile:
         self._on_written()
 
     def _save(self, members: Members) -> float:
-        """Makes and writes the text; the processor time of that in seconds."""
+        """Makes and writes the text; returns the processor time in seconds."""
         started = time.thread_time()
         save_config(self._files, self.name, members())
         return time.thread_time() - started

@@ -1,8 +1,8 @@
-"""The broker's topics: `topics.json`, RocketMQ's own topics, and topics that come into being by being sent to.
+"""The broker's topics: those in `topics.json`, RocketMQ's own, and those that a send creates.
 
-Source: broker/topic/TopicConfigManager.java (5.4.0). A change goes: table, DataVersion, then `topics.json` in the
-background (`file`), while registration follows (registration.py). A new topic is `unsaved` until the file has it, and
-nothing that is sent to it is acknowledged before.
+Source: broker/topic/TopicConfigManager.java (5.4.0). A change is made in the table and its DataVersion, then in
+`topics.json` in the background (`file`); `registration` reports it to the NameServers. A new topic is `unsaved` until
+the file has it, and no message to it is acknowledged before that.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ READ: Final = int(Permission.READ)
 WRITE: Final = int(Permission.WRITE)
 READ_WRITE: Final = READ | WRITE
 INHERITED: Final = READ_WRITE | int(Permission.INHERIT)
-# A topic's, or the name of a cluster or broker, which may be a host's: a folder in any case, and never a path.
+# The name of a topic, or of a cluster or broker, which may be a host name. It becomes a folder, so it is never a path.
 FOLDER_NAME: Final = re.compile(r"(?!\.+$)[%|a-zA-Z0-9_.-]{1,255}")
 MAX_DELAY_QUEUES: Final = 18
 
@@ -42,14 +42,14 @@ class TopicTable:
 
     def __init__(self, files: Files, config: BrokerConfig) -> None:
         self.file = TableFile(files, FILE_NAME, self._snapshot, self._forget_saved)
-        self.unsaved: dict[str, int] = {}  # which of the file's changes brings the topic
+        self.unsaved: dict[str, int] = {}  # by topic: the number of the file's change that adds it
         self._config = config
         self._topics: dict[str, TopicConfig] = {topic.topic: topic for topic in system_topics(config)}
         self._system = frozenset(self._topics)
         self.data_version = DataVersion()
 
     def load(self) -> None:
-        """`StoreError` when `topics.json` cannot be read."""
+        """Loads `topics.json`; raises `StoreError` if it cannot be read."""
         members = self.file.load()
         try:
             table = (members.get("topicConfigTable") or {}).values()
@@ -68,20 +68,20 @@ class TopicTable:
         return self._topics.get(topic)
 
     def is_batch_topic(self, topic: str) -> bool | None:
-        """Whether its queues keep batches whole; None of a topic that there is not."""
+        """Returns True if the topic's queues store a batch as one record; None for an unknown topic."""
         known = self._topics.get(topic)
         return None if known is None else is_batch_topic(known.attributes)
 
     def is_system(self, topic: str) -> bool:
-        """Whether this broker made the topic for itself; its cluster's and its own name are among them."""
+        """Returns True for a topic that the broker made for itself, such as those of its own and its cluster's name."""
         return topic in self._system
 
     def table(self) -> TopicConfigTable:
-        """What GET_ALL_TOPIC_CONFIG answers and a registration carries."""
+        """Returns a copy of the topics and their version, for `topics.json` and GET_ALL_TOPIC_CONFIG."""
         return TopicConfigTable(self.data_version, dict(self._topics))
 
     def inherit(self, topic: str, default_topic: str, queue_nums: int) -> TopicConfig | None:
-        """The settings of a topic that a send creates; None when the default topic does not allow it."""
+        """Returns the settings of a topic that a send creates; None if the default topic does not allow it."""
         default = self._topics.get(default_topic)
         if default is None:
             return None
@@ -99,14 +99,14 @@ class TopicTable:
         )
 
     def for_send(self, topic: str, default_topic: str, queue_nums: int) -> TopicConfig | None:
-        """As `inherit`; a retry topic is made with one queue where nothing is inherited."""
+        """Like `inherit`, but returns a retry topic with one queue where it would return None."""
         inherited = self.inherit(topic, default_topic, queue_nums)
         if inherited is None and is_retry_topic(topic):
             return TopicConfig(topic, 1, 1, READ_WRITE)
         return inherited
 
     def put(self, topic: TopicConfig, now_ms: int) -> bool:
-        """Whether this changed anything; it is in effect at once, and in the file when `file.written` returns."""
+        """Makes or changes a topic, in effect at once and in the file when `file.written` returns; False if equal."""
         known = self._topics.get(topic.topic)
         if known == topic:
             return False
@@ -124,15 +124,15 @@ class TopicTable:
         return True
 
     async def saved(self, topic: str) -> None:
-        """Returns when the file has the topic; `StoreError` when it could not be written.
+        """Returns when the file has the topic; raises `StoreError` if it could not be written.
 
-        A topic that is deleted and made again meanwhile waits for the later change.
+        If the topic is deleted and made again meanwhile, this waits for the later change.
         """
         while (change := self.unsaved.get(topic)) is not None:
             await self.file.written(change)
 
     def mark_ordered(self, ordered: Mapping[str, str], now_ms: int) -> None:
-        """Topics in the NameServer's order configuration are ordered (TopicConfigManager.updateOrderTopicConfig)."""
+        """Marks the topics of the NameServer's order configuration (TopicConfigManager.updateOrderTopicConfig)."""
         changed = [name for name in ordered if (topic := self._topics.get(name)) is not None and not topic.order]
         for name in changed:
             self._topics[name] = replace(self._topics[name], order=True)
@@ -153,7 +153,7 @@ class TopicTable:
 
 
 def _possible(topic: TopicConfig) -> TopicConfig:
-    """The topic; `BodyError` when it would lead out of the store or drown clients with its queues."""
+    """Returns the topic; raises `BodyError` for a name that is no folder's, and for more queues than clients take."""
     if not FOLDER_NAME.fullmatch(topic.topic):
         raise BodyError(f"{topic.topic[:255]!r} cannot be a topic's name; remove it from the file")
     for queues in (topic.read_queue_nums, topic.write_queue_nums):
@@ -163,7 +163,7 @@ def _possible(topic: TopicConfig) -> TopicConfig:
 
 
 def system_topics(config: BrokerConfig) -> Iterator[TopicConfig]:
-    """The topics that exist from the start; those of transactions and timers are not among them."""
+    """Yields the topics that exist from the start, without those of transactions and timers."""
 
     def topic(name: str, queues: int, perm: int = READ_WRITE) -> TopicConfig:
         return TopicConfig(name, queues, queues, perm)
