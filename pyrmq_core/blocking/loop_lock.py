@@ -1,8 +1,8 @@
-"""`LoopLock`: while the loop waits for I/O, another thread may do in its place what never waits.
+"""A lock by which another thread may use the loop's state while the loop waits for I/O.
 
-The loop holds a lock whenever it runs, and lets go of it around each wait: whoever holds it has the loop's state alone.
-trio's own functions know the loop's thread only, so that what is done meanwhile must not use them. It spares a blocking
-call the hop to the loop before its request is written: a third of its CPU, for one caller at a time.
+The loop holds the lock whenever it runs, and releases it around each wait: the thread that holds it has the loop's
+state to itself. trio's own functions work in the loop's thread only, so the thread must not call them. A blocking call
+thereby writes its request without a hop to the loop's thread: a third of its processor time, for one caller at a time.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import trio
 
 
 class LoopLock(trio.abc.Instrument):
-    """Of one loop, which is run with it as an instrument."""
+    """The lock of one loop; an instrument of that loop's run, which takes and releases it."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -30,15 +30,15 @@ class LoopLock(trio.abc.Instrument):
 
     def after_io_wait(self, timeout: float) -> None:
         if timeout > 0:
-            self._loop_waits = False  # who waits for the lock by now goes the other way
+            self._loop_waits = False  # a thread that waits for the lock now takes the way over the loop
             self._lock.acquire()
 
     def end(self) -> None:
-        """Lends nothing any more: the loop has ended, perhaps while it waited."""
+        """Refuses every later `try_run`: the loop has ended, perhaps during a wait."""
         self._loop_waits = False
 
     def try_run(self, function: Callable[..., bool], *args: object) -> bool:
-        """What the function says, called now in this thread; False, without a call, while the loop does not wait."""
+        """Calls the function in this thread and returns its result; False, without a call, if the loop is running."""
         return self._loop_waits and self._run(function, args)
 
     def _run(self, function: Callable[..., bool], args: tuple[object, ...]) -> bool:

@@ -1,6 +1,6 @@
-"""The one trio loop behind all blocking calls: in one daemon thread a process, started when first needed.
+"""The trio loop behind all blocking calls: one daemon thread in each process, started when first needed.
 
-A child after `fork` forgets it, unclosed, and starts its own on first use. At interpreter exit it is stopped.
+A child after `fork` drops it without closing it and starts its own on first use. It is stopped at interpreter exit.
 """
 
 from __future__ import annotations
@@ -19,32 +19,34 @@ import trio
 
 from pyrmq_core.blocking.loop_lock import LoopLock
 from pyrmq_core.errors import InvalidState
+from pyrmq_core.network import LoopAccess
 
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 STOP_SECONDS: Final = 3.0
-# Leaving a context takes as long as what is under way inside; beyond that the loop is held up by somebody's function.
+# A context takes as long to leave as its work under way; after that a user's function must be holding up the loop.
 CLOSE_SECONDS: Final = 30.0
 
 
-# What waking a loop raises that has ended, and one that a defect ended.
+# Raised by waking a loop that has ended, also by a defect.
 LOOP_GONE: Final = (trio.RunFinishedError, OSError)
 
 
 class LoopEnded(InvalidState):
-    """The loop ended: the interpreter stops, or a defect ended it."""
+    """The loop has ended: the interpreter stops, or a defect ended it."""
 
 
 class Portal:
-    """Runs async calls on its loop for callers in any other thread."""
+    """A loop in a thread of its own, and the calls of other threads to it."""
 
     def __init__(self) -> None:
         self._ready = threading.Event()
         self._nursery: trio.Nursery | None = None
         self._token: trio.lowlevel.TrioToken | None = None
         self._clock: trio.abc.Clock | None = None
-        self._lending = LoopLock()
+        self._loop_lock = LoopLock()
+        self.access_here = LoopAccess(self.now, self.soon, writes_here=True)
         self._queue: deque[tuple[Callable[..., object], tuple[object, ...]]] = deque()
         self._woken = False  # the loop will look at the queue: one wake serves all that come meanwhile
         self._started: set[Future[Any]] = set()  # calls that have not ended
@@ -57,7 +59,7 @@ class Portal:
         self._ready.wait()
 
     def submit(self, call: Callable[..., Awaitable[T]], *args: Any) -> Future[T]:
-        """The call, started on the loop; cancelling the future cancels it, as far as it has not ended."""
+        """Starts the call on the loop and returns its future; cancelling the future cancels the call."""
         future: Future[T] = Future()
         self._started.add(future)
         future.add_done_callback(self._started.discard)
@@ -69,7 +71,7 @@ class Portal:
         return future
 
     def run(self, call: Callable[..., Awaitable[T]], *args: Any) -> T:
-        """The call's result. When the waiting thread is interrupted (Ctrl-C), the call is cancelled."""
+        """Returns the call's result. An interrupt of the waiting thread (Ctrl-C) cancels the call."""
         self.check_outside()
         future = self.submit(call, *args)
         try:
@@ -79,14 +81,14 @@ class Portal:
             raise
 
     def check_outside(self) -> None:
-        """`InvalidState` in the loop's own thread, where callbacks of futures run: waiting there never ends."""
+        """Raises `InvalidState` in the loop's own thread, where futures' callbacks run: waiting there never ends."""
         if threading.current_thread() is self._thread:
             raise InvalidState(
                 "a blocking call in the library's own thread (a future's callback) would wait for itself"
             )
 
     def soon(self, function: Callable[..., object], *args: object) -> None:
-        """Called on the loop, from any thread."""
+        """Has the function called on the loop; from any thread."""
         assert self._token is not None
         self._queue.append((function, args))
         if self._woken:
@@ -94,31 +96,32 @@ class Portal:
         try:
             self._woken = True
             self._token.run_sync_soon(self._run_queue)
-        except BaseException as error:  # an interrupt too: else nobody would wake the loop again
+        except BaseException as error:  # an interrupt too: otherwise no later call would wake the loop
             self._woken = False
             if isinstance(error, LOOP_GONE):
                 raise self.crash or _ended() from None
             raise
 
-    def aside(self, function: Callable[..., bool], *args: object) -> bool:
-        """The function's word, called in this thread while the loop waits for I/O; False when it does not wait now.
+    def run_if_idle(self, function: Callable[..., bool], *args: object) -> bool:
+        """Calls `function` in this thread and returns its result, if the loop is idle waiting for I/O.
 
-        It does not overtake what `soon` was given before. It must not use what belongs to trio.
+        Otherwise, and while functions given to `soon` have not run, returns False without calling it. The function must
+        not use trio's functions; `access_here` is what it may use of the loop.
         """
-        return not self._queue and self._lending.try_run(function, *args)
+        return not self._queue and self._loop_lock.try_run(function, *args)
 
     def now(self) -> float:
-        """The loop's time, in any thread."""
+        """Returns the loop's time, in any thread."""
         assert self._clock is not None
         return self._clock.current_time()
 
     @property
     def is_broken(self) -> bool:
-        """Whether a defect ended the loop, or is about to: another one can take its place."""
+        """True if a defect ended the loop, or is ending it: another one can take its place."""
         return self.crash is not None or (self._is_ending and not self._is_stopped)
 
     def on_crash(self, owner: object, end: Callable[[InvalidState], None]) -> None:
-        """Has `end` called, in the loop's thread, when the loop ends by a defect: callers wait for what it ends."""
+        """Has `end` called, in the loop's thread, when the loop ends by a defect, so that no caller waits for ever."""
         self._crash_ends[owner] = end
 
     def forget(self, owner: object) -> None:
@@ -135,16 +138,16 @@ class Portal:
 
     def _run(self) -> None:
         try:
-            trio.run(self._main, restrict_keyboard_interrupt_to_checkpoints=True, instruments=[self._lending])
+            trio.run(self._main, restrict_keyboard_interrupt_to_checkpoints=True, instruments=[self._loop_lock])
         except BaseException as error:
             self._crashed(error)
         finally:
-            self._lending.end()
+            self._loop_lock.end()
             self._ready.set()
-            self._run_queue()  # what came too late is told so
+            self._run_queue()  # calls that came too late end with an error
 
     def _crashed(self, error: BaseException) -> None:
-        """Every caller that waits gets an error at once; the next use of the library starts another loop."""
+        """Ends every waiting caller with an error; the next use of the library starts another loop."""
         log.critical("the library's loop ended by a defect", exc_info=error)
         self.crash = crash = LoopEnded(
             f"the library's loop ended by a defect ({type(error).__name__}: {error}); what was under way is perhaps "
@@ -160,7 +163,7 @@ class Portal:
             _settle(future, error=crash)
 
     def _run_queue(self) -> None:
-        """What a function raises is its own: the loop, and other callers' functions, go on."""
+        """Calls the queued functions and logs what they raise: the loop, and other callers' functions, go on."""
         self._woken = False
         while self._queue:
             function, args = self._queue.popleft()
@@ -206,7 +209,7 @@ class Portal:
 
 
 class HeldContext(Generic[T]):
-    """An async context manager held open on the loop by a task of its own, until `close`; of this process alone."""
+    """An async context manager that a task of its own holds open on the loop until `close`; of this process alone."""
 
     def __init__(self, portal: Portal, manager: AbstractAsyncContextManager[T]) -> None:
         self._portal = portal
@@ -224,7 +227,7 @@ class HeldContext(Generic[T]):
 
     @property
     def value(self) -> T:
-        """What the manager gave; `InvalidState` in a child after `fork`, whose loop is another one."""
+        """The value of the `async with`; raises `InvalidState` in a child after `fork`, whose loop is another one."""
         if self._pid != os.getpid():
             raise InvalidState(f"opened in process {self._pid}; a child after fork opens its own")
         if self._portal.crash is not None:
@@ -233,14 +236,14 @@ class HeldContext(Generic[T]):
 
     @property
     def is_open(self) -> bool:
-        """Whether `value` may be used: in this process, on a loop that runs."""
+        """True if `value` may be used: in this process, on a loop that runs."""
         return self._pid == os.getpid() and not self._portal.is_broken
 
     def close(self, seconds: float = 0.0) -> None:
-        """Leaves the context and waits until it is left; raises what leaving raised. A second call does nothing.
+        """Leaves the context and waits until that is done; raises its exception. A second call does nothing.
 
-        `seconds` is what leaving may take by itself. Beyond that and a bound of its own the wait ends with a line in
-        the log: then something else holds up the loop.
+        Leaving may take `seconds` and a fixed bound. After that the wait ends with a line in the log: something else
+        holds up the loop.
         """
         if self._pid != os.getpid():
             return
@@ -269,7 +272,7 @@ class HeldContext(Generic[T]):
         self._portal.on_crash(self, end)
 
     def abandon(self) -> None:
-        """Cancels what goes on inside; does not wait."""
+        """Cancels the context's work; does not wait."""
         if self._pid == os.getpid():
             with suppress(InvalidState):
                 self._portal.soon(self._scope.cancel)
@@ -286,7 +289,7 @@ _lock = threading.Lock()
 
 
 def portal() -> Portal:
-    """This process's loop."""
+    """Returns this process's loop, started if needed."""
     global _portal
     with _lock:
         if _portal is None or _portal.is_broken:
@@ -295,7 +298,7 @@ def portal() -> Portal:
 
 
 def _settle(future: Future[Any], *, result: object = None, error: BaseException | None = None) -> None:
-    """Set once; a future that was cancelled meanwhile stays so. What callbacks raise is logged."""
+    """Ends the future unless it has ended or was cancelled; logs what its callbacks raise."""
     try:
         if not future.done():
             if error is not None:
@@ -332,7 +335,7 @@ def _stop_at_exit() -> None:
 
 
 def _forget_in_child() -> None:
-    """The loop's thread and sockets belong to the parent: the child neither uses nor closes them."""
+    """Drops the loop in a child: its thread and sockets belong to the parent, so it neither uses nor closes them."""
     global _portal, _lock
     _portal, _lock = None, threading.Lock()
 

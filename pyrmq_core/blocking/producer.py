@@ -39,6 +39,7 @@ from pyrmq_core.model import (
     SendResult,
     TransactionSendResult,
 )
+from pyrmq_core.network import ON_LOOP, LoopAccess
 from pyrmq_core.protocol.messages.payload import Payload
 
 log = logging.getLogger(__name__)
@@ -144,8 +145,8 @@ class Producer(BlockingFace[AsyncProducer]):
         pending.add_done_callback(lambda _: ended.release())
         loop, drafted = self._drafted(message, timeout, queue)
         try:
-            if not loop.aside(_start_aside, drafted, pending, loop):
-                loop.soon(_start, drafted, pending)
+            if not loop.run_if_idle(_start, drafted, pending, loop.access_here):
+                loop.soon(_start, drafted, pending, ON_LOOP)
             ended.acquire()
         except BaseException:  # interrupted: the call is not waited for
             _give_up(loop, drafted, pending)
@@ -317,16 +318,11 @@ class _Drafted(NamedTuple):
         return max(0.0, self.timeout - (time.monotonic() - self.began))
 
 
-def _start(drafted: _Drafted, pending: PendingSend) -> None:
-    """On the loop: a send that a thread waits for."""
+def _start(drafted: _Drafted, pending: PendingSend, loop: LoopAccess) -> bool:
+    """Starts a send that a thread waits for; on the loop, or in that thread if the loop is idle and allows it."""
     in_flight = drafted.parts.in_flight
-    in_flight.start(drafted.payload, drafted.to, drafted.seconds_left(), (pending,), CommunicationMode.SYNC)
-
-
-def _start_aside(drafted: _Drafted, pending: PendingSend, loop: Portal) -> bool:
-    """In the calling thread, while the loop waits: the same, unless others are under way."""
-    in_flight = drafted.parts.in_flight
-    return in_flight.start_aside(drafted.payload, drafted.to, drafted.timeout, pending, loop.now(), loop.soon)
+    timeout = drafted.timeout if loop.writes_here else drafted.seconds_left()
+    return in_flight.start(drafted.payload, drafted.to, timeout, (pending,), CommunicationMode.SYNC, loop)
 
 
 def _give_up(loop: Portal, drafted: _Drafted, pending: PendingSend) -> None:

@@ -189,11 +189,6 @@ class Client:
         """One request to one server; the answer, whatever its code. Raises `NetworkError`s and `ProtocolError`s."""
         return await self.caller.call(address, command, timeout=timeout)
 
-    @property
-    def posts_aside(self) -> bool:
-        """Whether `RemotingClient.post_aside` has a chance: never over TLS, nor where `rpc_hooks` are to be told."""
-        return self._tls is None and not self._rpc_hooks
-
     async def open_line(self, address: str, *, timeout: float = CALL_TIMEOUT_SECONDS) -> PinnedConnection:
         """The connection to one server, for requests that are posted and not waited for one by one."""
         return await self.caller.line(address, timeout=timeout)

@@ -14,6 +14,7 @@ from pyrmq_core.network.connection.answers import ask
 from pyrmq_core.network.connection.calls import BulkCall, Call, Done
 from pyrmq_core.network.connection.connection import Connection
 from pyrmq_core.network.connection.peer import CutConnection, Handler, Peer
+from pyrmq_core.network.loop_access import ON_LOOP, LoopAccess
 from pyrmq_core.network.nurseries import failure_in, open_owned_nursery
 from pyrmq_core.network.pool import ConnectionPool
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from pyrmq_core.network.tls_settings import TlsSettings
 
 __all__ = [
+    "ON_LOOP",
     "BulkCall",
     "Call",
     "Connection",
@@ -30,6 +32,7 @@ __all__ = [
     "Done",
     "Handler",
     "Listening",
+    "LoopAccess",
     "Peer",
     "ServerBounds",
     "TlsMode",

@@ -59,7 +59,7 @@ class ConnectionPool:
     ) -> None:
         self._nursery = nursery
         self._handler = handler
-        self._tls = tls
+        self.tls = tls
         self._connect_timeout = connect_timeout
         self._permits = trio.Semaphore(max_calls)
         self._oneway_permits = trio.Semaphore(max_calls)
@@ -181,7 +181,7 @@ class ConnectionPool:
     async def _open(self, address: str, opening: _Opening) -> None:
         try:
             with opening.scope:
-                wire = await open_wire(address, tls=self._tls, timeout=self._connect_timeout)
+                wire = await open_wire(address, tls=self.tls, timeout=self._connect_timeout)
                 connection = Connection(
                     wire, sweeper=self._sweeper, address=address, handler=self._handler, on_close=self._forget
                 )

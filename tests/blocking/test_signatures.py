@@ -24,7 +24,6 @@ INTERNAL = {
         "master_address",
         "nameservers",
         "open_line",
-        "posts_aside",
         "register_producer",
         "routes",
         "send_oneway",

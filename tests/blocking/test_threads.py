@@ -107,7 +107,7 @@ def test_ctrl_c_ends_a_wait_and_nothing_else(stage: Stage) -> None:
             assert producer.send(Message("orders", b"y"), queue=A0).queue_offset == 0
             parts = producer._async()._parts
             assert parts is not None
-            assert not parts.in_flight._under_way  # the interrupted one is given up
+            assert not parts.in_flight._sends  # the interrupted one is given up
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)

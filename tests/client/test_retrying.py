@@ -6,9 +6,11 @@ from hypothesis import strategies as st
 
 from pyrmq_core.client.producer.communication_mode import CommunicationMode
 from pyrmq_core.client.producer.send.retry_policy import (
+    Next,
     attempt_seconds,
     is_refused_for_good,
     is_retried,
+    next_step,
     outcome_of,
     refuses_queue,
     send_failed,
@@ -196,3 +198,29 @@ def test_a_failure_that_repeats_is_told_once() -> None:
         "[2] b (b:1) after 0.50 s: b answered NO_PERMISSION [not stored]"
     )
     assert "BrokersSent: [a, b, a]" in text
+
+
+NO_QUEUE = ResponseError("no", code=ResponseCode.INVALID_PARAMETER, remark="request queueId[7] is illegal")
+SILENT = CallTimeout("silent", address="a:1", request_left=True)
+
+
+@pytest.mark.parametrize(
+    ("error", "target", "mode", "tries_made", "seconds", "step"),
+    [
+        (NO_QUEUE, THIS, CommunicationMode.SYNC, 0, 1.0, Next.ASK_ROUTE),
+        (NO_QUEUE, THIS, CommunicationMode.SYNC, 0, 0.0, Next.ASK_ROUTE),
+        (NO_QUEUE, ANY, CommunicationMode.SYNC, 0, 1.0, Next.TRY),
+        (SILENT, ANY, CommunicationMode.SYNC, 1, 1.0, Next.TRY),
+        (SILENT, ANY, CommunicationMode.SYNC, 1, 0.0, Next.END),
+        (SILENT, ANY, CommunicationMode.SYNC, 3, 1.0, Next.END),
+        (SILENT, KEYED, CommunicationMode.SYNC, 9, 1.0, Next.TRY),
+        (SILENT, ANY, CommunicationMode.ONEWAY, 0, 1.0, Next.END),
+        (SILENT, THIS, CommunicationMode.SYNC, 1, 1.0, Next.END),
+        (SILENT, THIS, CommunicationMode.ASYNC, 1, 1.0, Next.TRY),
+        (InvalidState("closed"), ANY, CommunicationMode.SYNC, 1, 1.0, Next.END),
+    ],
+)
+def test_the_next_step_is_looked_up_in_one_table(
+    error: RocketMQError, target: Target, mode: CommunicationMode, tries_made: int, seconds: float, step: Next
+) -> None:
+    assert next_step(error, target, mode, tries_made, 3, seconds) is step

@@ -30,7 +30,7 @@ async def test_what_is_under_way_has_no_task_of_its_own(stage: Stage, client: Cl
             while len(stage.sends()) < len(warm):
                 await settled()
         assert producer._parts is not None
-        nursery = producer._parts.in_flight._under_way._nursery
+        nursery = producer._parts.in_flight._sends._nursery
         before = len(nursery.child_tasks)
         assert before >= 8  # a task made each connection, and waits for its answer
         pending = [await producer.send_soon(Message("orders", b"%d" % number)) for number in range(300)]

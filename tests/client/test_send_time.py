@@ -69,7 +69,7 @@ async def test_a_silent_nameserver_between_tries_eats_no_more_than_a_second(
 
 async def test_what_is_left_is_never_below_zero(autojump_clock: MockClock) -> None:
     """Waits of less than nothing are errors of their own."""
-    story: SendState[object] = SendState(payload(), AnyQueue(), 1.0, 3, CommunicationMode.SYNC)
+    story: SendState = SendState(payload(), AnyQueue(), 1.0, 3, CommunicationMode.SYNC)
     assert story.seconds_left() == 1.0
     await trio.sleep(0.75)
     assert story.seconds_left() == 0.25

@@ -1,4 +1,4 @@
-"""Requests on their way to servers: through the RPC hooks, signed last, over one connection an address."""
+"""Calls to servers: through the RPC hooks, signed last, over one connection for each address."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from dataclasses import replace
 from pyrmq_core.client.remoting.identity import Credentials
 from pyrmq_core.client.remoting.rpc_hooks import RpcHooks
 from pyrmq_core.errors import NetworkError, RocketMQError
-from pyrmq_core.network import BulkCall, Call, Connection, ConnectionPool, Done
+from pyrmq_core.network import ON_LOOP, BulkCall, Call, Connection, ConnectionPool, Done, LoopAccess
 from pyrmq_core.protocol.acl import sign
 from pyrmq_core.protocol.framing.command import Command
 from pyrmq_core.protocol.framing.frame import Request, RequestForm, as_command
 
 
 class RemotingClient:
-    """Asks NameServers and brokers for one client."""
+    """The calls of one client to NameServers and brokers."""
 
     def __init__(self, pool: ConnectionPool, rpc_hooks: RpcHooks, credentials: Credentials | None) -> None:
         self._pool = pool
@@ -23,9 +23,11 @@ class RemotingClient:
         self._credentials = credentials
         self._is_hooked = bool(rpc_hooks)
         self._plain = credentials is None and not rpc_hooks
+        # Hooks run on the loop; TLS writes from its own task.
+        self.writes_from_threads = not rpc_hooks and pool.tls is None
 
     async def call(self, address: str, command: Command, *, timeout: float) -> Command:
-        """The answer, whatever its code. Raises `NetworkError`s and `ProtocolError`s; `timeout` in seconds."""
+        """Returns the answer, whatever its code; `timeout` in seconds. Raises `NetworkError`s and `ProtocolError`s."""
         if self._plain:
             return await self._pool.call(address, command, timeout=timeout)
         request = self._hooks.before(address, command)
@@ -38,9 +40,10 @@ class RemotingClient:
         await self._pool.send_oneway(address, self.prepared(address, command), timeout=timeout)
 
     def begin(self, address: str, command: Request, deadline: float, timeout: float) -> Call | None:
-        """The first half of `call`: the request is on its way, its `Call` is to be waited for at once by the task.
+        """Sends a request and returns its `Call`, for which the task has to wait at once: the first half of `call`.
 
-        None, and nothing is sent, when a connection or room has to be waited for, or there are hooks to be told.
+        Returns None, and sends nothing, if the caller would have to wait for a connection or for room, or there are
+        hooks to call.
         """
         connection = self._pool.ready_connection(address)
         if connection is None or self._is_hooked:
@@ -49,49 +52,47 @@ class RemotingClient:
         return connection.begin(request, deadline, timeout)
 
     def post(
-        self, address: str, command: Request, deadline: float, timeout: float, done: Done
+        self, address: str, command: Request, deadline: float, timeout: float, done: Done, loop: LoopAccess = ON_LOOP
     ) -> Callable[[], None] | None:
-        """`call` for one who does not wait: `done` is told the answer, or the error, once, on the loop.
+        """Sends a request without waiting; `done` receives the answer or the error, once, on the loop.
 
-        None when no connection is open, or much waits to be written: nothing is sent then. What it returns ends the
-        interest in the answer.
+        Returns a function that abandons the call; None, and nothing is sent, if no connection to the address is open or
+        much waits to be written there, and as `Connection.post_until`.
         """
         connection = self._pool.ready_connection(address)
         if connection is None:
             return None
-        if self._plain:
-            return connection.begin(command, deadline, timeout, done).forget
-        return PinnedConnection(self, connection, plain=False).post(as_command(command), timeout=timeout, done=done)
-
-    def post_aside(
-        self, address: str, command: Request, deadline: float, timeout: float, done: Done
-    ) -> Callable[[], None] | None:
-        """`post` by another thread while the loop waits for I/O, without hooks; None, too, while other calls are under
-        way there."""
-        connection = self._pool.open_connection(address)
-        if connection is None:
-            return None
-        request = command if self._plain else self._signed(as_command(command))
-        return connection.post_aside(request, deadline=deadline, timeout=timeout, done=done)
+        if self._is_hooked:
+            command, done = self.hooked(address, as_command(command), done)
+        elif not self._plain:
+            command = self._signed(as_command(command))
+        return connection.post_until(command, deadline, timeout, done, loop)
 
     async def line(self, address: str, *, timeout: float) -> PinnedConnection:
-        """A connection to post requests to; raises `ConnectFailed`."""
+        """Returns a connection to post requests to; raises `ConnectFailed`."""
         return PinnedConnection(self, await self._pool.connection(address, timeout=timeout), plain=self._plain)
 
     def prepared(self, address: str, command: Command) -> Command:
-        """The request as it leaves: changed by the hooks, then signed."""
+        """Returns the request as it leaves: changed by the hooks, then signed."""
         return self._signed(self._hooks.before(address, command))
-
-    def answered(self, address: str, request: Command, answer: Command) -> None:
-        """Tells the hooks."""
-        self._hooks.after(address, request, answer)
 
     def close(self, address: str) -> None:
         """Drops the connection; the next call opens a new one."""
         self._pool.close(address)
 
+    def hooked(self, address: str, command: Command, done: Done) -> tuple[Command, Done]:
+        """Returns the request as it leaves, and a `done` that runs the hooks after an answer first."""
+        request = self._hooks.before(address, command)
+
+        def hooked(result: Command | NetworkError) -> None:
+            if isinstance(result, Command):
+                self._hooks.after(address, request, result)
+            done(result)
+
+        return self._signed(request), hooked
+
     def _signed(self, command: Command) -> Command:
-        """Signatures cover all header fields: nothing may be added after them."""
+        """Returns the request with its signature, which covers all header fields: nothing may be added after it."""
         keys = self._credentials
         if keys is None:
             return command
@@ -100,13 +101,13 @@ class RemotingClient:
 
 
 class PinnedConnection:
-    """One connection to a server, for requests that nobody waits for one by one: they are posted, answers are told.
+    """A fixed connection to one server, for requests sent without a task each; a callback receives each answer.
 
-    Hooks and signatures are those of `RemotingClient.call`. A line is not renewed: when it `is_closed`, open another.
+    Hooks and signatures are those of `RemotingClient.call`. It is not renewed: when it `is_closed`, open another.
     """
 
-    def __init__(self, caller: RemotingClient, connection: Connection, *, plain: bool) -> None:
-        self._caller = caller
+    def __init__(self, remoting: RemotingClient, connection: Connection, *, plain: bool) -> None:
+        self._remoting = remoting
         self._connection = connection
         self._plain = plain
 
@@ -119,19 +120,12 @@ class PinnedConnection:
         return self._connection.is_closed
 
     def post(self, command: Command, *, timeout: float, done: Done) -> Callable[[], None]:
-        """`done` is told the answer, whatever its code, or the error; as `Connection.post`."""
-        address = self._connection.address
-        request = self._caller.prepared(address, command)
-
-        def told(result: Command | NetworkError) -> None:
-            if isinstance(result, Command):
-                self._caller.answered(address, request, result)
-            done(result)
-
-        return self._connection.post(request, timeout=timeout, done=told)
+        """Sends a request; `done` receives the answer, whatever its code, or the error. As `Connection.post`."""
+        request, hooked = self._remoting.hooked(self._connection.address, command, done)
+        return self._connection.post(request, timeout=timeout, done=hooked)
 
     def post_all(self, form: RequestForm, requests: Sequence[BulkCall], *, timeout: float) -> None:
-        """Requests of one form; each is told once what comes of it, also where a hook made it unfit to send."""
+        """Sends requests of one form; each receives its answer or error once, also if a hook made it unfit to send."""
         if self._plain:
             self._connection.post_all(form, requests, timeout=timeout)
             return

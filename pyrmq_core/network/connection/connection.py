@@ -24,6 +24,7 @@ from pyrmq_core.network.connection.stall_detector import ConnectionActivity, Con
 from pyrmq_core.network.connection.turn import ALL_AT_ONCE, OneByOne, Turn
 from pyrmq_core.network.connection.wire import Wire, close_wire
 from pyrmq_core.network.log_lines import line_logger
+from pyrmq_core.network.loop_access import ON_LOOP, LoopAccess
 from pyrmq_core.protocol.framing.command import RESPONSE_BIT, Command
 from pyrmq_core.protocol.framing.frame import MAX_HEADER_BYTES, FrameDecoder, Request, RequestForm
 
@@ -147,30 +148,40 @@ class Connection:
         await self.begin(request, deadline, timeout).wait()
 
     def post(self, command: Request, *, timeout: float, done: Done) -> Callable[[], None]:
-        """`call` for one who does not wait: `done` is told the answer, or the error, once, on the loop.
+        """Sends a request without waiting; `done` receives the answer or the error, once, on the loop.
 
-        What is posted from within `done` goes out joined. It goes out also when much is queued already: whoever posts
-        bounds what is under way. Raises `ConnectionClosed`. What it returns ends the interest in the answer.
+        Requests that are posted from within `done` are written together. A full outbox does not stop a post: the caller
+        bounds its posts. Returns a function that abandons the call. Raises `ConnectionClosed`.
         """
         return self.begin(command, trio.current_time() + timeout, timeout, done).forget
 
-    def post_aside(self, command: Request, *, deadline: float, timeout: float, done: Done) -> Callable[[], None] | None:
-        """`post` by another thread while the loop waits for I/O, where trio's own functions cannot be used.
+    def post_until(
+        self, command: Request, deadline: float, timeout: float, done: Done, loop: LoopAccess = ON_LOOP
+    ) -> Callable[[], None] | None:
+        """As `post`, with a deadline on trio's clock; `timeout` is for the error's text.
 
-        None, and nothing is sent, unless no other call is under way and the wire takes it at once.
+        By an access that `writes_here` the request is sent only if no other call is under way and the socket takes it
+        at once; otherwise returns None and sends nothing.
         """
+        if loop.writes_here:
+            return self._post_from_thread(command, deadline, timeout, done)
+        return self.begin(command, deadline, timeout, done).forget
+
+    def _post_from_thread(
+        self, command: Request, deadline: float, timeout: float, done: Done
+    ) -> Callable[[], None] | None:
         if self.is_closed or self._calls.table or not self._outbox.is_idle or not self._sweeper.looks_before(deadline):
             return None
         call = self._calls.open(command, timeout, deadline, done)
         try:
-            if self._outbox.send_aside(call, self._soon):
+            if self._outbox.write_from_thread(call, self._soon):
                 return call.forget
             self._calls.forget(call)
             return None
         except Exception as error:
             self._soon(partial(self._broken, error))
             return call.forget
-        except BaseException:  # an interrupt: nobody knows how much of the frame is out
+        except BaseException:  # an interrupt: it is not known how much of the frame is out
             self._soon(partial(self.close, "a thread was interrupted while it wrote"))
             raise
 

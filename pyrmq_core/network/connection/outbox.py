@@ -113,10 +113,10 @@ class Outbox:
         if not self._held and not self._writer_runs:
             self._wake_writer()
 
-    def send_aside(self, frame: Outgoing, soon: Callable[[Callable[[], None]], None]) -> bool:
-        """`send` on an idle outbox, from another thread while the loop waits; False when the wire takes nothing now.
+    def write_from_thread(self, frame: Outgoing, soon: Callable[[Callable[[], None]], None]) -> bool:
+        """Writes to an idle outbox from another thread while the loop waits; returns False if the wire takes nothing.
 
-        The rest of a frame that is taken in part is the writer's, whom `soon` has woken on the loop.
+        The writer task writes the rest of a frame that the wire took in part; `soon` wakes it on the loop.
         """
         if not self._write(frame):
             if not frame.started:

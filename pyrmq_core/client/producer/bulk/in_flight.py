@@ -1,4 +1,4 @@
-"""Sends that nobody waits for yet: `PendingSend`, and the bound on how many may be under way."""
+"""Sends that were started and not waited for: `PendingSend`, and the bound on how many may be under way."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import trio
 
 from pyrmq_core.client.arguments import whole_number
 from pyrmq_core.client.producer.communication_mode import CommunicationMode
-from pyrmq_core.client.producer.send.background_sends import BackgroundSends, Soon
+from pyrmq_core.client.producer.send.background_sends import BackgroundSends
 from pyrmq_core.client.producer.send.receipt import Receipt, SendResults
 from pyrmq_core.client.producer.send.send_errors import given_up, unexpected
 from pyrmq_core.client.producer.send.send_state import SendState
@@ -20,24 +20,25 @@ from pyrmq_core.client.producer.send.sender import Sender
 from pyrmq_core.client.producer.send.targets import Target
 from pyrmq_core.errors import RocketMQError, SendFailed, WindowFull
 from pyrmq_core.model import SendResult
+from pyrmq_core.network import ON_LOOP, LoopAccess
 from pyrmq_core.protocol.messages.payload import Payload
 
 log = logging.getLogger(__name__)
 
 # A caller that never has to wait lets others run this often.
 CALLS_BETWEEN_CHECKPOINTS: Final = 64
-# Closing waits so much longer than the longest send under way may take.
+# Closing waits this much longer than the longest send under way has left.
 DRAIN_GRACE_SECONDS: Final = 5.0
 
 
 class PendingSend:
-    """One message under way."""
+    """A message under way, and later its result."""
 
-    __slots__ = ("_callbacks", "_error", "_index", "_result", "_results", "_waited", "is_done", "story")
+    __slots__ = ("_callbacks", "_error", "_index", "_result", "_results", "_waited", "is_done", "state")
 
     def __init__(self) -> None:
         self.is_done = False
-        self.story: SendState[Receipt] | None = None
+        self.state: SendState | None = None
         self._waited: trio.Event | None = None
         self._results: Receipt | SendResults | None = None
         self._index = 0
@@ -46,7 +47,7 @@ class PendingSend:
         self._callbacks: list[Callable[[PendingSend], None]] | None = None
 
     async def wait(self) -> SendResult:
-        """The acknowledgement; raises what the send failed with, each time it is asked."""
+        """Returns the acknowledgement when it has come; raises the error of a failed send, each time it is called."""
         if self.is_done:
             await trio.lowlevel.checkpoint()
         else:
@@ -56,7 +57,7 @@ class PendingSend:
         return self.result
 
     def add_done_callback(self, callback: Callable[[PendingSend], None]) -> None:
-        """Called on the loop when the send ends, at once when it has ended. What it raises is logged, as in Java."""
+        """Has `callback` called on the loop when the send ends, or now if it has. Logs its exceptions, as Java does."""
         if self.is_done:
             self._call(callback)
         elif self._callbacks is None:
@@ -66,7 +67,7 @@ class PendingSend:
 
     @property
     def result(self) -> SendResult:
-        """What an ended send brought; raises what it failed with."""
+        """The acknowledgement of a send that has ended; raises the error of one that failed."""
         if self._result is None:
             self._read()
             if self._error is not None:
@@ -76,13 +77,13 @@ class PendingSend:
 
     @property
     def error(self) -> RocketMQError | None:
-        """What an ended send failed with."""
+        """The error of a send that has ended; None if it succeeded."""
         if self._result is None:
             self._read()
         return self._error
 
     def set_results(self, results: Receipt | SendResults, index: int = 0) -> None:
-        """It is stored; the acknowledgement is read when somebody asks for it."""
+        """Ends the send as stored; the acknowledgement is parsed when `result` is first read."""
         if not self.is_done:
             self._results, self._index = results, index
             self._end()
@@ -101,14 +102,14 @@ class PendingSend:
         except SendFailed as unreadable:
             self._error = unreadable
 
-    def begun(self, story: SendState[Receipt]) -> None:
-        """Its payload is kept no longer than it is under way, however long the result is."""
+    def begun(self, state: SendState) -> None:
+        """Keeps the state, and the payload with it, while the send is under way; the result may be kept much longer."""
         if not self.is_done:
-            self.story = story
+            self.state = state
 
     def _end(self) -> None:
         self.is_done = True
-        self.story = None
+        self.state = None
         if self._waited is not None:
             self._waited.set()
         callbacks, self._callbacks = self._callbacks, None
@@ -116,7 +117,7 @@ class PendingSend:
             self._call(callback)
 
     def _call(self, callback: Callable[[PendingSend], None]) -> None:
-        """A callback that raises is its writer's: other sends, and the loop, go on."""
+        """Calls it, and logs what it raises: other sends, and the loop, go on."""
         try:
             callback(self)
         except Exception:
@@ -124,19 +125,19 @@ class PendingSend:
 
 
 def check_bounds(max_count: int, max_bytes: int) -> tuple[int, int]:
-    """The two bounds of `InFlight`; `InvalidArgument` for one that lets nothing in."""
+    """Returns the two bounds of `InFlight`; raises `InvalidArgument` for one that admits nothing."""
     return whole_number("max_in_flight", max_count, 1), whole_number("max_in_flight_bytes", max_bytes, 1, 2**63 - 1)
 
 
 class InFlight:
-    """Sends under way that no caller waits for, bounded by count and by bytes; first come, first let in.
+    """Sends in the background, bounded by count and by bytes; admitted in the order of their calls.
 
-    Room is held by the `PendingSend` that entered, and leaving is without effect for one that holds none: so room can
-    be given back after any interrupt, whichever line it met.
+    A `PendingSend` that has entered holds room; `leave` does nothing for one that holds none. Room can therefore be
+    given back after an interrupt at any line.
     """
 
     def __init__(self, nursery: trio.Nursery, sender: Sender, max_count: int, max_bytes: int) -> None:
-        self._under_way = BackgroundSends(nursery, sender)
+        self._sends = BackgroundSends(nursery, sender)
         self._lock = threading.Lock()
         self._max_count = max_count
         self._max_bytes = max_bytes
@@ -147,7 +148,7 @@ class InFlight:
         self._ended: trio.Event | None = None
 
     def enter_nowait(self, pending: PendingSend, size: int) -> bool:
-        """Takes room for a message of so many bytes, unless there is none or others wait for it; from any thread."""
+        """Takes room for `size` bytes unless there is none or others wait for it; from any thread."""
         with self._lock:
             if self._turn.locked() or not self._has_room(size):
                 return False
@@ -156,7 +157,7 @@ class InFlight:
             return True
 
     async def enter(self, pending: PendingSend, size: int, *, wait: bool = True) -> None:
-        """Waits for room for so many bytes, first come first served; `WindowFull` instead, when `wait` is false."""
+        """Waits for room for `size` bytes, in the order of the calls; raises `WindowFull` instead if not `wait`."""
         if not self.enter_nowait(pending, size):
             if not wait:
                 raise self.full()
@@ -178,14 +179,14 @@ class InFlight:
                 raise
 
     def full(self) -> WindowFull:
-        """What is raised instead of waiting."""
+        """Returns the error for a caller that does not wait."""
         return WindowFull(
             f"{len(self._entered)} messages and {self._bytes} bytes are under way, and {self._max_count} and "
             f"{self._max_bytes} may be (max_in_flight, max_in_flight_bytes); wait for some of them"
         )
 
     def leave(self, pendings: Iterable[PendingSend]) -> None:
-        """Gives back the room of those that hold some."""
+        """Gives back the room of those pending sends that hold some."""
         with self._lock:
             for pending in pendings:
                 self._bytes -= self._entered.pop(pending, 0)
@@ -200,39 +201,39 @@ class InFlight:
         timeout: float,
         pendings: Sequence[PendingSend],
         mode: CommunicationMode = CommunicationMode.ASYNC,
-    ) -> None:
-        """Sends in the background one payload, whose messages are `pendings`; raises nothing."""
+        loop: LoopAccess = ON_LOOP,
+    ) -> bool:
+        """Sends one payload in the background, whose messages are `pendings`; an error is their end.
+
+        Returns False, and nothing is started, if the `loop` does not allow it now (`BackgroundSends.start`).
+        """
         ended = partial(self.end, pendings)
         try:
-            pendings[0].begun(self._under_way.start(payload, to, timeout, mode, ended))
+            state = self._sends.start(payload, to, timeout, mode, ended, loop)
         except Exception as error:
+            if loop.writes_here:
+                raise
             ended(unexpected(payload.topic, error))
-
-    def start_aside(
-        self, payload: Payload, to: Target, timeout: float, pending: PendingSend, now: float, soon: Soon
-    ) -> bool:
-        """As `start` for one message; `BackgroundSends.start_aside` says when, and when not."""
-        ended = partial(self.end, (pending,))
-        story = self._under_way.start_aside(payload, to, timeout, now, soon, ended)
-        if story is not None:
-            pending.begun(story)
-        return story is not None
+            return True
+        if state is not None:
+            pendings[0].begun(state)
+        return state is not None
 
     def give_up(self, pending: PendingSend, topic: str) -> None:
-        """Ends a send whose caller was interrupted: what has not left of it does not leave, its room is given back."""
-        if pending.story is not None:
-            self._under_way.give_up(pending.story)
+        """Ends a send whose caller was interrupted: withdraws a request not yet written, and gives back its room."""
+        if pending.state is not None:
+            self._sends.give_up(pending.state)
         pending.set_error(given_up(topic))
         self.leave((pending,))
         with self._lock:  # the interrupt may have come between the two steps of entering
             self._bytes = sum(self._entered.values())
 
     def longest_seconds(self, now: float) -> float:
-        """The time that the longest send under way has left; from any thread."""
-        return self._under_way.longest_seconds(now)
+        """Returns the time that the longest send under way has left; from any thread."""
+        return self._sends.longest_seconds(now)
 
     async def drain(self) -> None:
-        """Waits until nothing is under way, no longer than the sends that are may take, and a grace."""
+        """Waits until nothing is under way, at most as long as the sends have left and a grace."""
         seconds = self.longest_seconds(trio.current_time()) + DRAIN_GRACE_SECONDS
         with trio.move_on_after(seconds):
             while self._entered:
@@ -245,17 +246,17 @@ class InFlight:
             )
 
     def abandon(self) -> None:
-        """Ends everything under way, and all that comes after: its producer is closed."""
-        self._under_way.abandon()
+        """Abandons all sends, and all that start later: the producer is closed."""
+        self._sends.abandon()
 
     def fail(self, error: RocketMQError) -> None:
-        """Ends everything under way with the error, after a crash of the loop: nothing is asked of the loop."""
-        self._under_way.fail(error)
+        """Ends all sends with the error, after a crash of the loop and without using it."""
+        self._sends.fail(error)
         for pending in list(self._entered):
             self.end((pending,), error)
 
     def end(self, pendings: Sequence[PendingSend], end: Receipt | RocketMQError) -> None:
-        """Gives back their room, and gives each its result or the error."""
+        """Ends the pending sends of one payload: gives back their room, sets each one's result or the error."""
         if self._entered:
             self.leave(pendings)
         results: Receipt | SendResults | RocketMQError = end
@@ -276,6 +277,6 @@ class InFlight:
         await self._ended.wait()
 
     def _has_room(self, size: int) -> bool:
-        """A payload larger than the bound goes when it is alone."""
+        """Returns whether one more may enter; a payload larger than the bound may if it is alone."""
         count = len(self._entered)
         return count == 0 or (count < self._max_count and self._bytes + size <= self._max_bytes)

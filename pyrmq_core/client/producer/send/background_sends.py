@@ -1,13 +1,12 @@
-"""`BackgroundSends`: sends that no task waits for, each told once how it ended.
+"""Sends without a task each: a callback receives the end of each send, once.
 
-A send that goes plainly is posted, and its answer told by the connection; a task goes on with it only where something
-has to be waited for. What is bounded, and by what, is for who stands on this: `InFlight` and `SendWindow`.
+The first try is posted, and the connection's callback judges its answer. A task goes on with a send only if something
+has to be waited for. Nothing is bounded here: `InFlight` and `SendWindow` bound what they start.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import TypeAlias
 
 import trio
@@ -19,11 +18,11 @@ from pyrmq_core.client.producer.send.send_state import SendState
 from pyrmq_core.client.producer.send.sender import Sender
 from pyrmq_core.client.producer.send.targets import Target
 from pyrmq_core.errors import RocketMQError
+from pyrmq_core.network import ON_LOOP, LoopAccess
 from pyrmq_core.protocol.messages.payload import Payload
 
-# Told, on the loop, what a send came to.
+# Receives the end of a send, on the loop.
 Ended: TypeAlias = Callable[[Receipt | RocketMQError], None]
-Soon: TypeAlias = Callable[..., None]
 
 
 class BackgroundSends:
@@ -32,96 +31,94 @@ class BackgroundSends:
     def __init__(self, nursery: trio.Nursery, sender: Sender) -> None:
         self._nursery = nursery
         self._sender = sender
-        self._ended: dict[SendState[Receipt], Ended] = {}
-        self._forgets: dict[SendState[Receipt], Callable[[], None]] = {}
+        self._ended: dict[SendState, Ended] = {}
+        self._forgets: dict[SendState, Callable[[], None]] = {}
         self._is_closed = False
 
     def __len__(self) -> int:
         return len(self._ended)
 
     def start(
-        self, payload: Payload, to: Target, timeout: float, mode: CommunicationMode, ended: Ended
-    ) -> SendState[Receipt]:
-        """Sends in the background; `ended` is told once, perhaps before this returns."""
-        story = self._sender.story(payload, to, timeout, mode)
+        self,
+        payload: Payload,
+        to: Target,
+        timeout: float,
+        mode: CommunicationMode,
+        ended: Ended,
+        loop: LoopAccess = ON_LOOP,
+    ) -> SendState | None:
+        """Sends in the background; `ended` receives the end once, perhaps before this returns.
+
+        A thread that `writes_here` spares the hop to the loop's thread. It may do so only for a send that is alone:
+        several are better written together. Otherwise returns None, and nothing is started.
+        """
+        if loop.writes_here and (self._ended or self._is_closed or not self._sender.writes_from_threads):
+            return None
+        state = self._sender.state_of(payload, to, timeout, mode, loop.now())
         if self._is_closed:
             ended(given_up(payload.topic))
         else:
-            self._post(story, ended, self._nursery.start_soon, aside=False)
-        return story
-
-    def start_aside(
-        self, payload: Payload, to: Target, timeout: float, now: float, soon: Soon, ended: Ended
-    ) -> SendState[Receipt] | None:
-        """As `start`, by a thread that will wait, while the loop waits for I/O: it spares the hop to the loop's thread.
-
-        None, and nothing is done, while others are under way: they are better written together. `now` is the loop's
-        time; `soon` has a function called on the loop.
-        """
-        if self._ended or self._is_closed or not self._sender.posts_aside:
-            return None
-        story = self._sender.story(payload, to, timeout, CommunicationMode.SYNC, now)
-        self._post(story, ended, partial(soon, self._nursery.start_soon), aside=True)
-        return story
+            self._post(state, ended, loop)
+        return state
 
     def longest_seconds(self, now: float) -> float:
-        """The time that the longest send has left; from any thread."""
-        return max((story.started + story.timeout - now for story in list(self._ended)), default=0.0)
+        """Returns the time that the longest send has left; from any thread."""
+        return max((state.started + state.timeout - now for state in list(self._ended)), default=0.0)
 
-    def give_up(self, story: SendState[Receipt]) -> None:
-        """Nobody waits for it any more: what has not left of it does not leave."""
-        if (forget := self._forgets.get(story)) is not None:
+    def give_up(self, state: SendState) -> None:
+        """Abandons the send: an unwritten request is withdrawn; the answer to a written one is ignored."""
+        if (forget := self._forgets.get(state)) is not None:
             forget()
-        self._settle(story, given_up(story.payload.topic))
+        self._settle(state, given_up(state.payload.topic))
 
     def abandon(self) -> None:
-        """Gives up all of them, and all that come after."""
+        """Abandons all sends, and all that start later."""
         self._is_closed = True
-        for story in list(self._ended):
-            self.give_up(story)
+        for state in list(self._ended):
+            self.give_up(state)
 
     def fail(self, error: RocketMQError) -> None:
-        """Ends all of them, and all that come after, without touching connections or tasks: the loop is gone."""
+        """Ends all sends, and all that start later, without touching connections or tasks: the loop has crashed."""
         self._is_closed = True
-        for story in list(self._ended):
-            self._settle(story, error)
+        for state in list(self._ended):
+            self._settle(state, error)
 
-    def _post(self, story: SendState[Receipt], ended: Ended, start_soon: Soon, *, aside: bool) -> None:
-        def told(end: Receipt | RocketMQError | None) -> None:
+    def _post(self, state: SendState, ended: Ended, loop: LoopAccess) -> None:
+        def first_ended(end: Receipt | RocketMQError | None) -> None:
             if end is not None:
-                self._settle(story, end)
-            elif story in self._ended:
-                start_soon(self._go_on, story)
+                self._settle(state, end)
+            elif state in self._ended:
+                loop.soon(self._nursery.start_soon, self._go_on, state)
 
-        self._ended[story] = ended
+        self._ended[state] = ended
         try:
-            forget = self._sender.post(story, told, aside=aside)
+            forget = self._sender.post(state, first_ended, loop)
         except RocketMQError as error:
-            self._settle(story, error)
+            self._settle(state, error)
             return
         except Exception as error:
-            self._settle(story, unexpected(story.payload.topic, error))
+            self._settle(state, unexpected(state.payload.topic, error))
             return
         if forget is None:
-            start_soon(self._go_on, story)
-        elif story in self._ended:
-            self._forgets[story] = forget
+            loop.soon(self._nursery.start_soon, self._go_on, state)
+        elif state in self._ended:
+            self._forgets[state] = forget
 
-    async def _go_on(self, story: SendState[Receipt]) -> None:
-        if story not in self._ended:
+    async def _go_on(self, state: SendState) -> None:
+        if state not in self._ended:
             return
         with trio.CancelScope() as scope:
-            self._forgets[story] = scope.cancel
+            self._forgets[state] = scope.cancel
             try:
-                self._settle(story, await self._sender.go_on(story))
+                self._settle(state, await self._sender.go_on(state))
             except RocketMQError as error:
-                self._settle(story, error)
+                self._settle(state, error)
             except Exception as error:
-                self._settle(story, unexpected(story.payload.topic, error))
+                self._settle(state, unexpected(state.payload.topic, error))
             finally:
-                self._settle(story, given_up(story.payload.topic))
+                self._settle(state, given_up(state.payload.topic))
 
-    def _settle(self, story: SendState[Receipt], end: Receipt | RocketMQError) -> None:
-        self._forgets.pop(story, None)
-        if (ended := self._ended.pop(story, None)) is not None:
+    def _settle(self, state: SendState, end: Receipt | RocketMQError) -> None:
+        self._forgets.pop(state, None)
+        if (ended := self._ended.pop(state, None)) is not None:
             ended(end)

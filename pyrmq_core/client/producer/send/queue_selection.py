@@ -8,7 +8,7 @@ import trio
 
 from pyrmq_core.client.client import Client
 from pyrmq_core.client.producer.send.fault_latency import FaultLatency, judged
-from pyrmq_core.client.producer.send.send_state import R, SendState
+from pyrmq_core.client.producer.send.send_state import SendState
 from pyrmq_core.client.producer.send.targets import ANY_QUEUE, AnyQueue, KeyedQueue, ThisQueue
 from pyrmq_core.client.producer.settings import SendSettings
 from pyrmq_core.client.routing.publish_info import TopicPublishInfo
@@ -63,62 +63,62 @@ class QueueSelector:
             )
         return broker.master
 
-    def choose_nowait(self, story: SendState[R]) -> MessageQueue | None:
+    def choose_nowait(self, state: SendState) -> MessageQueue | None:
         """The queue of the next try; None when somebody has to be asked for it first."""
-        if isinstance(story.to, ThisQueue):
-            queue = self._this_queue(story.to, story)
+        if isinstance(state.to, ThisQueue):
+            queue = self._this_queue(state.to, state)
             return queue if self._routes.known_master(queue.broker_name) is not None else None
-        topic = story.payload.topic
+        topic = state.payload.topic
         if self._settings.namespace is None:
             info = self._routes.known_publish_info(topic)
         elif (info := self._routes.known_publish_info(self.on_wire(topic))) is not None:
             info = self._tenant_info(topic, info)
-        return None if info is None else self._of_info(info, story)
+        return None if info is None else self._of_info(info, state)
 
-    async def choose(self, story: SendState[R]) -> MessageQueue:
+    async def choose(self, state: SendState) -> MessageQueue:
         """The queue of the next try. Raises what asking for it met, `NoRoute` and `InvalidArgument`."""
-        queue = self.choose_nowait(story)
+        queue = self.choose_nowait(state)
         if queue is not None:
             return queue
-        if isinstance(story.to, ThisQueue):
-            queue = story.to.queue
-            if story.to.wait and story.attempts:
+        if isinstance(state.to, ThisQueue):
+            queue = state.to.queue
+            if state.to.wait and state.attempts:
                 return queue
             wanted = replace(queue, topic=self.on_wire(queue.topic))
-            await self._client.master_address(wanted, timeout=story.seconds_left())
+            await self._client.master_address(wanted, timeout=state.seconds_left())
             return queue
-        return self._of_info(await self.publish_info(story.payload.topic, timeout=story.seconds_left()), story)
+        return self._of_info(await self.publish_info(state.payload.topic, timeout=state.seconds_left()), state)
 
-    def learn(self, story: SendState[R], failure: RocketMQError | None) -> None:
+    def learn(self, state: SendState, failure: RocketMQError | None) -> None:
         """Fault latency learns from every try that chose its queue freely."""
-        if self._faults is not None and story.queue is not None and isinstance(story.to, AnyQueue):
+        if self._faults is not None and state.queue is not None and isinstance(state.to, AnyQueue):
             now = trio.current_time()
-            isolation, reachable = judged(failure, story.mode, detector=self._settings.start_detector_enable)
+            isolation, reachable = judged(failure, state.mode, detector=self._settings.start_detector_enable)
             self._faults.update(
-                story.queue.broker_name, now - story.began, isolation=isolation, reachable=reachable, now=now
+                state.queue.broker_name, now - state.began, isolation=isolation, reachable=reachable, now=now
             )
 
-    def _this_queue(self, to: ThisQueue, story: SendState[R]) -> MessageQueue:
-        if to.queue.topic != story.payload.topic:
+    def _this_queue(self, to: ThisQueue, state: SendState) -> MessageQueue:
+        if to.queue.topic != state.payload.topic:
             raise InvalidArgument(
-                f"queue {to.queue} belongs to another topic than the message's, {story.payload.topic}"
+                f"queue {to.queue} belongs to another topic than the message's, {state.payload.topic}"
             )
         return to.queue
 
-    def _of_info(self, info: TopicPublishInfo, story: SendState[R]) -> MessageQueue:
-        to = story.to
+    def _of_info(self, info: TopicPublishInfo, state: SendState) -> MessageQueue:
+        to = state.to
         if to is ANY_QUEUE and self._faults is None:
-            return info.select_one_message_queue(story.last_broker_name)
+            return info.select_one_message_queue(state.last_broker_name)
         if isinstance(to, KeyedQueue):
-            as_given = to.queues and story.refused is None
+            as_given = to.queues and state.refused is None
             given = TopicPublishInfo(info.topic, to.queues, counter_start=0) if as_given else info
             return given.queue_of_key(to.sharding_key)
-        if isinstance(to, AnyQueue) and to.first is not None and not story.attempts and to.first in info.queues:
+        if isinstance(to, AnyQueue) and to.first is not None and not state.attempts and to.first in info.queues:
             return to.first
         if self._faults is not None:
-            now = trio.current_time() if story.attempts else story.started
-            return self._faults.select(info, story.last_broker_name, now)
-        return info.select_one_message_queue(story.last_broker_name)
+            now = trio.current_time() if state.attempts else state.started
+            return self._faults.select(info, state.last_broker_name, now)
+        return info.select_one_message_queue(state.last_broker_name)
 
     def _tenant_info(self, topic: str, info: TopicPublishInfo) -> TopicPublishInfo:
         """The same queues under the tenant's name of the topic, with a counter that lasts as long as they do."""

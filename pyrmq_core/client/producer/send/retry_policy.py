@@ -7,6 +7,7 @@ Sources: client/impl/producer/DefaultMQProducerImpl.java (sendDefaultImpl), clie
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from enum import Enum
 from typing import Final
 
 from pyrmq_core.client.producer.communication_mode import CommunicationMode
@@ -98,6 +99,31 @@ def worst(attempts: Sequence[Attempt]) -> Outcome:
     return Outcome.PERHAPS_STORED if perhaps else Outcome.NOT_STORED
 
 
+class Next(Enum):
+    """What follows a try that failed."""
+
+    TRY = "another try, which may wait for the broker first"
+    ASK_ROUTE = "the topic's route is asked for, and the send ends with the queues that it names"
+    END = "the send ends"
+
+
+def next_step(
+    error: RocketMQError, target: Target, mode: CommunicationMode, tries_made: int, tries_allowed: int, seconds: float
+) -> Next:
+    """Decides what follows a failed try; `seconds` are left of the send's time.
+
+    error                                 target                  next
+    the broker does not have the queue    named by the caller     ASK_ROUTE
+    one that `is_retried`, in time        any                     TRY
+    any other                             any                     END
+    """
+    if refuses_queue(error) and isinstance(target, ThisQueue):
+        return Next.ASK_ROUTE
+    if mode is CommunicationMode.ONEWAY or seconds <= 0:
+        return Next.END
+    return Next.TRY if is_retried(error, target, tries_made, tries_allowed, mode) else Next.END
+
+
 def is_retried(
     error: RocketMQError,
     target: Target,
@@ -154,11 +180,11 @@ def send_failed(topic: str, attempts: Sequence[Attempt], seconds: float, count: 
         Outcome.PERHAPS_STORED: "sending again may store a second copy",
         Outcome.STORED: "do not send again",
     }[outcome]
-    story = "; ".join(_told_once(attempts))
+    state = "; ".join(_told_once(attempts))
     return SendFailed(
         f"Send [{len(attempts)}] times, still failed, cost [{seconds * 1000:.0f}]ms, Topic: {topic}, "
         f"BrokersSent: [{', '.join(attempt.broker_name for attempt in attempts)}]: "
-        f"{what} {outcome.value}, {advice}. {story}",
+        f"{what} {outcome.value}, {advice}. {state}",
         outcome=outcome,
         attempts=attempts,
     )

@@ -1,7 +1,8 @@
-"""The one road of everything that is sent: `Sender` calls brokers, retries, and says what became of it.
+"""The path of every send: `Sender` calls brokers, retries, and reports what they stored.
 
-A `Payload` goes in, a `Receipt` comes out, or a `SendFailed` with its outcome and the story of its attempts. The first
-try of `post` costs no task; what has to be waited for before it, and every further try, is `go_on`'s.
+It takes a `Payload` and returns a `Receipt`, or raises `SendFailed` with its outcome and its attempts. A first try that
+has to wait for nothing (`_prepare_nowait`) needs no task; `go_on` waits, and makes the later tries. All tries end in
+`_judge`.
 Source: client/impl/producer/DefaultMQProducerImpl.java (sendDefaultImpl, sendKernelImpl), 5.3.3.
 """
 
@@ -21,8 +22,9 @@ from pyrmq_core.client.producer.send.hooks import ProducerHooks, SendContext
 from pyrmq_core.client.producer.send.queue_selection import QueueSelector, answered_queue
 from pyrmq_core.client.producer.send.receipt import Receipt, make_receipt
 from pyrmq_core.client.producer.send.retry_policy import (
+    Next,
     attempt_seconds,
-    is_retried,
+    next_step,
     no_such_queue,
     outcome_of,
     refuses_queue,
@@ -36,6 +38,7 @@ from pyrmq_core.client.remoting.broker_versions import require_timer_messages
 from pyrmq_core.client.routing.publish_info import TopicPublishInfo
 from pyrmq_core.errors import LocalError, Outcome, RocketMQError
 from pyrmq_core.model import MessageQueue, SendStatus
+from pyrmq_core.network import ON_LOOP, LoopAccess
 from pyrmq_core.protocol.framing.codes import ResponseCode
 from pyrmq_core.protocol.framing.command import Command
 from pyrmq_core.protocol.framing.frame import Request, RequestForm, as_command
@@ -51,7 +54,7 @@ GO_AWAY: Final = ResponseCode.GO_AWAY.value
 SEND_OK: Final = SendStatus.SEND_OK
 STATUS_OF_CODE: Final = {status.value: status for status in SendStatus}
 WAIT_FOR_BROKER_SECONDS: Final = 0.5
-# One form a queue and kind of message; beyond so many, all are made anew.
+# One form for each queue and kind of message; beyond so many, all are made anew.
 FORMS_KEPT: Final = 4096
 
 
@@ -70,22 +73,22 @@ class Sender:
         faults: FaultLatency | None = None,
     ) -> None:
         self._client = client
-        self._caller = client.caller
+        self._remoting = client.caller
         self._routes = client.routes
         self.settings = settings
         self._hooks = hooks or None
-        self.posts_aside = self._hooks is None and client.posts_aside
-        self._choice = QueueSelector(client, settings, faults)
+        self.writes_from_threads = self._hooks is None and client.caller.writes_from_threads
+        self._queues = QueueSelector(client, settings, faults)
         self._forms: dict[tuple[str, str, int, int, int, bool], RequestForm] = {}
 
     async def publish_info(self, topic: str, *, timeout: float) -> TopicPublishInfo:
-        """The queues the topic may be written to now; asks NameServers only when they are not known."""
-        return await self._choice.publish_info(topic, timeout=timeout)
+        """Returns the queues the topic may be written to now; asks NameServers only if they are not known."""
+        return await self._queues.publish_info(topic, timeout=timeout)
 
     async def is_batch_topic(self, topic: str, *, timeout: float) -> bool:
-        """Whether brokers keep its batches whole (5.x): then a request should hold messages of one tag."""
+        """Returns whether brokers store the topic's batches whole (5.x): a request should then hold one tag."""
         info = await self.publish_info(topic, timeout=timeout)
-        return await self._client.batch_topics.any_batch_topic(self._choice.on_wire(topic), info, timeout=timeout)
+        return await self._client.batch_topics.any_batch_topic(self._queues.on_wire(topic), info, timeout=timeout)
 
     async def send(
         self, payload: Payload, to: Target, *, timeout: float, mode: CommunicationMode = CommunicationMode.SYNC
@@ -93,236 +96,230 @@ class Sender:
         """Returns when a broker acknowledged it. `timeout` counts the whole send: routes, tries, waits between them.
 
         Raises `SendFailed`; `NoRoute` and `NoNameServer` when there is nowhere to send to (nothing was sent then).
-        A cancelled caller learns nothing about storage. `mode` decides what is tried again.
+        A cancelled caller learns nothing about storage. `mode` decides which failures are retried.
         """
         await trio.lowlevel.checkpoint_if_cancelled()
-        story = self.story(payload, to, timeout, mode)
-        if (request := self._ready(story)) is None:
-            return await self.go_on(story)
+        state = self.state_of(payload, to, timeout, mode)
+        if (request := self._prepare_nowait(state)) is None:
+            return await self.go_on(state)
         answer: Command | RocketMQError | None
-        seconds = self._attempt_seconds(story, timeout)
+        seconds = self._try_seconds(state, timeout)
         try:
-            call = self._caller.begin(story.address, request, story.started + seconds, seconds)
+            call = self._remoting.begin(state.address, request, state.started + seconds, seconds)
             answer = None if call is None else await call.wait()
         except RocketMQError as error:
             answer = error
         except trio.Cancelled:
-            self._choice.learn(story, None)
+            self._queues.learn(state, None)
             raise
-        return self._end_of_first(story, answer) or await self.go_on(story)
+        return self._judge_first(state, answer) or await self.go_on(state)
 
     async def send_oneway(self, payload: Payload, to: Target, *, timeout: float) -> None:
-        """Returns when the request is written; whether a broker stored it nobody tells. One try; raises as `send`."""
-        story = self.story(payload, to, timeout, CommunicationMode.ONEWAY)
-        story.queue = await self._choice.choose(story)
-        await self._try(story, story.queue)
+        """Returns when the request is written; no broker reports whether it stored it. One try; raises as `send`."""
+        state = self.state_of(payload, to, timeout, CommunicationMode.ONEWAY)
+        state.queue = await self._queues.choose(state)
+        await self._try(state, state.queue)
 
-    def story(
+    def state_of(
         self, payload: Payload, to: Target, timeout: float, mode: CommunicationMode, now: float | None = None
-    ) -> SendState[Receipt]:
-        """A send that begins now; the time is handed in where trio cannot be asked for it."""
+    ) -> SendState:
+        """Returns the state of a send that begins `now` (by default, trio's time)."""
         return SendState(payload, to, timeout, self.settings.tries_allowed(mode), mode, now)
 
     def post(
-        self,
-        story: SendState[Receipt],
-        ended: Callable[[Receipt | RocketMQError | None], None],
-        *,
-        aside: bool = False,
+        self, state: SendState, ended: Callable[[Receipt | RocketMQError | None], None], loop: LoopAccess = ON_LOOP
     ) -> Callable[[], None] | None:
-        """The first try of a send that nobody waits for, when nothing has to be waited for before it; else None.
+        """Makes the first try without waiting; returns None if something has to be waited for before it.
 
-        `ended` is told the receipt, the error, or None: then `go_on` has to follow. What is given back ends the
-        interest in the answer. It is `aside` in another thread, while the loop waits for I/O.
+        `ended` receives the receipt, the error, or None: `go_on` has to follow then. The function that is returned
+        abandons the call.
         """
-        if (request := self._ready(story)) is None:
+        if (request := self._prepare_nowait(state)) is None:
             return None
 
-        def told(answer: Command | RocketMQError) -> None:
+        def answered(answer: Command | RocketMQError) -> None:
             end: Receipt | RocketMQError | None
             try:
-                end = self._end_of_first(story, answer)
+                end = self._judge_first(state, answer)
             except RocketMQError as error:
                 end = error
-            except Exception as error:  # else it would be the connection's, and end its other calls
-                end = unexpected(story.payload.topic, error)
+            except Exception as error:  # raised from here it would end the connection, and its other calls
+                end = unexpected(state.payload.topic, error)
             ended(end)
 
-        timeout = self._attempt_seconds(story, story.timeout)
-        deadline = story.started + timeout
-        if aside:
-            return self._caller.post_aside(story.address, request, deadline, timeout, told)
+        seconds = self._try_seconds(state, state.timeout)
         try:
-            return self._caller.post(story.address, request, deadline, timeout, told)
-        except RocketMQError as error:  # it did not leave
-            told(error)
-            return lambda: None
+            return self._remoting.post(state.address, request, state.started + seconds, seconds, answered, loop)
+        except RocketMQError as error:  # nothing was sent
+            if loop.writes_here:
+                raise
+            answered(error)
+            return _abandoned
 
-    def _ready(self, story: SendState[Receipt]) -> Request | None:
-        """The request of a first try for `story.queue` at `story.address`; None when something has to be waited for."""
-        payload = story.payload
+    async def go_on(self, state: SendState) -> Receipt:
+        """Makes tries until the send ends, after those that were made already."""
+        while True:
+            if state.attempts:
+                await self._before_next_try(state)
+            if state.refused is not None and isinstance(state.to, ThisQueue):
+                return self._end(state.refused[1], state)
+            try:  # a queue that was chosen and not tried keeps its turn
+                state.queue = queue = state.queue or await self._queues.choose(state)
+            except RocketMQError as error:
+                return self._end(error, state)
+            receipt = await self._try(state, queue)
+            if receipt is not None:
+                return receipt
+
+    def _prepare_nowait(self, state: SendState) -> Request | None:
+        """Returns the request of a first try to `state.queue` at `state.address`; None if it has to wait for that."""
+        payload = state.payload
         if self._hooks is not None or has_timer(payload.properties):
             return None
-        story.queue = queue = self._choice.choose_nowait(story)
+        state.queue = queue = self._queues.choose_nowait(state)
         if queue is None or (address := self._routes.known_master(queue.broker_name)) is None:
             return None
-        story.address = address
+        state.address = address
         if payload.batch and can_be_one_record(payload):
-            topic = self._choice.on_wire(payload.topic)
+            topic = self._queues.on_wire(payload.topic)
             whole = self._client.batch_topics.keeps_whole_nowait(topic, queue.broker_name)
             if whole is None:
                 return None
             if whole:
-                payload = story.as_one_record()
+                payload = state.as_one_record()
         request = self._request(payload, queue)
-        story.code = request.code
+        state.code = request.code
         return request
 
-    def _end_of_first(self, story: SendState[Receipt], answer: Command | RocketMQError | None) -> Receipt | None:
-        """As `_judge`; None also when nothing was sent, and after GO_AWAY, which counts for no try."""
-        if story.queue is None or answer is None or (isinstance(answer, Command) and answer.code == GO_AWAY):
-            return None
-        return self._judge(story, story.queue, answer)
+    async def _prepare(self, state: SendState, queue: MessageQueue) -> Command:
+        """Returns the request of a try to `queue`, after the questions that it depends on."""
+        payload = state.payload
+        if can_be_one_record(payload):
+            topic = self._queues.on_wire(payload.topic)
+            # Half of the time is left for the send itself when the broker does not answer the question.
+            timeout = state.seconds_left() / 2
+            if await self._client.batch_topics.keeps_whole(topic, queue.broker_name, timeout=timeout):
+                payload = state.as_one_record()
+        request = as_command(self._request(payload, queue))
+        state.code = request.code
+        return request
 
-    async def go_on(self, story: SendState[Receipt]) -> Receipt:
-        """Tries until a send's end, after what was tried already."""
-        while True:
-            if story.attempts:
-                await self._before_next_try(story)
-            if story.refused is not None and isinstance(story.to, ThisQueue):
-                return self._end(story.refused[1], story)
-            try:  # a queue that was chosen and not tried keeps its turn
-                story.queue = queue = story.queue or await self._choice.choose(story)
-            except RocketMQError as error:
-                return self._end(error, story)
-            receipt = await self._try(story, queue)
-            if receipt is not None:
-                return receipt
-
-    async def _try(self, story: SendState[Receipt], queue: MessageQueue) -> Receipt | None:
-        """One call; None when another try has to follow, and after a one-way request."""
-        story.began, story.address = trio.current_time(), ""
+    async def _try(self, state: SendState, queue: MessageQueue) -> Receipt | None:
+        """Makes one try with all its waits; returns None if another one follows, and after a one-way request."""
+        state.began, state.address = trio.current_time(), ""
         context: SendContext | None = None
         answer: Command | RocketMQError | None = None
         try:
-            story.address = self._choice.master(queue.broker_name)
-            if has_timer(story.payload.properties):
-                await require_timer_messages(
-                    self._client.heartbeats, queue, story.address, timeout=story.seconds_left()
-                )
+            state.address = self._queues.master(queue.broker_name)
+            if has_timer(state.payload.properties):
+                timeout = state.seconds_left()
+                await require_timer_messages(self._client.heartbeats, queue, state.address, timeout=timeout)
             if self._hooks is not None:
-                allowed = self._context(queue, story)
+                allowed = self._context(queue, state)
                 self._hooks.check_forbidden(allowed)
                 context = allowed
                 self._hooks.before(context)
-            answer = await self._call(story, queue)
+            answer = await self._call(state, await self._prepare(state, queue))
         except RocketMQError as error:
             answer = error
         except trio.Cancelled:
-            self._choice.learn(story, None)
+            self._queues.learn(state, None)
             raise
-        return self._judge(story, queue, answer, context)
+        return self._judge(state, queue, answer, context)
 
-    async def _call(self, story: SendState[Receipt], queue: MessageQueue) -> Command | None:
-        payload = story.payload
-        if can_be_one_record(payload):
-            topic = self._choice.on_wire(payload.topic)
-            # Half of the time is left for the send itself when the broker does not answer the question.
-            timeout = story.seconds_left() / 2
-            if await self._client.batch_topics.keeps_whole(topic, queue.broker_name, timeout=timeout):
-                payload = story.as_one_record()
-        request, seconds_left = as_command(self._request(payload, queue)), story.seconds_left()
-        story.code = request.code
-        if story.mode is CommunicationMode.ONEWAY:
-            await self._client.send_oneway(story.address, request, timeout=seconds_left)
+    async def _call(self, state: SendState, request: Command) -> Command | None:
+        seconds_left = state.seconds_left()
+        if state.mode is CommunicationMode.ONEWAY:
+            await self._client.send_oneway(state.address, request, timeout=seconds_left)
             return None
-        return await self._client.call(story.address, request, timeout=self._attempt_seconds(story, seconds_left))
+        return await self._client.call(state.address, request, timeout=self._try_seconds(state, seconds_left))
 
-    def _attempt_seconds(self, story: SendState[Receipt], seconds_left: float) -> float:
-        tries_left = 1 if isinstance(story.to, ThisQueue) and not story.to.wait else story.tries_left
+    def _try_seconds(self, state: SendState, seconds_left: float) -> float:
+        tries_left = 1 if isinstance(state.to, ThisQueue) and not state.to.wait else state.tries_left
         return attempt_seconds(seconds_left, self.settings.timeout_per_attempt, tries_left)
+
+    def _judge_first(self, state: SendState, answer: Command | RocketMQError | None) -> Receipt | None:
+        """Judges a first try; returns None, as if it was not made, if nothing was sent and after GO_AWAY."""
+        if state.queue is None or answer is None or (isinstance(answer, Command) and answer.code == GO_AWAY):
+            return None
+        return self._judge(state, state.queue, answer)
 
     def _judge(
         self,
-        story: SendState[Receipt],
+        state: SendState,
         queue: MessageQueue,
         answer: Command | RocketMQError | None,
         context: SendContext | None = None,
     ) -> Receipt | None:
-        """What a try came to: its receipt, None when another try has to follow, or raises the send's end."""
+        """Ends a try: returns its receipt, None if another try follows, or raises the end of the send."""
         receipt, failure = None, None
         if isinstance(answer, Command):
             try:
-                receipt = _receipt(story, queue, answer)
+                receipt = _receipt(state, queue, answer)
             except RocketMQError as error:
                 failure = error
         else:
             failure = answer
-        if self._choice.learns:
-            self._choice.learn(story, failure)
+        if self._queues.learns:
+            self._queues.learn(state, failure)
         if context is not None and self._hooks is not None:
-            self._hooks.after(context.ended(receipt, failure, trio.current_time() - story.began))
+            self._hooks.after(context.ended(receipt, failure, trio.current_time() - state.began))
         if failure is not None:
-            return self._failed(queue, story, failure)
-        if receipt is None or receipt.status is SEND_OK or not self._wants_another_broker(story):
+            return self._failed(state, queue, failure)
+        if receipt is None or receipt.status is SEND_OK or not self._wants_another_broker(state):
             return receipt
-        story.stored = receipt
-        seconds = trio.current_time() - story.began
-        story.note(queue, story.address, seconds, Outcome.STORED, f"stored, but {receipt.status.name}")
-        return None if story.tries_left > 0 and story.seconds_left() > 0 else receipt
+        state.stored = receipt
+        state.note(queue, Outcome.STORED, f"stored, but {receipt.status.name}")
+        return None if state.tries_left > 0 and state.seconds_left() > 0 else receipt
 
-    def _failed(self, queue: MessageQueue, story: SendState[Receipt], error: RocketMQError) -> Receipt | None:
-        """None when another try has to follow; else the end of the send."""
-        if isinstance(error, LocalError) and not story.attempts:
+    def _failed(self, state: SendState, queue: MessageQueue, error: RocketMQError) -> Receipt | None:
+        """Returns None if another try follows; otherwise ends the send."""
+        if isinstance(error, LocalError) and not state.attempts:
             raise error
-        story.note(queue, story.address, trio.current_time() - story.began, outcome_of(error), str(error))
+        state.note(queue, outcome_of(error), str(error))
         if refuses_queue(error):
-            story.note_refused_queue(queue, error)
-            if isinstance(story.to, ThisQueue):  # the error tells which queues there are now: asked for in `go_on`
-                return None
-        again = story.mode is not CommunicationMode.ONEWAY and is_retried(
-            error, story.to, story.tries_allowed - story.tries_left, story.tries_allowed, story.mode
-        )
-        return None if again and story.seconds_left() > 0 else self._end(error, story)
+            state.note_refused_queue(queue, error)
+        step = next_step(error, state.to, state.mode, state.tries_made, state.tries_allowed, state.seconds_left())
+        return self._end(error, state) if step is Next.END else None
 
-    def _wants_another_broker(self, story: SendState[Receipt]) -> bool:
-        return self.settings.retry_another_broker_when_not_store_ok and isinstance(story.to, AnyQueue)
+    def _wants_another_broker(self, state: SendState) -> bool:
+        return self.settings.retry_another_broker_when_not_store_ok and isinstance(state.to, AnyQueue)
 
-    def _end(self, error: RocketMQError, story: SendState[Receipt]) -> Receipt:
-        """The end of a send whose last try failed: what an earlier try stored, or the error with the whole story."""
-        if story.stored is not None:
-            return story.stored
-        if not story.attempts:
+    def _end(self, error: RocketMQError, state: SendState) -> Receipt:
+        """Ends a send whose last try failed: returns what an earlier try stored, or raises with all attempts."""
+        if state.stored is not None:
+            return state.stored
+        if not state.attempts:
             raise error
-        topic, seconds = story.payload.topic, trio.current_time() - story.started
-        failed = send_failed(topic, story.attempts, seconds, story.payload.count)
-        if refuses_queue(error) and isinstance(story.to, ThisQueue):
-            raise no_such_queue(story.to.queue, self._choice.known_queues(topic), failed) from error
+        topic, seconds = state.payload.topic, trio.current_time() - state.started
+        failed = send_failed(topic, state.attempts, seconds, state.payload.count)
+        if refuses_queue(error) and isinstance(state.to, ThisQueue):
+            raise no_such_queue(state.to.queue, self._queues.known_queues(topic), failed) from error
         raise failed from error
 
-    async def _before_next_try(self, story: SendState[Receipt]) -> None:
-        """A failure may mean that the route is old; a broker that alone may have the message is waited for."""
-        topic, tried, story.queue = story.payload.topic, story.queue, None
-        with trio.move_on_after(min(1.0, story.seconds_left())):
+    async def _before_next_try(self, state: SendState) -> None:
+        """Asks for the route again, which may be old; waits for the broker if no other one may take the message."""
+        topic, tried, state.queue = state.payload.topic, state.queue, None
+        with trio.move_on_after(min(1.0, state.seconds_left())):
             with suppress(RocketMQError):  # the route that is known may still serve
-                await self._client.routes.refresh(self._choice.on_wire(topic))
-        if story.refused is None or story.refused[0] != tried:
-            waits = waits_for_broker(story.to)
+                await self._client.routes.refresh(self._queues.on_wire(topic))
+        if state.refused is None or state.refused[0] != tried:
+            waits = waits_for_broker(state.to)
         else:  # NameServers that still name the queue have not heard of the change yet
-            waits = not isinstance(story.to, ThisQueue) and tried in self._choice.known_queues(topic)
+            waits = not isinstance(state.to, ThisQueue) and tried in self._queues.known_queues(topic)
         if waits:
-            await trio.sleep(min(WAIT_FOR_BROKER_SECONDS, story.seconds_left()))
+            await trio.sleep(min(WAIT_FOR_BROKER_SECONDS, state.seconds_left()))
 
-    def _context(self, queue: MessageQueue, story: SendState[Receipt]) -> SendContext:
+    def _context(self, queue: MessageQueue, state: SendState) -> SendContext:
         namespace = self.settings.namespace
         return SendContext(
             producer_group=without_namespace(self.settings.producer_group, namespace),
             namespace=namespace,
-            topic=story.payload.topic,
+            topic=state.payload.topic,
             queue=queue,
-            broker_address=story.address,
-            mode=story.mode,
-            payload=story.payload,
+            broker_address=state.address,
+            mode=state.mode,
+            payload=state.payload,
         )
 
     def _request(self, payload: Payload, queue: MessageQueue) -> Request:
@@ -340,7 +337,7 @@ class Sender:
     def _whole_request(self, payload: Payload, queue: MessageQueue, born_timestamp_ms: int) -> SendMessage:
         return SendMessage(
             producer_group=self.settings.producer_group,
-            topic=self._choice.on_wire(payload.topic),
+            topic=self._queues.on_wire(payload.topic),
             default_topic=self.settings.create_topic_key,
             default_topic_queue_nums=self.settings.default_topic_queue_nums,
             queue_id=queue.queue_id,
@@ -355,12 +352,16 @@ class Sender:
         )
 
 
-def _receipt(story: SendState[Receipt], queue: MessageQueue, answer: Command) -> Receipt:
-    """What the broker acknowledged; `ResponseError` for a refusal."""
+def _receipt(state: SendState, queue: MessageQueue, answer: Command) -> Receipt:
+    """Returns the broker's acknowledgement; raises `ResponseError` for a refusal."""
     status = STATUS_OF_CODE.get(answer.code)
     if status is None:
-        raise response_error(answer, story.code, f"{queue.broker_name} ({story.address})", f"queue {queue}")
-    payload = story.payload
+        raise response_error(answer, state.code, f"{queue.broker_name} ({state.address})", f"queue {queue}")
+    payload = state.payload
     if queue.queue_id < 0:
         queue = answered_queue(queue, answer)
-    return make_receipt(queue, payload.count, status, story.attempts, answer, payload.unique_ids)
+    return make_receipt(queue, payload.count, status, state.attempts, answer, payload.unique_ids)
+
+
+def _abandoned() -> None:
+    """Abandons a call that has ended already."""

@@ -10,6 +10,7 @@ import pytest
 import trio
 
 from pyrmq_core.errors import ConnectionClosed, NetworkError
+from pyrmq_core.network import LoopAccess
 from pyrmq_core.network.connection.connection import Connection
 from pyrmq_core.network.connection.wire import Chunk, SocketWire
 from pyrmq_core.protocol.framing.command import Command
@@ -18,16 +19,21 @@ from tests.network.ends import KINDS, Recorder, Socket, echo, joined, running, u
 LATER = 600.0
 
 
-def post_aside(connection: Connection, told: list[Command | NetworkError], body: bytes = b"") -> object:
+def access_here() -> LoopAccess:
+    """Returns the access of a thread that holds the loop."""
+    return LoopAccess(trio.current_time, trio.lowlevel.current_trio_token().run_sync_soon, writes_here=True)
+
+
+def post_from_thread(connection: Connection, ends: list[Command | NetworkError], body: bytes = b"") -> object:
     deadline = trio.current_time() + LATER
-    return connection.post_aside(Command(11, body=body), deadline=deadline, timeout=LATER, done=told.append)
+    return connection.post_until(Command(11, body=body), deadline, LATER, ends.append, access_here())
 
 
 async def test_it_is_written_at_once_and_told_its_answer() -> None:
     told: list[Command | NetworkError] = []
     async with joined("socket", there=echo) as (here, there):
         for number in range(1, 4):
-            assert post_aside(here, told, b"%d" % number) is not None
+            assert post_from_thread(here, told, b"%d" % number) is not None
             assert here.calls_under_way == 1
             assert len(told) == number - 1
             await until(lambda: not here.calls_under_way)
@@ -41,7 +47,7 @@ async def test_not_while_others_are_under_way(kind: str) -> None:
     told: list[Command | NetworkError] = []
     async with joined(kind, there=recorder.held) as (here, _):
         here.post(Command(11), timeout=LATER, done=told.append)
-        assert post_aside(here, told) is None
+        assert post_from_thread(here, told) is None
         assert here.calls_under_way == 1
         recorder.gate.set()
 
@@ -49,7 +55,7 @@ async def test_not_while_others_are_under_way(kind: str) -> None:
 async def test_not_over_a_wire_that_only_its_writer_may_use() -> None:
     told: list[Command | NetworkError] = []
     async with joined("stream", there=echo) as (here, _):
-        assert post_aside(here, told) is None
+        assert post_from_thread(here, told) is None
         assert here.calls_under_way == 0
         assert (await here.call(Command(12), timeout=5)).code == 0
     assert told == []
@@ -58,13 +64,13 @@ async def test_not_over_a_wire_that_only_its_writer_may_use() -> None:
 async def test_not_before_the_sweeper_would_look() -> None:
     async with joined("socket", there=echo) as (here, _):
         soon = trio.current_time() + 1e-6
-        assert here.post_aside(Command(11), deadline=soon, timeout=1e-6, done=lambda _: None) is None
+        assert here.post_until(Command(11), soon, 1e-6, lambda _: None, access_here()) is None
 
 
 async def test_not_on_a_closed_connection() -> None:
     async with joined("socket", there=echo) as (here, _):
         here.close()
-        assert post_aside(here, []) is None
+        assert post_from_thread(here, []) is None
 
 
 class Sparing(SocketWire):
@@ -87,7 +93,7 @@ async def test_the_rest_of_a_frame_is_the_writers() -> None:
         peer = Socket(trio.socket.from_stdlib_socket(there))
         async with running(wire) as connection:
             wire.take = lambda chunk: 9
-            assert post_aside(connection, [], b"x" * 100) is not None
+            assert post_from_thread(connection, [], b"x" * 100) is not None
             connection.post(Command(12), timeout=LATER, done=lambda _: None)
             received = [await peer.receive(), await peer.receive()]
             assert [(one.code, one.body) for one in received if one is not None] == [(11, b"x" * 100), (12, b"")]
@@ -100,7 +106,7 @@ async def test_a_full_wire_takes_nothing() -> None:
         peer = Socket(trio.socket.from_stdlib_socket(there))
         async with running(wire) as connection:
             wire.take = lambda chunk: 0
-            assert post_aside(connection, []) is None
+            assert post_from_thread(connection, []) is None
             assert connection.calls_under_way == 0
             connection.post(Command(12), timeout=LATER, done=lambda _: None)
             received = await peer.receive()
@@ -122,10 +128,10 @@ async def test_a_write_that_fails_ends_the_connection(error: type[BaseException]
         async with running(wire) as connection:
             wire.take = fail
             if issubclass(error, OSError):
-                assert post_aside(connection, told) is not None
+                assert post_from_thread(connection, told) is not None
             else:
                 with pytest.raises(error):
-                    post_aside(connection, told)
+                    post_from_thread(connection, told)
             await connection.wait_closed()
     (end,) = told
     assert isinstance(end, ConnectionClosed)

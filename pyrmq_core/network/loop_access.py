@@ -1,0 +1,31 @@
+"""A caller's access to the loop: its clock, its tasks, and the right to write from another thread."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+import trio
+
+
+@dataclass(frozen=True, slots=True)
+class LoopAccess:
+    """The means by which one caller starts work on a loop.
+
+    `now` returns the loop's time; `soon` has a function called on the loop. `writes_here` is true for a thread that
+    holds the loop while the loop waits for I/O (`blocking/loop_lock.py`): it may write to a connection, but not use
+    trio's functions, which know the loop's own thread alone.
+    """
+
+    now: Callable[[], float]
+    soon: Callable[..., Any]
+    writes_here: bool = False
+
+
+def _call(function: Callable[..., object], *args: object) -> None:
+    function(*args)
+
+
+# Of code that runs on the loop.
+ON_LOOP: Final = LoopAccess(trio.current_time, _call)
