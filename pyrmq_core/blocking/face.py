@@ -1,4 +1,4 @@
-"""What all blocking faces share: opened and closed by `with`, or by hand, once a process."""
+"""The base of all blocking faces: opened and closed by `with`, or by hand, once in each process."""
 
 from __future__ import annotations
 
@@ -29,22 +29,22 @@ class BlockingFace(Generic[T]):
         raise NotImplementedError
 
     def open(self) -> Self:
-        """Open now; without it, `with` or the first call does."""
+        """Opens it now; without this call, `with` or the first call does."""
         self._async()
         return self
 
     def close(self) -> None:
-        """Close; what is under way is waited for as the async face does. A second call does nothing."""
+        """Closes it, after waiting for work under way as the async face does. A second call does nothing."""
         opened, self._opened, self._closed = self._opened, None, True
         if opened is not None and self._pid == os.getpid():
             opened.close(self._closing_seconds(opened))
 
     def _closing_seconds(self, opened: HeldContext[T]) -> float:
-        """The time that leaving may take because of what is under way."""
+        """Returns the seconds that closing may take because of work under way."""
         return 0.0
 
     def _opened_now(self, opened: HeldContext[T]) -> None:
-        """Called once it is open."""
+        """Does nothing; subclasses act once it is open."""
 
     def _service_state(self) -> ServiceState:
         if self._closed:
@@ -63,7 +63,7 @@ class BlockingFace(Generic[T]):
         self.close()
 
     def _async(self) -> T:
-        """The open async object; a child after `fork` opens one of its own."""
+        """Returns the open async object; a child after `fork` opens its own."""
         if self._closed:
             raise InvalidState(f"{self!r} is closed; make a new one")
         opened = self._opened
@@ -78,12 +78,12 @@ class BlockingFace(Generic[T]):
         return opened.value
 
     def _run(self, call: Callable[[T], Awaitable[R]]) -> R:
-        """What the call makes of the async object, waited for."""
+        """Returns the result of an async call on the async object."""
         return portal().run(call, self._async())
 
 
 def _new_lock() -> None:
-    """A child after `fork` must not wait for a lock that a thread of its parent held."""
+    """Replaces the lock in a child after `fork`, where a thread of the parent may have held it."""
     global _lock
     _lock = threading.RLock()
 

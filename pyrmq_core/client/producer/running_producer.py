@@ -1,4 +1,4 @@
-"""What a producer is made of while it runs, opened and closed in order."""
+"""The parts of a running producer, opened and closed in order."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ TRACE_NUMBERS: Final = itertools.count(1)
 
 @dataclass(frozen=True, slots=True)
 class ProducerSetup:
-    """How a producer was asked to work."""
+    """A producer's arguments, checked."""
 
     settings: SendSettings
     send_timeout: float
@@ -47,12 +47,12 @@ class ProducerSetup:
     fault_latency: FaultLatencySettings | None
 
     def __post_init__(self) -> None:
-        ProducerHooks(self.hooks)  # wrong ones are told now, not at the start
+        ProducerHooks(self.hooks)  # raises for a wrong hook now, not when the producer starts
 
 
 @dataclass(frozen=True, slots=True)
 class RunningProducer:
-    """A producer's road and what stands on it."""
+    """A producer's sender and the parts that send through it."""
 
     client: Client
     sender: Sender
@@ -75,7 +75,7 @@ class RunningProducer:
             self.in_flight.end((pending,), unexpected(payload.topic, error))
 
     def abandon(self) -> None:
-        """Ends what is under way: whoever holds a pending send is told."""
+        """Ends all sends under way; each pending send gets its error."""
         if self.accumulator is not None:
             self.accumulator.abandon()
         self.in_flight.abandon()
@@ -89,7 +89,7 @@ class RunningProducer:
 
 @asynccontextmanager
 async def open_parts(client: Client, setup: ProducerSetup) -> AsyncIterator[RunningProducer]:
-    """The group is registered as long as the block lasts; `InvalidState` when the client has a producer of it."""
+    """Registers the group for the time of the block; raises `InvalidState` if the client has a producer of it."""
     settings = replace(setup.settings, unit_mode=client.unit_mode)
     client.register_producer(settings.producer_group)
     try:

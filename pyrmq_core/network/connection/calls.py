@@ -1,4 +1,4 @@
-"""`Calls`: the requests of one connection that wait for their answers, and the deadlines at which they stop waiting."""
+"""The calls of one connection: requests that wait for their answers, each until its deadline."""
 
 from __future__ import annotations
 
@@ -22,13 +22,17 @@ log = line_logger(__name__)
 MAX_OPAQUE: Final = 0x7FFF_FFFF
 REMEDY: Final = "look whether that server is alive and not overloaded, or allow more time"
 
-# Told the answer to a request, or why there is none; it must not raise.
+# Receives the answer to a request, or the error; it must not raise.
 Done: TypeAlias = Callable[[Command | NetworkError], None]
 _Error = TypeVar("_Error", bound=RocketMQError)
 
 
 class Call(Outgoing):
-    """A request under way and the task that waits for its answer (a one-way request's: until it is written)."""
+    """A request under way and the task that waits for its answer (for a one-way request: until it is written).
+
+    `set_frame` and `register` replace `__init__`: Python calls that from C, which took a quarter of a send's
+    instructions when every message made one object here.
+    """
 
     __slots__ = ("_calls", "_task", "code", "deadline", "oneway", "opaque", "result", "timeout")
 
@@ -42,7 +46,7 @@ class Call(Outgoing):
     _task: trio.lowlevel.Task | None
 
     def register(self, calls: Calls, command: Request, opaque: int, timeout: float, deadline: float) -> None:
-        """Into the table: with `set_frame`, before anything else."""
+        """Registers the call under its opaque; like `set_frame`, called before anything else."""
         self._calls = calls
         self._task = self.result = None
         self.code = command.code
@@ -53,9 +57,9 @@ class Call(Outgoing):
         calls.table[opaque] = self
 
     async def wait(self) -> Command | None:
-        """The answer, also when it has come already; None when woken for room, or a one-way request is out.
+        """Waits for the answer and returns it; None if woken for room, or when a one-way request is written.
 
-        Raises what the call failed with. Cancelled, it is as if never made.
+        Raises the call's error. A cancelled call is withdrawn as if it was never made.
         """
         if self.result is None and not (self.oneway and self.started and self.chunks is None):
             self._task = trio.lowlevel.current_task()
@@ -70,7 +74,7 @@ class Call(Outgoing):
         self.wake()
 
     def forget(self) -> None:
-        """Nobody waits for its answer any more."""
+        """Abandons the call: its answer will be ignored."""
         self._calls.forget(self)
 
     def wake(self) -> bool:
@@ -92,7 +96,7 @@ class Call(Outgoing):
 
 
 class PostedCall(Call):
-    """A request under way that no task waits for: `done` is told the end of it."""
+    """A request under way without a task; `done` receives its answer or error."""
 
     __slots__ = ("done",)
 
@@ -103,10 +107,10 @@ class PostedCall(Call):
 
 
 class BulkCall:
-    """One of many requests that are posted, and leave, together: subclassed by who asks, to be told what comes of it.
+    """A request posted in bulk. Subclasses receive the result in `end`.
 
-    It is the call itself, since a great many short-lived objects keep the garbage collector busy. It cannot be taken
-    back: who has no interest any more drops what `end` is told.
+    The object itself is the entry in the call table, which saves one allocation for each request and keeps the garbage
+    collector idle. It cannot be withdrawn; a caller that is no longer interested ignores the result.
     """
 
     __slots__ = ("code", "deadline", "frames", "opaque", "timeout")
@@ -124,11 +128,11 @@ class BulkCall:
         return self.frames.started
 
     def numbers(self) -> tuple[int, ...]:
-        """What goes into the form that it is posted with."""
+        """Returns the numbers that complete the form with which it is posted."""
         raise NotImplementedError
 
     def end(self, result: Command | RocketMQError) -> None:
-        """Told the answer, or why there is none; must not raise."""
+        """Receives the answer or the error; must not raise."""
         raise NotImplementedError
 
 
@@ -145,9 +149,9 @@ class Calls:
         self._numbers = count(1)
 
     def open(self, command: Request, timeout: float, deadline: float, done: Done | None = None) -> Call:
-        """A new call under a number that no other call has, ready to be written; with `done` one that is only posted.
+        """Returns a new call under an unused opaque, ready to be written; with `done` a posted one.
 
-        Raises `HeaderError`, and nothing is entered then.
+        Raises `HeaderError`, and registers nothing then.
         """
         while (opaque := next(self._numbers) & MAX_OPAQUE) in self.table:
             pass
@@ -167,7 +171,7 @@ class Calls:
         return call
 
     def open_waiting(self, command: Request, timeout: float, deadline: float) -> Call:
-        """A call that cannot be written yet: it waits for room, ends as others do, and is opened anew after it."""
+        """Returns a call that waits for room before it is opened anew; it ends as others do."""
         while (opaque := next(self._numbers) & MAX_OPAQUE) in self.table:
             pass
         call = Call()
@@ -176,7 +180,7 @@ class Calls:
         return call
 
     async def wait_for_room(self, command: Request, timeout: float, deadline: float) -> None:
-        """Returns when the outbox is not full; raises as a call that ends meanwhile."""
+        """Returns when the outbox is not full; raises the error of a call that ends meanwhile."""
         call = self.open_waiting(command, timeout, deadline)
         try:
             while self._outbox.is_full:
@@ -186,7 +190,7 @@ class Calls:
             call.forget()
 
     def open_all(self, form: RequestForm, requests: Iterable[BulkCall], timeout: float, deadline: float) -> Outgoing:
-        """Enters them all; what is to be written for them. One that cannot be encoded ends at once, alone."""
+        """Registers the requests and returns their frames; one that cannot be encoded ends at once, alone."""
         table, frames, code = self.table, Outgoing(), form.code
         parts = []
         for asked in requests:
@@ -204,7 +208,7 @@ class Calls:
         return frames
 
     def answered(self, answer: Command) -> bool:
-        """Hands the answer to its caller; False when nobody waits for it (too late, or never asked)."""
+        """Passes the answer to its call; returns False if there is none (it came too late, or to no request)."""
         call = self.table.get(answer.opaque)
         if call is None or call.oneway or not call.started:
             return False
@@ -216,13 +220,13 @@ class Calls:
         return True
 
     def forget(self, call: Call | BulkCall) -> None:
-        """Nobody waits any more: a frame that is not begun is withdrawn, an answer will be dropped."""
+        """Abandons a call: withdraws a frame that is not begun, ignores a later answer."""
         self.table.pop(call.opaque, None)
         if isinstance(call, Call):
             self._outbox.withdraw(call)
 
     def expire(self, now: float) -> float:
-        """Ends the calls whose time is up; the earliest deadline of those left, infinity without any."""
+        """Ends the calls whose time is up; returns the earliest deadline left, infinity without any."""
         earliest = math.inf
         overdue = []
         for call in self.table.values():
@@ -250,7 +254,7 @@ class Calls:
         return CallTimeout(f"{text}; {REMEDY}", address=self._address, request_left=call.started)
 
     def no_time(self, code: int) -> CallTimeout:
-        """For a call that is not even opened."""
+        """Returns the error of a call for which no time was left before it was opened."""
         text = f"no time was left to ask {self._address} for {request_name(code)}"
         return CallTimeout(f"{text}; {REMEDY}", address=self._address, request_left=False)
 
@@ -261,7 +265,7 @@ class Calls:
 
 
 def _end(end: Callable[[_Error], None], error: _Error, code: int) -> None:
-    """Ends a call; what its caller does then fails alone, not the sweeper or the connection's other calls."""
+    """Ends a call and logs what its callback raises: the sweeper and the connection's other calls go on."""
     try:
         end(error)
     except Exception:

@@ -1,7 +1,8 @@
-"""`Connection`: one wire between two ends, each of which may call and be called, many calls at once.
+"""A connection: one wire between two ends, each of which may call and be called, many calls at once.
 
-Tasks: one reads and answers, one writes what could not be written at once (started when first needed). Deadlines of
-calls are entries in the connection's table, which the sweeper of its pool or server looks through.
+One task reads and answers; one writes the frames that the wire did not take at once (started when first needed).
+Deadlines of calls are entries in a table that the sweeper of the pool or server checks: a cancel scope for each call
+would double its cost.
 """
 
 from __future__ import annotations
@@ -36,10 +37,10 @@ MAX_REQUESTS: Final = 10_000
 class Connection:
     """One end of a wire.
 
-    Works while `run` does. `call`, `send_oneway` and `answer` may be used from any task. Whoever runs it closes it
-    (`aclose`, or `close` from plain functions); then every call under way fails at once with `ConnectionClosed`.
-    `address` is what the wire was opened to; `opening`, if given, makes the wire that is used from the one given.
-    What the other end does wrong is logged at `log_level`: a server's business, while a client's callers are told.
+    Works while `run` does; any task may use it. The owner that runs it closes it (`aclose`, or `close` from plain
+    functions); every call under way then fails at once with `ConnectionClosed`. `address` is the one that was dialled;
+    `opening`, if given, makes the wire to use from the given one (TLS). Faults of the other end are logged at
+    `log_level`; a client also raises them to its callers.
     """
 
     def __init__(
@@ -64,8 +65,7 @@ class Connection:
         self._opening, self._endings = opening, endings
         self._sweeper = sweeper
         self._handler = handler or refuse_unsupported
-        self._under_way = OpenRequests(max_requests)
-        self._on_close, self._log_level = on_close, log_level
+        self._under_way, self._on_close, self._log_level = OpenRequests(max_requests), on_close, log_level
         self._watch = StallDetector(limits or ConnectionTimeouts())
         self._decoder = FrameDecoder(max_header_bytes=max_header_bytes)
         self._memory = memory
@@ -75,8 +75,7 @@ class Connection:
         self._reading = True
         self._nursery: trio.Nursery | None = None
         self._soon: Callable[[Callable[[], None]], None] = _not_running
-        self.is_closed, self._close_reason = False, ""
-        self._closed = trio.Event()
+        self.is_closed, self._close_reason, self._closed = False, "", trio.Event()
 
     def __repr__(self) -> str:
         state = f"closed: {self._close_reason}" if self.is_closed else f"{self.calls_under_way} calls under way"
@@ -93,11 +92,11 @@ class Connection:
 
     @property
     def is_full(self) -> bool:
-        """So much waits to be written that calls wait before they queue."""
+        """True if so many bytes wait to be written that calls wait before they queue."""
         return self._outbox.is_full
 
     async def call(self, command: Command, *, timeout: float) -> Command:
-        """The answer to a request, whatever its code; `timeout` in seconds.
+        """Sends a request and returns its answer, whatever the code; `timeout` in seconds.
 
         Raises `CallTimeout` and `ConnectionClosed`; their `request_left` is False only when no byte of the request can
         have reached the peer. The request of a cancelled caller is withdrawn, or goes out whole. The body must not
@@ -106,7 +105,7 @@ class Connection:
         return await self.call_until(command, trio.current_time() + timeout, timeout)
 
     async def call_until(self, command: Command, deadline: float, timeout: float) -> Command:
-        """`call` for one whose time runs already: `deadline` is on trio's clock, `timeout` is for the error's text."""
+        """Does the same as `call` with a deadline on trio's clock; `timeout` is for the error's text."""
         await trio.lowlevel.checkpoint_if_cancelled()
         if self._outbox.is_full:
             await self._wait_for_room(command, deadline, timeout)
@@ -115,7 +114,7 @@ class Connection:
         return answer
 
     def begin(self, command: Request, deadline: float, timeout: float, done: Done | None = None) -> Call:
-        """`call_until` without its waits: not for room, and `wait` has to follow at once, or `done` is told the end.
+        """Sends a request without waiting for room; the task has to `wait` for the call at once, unless `done` does.
 
         Raises `ConnectionClosed`, and `CallTimeout` when there is no time.
         """
@@ -158,7 +157,7 @@ class Connection:
     def post_until(
         self, command: Request, deadline: float, timeout: float, done: Done, loop: LoopAccess = ON_LOOP
     ) -> Callable[[], None] | None:
-        """As `post`, with a deadline on trio's clock; `timeout` is for the error's text.
+        """Posts a request with a deadline on trio's clock; `timeout` is for the error's text.
 
         By an access that `writes_here` the request is sent only if no other call is under way and the socket takes it
         at once; otherwise returns None and sends nothing.
@@ -186,7 +185,7 @@ class Connection:
             raise
 
     def post_all(self, form: RequestForm, requests: Iterable[BulkCall], *, timeout: float) -> None:
-        """`post` for requests of one form, which are written joined; those of a closed connection are told at once."""
+        """Posts requests of one form, written together; on a closed connection each ends at once."""
         if self.is_closed:
             for asked in requests:
                 asked.end(self._calls.closed(form.code, self._close_reason, left=False))
@@ -209,11 +208,9 @@ class Connection:
             self._broken(error)
 
     async def wait_answer_turn(self) -> None:
-        """Returns when little waits to be written; for a handler whose answer is large, and is made only then.
+        """Returns when little waits to be written; a handler calls it just before it makes a large answer.
 
-        A handler that waits for something else first, such as a pull that is held, calls this after that wait and
-        before it reads what it answers. However many of its kind are under way, a connection that does not read then
-        costs `TURN_BYTES` and one answer. Without anything queued it returns at once.
+        However many such handlers are under way, a connection that does not read costs `TURN_BYTES` and one answer.
         """
         await self._outbox.wait_turn()
 
@@ -234,7 +231,7 @@ class Connection:
     async def aclose(self) -> None:
         """Ends the connection; returns when its tasks and its socket are gone."""
         self.close()
-        await self._closed.wait()
+        await self.wait_closed()
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Reads, answers and writes until either end closes; whatever fails meanwhile ends this connection alone."""
@@ -256,11 +253,11 @@ class Connection:
             await self._end()
 
     def expire_calls(self, now: float) -> float:
-        """The sweeper's: ends calls whose time is up and tells the earliest deadline left."""
+        """Ends the calls whose time is up; returns the earliest deadline left. The sweeper calls it."""
         return self._calls.expire(now)
 
     def check_health(self, now: float) -> None:
-        """The sweeper's: closes the connection if it idles, stalls or is stuck in a frame; frees unused memory."""
+        """Closes the connection if it idles, stalls or is stuck in a frame; frees unused memory. For the sweeper."""
         signs = ConnectionActivity(
             received=self._received,
             commands=self._commands,
@@ -278,7 +275,7 @@ class Connection:
         self._note_held()
 
     def free_received(self) -> int:
-        """Gives back the buffer unless a frame is under way in it; what is held of frames and requests then."""
+        """Frees the buffer unless it holds part of a frame; returns the bytes still held of frames and requests."""
         self._decoder.give_back()
         return self._decoder.held_bytes + self._under_way.bytes
 
@@ -288,7 +285,7 @@ class Connection:
             self._memory.received.note(self, self._held_bytes)
 
     async def _end(self) -> None:
-        """Closes the wire, tells `on_close`, frees the buffers, and breaks the circles with peer and outbox."""
+        """Closes the wire, calls `on_close`, frees the buffers, and breaks the circles with peer and outbox."""
         self.close("this end stopped")
         self._sweeper.discard(self)
         await close_wire(self._wire)
@@ -297,7 +294,7 @@ class Connection:
             if self._on_close is not None:
                 self._on_close(self)
         except Exception:
-            log.exception("what was to be done when the connection with %s had closed failed", self.address)
+            log.exception("the callback for the end of the connection with %s failed", self.address)
         self._decoder = FrameDecoder()
         self._outbox.drop()
         if self._memory is not None:
@@ -307,10 +304,9 @@ class Connection:
         del self._peer
 
     async def _wait_for_room(self, command: Request, deadline: float, timeout: float) -> None:
-        if self.is_closed or timeout <= 0:
-            return  # `begin` tells what is wrong
-        self._sweeper.look_at(deadline)
-        await self._calls.wait_for_room(command, timeout, deadline)
+        if not self.is_closed and timeout > 0:  # else `begin` raises
+            self._sweeper.look_at(deadline)
+            await self._calls.wait_for_room(command, timeout, deadline)
 
     async def _work(self, nursery: trio.Nursery) -> None:
         try:
@@ -327,7 +323,7 @@ class Connection:
             self._broken(error)
 
     async def _take_commands(self, nursery: trio.Nursery) -> None:
-        """All commands that have come whole; what they are answered at once is written together."""
+        """Takes all commands that have come whole; answers that are ready at once are written together."""
         turn = Turn()
         self._outbox.hold()
         try:
@@ -350,7 +346,7 @@ class Connection:
             self._outbox.release()
 
     async def _pause(self) -> None:
-        """Reads no further while too much is under way: who asks faster than is answered waits."""
+        """Stops reading while too much is under way: a peer that sends faster than it is answered waits."""
         self._reading = False
         self._outbox.release()
         await self._under_way.wait_for_room()
@@ -396,7 +392,7 @@ class Connection:
             self._broken(error)
 
     def _broken(self, error: Exception) -> None:
-        """Closes the connection for what its wire raised, or for any failure in what is done with it."""
+        """Closes the connection after an exception of its wire, or any failure in handling it."""
         self.close(reason_to_close(error, self.address, self._log_level))
 
 

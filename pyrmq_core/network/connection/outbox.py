@@ -1,6 +1,7 @@
-"""`Outbox`: what a connection has to write, in order; writes at once what comes alone, joins what comes together.
+"""The frames that a connection has to write, in order: a single one is written at once, several are joined.
 
-A frame is either not begun, and can still be withdrawn without a trace, or begun, and then goes out whole.
+A frame is either not begun, and can be withdrawn without a trace, or begun, and is then written whole. (A frame that
+was torn by a cancelled task would end the connection for all its calls.)
 """
 
 from __future__ import annotations
@@ -21,13 +22,13 @@ JOIN_BYTES: Final = 256 * 1024
 JOIN_CHUNKS: Final = 512
 # While more than this is queued, new calls wait and requests are not read.
 FULL_BYTES: Final = 16 * 1024 * 1024
-# So much is written before the answers among what is queued are summed again.
+# Bytes written before the queued answers are summed again.
 SUMMED_AFTER_BYTES: Final = FULL_BYTES // 16
 # Queued bytes are noted in steps of this size; a server that runs out of memory for them allows so many in all.
 NOTE_BYTES: Final = 16 * 1024
 TIGHT_FULL_BYTES: Final = 1024 * 1024
 WOKEN_AT_ONCE: Final = 64
-# While this much is queued, answers that wait for their turn are not made; so many are made before it is looked again.
+# While this much is queued, answers that wait for their turn are not made; this many are made between two checks.
 TURN_BYTES: Final = JOIN_BYTES
 TURNS_AT_ONCE: Final = 16
 
@@ -45,22 +46,22 @@ class Outgoing:
     started: bool
 
     def set_frame(self, head: bytes, body: Chunk) -> None:
-        """What it is, before anything else."""
+        """Sets the bytes to write; called before anything else, in place of `__init__` (see `Call`)."""
         body_bytes = len(body)
         self.started = False
         self.size_bytes = len(head) + body_bytes
         self.chunks = (head + body,) if body_bytes < APART_FROM_BYTES else (head, body)
 
     def written(self) -> None:
-        """Called when the frame is out whole."""
+        """Does nothing; subclasses act when the frame is written whole."""
 
     def wake(self) -> bool:
-        """Called when the outbox has room; False when nobody waits for that any more."""
+        """Wakes the sender when the outbox has room; returns False if none waits for that any more."""
         return False
 
 
 class Answer(Outgoing):
-    """A frame of which too many make the reader wait: who does not read answers may not ask more."""
+    """A frame of an answer. Too many of them stop the reading: a peer that does not read answers may not send more."""
 
     __slots__ = ()
 
@@ -70,8 +71,8 @@ class Outbox:
 
     A frame that finds nothing queued is written at once. The rest is for `run`, the connection's only writer task,
     started by `start_writer` when it is first needed (an idle connection has none). It also runs after a frame that was
-    not `alone`, so that all that is sent before its turn comes is joined in one write. `note` is told how much is
-    queued, now and then, and returns whether that is to be less.
+    not `alone`, so that all frames sent before its turn are joined in one write. `note` is called now and then with the
+    number of queued bytes, and returns whether they should become fewer.
     """
 
     def __init__(self, wire: Wire, start_writer: Callable[[], None], note: Callable[[int], bool] | None = None) -> None:
@@ -97,7 +98,7 @@ class Outbox:
 
     @property
     def is_idle(self) -> bool:
-        """Nothing is queued, held or being written."""
+        """True if no frame is queued, held or being written."""
         return not self._queue and not self._writer_runs and not self._held
 
     def send(self, frame: Outgoing, *, alone: bool) -> None:
@@ -128,11 +129,11 @@ class Outbox:
         return True
 
     def hold(self) -> None:
-        """What is sent until `release` is queued only."""
+        """Queues all frames, without writing, until `release`."""
         self._held = True
 
     def release(self) -> None:
-        """Writes what was held, joined, as far as the wire takes it; the rest is the writer's."""
+        """Writes the held frames joined, as far as the wire takes them; the writer writes the rest."""
         self._held = False
         if self._queue and not self._writer_runs and (chunks := self._next_chunks()):
             self._sent(self.wire.send_nowait(chunks))
@@ -140,7 +141,7 @@ class Outbox:
             self._wake_writer()
 
     def _tell_queued(self) -> None:
-        """Notes how much is queued; a connection that is ended by that has nothing queued any more."""
+        """Passes the number of queued bytes to `note`, which may end the connection and so empty the queue."""
         if self._note is None:
             return
         self._noted_bytes = self.queued_bytes
@@ -149,17 +150,17 @@ class Outbox:
         self._full_bytes = TIGHT_FULL_BYTES if is_tight else FULL_BYTES
 
     def withdraw(self, frame: Outgoing) -> None:
-        """Takes back a frame that is not begun; without effect on one that is."""
+        """Withdraws a frame that is not begun; does nothing to one that is."""
         if not frame.started and frame.chunks is not None:
             frame.chunks = None
             self.queued_bytes -= frame.size_bytes
 
     def await_room(self, frame: Outgoing) -> None:
-        """Has the frame's sender woken when there is room."""
+        """Registers the frame's sender to be woken when there is room."""
         self._waiting.append(frame)
 
     def tell_room(self) -> None:
-        """Wakes some of those who wait for room; each of them writes, and tells more."""
+        """Wakes some of the senders that wait for room; each of them writes, and thereby wakes more."""
         if self._noted_bytes:
             self._tell_queued()
         self._drained.set()
@@ -185,7 +186,7 @@ class Outbox:
             await self._turns.park()
 
     def drop(self) -> None:
-        """Lets go of all that is queued, and of the connection, which has ended."""
+        """Drops all queued frames and the reference to the connection, which has ended."""
         self._queue.clear()
         self._waiting.clear()
         self._start_writer = _ended
@@ -193,7 +194,7 @@ class Outbox:
         self._noted_bytes, self._note_at = 0, math.inf
 
     async def run(self) -> None:
-        """Writes what is queued, for the life of the connection; raises one of `WIRE_ERRORS`."""
+        """Writes queued frames for the life of the connection; raises one of `WIRE_ERRORS`."""
         self._writer = trio.lowlevel.current_task()
         while True:
             if chunks := self._next_chunks():
@@ -208,7 +209,7 @@ class Outbox:
                 await trio.lowlevel.wait_task_rescheduled(_abort)
 
     def _write(self, frame: Outgoing) -> bool:
-        """What the wire takes of it at once; whether that is all."""
+        """Writes as much as the wire takes at once; returns whether that is the whole frame."""
         if not frame.chunks:
             return False
         count = self.wire.send_nowait(frame.chunks)
@@ -230,7 +231,7 @@ class Outbox:
                 trio.lowlevel.reschedule(self._writer)
 
     def _next_chunks(self) -> list[Chunk]:
-        """What the next write takes: one frame at least, small ones joined; empty when nothing is queued."""
+        """Returns the chunks of the next write: at least one frame, small ones joined; empty if none is queued."""
         queue = self._queue
         while queue and queue[0].chunks is None:
             queue.popleft()
@@ -246,7 +247,7 @@ class Outbox:
         return [b"".join(chunks)] if len(chunks) > 2 else chunks
 
     def _sent(self, count: int) -> None:
-        """The first `count` bytes of the queue are out."""
+        """Removes the first `count` bytes of the queue, which are written."""
         queue = self._queue
         self.written_bytes += count
         self.queued_bytes -= count
@@ -263,7 +264,7 @@ class Outbox:
         self.tell_room()
 
     async def _send_whole(self) -> None:
-        """For a wire that takes all or tells nothing: what it is given counts as begun before it is."""
+        """Writes to a wire that does not report partial writes (TLS): its frames count as begun before the write."""
         data = b"".join(self._next_chunks())
         given: list[Outgoing] = []
         size = 0
@@ -285,7 +286,7 @@ class Outbox:
 
 
 def _ended() -> None:
-    """Nothing is written any more."""
+    """Starts no writer: the connection has ended."""
 
 
 def _abort(_: object) -> trio.lowlevel.Abort:
@@ -293,7 +294,7 @@ def _abort(_: object) -> trio.lowlevel.Abort:
 
 
 def _shorten(frame: Outgoing, count: int) -> None:
-    """Drops the frame's first `count` bytes, which are out."""
+    """Drops the frame's first `count` bytes, which are written."""
     frame.started = True
     frame.size_bytes -= count
     rest: list[Chunk] = []

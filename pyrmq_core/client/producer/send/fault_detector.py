@@ -20,7 +20,7 @@ PROBE_TIMEOUT_SECONDS: Final = 0.2
 
 
 async def run_detector(client: Client, faults: FaultLatency) -> None:
-    """For the life of a producer: every 3 s a round."""
+    """Probes due brokers every 3 s, for the life of a producer."""
     while True:
         await trio.sleep(EVERY_SECONDS)
         async with trio.open_nursery() as nursery:
@@ -29,7 +29,7 @@ async def run_detector(client: Client, faults: FaultLatency) -> None:
 
 
 async def _probe(client: Client, faults: FaultLatency, broker_name: str) -> None:
-    """A cheap question that is answered will do; a broker without a known master is forgotten."""
+    """Probes one broker with a cheap request; removes a broker without a known master."""
     topic = next(iter(client.routes.topics), None)
     try:
         master = client.routes.broker(broker_name).master

@@ -25,7 +25,7 @@ Draw = Callable[[int], int]
 
 
 class SelectionRule(enum.Enum):
-    """How a queue is chosen, and whether a good answer ends a bad broker's time at once."""
+    """The selection of a queue, and whether a good answer ends a bad broker's time at once."""
 
     RELEASE_5 = "5.x"
     RELEASE_4 = "4.x"
@@ -43,7 +43,7 @@ class FaultLatencySettings:
 
     @classmethod
     def release_4(cls) -> FaultLatencySettings:
-        """The numbers and the rule of 4.x: much longer times, ended by the first good answer."""
+        """Returns the numbers and the rule of 4.x: much longer times, ended by the first good answer."""
         return cls(
             latency_max=(0.05, 0.1, 0.55, 1.0, 2.0, 3.0, 15.0),
             not_available_duration=(0.0, 0.0, 30.0, 60.0, 120.0, 180.0, 600.0),
@@ -52,7 +52,7 @@ class FaultLatencySettings:
         )
 
     def not_available_seconds(self, latency: float) -> float:
-        """How long a broker that took so long is kept away from."""
+        """Returns the seconds for which a broker with this latency is avoided."""
         for limit, duration in zip(reversed(self.latency_max), reversed(self.not_available_duration), strict=True):
             if latency >= limit:
                 return duration
@@ -61,7 +61,7 @@ class FaultLatencySettings:
 
 @dataclass(slots=True)
 class FaultItem:
-    """What is known of one broker: available again at `start`; `reachable` until a failure says otherwise."""
+    """The record of one broker: available again at `start`; `reachable` until a failure says otherwise."""
 
     name: str
     latency: float
@@ -80,7 +80,7 @@ class FaultLatency:
         self._turn = draw(0x7FFFFFFF)
 
     def update(self, broker_name: str, latency: float, *, isolation: bool, reachable: bool, now: float) -> None:
-        """A try ended after `latency` seconds."""
+        """Records a try that ended after `latency` seconds."""
         duration = self.settings.not_available_seconds(self.settings.isolation_latency if isolation else latency)
         item = self._items.get(broker_name)
         if item is None:
@@ -99,7 +99,7 @@ class FaultLatency:
         return item is None or item.reachable
 
     def select(self, info: TopicPublishInfo, last_broker_name: str | None, now: float) -> MessageQueue:
-        """The queue of the next try; `NoRoute` when there is none at all."""
+        """Returns the queue of the next try; raises `NoRoute` if the topic has none."""
         if not info.queues:
             return info.select_one_message_queue()
         match self.settings.rule:
@@ -109,7 +109,7 @@ class FaultLatency:
                 return self._select_4(info, now)
 
     def pick_one_at_least(self, now: float) -> str | None:
-        """A broker when none is available: 5.x any that is reachable, 4.x the next of the better half."""
+        """Returns a broker when none is available: in 5.x any reachable one, in 4.x the next of the better half."""
         items = self._shuffled()
         if self.settings.rule is SelectionRule.RELEASE_5:
             return next((item.name for item in items if item.reachable), None)
@@ -121,14 +121,14 @@ class FaultLatency:
         return items[self._turn % half if half else 0].name
 
     def due(self, now: float) -> list[str]:
-        """The brokers to probe now; each is due again after 2 s."""
+        """Returns the brokers to probe now; each is due again after 2 s."""
         due = [item for item in self._items.values() if item.check_at <= now]
         for item in due:
             item.check_at = now + DETECT_INTERVAL_SECONDS
         return [item.name for item in due]
 
     def reached(self, broker_name: str) -> None:
-        """A probe was answered."""
+        """Records that a probe was answered."""
         if (item := self._items.get(broker_name)) is not None:
             item.reachable = True
 
@@ -168,7 +168,7 @@ class FaultLatency:
 
 
 def judged(error: RocketMQError | None, mode: CommunicationMode, *, detector: bool) -> tuple[bool, bool]:
-    """(isolation, reachable) of a try that ended so; None is success."""
+    """Returns (isolation, reachable) for a try's error; None is success."""
     asynchronous = mode is CommunicationMode.ASYNC
     match error:
         case ResponseError() if refuses_queue(error):  # the route was old, and the broker does well

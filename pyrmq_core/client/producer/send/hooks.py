@@ -43,7 +43,10 @@ class SendContext:
     trace_on: bool = True
 
     def ended(self, receipt: Receipt | None, error: RocketMQError | None, seconds: float) -> SendContext:
-        """After the try; an acknowledgement that does not say where is told as the error it will be."""
+        """Returns the context after the try.
+
+        If the acknowledgement lacks the message's position, `error` is the `SendFailed` that the caller will see.
+        """
         if receipt is None:
             return replace(self, error=error, seconds=seconds)
         try:
@@ -57,13 +60,13 @@ class SendContext:
 
     @property
     def properties(self) -> dict[str, str]:
-        """Those of a single message; a batch has its messages' in `payload.body`."""
+        """The properties of a single message; those of a batch's messages are in `payload.body`."""
         return decode_properties(self.payload.properties)
 
 
 @dataclass(frozen=True, slots=True)
 class EndTransactionContext:
-    """The end of a transaction, as hooks see it: told to the broker, or about to be (EndTransactionContext.java)."""
+    """The end of a transaction that was sent to the broker, or is about to be (EndTransactionContext.java)."""
 
     producer_group: str
     namespace: str | None
@@ -78,7 +81,7 @@ class EndTransactionContext:
 
 
 class SendHook(Protocol):
-    """Told before and after each try of a send (Java's SendMessageHook)."""
+    """A hook that is called before and after each try of a send (Java's SendMessageHook)."""
 
     def send_message_before(self, context: SendContext) -> None: ...
 
@@ -86,13 +89,13 @@ class SendHook(Protocol):
 
 
 class CheckForbiddenHook(Protocol):
-    """Asked before each try; what it raises refuses the send (`SendForbidden`, or its own `RocketMQError`)."""
+    """A hook that is called before each try; its exception refuses the send (`SendForbidden`, or a `RocketMQError`)."""
 
     def check_forbidden(self, context: SendContext) -> None: ...
 
 
 class EndTransactionHook(Protocol):
-    """Told when a transaction's end was told to the broker."""
+    """A hook that is called when the end of a transaction was sent to the broker."""
 
     def end_transaction(self, context: EndTransactionContext) -> None: ...
 

@@ -1,4 +1,4 @@
-"""Where a try of a send goes: its queue, by the target and by what earlier tries met, and its broker's address."""
+"""The queue of each try of a send, by the send's target and its earlier tries (RocketMQ's MQFaultStrategy)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from pyrmq_core.protocol.messages.namespaces import with_namespace
 
 
 class QueueSelector:
-    """One producer's choice. Topics and queues are without the namespace of `settings`; on the wire they carry it."""
+    """One producer's selection. Topics and queues are without the namespace of `settings`; on the wire they have it."""
 
     def __init__(self, client: Client, settings: SendSettings, faults: FaultLatency | None) -> None:
         self._client = client
@@ -32,14 +32,14 @@ class QueueSelector:
         self._tenant_infos: dict[str, tuple[TopicPublishInfo, TopicPublishInfo]] = {}
 
     def on_wire(self, topic: str) -> str:
-        """The topic as brokers know it."""
+        """Returns the topic as brokers know it."""
         namespace = self._settings.namespace
         if namespace is None or topic.endswith(REPLY_TOPIC_SUFFIX):  # replies go by the cluster's own topic
             return topic
         return with_namespace(topic, namespace)
 
     async def publish_info(self, topic: str, *, timeout: float) -> TopicPublishInfo:
-        """The queues the topic may be written to now; asks NameServers only when they are not known."""
+        """Returns the queues the topic may be written to now; asks NameServers only if they are not known."""
         info = await self._routes.publish_info(
             self.on_wire(topic),
             create_topic_key=self._settings.create_topic_key,
@@ -49,7 +49,7 @@ class QueueSelector:
         return info if self._settings.namespace is None else self._tenant_info(topic, info)
 
     def known_queues(self, topic: str) -> tuple[MessageQueue, ...]:
-        """The queues the topic may be written to, as far as that is known without asking."""
+        """Returns the queues the topic may be written to by the known route; none without one."""
         info = self._routes.known_publish_info(self.on_wire(topic))
         return () if info is None else tuple(replace(queue, topic=topic) for queue in info.queues)
 
@@ -64,7 +64,7 @@ class QueueSelector:
         return broker.master
 
     def choose_nowait(self, state: SendState) -> MessageQueue | None:
-        """The queue of the next try; None when somebody has to be asked for it first."""
+        """Returns the queue of the next try; None if a NameServer has to be asked first."""
         if isinstance(state.to, ThisQueue):
             queue = self._this_queue(state.to, state)
             return queue if self._routes.known_master(queue.broker_name) is not None else None
@@ -76,7 +76,7 @@ class QueueSelector:
         return None if info is None else self._of_info(info, state)
 
     async def choose(self, state: SendState) -> MessageQueue:
-        """The queue of the next try. Raises what asking for it met, `NoRoute` and `InvalidArgument`."""
+        """Returns the queue of the next try. Raises errors of the look-up, `NoRoute` and `InvalidArgument`."""
         queue = self.choose_nowait(state)
         if queue is not None:
             return queue
@@ -90,7 +90,7 @@ class QueueSelector:
         return self._of_info(await self.publish_info(state.payload.topic, timeout=state.seconds_left()), state)
 
     def learn(self, state: SendState, failure: RocketMQError | None) -> None:
-        """Fault latency learns from every try that chose its queue freely."""
+        """Records the try for fault latency, if its queue was chosen freely."""
         if self._faults is not None and state.queue is not None and isinstance(state.to, AnyQueue):
             now = trio.current_time()
             isolation, reachable = judged(failure, state.mode, detector=self._settings.start_detector_enable)
@@ -121,7 +121,7 @@ class QueueSelector:
         return info.select_one_message_queue(state.last_broker_name)
 
     def _tenant_info(self, topic: str, info: TopicPublishInfo) -> TopicPublishInfo:
-        """The same queues under the tenant's name of the topic, with a counter that lasts as long as they do."""
+        """Returns the queues under the tenant's name of the topic, with a counter that lasts as long as they do."""
         known = self._tenant_infos.get(topic)
         if known is None or known[0] is not info:
             queues = [replace(queue, topic=topic) for queue in info.queues]
@@ -138,7 +138,7 @@ class QueueSelector:
 
 
 def answered_queue(queue: MessageQueue, answer: Command) -> MessageQueue:
-    """The queue the broker names: it chooses itself when a negative queue id asks it to."""
+    """Returns the queue that the answer names: the broker chooses one itself for a negative queue id."""
     try:
         return MessageQueue(queue.topic, queue.broker_name, parse_int(answer.ext["queueId"]))
     except (KeyError, ValueError) as error:

@@ -1,4 +1,4 @@
-"""What a broker acknowledged: a send's `Receipt`, and the `SendResult` of each message, made when it is asked for."""
+"""A broker's acknowledgement of a send, and the `SendResult` of each message, parsed when it is first read."""
 
 from __future__ import annotations
 
@@ -39,17 +39,17 @@ class Receipt:
 
     @property
     def trace_on(self) -> bool:
-        """Whether the broker wants the message traced."""
+        """True if the broker wants the message traced."""
         return self._stored().trace_on != "false"
 
     def result(self) -> SendResult:
-        """The first message's: the only one's of a single send."""
+        """Returns the first message's result: the only one of a single send."""
         stored = self._stored()
         offset_id = stored.msg_ids
         return _result(self, stored, 0, offset_id if "," not in offset_id else offset_id.partition(",")[0])
 
     def results(self) -> SendResults:
-        """One result a message, in their order; parsed only now, since a bulk write never asks."""
+        """Returns one result for each message, in their order; parsed only now, since a bulk write never needs them."""
         return SendResults(self, self._stored())
 
     def _stored(self) -> MessageStored:

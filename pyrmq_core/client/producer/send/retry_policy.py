@@ -41,7 +41,7 @@ RETRY_RESPONSE_CODES: Final = frozenset(
 )
 
 # Refusals that may pass while a broker is waited for: it starts, stops, is overloaded, its disk is full. Any other one
-# (a permission, a topic it does not have) stays until somebody acts.
+# (a permission, a topic it does not have) stays until an operator acts.
 PASSING: Final = frozenset(
     (
         ResponseCode.SERVICE_NOT_AVAILABLE,
@@ -58,7 +58,7 @@ WRONG_QUEUE_CODES: Final = (ResponseCode.INVALID_PARAMETER, ResponseCode.SYSTEM_
 # A broker refuses these before it stores; SYSTEM_ERROR stands for any exception in it, before or after.
 REFUSED_BEFORE_STORING: Final = frozenset(ResponseCode) - {ResponseCode.SYSTEM_ERROR}
 
-# Refusals of what a message is or of who sends it: of no other queue, at no other time it would be taken.
+# Refusals of the message or of its sender: no other queue, at no other time, would accept it.
 REFUSED_FOR_GOOD: Final = frozenset(
     (ResponseCode.MESSAGE_ILLEGAL, ResponseCode.NO_PERMISSION, ResponseCode.INVALID_PARAMETER)
 )
@@ -67,7 +67,7 @@ MIN_ATTEMPT_SECONDS: Final = 0.05
 
 
 def outcome_of(error: RocketMQError) -> Outcome:
-    """What the broker has after this error."""
+    """Returns whether the broker has the message after this error."""
     if isinstance(error, NetworkError):
         return Outcome.PERHAPS_STORED if error.request_left else Outcome.NOT_STORED
     if isinstance(error, ResponseError):
@@ -80,27 +80,27 @@ def outcome_of(error: RocketMQError) -> Outcome:
 
 
 def refuses_queue(error: BaseException | None) -> bool:
-    """Whether a broker refused the queue, which the topic does not have there (any more): the route was old."""
+    """Returns whether a broker refused the queue, which the topic does not have there: the route was old."""
     if not isinstance(error, ResponseError):
         return False
     return error.code in WRONG_QUEUE_CODES and error.remark.startswith(WRONG_QUEUE)
 
 
 def is_refused_for_good(error: SendFailed) -> bool:
-    """Whether a broker refused the content or the permission, and certainly nothing of it is stored."""
+    """Returns whether a broker refused the content or the permission, and certainly stored nothing of it."""
     cause = error.__cause__
     refused = isinstance(cause, ResponseError) and cause.code in REFUSED_FOR_GOOD and not refuses_queue(cause)
     return refused and error.outcome is Outcome.NOT_STORED
 
 
 def worst(attempts: Sequence[Attempt]) -> Outcome:
-    """The outcome of a send that failed as a whole."""
+    """Returns the outcome of a send that failed as a whole."""
     perhaps = any(attempt.outcome is not Outcome.NOT_STORED for attempt in attempts)
     return Outcome.PERHAPS_STORED if perhaps else Outcome.NOT_STORED
 
 
 class Next(Enum):
-    """What follows a try that failed."""
+    """The step after a failed try."""
 
     TRY = "another try, which may wait for the broker first"
     ASK_ROUTE = "the topic's route is asked for, and the send ends with the queues that it names"
@@ -131,11 +131,12 @@ def is_retried(
     attempts_allowed: int,
     mode: CommunicationMode = CommunicationMode.SYNC,
 ) -> bool:
-    """Whether another try may follow, if time is left.
+    """Returns whether another try may follow, if time is left.
 
-    A key's queue is waited for as long as its broker cannot be reached, or refuses what may pass; repeats may follow.
-    In mode ASYNC what a broker answered is final, and a given queue is tried again after a failure of the wire.
-    A queue that is refused says that the route is old: another one is chosen, unless the caller named it.
+    A key's queue is tried again as long as its broker cannot be reached, or refuses with a code that may pass by
+    itself; a broker may then store the message twice. In mode ASYNC an answer of a broker is final, and a given queue
+    is tried again after a failure of the connection. After the refusal of a queue, which means an old route, another
+    one is chosen unless the caller named it.
     """
     if refuses_queue(error):
         return not isinstance(target, ThisQueue)
@@ -160,7 +161,7 @@ def _may_pass(error: ResponseError) -> bool:
 
 
 def attempt_seconds(time_left: float, per_attempt: float | None, attempts_left: int) -> float:
-    """How long the next try may wait, so that a silent broker cannot eat the whole time.
+    """Returns the seconds that the next try may take, so that a silent broker cannot use up the whole time.
 
     `per_attempt` caps it; without one, the time left is shared equally among the tries that are left.
     """
@@ -172,7 +173,7 @@ def attempt_seconds(time_left: float, per_attempt: float | None, attempts_left: 
 
 
 def send_failed(topic: str, attempts: Sequence[Attempt], seconds: float, count: int) -> SendFailed:
-    """One line: how often, how long, where, why, what is stored, what to do."""
+    """Returns the error of a send in one line: tries, time, brokers, reasons, what is stored, what to do."""
     outcome = worst(attempts)
     what = f"{count} messages" if count > 1 else "the message"
     advice = {
@@ -180,7 +181,7 @@ def send_failed(topic: str, attempts: Sequence[Attempt], seconds: float, count: 
         Outcome.PERHAPS_STORED: "sending again may store a second copy",
         Outcome.STORED: "do not send again",
     }[outcome]
-    state = "; ".join(_told_once(attempts))
+    state = "; ".join(_listed_once(attempts))
     return SendFailed(
         f"Send [{len(attempts)}] times, still failed, cost [{seconds * 1000:.0f}]ms, Topic: {topic}, "
         f"BrokersSent: [{', '.join(attempt.broker_name for attempt in attempts)}]: "
@@ -191,7 +192,7 @@ def send_failed(topic: str, attempts: Sequence[Attempt], seconds: float, count: 
 
 
 def no_such_queue(queue: MessageQueue, known: Sequence[MessageQueue], failed: SendFailed) -> QueueNotFound:
-    """How a send ends to a queue that its caller named and its broker does not have; `known` are those there are."""
+    """Returns the error of a send to a queue that its broker does not have; `known` are the topic's queues."""
     there = sorted(one.queue_id for one in known if one.broker_name == queue.broker_name)
     has = f"it has {there[0]} to {there[-1]} there" if there else "it has none there to write to"
     return QueueNotFound(
@@ -203,8 +204,8 @@ def no_such_queue(queue: MessageQueue, known: Sequence[MessageQueue], failed: Se
     )
 
 
-def _told_once(attempts: Sequence[Attempt]) -> Iterator[str]:
-    """Each failure with the numbers of the tries that met it: a wrong key is the same three times."""
+def _listed_once(attempts: Sequence[Attempt]) -> Iterator[str]:
+    """Yields each failure once, with the numbers of its tries: a wrong key fails three times alike."""
     numbers: dict[tuple[str, str, Outcome, str], list[int]] = {}
     for number, attempt in enumerate(attempts, 1):
         what = (attempt.broker_name, attempt.address, attempt.outcome, attempt.reason)

@@ -1,4 +1,4 @@
-"""Where a send may go: any queue, one given queue, or the queue of a key. Only the first moves to another broker."""
+"""The targets of a send: any queue, one given queue, or the queue of a key. Only the first moves to another broker."""
 
 from __future__ import annotations
 
@@ -47,12 +47,12 @@ ANY_QUEUE: Final = AnyQueue()
 
 
 def waits_for_broker(to: Target) -> bool:
-    """Whether the broker of its queue is waited for, and tries are not counted."""
+    """Returns whether a send waits for the broker of its queue, without a limit of tries."""
     return isinstance(to, KeyedQueue) or (isinstance(to, ThisQueue) and to.wait)
 
 
 def target_of(message: Message, queue: MessageQueue | None) -> Target:
-    """The given queue, else the one of the message's sharding key, else any. `InvalidArgument` for what is no queue."""
+    """Returns the given queue, otherwise the sharding key's, otherwise any; raises `InvalidArgument` for no queue."""
     if queue is not None:
         return ThisQueue(queue_of(queue))
     return ANY_QUEUE if message.sharding_key is None else KeyedQueue(message.sharding_key)
