@@ -40,17 +40,17 @@ class BatchItem(NamedTuple):
 
     @property
     def size_bytes(self) -> int:
-        """What it takes in a batch body."""
+        """The size of the message in a batch body."""
         return OVERHEAD_BYTES + len(self.body) + len(self.properties)
 
 
 def encode_batch_body(items: Iterable[BatchItem]) -> bytes:
-    """The messages one after another; `InvalidMessage` when a properties string is too long."""
+    """Returns the messages one after another; `InvalidMessage` when a properties string is too long."""
     return b"".join([encode_batch_item(flag, body, properties) for flag, body, properties in items])
 
 
 def encode_batch_item(flag: int, body: bytes | memoryview, properties: bytes) -> bytes:
-    """One message of a batch body; `InvalidMessage` when its properties are too long."""
+    """Returns one message of a batch body; `InvalidMessage` when its properties are too long."""
     body_bytes, properties_bytes = len(body), len(properties)
     if properties_bytes > MAX_SHORT:
         raise InvalidMessage(f"a message's properties take {properties_bytes} bytes; a batch holds {MAX_SHORT}")
@@ -59,7 +59,7 @@ def encode_batch_item(flag: int, body: bytes | memoryview, properties: bytes) ->
 
 
 def iterate_batch_body(body: bytes | memoryview) -> Iterator[BatchItem]:
-    """The messages of a batch; `BodyError` names the position of the first one that cannot be read."""
+    """Yields the messages of a batch; `BodyError` names the position of the first one that cannot be read."""
     position, end = 0, len(body)
     while position < end:
         if end - position < OVERHEAD_BYTES:
@@ -68,7 +68,7 @@ def iterate_batch_body(body: bytes | memoryview) -> Iterator[BatchItem]:
         body_start = position + HEAD.size
         body_end = body_start + body_bytes
         next_position = position + size
-        # No size below the overhead passes: one of 0, seen to keep a thread of a 5.4.0 broker busy, never gets on.
+        # No size below the overhead passes. A size of 0 would repeat for ever; it kept a thread of a 5.4.0 broker busy.
         if next_position > end or body_bytes < 0 or body_end + SHORT.size > next_position:
             raise BodyError(
                 f"a batch of {end} bytes: the message at byte {position} declares {size} bytes, {body_bytes} of body"

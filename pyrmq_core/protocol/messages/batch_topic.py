@@ -1,8 +1,8 @@
-"""Batch topics of 5.x (`queue.type=BatchCQ`): what lets their brokers keep a whole batch as one record.
+"""Batch topics of 5.x (`queue.type=BatchCQ`): the properties that make a broker store a whole batch as one record.
 
-A batch whose request has a UNIQ_KEY among its own properties stays whole; without one it is taken apart, as on a plain
-topic. Filters see the properties of the record alone, so the tag of its messages has to be told there, and they share
-it. Brokers before 5.4 would show that UNIQ_KEY in place of every message's: they are never given one.
+A batch whose request has a UNIQ_KEY among its own properties stays whole; without one it is divided into messages, as
+on a plain topic. Filters see only the properties of the record, so these must name the tag, and all messages must
+share it. Brokers before 5.4 would show that UNIQ_KEY in place of every message's, so they never receive one.
 Source: broker/processor/SendMessageProcessor.java (sendBatchMessage), store/queue/BatchConsumeQueue.java, 5.4.0.
 """
 
@@ -17,22 +17,22 @@ from pyrmq_core.protocol.messages.properties import TAGS, UNIQ_KEY, decode_prope
 
 QUEUE_TYPE: Final = "queue.type"
 BATCH_QUEUE: Final = "BatchCQ"
-# INNER_NUM is read as a short: a larger batch is answered with a NumberFormatException.
+# Brokers read INNER_NUM as a short: they answer a larger batch with a NumberFormatException.
 MAX_RECORD_MESSAGES: Final = MAX_SHORT
 
 
 def is_batch_topic(attributes: Mapping[str, str]) -> bool:
-    """Whether a topic with these attributes keeps batches whole."""
+    """Returns whether a topic with these attributes stores batches whole."""
     return attributes.get(QUEUE_TYPE) == BATCH_QUEUE
 
 
 def can_be_one_record(payload: Payload) -> bool:
-    """A batch whose messages share their tag; not a compressed one, for the broker counts the messages in its body."""
+    """Returns whether a payload can be one record: a batch of one tag, uncompressed, as brokers count its messages."""
     return payload.batch and payload.single_tag and not payload.sys_flag and payload.count <= MAX_RECORD_MESSAGES
 
 
 def record_properties(payload: Payload, record_id: str) -> str:
-    """The request's properties that make it one record: an id of its own, and the tag that its messages share."""
+    """Returns the request properties that make it one record: an id of its own, and the tag that its messages share."""
     first = next(iterate_batch_body(payload.body))
     tag = decode_properties(java_text(bytes(first.properties))).get(TAGS)
     own = {UNIQ_KEY: record_id, **decode_properties(payload.properties)}

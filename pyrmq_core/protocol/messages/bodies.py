@@ -1,8 +1,8 @@
-"""Stored bodies to plain ones: compared with their CRC, decompressed within a bound.
+"""Stored bodies to plain ones: compared with their CRC, decompressed up to a bound.
 
-A record's CRC is that of the body as it is stored, thus of compressed bytes where it is compressed, and of all messages
-together in a batch record. Brokers set it for each record (CommitLog.asyncPutMessage, MessageExtEncoder.encode), and
-Java's decoder, where it compares, leaves empty bodies out (MessageDecoder.decode, `checkCRC`, 5.4.0).
+A record's CRC is that of the stored body: of the compressed bytes if it is compressed, and of all messages together in
+a batch record. Brokers set it for each record (CommitLog.asyncPutMessage, MessageExtEncoder.encode). Java's decoder
+compares it on request, and leaves empty bodies out (MessageDecoder.decode, `checkCRC`, 5.4.0).
 """
 
 from __future__ import annotations
@@ -17,20 +17,19 @@ from pyrmq_core.protocol.messages.compression import decompress
 from pyrmq_core.protocol.messages.record import CRC_MASK, RawRecord
 from pyrmq_core.protocol.messages.sysflag import COMPRESSED
 
-# A decompressed body may take this much: an answer has 16 MiB at most, and brokers take 4 MiB a message by default.
+# The default limit of a decompressed body: an answer has 16 MiB at most, and brokers take 4 MiB a message by default.
 MAX_BODY_BYTES: Final = 64 * 1024 * 1024
-# The most that can be allowed: Arrow counts the bytes of a column in 31 bits.
+# The highest limit that can be set: Arrow counts the bytes of a column in 31 bits.
 MOST_BODY_BYTES: Final = 1024 * 1024 * 1024
-# The bodies of one answer, decompressed, where all of them are kept: a default broker's 32 messages of 4 MiB twice.
+# The limit of all decompressed bodies of one answer: twice the 32 messages of 4 MiB that a default broker may answer.
 MAX_PLAIN_BYTES: Final = 256 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
 class BodyRules:
-    """How bodies are read; `InvalidArgument` for a bound that cannot be.
+    """The rules for reading bodies; `InvalidArgument` for an impossible `max_body_bytes`.
 
-    With `keep_undecodable` a body whose compression cannot be undone, or not within `max_body_bytes`, is given as it is
-    stored.
+    With `keep_undecodable` a body that cannot be decompressed, or not within `max_body_bytes`, is returned as stored.
     """
 
     verify_crc: bool = True
@@ -46,7 +45,7 @@ AS_STORED: Final = BodyRules(verify_crc=False, keep_undecodable=True)
 
 
 def plain_body(raw: RawRecord, rules: BodyRules, queue: MessageQueue, address: str) -> bytes:
-    """The record's body as it was sent; `BodyDamaged`, `BodyTooLarge` or `RecordError` where that cannot be."""
+    """Returns the record's body as it was sent; `BodyDamaged`, `BodyTooLarge` or `RecordError` if it cannot be read."""
     body = raw.body
     if rules.verify_crc and body and zlib.crc32(body) & CRC_MASK != raw.body_crc:
         raise _damaged(raw, queue, address)
@@ -63,7 +62,7 @@ def plain_body(raw: RawRecord, rules: BodyRules, queue: MessageQueue, address: s
 
 
 def too_much(queue: MessageQueue, offset: int) -> BodyTooLarge:
-    """For bodies that are too large together, of which the one at `offset` is the first that is too much."""
+    """Returns the error for bodies that are too large together; the body at `offset` is the first beyond the limit."""
     return BodyTooLarge(
         f"the messages of one answer of {queue} before offset {offset} take {MAX_PLAIN_BYTES} bytes when they are "
         f"decompressed, which is all that is kept at once: decode up to offset {offset}, then from there on "

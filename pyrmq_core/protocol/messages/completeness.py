@@ -1,8 +1,8 @@
-"""Proves that an answer has every message it was asked for: queue offsets are dense, so each offset has its message.
+"""The check that an answer holds every message requested: queue offsets are dense, so each offset has its message.
 
-A broker passes over entries whose log file it has just deleted, and over entries of a damaged queue, and says so only
-where an answer has nothing else (MESSAGE_WAS_REMOVING in DefaultMessageStore.getMessage, 5.4.0). Where a filter was
-asked for there is no such proof: that each answer goes forward, and none beyond the queue's end, is all that is known.
+A broker skips entries whose log file it has just deleted, and entries of a damaged queue. It reports this only if the
+answer would be empty otherwise (MESSAGE_WAS_REMOVING in DefaultMessageStore.getMessage, 5.4.0). A pull with a filter
+cannot be checked so: it is only known that each answer goes forward, and not beyond the queue's end.
 """
 
 from __future__ import annotations
@@ -15,8 +15,11 @@ from pyrmq_core.model import MessageQueue, OffsetRange
 
 
 def check_whole(queue: MessageQueue, offsets: Sequence[int], asked: OffsetRange, *, allow_gaps: bool = False) -> None:
-    """Raises `DataLost` where `offsets`, those answered for `asked` without a filter, leave some out, and `RecordError`
-    where they are too many or out of order, as no broker's queue can have them."""
+    """Raises `DataLost` unless `offsets`, answered to a pull without a filter, are all those of `asked`.
+
+    `RecordError` for too many offsets, or offsets out of order, which no sound queue can have. With `allow_gaps`
+    missing offsets are accepted.
+    """
     expected = len(asked)
     if len(offsets) > expected or any(one >= next_one for one, next_one in pairwise(offsets)):
         raise RecordError(

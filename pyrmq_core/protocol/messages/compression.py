@@ -1,6 +1,6 @@
 """Compressed bodies: zlib, and LZ4 and Zstandard where their libraries are installed.
 
-Which one a body is in stands in three bits of its sysFlag. LZ4 bodies are LZ4 frames, Zstandard ones are its frames.
+Three bits of a body's sysFlag name its form. LZ4 bodies are LZ4 frames, Zstandard bodies are Zstandard frames.
 Sources: common/compression/CompressionType.java, ZlibCompressor.java, Lz4Compressor.java, ZstdCompressor.java (5.4.0).
 """
 
@@ -15,12 +15,12 @@ from pyrmq_core.protocol.messages.sysflag import COMPRESSED, COMPRESSION_MASK, C
 
 # Java's `rocketmq.message.compressLevel`.
 DEFAULT_LEVEL: Final = 5
-# Four bytes of Zstandard may stand for a block of 128 KiB: so many bytes for 32 MiB.
+# Four bytes of Zstandard may stand for a block of 128 KiB: 1,024 bytes may become 32 MiB.
 ZSTD_PIECE_BYTES: Final = 1024
 
 
 class CompressionType(enum.Enum):
-    """How a body is compressed; the value stands in the sysFlag's bits 8 to 10."""
+    """The form of a compressed body; the value stands in the sysFlag's bits 8 to 10."""
 
     LZ4 = 1
     ZSTD = 2
@@ -32,7 +32,7 @@ class CompressionType(enum.Enum):
         return COMPRESSED | self.value << COMPRESSION_SHIFT
 
     def check_library(self) -> None:
-        """Raises `MissingLibrary` when the library that bodies in this form need is not installed."""
+        """Raises `MissingLibrary` when the library for this form is not installed."""
         compress(b"", self)
 
 
@@ -41,7 +41,10 @@ _TYPES: Final = {0: CompressionType.ZLIB, **{kind.value: kind for kind in Compre
 
 
 def compress(body: bytes | memoryview, kind: CompressionType, level: int = DEFAULT_LEVEL) -> bytes:
-    """The body in the given form; `MissingLibrary` when its library is not installed."""
+    """Returns the body compressed in this form; `MissingLibrary` when the form's library is not installed.
+
+    LZ4 ignores `level`, as Java's client does.
+    """
     match kind:
         case CompressionType.ZLIB:
             return zlib.compress(body, level)
@@ -52,10 +55,11 @@ def compress(body: bytes | memoryview, kind: CompressionType, level: int = DEFAU
 
 
 def decompress(body: bytes | memoryview, sys_flag: int, *, max_bytes: int) -> bytes:
-    """The body as it was sent, or as it is when `sys_flag` says that it is plain.
+    """Returns the body as it was sent; unchanged if `sys_flag` says that it is plain.
 
-    `BodyTooLarge` where it would grow beyond `max_bytes`, whatever it declares; `RecordError` for bytes that are not
-    what `sys_flag` says, or that end too early; `MissingLibrary` when the form's library is not installed.
+    `BodyTooLarge` for a body that would grow beyond `max_bytes`, even if it declares less; `RecordError` for bytes that
+    are not in the form that `sys_flag` names, or end too early; `MissingLibrary` when the form's library is not
+    installed.
     """
     if not sys_flag & COMPRESSED:
         return bytes(body)
@@ -91,7 +95,7 @@ def _compress_lz4(body: bytes | memoryview, level: int) -> bytes:
         import lz4.frame
     except ImportError as error:
         raise _missing("lz4", "LZ4") from error
-    # Java's LZ4FrameOutputStream ignores the level; negative ones would mean acceleration here.
+    # Java's LZ4FrameOutputStream ignores the level. Here a negative level would mean acceleration.
     compressed: bytes = lz4.frame.compress(bytes(body), compression_level=0, store_size=False)
     return compressed
 
@@ -130,8 +134,8 @@ def _decompress_zstd(body: bytes | memoryview, max_bytes: int) -> bytes:
             raise _too_large(CompressionType.ZSTD, max_bytes)
         plain: bytes = zstandard.ZstdDecompressor().decompress(packed, max_output_size=max_bytes)
     except zstandard.ZstdError as error:
-        # Frames of Java's stream do not declare their size, and the library tells one that is too large as it tells
-        # one that is cut off.
+        # Frames of Java's stream do not declare their size, and the library raises the same error for a frame that is
+        # too large and for one that is cut off.
         if _grows_beyond(packed, max_bytes):
             raise _too_large(CompressionType.ZSTD, max_bytes) from error
         raise RecordError(f"a body is marked as Zstandard and cannot be read: {error}") from error
@@ -139,7 +143,7 @@ def _decompress_zstd(body: bytes | memoryview, max_bytes: int) -> bytes:
 
 
 def _grows_beyond(packed: bytes, max_bytes: int) -> bool:
-    """Whether a Zstandard frame gives more than `max_bytes` before it ends, or is found to be damaged."""
+    """Returns whether a Zstandard frame grows beyond `max_bytes` before it ends or proves damaged."""
     import zstandard
 
     stream, plain_bytes = zstandard.ZstdDecompressor().decompressobj(), 0

@@ -1,4 +1,4 @@
-"""Message ids: the UNIQ_KEY a producer gives, and the offset message id that says where a broker keeps a message.
+"""Message ids: the UNIQ_KEY that a producer makes, and the offset message id, a message's place at its broker.
 
     UNIQ_KEY             bytes        offset message id      bytes
     ip                   4 or 16      store host's ip        4 or 16
@@ -34,12 +34,12 @@ OFFSET_TAIL: Final = struct.Struct(
     "i"  # port
     "q"  # commit-log offset
 )
-# A clock that went back over the month's start by less counts as standing at it, as in Java.
+# A clock set back across the month's start by less than this counts as standing at the start, as in Java.
 MAX_DRIFT_MS: Final = 1_000_000
 
 
 class UniqueId(NamedTuple):
-    """What a UNIQ_KEY tells."""
+    """The parts of a UNIQ_KEY."""
 
     ip: bytes
     pid: int
@@ -49,7 +49,7 @@ class UniqueId(NamedTuple):
 
 
 class OffsetId(NamedTuple):
-    """What an offset message id tells."""
+    """The parts of an offset message id."""
 
     ip: bytes
     port: int
@@ -65,13 +65,13 @@ class IdRun:
     count: int
 
     def ids(self) -> list[str]:
-        """Each of them."""
+        """Returns the ids as texts, in order."""
         prefix = self.prefix
         return [f"{prefix}{number & 0xFFFF:04X}" for number in range(self.counter, self.counter + self.count)]
 
 
 def month_start_ms(now_ms: int, zone: tzinfo) -> int:
-    """When the month that `now_ms` falls into began in `zone`, in ms since 1970: a UNIQ_KEY's time counts from it."""
+    """Returns the start of `now_ms`'s month in `zone`, in ms since 1970: a UNIQ_KEY's time counts from it."""
     now = (EPOCH + timedelta(milliseconds=now_ms)).astimezone(zone)
     start = now.replace(day=1, hour=0, minute=0, second=0, microsecond=0)
     return (start.astimezone(UTC) - EPOCH) // timedelta(milliseconds=1)
@@ -79,7 +79,7 @@ def month_start_ms(now_ms: int, zone: tzinfo) -> int:
 
 @dataclass(frozen=True, slots=True)
 class UniqueIdMaker:
-    """Makes a process's UNIQ_KEYs; time and counter are handed in.
+    """The maker of a process's UNIQ_KEYs; time and counter are passed in.
 
     `discriminator` is a random number drawn once a process (Java takes a class loader's hash).
     """
@@ -96,33 +96,33 @@ class UniqueIdMaker:
         object.__setattr__(self, "_prefix", prefix)
 
     def make(self, now_ms: int, month_ms: int, counter: int) -> str:
-        """One id; `month_ms` is the month's start (`month_start_ms`)."""
+        """Returns one id; `month_ms` is the month's start (`month_start_ms`)."""
         return f"{self._prefix}{_since(now_ms, month_ms):08X}{counter & 0xFFFF:04X}"
 
     def make_many(self, now_ms: int, month_ms: int, counter: int, count: int) -> tuple[str, ...]:
-        """Ids of consecutive counters. More than 65,536 of one millisecond would repeat."""
+        """Returns ids of consecutive counters; `InvalidArgument` for more than 65,536, which would repeat."""
         return tuple(self.run(now_ms, month_ms, counter, count).ids())
 
     def run(self, now_ms: int, month_ms: int, counter: int, count: int) -> IdRun:
-        """`make_many` without making each of them."""
+        """Returns the ids of `make_many` as an `IdRun`, without making each text."""
         if count > 0x10000:
             raise InvalidArgument(f"{count} ids of one millisecond; a UNIQ_KEY's counter tells 65,536 apart")
         return IdRun(f"{self._prefix}{_since(now_ms, month_ms):08X}", counter, count)
 
 
 def decode_unique_id(text: str) -> UniqueId:
-    """`InvalidArgument` when the text is no UNIQ_KEY of a RocketMQ client."""
+    """Returns the parts of a UNIQ_KEY; `InvalidArgument` for a text in any other form."""
     ip, rest = _split(text, "UNIQ_KEY")
     return UniqueId(ip, *UNIQUE_TAIL.unpack(rest))
 
 
 def offset_msg_id(host_ip: bytes, port: int, offset: int) -> str:
-    """The id under which VIEW_MESSAGE_BY_ID finds the message."""
+    """Returns the id under which VIEW_MESSAGE_BY_ID finds the message."""
     return (host_ip + OFFSET_TAIL.pack(port, offset)).hex().upper()
 
 
 def decode_offset_msg_id(text: str) -> OffsetId:
-    """`InvalidArgument` when the text is no offset message id."""
+    """Returns the parts of an offset message id; `InvalidArgument` for a text in any other form."""
     ip, rest = _split(text, "offset message id")
     return OffsetId(ip, *OFFSET_TAIL.unpack(rest))
 

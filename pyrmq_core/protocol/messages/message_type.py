@@ -1,4 +1,4 @@
-"""What kind of message a properties string makes of a message: normal, delayed, half of a transaction, a reply.
+"""The type of a message, found in its properties string: normal, delayed, half of a transaction, a reply.
 
 Sources: client/impl/producer/DefaultMQProducerImpl.java (sendKernelImpl), common/message/MessageType.java,
 client/impl/MQClientAPIImpl.java (the code of a reply).
@@ -11,7 +11,7 @@ from typing import Final
 
 
 class MessageType(enum.Enum):
-    """The value is Java's ordinal, which stands in trace records."""
+    """The type of a message; the value is Java's ordinal, which stands in trace records."""
 
     NORMAL = 0
     TRANSACTION_HALF = 1
@@ -23,12 +23,12 @@ class MessageType(enum.Enum):
 HALF: Final = "TRAN_MSG\x01true\x02"
 REPLY: Final = "MSG_TYPE\x01reply\x02"
 DELAY_LEVEL: Final = "DELAY\x01"
-# Honoured by brokers since 5.0; older ones deliver at once.
+# Brokers of 5.0 or later honour these; older ones deliver at once.
 TIMERS: Final = ("TIMER_DELIVER_MS\x01", "TIMER_DELAY_MS\x01", "TIMER_DELAY_SEC\x01")
 
 
 def message_type(properties: str) -> MessageType:
-    """By the properties string of a request."""
+    """Returns the type that the properties string of a request gives its message."""
     if has_property(properties, HALF):
         return MessageType.TRANSACTION_HALF
     if has_property(properties, DELAY_LEVEL) or has_timer(properties):
@@ -37,17 +37,17 @@ def message_type(properties: str) -> MessageType:
 
 
 def has_timer(properties: str) -> bool:
-    """Whether the message asks to be delivered at a time of its own."""
+    """Returns whether the message has a delivery time of its own."""
     return "TIMER_D" in properties and any(has_property(properties, start) for start in TIMERS)
 
 
 def is_reply(properties: str) -> bool:
-    """Whether the message answers a request: brokers push it to one client and store nothing."""
+    """Returns whether the message is the reply to a request: brokers push it to one client and do not store it."""
     return REPLY in properties and has_property(properties, REPLY)
 
 
 def has_property(properties: str, start: str) -> bool:
-    """Whether a pair of the string begins so; a name that only ends so does not count."""
+    """Returns whether a pair of the string begins with `start`; a name that only ends with it does not count."""
     found = properties.find(start)
     while found > 0 and properties[found - 1] != "\x02":
         found = properties.find(start, found + 1)

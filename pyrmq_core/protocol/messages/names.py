@@ -23,13 +23,13 @@ MAX_INT: Final = 2**31 - 1
 RETRY_PREFIX: Final = "%RETRY%"
 DLQ_PREFIX: Final = "%DLQ%"
 SYSTEM_PREFIX: Final = "rmq_sys_"
-# A cluster's replies travel by the topic `<cluster>_REPLY_TOPIC`.
+# A cluster's replies are sent to the topic `<cluster>_REPLY_TOPIC`.
 REPLY_TOPIC_SUFFIX: Final = "_REPLY_TOPIC"
 # The topic whose settings a broker copies when it creates a topic by itself.
 AUTO_CREATE_TOPIC: Final = "TBW102"
 SCHEDULE_TOPIC: Final = "SCHEDULE_TOPIC_XXXX"
 
-# A broker answers 16 to a message for one of these.
+# A broker refuses a message for one of these with code 16 (NO_PERMISSION).
 FORBIDDEN_TOPICS: Final = frozenset(
     (
         SCHEDULE_TOPIC,
@@ -48,10 +48,10 @@ SYSTEM_TOPICS: Final = FORBIDDEN_TOPICS | {
     "RMQ_SYS_ROCKSDB_TRANS_HALF_TOPIC",
     "RMQ_SYS_ROCKSDB_TRANS_OP_HALF_TOPIC",
 }
-# Java's placeholders for "no group was named".
+# Java's placeholders for a missing group name.
 PLACEHOLDER_GROUPS: Final = frozenset(("DEFAULT_PRODUCER", "DEFAULT_CONSUMER"))
 
-# Topics that may be sent to, so that each is looked at once and not with every message.
+# Topics already found valid, so that each is checked once and not with every message.
 CHECKED_TOPICS_KEPT: Final = 10_000
 _CHECKED_TOPICS: Final[set[str]] = set()
 
@@ -60,7 +60,7 @@ _NAME_RULE: Final = "letters, digits and % | _ - are allowed"
 
 
 def is_system_topic(topic: str) -> bool:
-    """Whether RocketMQ made the topic for itself; each cluster also has topics named for its cluster and brokers."""
+    """Returns whether the topic is RocketMQ's own; topics named after clusters and brokers are not recognised."""
     return topic in SYSTEM_TOPICS or topic.startswith(SYSTEM_PREFIX)
 
 
@@ -92,7 +92,10 @@ def check_address(address: str) -> None:
 
 
 def check_message(message: Message, max_message_bytes: int = MAX_MESSAGE_BYTES) -> None:
-    """Raises `InvalidMessage` for a topic or body that RocketMQ does not take; properties are checked when encoded."""
+    """Raises `InvalidMessage` for a topic, body or flag that RocketMQ refuses; properties are checked when encoded.
+
+    Compares classes by identity before it calls `isinstance`: it runs for every message.
+    """
     if message.__class__ is not Message and not _is_message(message):
         raise InvalidMessage(f"{message!r} is no Message; write Message(topic, body)")
     topic, body = message.topic, message.body

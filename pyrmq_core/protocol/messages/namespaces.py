@@ -1,9 +1,9 @@
-"""Namespaces, first form: topics and groups of a tenant carry its name in front, `NS%topic`.
+"""Namespaces, first form: the names of a tenant's topics and groups begin with the tenant's name, `NS%topic`.
 
     T               NS%T
     %RETRY%G        %RETRY%NS%G
     %DLQ%G          %DLQ%NS%G
-    TBW102, ...     as they are: RocketMQ's own topics and groups belong to no tenant
+    TBW102, ...     unchanged: RocketMQ's own topics and groups belong to no tenant
 
 Sources: remoting/protocol/NamespaceUtil.java, common/utils/NameServerAddressUtils.java (5.3.3).
 """
@@ -22,7 +22,7 @@ INSTANCE_ENDPOINT: Final = re.compile(r"(?:\w+://)?(MQ_INST_\w+_\w+)\..*")
 
 
 def with_namespace(name: str, namespace: str | None) -> str:
-    """The topic or group as brokers know it; a name that carries the namespace already stays as it is."""
+    """Returns the topic or group as brokers know it; a name that already has the namespace stays unchanged."""
     if not namespace or is_system_topic(name) or name.startswith(SYSTEM_GROUP_PREFIX):
         return name
     prefix, rest = _split(name)
@@ -30,7 +30,7 @@ def with_namespace(name: str, namespace: str | None) -> str:
 
 
 def without_namespace(name: str, namespace: str | None) -> str:
-    """The topic or group as its tenant knows it."""
+    """Returns the topic or group as its tenant knows it."""
     if not namespace:
         return name
     prefix, rest = _split(name)
@@ -38,7 +38,7 @@ def without_namespace(name: str, namespace: str | None) -> str:
 
 
 def instance_namespace(nameserver: str) -> str | None:
-    """The namespace that the address of a hosted instance names; None for any other address."""
+    """Returns the namespace in the address of a hosted instance; None for any other address."""
     found = INSTANCE_ENDPOINT.fullmatch(nameserver.strip())
     return found.group(1) if found else None
 

@@ -1,7 +1,7 @@
-"""What is sent and what is pulled: messages to the content of a request, a pull's records to messages.
+"""Messages to the content of a send request, and the records of a pull to messages.
 
 `Payload` is one request's content for `Sender`; `RawPull` is one answer of `Puller`. Compressed and plain bodies never
-share a request: a request has one sysFlag, and a broker gives it to every message in it.
+share a request: a request has one sysFlag, and a broker stores it with every message of the request.
 """
 
 from __future__ import annotations
@@ -50,9 +50,9 @@ WAITS_NOT: Final = encode_properties({WAIT: "false"})
 class Payload:
     """The content of one send request.
 
-    `count` messages of one topic; `properties` is the request's own properties string (header field `i`), `unique_ids`
-    name the messages in their order, or are None where ids were made in columns. `single_tag` is true if all have the
-    same tag or none: a batch topic may store such a batch as one record (`batch_topic.py`).
+    It holds `count` messages of one topic. `properties` is the request's own properties string (header field `i`).
+    `unique_ids` name the messages in their order, or are None where ids were made in columns. `single_tag` is true if
+    all have the same tag or none: a batch topic may store such a batch as one record (`batch_topic.py`).
     """
 
     topic: str
@@ -66,16 +66,17 @@ class Payload:
     single_tag: bool = False
 
 
+# One is made for every message sent alone (see `fast_dataclass` for the reason).
 make_payload: Final = maker_of(Payload)
 
 
 @dataclass(frozen=True, slots=True)
 class RawPull:
-    """One pull's answer, its records not decoded: stored records of `queue` from about `start` on.
+    """The answer to one pull, not decoded: stored records of `queue`, from `start` or a little before it.
 
-    `passes` is a filter that the broker was not asked for, since it sees the records of a batch topic alone, and not
-    the messages in them: `decode` gives those whose properties pass. `is_unfiltered` where every message was asked for:
-    then each offset from `start` to `next_offset` has one, or `decode` raises. `address` is the broker's.
+    `passes` is a filter for the client: a broker cannot filter the messages within the records of a batch topic, so
+    `decode` returns those whose properties pass. `is_unfiltered` says that every message was requested: each offset
+    from `start` to `next_offset` must then have one, or `decode` raises. `address` is the broker's.
     """
 
     queue: MessageQueue
@@ -90,22 +91,25 @@ class RawPull:
     address: str = field(default="", compare=False)
 
     def own(self, within: OffsetRange) -> OffsetRange:
-        """What of `within` is its own: of a batch topic a pull answers whole records, and what lies outside belongs to
-        another pull."""
+        """Returns the part of `within` that this pull answers for.
+
+        The answer of a batch topic has whole records; their messages outside this part belong to another pull.
+        """
         return OffsetRange(max(self.start, within.start), min(self.next_offset, within.end))
 
     @property
     def reaches_back_to(self) -> int:
-        """The first offset that its records hold: before `start` when they begin with a batch that does."""
+        """The first offset in the records: before `start` if they begin with a batch that begins before it."""
         base = batch_base(self.records)
         return self.start if base is None else min(base, self.start)
 
     @property
     def is_batched(self) -> bool:
-        """Whether its records begin with a batch record: of a batch topic."""
+        """True if the records begin with a batch record, as only those of a batch topic do."""
         return batch_base(self.records) is not None
 
 
+# One is made for every answer to a pull (see `fast_dataclass` for the reason).
 make_raw_pull: Final = maker_of(RawPull)
 
 
@@ -118,10 +122,11 @@ def encode_one(
     max_message_bytes: int = MAX_MESSAGE_BYTES,
     system_properties: Mapping[str, str] = NO_PROPERTIES,
 ) -> Payload:
-    """A message checked and encoded; bodies of `compress_over_bytes` and more are compressed, None switches it off.
+    """Returns a message checked and encoded.
 
-    `InvalidMessage` names the rule that the message breaks. The limit counts the plain body, as in Java.
-    `system_properties` are the producer's own, under names that users may not set.
+    A body of `compress_over_bytes` or more is compressed, unless `compression` is None. `InvalidMessage` names the rule
+    that the message breaks. `max_message_bytes` limits the plain body, as in Java. `system_properties` are the
+    producer's own, under names that users may not set.
     """
     check_message(message, max_message_bytes)
     properties = message_properties_string(message, unique_id, system_properties)
@@ -138,11 +143,11 @@ def encode_batch(
     compression: CompressionType | None = None,
     max_message_bytes: int = MAX_MESSAGE_BYTES,
 ) -> Payload:
-    """Messages of one topic as one request, which a broker takes or refuses as a whole.
+    """Returns messages of one topic as one request, which a broker accepts or refuses as a whole.
 
-    `InvalidMessage` for what a batch cannot hold (MessageBatch.java): different topics or wait flags, delays, retry
-    topics, more than `max_message_bytes` together. With `compression` every body is compressed, none without.
-    The request carries no UNIQ_KEY of its own: brokers before 5.4 would show it in place of every message's.
+    `InvalidMessage` for messages that a batch cannot hold (MessageBatch.java): different topics or wait flags, delays,
+    retry topics, more than `max_message_bytes` together. With `compression` every body is compressed, without it none.
+    The request has no UNIQ_KEY of its own: brokers before 5.4 would show it in place of every message's.
     """
     payloads = list(split_batch(messages, unique_ids, compression=compression, max_message_bytes=max_message_bytes))
     if len(payloads) != 1:
@@ -164,10 +169,10 @@ def split_batch(
     request_messages: int | None = None,
     split_by_tag: bool = False,
 ) -> Iterator[Payload]:
-    """As `encode_batch`, in as few requests as hold `request_bytes` (default `max_message_bytes`) and
-    `request_messages` each, in order.
+    """Yields messages as `encode_batch` does, in order, in requests of at most `request_bytes` and `request_messages`.
 
-    A message above `request_bytes` goes alone. With `split_by_tag` neighbours of different tags share no request.
+    `request_bytes` is `max_message_bytes` by default. Each request is filled before the next one begins. A message
+    above `request_bytes` is sent alone. With `split_by_tag` a new request also begins at each change of the tag.
     """
     room = max_message_bytes if request_bytes is None else min(request_bytes, max_message_bytes)
     if len(messages) != len(unique_ids):
@@ -189,9 +194,9 @@ def split_batch(
 
 
 def join_payloads(payloads: Sequence[Payload], *, single_tag: bool = False) -> Payload:
-    """Single messages of one topic and one wait flag, none of them compressed or delayed, as one request.
+    """Returns single messages of one topic and one wait flag, none compressed or delayed, as one request.
 
-    One alone stays as it is.
+    A single payload is returned unchanged.
     """
     head = payloads[0]
     if len(payloads) == 1:
@@ -273,12 +278,13 @@ def decode(
     max_body_bytes: int = MAX_BODY_BYTES,
     allow_gaps: bool = False,
 ) -> list[MessageExt]:
-    """The messages of a pull whose offsets lie within `within`, in offset order.
+    """Returns the messages of a pull whose offsets lie within `within`, in offset order.
 
     Bodies are compared with their CRC and decompressed; a record of a batch topic becomes its messages. `RecordError`
-    names queue and offset of what cannot be read: `BodyDamaged` where the CRC tells, `BodyTooLarge` for a body beyond
-    `max_body_bytes`, or 256 MiB of bodies together. With `keep_undecodable` a body whose compression cannot be undone
-    is given as it is stored. `DataLost` where offsets of a pull without a filter have no message, but for `allow_gaps`.
+    names queue and offset of a record that cannot be read: `BodyDamaged` for a wrong CRC, `BodyTooLarge` for a body
+    beyond `max_body_bytes`, or bodies beyond 256 MiB together. With `keep_undecodable` a body that cannot be
+    decompressed is returned as it is stored. `DataLost` where a pull without a filter lacks the message of an offset,
+    unless `allow_gaps`.
     """
     messages: list[MessageExt] = []
     plain_bytes = 0
@@ -294,7 +300,7 @@ def decode(
 def iterate_messages(
     pull: RawPull, within: OffsetRange, rules: BodyRules, *, allow_gaps: bool = False
 ) -> Iterator[MessageExt]:
-    """As `decode`, each body decompressed when its message is asked for."""
+    """Yields the messages of `decode`; each body is decompressed when its message is taken."""
     items = _stored_items(pull, within, rules)
     if pull.is_unfiltered:
         own = pull.own(within)
@@ -308,12 +314,12 @@ def iterate_messages(
                 yield message
 
 
-# A record, and of a message in it: offset, body, properties, flag. The body is None where it is the record's own.
+# A record, and offset, body, properties and flag of one message in it. The body is None where it is the record's own.
 _Item = tuple[RawRecord, int, bytes | None, bytes, int]
 
 
 def _stored_items(pull: RawPull, within: OffsetRange, rules: BodyRules) -> list[_Item]:
-    """What lies within the range, batch records unwrapped, no other body looked at."""
+    """Returns the messages within the range: batch records are unwrapped, other bodies are left unread."""
     items: list[_Item] = []
     records, position = bytes(pull.records), 0
     start, stop = within.start, within.end
@@ -335,7 +341,7 @@ def _stored_items(pull: RawPull, within: OffsetRange, rules: BodyRules) -> list[
 
 @contextmanager
 def _told_with_place(pull: RawPull) -> Iterator[None]:
-    """Records that cannot be read are named with their queue."""
+    """Adds queue and start of the pull to the error for a record that cannot be read."""
     try:
         yield
     except (BodyDamaged, BodyTooLarge):
@@ -345,7 +351,7 @@ def _told_with_place(pull: RawPull) -> Iterator[None]:
 
 
 def _unwrapped(raw: RawRecord, body: bytes, start: int, stop: int) -> Iterator[_Item]:
-    """The messages of a batch record that lie in the range; the record's own properties are not theirs."""
+    """Yields the messages of a batch record that lie in the range; the record's own properties are not theirs."""
     try:
         for offset, item in enumerate(iterate_batch_body(body), raw.queue_offset):
             if start <= offset < stop:
@@ -354,6 +360,7 @@ def _unwrapped(raw: RawRecord, body: bytes, start: int, stop: int) -> Iterator[_
         raise RecordError(f"the batch record at offset {raw.queue_offset}: {error}") from error
 
 
+# One is made for every message read (see `fast_dataclass` for the reason).
 _make_message: Final = maker_of(MessageExt)
 
 

@@ -1,8 +1,9 @@
-"""Message properties: the one string they travel and rest in, the names RocketMQ keeps for itself, and a message's own.
+"""Message properties: the string that holds them, the names that RocketMQ reserves, and the rules of their values.
 
     name 0x01 value 0x02        repeated, nothing escaped
 
 The last 0x02 may be missing: 4.9 leaves it out.
+The plain form is `message_properties` with `encode_properties`; `_plain_properties` is the fast form for most messages.
 Sources: common/message/MessageDecoder.java, MessageConst.java (5.4.0).
 """
 
@@ -48,7 +49,7 @@ MSG_TYPE: Final = "MSG_TYPE"
 PUSH_REPLY_TIME: Final = "PUSH_REPLY_TIME"
 ARRIVE_TIME: Final = "ARRIVE_TIME"
 
-# MessageConst.STRING_HASH_SET: Java refuses these as names of user properties.
+# MessageConst.STRING_HASH_SET: Java refuses these names for user properties.
 RESERVED_NAMES: Final = frozenset(
     (
         "TRACE_ON",
@@ -107,8 +108,8 @@ RESERVED_NAMES: Final = frozenset(
 # A broker refuses a single message that carries these (code 13); Java's client lets them through.
 BATCH_RECORD_NAMES: Final = frozenset((INNER_BASE, INNER_NUM))
 
-# The length of a stored properties string is a signed short, and counts what the broker adds: 62 bytes on 5.4.0
-# (MSG_REGION, CLUSTER, TRACE_ON), more with a longer cluster name.
+# The length of a stored properties string is a signed short, and includes the properties that the broker adds: 62 bytes
+# on 5.4.0 (MSG_REGION, CLUSTER, TRACE_ON), more with a longer cluster name.
 MAX_STORED_PROPERTIES_BYTES: Final = 32_767
 MAX_PROPERTIES_BYTES: Final = 32_600
 
@@ -117,17 +118,18 @@ MAX_DELAY_LEVEL: Final = 18
 MAX_TIMER_DELAY: Final = timedelta(days=3)
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
-# Java reads an encoded surrogate, cut short or not, as one U+FFFD, where Python's "replace" writes one a byte.
+# Java reads an encoded surrogate, whole or cut short, as one U+FFFD; Python's "replace" writes one for each byte.
 _ENCODED_SURROGATE: Final = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")
 
 
 def encode_properties(properties: Mapping[str, str]) -> str:
-    """The properties string, with its last separator as 5.2 and younger write it."""
+    """Returns the properties string, with its last separator, as 5.2 and later write it."""
     return "".join([f"{name}\x01{value}\x02" for name, value in properties.items()])
 
 
 def decode_properties(text: str) -> dict[str, str]:
-    """As Java reads it: split at the first 0x01, pairs with an empty name or value dropped, the last duplicate wins."""
+    """Returns the properties as Java reads them: a pair splits at its first 0x01, empty names and values are dropped,
+    the last of equal names wins."""
     properties: dict[str, str] = {}
     for pair in text.split("\x02"):
         name, _, value = pair.partition("\x01")
@@ -137,7 +139,7 @@ def decode_properties(text: str) -> dict[str, str]:
 
 
 def java_text(raw: bytes) -> str:
-    """Text as `new String(raw, UTF_8)` makes it: what is not UTF-8 becomes U+FFFD, nothing raises."""
+    """Returns the text of `new String(raw, UTF_8)`: bytes that are not UTF-8 become U+FFFD, nothing raises."""
     try:
         return raw.decode()
     except UnicodeDecodeError:
@@ -147,10 +149,11 @@ def java_text(raw: bytes) -> str:
 def message_properties(
     message: Message, unique_id: str | None, system_properties: Mapping[str, str] = NO_PROPERTIES
 ) -> dict[str, str]:
-    """All properties a message is sent with; `InvalidMessage` names the one that breaks a rule.
+    """Returns all properties a message is sent with; `InvalidMessage` names the one that breaks a rule.
 
     `system_properties` are the producer's own (transaction, request, namespace), under RocketMQ's names. A blank name
-    or value is sent (Java's client refuses it, its parser keeps it); an empty one would vanish on the way.
+    or value is sent (Java's client refuses it, its parser keeps it). An empty one would be lost on the way:
+    `message_properties_string` refuses it.
     """
     properties: dict[str, str] = {}
     if message.keys is not None and (keys := _joined_keys(message.keys)):
@@ -177,7 +180,7 @@ def message_properties(
 def message_properties_string(
     message: Message, unique_id: str | None, system_properties: Mapping[str, str] = NO_PROPERTIES
 ) -> str:
-    """`message_properties` as the string that is sent, checked for separators, emptiness and length."""
+    """Returns `message_properties` as the string that is sent; also checks for separators, empty texts and length."""
     text = "" if system_properties else _plain_properties(message, unique_id)
     if not text:
         properties = message_properties(message, unique_id, system_properties)
@@ -195,8 +198,11 @@ def message_properties_string(
 
 
 def _plain_properties(message: Message, unique_id: str | None) -> str:
-    """What most messages have, without a dict of it: UNIQ_KEY, WAIT, perhaps KEYS and TAGS, with none but printable
-    characters; empty for any other."""
+    """Returns the string of a message with UNIQ_KEY, WAIT and at most KEYS and TAGS, all printable; empty for others.
+
+    The fast form of `message_properties`: most messages have no more, and need no dict. It compares a class instead of
+    calling `isinstance`, whose cost is measurable at one call a message.
+    """
     if (
         unique_id is None
         or message.properties
@@ -236,7 +242,7 @@ def _joined_keys(keys: str | Sequence[str]) -> str:
 
 
 def _delivery(message: Message) -> tuple[str, str]:
-    """The one property that delays the message."""
+    """Returns the name and value of the property that delays the message."""
     if (message.delay_level, message.deliver_at, message.delay).count(None) != 2:
         raise InvalidMessage(
             f"topic {message.topic}: delay_level, deliver_at and delay exclude one another; give one of them"
@@ -295,7 +301,7 @@ def _is_a(value: object, kind: type) -> bool:
 
 
 def _faults(properties: Mapping[str, str]) -> Iterator[str]:
-    """What is wrong with names and values, in order."""
+    """Yields the faults of names and values, in order."""
     for name, value in properties.items():
         for what, text in (("name", name), ("value", value)):
             if not text:

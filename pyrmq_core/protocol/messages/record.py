@@ -1,4 +1,4 @@
-"""Stored records: how a broker keeps a message in its commit log, and how a pull's answer carries it.
+"""Stored records: a message's bytes in a broker's commit log and in a pull's answer.
 
     field                          bytes        position (IPv4)
     total size                     4            0
@@ -19,8 +19,8 @@
     topic                          1|2 + n            the length is signed
     properties                     2 + n              the length is signed
 
-A pull's body is records one after another, nothing between. Java stops without a word at one that it cannot read;
-here that is a `RecordError`. Sources: common/message/MessageDecoder.java, MessageVersion.java,
+A pull's body is records one after another, with nothing between. At a record that cannot be read, Java stops silently;
+here it raises a `RecordError`. Sources: common/message/MessageDecoder.java, MessageVersion.java,
 store/MessageExtEncoder.java (5.4.0).
 """
 
@@ -40,7 +40,7 @@ from pyrmq_core.protocol.messages.sysflag import BATCH_RECORD, BORN_HOST_V6, HOS
 
 MAGIC_V1: Final = -626843481  # daa320a7
 MAGIC_V2: Final = -626843477  # daa320ab
-BLANK_MAGIC: Final = -875286124  # cbd43194: the rest of a commit-log file holds nothing
+BLANK_MAGIC: Final = -875286124  # cbd43194: the rest of a commit-log file is empty
 MAX_V1_TOPIC_BYTES: Final = 127
 MAX_SHORT: Final = 32_767
 CRC_MASK: Final = 0x7FFFFFFF
@@ -57,7 +57,7 @@ PLACE_AND_FLAG: Final = struct.Struct(">qqi")  # queue offset, commit-log offset
 
 
 def _fixed_part(born_host_bytes: int, store_host_bytes: int) -> struct.Struct:
-    """Everything up to the body."""
+    """Returns the layout of all fields up to the body."""
     return struct.Struct(f">iiiiiqqiq{born_host_bytes}sq{store_host_bytes}siqi")
 
 
@@ -69,7 +69,7 @@ FIXED: Final = {
     HOSTS_V6: _fixed_part(20, 20),
 }
 FIXED_V4: Final = FIXED[0]
-# The least a record takes: no body, no topic, no properties.
+# The size of the shortest record: no body, no topic, no properties.
 MIN_RECORD_BYTES: Final = FIXED_V4.size + BYTE.size + SHORT.size
 
 
@@ -120,13 +120,13 @@ class StoredRecord:
 
 
 def body_crc(body: bytes | memoryview) -> int:
-    """The CRC that records and registration bodies carry."""
+    """Returns the CRC that records carry."""
     return zlib.crc32(body) & CRC_MASK
 
 
 @functools.lru_cache(maxsize=4096)
 def pack_host(host: str) -> bytes:
-    """`ip:port`, IPv6 in brackets, as a record holds it: 8 or 20 bytes."""
+    """Returns `ip:port`, IPv6 in brackets, as a record holds it: 8 or 20 bytes. `InvalidArgument` for a name."""
     ip, _, port = host.rpartition(":")
     try:
         return ipaddress.ip_address(ip.strip("[]")).packed + INT.pack(int(port))
@@ -136,7 +136,7 @@ def pack_host(host: str) -> bytes:
 
 @functools.lru_cache(maxsize=4096)
 def unpack_host(packed: bytes) -> str:
-    """The text of 8 or 20 packed bytes: `127.0.0.1:10911`, `[fd00::2]:10911`."""
+    """Returns the text of 8 or 20 packed bytes: `127.0.0.1:10911`, `[fd00::2]:10911`."""
     (port,) = INT.unpack_from(packed, len(packed) - 4)
     ip = ipaddress.ip_address(packed[:-4])
     return f"[{ip}]:{port}" if len(packed) > 8 else f"{ip}:{port}"
@@ -159,9 +159,9 @@ def encode_record(
     reconsume_times: int = 0,
     prepared_transaction_offset: int = 0,
 ) -> bytes:
-    """The record's bytes: v2 when the topic is longer than 127 bytes; sysFlag's host bits follow the hosts.
+    """Returns the record's bytes: v2 when the topic is longer than 127 bytes; sysFlag's host bits follow the hosts.
 
-    `InvalidArgument` when topic or properties are longer than their length fields tell, or a number than its field.
+    `InvalidArgument` for a topic or properties too long for their length fields, or a number too large for its field.
     """
     topic_bytes = topic.encode("utf-8", "replace")
     properties_bytes = properties if isinstance(properties, bytes) else properties.encode("utf-8", "replace")
@@ -201,9 +201,9 @@ def encode_record(
 
 
 def decode_record(buffer: bytes | memoryview, position: int = 0, *, check_crc: bool = False) -> StoredRecord:
-    """The record that begins at `position`; the next one begins `store_size` bytes later.
+    """Returns the record that begins at `position`; the next one begins `store_size` bytes later.
 
-    `RecordError` names the position and what cannot be right. With `check_crc` the body is compared with its CRC.
+    `RecordError` names the position and the wrong value. With `check_crc` the body is compared with its CRC.
     """
     raw = unpack_record(buffer, position)
     if check_crc and body_crc(raw.body) != raw.body_crc:
@@ -230,7 +230,7 @@ def decode_record(buffer: bytes | memoryview, position: int = 0, *, check_crc: b
 
 
 def iterate_records(buffer: bytes | memoryview, *, check_crc: bool = False) -> Iterator[StoredRecord]:
-    """All records of a pull's body; `RecordError` at the first that cannot be read."""
+    """Yields all records of a pull's body; `RecordError` at the first that cannot be read."""
     position = 0
     while position < len(buffer):
         record = decode_record(buffer, position, check_crc=check_crc)
@@ -239,7 +239,7 @@ def iterate_records(buffer: bytes | memoryview, *, check_crc: bool = False) -> I
 
 
 def batch_base(records: bytes | memoryview) -> int | None:
-    """The queue offset of the first message of the batch record that `records` begin with; None for other records."""
+    """Returns the queue offset of the batch record that `records` begin with; None if the first is no batch record."""
     if len(records) < MIN_RECORD_BYTES:
         return None
     queue_offset, _, sys_flag = PLACE_AND_FLAG.unpack_from(records, QUEUE_OFFSET_POSITION)
@@ -247,7 +247,7 @@ def batch_base(records: bytes | memoryview) -> int | None:
 
 
 def unpack_record(buffer: bytes | memoryview, position: int) -> RawRecord:
-    """The fields as they lie there, every length checked; for code that reads many."""
+    """Returns the fields as they lie in the buffer, every length checked; for code that reads many records."""
     available = len(buffer) - position
     if available < MIN_RECORD_BYTES:
         raise RecordError(f"{available} bytes at byte {position} are no record; the shortest has {MIN_RECORD_BYTES}")

@@ -1,4 +1,4 @@
-"""Payloads taken apart again: a refused batch in halves, until the message that a broker does not take stands alone."""
+"""Payloads divided again: a refused batch in halves, until the message that a broker refuses stands alone."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ DELAYS: Final = (DELAY, TIMER_DELAY_SEC, TIMER_DELAY_MS, TIMER_DELIVER_MS)
 
 
 def halves(payload: Payload) -> tuple[Payload, Payload]:
-    """A batch of two messages or more as two batches, in order."""
+    """Returns a batch of two or more messages as two batches, in order."""
     items = list(iterate_batch_body(payload.body))
     middle = len(items) // 2
     ids = payload.unique_ids
@@ -35,9 +35,9 @@ def halves(payload: Payload) -> tuple[Payload, Payload]:
 
 
 def readdressed(payload: Payload, topic: str, properties: Mapping[str, str]) -> Payload:
-    """The one message of `payload` for another topic, with further properties; it is no longer delayed.
+    """Returns the one message of `payload` for another topic, with further properties; it is no longer delayed.
 
-    Of the further ones goes what a message has room for: the last is cut, one before it left out.
+    A further property that does not fit into a message's properties is left out; if it is the last one, it is cut.
     """
     body, text, flag = payload.body, payload.properties, payload.flag
     if payload.batch:

@@ -1,4 +1,4 @@
-"""The bits of a message's sysFlag, as an enum to show and as plain masks for code that runs once a message.
+"""The bits of a message's sysFlag: an enum for display, and plain masks for code that runs once a message.
 
 Sources: common/sysflag/MessageSysFlag.java, common/compression/CompressionType.java (5.4.0).
 """
@@ -8,7 +8,7 @@ from typing import Final
 
 
 class SysFlag(enum.IntFlag):
-    """What a stored message is besides its content."""
+    """The bits of sysFlag: compression, transaction state, address forms and batches."""
 
     COMPRESSED = 0x1
     MULTI_TAGS = 0x2

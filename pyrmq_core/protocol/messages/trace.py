@@ -1,6 +1,6 @@
-"""Trace records: what Java's console and `mqadmin queryMsgTraceById` read from RMQ_SYS_TRACE_TOPIC.
+"""Trace records, which Java's console and `mqadmin queryMsgTraceById` read from RMQ_SYS_TRACE_TOPIC.
 
-Fields are joined by U+0001, a record ends with U+0002; what is missing reads `null`.
+Fields are joined by U+0001, a record ends with U+0002; a missing value is written `null`.
 
     Pub             time region group topic msgId tags keys storeHost bodyLength costMs msgType offsetMsgId success
     EndTransaction  time region group topic msgId tags keys storeHost msgType transactionId state fromCheck
@@ -23,7 +23,7 @@ RECORD_END: Final = "\x02"
 
 @dataclass(frozen=True, slots=True)
 class TraceRecord:
-    """One record, and the keys under which it is found: the message's id and its own keys."""
+    """One record, and the keys under which it is found: the message's id and the message's keys."""
 
     text: str
     keys: tuple[str, ...]
@@ -45,7 +45,7 @@ def published(
     offset_msg_id: str,
     success: bool,
 ) -> TraceRecord:
-    """A message that a broker acknowledged."""
+    """Returns the record of one send: `success` says whether a broker acknowledged the message."""
     fields = ("Pub", timestamp_ms, region_id, group, topic, msg_id, tags, keys, store_host)
     more = (body_length, cost_ms, message_type.value, offset_msg_id, success)
     return _record((*fields, *more), msg_id, keys)
@@ -65,14 +65,14 @@ def transaction_ended(
     state: str,
     from_check: bool,
 ) -> TraceRecord:
-    """The end of a transaction."""
+    """Returns the record of a transaction's end."""
     fields = ("EndTransaction", timestamp_ms, region_id, group, topic, msg_id, tags, keys, store_host)
     commit = MessageType.TRANSACTION_COMMIT.value
     return _record((*fields, commit, transaction_id, state, from_check), msg_id, keys)
 
 
 def recalled(*, timestamp_ms: int, region_id: str, group: str, topic: str, msg_id: str, success: bool) -> TraceRecord:
-    """A delayed message taken back."""
+    """Returns the record of the recall of a delayed message."""
     return _record(("Recall", timestamp_ms, region_id, group, topic, msg_id, success), msg_id, None)
 
 
@@ -82,7 +82,7 @@ def _record(fields: tuple[object, ...], msg_id: str, keys: str | None) -> TraceR
 
 
 def _text(field: object) -> str:
-    """As Java's StringBuilder prints it."""
+    """Returns the text that Java's StringBuilder appends."""
     if field is None:
         return "null"
     if isinstance(field, bool):

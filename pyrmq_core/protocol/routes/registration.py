@@ -1,14 +1,15 @@
 """The body of a broker's registration: its topics with their version, plain JSON or compressed.
 
-    compressed, then inflated: int32 length + text, again and again
+The compressed form, inflated; each text is an int32 length and its bytes:
+
     DataVersion                JSON
     topics                     int32 count, then each `name read write perm filterType attributesJSON`
     filter servers             JSON array
     topic queue mappings       int32 count, then each JSON; only from version 413 (5.0.0) on
 
 Sources: remoting/protocol/body/RegisterBrokerBody.java, TopicConfigAndMappingSerializeWrapper.java,
-namesrv/processor/DefaultRequestProcessor.java. Decoding goes in steps, for a server that has other things to do between
-two of them. Static topics' mappings are carried as the JSON members they are.
+namesrv/processor/DefaultRequestProcessor.java. Decoding goes in steps, so that a server can do other work between two
+of them. The mappings of static topics are passed on as unchanged JSON members.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ TOPICS_PER_STEP: Final = 200
 # A topic takes some 200 characters with its attributes.
 MAX_TOPIC_CHARACTERS: Final = 64 * 1024
 INFLATED_BYTES_PER_STEP: Final = 1 << 18
-# Far above what brokers send (a topic takes about 50 bytes), and what one frame may swell to.
+# The most bytes that one frame may inflate to; far above the size that brokers send (a topic takes about 50 bytes).
 MAX_INFLATED_BYTES: Final = 64 * 1024 * 1024
 # Positions in common/MQVersion.java.
 FULL_BODY_VERSION: Final = 37  # V3_0_11: the body has filter servers beside the topics
@@ -52,7 +53,7 @@ _READ: Final = frozenset(("filterServerList", "topicQueueMappingInfoMap", "topic
 
 @dataclass(frozen=True, slots=True)
 class RegistrationBody:
-    """What a broker says about its topics; `topic_queue_mapping_infos` belong to static topics (5.x)."""
+    """A broker's topics, as it registers them; `topic_queue_mapping_infos` belong to static topics (5.x)."""
 
     data_version: DataVersion = NO_VERSION
     topic_configs: tuple[TopicConfig, ...] = ()
@@ -60,7 +61,7 @@ class RegistrationBody:
     topic_queue_mapping_infos: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     def to_json(self) -> bytes:
-        """The plain form (from 3.0.11 on)."""
+        """Returns the plain form (3.0.11 or later)."""
         return dumps(
             {
                 "filterServerList": list(self.filter_servers or ()),
@@ -77,7 +78,7 @@ class RegistrationBody:
         )
 
     def to_compressed(self, version: int) -> bytes:
-        """The compressed form for a command of this version; 4.9 accepts it only without attributes."""
+        """Returns the compressed form for a command of this version; 4.9 accepts it only without attributes."""
         texts = [self.data_version.to_json(), _INT.pack(len(self.topic_configs))]
         texts += [_topic_text(config).encode() for config in self.topic_configs]
         texts.append(dumps(list(self.filter_servers or ())))
@@ -90,17 +91,17 @@ class RegistrationBody:
 
 
 def registration_crc(body: bytes | memoryview) -> int:
-    """The `bodyCrc32` of a body as sent; 0 would mean unchecked."""
+    """Returns the `bodyCrc32` of a body as sent; a NameServer does not check a value of 0."""
     return zlib.crc32(body) & 0x7FFFFFFF
 
 
 def decode_registration(body: bytes | memoryview, *, version: int, compressed: bool) -> RegistrationBody:
-    """The body at once; `BodyError` when it cannot be read."""
+    """Returns the body, decoded without pauses; `BodyError` when it cannot be read."""
     return finished(registration_steps(body, version=version, compressed=compressed))
 
 
 def registration_steps(body: bytes | memoryview, *, version: int, compressed: bool) -> Steps[RegistrationBody]:
-    """The same in steps of about a millisecond; the generator's return value is the body."""
+    """Decodes a body in steps of about a millisecond; the generator's return value is the body."""
     if not body:
         return RegistrationBody()
     if compressed and version >= FULL_BODY_VERSION:
@@ -125,7 +126,7 @@ def registration_steps(body: bytes | memoryview, *, version: int, compressed: bo
 
 
 def finished(steps: Steps[T]) -> T:
-    """All steps at once."""
+    """Runs all steps at once and returns their value."""
     while True:
         try:
             next(steps)
@@ -134,13 +135,13 @@ def finished(steps: Steps[T]) -> T:
             return value
 
 
-# Whatever 5.x stamps anew each time although nothing changed.
+# The member that 5.x stamps anew each time although nothing changed.
 _RESTAMPED: Final = re.compile(rb'"mappingDataVersion":\{[^{}]{0,200}\},?')
 _HEAD_BYTES: Final = 1024
 
 
 def lasting_parts(body: bytes | memoryview) -> tuple[memoryview, memoryview]:
-    """A body without its mappingDataVersion: two bodies of equal parts say the same about a broker."""
+    """Returns a body without its mappingDataVersion, as two parts; bodies with equal parts have the same content."""
     view = memoryview(body)
     stamp = _RESTAMPED.search(view[:_HEAD_BYTES])
     return (view, view[:0]) if stamp is None else (view[: stamp.start()], view[stamp.end() :])
@@ -157,7 +158,7 @@ def _wrapper_steps(walk: JsonWalk, members: dict[str, Any]) -> Steps[None]:
 
 
 def _keep(members: dict[str, Any], name: str, value: Any) -> None:
-    """The first of equal names, of those that are read later; a stranger's others cost no memory."""
+    """Keeps the first of equal names, of those read later; unknown members from outside take no memory."""
     if name in _READ:
         members.setdefault(name, value)
 
@@ -252,7 +253,7 @@ def _inflate_steps(body: bytes | memoryview) -> Steps[bytes]:
 
 
 class _Texts:
-    """Reads counts and texts of an inflated body one after the other."""
+    """A reader of counts and texts of an inflated body, one after the other."""
 
     __slots__ = ("_bytes", "_position")
 
@@ -285,7 +286,7 @@ class _Texts:
 
 
 def _topic_text(config: TopicConfig) -> str:
-    """Without attributes five parts, which 4.9 wants."""
+    """Returns a topic's text: five parts without attributes, as 4.9 requires, else six."""
     five = (
         f"{config.topic} {config.read_queue_nums} {config.write_queue_nums} {int(config.perm)} "
         f"{config.topic_filter_type}"
@@ -309,7 +310,7 @@ def _topic_of_text(text: str) -> TopicConfig:
 
 
 def _attributes(text: str) -> Mapping[str, str]:
-    """Unreadable attributes are left out, as Java does (TopicConfig.decode), and with them those of great length."""
+    """Returns a topic's attributes; none if they are unreadable, as in Java (TopicConfig.decode), or very long."""
     if len(text) > MAX_TOPIC_CHARACTERS:
         return NO_PROPERTIES
     try:

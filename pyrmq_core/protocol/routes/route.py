@@ -1,7 +1,7 @@
 """A topic's route as JSON: its queues by broker, and the brokers' addresses.
 
 Sources: remoting/protocol/route/TopicRouteData.java, QueueData.java, BrokerData.java. 4.8 and older spell
-`topicSysFlag` as `topicSynFlag`; both are read, the younger one is written.
+`topicSysFlag` as `topicSynFlag`; both are read, the newer one is written.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from pyrmq_core.protocol.messages.names import check_address
 from pyrmq_core.protocol.routes.topic_config import queue_count
 
 MASTER_ID: Final = 0
-# Queues of all brokers in one route, at most: each is an object in a client, which would hang over more.
+# The most queues of all brokers in one route: each is an object in a client, which would hang over more.
 MAX_QUEUES_PER_ROUTE: Final = 262_144
 
 
 @dataclass(frozen=True, slots=True)
 class QueueData:
-    """How many queues of a topic a broker has, and what they may be used for."""
+    """The number of a topic's queues at one broker, and the permission to read and write them."""
 
     broker_name: str
     read_queue_nums: int
@@ -53,7 +53,7 @@ class QueueData:
 
 @dataclass(frozen=True, slots=True)
 class BrokerData:
-    """The addresses of one broker name by broker id; 0 is the master."""
+    """The addresses of one broker name, by broker id; 0 is the master."""
 
     cluster: str
     broker_name: str
@@ -88,9 +88,9 @@ class BrokerData:
 
 @dataclass(frozen=True, slots=True)
 class TopicRouteData:
-    """What a NameServer answers about a topic.
+    """The route of a topic, as a NameServer answers it.
 
-    `topic_queue_mapping_by_broker` belongs to static topics (5.x) and is carried as the JSON it is.
+    `topic_queue_mapping_by_broker` belongs to static topics (5.x); its JSON is passed on unchanged.
     """
 
     queue_datas: tuple[QueueData, ...] = ()
@@ -100,7 +100,7 @@ class TopicRouteData:
     topic_queue_mapping_by_broker: Mapping[str, Any] | None = None
 
     def to_json(self, *, bare_ids: bool = False) -> bytes:
-        """Strict JSON, or with broker ids as the bare names that peers older than 4.9.4 are used to."""
+        """Returns strict JSON; with `bare_ids`, broker ids are bare names, which peers older than 4.9.4 expect."""
         members: dict[str, Any] = {
             "brokerDatas": [broker.to_members() for broker in self.broker_datas],
             "filterServerTable": dict(self.filter_server_table),
@@ -114,7 +114,7 @@ class TopicRouteData:
 
     @classmethod
     def from_json(cls, body: bytes | memoryview) -> Self:
-        """`BodyError` when the body is no route."""
+        """Returns the route in a body; `BodyError` if it is none."""
         members = load_object(body, "route")
         try:
             order = members.get("orderTopicConf")
@@ -132,7 +132,7 @@ class TopicRouteData:
 
 
 def broker_addresses(members: Mapping[object, object]) -> dict[int, str]:
-    """Addresses by broker id; `ValueError` for an id of more than 64 bits or an address that cannot be one."""
+    """Returns addresses by broker id; `ValueError` for an id of more than 64 bits or an impossible address."""
     addresses = {long_member(broker_id): str(address) for broker_id, address in members.items()}
     for address in addresses.values():
         check_address(address)
@@ -140,7 +140,7 @@ def broker_addresses(members: Mapping[object, object]) -> dict[int, str]:
 
 
 def order_counts(topic: str, order_topic_conf: str) -> list[tuple[str, int]]:
-    """Brokers and their queues in `broker-a:4;broker-b:4`; `BodyError` for what is no count, or too large a one."""
+    """Returns brokers and their queue counts in `broker-a:4;broker-b:4`; `BodyError` for a bad or too large count."""
     counts = []
     for part in filter(None, order_topic_conf.split(";")):
         broker_name, _, count = part.partition(":")

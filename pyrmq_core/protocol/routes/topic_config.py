@@ -1,8 +1,8 @@
-"""Topic configurations and their version, as brokers keep, register and hand them out.
+"""Topic configurations and their version, as brokers store, register and return them.
 
 Sources: common/TopicConfig.java, remoting/protocol/DataVersion.java,
 remoting/protocol/body/TopicConfigSerializeWrapper.java.
-4.x knows neither `stateVersion` nor `attributes`: absent, they are 0 and empty.
+4.x has neither `stateVersion` nor `attributes`: absent, they are read as 0 and empty.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ from pyrmq_core.model import NO_PROPERTIES, TopicConfig
 from pyrmq_core.protocol.java.integers import int_member, long_member
 from pyrmq_core.protocol.java.json_text import dumps, load_object
 
-# Queues of a topic at one broker, at most. RocketMQ names no limit, and maps a file for each queue: Linux grants a
-# process 65,530 mappings. A client makes an object of each queue in a route, so a stranger's number of them is bounded.
+# The most queues of a topic at one broker. RocketMQ sets no limit, and maps a file for each queue: Linux grants a
+# process 65,530 mappings. A client makes an object for each queue in a route, so a number from outside needs a bound.
 MAX_QUEUES_PER_TOPIC: Final = 65_535
 
 
 @dataclass(frozen=True, slots=True)
 class DataVersion:
-    """Which state of its topics a broker talks about; two are the same state when all three numbers are."""
+    """The version of a broker's topics; two versions are the same if all three numbers are equal."""
 
     timestamp_ms: int = 0
     counter: int = 0
     state_version: int = 0
 
     def next(self, now_ms: int) -> DataVersion:
-        """The version after one more change."""
+        """Returns the version after one more change."""
         return DataVersion(now_ms, self.counter + 1, self.state_version)
 
     def to_members(self) -> dict[str, Any]:
@@ -41,7 +41,7 @@ class DataVersion:
 
     @classmethod
     def from_members(cls, members: Mapping[str, Any]) -> Self:
-        """`BodyError` for members that are no numbers."""
+        """Returns the version in JSON members; `BodyError` for members that are no numbers."""
         try:
             return cls(
                 timestamp_ms=long_member(members.get("timestamp", 0)),
@@ -60,7 +60,7 @@ NO_VERSION: Final = DataVersion()
 
 
 def queue_count(value: object) -> int:
-    """A number of queues as a JSON member or a text holds it; `ValueError` and `TypeError` for what is none."""
+    """Returns a number of queues from a JSON member or text; `ValueError` or `TypeError` for anything else."""
     count = int_member(value)
     if not 0 <= count <= MAX_QUEUES_PER_TOPIC:
         raise ValueError(f"{count} queues; a topic has between 0 and {MAX_QUEUES_PER_TOPIC} at one broker")
@@ -68,7 +68,7 @@ def queue_count(value: object) -> int:
 
 
 def topic_config_members(config: TopicConfig) -> dict[str, Any]:
-    """One topic's configuration as JSON members, in Java's order."""
+    """Returns one topic's configuration as JSON members, in Java's order."""
     return {
         "attributes": dict(config.attributes),
         "order": config.order,
@@ -82,7 +82,10 @@ def topic_config_members(config: TopicConfig) -> dict[str, Any]:
 
 
 def topic_config_from_members(members: Mapping[str, Any]) -> TopicConfig:
-    """`BodyError` when the name is missing or a member has the wrong type; absent numbers get Java's defaults."""
+    """Returns a topic's configuration from JSON members; absent numbers get Java's defaults.
+
+    `BodyError` when the name is missing or a member has the wrong type.
+    """
     try:
         attributes = members.get("attributes")
         return TopicConfig(
@@ -103,7 +106,7 @@ def topic_config_from_members(members: Mapping[str, Any]) -> TopicConfig:
 
 @dataclass(frozen=True, slots=True)
 class TopicConfigTable:
-    """All topics of a broker with their version: what `topics.json` holds and GET_ALL_TOPIC_CONFIG (21) answers."""
+    """All topics of a broker with their version: the content of `topics.json`, and of GET_ALL_TOPIC_CONFIG's answer."""
 
     data_version: DataVersion
     topic_configs: Mapping[str, TopicConfig]
@@ -123,7 +126,7 @@ class TopicConfigTable:
 
     @classmethod
     def from_json(cls, body: bytes | memoryview) -> Self:
-        """`BodyError` when the body is no table of topic configurations."""
+        """Returns the table in a body; `BodyError` if it holds no table of topic configurations."""
         members = load_object(body, "topic configurations")
         table = members.get("topicConfigTable") or {}
         if not isinstance(table, dict):
