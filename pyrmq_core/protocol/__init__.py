@@ -1,10 +1,30 @@
 """RocketMQ's remoting protocol as bytes and values: no sockets, no clock, no loop.
 
-`frame` and `headers` turn bytes into `Command`s and back, `fields` maps a conversation's dataclass to header fields,
-`requests/` holds one file a conversation. `record`, `properties`, `batch`, `compression` and `message_id` are the
-message formats; `payload` joins them into what `Sender` sends (`Payload`) and `Puller` pulls (`RawPull`). `names` has
-the rules a message must keep, `java_hash`, `java_json` and `java_properties` are Java's habits, `acl` signs.
+    framing     frames and headers: bytes to `Command`s and back, request and response codes, typed header fields
+    requests    one file for each conversation: its request, its response, and how both become commands
+    messages    message formats (record, batch, properties, compression, ids), names, and what they join into:
+                `Payload`, which `Sender` sends, and `RawPull`, which `Puller` pulls
+    routes      routes, topic configurations and broker registrations as JSON
+    java        Java's text and number formats, on which the others stand
+    acl         signatures of requests
 
-Text that comes from outside is read as Java reads it: what is not UTF-8 becomes U+FFFD and never raises. Whatever else
-is wrong in bytes from outside is one of the errors under `ProtocolError`; no length is believed before it is checked.
+A length in bytes from outside is checked before it is used, and wrong bytes raise one of the errors under
+`ProtocolError`. Topics and properties in records are read as Java reads them: bytes that are not UTF-8 become U+FFFD
+and never raise. Headers and JSON bodies have to be UTF-8.
+
+Fast forms
+----------
+
+Some code runs once for each message, so its plain form has a fast form beside it: a template or a regular expression
+for the usual case, which leaves any other case to the plain form. Read the plain form first; it defines the result.
+
+    plain form                                       fast form
+    framing/headers: `decode_json`                   `_LAZY_*` patterns and `LazyFields`: custom fields stay unparsed
+    framing/frame: `Command` and `encode_json`       `RequestForm`: a header template with a few varying fields
+    requests/broker/send_message: `decode_fields`    `_USUAL`: the usual answer to a send
+    requests/broker/pull_message: `PullAnswer`       `pull_offsets`: only the three offsets of an answer
+    messages/properties: `message_properties`        `_plain_properties`: UNIQ_KEY and WAIT, at most KEYS and TAGS
+    a frozen dataclass's constructor                 `framing/fast_dataclass.maker_of`: fills all slots, by position
+
+`columnar/` is the fast form of encoding and decoding whole batches of messages.
 """

@@ -1,1 +1,8 @@
-"""One file a conversation: its request, its response, and how both become commands."""
+"""Requests and their responses, one file for each conversation, as values and as commands.
+
+    broker        requests that a broker answers
+    nameserver    requests that a NameServer answers
+    client        requests that a broker sends to a client
+
+The first lines of each file say what is supported, and what is left out.
+"""

@@ -1,1 +1,17 @@
-"""Requests that a broker answers, one module for each."""
+"""Requests that a broker answers.
+
+    send_message           SEND_MESSAGE (10, 310, 320) and replies (324, 325)
+    pull_message           PULL_MESSAGE (11) and LITE_PULL_MESSAGE (361)
+    offsets                the lowest and highest offset of a queue, and offsets by time (29 to 32)
+    consumer_offsets       committed offsets of a group (14, 15)
+    consumer_send_back     a message that a consumer could not handle (36)
+    heartbeat              HEART_BEAT (34) and UNREGISTER_CLIENT (35)
+    lock_queues            queues locked by one client of a group (41, 42)
+    end_transaction        the end of a transaction (37)
+    recall_message         a delayed message withdrawn (370)
+    topic_admin            topics created, changed, deleted and read (17, 215, 351)
+    group_config           a group's settings (352)
+    check_client_config    the check of a filter expression (46)
+
+`send_message` and `pull_message` also have fast forms, for answers that arrive with every message.
+"""

@@ -1,7 +1,7 @@
-"""CHECK_CLIENT_CONFIG (46): whether a broker can evaluate a subscription's expression.
+"""CHECK_CLIENT_CONFIG (46): the question whether a broker can evaluate a subscription's expression.
 
-Answered 0, or 1 when the broker does not filter by properties, or 23 with the parser's message. A broker says 0 to an
-expression with junk behind it, and filters by what stands before. Source: remoting/protocol/body/
+The answer is 0, or 1 when the broker does not filter by properties, or 23 with the parser's message. A broker answers 0
+to a valid expression with junk after it, and filters by the valid part. Source: remoting/protocol/body/
 CheckClientRequestBody.java, broker/processor/ClientManageProcessor.java.
 """
 
@@ -18,7 +18,7 @@ from pyrmq_core.protocol.requests.broker.heartbeat import SubscriptionData
 
 @dataclass(frozen=True, slots=True)
 class CheckClientConfig:
-    """Can you evaluate this?"""
+    """A request to check one subscription."""
 
     CODE: ClassVar[RequestCode] = RequestCode.CHECK_CLIENT_CONFIG
     client_id: str

@@ -1,7 +1,7 @@
 """Committed offsets of a consumer group: QUERY_CONSUMER_OFFSET (14) and UPDATE_CONSUMER_OFFSET (15).
 
-14 answers with `offsets.OffsetFound`, or QUERY_NOT_FOUND when nothing is committed (4.9: offset 0). 15 answers without
-fields; 5.x refuses a group or topic that it does not know.
+The answer to 14 is `offsets.OffsetFound`, or QUERY_NOT_FOUND when nothing is committed (4.9: offset 0). The answer to
+15 has no fields; 5.x refuses a group or topic that it does not know.
 Sources: remoting/protocol/header/QueryConsumerOffsetRequestHeader.java, UpdateConsumerOffsetRequestHeader.java.
 """
 
@@ -17,7 +17,7 @@ from pyrmq_core.protocol.framing.header_requests import HeaderRequest
 
 @dataclass(frozen=True, slots=True)
 class QueryConsumerOffset(HeaderRequest):
-    """What the group committed for a queue."""
+    """A request for the offset that the group committed for a queue."""
 
     CODE: ClassVar[RequestCode] = RequestCode.QUERY_CONSUMER_OFFSET
     consumer_group: str = wire("consumerGroup")
@@ -29,7 +29,7 @@ class QueryConsumerOffset(HeaderRequest):
 
 @dataclass(frozen=True, slots=True)
 class UpdateConsumerOffset(HeaderRequest):
-    """Commit: the group goes on at `commit_offset`."""
+    """A commit: the group goes on at `commit_offset`."""
 
     CODE: ClassVar[RequestCode] = RequestCode.UPDATE_CONSUMER_OFFSET
     consumer_group: str = wire("consumerGroup")

@@ -1,7 +1,7 @@
-"""END_TRANSACTION (37): a producer tells the broker of a half message what became of the local transaction.
+"""END_TRANSACTION (37): a producer reports the state of the local transaction to the broker of its half message.
 
 Sent one-way, as Java does: a broker answers a commit and a rollback, and never an unknown state. The request's remark
-says why a local transaction failed. Sources: remoting/protocol/header/EndTransactionRequestHeader.java,
+is the reason why a local transaction failed. Sources: remoting/protocol/header/EndTransactionRequestHeader.java,
 client/impl/producer/DefaultMQProducerImpl.java (endTransaction), 5.3.3; 4.9 has no `topic`.
 """
 
@@ -17,8 +17,11 @@ from pyrmq_core.protocol.framing.fields import decode_fields, encode_fields, wir
 
 @dataclass(frozen=True, slots=True)
 class EndTransaction:
-    """`tran_state_table_offset` is the half message's offset in its queue, `commit_log_offset` where it is stored,
-    `commit_or_rollback` a `LocalTransactionState`."""
+    """The end of one transaction.
+
+    `tran_state_table_offset` is the half message's offset in its queue, `commit_log_offset` its place in the commit
+    log, `commit_or_rollback` a `LocalTransactionState`.
+    """
 
     CODE: ClassVar[RequestCode] = RequestCode.END_TRANSACTION
     producer_group: str = wire("producerGroup")

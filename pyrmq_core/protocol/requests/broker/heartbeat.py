@@ -1,7 +1,7 @@
-"""HEART_BEAT (34) and UNREGISTER_CLIENT (35): which groups a connection serves.
+"""HEART_BEAT (34) and UNREGISTER_CLIENT (35): the groups that a connection serves.
 
-Supported: version 1 of the heartbeat (whole subscriptions each time); version 2's fingerprint is sent as 0, its
-absence. Sources: remoting/protocol/heartbeat/HeartbeatData.java, ConsumerData.java, ProducerData.java,
+Supported: version 1 of the heartbeat (whole subscriptions each time); version 2's fingerprint is sent as 0, which means
+none. Sources: remoting/protocol/heartbeat/HeartbeatData.java, ConsumerData.java, ProducerData.java,
 SubscriptionData.java.
 """
 
@@ -22,8 +22,7 @@ from pyrmq_core.protocol.java.json_text import dumps, load_object
 
 @dataclass(frozen=True, slots=True)
 class SubscriptionData:
-    """What a consumer group wants of one topic; `code_set` are the Java hashes of `tags_set`, which the broker
-    compares."""
+    """A consumer group's subscription to one topic; the broker compares `code_set`, the Java hashes of `tags_set`."""
 
     topic: str
     sub_string: str = "*"
@@ -117,7 +116,7 @@ class HeartBeat:
 
     @classmethod
     def from_members(cls, members: Mapping[str, Any]) -> Self:
-        """The heartbeat that a body's members make; `BodyError` when one is missing or of the wrong type."""
+        """Returns the heartbeat in a body's members; `BodyError` when one is missing or of the wrong type."""
         try:
             return cls(
                 client_id=str(members["clientID"]),
@@ -130,7 +129,7 @@ class HeartBeat:
 
 @dataclass(frozen=True, slots=True)
 class HeartBeatAnswer(HeaderResponse):
-    """5.x says whether it understands version 2; 4.9 answers without fields."""
+    """The answer to 34: 5.x says if it understands version 2; 4.9 answers without fields."""
 
     supports_v2: bool | None = wire("IS_SUPPORT_HEART_BEAT_V2", None)
     subscription_changed: bool | None = wire("IS_SUB_CHANGE", None)
@@ -138,7 +137,7 @@ class HeartBeatAnswer(HeaderResponse):
 
 @dataclass(frozen=True, slots=True)
 class UnregisterClient(HeaderRequest):
-    """The client's group leaves; the broker always answers SUCCESS."""
+    """The notice that a client's group leaves; the broker always answers SUCCESS."""
 
     CODE: ClassVar[RequestCode] = RequestCode.UNREGISTER_CLIENT
     client_id: str = wire("clientID")

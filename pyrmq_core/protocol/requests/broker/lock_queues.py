@@ -1,4 +1,4 @@
-"""LOCK_BATCH_MQ (41) and UNLOCK_BATCH_MQ (42): a client of a group takes queues for itself, and gives them back.
+"""LOCK_BATCH_MQ (41) and UNLOCK_BATCH_MQ (42): a client of a group locks queues for itself, and unlocks them.
 
 Sources: remoting/protocol/body/LockBatchRequestBody.java, LockBatchResponseBody.java, UnlockBatchRequestBody.java.
 """
@@ -19,7 +19,7 @@ from pyrmq_core.protocol.java.json_text import dumps, load_object
 
 @dataclass(frozen=True, slots=True)
 class LockQueues:
-    """These queues for this client, please; answered with those it has now."""
+    """A request to lock these queues for this client; the answer has the queues that it holds now."""
 
     CODE: ClassVar[RequestCode] = RequestCode.LOCK_BATCH_MQ
     consumer_group: str
@@ -47,14 +47,14 @@ class LockQueues:
 
 @dataclass(frozen=True, slots=True)
 class UnlockQueues(LockQueues):
-    """The client gives queues back; answered without a body."""
+    """A request to unlock queues; answered without a body."""
 
     CODE: ClassVar[RequestCode] = RequestCode.UNLOCK_BATCH_MQ
 
 
 @dataclass(frozen=True, slots=True)
 class LockedQueues:
-    """The answer of 41."""
+    """The answer to 41."""
 
     queues: tuple[MessageQueue, ...]
 

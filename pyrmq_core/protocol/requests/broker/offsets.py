@@ -17,7 +17,7 @@ from pyrmq_core.protocol.framing.header_requests import HeaderRequest, HeaderRes
 
 @dataclass(frozen=True, slots=True)
 class GetMaxOffset(HeaderRequest):
-    """The offset that the next readable message of the queue will have."""
+    """A request for the offset that the next readable message of the queue will have."""
 
     CODE: ClassVar[RequestCode] = RequestCode.GET_MAX_OFFSET
     topic: str = wire("topic")
@@ -28,7 +28,7 @@ class GetMaxOffset(HeaderRequest):
 
 @dataclass(frozen=True, slots=True)
 class GetMinOffset(HeaderRequest):
-    """The offset of the oldest message that is still kept."""
+    """A request for the offset of the oldest message that is still kept."""
 
     CODE: ClassVar[RequestCode] = RequestCode.GET_MIN_OFFSET
     topic: str = wire("topic")
@@ -38,7 +38,7 @@ class GetMinOffset(HeaderRequest):
 
 @dataclass(frozen=True, slots=True)
 class SearchOffset(HeaderRequest):
-    """The offset of the first message stored at or after a time (LOWER), or of the last one at or before it (UPPER)."""
+    """A request for an offset by time: of the first message at or after it (LOWER), or of the last up to it (UPPER)."""
 
     CODE: ClassVar[RequestCode] = RequestCode.SEARCH_OFFSET_BY_TIMESTAMP
     topic: str = wire("topic")
@@ -50,7 +50,7 @@ class SearchOffset(HeaderRequest):
 
 @dataclass(frozen=True, slots=True)
 class GetEarliestStoreTime(HeaderRequest):
-    """When the oldest message that is still kept was stored; -1 for an empty queue."""
+    """A request for the store time of the oldest message that is still kept; the answer is -1 for an empty queue."""
 
     CODE: ClassVar[RequestCode] = RequestCode.GET_EARLIEST_MSG_STORETIME
     topic: str = wire("topic")
@@ -60,13 +60,13 @@ class GetEarliestStoreTime(HeaderRequest):
 
 @dataclass(frozen=True, slots=True)
 class OffsetFound(HeaderResponse):
-    """The answer of 14, 29, 30 and 31."""
+    """The answer to 14, 29, 30 and 31."""
 
     offset: int = wire("offset")
 
 
 @dataclass(frozen=True, slots=True)
 class StoreTimeFound(HeaderResponse):
-    """The answer of 32."""
+    """The answer to 32."""
 
     timestamp_ms: int = wire("timestamp")

@@ -1,6 +1,7 @@
 """PULL_MESSAGE (11) and LITE_PULL_MESSAGE (361): records of one queue from an offset on.
 
-Supported: every header field; 361 is the same conversation under a younger code, which 4.9 does not know.
+Supported: every header field; 361 is the same conversation under a newer code, which 4.9 does not know.
+`PullAnswer.from_command` is the plain form of reading an answer; `pull_offsets` reads only its offsets, faster.
 Sources: remoting/protocol/header/PullMessageRequestHeader.java, PullMessageResponseHeader.java,
 common/sysflag/PullSysFlag.java.
 """
@@ -22,7 +23,7 @@ from pyrmq_core.protocol.java.integers import parse_long
 
 
 class PullSysFlag(enum.IntFlag):
-    """What a pull asks for besides records."""
+    """The options of a pull."""
 
     COMMIT_OFFSET = 1
     SUSPEND = 2
@@ -31,7 +32,7 @@ class PullSysFlag(enum.IntFlag):
     LITE_PULL = 16
 
 
-# The four answers that carry offsets; every other code is a refusal.
+# The four answers with offsets; every other code is a refusal.
 PULL_ANSWERS: Final = frozenset(
     (
         ResponseCode.SUCCESS,
@@ -44,12 +45,15 @@ PULL_ANSWERS: Final = frozenset(
 
 # @CFNotNull in PullMessageResponseHeader.java.
 REQUIRED_FIELDS: Final = ("nextBeginOffset", "minOffset", "maxOffset")
-# As brokers of 4.9 and 5.x write them, one behind the other; inside of a text the quotes would be escaped.
+# The three offsets as brokers of 4.9 and 5.x write them, in this order. A text cannot match: its quotes are escaped.
 _OFFSETS: Final = re.compile(rb'"nextBeginOffset":"(-?\d{1,18})","maxOffset":"(-?\d{1,18})","minOffset":"(-?\d{1,18})"')
 
 
 def pull_offsets(answer: Command) -> tuple[int, int, int] | None:
-    """An answer's next, maximum and minimum offset; None where they are not all whole numbers."""
+    """Returns an answer's next, maximum and minimum offset; None unless all three are whole numbers.
+
+    Searches the unparsed header where it can, because bulk reads need no other field of it.
+    """
     ext = answer.ext
     if type(ext) is LazyFields and (found := _OFFSETS.search(ext.raw)):
         following, maximum, minimum = found.groups()
@@ -62,9 +66,9 @@ def pull_offsets(answer: Command) -> tuple[int, int, int] | None:
 
 @dataclass(frozen=True, slots=True)
 class PullMessage(HeaderRequest):
-    """Records from `queue_offset` on; with SUSPEND the broker holds the request while there is nothing new.
+    """A request for records from `queue_offset` on; with SUSPEND the broker holds it while there is no new message.
 
-    `subscription` counts with SUBSCRIPTION only; consumers whose heartbeat told it send none.
+    `subscription` is used with SUBSCRIPTION only; consumers that sent it in their heartbeat leave it out.
     """
 
     CODE: ClassVar[RequestCode] = RequestCode.PULL_MESSAGE
@@ -85,7 +89,7 @@ class PullMessage(HeaderRequest):
 
 @dataclass(frozen=True, slots=True)
 class PullAnswer:
-    """`records` is a plain concatenation of stored records; `code` one of `PULL_ANSWERS`."""
+    """The answer to a pull; `records` is stored records one after another, `code` one of `PULL_ANSWERS`."""
 
     code: int = ResponseCode.SUCCESS
     remark: str | None = None
@@ -103,7 +107,7 @@ class PullAnswer:
 
     @classmethod
     def from_command(cls, command: Command) -> Self:
-        """`HeaderError` without the offsets: taken for zero, they would send a reader back to the beginning."""
+        """Returns the answer; `HeaderError` if an offset is missing: 0 would send a reader back to the beginning."""
         for name in REQUIRED_FIELDS:
             if name not in command.ext:
                 raise HeaderError(f"a PULL_MESSAGE answer ({command.code}) lacks the field {name}")

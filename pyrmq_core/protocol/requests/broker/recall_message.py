@@ -1,6 +1,7 @@
-"""RECALL_MESSAGE (370): take back a message that waits for its delivery time. Brokers of 5.3 and younger know it.
+"""RECALL_MESSAGE (370): withdraws a message that waits for its delivery time. It needs a broker of 5.3 or later.
 
-Off at the broker by default (`recallMessageEnable`; then 16); a handle that cannot be read is answered 604.
+It is off at the broker by default (`recallMessageEnable`; the answer is then 16); the answer to an unreadable handle is
+604.
 
     handle = URL-safe base64 of   v1 topic broker deliverMs uniqKey   (five words)
 
@@ -24,7 +25,7 @@ VERSION: Final = "v1"
 
 @dataclass(frozen=True, slots=True)
 class RecallHandle:
-    """What a handle says: at which broker the message waits, until when (ms since 1970), and its UNIQ_KEY."""
+    """The parts of a handle: the broker where the message waits, its delivery time (ms since 1970), its UNIQ_KEY."""
 
     topic: str
     broker_name: str
@@ -37,7 +38,7 @@ class RecallHandle:
 
     @classmethod
     def decode(cls, handle: str) -> Self:
-        """`InvalidArgument` for what is no handle."""
+        """Returns the parts of a handle; `InvalidArgument` for any other text."""
         try:
             words = base64.b64decode(handle.encode("ascii"), altchars=b"-_", validate=True).decode().split(" ")
             version, topic, broker_name, deliver_ms, unique_id = words

@@ -1,7 +1,9 @@
-"""SEND_MESSAGE (10), SEND_MESSAGE_V2 (310), SEND_BATCH_MESSAGE (320): store one message, or a batch of one topic, in
-one queue; SEND_REPLY_MESSAGE (324), SEND_REPLY_MESSAGE_V2 (325): push one to the client that asked for a reply.
+"""SEND_MESSAGE (10), SEND_MESSAGE_V2 (310), SEND_BATCH_MESSAGE (320): one message, or a batch of one topic, to store in
+one queue; SEND_REPLY_MESSAGE (324), SEND_REPLY_MESSAGE_V2 (325): a message to push to the client that waits for it.
 
-Supported: both spellings of the header; whether the body is a batch is told by `batch`, not by the code.
+Supported: both spellings of the header. The field `batch`, not the code, says that the body is a batch.
+Fast forms, each beside its plain one: `SendMessage.to_form` (plain: `to_command`), and the usual answer `_USUAL` in
+`MessageStored.from_command` (plain: `decode_fields`).
 Sources: remoting/protocol/header/SendMessageRequestHeader.java, SendMessageRequestHeaderV2.java,
 SendMessageResponseHeader.java.
 """
@@ -50,7 +52,7 @@ V2_LETTERS: Final = {name: letter for letter, name in V1_NAMES.items()}
 
 @dataclass(frozen=True, slots=True)
 class SendMessage:
-    """One message, or a batch, for one queue. A negative queue id lets the broker choose."""
+    """One message, or a batch, for one queue. With a negative queue id the broker chooses the queue."""
 
     producer_group: str = wire("a")
     topic: str = wire("b")
@@ -72,21 +74,24 @@ class SendMessage:
     V1_CODES: ClassVar = (RequestCode.SEND_MESSAGE, RequestCode.SEND_REPLY_MESSAGE)
 
     def to_command(self) -> Command:
-        """As Java's client sends by default: V2, with a code of its own for batches."""
+        """Returns the request as Java's client sends it by default: V2, with a code of its own for batches."""
         code = RequestCode.SEND_BATCH_MESSAGE if self.batch else RequestCode.SEND_MESSAGE_V2
         return Command(code, encode_fields(self), self.body)
 
     def to_form(self) -> RequestForm:
-        """Of requests that differ from this one in born timestamp, properties and body alone."""
+        """Returns the form of requests that differ from this one only in born timestamp, properties and body."""
         return RequestForm(self.to_command(), ("g",), "i")
 
     def to_reply_command(self) -> Command:
-        """A reply, which nobody stores: brokers push it to the client that its properties name."""
+        """Returns the request for a reply: brokers do not store it, but push it to the client in its properties."""
         return Command(RequestCode.SEND_REPLY_MESSAGE_V2, encode_fields(self), self.body)
 
     def to_special_command(self) -> Command:
-        """As Java's client sends replies, and messages for retry topics: those carry their counts in the header and
-        not as properties (DefaultMQProducerImpl.sendKernelImpl)."""
+        """Returns the request as Java's client sends replies, and messages for retry topics.
+
+        The latter have their counts of retries in the header and not as properties
+        (DefaultMQProducerImpl.sendKernelImpl).
+        """
         if is_reply(self.properties or ""):
             return self.to_reply_command()
         named = decode_properties(self.properties or "")
@@ -114,7 +119,7 @@ class SendMessage:
         return request
 
 
-# As brokers of 5.x write it for a single message: what is found needs no unescaping.
+# The answer as brokers of 5.x write it for a single message; no value that matches needs unescaping.
 _USUAL: Final = re.compile(
     r'\{"queueId":"(\d{1,9})","transactionId":"(\w*)","msgId":"(\w*)","TRACE_ON":"(\w*)","MSG_REGION":"([\w-]*)",'
     r'"queueOffset":"(\d{1,18})"\}',
@@ -124,7 +129,7 @@ _USUAL: Final = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class MessageStored(HeaderResponse):
-    """Where it is stored; `msg_ids` are offset message ids, separated by commas for a batch."""
+    """The answer to a send: the message's place. `msg_ids` are offset message ids, separated by commas for a batch."""
 
     msg_ids: str = wire("msgId")
     queue_id: int = wire_int("queueId")
@@ -137,7 +142,7 @@ class MessageStored(HeaderResponse):
 
     @classmethod
     def from_command(cls, command: Command) -> MessageStored:
-        """As any response is read, at a fifth of the price where it looks as usual: it is read for every message."""
+        """Returns the answer; in the usual form at a fifth of the cost, since one is read for every message."""
         ext = command.ext
         found = _USUAL.fullmatch(ext.raw.decode("latin-1")) if type(ext) is LazyFields else None
         if found is None:
@@ -146,4 +151,5 @@ class MessageStored(HeaderResponse):
         return _make_stored(msg_id, int(queue_id), int(queue_offset), transaction_id, None, region_id, trace_on, None)
 
 
+# One is made for every message sent (see `fast_dataclass` for the reason).
 _make_stored: Final = maker_of(MessageStored)

@@ -1,6 +1,6 @@
 """Topics of one broker: UPDATE_AND_CREATE_TOPIC (17), DELETE_TOPIC_IN_BROKER (215), GET_TOPIC_CONFIG (351).
 
-17 and 215 are answered without fields (test the code alone). 4.9 ignores attributes and does not know 351.
+The answers to 17 and 215 have no fields, only a code. 4.9 ignores attributes and does not know 351.
 Sources: remoting/protocol/header/CreateTopicRequestHeader.java, DeleteTopicRequestHeader.java,
 GetTopicConfigRequestHeader.java, common/attribute/AttributeParser.java.
 """
@@ -23,7 +23,7 @@ from pyrmq_core.protocol.routes.topic_config import topic_config_from_members, t
 
 @dataclass(frozen=True, slots=True)
 class UpdateTopic(HeaderRequest):
-    """Make the topic, or change it to these settings; `attributes` as `+name=value,-name` (`attribute_text`)."""
+    """A request to create the topic, or change it to these settings; `attributes` is `+name=value,-name`."""
 
     CODE: ClassVar[RequestCode] = RequestCode.UPDATE_AND_CREATE_TOPIC
     topic: str = wire("topic")
@@ -52,7 +52,7 @@ class UpdateTopic(HeaderRequest):
 
 @dataclass(frozen=True, slots=True)
 class DeleteTopic(HeaderRequest):
-    """Forget the topic, its queues and its offsets; SUCCESS also when there is none."""
+    """A request to delete the topic, its queues and its offsets; the answer is SUCCESS also for an unknown topic."""
 
     CODE: ClassVar[RequestCode] = RequestCode.DELETE_TOPIC_IN_BROKER
     topic: str = wire("topic")
@@ -60,7 +60,7 @@ class DeleteTopic(HeaderRequest):
 
 @dataclass(frozen=True, slots=True)
 class GetTopicConfig(HeaderRequest):
-    """The topic's settings; TOPIC_NOT_EXIST when the broker has no such topic."""
+    """A request for the topic's settings; the answer is TOPIC_NOT_EXIST when the broker has no such topic."""
 
     CODE: ClassVar[RequestCode] = RequestCode.GET_TOPIC_CONFIG
     topic: str = wire("topic")
@@ -68,7 +68,7 @@ class GetTopicConfig(HeaderRequest):
 
 @dataclass(frozen=True, slots=True)
 class TopicConfigFound:
-    """The answer of 351."""
+    """The answer to 351."""
 
     config: TopicConfig
 
@@ -81,12 +81,15 @@ class TopicConfigFound:
 
 
 def attribute_text(attributes: Mapping[str, str]) -> str:
-    """Attributes to set, as 17 carries them."""
+    """Returns attributes to set, in the text form of 17."""
     return ",".join(f"+{name}={value}" for name, value in attributes.items())
 
 
 def changed_attributes(known: Mapping[str, str], text: str) -> dict[str, str]:
-    """`known` after the changes that 17 carries: `+name=value` sets, `-name` takes away."""
+    """Returns `known` after the changes of a 17: `+name=value` sets an attribute, `-name` removes it.
+
+    `HeaderError` for a change in any other form.
+    """
     attributes = dict(known)
     for change in filter(None, (part.strip() for part in text.split(","))):
         name, equals, value = change[1:].partition("=")

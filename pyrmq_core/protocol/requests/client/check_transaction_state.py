@@ -1,7 +1,7 @@
-"""CHECK_TRANSACTION_STATE (39): a broker asks a producer of the group what became of a half message's transaction.
+"""CHECK_TRANSACTION_STATE (39): a broker asks a producer of the group for the state of a half message's transaction.
 
-Comes one-way, over a connection that had a heartbeat of the group; the answer is an END_TRANSACTION (37) to the broker
-at its other end. The body is the half message as a stored record, with its real topic and queue. 4.9 sends neither
+It arrives one-way, over a connection that sent a heartbeat of the group; the producer answers with an END_TRANSACTION
+(37) to that broker. The body is the half message as a stored record, with its real topic and queue. 4.9 sends neither
 `topic` nor `bname`. Sources: remoting/protocol/header/CheckTransactionStateRequestHeader.java,
 client/impl/ClientRemotingProcessor.java (checkTransactionState), 5.3.3.
 """
@@ -22,7 +22,7 @@ from pyrmq_core.protocol.messages.record import unpack_record
 
 @dataclass(frozen=True, slots=True)
 class CheckTransactionState:
-    """The two offsets are given back as they are."""
+    """A broker's check of one transaction; the END_TRANSACTION returns both offsets unchanged."""
 
     CODE: ClassVar[RequestCode] = RequestCode.CHECK_TRANSACTION_STATE
     tran_state_table_offset: int = wire("tranStateTableOffset")
@@ -42,7 +42,7 @@ class CheckTransactionState:
         return replace(decode_fields(cls, command.ext, "CHECK_TRANSACTION_STATE (39)"), record=bytes(command.body))
 
     def message(self) -> MessageExt:
-        """The half message; `RecordError` when the body holds no single record."""
+        """Returns the half message; `RecordError` unless the body holds exactly one record."""
         queue_id = unpack_record(self.record, 0).queue_id
         queue = MessageQueue("", self.broker_name or "", queue_id)
         messages = decode(RawPull(queue, 0, 0, 0, 0, PullStatus.FOUND, self.record))

@@ -1,6 +1,7 @@
-"""PUSH_REPLY_MESSAGE_TO_CLIENT (326): a broker hands a reply to the client that sent the request.
+"""PUSH_REPLY_MESSAGE_TO_CLIENT (326): a broker sends a reply to the client that sent the request message.
 
-Comes over a connection that had a heartbeat of that client; answered SUCCESS. The body is as the replier sent it.
+It arrives over a connection that sent that client's heartbeat; the answer is SUCCESS. The body is as the replier sent
+it.
 Sources: remoting/protocol/header/ReplyMessageRequestHeader.java, broker/processor/ReplyMessageProcessor.java,
 client/impl/ClientRemotingProcessor.java (receiveReplyMessage), 5.3.3.
 """
@@ -21,7 +22,7 @@ from pyrmq_core.protocol.messages.properties import UNIQ_KEY, decode_properties
 
 @dataclass(frozen=True, slots=True)
 class PushReply:
-    """The replier's send header in long names, and where it came from and through."""
+    """A pushed reply: the replier's send header in long names, and the hosts that it came from and through."""
 
     CODE: ClassVar[RequestCode] = RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT
     producer_group: str = wire("producerGroup")
@@ -48,7 +49,7 @@ class PushReply:
         return replace(decode_fields(cls, command.ext, "PUSH_REPLY_MESSAGE_TO_CLIENT (326)"), body=bytes(command.body))
 
     def message(self) -> MessageExt:
-        """The reply; it is stored nowhere, so its offsets are 0. `RecordError` for a body that cannot be unpacked."""
+        """Returns the reply; it is not stored, so its offsets are 0. `RecordError` if the body is unreadable."""
         properties = decode_properties(self.properties or "")
         return MessageExt(
             topic=self.topic,

@@ -1,8 +1,8 @@
-"""BROKER_HEARTBEAT (904) and NOTIFY_MIN_BROKER_ID_CHANGE (905): 5.x's light sign of life, and a NameServer's word to
-brokers that another of them is now the one with the smallest id.
+"""BROKER_HEARTBEAT (904) and NOTIFY_MIN_BROKER_ID_CHANGE (905): 5.x's short heartbeat, and a NameServer's notice to
+brokers that another broker has the smallest id now.
 
-904 is answered SUCCESS for every broker, known or not; a NameServer of 4.9 does not answer it at all. 905 goes one-way
-from the NameServer to the broker's address over a connection of its own.
+The answer to 904 is SUCCESS for every broker, known or not; a NameServer of 4.9 does not answer it at all. 905 goes
+one-way from the NameServer to the broker's address, over a connection of its own.
 Sources: remoting/protocol/header/namesrv/BrokerHeartbeatRequestHeader.java, NotifyMinBrokerIdChangeRequestHeader.java.
 """
 
@@ -18,7 +18,7 @@ from pyrmq_core.protocol.framing.header_requests import HeaderRequest
 
 @dataclass(frozen=True, slots=True)
 class BrokerHeartbeat(HeaderRequest):
-    """This broker is alive."""
+    """A broker's report that it is alive."""
 
     CODE: ClassVar[RequestCode] = RequestCode.BROKER_HEARTBEAT
     cluster_name: str = wire("clusterName")
@@ -29,7 +29,7 @@ class BrokerHeartbeat(HeaderRequest):
 
 @dataclass(frozen=True, slots=True)
 class NotifyMinBrokerIdChange(HeaderRequest):
-    """This broker of your group has the smallest id now; one went (`offline_broker_addr`) or came."""
+    """The broker of a group that has the smallest id now, after one left (`offline_broker_addr`) or joined."""
 
     CODE: ClassVar[RequestCode] = RequestCode.NOTIFY_MIN_BROKER_ID_CHANGE
     min_broker_id: int = wire("minBrokerId")

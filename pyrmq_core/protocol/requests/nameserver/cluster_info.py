@@ -1,7 +1,7 @@
-"""GET_BROKER_CLUSTER_INFO (106) and GET_BROKER_MEMBER_GROUP (901): which brokers a NameServer knows.
+"""GET_BROKER_CLUSTER_INFO (106) and GET_BROKER_MEMBER_GROUP (901): the brokers that a NameServer knows.
 
-Java writes broker ids as bare integer names here whoever asks; ours are quoted, which every fastjson reads. 901 is
-5.x's; a NameServer of 4.9 does not answer it at all. Sources: remoting/protocol/body/ClusterInfo.java,
+Java always writes broker ids as bare integer names here; ours are quoted, which every fastjson reads. 901 needs 5.x; a
+NameServer of 4.9 does not answer it at all. Sources: remoting/protocol/body/ClusterInfo.java,
 BrokerMemberGroup.java, GetBrokerMemberGroupResponseBody.java.
 """
 
@@ -22,14 +22,14 @@ from pyrmq_core.protocol.routes.route import BrokerData, broker_addresses
 
 @dataclass(frozen=True, slots=True)
 class GetClusterInfo(HeaderRequest):
-    """All clusters and brokers, please."""
+    """A request for all clusters and brokers."""
 
     CODE: ClassVar[RequestCode] = RequestCode.GET_BROKER_CLUSTER_INFO
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterInfo:
-    """Brokers by name, and each cluster's broker names."""
+    """The answer to 106: brokers by name, and each cluster's broker names."""
 
     broker_addr_table: Mapping[str, BrokerData]
     cluster_addr_table: Mapping[str, tuple[str, ...]]
@@ -55,7 +55,7 @@ class ClusterInfo:
 
 @dataclass(frozen=True, slots=True)
 class GetBrokerMemberGroup(HeaderRequest):
-    """The addresses under one broker name; a name that is not known has none."""
+    """A request for the addresses under one broker name; an unknown name has none."""
 
     CODE: ClassVar[RequestCode] = RequestCode.GET_BROKER_MEMBER_GROUP
     broker_name: str = wire("brokerName")
@@ -64,7 +64,7 @@ class GetBrokerMemberGroup(HeaderRequest):
 
 @dataclass(frozen=True, slots=True)
 class BrokerMemberGroup:
-    """The answer of 901, addresses by broker id."""
+    """The answer to 901: addresses by broker id."""
 
     cluster: str
     broker_name: str

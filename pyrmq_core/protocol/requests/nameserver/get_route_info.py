@@ -1,4 +1,4 @@
-"""GET_ROUTEINFO_BY_TOPIC (105): which brokers hold a topic's queues.
+"""GET_ROUTEINFO_BY_TOPIC (105): the brokers that hold a topic's queues.
 
 Supported: the strict JSON form (`acceptStandardJsonOnly`, or a version from 4.9.4 on) and the bare-integer form when
 reading. Sources: remoting/protocol/header/namesrv/GetRouteInfoRequestHeader.java,
@@ -19,7 +19,7 @@ from pyrmq_core.protocol.routes.route import TopicRouteData
 
 @dataclass(frozen=True, slots=True)
 class GetRouteInfo(HeaderRequest):
-    """A topic's route, please; a NameServer that does not know it answers TOPIC_NOT_EXIST."""
+    """A request for a topic's route; a NameServer that does not know the topic answers TOPIC_NOT_EXIST."""
 
     CODE: ClassVar[RequestCode] = RequestCode.GET_ROUTEINFO_BY_TOPIC
     topic: str = wire("topic")
@@ -28,7 +28,7 @@ class GetRouteInfo(HeaderRequest):
 
 @dataclass(frozen=True, slots=True)
 class RouteInfo:
-    """The route, as the response's body."""
+    """The answer to 105: the route, in the body."""
 
     route: TopicRouteData
 

@@ -1,9 +1,9 @@
-"""PUT_KV_CONFIG (100), GET_KV_CONFIG (101), DELETE_KV_CONFIG (102), GET_KVLIST_BY_NAMESPACE (219): small values a
-NameServer keeps for others.
+"""PUT_KV_CONFIG (100), GET_KV_CONFIG (101), DELETE_KV_CONFIG (102), GET_KVLIST_BY_NAMESPACE (219): small values that a
+NameServer keeps for its clients.
 
-Namespace `ORDER_TOPIC_CONFIG` holds what order topics have of queues where: topic to `brokerName:queues;...`. Each
-NameServer has its own table, so whoever changes it tells all of them. A missing namespace or key is refused by 100 and
-102 with SYSTEM_ERROR; 101 and 219 answer QUERY_NOT_FOUND for what is not there.
+Namespace `ORDER_TOPIC_CONFIG` holds the queues of order topics: topic to `brokerName:queues;...`. Each NameServer has
+its own table, so a change must be sent to all of them. 100 and 102 refuse a missing namespace or key with SYSTEM_ERROR;
+101 and 219 answer QUERY_NOT_FOUND for an unknown one.
 Sources: remoting/protocol/header/namesrv/PutKVConfigRequestHeader.java and its neighbours,
 remoting/protocol/body/KVTable.java.
 """
@@ -26,7 +26,7 @@ ORDER_TOPIC_CONFIG: Final = "ORDER_TOPIC_CONFIG"
 
 @dataclass(frozen=True, slots=True)
 class PutKvConfig(HeaderRequest):
-    """Keep this value; answered without fields. No value takes the key away and keeps the namespace."""
+    """A request to keep a value, answered without fields. Without a value it removes the key, not the namespace."""
 
     CODE: ClassVar[RequestCode] = RequestCode.PUT_KV_CONFIG
     namespace: str | None = wire("namespace", None)
@@ -36,7 +36,7 @@ class PutKvConfig(HeaderRequest):
 
 @dataclass(frozen=True, slots=True)
 class GetKvConfig(HeaderRequest):
-    """One value, please."""
+    """A request for one value."""
 
     CODE: ClassVar[RequestCode] = RequestCode.GET_KV_CONFIG
     namespace: str | None = wire("namespace", None)
@@ -45,14 +45,14 @@ class GetKvConfig(HeaderRequest):
 
 @dataclass(frozen=True, slots=True)
 class KvConfig(HeaderResponse):
-    """The answer of 101."""
+    """The answer to 101."""
 
     value: str | None = wire("value", None)
 
 
 @dataclass(frozen=True, slots=True)
 class DeleteKvConfig(HeaderRequest):
-    """Forget this key; answered without fields, also when there is none."""
+    """A request to remove a key; answered without fields, also for an unknown key."""
 
     CODE: ClassVar[RequestCode] = RequestCode.DELETE_KV_CONFIG
     namespace: str | None = wire("namespace", None)
@@ -61,7 +61,7 @@ class DeleteKvConfig(HeaderRequest):
 
 @dataclass(frozen=True, slots=True)
 class GetKvList(HeaderRequest):
-    """All values of a namespace."""
+    """A request for all values of a namespace."""
 
     CODE: ClassVar[RequestCode] = RequestCode.GET_KVLIST_BY_NAMESPACE
     namespace: str | None = wire("namespace", None)
@@ -69,7 +69,7 @@ class GetKvList(HeaderRequest):
 
 @dataclass(frozen=True, slots=True)
 class KvTable:
-    """The answer of 219."""
+    """The answer to 219."""
 
     table: Mapping[str, str]
 

@@ -1,7 +1,7 @@
 """UPDATE_NAMESRV_CONFIG (318) and GET_NAMESRV_CONFIG (319): a NameServer's own settings as `name=value` lines.
 
-318 is refused with NO_PERMISSION when it names a setting of the black list. mqadmin reads the answer to 319 as Java
-properties. Source: namesrv/processor/DefaultRequestProcessor.java.
+A NameServer refuses 318 with NO_PERMISSION if it names a setting of the black list. mqadmin reads the answer to 319 as
+Java properties. Source: namesrv/processor/DefaultRequestProcessor.java.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pyrmq_core.protocol.java.properties_text import format_java_properties, par
 
 @dataclass(frozen=True, slots=True)
 class UpdateNamesrvConfig:
-    """Change these settings; answered without fields."""
+    """A request to change these settings; answered without fields."""
 
     CODE: ClassVar[RequestCode] = RequestCode.UPDATE_NAMESRV_CONFIG
     settings: Mapping[str, str]
@@ -34,14 +34,14 @@ class UpdateNamesrvConfig:
 
 @dataclass(frozen=True, slots=True)
 class GetNamesrvConfig(HeaderRequest):
-    """All settings, please."""
+    """A request for all settings."""
 
     CODE: ClassVar[RequestCode] = RequestCode.GET_NAMESRV_CONFIG
 
 
 @dataclass(frozen=True, slots=True)
 class NamesrvConfigText:
-    """The answer of 319, sorted by name."""
+    """The answer to 319, sorted by name."""
 
     settings: Mapping[str, str]
 

@@ -1,7 +1,7 @@
-"""REGISTER_BROKER (103), UNREGISTER_BROKER (104), QUERY_DATA_VERSION (322): a broker tells a NameServer what it has.
+"""REGISTER_BROKER (103), UNREGISTER_BROKER (104), QUERY_DATA_VERSION (322): a broker registers its topics.
 
-Supported: plain and compressed bodies of all versions; the body as written stays unread until it is asked for
-(`RegisterBroker.body`), because a NameServer that knows it already need not read it.
+Supported: plain and compressed bodies of all versions. The body stays undecoded until `RegisterBroker.body` is called:
+a NameServer that received the same body before need not decode it.
 Sources: remoting/protocol/header/namesrv/RegisterBrokerRequestHeader.java, UnRegisterBrokerRequestHeader.java,
 QueryDataVersionRequestHeader.java, broker/out/BrokerOuterAPI.java.
 """
@@ -25,7 +25,7 @@ from pyrmq_core.protocol.routes.topic_config import DataVersion
 
 @dataclass(frozen=True, slots=True)
 class RegistrationHeader:
-    """Who registers; `body_crc32` 0 is unchecked, `heartbeat_timeout_ms` None is 120 s.
+    """The broker that registers; `body_crc32` 0 is unchecked, `heartbeat_timeout_ms` None is 120 s.
 
     5.x always sends `enable_acting_master`, 4.x never.
     """
@@ -44,7 +44,7 @@ class RegistrationHeader:
 
 @dataclass(frozen=True, slots=True)
 class RegisterBroker:
-    """All topics of a broker, or the few that changed: the same request, and no topic is forgotten by being absent."""
+    """All topics of a broker, or the few that changed: an absent topic stays registered."""
 
     CODE: ClassVar[RequestCode] = RequestCode.REGISTER_BROKER
     header: RegistrationHeader
@@ -53,16 +53,16 @@ class RegisterBroker:
 
     @classmethod
     def of(cls, header: RegistrationHeader, body: RegistrationBody) -> Self:
-        """The request with its body written and summed, compressed when the header says so."""
+        """Returns the request with its body encoded and its CRC set, compressed when the header says so."""
         raw = body.to_compressed(VERSION) if header.compressed else body.to_json()
         return cls(replace(header, body_crc32=registration_crc(raw)), raw)
 
     def body(self) -> RegistrationBody:
-        """`BodyError` when it cannot be read."""
+        """Returns the decoded body; `BodyError` when it cannot be read."""
         return decode_registration(self.raw_body, version=self.version, compressed=self.header.compressed)
 
     def check_crc(self) -> None:
-        """`BodyError` when the body is not the one that the header sums up."""
+        """Raises `BodyError` unless the body has the CRC in the header."""
         declared = self.header.body_crc32
         if declared != 0 and declared != registration_crc(self.raw_body):
             raise BodyError("crc32 not match")
@@ -82,7 +82,7 @@ class RegisterBroker:
 
 @dataclass(frozen=True, slots=True)
 class RegisteredBroker:
-    """The answer: for a slave its master's addresses, for all the order configuration (topic: `broker:queues;...`)."""
+    """The answer to 103: a slave's master addresses, and the order configuration (topic to `broker:queues;...`)."""
 
     ha_server_addr: str | None = None
     master_addr: str | None = None
@@ -110,7 +110,7 @@ class RegisteredBroker:
 
 @dataclass(frozen=True, slots=True)
 class UnregisterBroker(HeaderRequest):
-    """The broker leaves; answered without fields."""
+    """The notice that a broker leaves; answered without fields."""
 
     CODE: ClassVar[RequestCode] = RequestCode.UNREGISTER_BROKER
     cluster_name: str = wire("clusterName")
@@ -121,7 +121,7 @@ class UnregisterBroker(HeaderRequest):
 
 @dataclass(frozen=True, slots=True)
 class QueryDataVersion:
-    """Is this state of my topics the one you have? Counts as a heartbeat."""
+    """The question whether the NameServer has this version of the broker's topics; it counts as a heartbeat."""
 
     CODE: ClassVar[RequestCode] = RequestCode.QUERY_DATA_VERSION
     cluster_name: str
@@ -151,7 +151,7 @@ class _VersionHeader:
 
 @dataclass(frozen=True, slots=True)
 class KnownDataVersion:
-    """The answer of 322; `data_version` is None when the NameServer does not know the broker, which is a change too."""
+    """The answer to 322; `data_version` is None if the NameServer does not know the broker, and `changed` then True."""
 
     changed: bool
     data_version: DataVersion | None = None

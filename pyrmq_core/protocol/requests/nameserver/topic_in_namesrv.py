@@ -1,6 +1,6 @@
-"""DELETE_TOPIC_IN_NAMESRV (216) and REGISTER_TOPIC_IN_NAMESRV (217): one topic's route, changed from outside.
+"""DELETE_TOPIC_IN_NAMESRV (216) and REGISTER_TOPIC_IN_NAMESRV (217): one topic's route, changed by an administrator.
 
-Both are answered without fields, also when nothing changes. 217 is 5.x's; a NameServer of 4.9 does not answer it.
+Both are answered without fields, also when nothing changes. 217 needs 5.x; a NameServer of 4.9 does not answer it.
 Sources: remoting/protocol/header/namesrv/DeleteTopicFromNamesrvRequestHeader.java, RegisterTopicRequestHeader.java.
 """
 
@@ -18,7 +18,7 @@ from pyrmq_core.protocol.routes.route import QueueData, TopicRouteData
 
 @dataclass(frozen=True, slots=True)
 class DeleteTopicInNamesrv(HeaderRequest):
-    """Forget the topic's queues: those of one cluster's brokers, or all."""
+    """A request to remove the topic's queues: those of one cluster's brokers, or all."""
 
     CODE: ClassVar[RequestCode] = RequestCode.DELETE_TOPIC_IN_NAMESRV
     topic: str = wire("topic")
@@ -27,7 +27,7 @@ class DeleteTopicInNamesrv(HeaderRequest):
 
 @dataclass(frozen=True, slots=True)
 class RegisterTopicInNamesrv:
-    """These brokers have these queues of the topic; ignored from the first broker on that is not known."""
+    """A request to register queues of the topic at brokers; the list is ignored from the first unknown broker on."""
 
     CODE: ClassVar[RequestCode] = RequestCode.REGISTER_TOPIC_IN_NAMESRV
     topic: str

@@ -1,4 +1,4 @@
-"""Lists of topics a NameServer knows: GET_ALL_TOPIC_LIST_FROM_NAMESERVER (206), GET_TOPICS_BY_CLUSTER (224),
+"""Lists of the topics that a NameServer knows: GET_ALL_TOPIC_LIST_FROM_NAMESERVER (206), GET_TOPICS_BY_CLUSTER (224),
 GET_SYSTEM_TOPIC_LIST_FROM_NS (304), GET_UNIT_TOPIC_LIST (311), GET_HAS_UNIT_SUB_TOPIC_LIST (312),
 GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST (313).
 
@@ -21,14 +21,14 @@ from pyrmq_core.protocol.java.json_text import dumps, load_object
 
 @dataclass(frozen=True, slots=True)
 class GetAllTopicList(HeaderRequest):
-    """Every topic of every broker."""
+    """A request for every topic of every broker."""
 
     CODE: ClassVar[RequestCode] = RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER
 
 
 @dataclass(frozen=True, slots=True)
 class GetTopicsByCluster(HeaderRequest):
-    """The topics of one cluster's brokers; a cluster that is not known has none."""
+    """A request for the topics of one cluster's brokers; an unknown cluster has none."""
 
     CODE: ClassVar[RequestCode] = RequestCode.GET_TOPICS_BY_CLUSTER
     cluster: str | None = wire("cluster", None)
@@ -36,35 +36,35 @@ class GetTopicsByCluster(HeaderRequest):
 
 @dataclass(frozen=True, slots=True)
 class GetSystemTopicList(HeaderRequest):
-    """The names of clusters and brokers."""
+    """A request for the names of clusters and brokers."""
 
     CODE: ClassVar[RequestCode] = RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS
 
 
 @dataclass(frozen=True, slots=True)
 class GetUnitTopicList(HeaderRequest):
-    """Topics whose system flag says unit (bit 0)."""
+    """A request for topics whose system flag says unit (bit 0)."""
 
     CODE: ClassVar[RequestCode] = RequestCode.GET_UNIT_TOPIC_LIST
 
 
 @dataclass(frozen=True, slots=True)
 class GetHasUnitSubTopicList(HeaderRequest):
-    """Topics whose system flag says subscribed by units (bit 1)."""
+    """A request for topics whose system flag says subscribed by units (bit 1)."""
 
     CODE: ClassVar[RequestCode] = RequestCode.GET_HAS_UNIT_SUB_TOPIC_LIST
 
 
 @dataclass(frozen=True, slots=True)
 class GetHasUnitSubUnunitTopicList(HeaderRequest):
-    """Topics subscribed by units that are not unit topics themselves."""
+    """A request for topics that units subscribe to and that are not unit topics themselves."""
 
     CODE: ClassVar[RequestCode] = RequestCode.GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST
 
 
 @dataclass(frozen=True, slots=True)
 class TopicList:
-    """The answer of all six; `broker_addr` stands in 304's alone."""
+    """The answer to all six; only the answer to 304 has `broker_addr`."""
 
     topics: tuple[str, ...]
     broker_addr: str | None = None

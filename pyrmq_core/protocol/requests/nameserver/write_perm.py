@@ -1,7 +1,7 @@
-"""WIPE_WRITE_PERM_OF_BROKER (205) and ADD_WRITE_PERM_OF_BROKER (327): take a broker's topics out of writing, and back.
+"""WIPE_WRITE_PERM_OF_BROKER (205) and ADD_WRITE_PERM_OF_BROKER (327): close a broker for writing, and open it again.
 
-Wiping clears the write bit of all its topics; adding sets readable and writable exactly. Both last until the broker
-registers another version of its topics. An unknown broker has 0 topics.
+205 clears the write bit of all its topics; 327 sets them to exactly readable and writable. Both last until the broker
+registers another version of its topics. The answer counts 0 topics for an unknown broker.
 Sources: remoting/protocol/header/namesrv/WipeWritePermOfBrokerRequestHeader.java and its twin for adding.
 """
 
@@ -17,7 +17,7 @@ from pyrmq_core.protocol.framing.header_requests import HeaderRequest, HeaderRes
 
 @dataclass(frozen=True, slots=True)
 class WipeWritePerm(HeaderRequest):
-    """Clients shall not write to this broker."""
+    """A request to close this broker for writing."""
 
     CODE: ClassVar[RequestCode] = RequestCode.WIPE_WRITE_PERM_OF_BROKER
     broker_name: str = wire("brokerName")
@@ -25,14 +25,14 @@ class WipeWritePerm(HeaderRequest):
 
 @dataclass(frozen=True, slots=True)
 class WipedWritePerm(HeaderResponse):
-    """The answer of 205: how many topics the broker has."""
+    """The answer to 205: the number of the broker's topics."""
 
     topics: int = wire_int("wipeTopicCount", 0)
 
 
 @dataclass(frozen=True, slots=True)
 class AddWritePerm(HeaderRequest):
-    """Clients may write to this broker again."""
+    """A request to open this broker for writing again."""
 
     CODE: ClassVar[RequestCode] = RequestCode.ADD_WRITE_PERM_OF_BROKER
     broker_name: str = wire("brokerName")
@@ -40,6 +40,6 @@ class AddWritePerm(HeaderRequest):
 
 @dataclass(frozen=True, slots=True)
 class AddedWritePerm(HeaderResponse):
-    """The answer of 327: how many topics the broker has."""
+    """The answer to 327: the number of the broker's topics."""
 
     topics: int = wire_int("addTopicCount", 0)
