@@ -34,7 +34,7 @@ class Admin(BlockingFace[AsyncAdmin]):
         return "<blocking Admin>"
 
     def _make(self) -> AsyncAdmin:
-        shared = None if self._client is None else self._client.async_client()
+        shared = None if self._client is None else self._client._async()
         return AsyncAdmin(client=shared, nameserver=self._nameserver, timeout=self._timeout)
 
     def cluster_info(self) -> ClusterInfo:

@@ -51,6 +51,11 @@ class Client(BlockingFace[AsyncClient]):
         self._named = repr(self._make_client())
 
     @property
+    def client_id(self) -> str:
+        """The id that brokers know this client by, once it is open; a child after `fork` has another one."""
+        return self._async().client_id
+
+    @property
     def state(self) -> ServiceState:
         return self._service_state()
 
@@ -59,7 +64,3 @@ class Client(BlockingFace[AsyncClient]):
 
     def _make(self) -> AsyncClient:
         return self._make_client()
-
-    def async_client(self) -> AsyncClient:
-        """The open async client, for other faces of this package."""
-        return self._async()

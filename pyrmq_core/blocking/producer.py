@@ -110,14 +110,14 @@ class Producer(BlockingFace[AsyncProducer]):
             self._make()  # wrong arguments are told now, not at the first send
 
     def _make(self) -> AsyncProducer:
-        return self._make_producer(client=None if self._client is None else self._client.async_client())
+        return self._make_producer(client=None if self._client is None else self._client._async())
 
     def _closing_seconds(self, opened: HeldContext[AsyncProducer]) -> float:
-        parts = opened.value.parts if opened.is_open else None
+        parts = opened.value._parts if opened.is_open else None
         return 0.0 if parts is None else parts.in_flight.longest_seconds(portal().now())
 
     def _opened_now(self, opened: HeldContext[AsyncProducer]) -> None:
-        parts = opened.value.parts
+        parts = opened.value._parts
         if parts is not None:
             opened.on_crash(parts.in_flight.fail)
 
@@ -301,7 +301,7 @@ class Producer(BlockingFace[AsyncProducer]):
         producer, loop = self._async(), portal()
         loop.check_outside()
         began = time.monotonic()
-        return loop, _Drafted(message, *producer.prepare(message, timeout, queue), began)
+        return loop, _Drafted(message, *producer._prepare(message, timeout, queue), began)
 
 
 class _Drafted(NamedTuple):

@@ -12,7 +12,7 @@ from pyrmq_core.blocking.client import Client
 from pyrmq_core.blocking.face import BlockingFace
 from pyrmq_core.blocking.portal import HeldContext, portal
 from pyrmq_core.client.arrow_library import columnar
-from pyrmq_core.client.client import CALL_TIMEOUT_SECONDS
+from pyrmq_core.client.client_session import CALL_TIMEOUT_SECONDS
 from pyrmq_core.client.consumer.pull.puller import ReadWindow
 from pyrmq_core.client.consumer.pull_consumer import PullConsumer as AsyncPullConsumer
 from pyrmq_core.client.consumer.pull_consumer import filter_of
@@ -51,7 +51,7 @@ class PullConsumer(BlockingFace[AsyncPullConsumer]):
     def _make(self) -> AsyncPullConsumer:
         return AsyncPullConsumer(
             self.group,
-            client=None if self._client is None else self._client.async_client(),
+            client=None if self._client is None else self._client._async(),
             nameserver=self._nameserver,
             instance_name=self._instance_name,
             timeout=self._timeout,

@@ -1,308 +1,64 @@
-"""`Client`: connections, routes and heartbeats, shared by the producers and consumers that are given it.
+"""`Client`: connections, routes and heartbeats, shared by the producers and consumers constructed with it.
 
-One client is one set of connections and one background nursery; it lives as long as its `async with` block.
-Sources: client/impl/factory/MQClientInstance.java (scheduled tasks), client/ClientConfig.java (defaults).
+A client lives as long as its `async with` block. `ClientSession` holds what the library uses of it.
 """
 
 from __future__ import annotations
 
-import logging
-import os
-import random
-import ssl
-from collections.abc import Awaitable, Callable, Sequence
-from contextlib import AsyncExitStack
+from collections.abc import Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Final, Self
+from typing import Self
 
-import trio
-
-from pyrmq_core.client.arguments import context_of, seconds_of
-from pyrmq_core.client.callbacks.replies import Replies
-from pyrmq_core.client.callbacks.transaction_checks import TransactionChecks
-from pyrmq_core.client.remoting.caller import PinnedConnection, RemotingClient
-from pyrmq_core.client.remoting.heartbeats import Heartbeats
-from pyrmq_core.client.remoting.identity import checked_unit_name, client_id, credentials_of, namespace_of
-from pyrmq_core.client.remoting.namespace_v2 import NamespaceV2
-from pyrmq_core.client.remoting.rpc_hooks import RpcHook, RpcHooks
-from pyrmq_core.client.routes.batch_topics import BatchTopics
-from pyrmq_core.client.routes.name_servers import NameServers
-from pyrmq_core.client.routes.route_table import Routes
-from pyrmq_core.client.routing.name_server_choice import parse_nameservers
-from pyrmq_core.client.routing.publish_info import reading_address
-from pyrmq_core.client.service_state import Life, ServiceState, check_trio
-from pyrmq_core.errors import BrokerNotFound, InvalidArgument, InvalidState, RocketMQError
-from pyrmq_core.model import MessageQueue
-from pyrmq_core.network import ConnectionPool, Handler, Peer, local_ip, open_owned_nursery
-from pyrmq_core.network.connection.answers import refuse_unsupported
-from pyrmq_core.protocol.framing.codes import RequestCode, ResponseCode
-from pyrmq_core.protocol.framing.command import Command
-from pyrmq_core.protocol.framing.header_requests import response_error
-from pyrmq_core.protocol.messages.namespaces import instance_namespace
-
-if TYPE_CHECKING:
-    from pyrmq_core.client.routes.name_server_url import Discovery
-
-log = logging.getLogger(__name__)
-
-CALL_TIMEOUT_SECONDS: Final = 3.0
-CLOSE_SECONDS: Final = 2.0
-FIRST_HEARTBEAT_SECONDS: Final = 1.0
+from pyrmq_core.client.client_session import ClientSession
+from pyrmq_core.client.client_settings import ClientSettings
+from pyrmq_core.client.parameters import parameters_of
+from pyrmq_core.client.service_state import ServiceState
+from pyrmq_core.errors import InvalidArgument
 
 
 class Client:
     """Connections, routes and heartbeats.
 
-    `nameserver` is `"host:port;host:port"` or a list; without it NAMESRV_ADDR is taken. With `nameserver_url` instead,
+    `nameserver` is `"host:port;host:port"` or a list; without it NAMESRV_ADDR is used. With `nameserver_url` instead,
     the list is fetched from there, at the start and every 2 minutes. Times are seconds. `tls` is the context for every
-    connection. Requests are signed when `access_key` and `secret_key` are given, after all `rpc_hooks`. `namespace` is
-    what the endpoint of a hosted instance names (`http://MQ_INST_..._....host:port`). `namespace_v2` goes with every
-    request as 5.x's header fields; `unit_name` ends the client's id and chooses the unit's page beside
-    `nameserver_url`, `unit_mode` is told with every message.
+    connection. Requests are signed when `access_key` and `secret_key` are set, after all `rpc_hooks`. `namespace_v2`
+    goes with every request as 5.x's header fields. `unit_name` ends the client's id and chooses the unit's page beside
+    `nameserver_url`; `unit_mode` goes with every message.
     """
 
-    def __init__(
-        self,
-        *,
-        nameserver: str | Sequence[str] | None = None,
-        nameserver_url: str | None = None,
-        poll_nameserver_interval: float = 30.0,
-        heartbeat_broker_interval: float = 30.0,
-        access_key: str | None = None,
-        secret_key: str | None = None,
-        security_token: str | None = None,
-        tls: ssl.SSLContext | None = None,
-        instance_name: str | None = None,
-        unit_name: str | None = None,
-        unit_mode: bool = False,
-        namespace_v2: str | None = None,
-        rpc_hooks: Sequence[RpcHook] = (),
-    ) -> None:
-        if nameserver is not None and nameserver_url is not None:
-            raise InvalidArgument("nameserver names addresses, nameserver_url says where to fetch them; give one")
-        if nameserver is None and nameserver_url is None:
-            nameserver = os.environ.get("NAMESRV_ADDR", "")
-        self._addresses = parse_nameservers(nameserver or "")
-        self.namespace = instance_namespace(nameserver) if isinstance(nameserver, str) else None
-        unit_name = checked_unit_name(unit_name)
-        self.unit_mode = unit_mode
-        self._discovery = None if nameserver_url is None else _discovery(nameserver_url, unit_name)
-        self._poll_seconds = seconds_of("poll_nameserver_interval", poll_nameserver_interval)
-        self._heartbeat_seconds = seconds_of("heartbeat_broker_interval", heartbeat_broker_interval)
-        self._credentials = credentials_of(access_key, secret_key, security_token)
-        self._tls = context_of(tls)
-        tenant = namespace_of(namespace_v2)
-        self._rpc_hooks = RpcHooks([*([NamespaceV2(tenant)] if tenant else []), *rpc_hooks])
-        self.client_id = client_id(
-            local_ip(),
-            os.getpid(),
-            instance_name,
-            self._addresses,
-            access_key,
-            draw=random.getrandbits(48),
-            unit_name=unit_name,
-        )
-        self._life = Life("client", self.client_id)
-        self.transaction_checks = TransactionChecks()
-        self.replies = Replies()
-        self._handlers: dict[int, Handler] = {
-            RequestCode.CHECK_TRANSACTION_STATE: self.transaction_checks,
-            RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT: self.replies,
-        }
-        self._stack = AsyncExitStack()
-        self._nursery: trio.Nursery | None = None
-        self._caller: RemotingClient | None = None
-        self._routes: Routes | None = None
-        self._nameservers: NameServers | None = None
-        self._heartbeats: Heartbeats | None = None
-        self._batch_topics: BatchTopics | None = None
+    @parameters_of(ClientSettings)
+    def __init__(self, settings: ClientSettings) -> None:
+        self._session = ClientSession(settings)
 
     def __repr__(self) -> str:
-        source = self._discovery.url if self._discovery else ";".join(self._addresses)
-        return f"<Client {self.client_id} of {source or 'no NameServer'}>"
+        return repr(self._session)
+
+    @property
+    def client_id(self) -> str:
+        """The id that brokers know this client by: `ip@instance#...`, no two alike."""
+        return self._session.client_id
 
     @property
     def state(self) -> ServiceState:
-        return self._life.state
+        """The state of the client's life: just created, running, shut down, or start failed."""
+        return self._session.state
 
     async def __aenter__(self) -> Self:
-        check_trio()
-        self._life.starting()
-        async with AsyncExitStack() as stack:
-            nursery = await stack.enter_async_context(open_owned_nursery())
-            pool = ConnectionPool(
-                nursery, handler=self._answer, tls=self._tls, on_open=self._opened, on_close=self._closed
-            )
-            caller = RemotingClient(pool, self._rpc_hooks, self._credentials)
-            nameservers = NameServers(caller, self._addresses, random_start=random.getrandbits(31))
-            routes = Routes(nameservers, random_start=lambda: random.getrandbits(31))
-            heartbeats = Heartbeats(self.client_id, caller, lambda: routes.brokers)
-            self._batch_topics = BatchTopics(caller, routes, heartbeats.version_of)
-            self._nursery, self._caller, self._nameservers = nursery, caller, nameservers
-            self._routes, self._heartbeats = routes, heartbeats
-            if self._discovery is not None:
-                await self._discovery.start(nursery, nameservers)
-            nursery.start_soon(self._poll_routes, routes)
-            nursery.start_soon(self._send_heartbeats, routes, heartbeats)
-            stack.push_async_callback(self._leave, heartbeats)
-            self._stack = stack.pop_all()
-        self._life.started()
+        await self._session.__aenter__()
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        await self._stack.__aexit__(kind, error, traceback)
-
-    @property
-    def caller(self) -> RemotingClient:
-        """For who sends requests without waiting for each; `InvalidState` outside the `async with` block."""
-        if self._caller is None:
-            raise self._life.not_running()
-        return self._caller
-
-    @property
-    def routes(self) -> Routes:
-        if self._routes is None:
-            raise self._life.not_running()
-        return self._routes
-
-    @property
-    def nameservers(self) -> NameServers:
-        if self._nameservers is None:
-            raise self._life.not_running()
-        return self._nameservers
-
-    @property
-    def heartbeats(self) -> Heartbeats:
-        if self._heartbeats is None:
-            raise self._life.not_running()
-        return self._heartbeats
-
-    @property
-    def batch_topics(self) -> BatchTopics:
-        if self._batch_topics is None:
-            raise self._life.not_running()
-        return self._batch_topics
-
-    async def call(self, address: str, command: Command, *, timeout: float = CALL_TIMEOUT_SECONDS) -> Command:
-        """One request to one server; the answer, whatever its code. Raises `NetworkError`s and `ProtocolError`s."""
-        return await self.caller.call(address, command, timeout=timeout)
-
-    async def open_line(self, address: str, *, timeout: float = CALL_TIMEOUT_SECONDS) -> PinnedConnection:
-        """The connection to one server, for requests that are posted and not waited for one by one."""
-        return await self.caller.line(address, timeout=timeout)
-
-    async def send_oneway(self, address: str, command: Command, *, timeout: float = CALL_TIMEOUT_SECONDS) -> None:
-        """One request of which no answer is expected; returns when it is written."""
-        await self.caller.send_oneway(address, command, timeout=timeout)
-
-    async def send_oneway_over(self, peer: Peer, command: Command, *, timeout: float = CALL_TIMEOUT_SECONDS) -> None:
-        """As `send_oneway`, over the connection that a broker asked over."""
-        await peer.connection.send_oneway(self.caller.prepared(peer.address, command), timeout=timeout)
-
-    async def ask_broker(
-        self, queue: MessageQueue, command: Command, *, timeout: float = CALL_TIMEOUT_SECONDS
-    ) -> Command:
-        """One request to the master of the queue's broker; `ResponseError` for an answer other than SUCCESS."""
-        address = await self.master_address(queue, timeout=timeout)
-        answer = await self.call(address, command, timeout=timeout)
-        if answer.code != ResponseCode.SUCCESS:
-            raise response_error(answer, command.code, f"{queue.broker_name} ({address})", f"queue {queue}")
-        return answer
-
-    async def master_address(self, queue: MessageQueue, *, timeout: float) -> str:
-        """Where the queue is written, asking for the route when its broker is not known yet."""
-        try:
-            broker = self.routes.broker(queue.broker_name)
-        except RocketMQError:
-            await self.routes.refresh(queue.topic, timeout=timeout)
-            broker = self.routes.broker(queue.broker_name)
-        if broker.master is None:
-            await self.routes.refresh(queue.topic, timeout=timeout)
-            broker = self.routes.broker(queue.broker_name)
-        address = reading_address(broker)
-        if address is None:
-            raise BrokerNotFound(
-                f"broker {queue.broker_name} has no address in the route of {queue.topic}",
-                broker_name=queue.broker_name,
-            )
-        return address
-
-    def register_producer(self, group: str) -> None:
-        """Brokers are told of the group now and in every heartbeat; `InvalidState` when the client has one already."""
-        if group in self.heartbeats.producer_groups:
-            raise InvalidState(
-                f"The producer group[{group}] has been created before, specify another name please. "
-                "One client holds one producer a group: share that producer, or open another client"
-            )
-        self.heartbeats.add_producer(group)
-        assert self._nursery is not None
-        self._nursery.start_soon(self._round, "sending heartbeats", self.heartbeats.send_round)
-
-    async def unregister_producer(self, group: str) -> None:
-        """Brokers forget the group; one that cannot be reached forgets it with the connection."""
-        await self.heartbeats.remove(producer=group)
-
-    def serve(self, code: RequestCode, handler: Handler) -> None:
-        """What brokers ask with this code over the client's connections, the handler answers from now on."""
-        self._handlers[code] = handler
-
-    def close_connection(self, address: str) -> None:
-        """Drop the connection to a server that does not answer; the next call opens a new one."""
-        self.caller.close(address)
-
-    async def _leave(self, heartbeats: Heartbeats) -> None:
-        """Says good-bye to the brokers, also when cancelled; a silent one is not waited for."""
-        try:
-            with trio.move_on_after(CLOSE_SECONDS, shield=True):
-                for group in sorted(heartbeats.producer_groups):
-                    await heartbeats.remove(producer=group)
-        finally:
-            self._life.ended()
-            self._caller = self._routes = self._nameservers = self._heartbeats = self._batch_topics = None
-
-    def _answer(self, request: Command, peer: Peer) -> Command | Awaitable[Command | None] | None:
-        return self._handlers.get(request.code, refuse_unsupported)(request, peer)
-
-    def _opened(self, address: str) -> None:
-        """A new connection: the broker at its end knows nothing of this client yet."""
-        if self._heartbeats is not None and self._nursery is not None:
-            self._nursery.start_soon(self._heartbeats.connected, address)
-
-    def _closed(self, address: str) -> None:
-        if self._heartbeats is not None:
-            self._heartbeats.disconnected(address)
-
-    async def _poll_routes(self, routes: Routes) -> None:
-        while True:
-            await trio.sleep(self._poll_seconds)
-            await self._round("polling routes", routes.refresh_all)
-
-    async def _send_heartbeats(self, routes: Routes, heartbeats: Heartbeats) -> None:
-        """Every 30 s, and at once when a broker is new."""
-
-        async def clean_and_send() -> None:
-            routes.forget_offline_brokers()
-            await heartbeats.send_round()
-
-        await trio.sleep(FIRST_HEARTBEAT_SECONDS)
-        while True:
-            changed = routes.brokers_changed
-            await self._round("sending heartbeats", clean_and_send)
-            with trio.move_on_after(self._heartbeat_seconds):
-                await changed.wait()
-
-    async def _round(self, what: str, work: Callable[[], Awaitable[None]]) -> None:
-        """A failing round of scheduled work is logged and never ends the next."""
-        try:
-            await work()
-        except* Exception as group:
-            log.info("%s failed and will be tried again: %s", what, group.exceptions[0])
+        await self._session.__aexit__(kind, error, traceback)
 
 
-def _discovery(url: str, unit_name: str | None) -> Discovery:
-    """Loaded where a list is fetched: few clients do, and it takes an HTTP client."""
-    from pyrmq_core.client.routes.name_server_url import Discovery
-
-    return Discovery(url, unit_name)
+def session_of(
+    client: Client | None, nameserver: str | Sequence[str] | None, instance_name: str | None
+) -> ClientSession:
+    """Returns the session of a shared client; without one, a session of the caller's own, to be opened by it."""
+    if client is None:
+        return ClientSession(ClientSettings(nameserver=nameserver, instance_name=instance_name))
+    if nameserver is not None or instance_name is not None:
+        raise InvalidArgument("a shared client has its own nameserver and instance_name; give either it or them")
+    return client._session

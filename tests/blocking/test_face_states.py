@@ -60,7 +60,7 @@ class BlockingFace(RuleBasedStateMachine):
             batching=Batching(max_delay=0.001) if batching else None,
             max_in_flight=max_in_flight,
         ).open()
-        self.parts = self.producer._async().parts
+        self.parts = self.producer._async()._parts
 
     def message(self) -> Message:
         self.numbers += 1
@@ -237,7 +237,7 @@ async def run_steps(steps: list[tuple[str, Any]], batching: bool, max_in_flight:
                 max_in_flight=max_in_flight,
             ) as producer:
                 face = AsyncFace(producer, list(stage.brokers.values()))
-                parts = producer.parts
+                parts = producer._parts
                 for kind, detail in steps:
                     try:
                         await face.step(kind, detail)

@@ -56,7 +56,7 @@ def interrupted_at(step: int, call: Callable[[], object]) -> bool:
 def test_an_interrupted_send_soon_keeps_no_room(stage: Stage, max_in_flight: int) -> None:
     with Producer("g", nameserver=stage.nameserver.address, max_in_flight=max_in_flight) as producer:
         producer.send(Message("orders", b"first"))
-        parts = producer._async().parts
+        parts = producer._async()._parts
         assert parts is not None
         for step in itertools.count(1):
             if not interrupted_at(step, lambda: producer.send_soon(Message("orders", b"x"))):

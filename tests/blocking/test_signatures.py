@@ -10,28 +10,9 @@ import pyrmq_core
 from pyrmq_core import blocking
 
 FACES = ["Admin", "Client", "Producer", "PullConsumer", "SendWindow"]
-# A blocking object has a life by hand too; the rest of a client is for the rooms of the library.
+# A blocking object has a life by hand too.
 ONLY_BLOCKING = {"open", "close", "send_async"}
 INTERNAL = {
-    "Client": {
-        "ask_broker",
-        "async_client",
-        "batch_topics",
-        "call",
-        "caller",
-        "close_connection",
-        "heartbeats",
-        "master_address",
-        "nameservers",
-        "open_line",
-        "register_producer",
-        "routes",
-        "send_oneway",
-        "send_oneway_over",
-        "serve",
-        "unregister_producer",
-    },
-    "Producer": {"parts", "prepare"},
     "SendWindow": {"abandon", "enter_nowait", "hand_over", "interrupted", "start_more", "wait_for_room"},
 }
 

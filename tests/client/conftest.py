@@ -34,10 +34,10 @@ async def client(stage: Stage) -> AsyncIterator[Client]:
 
 @pytest.fixture
 async def puller(stage: Stage, client: Client) -> Puller:
-    await client.routes.refresh("orders")
-    return Puller(client, "readers")
+    await client._session.routes.refresh("orders")
+    return Puller(client._session, "readers")
 
 
 @pytest.fixture
 def sender(client: Client) -> Sender:
-    return Sender(client, SendSettings("senders"))
+    return Sender(client._session, SendSettings("senders"))

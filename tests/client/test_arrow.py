@@ -46,7 +46,7 @@ async def producer(client: Client) -> Any:
 @pytest.fixture
 async def consumer(client: Client) -> Any:
     async with PullConsumer("readers", client=client) as consumer:
-        await client.routes.refresh("orders")
+        await client._session.routes.refresh("orders")
         yield consumer
 
 
@@ -137,7 +137,7 @@ async def test_a_call_goes_by_one_publish_list(stage: Stage, client: Client, pro
 
     async def change(request: Any, peer: Any) -> Any:
         stage.topic("orders", queues=16)
-        await client.routes.refresh("orders")
+        await client._session.routes.refresh("orders")
         return stage.stores["broker-a"](request, peer)
 
     stage.brokers["broker-a"].on(BATCH, change)

@@ -115,7 +115,7 @@ async def test_it_is_asked_again_when_the_route_is(stage: Stage, client: Client)
         await producer.send_batch(messages("a", "a"), queue=A0)
         everywhere(stage, PLAIN_TOPIC)
         await producer.send_batch(messages("a", "a"), queue=A0)
-        await client.routes.refresh("orders")
+        await client._session.routes.refresh("orders")
         await producer.send_batch(messages("a", "a"), queue=A0)
     assert ["UNIQ_KEY" in own for own, _ in requests(stage)] == [True, True, False]
 

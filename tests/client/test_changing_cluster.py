@@ -24,7 +24,7 @@ async def test_of_nameservers_that_disagree_the_chosen_one_is_believed_until_it_
             assert not left.seen
             assert len(first) == 1
             await chosen.stop()
-            await client.routes.refresh("orders")
+            await client._session.routes.refresh("orders")
             later = {(await producer.send(Message("orders", b"2"))).message_queue.broker_name for _ in range(8)}
     assert first | later == {"broker-a", "broker-b"}
     assert left.seen
@@ -37,7 +37,7 @@ async def test_a_nameserver_that_does_not_know_the_topic_yet_is_believed(stage: 
         async with client, Producer("g", client=client) as producer:
             with pytest.raises(NoRoute, match="orders"):
                 await producer.send(Message("orders", b"1"))
-            client.nameservers.set_addresses([stage.nameserver.address], random_start=0)
+            client._session.nameservers.set_addresses([stage.nameserver.address], random_start=0)
             assert (await producer.send(Message("orders", b"1"))).message_queue.topic == "orders"
 
 
@@ -69,7 +69,7 @@ async def test_a_route_without_any_master_is_told(stage: Stage, client: Client) 
             await producer.send(Message("orders", b"x"))
         assert "\n" not in str(caught.value)
         stage.topic("orders")
-        await client.routes.refresh("orders")
+        await client._session.routes.refresh("orders")
         await producer.send(Message("orders", b"x"))
     assert len(stage.sends()) == 1
 

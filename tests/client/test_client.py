@@ -42,14 +42,14 @@ async def test_a_broker_that_turns_up_later_hears_at_once(stage: Stage, jumping_
         await producer.send(Message("orders", b"x"))
         await trio.sleep(10)
         stage.topic("orders")
-        await client.routes.refresh("orders")
+        await client._session.routes.refresh("orders")
         began = trio.current_time()
         await stage.brokers["broker-b"].wait_seen(BEAT)
         assert trio.current_time() - began < 2
 
 
 async def test_a_client_without_groups_says_nothing(stage: Stage, client: Client, jumping_clock: MockClock) -> None:
-    await client.routes.refresh("orders")
+    await client._session.routes.refresh("orders")
     await trio.sleep(65)
     assert stage.brokers["broker-a"].seen == []
 
@@ -166,23 +166,23 @@ async def test_outside_its_block_a_client_does_nothing(stage: Stage) -> None:
     async def every_use_is_refused() -> None:
         command = Command(RequestCode.GET_BROKER_CLUSTER_INFO)
         calls: list[Callable[[], Awaitable[object]]] = [
-            lambda: client.call(stage.nameserver.address, command),
-            lambda: client.send_oneway(stage.nameserver.address, command),
-            lambda: client.ask_broker(A0, command),
+            lambda: client._session.call(stage.nameserver.address, command),
+            lambda: client._session.send_oneway(stage.nameserver.address, command),
+            lambda: client._session.ask_broker(A0, command),
         ]
         for call in calls:
             with pytest.raises(InvalidState, match="client"):
                 await call()
         with pytest.raises(InvalidState):
-            _ = client.routes
+            _ = client._session.routes
         with pytest.raises(InvalidState):
-            _ = client.nameservers
+            _ = client._session.nameservers
         with pytest.raises(InvalidState):
-            client.register_producer("g")
+            client._session.register_producer("g")
 
     await every_use_is_refused()
     async with client:
-        await client.routes.refresh("orders")
+        await client._session.routes.refresh("orders")
     await every_use_is_refused()
     with pytest.raises(InvalidState):
         await client.__aenter__()

@@ -15,7 +15,7 @@ from tests.support.web import Page, web_server
 async def test_a_client_finds_its_nameservers(stage: Stage) -> None:
     page = Page(f" {stage.nameserver.address} \r\nthis line does not count".encode())
     async with web_server(page) as server, Client(nameserver_url=server.url) as client:
-        assert client.nameservers.addresses == (stage.nameserver.address,)
+        assert client._session.nameservers.addresses == (stage.nameserver.address,)
         async with Producer("g", client=client) as producer:
             await producer.send(Message("orders", b"x"))
         assert server.url in repr(client)
@@ -26,16 +26,16 @@ async def test_the_list_changes(stage: Stage, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(discovery, "FIRST_SECONDS", 0.05)
     monkeypatch.setattr(discovery, "EVERY_SECONDS", 0.05)
     async with web_server(Page(b"127.0.0.1:1")) as server, Client(nameserver_url=server.url) as client:
-        assert client.nameservers.addresses == ("127.0.0.1:1",)
+        assert client._session.nameservers.addresses == ("127.0.0.1:1",)
         server.page = Page(f"127.0.0.1:1;{stage.nameserver.address}".encode())
-        await until(lambda: len(client.nameservers.addresses) == 2)
-        both = client.nameservers.addresses
+        await until(lambda: len(client._session.nameservers.addresses) == 2)
+        both = client._session.nameservers.addresses
         for broken in (Page(b"", status="500 Oops"), Page(b""), Page(b"nonsense"), Page(b"", raw=b"")):
             server.page = broken
             await server.asked_again(2)
-            assert client.nameservers.addresses == both
+            assert client._session.nameservers.addresses == both
         server.page = Page(stage.nameserver.address.encode())
-        await until(lambda: len(client.nameservers.addresses) == 1)
+        await until(lambda: len(client._session.nameservers.addresses) == 1)
 
 
 def test_times_are_javas() -> None:

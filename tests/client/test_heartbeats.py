@@ -37,22 +37,22 @@ async def test_masters_only_while_there_are_no_consumers(stage: Stage, client: C
         route = stage.topic("orders", brokers=["broker-a"])
         both = BrokerData("DefaultCluster", "broker-a", {0: stage.brokers["broker-a"].address, 1: slave.address})
         stage.table.routes["orders"] = replace(route, broker_datas=(both,))
-        await client.routes.refresh("orders")
+        await client._session.routes.refresh("orders")
         async with Producer("g", client=client):
             await stage.brokers["broker-a"].wait_seen(BEAT)
             await settled()
             assert slave.of(BEAT) == []
-            client.heartbeats.add_consumer(ConsumerData("readers"))
-            await client.heartbeats.send_round()
+            client._session.heartbeats.add_consumer(ConsumerData("readers"))
+            await client._session.heartbeats.send_round()
             assert groups(slave.of(BEAT)[-1]) == (("g",), ("readers",))
             assert groups(stage.brokers["broker-a"].of(BEAT)[-1]) == (("g",), ("readers",))
-            await client.heartbeats.remove(consumer="readers")
+            await client._session.heartbeats.remove(consumer="readers")
             assert slave.of(GOODBYE)[-1].ext["consumerGroup"] == "readers"
 
 
 async def test_a_start_ends_with_a_heartbeat(stage: Stage, client: Client, jumping_clock: MockClock) -> None:
     """Brokers that are known get the new group at once, not with the next round."""
-    await client.routes.refresh("orders")
+    await client._session.routes.refresh("orders")
     async with Producer("first", client=client):
         await stage.heard_of()
         began = trio.current_time()
@@ -76,17 +76,17 @@ async def test_a_new_connection_begins_with_a_heartbeat(stage: Stage, client: Cl
         await producer.send(Message("orders", b"x"), queue=A0)
         await server.wait_seen(BEAT, heard + 1)
         await settled()
-        assert client.heartbeats.was_told(server.address)
+        assert client._session.heartbeats.was_told(server.address)
 
 
 async def test_the_version_of_a_broker_is_remembered(stage: Stage, client: Client) -> None:
     server = stage.brokers["broker-a"]
     server.on(BEAT, saying(407), saying(493))
-    assert client.heartbeats.version_of(server.address) is None
-    assert await client.heartbeats.tell(server.address) == 407
-    assert client.heartbeats.version_of(server.address) == 407
-    assert await client.heartbeats.tell(server.address) == 493
-    assert client.heartbeats.version_of(server.address) == 493
+    assert client._session.heartbeats.version_of(server.address) is None
+    assert await client._session.heartbeats.tell(server.address) == 407
+    assert client._session.heartbeats.version_of(server.address) == 407
+    assert await client._session.heartbeats.tell(server.address) == 493
+    assert client._session.heartbeats.version_of(server.address) == 493
 
 
 async def test_a_refused_heartbeat_tells_the_version_too(stage: Stage, client: Client) -> None:
@@ -94,23 +94,23 @@ async def test_a_refused_heartbeat_tells_the_version_too(stage: Stage, client: C
     server = stage.brokers["broker-a"]
     server.on(BEAT, refuse(16, "username cannot be null."))
     with pytest.raises(ResponseError, match=r"NO_PERMISSION \(16\): username cannot be null"):
-        await client.heartbeats.tell(server.address)
-    assert client.heartbeats.version_of(server.address) is not None
-    assert not client.heartbeats.was_told(server.address)
+        await client._session.heartbeats.tell(server.address)
+    assert client._session.heartbeats.version_of(server.address) is not None
+    assert not client._session.heartbeats.was_told(server.address)
 
 
 async def test_a_silent_broker_does_not_hold_up_the_others(
     stage: Stage, client: Client, jumping_clock: MockClock
 ) -> None:
     stage.brokers["broker-a"].always(BEAT, silence)
-    await client.routes.refresh("orders")
-    client.heartbeats.add_producer("g")
+    await client._session.routes.refresh("orders")
+    client._session.heartbeats.add_producer("g")
     began = trio.current_time()
-    await client.heartbeats.send_round()
+    await client._session.heartbeats.send_round()
     assert trio.current_time() - began == pytest.approx(3, abs=0.2)
-    assert client.heartbeats.was_told(stage.brokers["broker-b"].address)
+    assert client._session.heartbeats.was_told(stage.brokers["broker-b"].address)
     with pytest.raises(CallTimeout):
-        await client.heartbeats.tell(stage.brokers["broker-a"].address, timeout=1)
+        await client._session.heartbeats.tell(stage.brokers["broker-a"].address, timeout=1)
 
 
 async def test_good_byes_go_to_those_who_may_know_us(stage: Stage, client: Client) -> None:
@@ -118,7 +118,7 @@ async def test_good_byes_go_to_those_who_may_know_us(stage: Stage, client: Clien
     async with Producer("g", client=client) as producer:
         await producer.send(Message("orders", b"x"), queue=A0)
         await stage.heard_of("broker-a")
-        client.heartbeats.disconnected(stage.brokers["broker-b"].address)
+        client._session.heartbeats.disconnected(stage.brokers["broker-b"].address)
     assert len(stage.brokers["broker-a"].of(GOODBYE)) == 1
     assert stage.brokers["broker-a"].of(GOODBYE)[0].ext == {"clientID": client.client_id, "producerGroup": "g"}
     assert stage.brokers["broker-b"].of(GOODBYE) == []
@@ -133,10 +133,10 @@ async def test_what_nobody_serves_is_refused(stage: Stage, client: Client) -> No
         return success()
 
     stage.brokers["broker-a"].always(BEAT, note)
-    await client.heartbeats.tell(stage.brokers["broker-a"].address)
+    await client._session.heartbeats.tell(stage.brokers["broker-a"].address)
     answer = await peers[0].connection.call(Command(RequestCode.GET_CONSUMER_RUNNING_INFO), timeout=3)
     assert (answer.code, answer.remark) == (3, " request type 307 not supported")
     assert isinstance(client, AsyncClient)
-    client.serve(RequestCode.GET_CONSUMER_RUNNING_INFO, lambda request, peer: success({"served": "yes"}))
+    client._session.serve(RequestCode.GET_CONSUMER_RUNNING_INFO, lambda request, peer: success({"served": "yes"}))
     answer = await peers[0].connection.call(Command(RequestCode.GET_CONSUMER_RUNNING_INFO), timeout=3)
     assert answer.ext == {"served": "yes"}

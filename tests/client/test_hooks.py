@@ -250,8 +250,8 @@ async def test_pulls_of_a_range_are_hooked_and_signed(stage: Stage) -> None:
     async with Client(
         nameserver=stage.nameserver.address, access_key="ak", secret_key="sk-secret", rpc_hooks=[hook]
     ) as client:
-        await client.routes.refresh("orders")
-        offsets, _ = await read_all(Puller(client, "g"), 0, 200)
+        await client._session.routes.refresh("orders")
+        offsets, _ = await read_all(Puller(client._session, "g"), 0, 200)
     assert offsets == list(range(200))
     pulls = stage.brokers["broker-a"].of(PULL)
     assert len(pulls) == 7

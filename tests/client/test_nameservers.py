@@ -26,7 +26,7 @@ GARBAGE = b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n"
 
 
 async def info_of(client: Client, topic: str, *, nums: int = 4, timeout: float = 3.0) -> TopicPublishInfo:
-    return await client.routes.publish_info(
+    return await client._session.routes.publish_info(
         topic, create_topic_key="TBW102", default_topic_queue_nums=nums, timeout=timeout
     )
 
@@ -38,16 +38,16 @@ async def two_nameservers(stage: Stage, second: ScriptedServer) -> Client:
 async def test_the_next_nameserver_answers_and_is_kept(stage: Stage) -> None:
     async with scripted_server(stage.table) as second, await two_nameservers(stage, second) as client:
         servers = [stage.nameserver, second]
-        await client.routes.refresh("orders")
+        await client._session.routes.refresh("orders")
         chosen = next(server for server in servers if server.seen)
         other = next(server for server in servers if not server.seen)
-        await client.routes.refresh("orders")
+        await client._session.routes.refresh("orders")
         assert (len(chosen.seen), len(other.seen)) == (2, 0)  # the chosen one is kept
         await chosen.stop()
-        await client.routes.refresh("orders")
+        await client._session.routes.refresh("orders")
         assert len(other.seen) == 1
         await chosen.start()
-        await client.routes.refresh("orders")
+        await client._session.routes.refresh("orders")
         assert (len(chosen.seen), len(other.seen)) == (2, 2)  # and so is the new one, when the old one is back
 
 
@@ -56,7 +56,7 @@ async def test_a_nameserver_that_answers_garbage_is_passed_over(stage: Stage, ga
     bad = answer(success(body=garbage))
     async with scripted_server(bad) as second, await two_nameservers(stage, second) as client:
         for _ in range(4):
-            await client.routes.refresh("orders")
+            await client._session.routes.refresh("orders")
         assert len((await info_of(client, "orders")).queues) == 8
         assert len(second.seen) <= 1
 
@@ -65,22 +65,22 @@ async def test_a_silent_nameserver_gets_its_share_alone(stage: Stage, jumping_cl
     async with scripted_server(silence) as second, await two_nameservers(stage, second) as client:
         began = trio.current_time()
         for _ in range(4):
-            await client.routes.refresh("orders", timeout=3)
+            await client._session.routes.refresh("orders", timeout=3)
         assert trio.current_time() - began <= 1.6  # half of the three seconds, once at most
 
 
 async def test_a_refusal_is_an_answer(stage: Stage, client: Client) -> None:
     stage.nameserver.always(ROUTE, refuse(1, "java.lang.Oops"))
     with pytest.raises(ResponseError, match="Oops") as caught:
-        await client.routes.route("orders")
+        await client._session.routes.route("orders")
     assert stage.nameserver.address in str(caught.value)
     assert "topic orders" in str(caught.value)
 
 
 async def test_a_nameserver_that_was_restarted_is_asked_again(stage: Stage, client: Client) -> None:
-    await client.routes.refresh("orders")
+    await client._session.routes.refresh("orders")
     stage.nameserver.on(ROUTE, cut)
-    await client.routes.refresh("orders")
+    await client._session.routes.refresh("orders")
     assert topics_asked(stage.nameserver) == ["orders"] * 3
 
 

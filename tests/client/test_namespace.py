@@ -80,7 +80,7 @@ async def test_a_changed_route_changes_the_queues(tenant: Stage, client: Client)
     async with Producer("payers", client=client, namespace="NS") as producer:
         assert len(await producer.message_queues("bills")) == 8
         tenant.topic("NS%bills", queues=2)
-        await client.routes.refresh("NS%bills")
+        await client._session.routes.refresh("NS%bills")
         assert len(await producer.message_queues("bills")) == 4
 
 
@@ -141,8 +141,8 @@ async def test_two_tenants_share_a_client(tenant: Stage, client: Client) -> None
 
 def test_an_endpoint_names_the_namespace() -> None:
     client = Client(nameserver="http://MQ_INST_123_abc.host:80")
-    assert client.namespace == "MQ_INST_123_abc"
-    assert Client(nameserver="http://host:80").namespace is None
+    assert client._session.namespace == "MQ_INST_123_abc"
+    assert Client(nameserver="http://host:80")._session.namespace is None
     assert Producer("g", client=client)._setup.settings.producer_group == "MQ_INST_123_abc%g"
     assert Producer("g", client=client, namespace="NS")._setup.settings.producer_group == "NS%g"
 

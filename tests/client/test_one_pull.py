@@ -114,9 +114,9 @@ async def test_one_pull_is_not_tried_again(
 
 async def test_a_pull_finds_an_unknown_broker_by_its_topic(stage: Stage, client: Client) -> None:
     fill(stage, 1)
-    assert (await Puller(client, "g").pull(A0, 0)).status is PullStatus.FOUND
+    assert (await Puller(client._session, "g").pull(A0, 0)).status is PullStatus.FOUND
     with pytest.raises(BrokerNotFound, match="broker-z"):
-        await Puller(client, "g").pull(MessageQueue("orders", "broker-z", 0), 0)
+        await Puller(client._session, "g").pull(MessageQueue("orders", "broker-z", 0), 0)
 
 
 async def test_a_slave_is_read_when_the_master_is_gone(stage: Stage, client: Client) -> None:
@@ -124,4 +124,4 @@ async def test_a_slave_is_read_when_the_master_is_gone(stage: Stage, client: Cli
     route = route_of({"broker-a": stage.addresses["broker-a"]})
     only_slave = replace(route.broker_datas[0], broker_addrs={1: stage.addresses["broker-a"]})
     stage.table.routes["orders"] = replace(route, broker_datas=(only_slave,))
-    assert (await Puller(client, "g").pull(A0, 0)).status is PullStatus.FOUND
+    assert (await Puller(client._session, "g").pull(A0, 0)).status is PullStatus.FOUND

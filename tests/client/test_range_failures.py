@@ -168,14 +168,14 @@ async def test_a_connection_that_ends_while_pulls_are_posted_gives_each_row_once
             nonlocal pulls
             pulls += request.code == PULL
             if request.code == PULL and pulls in (10, 11, 20):
-                client.close_connection(address)
+                client._session.close_connection(address)
 
         def do_after_response(self, address: str, request: Command, answer: Command) -> None:
             pass
 
     fill(stage, 1000)
     async with Client(nameserver=stage.nameserver.address, rpc_hooks=[Hook()]) as client:
-        offsets, _ = await read_all(Puller(client, "g"), 0, 1000)
+        offsets, _ = await read_all(Puller(client._session, "g"), 0, 1000)
     assert offsets == list(range(1000))
     assert pulls > 20
 
@@ -194,20 +194,20 @@ async def test_a_pull_that_a_hook_made_too_large_ends_its_read_alone(stage: Stag
 
     fill(stage, 10_000)
     async with Client(nameserver=stage.nameserver.address, rpc_hooks=[Hook()]) as client:
-        connections = client.caller._pool.connections
+        connections = client._session.caller._pool.connections
         with pytest.raises(HeaderError, match="does not fit into a frame"):
-            await read_all(Puller(client, "g"), 0, 10_000)
+            await read_all(Puller(client._session, "g"), 0, 10_000)
         before = list(connections)
 
         async def read_joined() -> None:
             """Reads lists of many answers; each answer that arrives posts one more pull."""
-            async with Puller(client, "g").read_joined(A0, 0, 10_000) as lists:
+            async with Puller(client._session, "g").read_joined(A0, 0, 10_000) as lists:
                 async for _ in lists:
                     pass
 
         with pytest.raises(HeaderError, match="does not fit into a frame"):
             await read_joined()
-        offsets, _ = await read_all(Puller(client, "g"), 0, 10_000)
+        offsets, _ = await read_all(Puller(client._session, "g"), 0, 10_000)
         assert list(connections) == before
     assert offsets == list(range(10_000))
 
@@ -288,7 +288,7 @@ async def test_without_nameserver_and_route_the_patience_counts_too(
     async with trio.open_nursery() as nursery:
 
         async def read() -> None:
-            assert (await read_all(Puller(client, "g"), 0, 10))[0] == list(range(10))
+            assert (await read_all(Puller(client._session, "g"), 0, 10))[0] == list(range(10))
 
         nursery.start_soon(read)
         await trio.sleep(5)
@@ -297,7 +297,7 @@ async def test_without_nameserver_and_route_the_patience_counts_too(
     unknown = MessageQueue("audit", "broker-z", 0)
     began = trio.current_time()
     with pytest.raises(NoNameServer):
-        async with Puller(client, "g").read(unknown, 0, 5, window=ReadWindow(patience=4)) as pulls:
+        async with Puller(client._session, "g").read(unknown, 0, 5, window=ReadWindow(patience=4)) as pulls:
             await anext(pulls)
     assert trio.current_time() - began == pytest.approx(4, abs=0.5)
 
@@ -317,7 +317,7 @@ async def test_garbage_is_told_with_its_address(stage: Stage, client: Client, ju
     async with raw_server(says(b"HTTP/1.1 400 Bad Request\r\n\r\n")) as address:
         stage.table.routes["orders"] = route_of({"broker-a": address})
         with pytest.raises(ConnectionClosed, match=address):
-            await read_all(Puller(client, "g"), 0, 5, window=ReadWindow(patience=1))
+            await read_all(Puller(client._session, "g"), 0, 5, window=ReadWindow(patience=1))
 
 
 # --- Endings

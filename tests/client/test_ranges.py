@@ -122,7 +122,7 @@ async def test_a_broker_that_gives_eight_at_once(jumping_clock: MockClock) -> No
     async with staged("broker-a", pull_cap=8) as stage, Client(nameserver=stage.nameserver.address) as client:
         stage.topic("orders")
         fill(stage, 1000)
-        offsets, pulls = await read_all(Puller(client, "g"), 0, 1000)
+        offsets, pulls = await read_all(Puller(client._session, "g"), 0, 1000)
         assert offsets == list(range(1000))
         assert len(pulls) == 125
 

@@ -51,7 +51,7 @@ async def test_no_loss_is_believed_of_a_slave(
     server.always(PULL, lagging)
     began = trio.current_time()
     with pytest.raises(BrokerNotFound, match=r"broker-a has no master, and nothing is given up .* offsets 64 to "):
-        await read_all(Puller(client, "g"), 0, 100, window=ReadWindow(patience=7))
+        await read_all(Puller(client._session, "g"), 0, 100, window=ReadWindow(patience=7))
     assert trio.current_time() - began == pytest.approx(7, abs=0.5)
 
 
@@ -65,7 +65,7 @@ async def test_a_master_that_is_back_is_read_in_its_slaves_place(
     async with trio.open_nursery() as nursery:
 
         async def read() -> None:
-            assert (await read_all(Puller(client, "g"), 0, 128))[0] == list(range(128))
+            assert (await read_all(Puller(client._session, "g"), 0, 128))[0] == list(range(128))
 
         nursery.start_soon(read)
         await trio.sleep(5)

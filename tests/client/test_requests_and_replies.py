@@ -148,7 +148,7 @@ async def test_no_reply_in_time(stage: Stage, client: Client, jumping_clock: Moc
             await producer.request(Message("orders", b"?"), timeout=2)
         assert trio.current_time() - began == pytest.approx(2, abs=0.1)
     assert RequestTimeout.outcome is Outcome.STORED
-    assert client.replies._awaited == {}
+    assert client._session.replies._awaited == {}
 
 
 async def test_a_request_that_cannot_be_sent(stage: Stage, client: Client) -> None:
@@ -157,13 +157,13 @@ async def test_a_request_that_cannot_be_sent(stage: Stage, client: Client) -> No
     async with Producer("askers", client=client) as producer:
         with pytest.raises(SendFailed, match="NO_PERMISSION"):
             await producer.request(Message("orders", b"?"), timeout=2)
-    assert client.replies._awaited == {}
+    assert client._session.replies._awaited == {}
 
 
 async def test_a_late_or_unknown_reply_is_acknowledged_and_dropped(stage: Stage, client: Client) -> None:
     server = stage.brokers["broker-a"]
-    await client.routes.refresh("orders")
-    await client.heartbeats.tell(server.address)
+    await client._session.routes.refresh("orders")
+    await client._session.heartbeats.tell(server.address)
     for properties in ({"CORRELATION_ID": "nobody"}, {}):
         answered = await server.seen[-1].peer.connection.call(pushed(properties).to_command(), timeout=3)
         assert answered.code == 0
@@ -188,7 +188,7 @@ async def test_a_cancelled_asker_leaves_nothing(stage: Stage, client: Client) ->
     async with Producer("askers", client=client) as producer:
         with trio.move_on_after(0.2):
             await producer.request(Message("orders", b"?"), timeout=60)
-        assert client.replies._awaited == {}
+        assert client._session.replies._awaited == {}
 
 
 # --- The other side

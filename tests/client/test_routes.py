@@ -19,7 +19,7 @@ GARBAGE = b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n"
 
 
 async def info_of(client: Client, topic: str, *, nums: int = 4, timeout: float = 3.0) -> TopicPublishInfo:
-    return await client.routes.publish_info(
+    return await client._session.routes.publish_info(
         topic, create_topic_key="TBW102", default_topic_queue_nums=nums, timeout=timeout
     )
 
@@ -143,7 +143,7 @@ async def test_without_auto_creation_there_is_no_route(stage: Stage, client: Cli
 async def test_routes_are_asked_for_every_30_seconds(stage: Stage, client: Client, jumping_clock: MockClock) -> None:
     began = trio.current_time()
     await info_of(client, "orders")
-    await client.routes.route("orders")
+    await client._session.routes.route("orders")
     await trio.sleep(95)
     asked = [at - began for at in stage.nameserver.times_of(ROUTE)]
     assert asked == pytest.approx([0, 30, 60, 90], abs=0.5)
@@ -167,14 +167,14 @@ async def test_an_unchanged_route_keeps_its_walk(stage: Stage, client: Client) -
     stage.table.routes["orders"] = replace(
         route, queue_datas=route.queue_datas[::-1], broker_datas=route.broker_datas[::-1]
     )
-    await client.routes.refresh("orders")
+    await client._session.routes.refresh("orders")
     assert await info_of(client, "orders") is before
 
 
 async def test_a_topic_that_stopped_existing_keeps_its_last_route(stage: Stage, client: Client) -> None:
     before = await info_of(client, "orders")
     del stage.table.routes["orders"]
-    await client.routes.refresh("orders")
+    await client._session.routes.refresh("orders")
     assert await info_of(client, "orders") is before
 
 
@@ -215,7 +215,7 @@ async def test_not_even_a_failure_that_nobody_foresaw_ends_the_next_round(
         raise ArithmeticError("nobody foresaw this")
 
     room, _, name = work.partition(".")
-    monkeypatch.setattr(getattr(client, room), name, failing)
+    monkeypatch.setattr(getattr(client._session, room), name, failing)
     await trio.sleep(95)
     assert len(began) >= 3
     assert "failed and will be tried again: nobody foresaw this" in caplog.text
@@ -240,12 +240,12 @@ async def test_one_topics_failure_does_not_hold_up_the_others(
 async def test_brokers_that_no_route_names_are_forgotten(stage: Stage, client: Client) -> None:
     await info_of(client, "orders")
     stage.topic("orders", brokers=["broker-b"])
-    await client.routes.refresh("orders")
-    assert client.routes.broker("broker-a").master == stage.addresses["broker-a"]
-    client.routes.forget_offline_brokers()
-    assert [broker.broker_name for broker in client.routes.brokers] == ["broker-b"]
+    await client._session.routes.refresh("orders")
+    assert client._session.routes.broker("broker-a").master == stage.addresses["broker-a"]
+    client._session.routes.forget_offline_brokers()
+    assert [broker.broker_name for broker in client._session.routes.brokers] == ["broker-b"]
     with pytest.raises(BrokerNotFound, match=r"no known route names broker broker-a; .*known: broker-b"):
-        client.routes.broker("broker-a")
+        client._session.routes.broker("broker-a")
 
 
 async def test_a_stale_route_brings_no_old_address_back(stage: Stage, client: Client) -> None:
@@ -255,9 +255,9 @@ async def test_a_stale_route_brings_no_old_address_back(stage: Stage, client: Cl
     await info_of(client, "gone")
     del stage.table.routes["gone"]
     stage.table.routes["orders"] = route_of({"broker-a": "127.0.0.1:1", "broker-b": stage.addresses["broker-b"]})
-    await client.routes.refresh("orders")
-    client.routes.forget_offline_brokers()
-    assert client.routes.broker("broker-a").master == "127.0.0.1:1"
+    await client._session.routes.refresh("orders")
+    client._session.routes.forget_offline_brokers()
+    assert client._session.routes.broker("broker-a").master == "127.0.0.1:1"
 
 
 # --- One look-up a topic at a time
@@ -268,12 +268,12 @@ async def test_questions_of_one_topic_are_shared(stage: Stage, client: Client) -
     stage.nameserver.on(ROUTE, after(release, stage.table))
     async with trio.open_nursery() as nursery:
         for _ in range(20):
-            nursery.start_soon(client.routes.refresh, "orders")
-        nursery.start_soon(client.routes.route, "orders")
+            nursery.start_soon(client._session.routes.refresh, "orders")
+        nursery.start_soon(client._session.routes.route, "orders")
         await stage.nameserver.wait_seen(ROUTE)
         release.set()
     assert topics_asked(stage.nameserver) == ["orders"]
-    await client.routes.refresh("orders")
+    await client._session.routes.refresh("orders")
     assert topics_asked(stage.nameserver) == ["orders", "orders"]
 
 
@@ -281,7 +281,7 @@ async def test_topics_do_not_wait_for_each_other(stage: Stage, client: Client) -
     stage.topic("audit")
     stage.nameserver.on(ROUTE, silence)
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(client.routes.refresh, "orders")
+        nursery.start_soon(client._session.routes.refresh, "orders")
         await stage.nameserver.wait_seen(ROUTE)
         await info_of(client, "audit")
         nursery.cancel_scope.cancel()
@@ -349,7 +349,7 @@ async def test_who_waits_behind_a_question_keeps_its_own_time(
 async def test_a_cancelled_question_is_asked_by_the_next(stage: Stage, client: Client) -> None:
     stage.nameserver.on(ROUTE, silence)
     async with trio.open_nursery() as nursery:
-        scope = await nursery.start(_cancellable, client.routes)
+        scope = await nursery.start(_cancellable, client._session.routes)
         await stage.nameserver.wait_seen(ROUTE)
         nursery.start_soon(info_of, client, "orders")
         scope.cancel()

@@ -49,9 +49,18 @@ async def test_texts_of_a_client_and_its_producer(stage: Stage) -> None:
     client = keyed(stage)
     producer = Producer("g", client=client)
     assert_silent(shown(client) + shown(producer))
+    session = client._session
     async with client, producer:
         await producer.send(Message("orders", b"x"))
-        for part in (client, producer, client._caller, client._heartbeats, client.nameservers, client.routes):
+        for part in (
+            client,
+            producer,
+            session,
+            session._caller,
+            session._heartbeats,
+            session.nameservers,
+            session.routes,
+        ):
             assert_silent(shown(part))
 
 

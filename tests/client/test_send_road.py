@@ -93,7 +93,7 @@ async def test_giving_up_a_send_withdraws_it(stage: Stage, client: Client) -> No
         with trio.move_on_after(0.05) as scope:
             await producer.send(Message("orders", b"x"), timeout=600)
         assert scope.cancelled_caught
-        assert not any(connection.calls_under_way for connection in client.caller._pool.connections)
+        assert not any(connection.calls_under_way for connection in client._session.caller._pool.connections)
 
 
 async def test_an_ended_send_leaves_nothing_to_the_garbage_collector(stage: Stage, client: Client) -> None:
@@ -132,4 +132,4 @@ async def test_an_error_ends_what_was_posted(stage: Stage, client: Client) -> No
     with trio.fail_after(5):
         with pytest.raises(SendFailed, match="closed while a message for orders was under way"):
             await pending[0].wait()
-    assert not any(connection.calls_under_way for connection in client.caller._pool.connections)
+    assert not any(connection.calls_under_way for connection in client._session.caller._pool.connections)

@@ -38,7 +38,7 @@ async def test_a_silent_broker_costs_one_try(stage: Stage, sender: Sender, jumpi
 async def test_a_cap_per_attempt_is_kept(stage: Stage, client: Client, jumping_clock: MockClock) -> None:
     stage.brokers["broker-a"].always(SEND, silence)
     began = trio.current_time()
-    await Sender(client, SendSettings("g", timeout_per_attempt=0.25)).send(payload(), FROM_A, timeout=30)
+    await Sender(client._session, SendSettings("g", timeout_per_attempt=0.25)).send(payload(), FROM_A, timeout=30)
     assert trio.current_time() - began == pytest.approx(0.25, abs=0.05)
 
 

@@ -72,16 +72,16 @@ async def test_not_as_wished_goes_to_another_broker_when_asked_to(stage: Stage, 
     stored = MessageStored(msg_ids="7F00000100002A9F0000000000000000", queue_id=0, queue_offset=5).to_command()
     stage.brokers["broker-a"].always(SEND, answer(replace(stored, code=10)))
     settings = SendSettings("senders", retry_another_broker_when_not_store_ok=True)
-    receipt = await Sender(client, settings).send(payload(), FROM_A, timeout=3)
+    receipt = await Sender(client._session, settings).send(payload(), FROM_A, timeout=3)
     assert (receipt.queue.broker_name, receipt.status) == ("broker-b", SendStatus.SEND_OK)
     assert [attempt.outcome for attempt in receipt.attempts] == [Outcome.STORED]
     assert receipt.perhaps_repeated
     # When no broker does better, the stored message is the result, not an error.
     stage.brokers["broker-b"].always(SEND, refuse(14))
-    receipt = await Sender(client, settings).send(payload(), FROM_A, timeout=3)
+    receipt = await Sender(client._session, settings).send(payload(), FROM_A, timeout=3)
     assert (receipt.queue.broker_name, receipt.status) == ("broker-a", SendStatus.FLUSH_DISK_TIMEOUT)
     # A queue named by the caller is never left.
-    receipt = await Sender(client, settings).send(payload(), ThisQueue(A0), timeout=3)
+    receipt = await Sender(client._session, settings).send(payload(), ThisQueue(A0), timeout=3)
     assert (receipt.queue, receipt.status) == (A0, SendStatus.FLUSH_DISK_TIMEOUT)
 
 
@@ -189,7 +189,7 @@ async def test_how_often_is_the_users_choice(stage: Stage, client: Client) -> No
         server.always(SEND, refuse(14))
     for retries in (0, 1, 4):
         with pytest.raises(SendFailed) as caught:
-            await Sender(client, SendSettings("g", retry_times_when_send_failed=retries)).send(
+            await Sender(client._session, SendSettings("g", retry_times_when_send_failed=retries)).send(
                 payload(), AnyQueue(), timeout=3
             )
         assert len(caught.value.attempts) == retries + 1

@@ -29,7 +29,7 @@ async def test_each_unit_has_its_own_page_of_nameservers(stage: Stage) -> None:
         web_server(Page(stage.nameserver.address.encode())) as server,
         Client(nameserver_url=server.url, unit_name="east") as client,
     ):
-        assert client.nameservers.addresses == (stage.nameserver.address,)
+        assert client._session.nameservers.addresses == (stage.nameserver.address,)
         assert f"{server.url}-east?nofix=1" in repr(client)
 
 

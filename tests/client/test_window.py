@@ -317,7 +317,7 @@ async def test_what_is_abandoned_is_not_waited_for(stage: Stage, producer: Produ
         for to in (AnyQueue(), ThisQueue(A0), KeyedQueue("order-2")):  # the connections are open: these are posted
             await window.put(payload(), to)
         await settled()
-    assert not any(connection.calls_under_way for connection in client.caller._pool.connections)
+    assert not any(connection.calls_under_way for connection in client._session.caller._pool.connections)
 
 
 async def test_leaving_without_drain_abandons(stage: Stage, producer: Producer) -> None:

@@ -58,7 +58,7 @@ async def test_what_should_not_raise_ends_its_own_send(
 ) -> None:
     """A defect planted where a send begins: the send ends by name, its room is free, its producer goes on."""
     async with Producer("g", client=client, max_in_flight=1) as producer:
-        parts = producer.parts
+        parts = producer._parts
         assert parts is not None
         with monkeypatch.context() as patched:
 
@@ -96,7 +96,7 @@ async def test_leaving_waits_no_longer_than_what_is_under_way(
     """Room that no send frees, as after an interrupt, is given up and named."""
     began = trio.current_time()
     async with Producer("g", client=client) as producer:
-        parts = producer.parts
+        parts = producer._parts
         assert parts is not None
         await parts.in_flight.enter(PendingSend(), 10)
     assert trio.current_time() - began < DRAIN_GRACE_SECONDS + 5

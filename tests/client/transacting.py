@@ -68,8 +68,8 @@ CHECK = CheckTransactionState(
 async def checking_peer(stage: Stage, client: Client) -> Peer:
     """Returns broker-a's end of the connection that had the heartbeat."""
     server = stage.brokers["broker-a"]
-    await client.routes.refresh("orders")
-    await client.heartbeats.tell(server.address)
+    await client._session.routes.refresh("orders")
+    await client._session.heartbeats.tell(server.address)
     return server.seen[-1].peer
 
 

@@ -49,12 +49,13 @@ def test_line_30_a_group_has_to_be_given() -> None:
 async def test_line_31_just_created_then_start_failed_then_running(stage: Stage, client: Client) -> None:
     states: list[str] = []
 
-    class Watched(Client):
-        def register_producer(self, group: str) -> None:
-            states.append(producer.state.value)
-            super().register_producer(group)
+    def watched_register(group: str) -> None:
+        states.append(producer.state.value)
+        register(group)
 
-    async with Watched(nameserver=stage.nameserver.address) as watched:
+    async with Client(nameserver=stage.nameserver.address) as watched:
+        register = watched._session.register_producer
+        watched._session.register_producer = watched_register  # type: ignore[method-assign]
         producer = Producer("g", client=watched)
         states.append(producer.state.value)
         async with producer:
@@ -86,7 +87,7 @@ async def test_line_34_one_client_instance_a_client_id(stage: Stage) -> None:
 
     def begin() -> None:
         gate.wait()
-        found.append(shared.async_client())
+        found.append(shared._async())
 
     async with trio.open_nursery() as nursery:
         for _ in range(2):
@@ -123,14 +124,14 @@ async def test_line_37_the_start_of_a_client(stage: Stage) -> None:
     """NameServers from a URL when none are given; then the network and the scheduled work."""
     async with web_server(Page(stage.nameserver.address.encode())) as server:
         async with Client(nameserver_url=server.url) as client, Producer("g", client=client) as producer:
-            assert client.nameservers.addresses == (stage.nameserver.address,)
+            assert client._session.nameservers.addresses == (stage.nameserver.address,)
             await producer.send(X)
         async with Client(nameserver=stage.nameserver.address):
             assert len(server.paths) == 1  # one that is given is not looked for
 
 
 async def test_line_38_a_start_ends_with_a_heartbeat(stage: Stage, client: Client) -> None:
-    await client.routes.refresh("orders")
+    await client._session.routes.refresh("orders")
     async with Producer("g", client=client):
         await stage.heard_of()
     for server in stage.brokers.values():
@@ -180,7 +181,7 @@ async def test_line_41_one_update_at_a_time_and_none_that_changes_nothing(stage:
         stage.table.routes["orders"] = replace(
             route, queue_datas=route.queue_datas[::-1], broker_datas=route.broker_datas[::-1]
         )
-        await client.routes.refresh("orders")
+        await client._session.routes.refresh("orders")
         assert await producer.publish_info("orders") is before  # the same, in another order
 
 
@@ -190,10 +191,10 @@ async def test_line_42_a_changed_route_reaches_everybody(stage: Stage, client: C
         for producer in (one, other):
             assert len(await producer.message_queues("orders")) == 4
         stage.topic("orders")
-        await client.routes.refresh("orders")
+        await client._session.routes.refresh("orders")
         for producer in (one, other):
             assert len(await producer.message_queues("orders")) == 8
-        assert client.routes.broker("broker-b").master == stage.brokers["broker-b"].address
+        assert client._session.routes.broker("broker-b").master == stage.brokers["broker-b"].address
 
 
 def test_line_43_publish_info_from_a_route() -> None:
@@ -253,17 +254,17 @@ async def test_line_46_the_chosen_nameserver_is_kept_while_it_lives(
         with caplog.at_level(logging.INFO):
             async with Client(nameserver=addresses) as client:
                 for _ in range(5):
-                    await client.routes.refresh("orders")
+                    await client._session.routes.refresh("orders")
                 servers = sorted((stage.nameserver, second), key=lambda server: -len(server.seen))
                 assert [len(server.seen) for server in servers] == [5, 0]
                 await servers[0].stop()
                 await settled()
-                await client.routes.refresh("orders")
+                await client._session.routes.refresh("orders")
                 assert len(servers[1].seen) == 1
                 await servers[1].stop()
                 await settled()
                 with pytest.raises(NoNameServer) as caught:
-                    await client.routes.refresh("orders", timeout=2)
+                    await client._session.routes.refresh("orders", timeout=2)
         assert f"NameServer {servers[0].address} does not answer; asking {servers[1].address}" in caplog.text
         for server in servers:
             assert server.address in str(caught.value)

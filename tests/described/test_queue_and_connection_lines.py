@@ -86,7 +86,7 @@ async def test_line_66_a_dead_broker_leaves_with_the_next_round(
         stage.brokers["broker-a"].seen.clear()
         assert Counter([(await producer.send(X)).message_queue.broker_name for _ in range(8)]) == {"broker-b": 8}
         await trio.sleep(60)
-        assert [broker.broker_name for broker in client.routes.brokers] == ["broker-b"]
+        assert [broker.broker_name for broker in client._session.routes.brokers] == ["broker-b"]
         assert stage.brokers["broker-a"].of(SEND, RequestCode.HEART_BEAT) == []
 
 
@@ -153,10 +153,10 @@ async def test_line_70_calls_are_bounded(jumping_clock: MockClock) -> None:
 
 
 async def test_line_71_who_is_not_there_is_named(stage: Stage, client: Client) -> None:
-    await client.routes.refresh("orders")
+    await client._session.routes.refresh("orders")
     address = stage.brokers["broker-a"].address
     await stage.brokers["broker-a"].stop()
     with pytest.raises(ConnectFailed, match=f"no connection to {address}") as caught:
-        await client.call(address, Command(1))
+        await client._session.call(address, Command(1))
     assert not caught.value.request_left
     assert ROUTE in stage.nameserver.codes

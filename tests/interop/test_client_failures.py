@@ -87,11 +87,11 @@ async def client(cluster: Cluster) -> AsyncIterator[Client]:
 async def topic(client: Client) -> str:
     """A topic with queues on both brokers."""
     name = f"t_{uuid.uuid4().hex[:12]}"
-    sender = Sender(client, SendSettings("makers"))
+    sender = Sender(client._session, SendSettings("makers"))
     with trio.fail_after(60):
         while True:
             await sender.send(one_of(name, b"make it"), AnyQueue(), timeout=10)
-            await client.routes.refresh(name)
+            await client._session.routes.refresh(name)
             info = await sender.publish_info(name, timeout=5)
             if {queue.broker_name for queue in info.queues} == set(BROKERS) and not info.borrowed:
                 return name
@@ -158,7 +158,7 @@ async def all_of(client: Client, topic: str) -> list[MessageExt]:
 async def queues_of_both(client: Client, consumer: PullConsumer, topic: str) -> tuple[MessageQueue, ...]:
     """The topic's queues when the NameServer knows both brokers (again)."""
     while True:
-        await client.routes.refresh(topic)
+        await client._session.routes.refresh(topic)
         queues = await consumer.message_queues(topic)
         if {queue.broker_name for queue in queues} == set(BROKERS):
             return queues
@@ -187,7 +187,7 @@ async def check_story(client: Client, topic: str, stream: Stream) -> None:
 
 async def test_a_stopped_broker_costs_one_try(cluster: Cluster, client: Client, topic: str) -> None:
     """SIGSTOP: it accepts and never answers. The other one takes over within one attempt's time."""
-    sender = Sender(client, SendSettings("senders", timeout_per_attempt=ATTEMPT_SECONDS))
+    sender = Sender(client._session, SendSettings("senders", timeout_per_attempt=ATTEMPT_SECONDS))
     stream = Stream()
     stopped = cluster.brokers["broker-a"]
     stopped.pause()
@@ -211,7 +211,7 @@ async def test_a_stopped_broker_costs_one_try(cluster: Cluster, client: Client, 
 
 async def test_a_killed_broker_loses_nothing_acknowledged(cluster: Cluster, client: Client, topic: str) -> None:
     """SIGKILL during a stream of sends."""
-    sender = Sender(client, SendSettings("senders", timeout_per_attempt=3))
+    sender = Sender(client._session, SendSettings("senders", timeout_per_attempt=3))
     stream = Stream()
     victim = cluster.brokers["broker-a"]
     async with trio.open_nursery() as nursery:

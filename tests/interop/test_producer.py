@@ -105,7 +105,7 @@ async def make_topic(client: Client, topic: str, *, queues: int = 4) -> None:
                 with suppress(NoRoute):
                     if len({queue.broker_name for queue in await consumer.message_queues(topic)}) == 2:
                         return
-                await client.routes.refresh(topic)
+                await client._session.routes.refresh(topic)
                 await trio.sleep(0.05)
 
 
@@ -160,7 +160,7 @@ async def test_another_producer_of_the_group_is_asked(cluster: ApacheCluster, to
             transaction = await sender.begin_transaction(Message(topic, b"inherited"))
         await left.publish_info(topic)
         for broker in cluster.brokers.values():
-            await client.heartbeats.tell(broker.address)
+            await client._session.heartbeats.tell(broker.address)
         await until(lambda: heir.asked, seconds=60)
         (message,) = await stored_in(consumer, topic, 1)
     assert message.msg_id == transaction.result.msg_id
@@ -320,7 +320,7 @@ async def test_java_and_we_choose_the_same_queue(cluster: ApacheCluster, client:
         for ordered in (False, True):
             if ordered:
                 await mqadmin(cluster, "updateOrderConf", "-t", topic, "-m", "put", "-v", "broker-b:3;broker-a:2")
-                await client.routes.refresh(topic)
+                await client._session.routes.refresh(topic)
                 assert len(await producer.message_queues(topic)) == 5
             printed = await java(cluster, "SendKeyed.java", topic, "", *keys)
             theirs = dict(re.findall(r"^sent (\S+) (\S+ \d+)$", printed, re.MULTILINE))
@@ -360,7 +360,7 @@ async def test_mqadmin_shows_our_producer(cluster: ApacheCluster, client: Client
     async with Producer(group, client=client, send_timeout=15) as producer:
         await producer.send(Message(topic, b"x"))
         for broker in cluster.brokers.values():
-            await client.heartbeats.tell(broker.address)
+            await client._session.heartbeats.tell(broker.address)
         printed = await mqadmin(cluster, "producerConnection", "-g", group, "-t", topic)
     assert client.client_id in printed
     assert "PYTHON" in printed

@@ -129,10 +129,10 @@ async def test_every_request_is_accepted_when_signed(guarded: Guarded, topic: st
         await producer.send_in_transaction(Message(topic, b"tx"), lambda *_: LocalTransactionState.COMMIT_MESSAGE)
         bodies = {message.body for message in await stored_in(consumer, topic, 6)}
         assert bodies == {b"one", b"b1", b"b2", b"w", b"x" * 9000, b"tx"}
-        for broker in client.routes.brokers:
+        for broker in client._session.routes.brokers:
             assert broker.master is not None
-            await client.heartbeats.tell(broker.master)
-            assert client.heartbeats.was_told(broker.master)
+            await client._session.heartbeats.tell(broker.master)
+            assert client._session.heartbeats.was_told(broker.master)
         queue = (await consumer.message_queues(topic))[0]
         await consumer.commit(queue, 0)
         assert await consumer.committed(queue) == 0
@@ -164,8 +164,8 @@ async def test_a_wrong_key_is_one_clear_line(
 async def test_a_user_without_the_right_is_told_so(guarded: Guarded, topic: str) -> None:
     if guarded.version == "5.4.0":
         async with guarded.client() as admin:
-            await admin.routes.refresh("TBW102")
-            (broker,) = admin.routes.brokers
+            await admin._session.routes.refresh("TBW102")
+            (broker,) = admin._session.routes.brokers
             assert broker.master is not None
             user = {
                 "username": "reader-only",
@@ -173,7 +173,7 @@ async def test_a_user_without_the_right_is_told_so(guarded: Guarded, topic: str)
                 "userType": "Normal",
                 "userStatus": "enable",
             }
-            created = await admin.call(
+            created = await admin._session.call(
                 broker.master, Command(3001, {"username": "reader-only"}, json.dumps(user).encode())
             )
             assert created.code == 0
@@ -264,15 +264,15 @@ async def test_over_tls_everything_works(encrypted: Encrypted, topic: str) -> No
 async def test_a_certificate_that_is_not_trusted_is_told(encrypted: Encrypted) -> None:
     async with Client(nameserver=encrypted.nameserver, tls=encrypted.strict) as client:
         with pytest.raises(NoNameServer, match="its certificate is not accepted"):
-            await client.routes.refresh("TBW102")
+            await client._session.routes.refresh("TBW102")
         with pytest.raises(ConnectFailed, match="trust its authority in the SSLContext"):
-            await client.call(encrypted.nameserver, Command(106))
+            await client._session.call(encrypted.nameserver, Command(106))
 
 
 async def test_plain_is_refused_and_told(encrypted: Encrypted) -> None:
     async with Client(nameserver=encrypted.nameserver) as client:
         with pytest.raises(NoNameServer, match=f"{encrypted.nameserver}"):
-            await client.routes.refresh("TBW102", timeout=3)
+            await client._session.routes.refresh("TBW102", timeout=3)
 
 
 async def test_cancelled_over_tls_the_connection_lives_on(encrypted: Encrypted, topic: str) -> None:

@@ -114,7 +114,7 @@ async def test_a_whole_cluster_over_tls(certificates: Certificates) -> None:
             assert not await is_answered(address, None)
         async with Client(nameserver=cluster.nameserver, tls=ssl.create_default_context()) as stranger:
             with pytest.raises(NoNameServer, match="its certificate is not accepted"):
-                await stranger.routes.refresh("T")
+                await stranger._session.routes.refresh("T")
 
 
 async def test_a_broker_that_trusts_another_authority_does_not_register(

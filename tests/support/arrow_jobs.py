@@ -48,8 +48,8 @@ async def make_topic(client: Client, topic: str) -> str:
     with trio.fail_after(READABLE_SECONDS):
         while True:
             with suppress(NoRoute):
-                await client.routes.refresh(topic)
-                if len((await client.routes.route(topic, timeout=5)).broker_datas) == 2:
+                await client._session.routes.refresh(topic)
+                if len((await client._session.routes.route(topic, timeout=5)).broker_datas) == 2:
                     return topic
             await trio.sleep(0.05)
 

@@ -149,7 +149,7 @@ class ClientJobs:
         self, client: Client, producer: Producer, consumer: PullConsumer, topic: str
     ) -> None:
         """No message is lost or counted as refused, whatever its target; a queue that is named is a named error."""
-        async with Admin(nameserver=client.nameservers.addresses) as admin:
+        async with Admin(nameserver=client._session.nameservers.addresses) as admin:
             await admin.create_topic(topic, queues=8)
             old = await producer.message_queues(topic)
             assert len(old) == 16

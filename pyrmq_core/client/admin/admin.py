@@ -11,6 +11,8 @@ import trio
 
 from pyrmq_core.client.arguments import seconds_of
 from pyrmq_core.client.client import Client
+from pyrmq_core.client.client_session import ClientSession
+from pyrmq_core.client.client_settings import ClientSettings
 from pyrmq_core.errors import InvalidArgument, InvalidState, NoRoute, ResponseError
 from pyrmq_core.model import Permission, TopicConfig
 from pyrmq_core.protocol.framing.codes import ResponseCode
@@ -48,16 +50,18 @@ class Admin:
     ) -> None:
         if client is not None and nameserver is not None:
             raise InvalidArgument("a shared client has its own nameserver; give either it or one")
-        self._shared = client
-        self._own = Client(nameserver=nameserver) if client is None else None
+        self._shares_client = client is not None
+        self._session = ClientSession(ClientSettings(nameserver=nameserver)) if client is None else client._session
         self._timeout = seconds_of("timeout", timeout)
         self._stack = AsyncExitStack()
-        self._client: Client | None = None
+        self._opened = False
 
     async def __aenter__(self) -> Self:
-        if self._client is not None:
+        if self._opened:
             raise InvalidState("this Admin was opened before; make a new one")
-        self._client = self._shared or await self._stack.enter_async_context(self._own or Client())
+        if not self._shares_client:
+            await self._stack.enter_async_context(self._session)
+        self._opened = True
         return self
 
     async def __aexit__(
@@ -233,7 +237,7 @@ class Admin:
             raise response_error(answer, command.code, f"{name} ({address})", f"topic {topic}")
         return answer
 
-    def _open(self) -> Client:
-        if self._client is None:
+    def _open(self) -> ClientSession:
+        if not self._opened:
             raise InvalidState("this Admin is not open: use it inside `async with`")
-        return self._client
+        return self._session

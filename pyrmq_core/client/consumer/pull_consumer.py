@@ -9,7 +9,8 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from pyrmq_core.client.arguments import MAX_LONG, offset_of, queue_of, seconds_of, whole_number
-from pyrmq_core.client.client import CALL_TIMEOUT_SECONDS, Client
+from pyrmq_core.client.client import Client, session_of
+from pyrmq_core.client.client_session import CALL_TIMEOUT_SECONDS
 from pyrmq_core.client.consumer.pull.puller import Filter, Puller, ReadWindow
 from pyrmq_core.client.consumer.pull.read_arrow import read_rows
 from pyrmq_core.client.consumer.queue_offsets import QueueOffsets
@@ -42,11 +43,9 @@ class PullConsumer:
         timeout: float = CALL_TIMEOUT_SECONDS,
     ) -> None:
         check_group(group)
-        if client is not None and (nameserver is not None or instance_name is not None):
-            raise InvalidArgument("a shared client has its own nameserver and instance_name; give either it or them")
         self.group = group
-        self._shared = client
-        self._own = Client(nameserver=nameserver, instance_name=instance_name) if client is None else None
+        self._shares_client = client is not None
+        self._session = session_of(client, nameserver, instance_name)
         self._timeout = seconds_of("timeout", timeout)
         self._stack: AsyncExitStack | None = None
         self._puller: Puller | None = None
@@ -56,12 +55,10 @@ class PullConsumer:
         if self._stack is not None:
             raise InvalidState(f"consumer {self.group} was opened before; make a new one")
         self._stack = AsyncExitStack()
-        client = self._shared
-        if client is None:
-            assert self._own is not None
-            client = await self._stack.enter_async_context(self._own)
-        self._puller = Puller(client, self.group)
-        self._lookups = QueueOffsets(client, self.group, timeout=self._timeout)
+        if not self._shares_client:
+            await self._stack.enter_async_context(self._session)
+        self._puller = Puller(self._session, self.group)
+        self._lookups = QueueOffsets(self._session, self.group, timeout=self._timeout)
         return self
 
     async def __aexit__(

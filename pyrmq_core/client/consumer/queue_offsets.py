@@ -9,7 +9,7 @@ from typing import Final, TypeVar
 import trio
 
 from pyrmq_core.client.arguments import queue_of
-from pyrmq_core.client.client import Client
+from pyrmq_core.client.client_session import ClientSession
 from pyrmq_core.client.consumer.pull.puller import Filter, Puller, no_progress
 from pyrmq_core.client.routing.publish_info import broker_addresses, order_brokers, topic_queues
 from pyrmq_core.errors import HeaderError, ResponseError, RocketMQError
@@ -46,7 +46,7 @@ V = TypeVar("V")
 class QueueOffsets:
     """Questions about queues for one consumer group; `timeout` is each question's own, in seconds."""
 
-    def __init__(self, client: Client, consumer_group: str, *, timeout: float) -> None:
+    def __init__(self, client: ClientSession, consumer_group: str, *, timeout: float) -> None:
         self._client = client
         self._group = consumer_group
         self._timeout = timeout

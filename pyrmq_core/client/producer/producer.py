@@ -11,7 +11,7 @@ from typing import Any, Self
 import trio
 
 from pyrmq_core.client.arguments import chosen_by, seconds_of
-from pyrmq_core.client.client import Client
+from pyrmq_core.client.client import Client, session_of
 from pyrmq_core.client.producer.bulk.accumulator import Batching
 from pyrmq_core.client.producer.bulk.in_flight import PendingSend, check_bounds
 from pyrmq_core.client.producer.bulk.send_arrow import send_rows
@@ -93,12 +93,10 @@ class Producer:
         trace: bool | str = False,
     ) -> None:
         check_group(group)
-        if client is not None and (nameserver is not None or instance_name is not None):
-            raise InvalidArgument("a shared client has its own nameserver and instance_name; give either it or them")
         self.group = group
-        self._client = client or Client(nameserver=nameserver, instance_name=instance_name)
         self._shares_client = client is not None
-        namespace = namespace_of(namespace) or self._client.namespace
+        self._session = session_of(client, nameserver, instance_name)
+        namespace = namespace_of(namespace) or self._session.namespace
         self._send_timeout = seconds_of("send_timeout", send_timeout)
         self._encoding = MessageEncoder.of(compress_body_over_bytes, compression, max_message_bytes, namespace)
         self._setup = ProducerSetup(
@@ -133,9 +131,9 @@ class Producer:
         self._life.starting()
         async with AsyncExitStack() as stack:
             if not self._shares_client:
-                await stack.enter_async_context(self._client)
+                await stack.enter_async_context(self._session)
             try:
-                self._parts = await stack.enter_async_context(open_parts(self._client, self._setup))
+                self._parts = await stack.enter_async_context(open_parts(self._session, self._setup))
             except InvalidState:
                 self._life.not_begun()
                 raise
@@ -372,12 +370,7 @@ class Producer:
         info = await self._open().sender.publish_info(message.topic, timeout=seconds)
         return ThisQueue(chosen_by(select, info.queues, message)), deadline - trio.current_time()
 
-    @property
-    def parts(self) -> RunningProducer | None:
-        """For the blocking face."""
-        return self._parts
-
-    def prepare(
+    def _prepare(
         self, message: Message, timeout: float | None, queue: MessageQueue | None
     ) -> tuple[RunningProducer, Payload, Target, float]:
         """What a send begins with and nobody is asked for, done in any thread: for the blocking face."""

@@ -18,7 +18,7 @@ from typing import Final
 
 import trio
 
-from pyrmq_core.client.client import Client
+from pyrmq_core.client.client_session import ClientSession
 from pyrmq_core.client.producer.send.sender import Sender
 from pyrmq_core.client.producer.send.targets import Target
 from pyrmq_core.errors import InvalidArgument, RequestTimeout, RocketMQError
@@ -35,7 +35,7 @@ REPLY: Final = "reply"
 class Requests:
     """The requests of one producer."""
 
-    def __init__(self, client: Client, sender: Sender) -> None:
+    def __init__(self, client: ClientSession, sender: Sender) -> None:
         self._client = client
         self._sender = sender
         self._clusters: set[str] = set()

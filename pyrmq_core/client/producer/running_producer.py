@@ -11,7 +11,7 @@ from typing import Final
 
 import trio
 
-from pyrmq_core.client.client import CLOSE_SECONDS, Client
+from pyrmq_core.client.client_session import CLOSE_SECONDS, ClientSession
 from pyrmq_core.client.producer.bulk.accumulator import Accumulator, Batching
 from pyrmq_core.client.producer.bulk.in_flight import InFlight, PendingSend
 from pyrmq_core.client.producer.message_trace import Tracer
@@ -54,7 +54,7 @@ class ProducerSetup:
 class RunningProducer:
     """A producer's sender and the parts that send through it."""
 
-    client: Client
+    client: ClientSession
     sender: Sender
     in_flight: InFlight
     accumulator: Accumulator | None
@@ -88,7 +88,7 @@ class RunningProducer:
 
 
 @asynccontextmanager
-async def open_parts(client: Client, setup: ProducerSetup) -> AsyncIterator[RunningProducer]:
+async def open_parts(client: ClientSession, setup: ProducerSetup) -> AsyncIterator[RunningProducer]:
     """Registers the group for the time of the block; raises `InvalidState` if the client has a producer of it."""
     settings = replace(setup.settings, unit_mode=client.unit_mode)
     client.register_producer(settings.producer_group)
@@ -128,7 +128,7 @@ async def open_parts(client: Client, setup: ProducerSetup) -> AsyncIterator[Runn
             await client.unregister_producer(settings.producer_group)
 
 
-def _fault_latency(client: Client, setup: ProducerSetup, nursery: trio.Nursery) -> FaultLatency | None:
+def _fault_latency(client: ClientSession, setup: ProducerSetup, nursery: trio.Nursery) -> FaultLatency | None:
     if setup.fault_latency is None:
         return None
     faults = FaultLatency(setup.fault_latency, draw=random.randrange)
@@ -137,6 +137,6 @@ def _fault_latency(client: Client, setup: ProducerSetup, nursery: trio.Nursery) 
     return faults
 
 
-def _trace_sender(client: Client, settings: SendSettings) -> Sender:
+def _trace_sender(client: ClientSession, settings: SendSettings) -> Sender:
     group = without_namespace(settings.producer_group, settings.namespace)
     return Sender(client, SendSettings(f"_INNER_TRACE_PRODUCER-{group}-PRODUCE-{next(TRACE_NUMBERS)}"))

@@ -19,7 +19,7 @@ from typing import Final, Protocol, TypeVar
 
 import trio
 
-from pyrmq_core.client.client import Client
+from pyrmq_core.client.client_session import ClientSession
 from pyrmq_core.client.producer.send.hooks import EndTransactionContext, ProducerHooks
 from pyrmq_core.client.producer.send.receipt import Receipt
 from pyrmq_core.client.producer.send.sender import Sender
@@ -78,7 +78,7 @@ class Transactions:
 
     def __init__(
         self,
-        client: Client,
+        client: ClientSession,
         sender: Sender,
         nursery: trio.Nursery,
         listener: TransactionListener | None,

@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import aclosing, asynccontextmanager, suppress
 from typing import Final, TypeAlias
 
-from pyrmq_core.client.client import Client
+from pyrmq_core.client.client_session import ClientSession
 from pyrmq_core.client.consumer.pull.pull_errors import no_progress
 from pyrmq_core.client.consumer.pull.range_reader import PULL_TIMEOUT_SECONDS, Filter, RangeReader, ReadWindow
 from pyrmq_core.client.remoting.caller import PinnedConnection
@@ -53,7 +53,7 @@ JOIN_MESSAGES: Final = 16_384
 class Puller:
     """Pulls for one consumer group over a client's connections."""
 
-    def __init__(self, client: Client, consumer_group: str) -> None:
+    def __init__(self, client: ClientSession, consumer_group: str) -> None:
         self._client = client
         self._consumer_group = consumer_group
 

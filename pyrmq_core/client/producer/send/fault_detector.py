@@ -9,7 +9,7 @@ from typing import Final
 
 import trio
 
-from pyrmq_core.client.client import Client
+from pyrmq_core.client.client_session import ClientSession
 from pyrmq_core.client.producer.send.fault_latency import FaultLatency
 from pyrmq_core.errors import RocketMQError
 from pyrmq_core.protocol.framing.codes import ResponseCode
@@ -19,7 +19,7 @@ EVERY_SECONDS: Final = 3.0
 PROBE_TIMEOUT_SECONDS: Final = 0.2
 
 
-async def run_detector(client: Client, faults: FaultLatency) -> None:
+async def run_detector(client: ClientSession, faults: FaultLatency) -> None:
     """Probes due brokers every 3 s, for the life of a producer."""
     while True:
         await trio.sleep(EVERY_SECONDS)
@@ -28,7 +28,7 @@ async def run_detector(client: Client, faults: FaultLatency) -> None:
                 nursery.start_soon(_probe, client, faults, broker_name)
 
 
-async def _probe(client: Client, faults: FaultLatency, broker_name: str) -> None:
+async def _probe(client: ClientSession, faults: FaultLatency, broker_name: str) -> None:
     """Probes one broker with a cheap request; removes a broker without a known master."""
     topic = next(iter(client.routes.topics), None)
     try:

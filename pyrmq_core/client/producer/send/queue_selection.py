@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import trio
 
-from pyrmq_core.client.client import Client
+from pyrmq_core.client.client_session import ClientSession
 from pyrmq_core.client.producer.send.fault_latency import FaultLatency, judged
 from pyrmq_core.client.producer.send.send_state import SendState
 from pyrmq_core.client.producer.send.targets import ANY_QUEUE, AnyQueue, KeyedQueue, ThisQueue
@@ -23,7 +23,7 @@ from pyrmq_core.protocol.messages.namespaces import with_namespace
 class QueueSelector:
     """One producer's selection. Topics and queues are without the namespace of `settings`; on the wire they have it."""
 
-    def __init__(self, client: Client, settings: SendSettings, faults: FaultLatency | None) -> None:
+    def __init__(self, client: ClientSession, settings: SendSettings, faults: FaultLatency | None) -> None:
         self._client = client
         self._routes = client.routes
         self._settings = settings

@@ -15,7 +15,7 @@ from typing import Final
 
 import trio
 
-from pyrmq_core.client.client import Client
+from pyrmq_core.client.client_session import ClientSession
 from pyrmq_core.client.producer.communication_mode import CommunicationMode
 from pyrmq_core.client.producer.send.fault_latency import FaultLatency
 from pyrmq_core.client.producer.send.hooks import ProducerHooks, SendContext
@@ -66,7 +66,7 @@ class Sender:
 
     def __init__(
         self,
-        client: Client,
+        client: ClientSession,
         settings: SendSettings,
         *,
         hooks: ProducerHooks | None = None,

@@ -1,0 +1,284 @@
+"""`ClientSession`: a client as the library uses it, behind the public `Client`.
+
+One session is one set of connections and one background nursery; it lives as long as its `async with` block.
+Source: client/impl/factory/MQClientInstance.java (scheduled tasks).
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import random
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
+from types import TracebackType
+from typing import TYPE_CHECKING, Final, Self
+
+import trio
+
+from pyrmq_core.client.callbacks.replies import Replies
+from pyrmq_core.client.callbacks.transaction_checks import TransactionChecks
+from pyrmq_core.client.client_settings import ClientSettings
+from pyrmq_core.client.remoting.caller import PinnedConnection, RemotingClient
+from pyrmq_core.client.remoting.heartbeats import Heartbeats
+from pyrmq_core.client.remoting.identity import client_id
+from pyrmq_core.client.routes.batch_topics import BatchTopics
+from pyrmq_core.client.routes.name_servers import NameServers
+from pyrmq_core.client.routes.route_table import Routes
+from pyrmq_core.client.routing.name_server_choice import parse_nameservers
+from pyrmq_core.client.routing.publish_info import reading_address
+from pyrmq_core.client.service_state import Life, ServiceState, check_trio
+from pyrmq_core.errors import BrokerNotFound, InvalidState, RocketMQError
+from pyrmq_core.model import MessageQueue
+from pyrmq_core.network import ConnectionPool, Handler, Peer, local_ip, open_owned_nursery
+from pyrmq_core.network.connection.answers import refuse_unsupported
+from pyrmq_core.protocol.framing.codes import RequestCode, ResponseCode
+from pyrmq_core.protocol.framing.command import Command
+from pyrmq_core.protocol.framing.header_requests import response_error
+from pyrmq_core.protocol.messages.namespaces import instance_namespace
+
+if TYPE_CHECKING:
+    from pyrmq_core.client.routes.name_server_url import Discovery
+
+log = logging.getLogger(__name__)
+
+CALL_TIMEOUT_SECONDS: Final = 3.0
+CLOSE_SECONDS: Final = 2.0
+FIRST_HEARTBEAT_SECONDS: Final = 1.0
+
+
+class ClientSession:
+    """A client's connections, routes and heartbeats, as the library's producers and consumers use them.
+
+    Outside its `async with` block every use raises `InvalidState`.
+    """
+
+    def __init__(self, settings: ClientSettings) -> None:
+        nameserver = settings.nameserver_or_environment()
+        unit_name = settings.unit_name or None
+        self._settings = settings
+        self._addresses = parse_nameservers(nameserver)
+        self.namespace = instance_namespace(nameserver) if isinstance(nameserver, str) else None
+        self.unit_mode = settings.unit_mode
+        self._discovery = None if settings.nameserver_url is None else _discovery(settings.nameserver_url, unit_name)
+        self._credentials = settings.credentials()
+        self._rpc_hooks = settings.hooks()
+        self.client_id = client_id(
+            local_ip(),
+            os.getpid(),
+            settings.instance_name,
+            self._addresses,
+            settings.access_key,
+            draw=random.getrandbits(48),
+            unit_name=unit_name,
+        )
+        self._life = Life("client", self.client_id)
+        self.transaction_checks = TransactionChecks()
+        self.replies = Replies()
+        self._handlers: dict[int, Handler] = {
+            RequestCode.CHECK_TRANSACTION_STATE: self.transaction_checks,
+            RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT: self.replies,
+        }
+        self._stack = AsyncExitStack()
+        self._nursery: trio.Nursery | None = None
+        self._caller: RemotingClient | None = None
+        self._routes: Routes | None = None
+        self._nameservers: NameServers | None = None
+        self._heartbeats: Heartbeats | None = None
+        self._batch_topics: BatchTopics | None = None
+
+    def __repr__(self) -> str:
+        source = self._discovery.url if self._discovery else ";".join(self._addresses)
+        return f"<Client {self.client_id} of {source or 'no NameServer'}>"
+
+    @property
+    def state(self) -> ServiceState:
+        return self._life.state
+
+    async def __aenter__(self) -> Self:
+        check_trio()
+        self._life.starting()
+        async with AsyncExitStack() as stack:
+            nursery = await stack.enter_async_context(open_owned_nursery())
+            pool = ConnectionPool(
+                nursery, handler=self._answer, tls=self._settings.tls, on_open=self._opened, on_close=self._closed
+            )
+            caller = RemotingClient(pool, self._rpc_hooks, self._credentials)
+            nameservers = NameServers(caller, self._addresses, random_start=random.getrandbits(31))
+            routes = Routes(nameservers, random_start=lambda: random.getrandbits(31))
+            heartbeats = Heartbeats(self.client_id, caller, lambda: routes.brokers)
+            self._batch_topics = BatchTopics(caller, routes, heartbeats.version_of)
+            self._nursery, self._caller, self._nameservers = nursery, caller, nameservers
+            self._routes, self._heartbeats = routes, heartbeats
+            if self._discovery is not None:
+                await self._discovery.start(nursery, nameservers)
+            nursery.start_soon(self._poll_routes, routes)
+            nursery.start_soon(self._send_heartbeats, routes, heartbeats)
+            stack.push_async_callback(self._leave, heartbeats)
+            self._stack = stack.pop_all()
+        self._life.started()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self._stack.__aexit__(kind, error, traceback)
+
+    @property
+    def caller(self) -> RemotingClient:
+        """The sender of requests, also of those that no task waits for."""
+        if self._caller is None:
+            raise self._life.not_running()
+        return self._caller
+
+    @property
+    def routes(self) -> Routes:
+        if self._routes is None:
+            raise self._life.not_running()
+        return self._routes
+
+    @property
+    def nameservers(self) -> NameServers:
+        if self._nameservers is None:
+            raise self._life.not_running()
+        return self._nameservers
+
+    @property
+    def heartbeats(self) -> Heartbeats:
+        if self._heartbeats is None:
+            raise self._life.not_running()
+        return self._heartbeats
+
+    @property
+    def batch_topics(self) -> BatchTopics:
+        if self._batch_topics is None:
+            raise self._life.not_running()
+        return self._batch_topics
+
+    async def call(self, address: str, command: Command, *, timeout: float = CALL_TIMEOUT_SECONDS) -> Command:
+        """Sends one request to one server and returns the answer, whatever its code.
+
+        Raises `NetworkError`s and `ProtocolError`s.
+        """
+        return await self.caller.call(address, command, timeout=timeout)
+
+    async def open_line(self, address: str, *, timeout: float = CALL_TIMEOUT_SECONDS) -> PinnedConnection:
+        """Returns the connection to one server, for requests that are posted and not waited for one by one."""
+        return await self.caller.line(address, timeout=timeout)
+
+    async def send_oneway(self, address: str, command: Command, *, timeout: float = CALL_TIMEOUT_SECONDS) -> None:
+        """Sends one request that expects no answer; returns when it is written."""
+        await self.caller.send_oneway(address, command, timeout=timeout)
+
+    async def send_oneway_over(self, peer: Peer, command: Command, *, timeout: float = CALL_TIMEOUT_SECONDS) -> None:
+        """Does as `send_oneway`, over the connection on which a broker sent its request."""
+        await peer.connection.send_oneway(self.caller.prepared(peer.address, command), timeout=timeout)
+
+    async def ask_broker(
+        self, queue: MessageQueue, command: Command, *, timeout: float = CALL_TIMEOUT_SECONDS
+    ) -> Command:
+        """Sends one request to the master of the queue's broker; `ResponseError` for any answer but SUCCESS."""
+        address = await self.master_address(queue, timeout=timeout)
+        answer = await self.call(address, command, timeout=timeout)
+        if answer.code != ResponseCode.SUCCESS:
+            raise response_error(answer, command.code, f"{queue.broker_name} ({address})", f"queue {queue}")
+        return answer
+
+    async def master_address(self, queue: MessageQueue, *, timeout: float) -> str:
+        """Returns the master's address of the queue's broker; fetches the route when the broker is not known yet.
+
+        Without a master it is the address of the slave with the lowest id; `BrokerNotFound` without any.
+        """
+        try:
+            broker = self.routes.broker(queue.broker_name)
+        except RocketMQError:
+            await self.routes.refresh(queue.topic, timeout=timeout)
+            broker = self.routes.broker(queue.broker_name)
+        if broker.master is None:
+            await self.routes.refresh(queue.topic, timeout=timeout)
+            broker = self.routes.broker(queue.broker_name)
+        address = reading_address(broker)
+        if address is None:
+            raise BrokerNotFound(
+                f"broker {queue.broker_name} has no address in the route of {queue.topic}",
+                broker_name=queue.broker_name,
+            )
+        return address
+
+    def register_producer(self, group: str) -> None:
+        """Reports the group to brokers now and in every heartbeat; `InvalidState` when the client has one of it."""
+        if group in self.heartbeats.producer_groups:
+            raise InvalidState(
+                f"The producer group[{group}] has been created before, specify another name please. "
+                "One client holds one producer a group: share that producer, or open another client"
+            )
+        self.heartbeats.add_producer(group)
+        assert self._nursery is not None
+        self._nursery.start_soon(self._round, "sending heartbeats", self.heartbeats.send_round)
+
+    async def unregister_producer(self, group: str) -> None:
+        """Removes the group from brokers; one that cannot be reached forgets it with the connection."""
+        await self.heartbeats.remove(producer=group)
+
+    def serve(self, code: RequestCode, handler: Handler) -> None:
+        """Registers `handler` for requests with this code that brokers send over the client's connections."""
+        self._handlers[code] = handler
+
+    def close_connection(self, address: str) -> None:
+        """Drops the connection to a server that does not answer; the next call opens a new one."""
+        self.caller.close(address)
+
+    async def _leave(self, heartbeats: Heartbeats) -> None:
+        """Unregisters from the brokers, also when cancelled; waits `CLOSE_SECONDS` at most."""
+        try:
+            with trio.move_on_after(CLOSE_SECONDS, shield=True):
+                for group in sorted(heartbeats.producer_groups):
+                    await heartbeats.remove(producer=group)
+        finally:
+            self._life.ended()
+            self._caller = self._routes = self._nameservers = self._heartbeats = self._batch_topics = None
+
+    def _answer(self, request: Command, peer: Peer) -> Command | Awaitable[Command | None] | None:
+        return self._handlers.get(request.code, refuse_unsupported)(request, peer)
+
+    def _opened(self, address: str) -> None:
+        """Introduces this client to the broker at the end of a new connection."""
+        if self._heartbeats is not None and self._nursery is not None:
+            self._nursery.start_soon(self._heartbeats.connected, address)
+
+    def _closed(self, address: str) -> None:
+        if self._heartbeats is not None:
+            self._heartbeats.disconnected(address)
+
+    async def _poll_routes(self, routes: Routes) -> None:
+        while True:
+            await trio.sleep(self._settings.poll_nameserver_interval)
+            await self._round("polling routes", routes.refresh_all)
+
+    async def _send_heartbeats(self, routes: Routes, heartbeats: Heartbeats) -> None:
+        """Sends heartbeats every `heartbeat_broker_interval` seconds, and at once when a broker is new."""
+
+        async def clean_and_send() -> None:
+            routes.forget_offline_brokers()
+            await heartbeats.send_round()
+
+        await trio.sleep(FIRST_HEARTBEAT_SECONDS)
+        while True:
+            changed = routes.brokers_changed
+            await self._round("sending heartbeats", clean_and_send)
+            with trio.move_on_after(self._settings.heartbeat_broker_interval):
+                await changed.wait()
+
+    async def _round(self, what: str, work: Callable[[], Awaitable[None]]) -> None:
+        """Runs one round of scheduled work; a failure is logged, and the next round runs all the same."""
+        try:
+            await work()
+        except* Exception as group:
+            log.info("%s failed and will be tried again: %s", what, group.exceptions[0])
+
+
+def _discovery(url: str, unit_name: str | None) -> Discovery:
+    """Returns the fetcher of the list. Its module is loaded here: few clients need it, and it loads an HTTP client."""
+    from pyrmq_core.client.routes.name_server_url import Discovery
+
+    return Discovery(url, unit_name)

@@ -1,0 +1,57 @@
+"""The settings of a client: names and defaults of client/ClientConfig.java, seconds for times."""
+
+from __future__ import annotations
+
+import os
+import ssl
+from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass, field
+
+from pyrmq_core.client.arguments import context_of, seconds_of
+from pyrmq_core.client.remoting.identity import Credentials, checked_unit_name, credentials_of, namespace_of
+from pyrmq_core.client.remoting.namespace_v2 import NamespaceV2
+from pyrmq_core.client.remoting.rpc_hooks import RpcHook, RpcHooks
+from pyrmq_core.errors import InvalidArgument
+
+
+@dataclass(frozen=True, slots=True)
+class ClientSettings:
+    """The parameters of both `Client`s."""
+
+    _: KW_ONLY
+    nameserver: str | Sequence[str] | None = None
+    nameserver_url: str | None = None
+    poll_nameserver_interval: float = 30.0
+    heartbeat_broker_interval: float = 30.0
+    access_key: str | None = None
+    secret_key: str | None = field(default=None, repr=False)
+    security_token: str | None = field(default=None, repr=False)
+    tls: ssl.SSLContext | None = None
+    instance_name: str | None = None
+    unit_name: str | None = None
+    unit_mode: bool = False
+    namespace_v2: str | None = None
+    rpc_hooks: Sequence[RpcHook] = ()
+
+    def __post_init__(self) -> None:
+        if self.nameserver is not None and self.nameserver_url is not None:
+            raise InvalidArgument("nameserver names addresses, nameserver_url says where to fetch them; give one")
+        checked_unit_name(self.unit_name)
+        seconds_of("poll_nameserver_interval", self.poll_nameserver_interval)
+        seconds_of("heartbeat_broker_interval", self.heartbeat_broker_interval)
+        context_of(self.tls)
+
+    def nameserver_or_environment(self) -> str | Sequence[str]:
+        """Returns `nameserver`; NAMESRV_ADDR when neither it nor `nameserver_url` is set."""
+        if self.nameserver is None and self.nameserver_url is None:
+            return os.environ.get("NAMESRV_ADDR", "")
+        return self.nameserver or ""
+
+    def credentials(self) -> Credentials | None:
+        """Returns the keys that requests are signed with, if any."""
+        return credentials_of(self.access_key, self.secret_key, self.security_token)
+
+    def hooks(self) -> RpcHooks:
+        """Returns the hooks around every request; the one that adds `namespace_v2` runs first."""
+        tenant = namespace_of(self.namespace_v2)
+        return RpcHooks([*([NamespaceV2(tenant)] if tenant else []), *self.rpc_hooks])

@@ -1,0 +1,29 @@
+"""Constructors whose parameters are the fields of a settings value, written once for both faces."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Concatenate, ParamSpec, TypeVar
+
+P = ParamSpec("P")
+S = TypeVar("S")
+T = TypeVar("T")
+
+
+def parameters_of(settings: Callable[P, S]) -> Callable[[Callable[[T, S], None]], Callable[Concatenate[T, P], None]]:
+    """Returns a decorator for an `__init__` that takes one settings value.
+
+    Callers write the parameters of the settings class instead, and the value is made of them. Type checkers, `help`
+    and `inspect.signature` show these parameters with their defaults.
+    """
+
+    def decorate(initialise: Callable[[T, S], None]) -> Callable[Concatenate[T, P], None]:
+        def constructed(self: T, /, *args: P.args, **kwargs: P.kwargs) -> None:
+            initialise(self, settings(*args, **kwargs))
+
+        named = getattr(settings, "__origin__", settings)  # the class itself of `Settings[Client]`
+        constructed.__wrapped__ = named.__init__  # type: ignore[attr-defined]  # `inspect.signature` looks here
+        constructed.__name__, constructed.__qualname__ = initialise.__name__, initialise.__qualname__
+        return constructed
+
+    return decorate
