@@ -21,7 +21,8 @@ ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 NAMESERVER = "127.0.0.1:9876"
-LINK = re.compile(r"\]\((?!https?://)([^)#]+)")
+LINK = re.compile(r"\]\((?!https?://)([^)#]*)#?([^)]*)\)")
+HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)
 
 
 @pytest.fixture(scope="module")
@@ -48,8 +49,18 @@ def test_an_example_runs(example: str, cluster: EmbeddedCluster) -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_links_lead_somewhere(page: Path) -> None:
-    missing = [target for target in LINK.findall(page.read_text()) if not (page.parent / target).exists()]
+    missing = []
+    for target, anchor in LINK.findall(page.read_text()):
+        path = page.parent / target if target else page
+        if not path.exists() or (anchor and anchor not in anchors_of(path)):
+            missing.append(f"{target}#{anchor}")
     assert missing == []
+
+
+def anchors_of(page: Path) -> set[str]:
+    """Returns the anchors that GitHub gives a page's headings."""
+    headings = (heading.lower() for heading in HEADING.findall(page.read_text()))
+    return {re.sub(r"[^\w\- ]", "", heading).replace(" ", "-") for heading in headings}
 
 
 def named_in(*pages: str) -> set[str]:
