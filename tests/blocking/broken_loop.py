@@ -1,4 +1,4 @@
-"""A process whose library loop is broken on purpose while calls wait: `main` says what became of them."""
+"""A process whose library loop is broken on purpose while calls wait: `main` prints how each ended."""
 
 import logging
 import threading
@@ -18,7 +18,7 @@ A0 = MessageQueue("orders", "broker-a", 0)
 
 
 def break_a_task() -> None:
-    """The loop cancels what runs, then ends."""
+    """Makes the loop cancel its tasks and end."""
 
     def fail() -> NoReturn:
         raise ZeroDivisionError("planted")
@@ -29,7 +29,7 @@ def break_a_task() -> None:
 
 
 def break_the_loop() -> None:
-    """The loop ends where it stands."""
+    """Ends the loop at its next step, without cancelling its tasks."""
     no_task: Any = "no task"
     portal().soon(lambda: GLOBAL_RUN_CONTEXT.runner.runq.append(no_task))
 
@@ -62,7 +62,7 @@ def main(defect: str) -> None:
 
 
 def _ends(producer: Producer, consumer: PullConsumer, stage: Stage, break_it: Callable[[], None]) -> list[object]:
-    """Breaks the loop while every kind of call waits; what each ended with, within 10 s."""
+    """Breaks the loop while every kind of call waits; returns the end of each, within 10 s."""
     ends: list[object] = []
 
     def waits(call: Callable[[], object]) -> None:

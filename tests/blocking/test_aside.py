@@ -1,4 +1,4 @@
-"""A single caller writes its request itself, while the loop waits; whoever is not alone leaves it to the loop."""
+"""A single caller writes its request itself, while the loop waits; with other callers the loop writes."""
 
 import threading
 from collections.abc import Sequence
@@ -86,7 +86,7 @@ def test_with_hooks_the_loop_writes(stage: Stage, writers: list[threading.Thread
 
 
 def test_what_is_lent_comes_back() -> None:
-    """The loop does not go on while another thread holds its state, and gives it to nobody while it runs."""
+    """The loop waits while another thread holds its state, and lends it to no thread while it runs."""
     lending, wake = LoopLock(), threading.Event()
     seen: list[str] = []
     token: trio.lowlevel.TrioToken | None = None
@@ -115,7 +115,7 @@ def test_what_is_lent_comes_back() -> None:
 
 
 def test_what_came_too_late_for_a_wait_is_not_lent() -> None:
-    """Between the look and the lock the loop may have begun to run: then nothing is called."""
+    """The loop may begin to run between the check and the lock: then nothing is called."""
     lending = LoopLock()
     called = []
 

@@ -128,7 +128,7 @@ def test_a_future_can_be_awaited_in_asyncio(stage: Stage) -> None:
 
 
 def test_a_callback_may_not_wait_for_its_own_thread(stage: Stage) -> None:
-    """Futures' callbacks run in the library's thread: a blocking call there would never end, and is told so."""
+    """Futures' callbacks run in the library's thread: a blocking call there would never end, so it raises."""
     told: Future[BaseException | None] = Future()
     with Producer("g", nameserver=stage.nameserver.address) as producer:
         unopened = Producer("h", nameserver=stage.nameserver.address)
@@ -159,7 +159,7 @@ def test_a_window_takes_payloads(stage: Stage) -> None:
 
 @pytest.mark.parametrize("max_requests", [1, 4])
 def test_what_a_thread_hands_over_is_never_left_lying(stage: Stage, max_requests: int) -> None:
-    """The loop is only told of what no awaited answer will lead to; queues that are ordered have theirs in order."""
+    """The loop is woken only for payloads that no awaited answer leads to; ordered queues have theirs in order."""
     targets: list[Target] = [AnyQueue(), ThisQueue(A0), AnyQueue(B3, keep=True), KeyedQueue("order-1")]
     chance = random.Random(max_requests)
     producer = Producer("g", nameserver=stage.nameserver.address)

@@ -1,4 +1,4 @@
-"""The end of the interpreter: whatever is under way, it comes soon and quietly."""
+"""The end of the interpreter: it comes soon and quietly, with anything under way."""
 
 import signal
 import subprocess

@@ -1,8 +1,8 @@
-"""A producer of each face in any state that callers bring it to: what it owes to one is not lost by another.
+"""A producer of each face in any state that callers bring it to: one caller's failure loses no other's result.
 
 Steps are drawn at random: good sends in every form, wrong arguments, callbacks that raise, cancellations, interrupts,
 refusals, silence and cut connections of brokers. At the end of each run every future has ended, every message that was
-acknowledged is stored, no room is kept and leaving takes no longer than what was under way.
+acknowledged is stored, no room is kept and leaving takes no longer than the sends under way.
 """
 
 import random
@@ -35,7 +35,7 @@ wrong_names = st.sampled_from(sorted(WRONG_SENDS))
 
 
 def stored_bodies(stage: Stage) -> set[bytes]:
-    """Bodies of all queues; batches are stored one message each."""
+    """Returns the bodies of all queues; batches are stored one message each."""
     return {stored.body for store in stage.stores.values() for queue in store.queues.values() for stored in queue}
 
 
@@ -179,7 +179,7 @@ STEPS = st.lists(
 
 
 class AsyncFace:
-    """One producer for trio, and what it acknowledged."""
+    """One producer for trio, and the messages it acknowledged."""
 
     def __init__(self, producer: pyrmq_core.Producer, brokers: list[ScriptedServer]) -> None:
         self.producer = producer

@@ -46,7 +46,7 @@ def test_parent_and_child_send(stage: Stage, leaves: str) -> None:
 
 
 def test_a_fork_while_threads_send(stage: Stage) -> None:
-    """Whatever lock another thread held at that moment."""
+    """Another thread may hold any lock at that moment."""
     script = """
 import os, sys, threading
 from pyrmq_core import Message
@@ -120,7 +120,7 @@ if __name__ == "__main__":
 
 
 def test_a_child_does_not_touch_what_its_parent_has_open(stage: Stage) -> None:
-    """Windows and readers belong to the loop they were opened on; leaving them in a child waits for nobody."""
+    """Windows and readers belong to the loop they were opened on; leaving them in a child returns at once."""
     for number in range(100):
         stage.stores["broker-a"].put("orders", 0, b"%d" % number)
     script = """

@@ -27,7 +27,7 @@ class Interrupted(BaseException):
 
 
 def interrupted_at(step: int, call: Callable[[], object]) -> bool:
-    """Calls it, interrupted at its so-manieth step; whether it has so many."""
+    """Calls it, interrupted at its step of this number; returns whether it has so many steps."""
     left = step
 
     def trace(frame: FrameType, event: str, _: Any) -> Any:

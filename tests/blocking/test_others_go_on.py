@@ -75,7 +75,7 @@ def test_a_call_that_raises_anything_gives_it_to_its_caller(stage: Stage) -> Non
 
 @pytest.mark.parametrize("defect", ["a task", "the loop"])
 def test_a_loop_that_ends_by_a_defect_ends_every_wait_at_once(defect: str) -> None:
-    """In a process of its own: what a broken loop leaves behind, nothing can put in order."""
+    """It runs in a process of its own, as a broken loop cannot be repaired."""
     script = "import sys; from tests.blocking.broken_loop import main; main(sys.argv[1])"
     command = [sys.executable, "-c", script, defect]
     ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=50)

@@ -10,7 +10,7 @@ import pyrmq_core
 from pyrmq_core import blocking
 
 FACES = ["Admin", "Client", "Producer", "PullConsumer", "SendWindow"]
-# A blocking object has a life by hand too.
+# A blocking object can also be opened and closed by hand.
 ONLY_BLOCKING = {"open", "close", "send_async"}
 INTERNAL = {
     "SendWindow": {"abandon", "enter_nowait", "hand_over", "interrupted", "start_more", "wait_for_room"},

@@ -19,7 +19,7 @@ A0 = MessageQueue("orders", "broker-a", 0)
 
 
 def at_once(work: Callable[[int], object]) -> list[object]:
-    """What 64 threads bring that begin at the same moment."""
+    """Returns the results of 64 threads that begin at the same moment."""
     start = threading.Barrier(THREADS)
 
     def run(number: int) -> object:
@@ -46,7 +46,7 @@ def test_64_threads_share_a_producer(stage: Stage) -> None:
 
 
 def test_64_threads_open_one_client(stage: Stage) -> None:
-    """The first use opens: whoever comes at the same time shares it."""
+    """The first use opens the client: callers at the same time share it."""
     client = Client(nameserver=stage.nameserver.address)
     consumer = PullConsumer("g", client=client)
     before = threading.active_count()

@@ -8,7 +8,7 @@ from pyrmq_core.errors import StoreError
 
 @dataclass
 class MemoryFiles:
-    """`Files` without a disk; every position that was written is told by `writes`."""
+    """`Files` without a disk; `writes` lists every position that was written."""
 
     contents: dict[str, bytearray] = field(default_factory=dict)
     room: int | None = None
@@ -16,7 +16,7 @@ class MemoryFiles:
     fails_at: int | None = None  # the number of the step towards the medium that fails
 
     def step(self, path: str) -> None:
-        """Something that a disk brings to its medium before it returns."""
+        """Counts a step that a disk brings to its medium before it returns; the step `fails_at` raises."""
         self.syncs.append(path)
         if len(self.syncs) == self.fails_at:
             raise StoreError(f"cannot sync {path}: Input/output error")

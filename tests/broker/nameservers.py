@@ -1,4 +1,4 @@
-"""NameServers that record what a broker tells them, and answer as they are told to."""
+"""NameServers that record a broker's requests, and answer as the test sets them."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -14,7 +14,7 @@ from pyrmq_core.protocol.requests.nameserver.register_broker import RegisterBrok
 
 @dataclass
 class RecordingNameServer:
-    """`told` are the requests with the time each came; `refuses_single` and `answers` make it difficult."""
+    """A NameServer with `told`, its requests and their times; `refuses_single` and `answers` make it difficult."""
 
     told: list[tuple[float, Command]] = field(default_factory=list)
     answers: bool = True
@@ -38,7 +38,7 @@ class RecordingNameServer:
         return [(at, RegisterBroker.from_command(request)) for at, request in codes]
 
     def topics(self) -> list[set[str]]:
-        """The topics of each registration."""
+        """Returns the topics of each registration."""
         return [{topic.topic for topic in one.body().topic_configs} for _, one in self.registrations()]
 
     def _count_closed(self, _: Peer) -> None:

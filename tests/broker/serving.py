@@ -1,4 +1,4 @@
-"""A broker on a free port inside the test's loop, and how tests ask it."""
+"""A broker on a free port inside the test's loop, and its requests and answers."""
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -28,7 +28,7 @@ class Served:
     nursery: trio.Nursery
 
     def another(self, hear: Handler | None = None) -> "Served":
-        """The same broker over another connection; `hear` gets what the broker asks over it."""
+        """Returns the same broker over another connection; `hear` handles the broker's requests over it."""
         return Served(self.running, ConnectionPool(self.nursery, handler=hear), self.ended, self.nursery)
 
     async def ask(self, command: Command, *, timeout: float = 60.0) -> Command:
@@ -64,15 +64,15 @@ def config(directory: Path, **settings: str) -> BrokerConfig:
 
 
 async def until(holds: Callable[[], bool]) -> None:
-    """Returns when it holds; polled, with a deadline."""
+    """Returns when the condition holds; polls it, with a deadline."""
     with trio.fail_after(10):
-        while not holds():  # noqa: ASYNC110 - what is waited for tells nobody
+        while not holds():  # noqa: ASYNC110 - the condition sets no event
             await trio.sleep(0.005)
 
 
 @asynccontextmanager
 async def serving(directory: Path, **settings: str) -> AsyncIterator[Served]:
-    """A broker with these settings (RocketMQ's names), stopped in order afterwards unless the test ended it."""
+    """Yields a broker with these settings (RocketMQ's names), stopped in order afterwards unless the test ended it."""
     settings_value = config(directory, **settings)
     ended = trio.Event()
     async with trio.open_nursery() as nursery:

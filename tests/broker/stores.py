@@ -17,7 +17,7 @@ NOW_MS = 1_700_000_000_000
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """Messages put together, as the tests' plain list keeps them."""
+    """Messages put together, as the tests' plain list holds them."""
 
     topic: str
     queue_id: int
@@ -52,7 +52,7 @@ def read(store: MessageStore, topic: str, queue_id: int, offset: int = 0) -> lis
 
 
 def contents(store: MessageStore, keys: Iterable[tuple[str, int]]) -> dict[tuple[str, int], list[bytes]]:
-    """The bodies of each queue; their offsets are checked to be dense and their own."""
+    """Returns the bodies of each queue; checks that its offsets are dense and its own."""
     found = {}
     for topic, queue_id in keys:
         records = read(store, topic, queue_id)

@@ -1,4 +1,4 @@
-"""Batch topics on our broker: records, queue entries, pulls and recovery, as RocketMQ 5.4.0 was seen to do it."""
+"""Batch topics on our broker: records, queue entries, pulls and recovery, compared with RocketMQ 5.4.0."""
 
 import struct
 from collections.abc import Callable, Sequence
@@ -40,7 +40,7 @@ QUEUE_FILE = "batchconsumequeue/B/0/" + file_name(0)
 
 @dataclass(frozen=True, slots=True)
 class Put:
-    """A batch kept whole, or messages by themselves."""
+    """A batch stored as one record, or messages by themselves."""
 
     bodies: tuple[bytes, ...]
     whole: bool
@@ -77,7 +77,7 @@ def put(store: MessageStore, *given: Put, now_ms: int = NOW_MS) -> None:
 
 
 def bodies_of(records: bytes | memoryview) -> list[tuple[int, bytes]]:
-    """Offset and body of each message in the records of a pull."""
+    """Returns offset and body of each message in the records of a pull."""
     found = []
     for record in iterate_records(records, check_crc=True):
         if record.sys_flag & BATCH_RECORD:
@@ -171,7 +171,7 @@ def test_queue_entries_are_those_of_5_4_0() -> None:
     ],
 )  # fmt: skip
 def test_how_many_records_one_pull_takes(size: int, asked: int, records: int) -> None:
-    """As counted on 5.4.0 with its default caps."""
+    """The numbers were counted on 5.4.0 with its default caps."""
     store = opened(MemoryFiles(), BIG)
     put(store, *[Put((b"x" * 50,) * size, whole=True)] * 6)
     found = store.get(KEY, 0, GetLimits(min(asked, 32), 262_144, asked))
@@ -203,7 +203,7 @@ def test_a_pull_inside_a_batch_gives_it_whole() -> None:
 
 @pytest.mark.parametrize(("size", "skipped"), [(1000, 1000), (10, 350)])
 def test_tags_are_the_records(size: int, skipped: int) -> None:
-    """What has another tag, or none told with the batch, is passed by: few offsets at a time."""
+    """A record with another tag, or from a batch without one, is skipped: few offsets at a time."""
     store = opened(MemoryFiles(), BIG)
     put(store, *[Put((b"x",) * size, whole=True)] * 40, Put((b"y",), whole=True, tags="TagA"))
     found = store.get(KEY, 0, GetLimits(), {2598919})
@@ -233,7 +233,7 @@ def test_queues_of_the_other_kind_end_the_start() -> None:
 
 
 def test_a_topic_made_again_as_the_other_kind_keeps_what_is_younger() -> None:
-    """Also when all queues have to be built again from the log, which holds records of both."""
+    """All queues are also built again from the log, which holds records of both."""
     for kinds in ((True, False), (False, True)):
         files, given = MemoryFiles(), Put((b"new",), whole=kinds[1])
         store = opened(files)

@@ -16,7 +16,7 @@ from tests.broker.test_serving import max_offset, records
 async def test_a_clock_before_1970_or_set_back_loses_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, now_ms: int
 ) -> None:
-    """What is stored, locked and delayed under one time is there under the other."""
+    """Messages and locks of one time are there under the other."""
     queue = MessageQueue("T", "broker-a", 0)
     lock = LockQueues("G", "c", (queue,)).to_command()
     async with serving(tmp_path, messageDelayLevel="1h") as served:

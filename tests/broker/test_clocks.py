@@ -1,4 +1,4 @@
-"""A broker whose clock says a time before 1970, or goes back."""
+"""A broker whose clock shows a time before 1970, or goes back."""
 
 import time
 from pathlib import Path

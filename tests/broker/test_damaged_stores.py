@@ -1,4 +1,4 @@
-"""Stores with damage: what is false is never served, what is sound before it is, and amounts are reported."""
+"""Stores with damage: false records are never served, sound ones before them are, and amounts are reported."""
 
 import random
 from dataclasses import dataclass, field
@@ -24,7 +24,7 @@ TAGS = frozenset({0})
 
 
 def five_entries() -> tuple[MemoryFiles, MessageStore]:
-    """Messages 0, 2, 4, 6 of the log in A, 1, 3, 5, 7 in B."""
+    """Returns a store with messages 0, 2, 4, 6 of the log in A, 1, 3, 5, 7 in B."""
     files = MemoryFiles()
     store = opened(files)
     put(store, *SENT)
@@ -106,7 +106,7 @@ def test_entries_that_are_gone_are_built_anew(how: str, entries: slice) -> None:
     if recovery.is_rebuilt:
         assert contents(store, KEYS) == expected(SENT, KEYS)
         assert any("built anew" in line for line in recovery.warnings())
-    else:  # the search for the queue's end did not come by there
+    else:  # the search for the queue's end did not look there
         with pytest.raises(StoreError, match="entry 2"):
             store.get(("A", 0), 2, ALL)
 
@@ -147,7 +147,7 @@ def test_an_ordinary_stop_or_kill_keeps_nothing_aside() -> None:
 
 @pytest.mark.parametrize("at", [4, 8, 16, 20, 27, 28, 30, 60, 90, 112])
 def test_damage_before_the_mark_ends_no_log(at: int) -> None:
-    """A rebuild reads the damaged record again: it is passed over, and all others are there."""
+    """A rebuild reads the damaged record again: it is skipped, and all others are there."""
     files, store = five_entries()
     store.close()
     files.contents[LOG][2 * SIZE + at - 1] ^= 0x41
@@ -158,13 +158,13 @@ def test_damage_before_the_mark_ends_no_log(at: int) -> None:
     found = [record.body for record in served(store, ("A", 0))]
     assert [body for body in found if body in SENT[4].bodies + SENT[6].bodies] == [*SENT[4].bodies, *SENT[6].bodies]
     assert found[0] == SENT[0].bodies[0]
-    if at not in (20, 60):  # the user's flag and the store time, which nothing covers
+    if at not in (20, 60):  # the user's flag and the store time, which no CRC covers
         assert len(recovery.holes) + len(recovery.bad_bodies) + recovery.gaps
         assert recovery.warnings()
 
 
 def served(store: MessageStore, key: tuple[str, int]) -> list["Record"]:
-    """What a reader gets that goes on behind each error: its records, those whose body is not its CRC's left out."""
+    """Returns the records that a reader gets if it goes on behind each error, without those whose CRC is wrong."""
     found, (offset, end) = [], store.bounds(key)
     while offset < end:
         try:
@@ -233,7 +233,7 @@ def test_a_clock_that_went_back_cuts_nothing() -> None:
             store.abandon()
             if not keeps_mark:
                 files.save(CHECKPOINT_NAME, known.encode(), keep_previous=False)
-            # What was not synced of the queues is gone.
+            # The unsynced part of the queues is gone.
             for name in files.names("consumequeue/B/0")[2:]:
                 files.remove(f"consumequeue/B/0/{name}")
             assert contents(opened(files), KEYS) == expected(sent, KEYS)
@@ -293,7 +293,10 @@ class Fuzz:
         return f"{how} {path} at {at}"
 
     def check(self) -> None:
-        """Opens or ends by name; what is served is what was sent, in order, and opening again changes nothing."""
+        """Opens the store, which may raise a named error.
+
+        Records served are those that were sent, in order, and opening again changes nothing.
+        """
         try:
             store, recovery = reopened(self.files)
         except StoreError:
@@ -310,7 +313,7 @@ class Fuzz:
             assert set(self._served(again, key)) >= set(bodies)
 
     def _served(self, store: MessageStore, key: tuple[str, int]) -> list[bytes]:
-        """Those at their own offset with their own body; a wrong body is never right by its CRC."""
+        """Returns the records at their own offset with their own body; a wrong body is never right by its CRC."""
         found: list[bytes] = []
         offset, end = store.bounds(key)
         while offset < end:

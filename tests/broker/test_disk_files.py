@@ -106,7 +106,7 @@ def test_a_file_that_is_removed_in_order_fails_no_sync(tmp_path: Path) -> None:
 
 @contextmanager
 def without_descriptors() -> Iterator[None]:
-    """No descriptor is left for a new file."""
+    """Leaves no descriptor for a new file."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     highest = max(int(name) for name in os.listdir("/proc/self/fd"))
     resource.setrlimit(resource.RLIMIT_NOFILE, (highest + 2, hard))
@@ -125,7 +125,7 @@ def without_descriptors() -> Iterator[None]:
 
 
 def test_a_store_works_on_without_descriptors(tmp_path: Path) -> None:
-    """New segments and queues, syncs, small files, lists, a topic deleted: by the reserve."""
+    """New segments and queues, syncs, small files, lists, a topic deleted: all with the reserved descriptors."""
     store = opened(DiskFiles(tmp_path, max_open_files=3))
     put(store, Sent("A", 0, (b"1" * 400,)))
     with without_descriptors():

@@ -1,4 +1,4 @@
-"""Every step towards the medium fails once: what was acknowledged is there afterwards, what was deleted is not."""
+"""Every step towards the medium fails once: acknowledged messages are there afterwards, deleted topics are not."""
 
 from collections.abc import Callable, Iterator
 
@@ -20,9 +20,9 @@ Model = dict[tuple[str, int], list[bytes]]
 
 
 class Scenario:
-    """A store that does the steps until one fails, and a plain list of what was acknowledged and not deleted.
+    """A store that does the steps until one fails, and a plain list of the messages acknowledged and not deleted.
 
-    `synced` is how much of each list was on the medium at least, `deleting` a topic whose deletion was not confirmed.
+    `synced` is the least part of each list on the medium, `deleting` a topic whose deletion was not confirmed.
     """
 
     def __init__(self, files: Files) -> None:
@@ -65,7 +65,7 @@ class Scenario:
                 self.kept[key].append(body)
 
     def _call(self, syncs: list[Callable[[], None]]) -> None:
-        """As the flusher does: the failure is the store's."""
+        """Calls the syncs as the flusher does: the store fails with the first error."""
         try:
             for sync in syncs:
                 sync()
@@ -78,7 +78,10 @@ class Scenario:
 
 
 def failing_at(number: int) -> tuple[MemoryFiles, ForgetfulFiles, Scenario | None]:
-    """The scenario until its step `number` towards the medium failed; None when that was at its opening."""
+    """Runs the scenario until its step `number` towards the medium failed.
+
+    The scenario is None when that was at its opening.
+    """
     memory = MemoryFiles(fails_at=number)
     files = ForgetfulFiles(memory)
     try:
@@ -88,7 +91,7 @@ def failing_at(number: int) -> tuple[MemoryFiles, ForgetfulFiles, Scenario | Non
     try:
         scenario.run()
     except StoreError:
-        if scenario.store.failure:  # else a file could not be made, and nothing was lost
+        if scenario.store.failure:  # otherwise a file could not be made, and nothing was lost
             with pytest.raises(StoreError, match="Input/output error"):
                 put(scenario.store, Sent("A", 0, (b"never",)))
     return memory, files, scenario
@@ -170,7 +173,7 @@ def test_a_failed_sync_in_a_deletion_ends_storing() -> None:
 
 
 def test_a_deletion_while_queues_are_synced_waits_for_them_itself() -> None:
-    """The flusher's syncs are under way, and what they bring is not on the medium yet when the mark is written."""
+    """The flusher's syncs are under way, and their data is not on the medium yet when the mark is written."""
     memory = MemoryFiles()
     files = ForgetfulFiles(memory)
     store = opened(files)

@@ -1,4 +1,4 @@
-"""Pulls that are held: who is woken, what they may take, and that nothing is left of them."""
+"""Held pulls: the ones that a message wakes, the messages they take, and that no trace of them stays."""
 
 import pytest
 import trio

@@ -1,4 +1,4 @@
-"""`python -m pyrmq_core.broker`: its flags, its signals, and what a SIGKILL leaves."""
+"""`python -m pyrmq_core.broker`: its flags, its signals, and its store after a SIGKILL."""
 
 import os
 import signal
@@ -36,7 +36,7 @@ def spawned(*arguments: str) -> "subprocess.Popen[str]":
 
 @asynccontextmanager
 async def started(*arguments: str) -> AsyncIterator[tuple["subprocess.Popen[str]", str]]:
-    """The process and the address it listens on; killed if the test left it alive."""
+    """Yields the process and the address it listens on; kills it if the test left it alive."""
     process = spawned(*arguments)
     output = process.stdout
     assert output is not None
@@ -50,7 +50,7 @@ async def started(*arguments: str) -> AsyncIterator[tuple["subprocess.Popen[str]
 
 
 async def acknowledged_until_killed(process: "subprocess.Popen[str]", address: str, enough: int) -> list[bytes]:
-    """Sends from several tasks; the process is killed while they send. The bodies that were acknowledged."""
+    """Sends from several tasks; the process is killed while they send. Returns the acknowledged bodies."""
     acknowledged: list[bytes] = []
 
     async def send(pool: ConnectionPool, sender: int) -> None:

@@ -1,7 +1,7 @@
-"""The broker's answers beside those of a released 5.4.0 broker, question by question, in the order they were asked.
+"""The broker's answers beside those of a released 5.4.0 broker, request by request, in the order of the recording.
 
-The recording lacks some questions that changed what the broker held; they are asked here before the row that needs
-them. What differs on purpose stands in tables below, with the reason.
+The recording lacks some requests that changed the broker's state; they are sent here before the row that needs
+them. Intended differences stand in tables below, with the reason.
 """
 
 import json
@@ -33,9 +33,9 @@ OTHER_CODE = {
     ),
     187: (604, "the same"),
 }
-# They follow settings changed by 25, and are tested by themselves with these settings.
+# They follow settings changed by 25, and have tests of their own with these settings.
 OTHER_SETTINGS = {93, 95, 99, 101}
-# Counts of everything there is.
+# Counts of all topics and groups, and the version.
 COUNTS = {"totalTopicNum", "totalGroupNum", "version"}
 # Bodies with quoted integer keys, which fastjson reads as well as its own bare ones.
 STRICT_JSON = {171}
@@ -83,7 +83,7 @@ def committed(offset: int) -> Command:
     return UpdateConsumerOffset("GCTC", "TC", 1, offset).to_command()
 
 
-# What was asked before a row and is not recorded.
+# Requests that were sent before a row and are not recorded.
 UNRECORDED = {
     63: sends(2, "TB", 2),
     64: sends(1, "TB", 2),
@@ -109,7 +109,10 @@ UNRECORDED = {
 
 
 def fits(recorded: str, got: str) -> bool:
-    """Whether the texts agree; a recorded one may be cut off, and has placeholders for what differs from run to run."""
+    """Returns whether the texts agree.
+
+    A recorded one may be cut off, and has placeholders for parts that differ from run to run.
+    """
     cut = recorded.endswith(" ...") or len(recorded) >= 120
     pattern = re.escape(recorded.removesuffix(" ..."))
     for placeholder, what in PLACEHOLDERS.items():

@@ -1,4 +1,4 @@
-"""What a Java producer and push consumer asked a released 5.4.0 broker, asked again here, frame by frame."""
+"""The requests of a Java producer and push consumer to a released 5.4.0 broker, repeated here, frame by frame."""
 
 import contextlib
 from pathlib import Path
@@ -16,7 +16,7 @@ from tests.support import golden
 from tests.support.golden import GoldenFrame
 
 PULL = 11
-# A pull that is held is left alone after this, and its answer awaited later.
+# A pull that is held is left waiting after this, and its answer awaited later.
 HELD_SECONDS = 0.2
 
 
@@ -29,7 +29,7 @@ def decoded(frame: GoldenFrame) -> Command:
 
 
 class Replay:
-    """Asks recorded requests over as many connections as were recorded, and keeps the answers by their numbers."""
+    """Sends recorded requests over as many connections as were recorded, and keeps the answers by their numbers."""
 
     def __init__(self, served: Served, nursery: trio.Nursery) -> None:
         self.address = served.running.address
@@ -78,7 +78,10 @@ async def test_a_java_producer_and_consumer_get_what_they_got(tmp_path: Path) ->
 
 
 def stored(body: bytes | memoryview) -> list[tuple[object, ...]]:
-    """What of the records does not depend on clock and ports; the first pull came before the delayed message."""
+    """Returns the fields of records that depend neither on clock nor ports.
+
+    The first pull came before the delayed message.
+    """
     return [
         (
             record.topic,

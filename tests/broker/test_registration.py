@@ -1,4 +1,4 @@
-"""How a broker makes itself known to NameServers: all of them, on time, again and again, and how it leaves."""
+"""A broker's registration at NameServers: all of them, on time, again and again, and its end."""
 
 import time
 from collections.abc import Callable
@@ -142,7 +142,7 @@ async def test_order_configuration_marks_topics(tmp_path: Path) -> None:
 
 
 class RecordingPool(ConnectionPool):
-    """Answers every registration without a connection, and tells when it was asked."""
+    """A pool that answers every registration without a connection, and records its time."""
 
     def __init__(self, answers: Callable[[], bool]) -> None:
         self.answers = answers
@@ -156,7 +156,7 @@ class RecordingPool(ConnectionPool):
 
 
 async def rounds(directory: Path, answers: Callable[[], bool], seconds: float, **settings: str) -> list[int]:
-    """At which second the broker registers, from its first attempt on."""
+    """Returns the second of each of the broker's registrations, from its first attempt on."""
     settings_value = config(directory, namesrvAddr="127.0.0.1:1", **settings)
     topics = TopicTable(DiskFiles(directory), settings_value)
     pool = RecordingPool(answers)

@@ -1,4 +1,4 @@
-"""Over sockets: sends and pulls, topics that come into being, pulls that wait, delays, retries, and what is refused."""
+"""Requests over sockets: sends and pulls, topics created by sends, pulls that wait, delays, retries, and refusals."""
 
 from dataclasses import replace
 from pathlib import Path

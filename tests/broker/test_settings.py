@@ -1,4 +1,4 @@
-"""A broker's settings: RocketMQ's are all known, none is missing in silence, and docs/servers.md has them all."""
+"""A broker's settings: RocketMQ's are all known, none is ignored silently, and docs/servers.md has them all."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the store writes: RocketMQ's records, segments, blanks and queue entries; and files on a real disk."""
+"""The store's files: RocketMQ's records, segments, blanks and queue entries; and files on a real disk."""
 
 import json
 import zlib
@@ -33,7 +33,7 @@ HOSTS = ("127.0.0.1:10911", "[fd00::2]:10911")
 
 
 def test_records_are_byte_for_byte_those_of_released_brokers() -> None:
-    """Records that 5.4.0 and 4.9.7 stored, taken apart and made again from what a send brings."""
+    """Records stored by 5.4.0 and 4.9.7, taken apart and made again from the fields of a send."""
     records = [record for pull in json.loads(GOLDEN.read_text()) for record in split(bytes.fromhex(pull["body"]))]
     assert len(records) > 10
     for raw in records:

@@ -1,4 +1,4 @@
-"""What is left after a stop, a kill and a power cut, compared with a plain list of what was put."""
+"""The store after a stop, a kill and a power cut, compared with a plain list of its puts."""
 
 import random
 from collections.abc import Callable
@@ -79,7 +79,7 @@ def test_a_power_cut_takes_only_what_was_not_synced(
     found = contents(store, KEYS)
     kept = prefix(sent, found)
     assert kept >= synced
-    # What is left is a whole store: it takes messages, and a kill changes nothing.
+    # The rest is a whole store: it takes messages, and a kill changes nothing.
     put(store, *later)
     store.abandon()
     partly = {key: bodies + expected(later, KEYS)[key] for key, bodies in found.items()}
@@ -87,7 +87,7 @@ def test_a_power_cut_takes_only_what_was_not_synced(
 
 
 def prefix(sent: list[Sent], found: dict[tuple[str, int], list[bytes]]) -> int:
-    """How many of the puts are there whole, nothing else but a part of the next one being there."""
+    """Returns how many puts are stored whole; checks that only a part of the next one may be stored besides."""
     messages = [(one.topic, one.queue_id, body) for one in sent for body in one.bodies]
     count = sum(map(len, found.values()))
     lists: dict[tuple[str, int], list[bytes]] = {key: [] for key in KEYS}
@@ -105,7 +105,7 @@ SENT = [Sent("A", 0, (b"first",), "TagA"), Sent("A", 1, (b"", b"b" * 30)), Sent(
 
 
 def three_puts() -> tuple[MemoryFiles, list[int]]:
-    """A killed store, and where each put ended."""
+    """Returns the files of a killed store, and the end of each put."""
     files = MemoryFiles()
     store = opened(files)
     ends = []
@@ -126,7 +126,7 @@ def test_a_cut_at_every_byte() -> None:
         files.contents[LOG][cut:] = bytes(1024 - cut)
         files.remove(CHECKPOINT_NAME)
         store = opened(files)
-        # What is cut may have been zeros anyway.
+        # The cut bytes may have been zeros anyway.
         assert store.end == max(start for start in [0, *starts, end] if not whole[cut:start].strip(b"\0"))
         found = contents(store, KEYS)
         assert sum(map(len, found.values())) == len([start for start in starts if start < store.end])

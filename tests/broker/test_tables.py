@@ -1,4 +1,4 @@
-"""The broker's tables by themselves: topics, groups, offsets, clients, locks, and the files they are kept in."""
+"""The broker's tables by themselves: topics, groups, offsets, clients, locks, and their files."""
 
 import json
 import time
@@ -94,7 +94,7 @@ def test_offsets_are_kept_with_java_s_own_keys() -> None:
     make_text = offsets.unsaved()
     assert make_text is not None
     assert offsets.unsaved() is None
-    offsets.commit("G", "T", 3, 8)  # what is made later is what it was then
+    offsets.commit("G", "T", 3, 8)  # not in the text, although that is made later
     text = make_text()
     written = json.loads(text)
     assert written["offsetTable"] == {"T@G": {"3": 7, "1": -5}, "U@H": {"0": 1}}
@@ -185,7 +185,7 @@ def test_what_a_new_topic_inherits(tmp_path: Path, default: str, auto: str, queu
 
 
 def test_a_connection_that_closes_costs_its_own_groups_alone() -> None:
-    """Whatever others serve: with 20,000 groups of theirs it took 4 ms a close, a thousand times as much."""
+    """The groups of other connections cost nothing: with 20,000 of them a close took 4 ms, a thousand times as much."""
     table = ClientTable()
     groups = tuple(f"g{number}" for number in range(20_000))
     table.heartbeat(HeartBeat("large", groups), [], A, "JAVA", 493, 0)
@@ -217,7 +217,7 @@ def test_locks_are_bounded_and_given_back() -> None:
 
 
 class FailingFiles(MemoryFiles):
-    """A disk that takes nothing while `is_full`, and counts what it takes."""
+    """A disk that refuses every write while `is_full`, and counts writes."""
 
     is_full = False
     saved = 0

@@ -1,4 +1,4 @@
-"""Pulls as brokers answer them, drawn at random: whatever may stand in a record, and what nobody should send."""
+"""Pulls as brokers answer them, drawn at random: any valid record, and invalid ones."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ TORN: Final = (
 
 
 def record(offset: int, body: bytes = b"x", **fields: Any) -> bytes:
-    """A stored record with everything in it, but for what `fields` say."""
+    """Returns a stored record with every field, changed by `fields`."""
     values: dict[str, Any] = {
         "topic": "orders",
         "queue_id": 3,
@@ -52,18 +52,18 @@ def record(offset: int, body: bytes = b"x", **fields: Any) -> bytes:
 
 
 def pull(start: int, *records: bytes, count: int | None = None, queue: MessageQueue = QUEUES[0]) -> RawPull:
-    """An answer to a pull at `start` with these records, of `count` messages."""
+    """Returns an answer to a pull at `start` with these records, of `count` messages."""
     following = start + (len(records) if count is None else count)
     return RawPull(queue, start, following, 0, following, PullStatus.FOUND, b"".join(records))
 
 
 def batch_record(first: int, *items: BatchItem, **fields: Any) -> bytes:
-    """A record of a 5.x batch topic."""
+    """Returns a record of a 5.x batch topic."""
     return record(first, encode_batch_body(items), properties="INNER_NUM\x01n\x02", sys_flag=BATCH_RECORD, **fields)
 
 
 class Broker:
-    """Answers pulls with what chance gives it; the same for the same seed."""
+    """A broker that answers pulls at random; the same seed gives the same answers."""
 
     def __init__(self, seed: int, *, torn: float = 0.1, strange: float = 0.3) -> None:
         self._chance = random.Random(seed)
@@ -72,7 +72,7 @@ class Broker:
         self._shape = [*NAMES[:3], "WAIT"]
 
     def pulls(self, count: int, most_records: int) -> list[RawPull]:
-        """Pulls one after another, a few of them empty; some clipped, as those of a batch topic are."""
+        """Returns pulls one after another, a few of them empty; some clipped, as those of a batch topic are."""
         return [self._pull(self._chance.randrange(most_records + 1)) for _ in range(count)]
 
     def _pull(self, records: int) -> RawPull:

@@ -16,7 +16,7 @@ def ids(count: int) -> list[str]:
 
 @pytest.mark.parametrize("count", [BREAK_EVEN_ROWS - 1, 300])
 def test_requests_to_a_batch_topic_are_of_one_tag_and_plain(count: int) -> None:
-    """As `send_batch` makes them of the same messages: no body compressed, and each may be one record."""
+    """Requests equal those of `send_batch` with the same messages: no body compressed, and each may be one record."""
     tags = ["a", None, "b"]
     rows = pa.record_batch(
         {"body": [b"x" * 5000] * count, "tags": pa.array([tags[number % 3] for number in range(count)], pa.string())}

@@ -1,4 +1,4 @@
-"""Pulls to columns: the same rows as message by message, whatever the records hold."""
+"""Pulls to columns: the same rows as message by message, for any records."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def same_both_ways(
     tags: TagFilter = ALL_TAGS,
     rules: BodyRules = BodyRules(),  # noqa: B008 - a frozen value
 ) -> pa.RecordBatch:
-    """By columns and by messages, compared."""
+    """Decodes by columns and by messages, and compares."""
     ((by_columns, rest),) = decode_columns(pulls, columns, within, tags, rules)
     assert not rest
     by_columns.validate(full=True)
@@ -50,7 +50,7 @@ def same_both_ways(
 
 
 def many(count: int = BREAK_EVEN_MESSAGES, **fields: Any) -> RawPull:
-    """Records enough for columns to pay, all alike but for their offsets."""
+    """Returns enough records for columns to pay, all alike but for their offsets."""
     return pull(0, *(record(offset, **fields) for offset in range(count)))
 
 
@@ -122,7 +122,7 @@ def test_torn_properties_among_others(text: bytes, among: int) -> None:
 
 @pytest.mark.parametrize("text", [b"a\x01b\x02c\x01d", b"a\x00b\x01\x00\x02", "größe\x01文字\x02".encode(), b""])
 def test_what_is_plain_is_not_read_one_by_one(text: bytes) -> None:
-    """4.9's missing last separator, U+0000 and text beyond ASCII are no reason to."""
+    """4.9's missing last separator, U+0000 and text beyond ASCII do not lead to the plain path."""
     found = _plain_pairs(pa.array([b"x\x01y\x02", text, b"x\x01y\x02", text], pa.binary()))
     assert isinstance(found, Pairs)
     assert found.map().to_pylist()[1] == list(decode_properties(text.decode()).items())
@@ -167,7 +167,7 @@ def test_compressed_and_plain_mixed(kind: CompressionType) -> None:
 
 
 def test_batch_records_are_exact_at_the_borders_of_a_range() -> None:
-    """A pull answers a whole batch: what two pulls both hold is given once."""
+    """A pull returns a whole batch: a message in two pulls is decoded once."""
     items = [BatchItem(n, b"b%d" % n, b"TAGS\x01t%d\x02" % n) for n in range(40)]
     whole = batch_record(100, *items)
     pulls = [pull(90, record(99), whole, count=30), pull(120, whole, record(140), count=21)]
@@ -198,7 +198,7 @@ def test_pulls_of_several_queues() -> None:
     assert batch.column("queueId").to_pylist() == [queue.queue_id for queue in QUEUES]
 
 
-# --- What is asked for.
+# --- Columns and options.
 
 
 @pytest.mark.parametrize("count", [1, BREAK_EVEN_MESSAGES, 300])
@@ -299,7 +299,7 @@ def test_a_column_there_is_not_is_told() -> None:
         decode_records([], pa.schema([("offset", pa.int64())]))
 
 
-# --- What cannot be read.
+# --- Unreadable records.
 
 
 @pytest.mark.parametrize("count", [1, BREAK_EVEN_MESSAGES])

@@ -1,4 +1,4 @@
-"""Rows to payloads: the bytes of the same messages encoded one by one, whatever the columns hold."""
+"""Rows to payloads: the bytes of the same messages encoded one by one, for any columns."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def ids(count: int) -> list[str]:
 
 
 def runs(count: int) -> list[IdRun]:
-    """Ids that count up over the end of their digits."""
+    """Returns ids that count up over the end of their digits."""
     maker = UniqueIdMaker(b"\x7f\0\0\1", 77, 5)
     half = count // 2
     return [maker.run(10, 0, 0xFFFE, half), maker.run(11, 0, 0, count - half)]
@@ -89,7 +89,7 @@ def messages_of(rows: list[dict[str, Any]], names: set[str]) -> list[Message]:
 def both_ways(
     rows: SinkRows, limit: BatchLimit, *, given_ids: Any = ids, alone: bool = False, waits: bool = True
 ) -> list[Payload]:
-    """By columns and by messages: the same requests."""
+    """Encodes by columns and by messages, and checks that the requests are equal."""
     made = ids_of(given_ids, len(rows))
     by_columns = list(encode_columns(rows, "orders", made, limit, alone=alone, waits=waits))
     by_messages = list(encode_messages(rows, "orders", made, limit, alone=alone, waits=waits))
@@ -103,7 +103,7 @@ def facts(payload: Payload) -> tuple[object, ...]:
 
 
 def sent(payload: Payload) -> list[tuple[bytes, dict[str, str], int]]:
-    """What a broker makes of a request: body, properties and flag of each message."""
+    """Returns body, properties and flag of each message of a request, as a broker reads them."""
 
     def plain(body: bytes | memoryview) -> bytes:
         return decompress(body, payload.sys_flag, max_bytes=10**8)
@@ -179,7 +179,7 @@ def test_whatever_the_limits_every_row_is_sent_once_in_order(
 
 
 def many(**columns: Any) -> pa.RecordBatch:
-    """Rows enough for columns to pay."""
+    """Returns enough rows for columns to pay."""
     columns.setdefault("body", pa.array([b"x"] * BREAK_EVEN_ROWS, pa.binary()))
     return pa.record_batch(columns)
 
@@ -241,7 +241,7 @@ def test_a_column_of_nulls_alone_is_as_none() -> None:
 
 
 def test_nulls_with_something_beneath_them() -> None:
-    """Arrow does not say what lies in the buffers of a null."""
+    """Arrow leaves the buffer's content of a null undefined."""
     count = BREAK_EVEN_ROWS
     null = pa.py_buffer(bytes([0b11111110] + [255] * count))
 
@@ -372,7 +372,7 @@ def test_ids_may_be_a_column() -> None:
 def test_no_request_holds_rows_from_both_sides_of_a_stop(
     rows: list[dict[str, Any]], repeats: int, data: st.DataObject
 ) -> None:
-    """Few rows and many, some of them compressed; otherwise they are what they are without stops."""
+    """Few rows and many, some of them compressed; without pauses the result is the same."""
     rows = rows * (1 + repeats)
     stops = sorted(data.draw(st.sets(st.integers(0, len(rows)), max_size=4)))
     batch = columns_of(rows, {"body", "tags"})

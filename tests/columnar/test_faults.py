@@ -1,4 +1,4 @@
-"""Which row cannot be sent, and why: a column at a time, against the rules for single messages."""
+"""The row that cannot be sent, and the reason: a column at a time, against the rules for single messages."""
 
 from typing import Any
 
@@ -121,7 +121,7 @@ some_rows = st.lists(
 
 
 def can_be_sent(row: dict[str, Any]) -> bool:
-    """By the rules for one message."""
+    """Returns whether the rules for one message accept the row."""
     if row["body"] is None:
         return False
     try:

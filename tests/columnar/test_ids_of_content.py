@@ -1,4 +1,4 @@
-"""Ids made of content: the same rows at the same place have the same, anything else another."""
+"""Ids made of content: equal for the same rows at the same place, different otherwise."""
 
 from typing import Any
 

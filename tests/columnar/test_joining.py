@@ -1,4 +1,4 @@
-"""Parts of many rows joined: the same bytes whether a column's elements have one size or many."""
+"""Parts of many rows joined: the same bytes for elements of one size and of many."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_what_is_null_adds_nothing() -> None:
     skipped=st.integers(0, 3),
 )
 def test_columns_whose_elements_have_one_size(alike: set[str], named: set[str], empty: bool, skipped: int) -> None:
-    """They are joined otherwise: as values of fixed width, or with the body between them as if it separated them."""
+    """They take other paths: as values of fixed width, or with the body as if it were their separator."""
 
     def text(name: str, row: int) -> str:
         return f"{name[0]}{row:03}" if name in alike else f"{row:03}" * (1 + row % 3)

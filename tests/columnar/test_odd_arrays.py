@@ -26,7 +26,7 @@ PLAIN = [None, "k", None, "größe"] * 10
 
 
 def empty(kind: pa.DataType) -> pa.Array:
-    """An array without elements whose buffer of bounds is empty, as some writers of Arrow leave it."""
+    """Returns an array without elements whose buffer of bounds is empty, as some writers of Arrow leave it."""
     if pa.types.is_map(kind):
         return pa.Array.from_buffers(kind, 0, [None, NOTHING], children=[pairs()])
     if pa.types.is_list(kind):
@@ -39,7 +39,7 @@ def pairs() -> pa.Array:
 
 
 def without_elements(kind: pa.DataType, count: int) -> pa.Array:
-    """So many empty maps or lists, over children of `empty`."""
+    """Returns so many empty maps or lists, over children of `empty`."""
     bounds = pa.py_buffer(np.zeros(count + 1, np.int32))
     child = pairs() if pa.types.is_map(kind) else empty(kind.value_type)
     return pa.Array.from_buffers(kind, count, [None, bounds], children=[child])

@@ -1,4 +1,4 @@
-"""Bodies that swell when they are decompressed: given in parts, within a bounded memory, or refused by name."""
+"""Bodies that swell when they are decompressed: returned in parts, within a bounded memory, or refused by name."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def packed(offset: int, size: int, kind: CompressionType = CompressionType.ZLIB)
 
 @pytest.fixture
 def small_parts(monkeypatch: pytest.MonkeyPatch) -> int:
-    """Parts of 64 KiB."""
+    """Lowers the size of a part to 64 KiB."""
     monkeypatch.setattr(plain_bodies, "PART_BYTES", 64 * KIB)
     monkeypatch.setattr("pyrmq_core.columnar.decoding.decode_by_row.PART_BYTES", 64 * KIB)
     return 64 * KIB
@@ -69,7 +69,7 @@ def test_filters_and_ranges_hold_in_every_part(small_parts: int, count: int) -> 
 
 @pytest.mark.parametrize("count", COUNTS)
 def test_what_is_wrong_behind_the_first_parts_is_told_after_them(small_parts: int, count: int) -> None:
-    """Rows given before are not given again by the plain path, which says what is wrong."""
+    """The plain path, which raises the error, does not repeat the rows before it."""
     bad = record(8, b"no zlib", sys_flag=CompressionType.ZLIB.sys_flag)
     pulls = [pull(0, *(packed(n, 30 * KIB) if n != 8 else bad for n in range(count)))]
     offsets: list[int] = []
@@ -173,7 +173,7 @@ print(most() - before)
 
 @pytest.mark.parametrize(("count", "kind"), [(24, "ZSTD"), (80, "ZSTD"), (80, "LZ4"), (80, "ZLIB")])
 def test_memory_is_bounded_however_much_there_is(count: int, kind: str) -> None:
-    """80 bodies of 12 MiB are 960 MiB: never more than some parts of 32 MiB are there at once."""
+    """80 bodies of 12 MiB are 960 MiB: never more than some parts of 32 MiB are in memory at once."""
     done = subprocess.run(
         [sys.executable, "-c", MEASURED, str(count), kind], capture_output=True, text=True, timeout=300, check=True
     )

@@ -41,7 +41,7 @@ def verdicts(
     tags: TagFilter = ALL_TAGS,
     rules: BodyRules = BodyRules(),  # noqa: B008 - a frozen value
 ) -> tuple[Verdict, Verdict]:
-    """By columns and by messages: the rows, or that they are refused; nothing else is raised."""
+    """Returns the rows by columns and by messages, or their refusal; no other error is raised."""
     rules = rules if "body" in columns.names else AS_STORED
     found: list[Verdict] = []
     for way in (decode_columns, decode_messages):
@@ -53,7 +53,10 @@ def verdicts(
 
 
 def damaged(chance: random.Random, pulls: list[RawPull]) -> list[RawPull]:
-    """One of the pulls with some bytes changed, rather in fields that decide, or cut, or joined with itself."""
+    """Damages one of the pulls.
+
+    Changes some bytes, mostly in fields that decide, or cuts it, or joins it with itself.
+    """
     number = chance.randrange(len(pulls))
     records = bytearray(pulls[number].records)
     starts = [0]
@@ -107,7 +110,7 @@ def test_damaged_records_of_any_seed_have_one_verdict(seed: int) -> None:
 
 @pytest.mark.parametrize("columns", SCHEMAS[:2])
 def test_a_body_that_cannot_be_undone_is_refused_though_another_tag_is_wanted(columns: pa.Schema) -> None:
-    """As Java's client decodes what it got before it compares tags (PullAPIWrapper.processPullResult)."""
+    """Java's client does the same: it decodes a message before it compares tags (PullAPIWrapper.processPullResult)."""
     good, zlib = record(0, compress(b"x" * 99, CompressionType.ZLIB), sys_flag=769), CompressionType.ZLIB.sys_flag
     pulls = [pull(0, good, record(1, b"no zlib", sys_flag=zlib))]
     assert verdicts(pulls, columns, tags=TagFilter.parse("tag0")) == (REFUSED, REFUSED)

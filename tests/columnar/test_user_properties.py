@@ -1,4 +1,4 @@
-"""Maps whose rows have the same names are sent as those whose rows have others, wherever they begin in their arrays."""
+"""Maps whose rows have equal names are sent like those whose rows differ, wherever they begin in their arrays."""
 
 import pyarrow as pa
 import pytest

@@ -1,4 +1,4 @@
-"""Apache RocketMQ's releases as fixtures: one cluster each with two brokers, booted when first asked for."""
+"""Apache RocketMQ's releases as fixtures: one cluster each with two brokers, booted at first use."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -14,7 +14,7 @@ BROKERS = ("broker-a", "broker-b")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Whatever lies here needs the real thing, and runs when the quick tests have."""
+    """Marks the tests below this folder `interop`, and runs them after all others."""
     for item in items:
         if item.path.is_relative_to(HERE):
             item.add_marker(pytest.mark.interop)

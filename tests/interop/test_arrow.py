@@ -1,4 +1,4 @@
-"""Rows as columns against Apache RocketMQ, and what Java makes of them."""
+"""Rows as columns against Apache RocketMQ, and Java's view of them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def nameserver(cluster: ApacheCluster) -> str:
 
 
 class TestArrowJobs(ArrowJobs):
-    """All of them, on each release."""
+    """The jobs on columns, on each release."""
 
 
 async def test_java_reads_rows_compressed_or_not(cluster: ApacheCluster, client: Client, made_topic: str) -> None:

@@ -1,4 +1,4 @@
-"""Batch topics (`queue.type=BatchCQ`) of 5.x: what we write Java reads, what Java writes we read; 4.9 refuses them."""
+"""Batch topics (`queue.type=BatchCQ`) of 5.x: Java reads our batches, we read Java's; 4.9 refuses them."""
 
 import re
 import uuid
@@ -46,7 +46,7 @@ def some_messages(topic: str) -> list[Message]:
 
 @pytest.fixture(params=["5.4.0", "ours"])
 def nameserver(request: pytest.FixtureRequest) -> Iterator[str]:
-    """Of a real cluster of 5.x, and of our own."""
+    """The NameServer of a real cluster of 5.x, and of our own."""
     if request.param == "ours":
         with EmbeddedCluster(brokers=1) as cluster:
             yield cluster.nameserver
@@ -81,7 +81,7 @@ def test_java_reads_the_batches_we_write(nameserver: str, topic: str) -> None:
 
 
 def test_we_read_the_batches_java_writes(nameserver: str, topic: str) -> None:
-    """Also by a tag, which Java tells of each message and not of the batch: its own consumers get nothing then."""
+    """Java sets a tag on each message and not on the batch: its own consumers that filter by tag get nothing."""
     queues = created(nameserver, topic)
     printed = run_java("5.4.0", JAVA / "SendAndPull.java", nameserver, topic, timeout=120)
     sent = re.findall(r"^sent (\w+) (\S+) (\d+) (\d+)$", printed, re.MULTILINE)
@@ -109,7 +109,7 @@ def everything(consumer: PullConsumer, queue: MessageQueue, end: int, tags: str)
 
 
 class TestBatchTopicJobs(BatchTopicJobs):
-    """Spark's, on 5.4.0."""
+    """Spark's jobs on batch topics, on 5.4.0."""
 
     @pytest.fixture
     def nameserver(self, apache_5: ApacheCluster) -> str:

@@ -19,7 +19,7 @@ def ours() -> Iterator[str]:
 
 @pytest.fixture(params=("ours", *VERSIONS))
 def make(request: pytest.FixtureRequest) -> str:
-    """Whose servers: ours, or a release of RocketMQ's."""
+    """The maker of the servers: ours, or a release of RocketMQ's."""
     return str(request.param)
 
 
@@ -32,9 +32,9 @@ def nameserver(request: pytest.FixtureRequest, make: str) -> str:
 
 @pytest.fixture
 def nothing_committed(make: str) -> Sequence[int | None]:
-    """4.9.7 has no word for it and says 0."""
+    """The answers for a group without commits; 4.9.7 has no code for it and answers 0."""
     return (0,) if make == "4.9.7" else (None,)
 
 
 class TestClientJobs(ClientJobs):
-    """All of them, on each make."""
+    """The client's jobs, on each make."""

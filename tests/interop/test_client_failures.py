@@ -58,7 +58,7 @@ class Server(Protocol):
 
 @dataclass(frozen=True)
 class Cluster:
-    """A NameServer's address and its brokers, which may come to harm."""
+    """A NameServer's address and its brokers, which tests kill and stop."""
 
     nameserver: str
     brokers: dict[str, Server]
@@ -105,7 +105,7 @@ def one_of(topic: str, body: bytes) -> Payload:
 
 @dataclass
 class Stream:
-    """Sends without a pause from several tasks, and what became of each."""
+    """Sends without a pause from several tasks, and their results."""
 
     acknowledged: dict[str, Receipt] = field(default_factory=dict)
     acknowledged_at: list[float] = field(default_factory=list)
@@ -136,7 +136,7 @@ class Stream:
 
 
 async def all_of(client: Client, topic: str) -> list[MessageExt]:
-    """Everything that is stored, when the queues do not grow any more."""
+    """Returns all stored messages, when the queues do not grow any more."""
     messages: list[MessageExt] = []
     async with PullConsumer("readers", client=client, timeout=15) as consumer:
         with trio.fail_after(60):
@@ -156,7 +156,7 @@ async def all_of(client: Client, topic: str) -> list[MessageExt]:
 
 
 async def queues_of_both(client: Client, consumer: PullConsumer, topic: str) -> tuple[MessageQueue, ...]:
-    """The topic's queues when the NameServer knows both brokers (again)."""
+    """Returns the topic's queues when the NameServer knows both brokers (again)."""
     while True:
         await client._session.routes.refresh(topic)
         queues = await consumer.message_queues(topic)
@@ -174,7 +174,7 @@ async def bounds_of(consumer: PullConsumer, queues: tuple[MessageQueue, ...]) ->
 
 
 async def check_story(client: Client, topic: str, stream: Stream) -> None:
-    """Every acknowledged message is there, and a copy only where a try before may have stored one."""
+    """Checks that every acknowledged message is stored, and a copy only where an earlier try may have stored one."""
     copies = Counter(message.msg_id for message in await all_of(client, topic) if message.body != b"make it")
     assert set(stream.acknowledged) <= set(copies)
     extra = {unique_id for unique_id, count in copies.items() if count > 1}
@@ -186,7 +186,7 @@ async def check_story(client: Client, topic: str, stream: Stream) -> None:
 
 
 async def test_a_stopped_broker_costs_one_try(cluster: Cluster, client: Client, topic: str) -> None:
-    """SIGSTOP: it accepts and never answers. The other one takes over within one attempt's time."""
+    """SIGSTOP: it accepts and never answers. The other broker takes over within one attempt's time."""
     sender = Sender(client._session, SendSettings("senders", timeout_per_attempt=ATTEMPT_SECONDS))
     stream = Stream()
     stopped = cluster.brokers["broker-a"]

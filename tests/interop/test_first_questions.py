@@ -1,4 +1,4 @@
-"""The first questions to real servers, over a plain socket: who is there (106), and where a topic lives (105)."""
+"""The first requests to real servers, over a plain socket: the cluster's brokers (106), and a topic's route (105)."""
 
 from pyrmq_core.protocol.framing.codes import RequestCode, ResponseCode
 from pyrmq_core.protocol.framing.command import Command, Serialization
@@ -31,7 +31,7 @@ def test_the_route_of_an_unknown_topic(apache: ApacheCluster) -> None:
 
 
 def test_the_compact_header_encoding_is_understood(apache: ApacheCluster) -> None:
-    """5.4.0 answers in JSON whatever was asked, 4.9.7 in the encoding that asked."""
+    """5.4.0 always answers in JSON, 4.9.7 in the encoding of the request."""
     question = Command(RequestCode.GET_BROKER_CLUSTER_INFO, serialization=Serialization.ROCKETMQ)
     answer = ask(apache.nameserver.address, question)
     assert answer.code == ResponseCode.SUCCESS

@@ -1,4 +1,4 @@
-"""The harness keeps its promises: what it boots can be killed, paused, restarted, and asked by Java's own tools."""
+"""The promises of the harness: its servers can be killed, paused, restarted, and used by Java's own tools."""
 
 import signal
 import subprocess
@@ -93,7 +93,7 @@ def test_a_broker_that_cannot_boot_says_why(apache_5: ApacheCluster) -> None:
 
 
 def test_a_server_whose_port_was_taken_meanwhile_moves(tmp_path: Path) -> None:
-    """Also when who took it answers as a NameServer does."""
+    """The other process answers as a NameServer does."""
     with EmbeddedCluster(brokers=1) as ours:
         nameserver = ApacheNameServer("5.4.0", tmp_path, {}, ())
         nameserver.settings["listenPort"] = ours.nameserver.rpartition(":")[2]

@@ -43,7 +43,7 @@ def test_a_java_producer_sends_to_us_and_a_java_consumer_pulls_from_us(cluster: 
         assert len(bodies) == 71
         assert b"large " * 2000 in bodies  # Java compressed it, we decompress
         ends = {queue: bounds.end for queue, bounds in consumer.offset_bounds(queues).items()}
-        assert consumer.committed_offsets(queues) == ends  # what Java committed
+        assert consumer.committed_offsets(queues) == ends  # committed by Java
 
 
 @pytest.mark.parametrize("version", VERSIONS)

@@ -24,7 +24,7 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
 
 
 def java_options(certificates: Certificates) -> list[str]:
-    """What makes Java's calls speak TLS and check whom they speak to."""
+    """Returns options that make Java's calls speak TLS and verify the server."""
     options = {**certificates.calls(), "tls.test.mode.enable": "false"}
     return [f"-D{name}={value}" for name, value in options.items()]
 

@@ -116,7 +116,7 @@ def test_kv_configuration_by_mqadmin(site: Site) -> None:
 
 
 def test_write_permission_by_mqadmin(site: Site) -> None:
-    """A broker that registers anew meanwhile, with a younger DataVersion, brings its own permissions: said again."""
+    """Repeats commands: a broker that registers anew meanwhile, with a later DataVersion, restores its permissions."""
 
     def says(command: str, expected: int) -> bool:
         site.mqadmin(command, "-b", "broker-a")

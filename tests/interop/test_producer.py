@@ -1,4 +1,4 @@
-"""What the producer does beside plain sends, against both releases, with Java's programs as judges."""
+"""The producer's work beside plain sends, against both releases, with Java's programs as judges."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ COMMIT, ROLLBACK, UNKNOW = (
 
 @pytest.fixture(scope="module", params=VERSIONS)
 def cluster(request: pytest.FixtureRequest) -> Iterator[ApacheCluster]:
-    """Two brokers that recall, keep traces and know ordered topics, as far as their release does."""
+    """Two brokers with recall, traces and ordered topics, as far as their release has them."""
     try:
         with boot_cluster(
             request.param,
@@ -80,7 +80,7 @@ async def consumer(client: Client) -> AsyncIterator[PullConsumer]:
 
 
 async def java(cluster: ApacheCluster, program: str, *arguments: str) -> str:
-    """What a program of ours prints, run with the release's client."""
+    """Returns the output of a program of ours, run with the release's client."""
     run = partial(cluster.run_java, JAVA / program, cluster.nameserver.address, *arguments, timeout=90)
     return await trio.to_thread.run_sync(run)
 
@@ -90,13 +90,13 @@ async def mqadmin(cluster: ApacheCluster, *arguments: str) -> str:
 
 
 async def read_by_java(cluster: ApacheCluster, topic: str, count: int, namespace: str = "") -> list[list[str]]:
-    """BROKER QUEUE OFFSET MSGID KEYS TAGS LENGTH CRC TOPIC of each message."""
+    """Returns BROKER QUEUE OFFSET MSGID KEYS TAGS LENGTH CRC TOPIC of each message."""
     printed = await java(cluster, "ReadTopic.java", topic, str(count), namespace)
     return [line.split()[1:] for line in printed.splitlines() if line.startswith("read ")]
 
 
 async def make_topic(client: Client, topic: str, *, queues: int = 4) -> None:
-    """On every broker, and known to the NameServer."""
+    """Creates a topic on every broker, and waits until the NameServer has its route."""
     async with Admin(client=client) as admin:
         await admin.create_topic(topic, queues=queues)
     async with PullConsumer("readers", client=client) as consumer:
@@ -110,7 +110,7 @@ async def make_topic(client: Client, topic: str, *, queues: int = 4) -> None:
 
 
 class Listener:
-    """Commits what it is asked about, but for what was rolled back: a busy broker may ask before it notes the end."""
+    """Commits checked transactions, except those rolled back: a busy broker may check before it records the end."""
 
     def __init__(self) -> None:
         self.asked: list[MessageExt] = []
@@ -124,7 +124,7 @@ class Listener:
 
 
 async def test_transactions(cluster: ApacheCluster, client: Client, consumer: PullConsumer, topic: str) -> None:
-    """Committed at once, rolled back, and left open: the broker asks, and then delivers."""
+    """Committed at once, rolled back, and left open: the broker checks, and then delivers."""
     listener = Listener()
     group = f"tx_{uuid.uuid4().hex[:8]}"
     async with Producer(group, client=client, transaction_listener=listener, send_timeout=15) as producer:
@@ -146,7 +146,7 @@ async def test_transactions(cluster: ApacheCluster, client: Client, consumer: Pu
 
 
 async def test_another_producer_of_the_group_is_asked(cluster: ApacheCluster, topic: str) -> None:
-    """The one that sent is gone: whoever is left of its group answers."""
+    """The sender is gone: another producer of its group answers."""
     group = f"tx_{uuid.uuid4().hex[:8]}"
     heir = Listener()
     async with (
@@ -170,7 +170,7 @@ async def test_another_producer_of_the_group_is_asked(cluster: ApacheCluster, to
 
 
 async def answer_requests(producer: Producer, consumer: PullConsumer, topic: str) -> None:
-    """Replies to whatever comes to the topic, until cancelled."""
+    """Replies to every message of the topic, until cancelled."""
     at: dict[MessageQueue, int] = {}
     while True:
         try:
@@ -228,7 +228,7 @@ async def test_we_reply_to_java(cluster: ApacheCluster, client: Client, consumer
 
 
 async def arrival(consumer: PullConsumer, topic: str) -> float:
-    """The time by the clock at which the topic's first message became readable."""
+    """Returns the time by the clock at which the topic's first message became readable."""
     await stored_in(consumer, topic, 1)
     return time.time()
 
@@ -282,7 +282,7 @@ async def test_recall(cluster: ApacheCluster, client: Client, consumer: PullCons
         assert {message.msg_id for message in messages} == {plain.msg_id, last.msg_id}
 
 
-# --- What Java reads
+# --- Messages read by Java
 
 
 async def test_java_reads_what_was_compressed(cluster: ApacheCluster, client: Client, topic: str) -> None:
@@ -297,7 +297,7 @@ async def test_java_reads_what_was_compressed(cluster: ApacheCluster, client: Cl
 
 
 async def test_java_reads_what_was_batched(cluster: ApacheCluster, client: Client, topic: str) -> None:
-    """Automatic batches are single messages to everybody else, each with its own id."""
+    """Automatic batches are single messages for every reader, each with its own id."""
     async with Producer("g", client=client, batching=True, send_timeout=15) as producer:
         await producer.send(Message(topic, b"first"))
         pendings = [await producer.send_soon(Message(topic, b"%d" % n, keys=f"k{n}", tags="t")) for n in range(200)]
@@ -341,7 +341,7 @@ async def test_a_namespace_is_shared_with_java(cluster: ApacheCluster, client: C
         assert {message.topic for message in await stored_in(consumer, f"tenant%{topic}", 2)} == {f"tenant%{topic}"}
 
 
-# --- What Java's tools show
+# --- Output of Java's tools
 
 
 async def test_mqadmin_finds_our_trace(cluster: ApacheCluster, client: Client, topic: str) -> None:

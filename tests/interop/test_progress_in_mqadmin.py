@@ -1,4 +1,4 @@
-"""What a query publishes of its progress is what RocketMQ's own tool shows of a consumer group."""
+"""The published progress of a query, as RocketMQ's own tool shows it for a consumer group."""
 
 from pathlib import Path
 
@@ -24,7 +24,7 @@ def nameserver(apache: ApacheCluster) -> str:
 
 
 def progress_of(apache: ApacheCluster, group: str) -> dict[MessageQueue, tuple[int, int]]:
-    """Each queue's end and the group's offset in it: the first five columns of each line."""
+    """Returns each queue's end and the group's offset in it: the first five columns of each line."""
     printed = apache.mqadmin("consumerProgress", "-g", group)
     rows = [line.split() for line in printed.splitlines() if line.strip() and not line.startswith("#")]
     return {
@@ -37,8 +37,10 @@ def progress_of(apache: ApacheCluster, group: str) -> dict[MessageQueue, tuple[i
 def test_consumer_progress_shows_where_a_query_stands(
     spark: SparkSession, apache: ApacheCluster, sent: Topic, tmp_path: Path
 ) -> None:
-    """The publisher also tells of the last batch, of which Spark tells a source nothing; the tool shows the same group
-    with the next offsets, and with what has been sent since as the lag."""
+    """The publisher also commits the last batch, which Spark does not report to a source.
+
+    The tool shows the group with the next offsets, and messages sent since as its lag.
+    """
     first, second = sent.queues()[0], sent.queues()[-1]
     sent.send(0, 30, first)
     sent.send(30, 35, second)

@@ -18,17 +18,17 @@ from tests.support.stream_queries import Query, numbers
 pytestmark = pytest.mark.timeout(180)
 
 QUEUE = MessageQueue("orders", "broker-a", 0)
-SECONDS = 110.0  # a slave of 5.4.0 asks for topics a minute after its boot
+SECONDS = 110.0  # a slave of 5.4.0 fetches topics a minute after its boot
 
 
 def held(address: str) -> int:
-    """How many messages of the queue a broker has, master or slave; -1 while it does not say."""
+    """Returns the number of the queue's messages on a broker, master or slave; -1 while it does not answer."""
     answer: Command = ask(address, GetMaxOffset(QUEUE.topic, QUEUE.queue_id).to_command())
     return OffsetFound.from_command(answer).offset if answer.code == 0 else -1
 
 
 def serves(address: str) -> bool:
-    """A slave holds messages before it has learned their topic; until then it denies the topic."""
+    """Checks that the broker knows the topic: a slave holds messages before it has fetched their topic."""
     answer = ask(address, PullMessage("audit", QUEUE.topic, QUEUE.queue_id, 0, 1).to_command())
     return answer.code == ResponseCode.SUCCESS
 

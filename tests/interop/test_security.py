@@ -1,4 +1,4 @@
-"""Signatures and TLS against real brokers that insist on them, and what a wrong key is told."""
+"""Signatures and TLS against real brokers that require them, and the errors for a wrong key."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ accounts:
 
 @dataclass(frozen=True)
 class Guarded:
-    """A cluster that refuses who cannot sign."""
+    """A cluster that refuses unsigned requests."""
 
     version: str
     nameserver: str
@@ -91,7 +91,7 @@ def guarded_4() -> Iterator[Guarded]:
         broker = ApacheBroker("broker-a", "4.9.7", nameserver.address, home / "broker-a", {"aclEnable": "true"}, ())
         (broker.home / "conf" / "plain_acl.yml").write_text(ACL_4)
         stack.callback(broker.kill)
-        broker.launch()  # it answers nobody who cannot sign, so its NameServer is asked
+        broker.launch()  # it refuses the probe, which is unsigned; its NameServer knows when it has registered
         broker.process.wait_until(lambda: "broker-a" in registered_brokers(nameserver.address), BOOT_SECONDS)
         yield Guarded("4.9.7", nameserver.address)
 
@@ -188,7 +188,7 @@ async def test_a_user_without_the_right_is_told_so(guarded: Guarded, topic: str)
 
 @dataclass(frozen=True)
 class Encrypted:
-    """A cluster that closes plain connections; `trusting` accepts its certificate, `strict` that of nobody here."""
+    """A cluster that closes plain connections; `trusting` accepts its certificate, `strict` no test's certificate."""
 
     nameserver: str
     trusting: ssl.SSLContext
@@ -196,7 +196,7 @@ class Encrypted:
 
 
 def unverified() -> ssl.SSLContext:
-    """RocketMQ's servers make themselves a certificate when none is given."""
+    """Returns a context for the certificates that RocketMQ's servers make themselves by default."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
@@ -212,7 +212,7 @@ def with_a_certificate_of_its_own(version: str) -> Iterator[Encrypted]:
 
 @contextmanager
 def with_our_certificate(version: str, directory: Path) -> Iterator[Encrypted]:
-    """Verified, name and all, as in production."""
+    """Yields a cluster whose certificate is verified, name and all, as in production."""
     authority = trustme.CA()
     issued = authority.issue_cert("127.0.0.1", "localhost")
     key = load_pem_private_key(issued.private_key_pem.bytes(), None)

@@ -1,4 +1,4 @@
-"""Columns of a row, and ids made of content, as Apache's brokers and tools take them: a task's write, without Spark."""
+"""Columns of a row, and ids made of content, on Apache's brokers and in its tools: a task's write, without Spark."""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.timeout(120)
 
 @pytest.fixture(autouse=True)
 def clients() -> Iterator[None]:
-    """The worker's, closed with the test."""
+    """The worker's clients, closed with the test."""
     yield
     worker.close()
 

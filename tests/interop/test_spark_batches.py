@@ -19,15 +19,15 @@ def nameserver(apache: ApacheCluster) -> str:
 
 
 class TestBatchJobs(BatchJobs):
-    """All of them, on each release."""
+    """The batch jobs, on each release."""
 
     ROWS = 100_000
 
 
 def test_ranges_that_cut_the_records_of_a_batch_topic(spark: SparkSession, apache_5: ApacheCluster, topic: str) -> None:
-    """A record holds a whole request there: tasks that share one give each of its messages once.
+    """A record holds a whole request there: tasks that share one return each of its messages once.
 
-    One of the four queues stays empty, of which 5.4.0 says that it begins at -1, and fails when asked for a time.
+    One of the four queues stays empty: 5.4.0 reports that it begins at -1, and fails a search by time in it.
     """
     nameserver = apache_5.nameserver.address
     with Admin(nameserver=nameserver) as admin:

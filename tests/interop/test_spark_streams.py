@@ -20,14 +20,14 @@ def nameserver(apache: ApacheCluster) -> str:
 
 
 class TestStreamJobs(StreamJobs):
-    """All of them, on each release."""
+    """The jobs of streams, on each release."""
 
 
 @pytest.mark.parametrize("apache", NEWEST_AND_LONG_OLDER, indirect=True)
 class TestUnionJobs(UnionJobs):
-    """All of them, too."""
+    """The jobs of queries with several streams."""
 
 
 @pytest.mark.parametrize("apache", NEWEST_AND_LONG_OLDER, indirect=True)
 class TestStressJobs(StressJobs):
-    """All of them, too."""
+    """The jobs over topics that change at random."""

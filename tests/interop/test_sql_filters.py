@@ -1,4 +1,4 @@
-"""Our SQL92 against RocketMQ's: each release gives the messages that our evaluator lets pass."""
+"""Our SQL92 against RocketMQ's: each release returns the messages that our evaluator accepts."""
 
 import uuid
 

@@ -1,4 +1,4 @@
-"""One store directory, by turns opened by our broker and by Apache's: each reads what the other left, and goes on."""
+"""One store directory, opened by our broker and by Apache's in turn: each reads the other's files, and goes on."""
 
 import os
 import signal
@@ -24,7 +24,7 @@ QUEUES = 4
 TURNS = 3  # ours, Apache's, ours
 # A killed 4.9.7 opens its store again on Java 17 only with these.
 OPENED = ("--add-opens", "java.base/sun.nio.ch=ALL-UNNAMED", "--add-opens", "java.base/jdk.internal.ref=ALL-UNNAMED")
-# The lengths of the store's files: both brokers have to be told the same.
+# The lengths of the store's files: both brokers need the same.
 LENGTHS = ("mappedFileSizeCommitLog", "mappedFileSizeConsumeQueue")
 
 
@@ -38,7 +38,7 @@ def make_batch_topic(address: str) -> None:
 
 
 def send_whole(address: str, turn: int) -> None:
-    """Two batches that are one record each, and a message between them."""
+    """Sends two batches that are one record each, and a message between them."""
     for number in range(3):
         items = [BatchItem(0, b"%d-%d-%d" % (turn, number, one), b"TAGS\x01t\x02") for one in range(50)]
         batch = replace(message("Whole", 0, encode_batch_body(items), f"UNIQ_KEY\x01R{turn}{number}\x02"), batch=True)
@@ -47,7 +47,7 @@ def send_whole(address: str, turn: int) -> None:
 
 
 def send_some(address: str, turn: int) -> None:
-    """Single messages, a batch, a message that fills most of a segment's rest, and a delayed one."""
+    """Sends single messages, a batch, a message that fills most of a segment's rest, and a delayed one."""
     for number in range(20):
         text = f"TAGS\x01t{number % 3}\x02KEYS\x01k{number}\x02"
         sent = ask(address, message("Single", number % QUEUES, b"%d-%d" % (turn, number), text).to_command())
@@ -61,7 +61,7 @@ def send_some(address: str, turn: int) -> None:
 
 
 def contents(address: str) -> dict[tuple[str, int], list[StoredRecord]]:
-    """Every record of every queue, read in pulls as consumers do."""
+    """Returns every record of every queue, read in pulls as consumers do."""
     queues = [("Single", number) for number in range(QUEUES)] + [("Batch", 1), ("Long", 0), ("SCHEDULE_TOPIC_XXXX", 17)]
     return {(topic, queue_id): list(read(address, topic, queue_id)) for topic, queue_id in queues}
 
@@ -81,7 +81,7 @@ def read(address: str, topic: str, queue_id: int) -> Iterator[StoredRecord]:
 
 @contextmanager
 def ours(directory: Path, *, kill: bool) -> Iterator[str]:
-    """Our broker on the directory; ended in order, or killed."""
+    """Runs our broker on the directory; ends it in order, or kills it."""
     conf = directory.with_suffix(".conf")
     settings = {name: BROKER_SETTINGS[name] for name in LENGTHS} | {
         "storePathRootDir": str(directory),
@@ -166,7 +166,7 @@ def take_batch_turn(address: str, turn: int, before: list[StoredRecord]) -> list
 def take_turn(
     address: str, turn: int, before: dict[tuple[str, int], list[StoredRecord]]
 ) -> dict[tuple[str, int], list[StoredRecord]]:
-    """Everything of the turns before is there, byte for byte, and found by its time; then there is more."""
+    """Checks that all records of earlier turns are there, byte for byte, and found by their time; then sends more."""
     if before:
         assert contents(address) == before
         last = before["Batch", 1][-1]

@@ -1,4 +1,4 @@
-"""Units and 5.x's namespaces against the real thing: servers of both releases take what they bring."""
+"""Units and 5.x's namespaces against real servers of both releases, which accept their names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A NameServer in memory: requests are handed to it and answers come back, without a socket."""
+"""A NameServer in memory: a call passes it a request and returns its answer, without a socket."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from pyrmq_core.protocol.routes.topic_config import DataVersion
 
 
 class RecordedConnection:
-    """Keeps why it was closed."""
+    """A connection that keeps the reason of its end."""
 
     def __init__(self) -> None:
         self.closed_because: list[str] = []
@@ -41,7 +41,7 @@ def closed_because(of: Peer) -> list[str]:
 
 
 class Desk:
-    """Asks a NameServer of these settings (RocketMQ's names); port 0, so that nothing is written anywhere."""
+    """A NameServer with these settings (RocketMQ's names); port 0, so that it writes no file."""
 
     def __init__(self, **settings: object) -> None:
         texts = {
@@ -51,7 +51,7 @@ class Desk:
         self.peer = peer()
 
     async def ask(self, command: Command, of: Peer | None = None) -> Command:
-        """What the network would send back."""
+        """Returns the command that the network would send back."""
         whom = of or self.peer
         try:
             answer = await ask(partial(handle, self.server), command, whom)
@@ -86,7 +86,7 @@ def registration(
     infos: Mapping[str, Mapping[str, Any]] | None = None,
     **header: Any,
 ) -> RegisterBroker:
-    """A broker's registration; `version` as a number is a DataVersion's counter."""
+    """Returns a broker's registration; `version` as a number is a DataVersion's counter."""
     body = RegistrationBody(
         data_version=version if isinstance(version, DataVersion) else DataVersion(1_700_000_000_000, version),
         topic_configs=tuple(TopicConfig(topic, 4, 4) if isinstance(topic, str) else topic for topic in topics),

@@ -1,4 +1,4 @@
-"""The longest step that a task of the loop took, in processor time: what nobody else was answered in."""
+"""The longest step of a task of the loop, in processor time, during which no request is answered."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The route tables once more, as plainly as the sheet tells them: everything is read again each time, nothing is kept.
+"""A plain second form of the route tables, as in the sheet: it reads everything again each time, and keeps no index.
 
-What `test_tables_model` compares the real ones with.
+`test_tables_model` compares the real ones with it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Broker:
 
 @dataclass
 class PlainTables:
-    """Queues are lists `[read, write, perm, flag]`."""
+    """Route tables whose queues are lists `[read, write, perm, flag]`."""
 
     accept_single: bool
     delete_absent: bool
@@ -34,7 +34,7 @@ class PlainTables:
     filters: dict[tuple[str, str], tuple[str, ...]] = field(default_factory=dict)
 
     def register(self, header: RegistrationHeader, body: RegistrationBody, connection: object, now: int) -> Any:
-        """`refused`, `ignored`, or (master, HA address) for a slave."""
+        """Returns `refused`, `ignored`, or (master, HA address) for a slave."""
         cluster, addr, name, broker_id = (
             header.cluster_name,
             header.broker_addr,
@@ -130,7 +130,7 @@ class PlainTables:
             self.remove(cluster, addr, self.name_of(cluster, addr))
 
     def set_perms(self, name: str, perm: int | None) -> int:
-        """None clears the write bit."""
+        """Sets a broker's permissions in each topic; None clears the write bit."""
         mine = [queues[name] for queues in self.topics.values() if name in queues]
         for numbers in mine:
             numbers[2] = numbers[2] & ~WRITE if perm is None else perm

@@ -48,7 +48,7 @@ class Caller:
 async def nameserver(
     *, wrap: Callable[[Handler], Handler] | None = None, **settings: object
 ) -> AsyncIterator[tuple[RunningNameServer, Callable[[], Caller]]]:
-    """A NameServer on a free port, and what makes callers with connections of their own."""
+    """Yields a NameServer on a free port, and a function that makes callers with connections of their own."""
     texts = {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in settings.items()}
     config = NameServerConfig().with_settings({"listenPort": "0", **texts})
     async with trio.open_nursery() as nursery:

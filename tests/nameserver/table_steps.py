@@ -1,4 +1,4 @@
-"""Short words for what the tests of the route tables do again and again."""
+"""Short names for steps that the tests of the route tables repeat."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Names, addresses and times that may stand in the tables: what brokers send passes, what none sends is refused."""
+"""Names, addresses and times in the tables: those that brokers send are accepted, those that none sends are refused."""
 
 from __future__ import annotations
 

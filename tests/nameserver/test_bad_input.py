@@ -1,4 +1,4 @@
-"""What broken or hostile peers send costs them, and nobody else: a client's questions are answered meanwhile."""
+"""Broken or hostile input harms only the peer that sent it: a client's requests are answered meanwhile."""
 
 from __future__ import annotations
 
@@ -167,7 +167,7 @@ def as_many_topics_as_fit(size_bytes: int, prefix: str) -> bytes:
 
 
 async def many_topics(size_bytes: int, registrations: int = 1) -> None:
-    """Registers as many topics as fit into so many bytes, so many times, and takes them away again."""
+    """Registers as many topics as fit into so many bytes, so many times, and removes them again."""
     bodies = [as_many_topics_as_fit(size_bytes, "abcdefgh"[number]) for number in range(registrations)]
     header = RegistrationHeader("C", "127.0.0.1:2", "many", 0)
     done = trio.Event()
@@ -207,7 +207,7 @@ async def test_a_million_topics_do_not_stop_the_others() -> None:
 
 
 async def test_a_clock_set_back_or_on_removes_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the system calls the time does not count: signs of life are told by a clock that only goes on."""
+    """The system's time has no effect: liveness goes by a monotonic clock."""
     async with nameserver() as (running, caller):
         await caller().register(registration(topics=["T", "U"]))
         for days in (-30, 30, 10_000):
@@ -256,7 +256,7 @@ def hold_connections(stack: ExitStack, host: str, port: int, count: int) -> None
 @pytest.mark.soak
 @pytest.mark.timeout(300)
 async def test_ten_thousand_idle_connections_cost_nobody_an_answer() -> None:
-    """Their other ends are processes of their own: a process may have too few descriptors for both."""
+    """Their other ends are processes of their own, as one process may have too few descriptors for both."""
     async with nameserver() as (running, caller):
         client = caller()
         await client.register(registration(topics=["T", "U"]))

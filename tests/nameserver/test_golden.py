@@ -1,10 +1,10 @@
-"""Questions that real NameServers were asked, put to ours: the same answers, apart from what is listed here.
+"""Recorded requests to real NameServers, sent to ours: the answers are equal, apart from the list below.
 
-On purpose ours
+Intended differences: our NameServer
 - takes a first registration with one topic, as 4.9.7 does and 5.x does not (a setting turns it; both are replayed);
 - answers 106 and 901 with quoted broker ids (the comparison reads both forms);
 - answers every success with an `extFields`, if only an empty one, and refusals with none;
-- names what is wrong in a refusal of a registration that cannot be read, where Java names its class;
+- names the error in a refusal of a registration that cannot be read, where Java names its class;
 - names, after the text of 5.x, the request code that is not a NameServer's; 4.9.7 answers nothing at all;
 - orders topics as they came, where Java's order is that of its hash tables;
 - shows settings of its own, and not Java's rest, in 319.
@@ -34,7 +34,7 @@ FAQ = {
 
 
 def body_value(body: bytes | str, version: str) -> Any:
-    """A body for comparison: lists of topics sorted, 5.x's members left out where 4.9.7 answered."""
+    """Returns a body for comparison: lists of topics sorted, 5.x's members left out of answers of 4.9.7."""
     if not body:
         return None
     value = loads(body.encode() if isinstance(body, str) else body, "body")
@@ -117,7 +117,7 @@ SPEAKS_VERSION = 493
 
 
 def answered_by(row: dict[str, Any], version: str) -> dict[str, Any] | None:
-    """The answer of a version; None when it gave none or a cut one."""
+    """Returns the answer of a version; None when there was none or the recording cut it."""
     answer = row.get(version)
     if answer == "same":
         answer = row["5.4.0"]
@@ -125,7 +125,7 @@ def answered_by(row: dict[str, Any], version: str) -> dict[str, Any] | None:
 
 
 def question(row: dict[str, Any]) -> Command:
-    """A recorded question; a body that the recording cut is made whole again, with its sum."""
+    """Returns a recorded request; restores a body that the recording cut, with its sum."""
     asked = row["request"]
     ext = dict(asked.get("ext", {}))
     body = asked.get("body", b"")
@@ -187,7 +187,7 @@ def compare(row: dict[str, Any], request: Command, ours: Command, theirs: dict[s
 
 
 def probe() -> dict[str, tuple[Command, Any]]:
-    """The answers of namesrv_probe.txt by their title."""
+    """Returns the answers of namesrv_probe.txt by their title."""
     found: dict[str, tuple[Command, Any]] = {}
     for line in golden.text("namesrv_probe.txt").splitlines():
         if line.startswith("## "):
@@ -200,7 +200,7 @@ def probe() -> dict[str, tuple[Command, Any]]:
 
 
 class Probe:
-    """Asks ours what 5.3.3 was asked, and compares."""
+    """Sends ours the requests that 5.3.3 answered, and compares."""
 
     def __init__(self) -> None:
         self.desk = Desk(acceptFirstRegistrationOfOneTopic=False)
@@ -246,7 +246,7 @@ async def test_the_probe_of_5_3_3() -> None:
     await asked.same("zone", route("TopicTest", __ZONE_MODE="true", __ZONE_NAME="z"))
     brief = registration(topics=["HbT", "HbU"], heartbeat_timeout_ms=3000)
     await asked.same("reg hb3000", brief.to_command(), master)
-    assert set(asked.theirs) - asked.compared == {"HbT gone"}  # the clock's: test_tables_removal has it
+    assert set(asked.theirs) - asked.compared == {"HbT gone"}  # depends on the clock: test_tables_removal has it
 
 
 async def probe_routes_and_kv(asked: Probe) -> None:

@@ -1,4 +1,4 @@
-"""Each request code in memory, where the recorded answers leave something open."""
+"""Each request code in memory, where the recorded answers leave a case open."""
 
 from __future__ import annotations
 
@@ -212,7 +212,7 @@ async def test_settings_change_while_it_runs_and_the_black_list_holds() -> None:
 
 
 async def test_long_registrations_are_taken_in_turn_and_the_last_word_counts() -> None:
-    """A short one waits for the long one of the same broker, whatever the loop starts first; others pass."""
+    """A short one waits for the long one of the same broker, in either order of starting; others pass."""
     desk = Desk()
     many = [f"topic-{number}" for number in range(3_000)]
     few = [TopicConfig("topic-1", 8, 8), TopicConfig("new", 1, 1)]

@@ -1,4 +1,4 @@
-"""KV configuration: what is kept, the file whole at every moment, and what happens when it cannot be written."""
+"""KV configuration: its content, the file whole at every moment, and failed writes."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ async def test_each_change_is_on_disk_and_the_content_before_beside_it(tmp_path:
 async def test_a_crash_at_any_step_leaves_a_whole_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str, which: int
 ) -> None:
-    """The steps are two files, the one beside and the file itself; each is written, synced, and put in place."""
+    """The steps write two files, the one beside and the file itself; each is written, synced, and put in place."""
     path = tmp_path / "kvConfig.json"
     desk = Desk(kvConfigPath=path)
     await desk.ask(PutKvConfig("N", "k", "old").to_command())

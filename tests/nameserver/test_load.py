@@ -1,4 +1,4 @@
-"""Large registrations hold nobody up, and cost what their topics cost: told by processor time, whatever else runs."""
+"""Large registrations hold up no request, and cost what their topics cost, in processor time of this process alone."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from tests.nameserver.serving import Caller, nameserver
 BROKERS = 10
 TOPICS = 10_000
 TIMEOUT = 60.0
-# What 99 of 100 questions may wait; a step of the loop may take half of it.
+# The limit for 99 of 100 requests; a step of the loop may take half of it.
 P99_SECONDS = 0.050
 
 
 @pytest.fixture
 def garbage_as_in_the_process() -> Iterator[None]:
-    """Collected as the server's own process does it, and without what other tests left."""
+    """Garbage collection as in the server's own process, without the garbage of other tests."""
     before = gc.get_threshold()
     gc.collect()
     gc.freeze()
@@ -51,7 +51,7 @@ async def ask_until(done: trio.Event, client: Caller, waits: list[float]) -> Non
 
 @pytest.mark.usefixtures("garbage_as_in_the_process")
 async def test_brokers_with_ten_thousand_topics_each_come_in_a_burst() -> None:
-    """As the first burst of a cluster: one full registration right after the other, questions meanwhile."""
+    """The first burst of a cluster is like this: one full registration right after the other, requests meanwhile."""
     body = RegistrationBody(DataVersion(1, 1), tuple(TopicConfig(f"topic_{n}", 8, 8) for n in range(TOPICS))).to_json()
     costs: list[float] = []
     waits: list[float] = []
@@ -72,7 +72,7 @@ async def test_brokers_with_ten_thousand_topics_each_come_in_a_burst() -> None:
         route = await caller().route("topic_7")
     assert route is not None
     assert len(route.queue_datas) == BROKERS
-    assert len(waits) > 20 * BROKERS  # every slice of a registration lets questions through
+    assert len(waits) > 20 * BROKERS  # every slice of a registration lets requests through
     assert sorted(waits)[int(len(waits) * 0.99)] < P99_SECONDS
     assert longest.seconds < P99_SECONDS / 2
-    assert sorted(costs[-3:])[1] < 3 * sorted(costs[:3])[1]  # the tenth broker costs what the first did
+    assert sorted(costs[-3:])[1] < 3 * sorted(costs[:3])[1]  # the tenth broker costs as much as the first

@@ -1,4 +1,4 @@
-"""Work that grows with the tables goes in steps: no step holds the loop, and what happens meanwhile is not lost."""
+"""Work that grows with the tables goes in steps: no step holds the loop, and changes between them are not lost."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def no_garbage_of_others() -> Iterator[None]:
 
 
 def desk_with(nursery: trio.Nursery, topics: int, of: Peer) -> Desk:
-    """A NameServer where one broker has so many topics."""
+    """Returns a NameServer where one broker has so many topics."""
     desk = Desk()
     desk.server.nursery = nursery
     names = [f"topic-{number}" for number in range(topics)]
@@ -125,7 +125,7 @@ async def test_a_topic_deleted_while_topics_are_taken_in_comes_back_with_the_nex
 
 
 async def test_very_many_silent_brokers_of_one_connection_expire_in_steps() -> None:
-    """Each looked for its name among all brokers: 5,000 took two seconds in which nobody was answered."""
+    """Each one searched all brokers for its name: 5,000 took two seconds in which no request was answered."""
     longest = LongestStep()
     server = NameServer(NameServerConfig(listen_port=0, max_registered_brokers=5_000))
     async with trio.open_nursery() as nursery:

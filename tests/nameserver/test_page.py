@@ -1,4 +1,4 @@
-"""docs/servers.md says what the NameServer does: its codes, its settings, its command."""
+"""docs/servers.md describes the NameServer: its codes, its settings, its command."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ BOUND = re.compile(
 
 
 def limit_rows() -> list[list[str]]:
-    """The cells of the table of limits: server, limit, settings, default, what happens beyond."""
+    """Returns the cells of the table of limits: server, limit, settings, default, effect beyond."""
     part = PAGE.read_text("utf-8").partition("\n## Limits\n")[2].partition("\n## TLS\n")[0]
     rows = [line for line in part.splitlines() if line.startswith(("| both", "| NameServer", "| broker"))]
     return [[cell.strip() for cell in row.strip("|").split("|")] for row in rows]

@@ -1,4 +1,4 @@
-"""What is read from the route tables: routes, lists of topics; and each change as a line."""
+"""Queries of the route tables: routes, lists of topics; and each change as a line."""
 
 from __future__ import annotations
 

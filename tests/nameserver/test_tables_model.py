@@ -1,4 +1,4 @@
-"""The route tables against the plain ones: whatever brokers, clients and time do, both tell the same.
+"""The route tables against the plain ones: both agree after any steps of brokers, clients and time.
 
 Registrations come through the digest, as long ones do, or without it: reading a body again must never matter.
 """
@@ -56,7 +56,7 @@ BODIES = st.builds(
 
 
 class Comparison(RuleBasedStateMachine):
-    """One history, told to both."""
+    """One history, applied to both tables."""
 
     @initialize(accept_single=st.booleans(), delete_absent=st.booleans())
     def begin(self, accept_single: bool, delete_absent: bool) -> None:
@@ -86,7 +86,7 @@ class Comparison(RuleBasedStateMachine):
 
     @rule(connection=CONNECTIONS)
     def all_register_again(self, connection: object) -> None:
-        """What brokers do every 30 s."""
+        """Repeats every registration, as brokers do every 30 s."""
         for header, body in list(self.last.values()):
             self.register(header, body, connection, True)
 
@@ -134,7 +134,7 @@ class Comparison(RuleBasedStateMachine):
         self.plain.set_topic(topic, names)
 
     def checked(self, changes: Any) -> None:
-        """A topic that is said to be gone is gone."""
+        """Checks that a topic reported as removed is gone."""
         gone = [change.topic for change in changes if isinstance(change, TopicRemoved)]
         gone += [topic for change in changes if isinstance(change, TopicsRemoved) for topic in change.topics]
         assert len(gone) == len(set(gone))
@@ -183,7 +183,7 @@ class Comparison(RuleBasedStateMachine):
 
     @invariant()
     def routes_are_those_of_the_tables(self) -> None:
-        """A kept route is what a fresh one would be."""
+        """Checks that a cached route equals a fresh one."""
         for topic in ("T", "U", "V"):
             route = lookups.route(self.real, topic)
             queues = self.plain.topics.get(topic, {})

@@ -83,7 +83,7 @@ def test_absent_topics_are_forgotten_when_the_rule_says_so() -> None:
     assert done.changes[:3] == (QueuesRemoved("T", "broker-a"), TopicRemoved("T"), QueuesRemoved("U", "broker-a"))
     assert perms(tables, "U") == {"broker-b": 6}
     kept = register(tables, topics=["X"], version=3, infos={"X": {"bname": "broker-a", "epoch": 1}})
-    assert kinds(list(kept.changes)) == [TopicsTaken]  # static topics are never forgotten so
+    assert kinds(list(kept.changes)) == [TopicsTaken]  # this never removes a static topic
 
 
 @pytest.mark.parametrize("accepts", [True, False])
@@ -92,7 +92,7 @@ def test_a_first_registration_with_one_topic(accepts: bool) -> None:
     done = register(tables, topics=["T"])
     assert done.accepted is accepts
     assert ("T" in tables.topic_queue_table) is accepts
-    if not accepts:  # what 5.4.0 leaves behind
+    if not accepts:  # the entry that 5.4.0 leaves
         assert done.changes == (RegistrationRefused("broker-a", 0, A),)
         assert dict(tables.broker_addr_table["broker-a"].broker_addrs) == {}
         assert lookups.cluster_info(tables).cluster_addr_table == {"DefaultCluster": ("broker-a",)}

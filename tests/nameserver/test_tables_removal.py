@@ -1,4 +1,4 @@
-"""How brokers live and leave, and what others change, one rule a test; mixtures are in `test_tables_model`."""
+"""The life of brokers and changes by others, one rule a test; mixtures are in `test_tables_model`."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ async def is_answered(address: str, tls: ssl.SSLContext | None) -> bool:
 
 
 async def is_reached(address: str, tls: ssl.SSLContext) -> bool:
-    """Whether the handshake succeeds."""
+    """Returns whether the handshake succeeds."""
     host, _, port = address.rpartition(":")
     stream = trio.SSLStream(await trio.open_tcp_stream(host, int(port)), tls, server_hostname=host)
     try:
@@ -99,7 +99,7 @@ async def test_without_a_certificate_the_port_is_plain() -> None:
 
 
 async def test_a_whole_cluster_over_tls(certificates: Certificates) -> None:
-    """Brokers register over TLS, clients send and read over it; who does not trust or speaks plain is refused."""
+    """Brokers register over TLS, clients send and read over it; peers without trust or TLS are refused."""
     settings = {**certificates.server(), **certificates.calls()}
     async with EmbeddedCluster(settings=settings, nameserver_settings=certificates.server()) as cluster:
         async with (
@@ -211,7 +211,7 @@ async def test_a_keys_password_is_shown_to_nobody(tmp_path: Path, caplog: pytest
 
 
 async def test_stored_settings_keep_the_password_where_it_was(tmp_path: Path) -> None:
-    """In the file of settings, readable by whom it was; not copied out of a file of its own."""
+    """Stored settings keep it with the file's permissions; from a file of its own it is not copied."""
     own, store = tmp_path / "tls.properties", tmp_path / "namesrv.conf"
     store.write_text("")
     store.chmod(0o600)

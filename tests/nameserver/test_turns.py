@@ -1,4 +1,4 @@
-"""Long work in fair turns: the smallest is not held up, nothing waits for ever, what ends gives its place up."""
+"""Long work in fair turns: the smallest is not held up, no work waits for ever, finished work gives its place up."""
 
 from __future__ import annotations
 

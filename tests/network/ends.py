@@ -1,4 +1,4 @@
-"""What the tests of connections stand on: ends joined in one process, handlers that record, a bare socket as peer."""
+"""The parts of tests of connections: ends joined in one process, handlers that record, a bare socket as peer."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ HEALTH_SECONDS = 0.5
 
 
 def wires(kind: str) -> tuple[Wire, Wire]:
-    """The two ends of a wire inside this process."""
+    """Returns the two ends of a wire inside this process."""
     if kind == "socket":
         here, there = socket.socketpair()
         return SocketWire(here), SocketWire(there)
@@ -34,7 +34,7 @@ def wires(kind: str) -> tuple[Wire, Wire]:
 
 @asynccontextmanager
 async def running(wire: Wire, handler: Handler | None = None, **options: Any) -> AsyncIterator[Connection]:
-    """A connection over the wire, with a sweeper of its own."""
+    """Yields a connection over the wire, with a sweeper of its own."""
     sweeper = DeadlineSweeper(HEALTH_SECONDS)
     connection = Connection(wire, sweeper=sweeper, handler=handler, **options)
     async with trio.open_nursery() as nursery:
@@ -56,7 +56,7 @@ async def joined(
 
 @asynccontextmanager
 async def against_socket(handler: Handler | None = None, **options: Any) -> AsyncIterator[tuple[Connection, Socket]]:
-    """A connection whose other end is a bare socket."""
+    """Yields a connection whose other end is a bare socket."""
     here, there = socket.socketpair()
     with closing(there):
         async with running(SocketWire(here), handler, **options) as connection:
@@ -86,7 +86,7 @@ class Socket:
             data = data[await self.end.send(data) :]
 
     async def receive(self) -> Command | None:
-        """The next whole command; None when the other end closed."""
+        """Returns the next whole command; None when the other end closed."""
         while (command := self._decoder.next_command()) is None:
             try:
                 data = await self.end.recv(64 * 1024)
@@ -99,13 +99,13 @@ class Socket:
 
     @property
     def torn_bytes(self) -> int:
-        """Bytes of a frame that did not come whole."""
+        """Returns the bytes of a frame that did not come whole."""
         return self._decoder.buffered_bytes
 
 
 @asynccontextmanager
 async def dialled(address: Listening) -> AsyncIterator[Socket]:
-    """A bare socket connected to a server."""
+    """Yields a bare socket connected to a server."""
     with trio.socket.socket() as end:
         await end.connect((address.host, address.port))
         yield Socket(end)
@@ -113,24 +113,24 @@ async def dialled(address: Listening) -> AsyncIterator[Socket]:
 
 @contextmanager
 def silent_port() -> Iterator[str]:
-    """A port that completes connections and never reads or answers."""
+    """Yields a port that completes connections and never reads or answers."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         yield f"127.0.0.1:{listener.getsockname()[1]}"
 
 
 def closed_port() -> str:
-    """A port nobody listens on."""
+    """Returns a port without a listener."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         return f"127.0.0.1:{listener.getsockname()[1]}"
 
 
 def echo(request: Command, peer: Peer) -> Command:
-    """Answers with what was asked."""
+    """Answers with the request's own content."""
     return success(request.ext, request.body)
 
 
 class Recorder:
-    """A handler that notes what it is asked and answers when it is let."""
+    """A handler that records its requests and answers when the test lets it."""
 
     def __init__(self, answer: Callable[[Command, Peer], Awaitable[Command | None] | Command | None] = echo) -> None:
         self.requests: list[Command] = []

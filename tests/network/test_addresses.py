@@ -1,4 +1,4 @@
-"""Addresses: both forms of host, and what is refused."""
+"""Addresses: both forms of host, and the refused ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Answers that wait to be written: what a connection that does not read may cost, and that all come when it reads."""
+"""Answers that wait to be written: the limits for a connection that does not read, and that all come when it reads."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MIB = 1024 * 1024
 
 
 class Held:
-    """Requests that wait for one event, and read a large answer when their turn to be written comes."""
+    """A handler of requests that wait for one event, and read a large answer when their turn to be written comes."""
 
     def __init__(self, answer_bytes: int) -> None:
         self.arrived = trio.Event()

@@ -237,7 +237,7 @@ async def test_connections_that_end_together_leave_others_their_turn() -> None:
         await until(lambda: len(listening.connections) == 40)
         await wait_all_tasks_blocked()
         connections, closed = listening.connections, [0]
-        for end in ends:  # without a checkpoint, so that the ends of all have come when the server looks
+        for end in ends:  # without a checkpoint, so that all have ended when the server looks
             end.end.shutdown(trio.socket.SHUT_WR)
         with trio.fail_after(10):
             while closed[-1] < 40:

@@ -51,7 +51,7 @@ async def test_a_connection_that_ended_is_freed_without_the_garbage_collector() 
             await until(lambda: not listening.connections)
             await wait_all_tasks_blocked()
         assert [ref() is None for ref in seen] == [True, True, False, False]
-        # One that a handler keeps holds no buffers, and says that it has ended.
+        # A connection that a handler keeps holds no buffers, and reports that it has ended.
         kept = peers[0].connection
         assert isinstance(kept, Connection)
         assert kept._decoder.buffered_bytes == 0

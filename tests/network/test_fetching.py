@@ -1,4 +1,4 @@
-"""A short text over HTTP: what counts as an answer, and the bounds of time and size."""
+"""A short text over HTTP: valid answers, and the bounds of time and size."""
 
 from __future__ import annotations
 

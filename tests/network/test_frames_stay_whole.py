@@ -26,7 +26,7 @@ BIG = 3 * 1024 * KIB
 
 @asynccontextmanager
 async def slow_peer(kind: str = "socket") -> AsyncIterator[tuple[Connection, Socket]]:
-    """A connection over sockets that hold some KiB, as a bare wire or as a stream of trio's."""
+    """Yields a connection over sockets that hold some KiB, as a bare wire or as a stream of trio's."""
     here, there = socket.socketpair()
     for end in (here, there):
         end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4 * KIB)

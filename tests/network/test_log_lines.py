@@ -1,4 +1,4 @@
-"""A line of the log is one line, whatever names it tells."""
+"""A line of the log is one line, for any names in it."""
 
 from __future__ import annotations
 

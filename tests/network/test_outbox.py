@@ -1,4 +1,4 @@
-"""What is written at once, what is joined, in which order, and what a wire that takes little by little is given."""
+"""Writes of an outbox: at once or joined, their order, and the rest after a wire that takes a part."""
 
 from __future__ import annotations
 

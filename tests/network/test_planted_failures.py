@@ -1,4 +1,4 @@
-"""Whatever fails while a connection is served ends that one at most: failures of every kind, at every place."""
+"""A failure while a connection is served ends at most that one: failures of every kind, at every place."""
 
 from __future__ import annotations
 
@@ -274,7 +274,7 @@ async def test_a_call_that_cannot_be_encoded_fails_alone(failure: Exception) -> 
 
 
 class Stretch(BulkCall):
-    """A posted request of a form that notes how it ended, and may fail then."""
+    """A posted request of a form that records its end, and may fail then."""
 
     __slots__ = ("ended", "failure", "values")
 

@@ -1,4 +1,4 @@
-"""A pool: one connection an address, made once for all who ask, replaced when dead; bounded calls; a clean end."""
+"""A pool: one connection an address, made once for all callers, replaced when dead; bounded calls; a clean end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Posted requests, which no task waits for: told once how they ended, joined when one leads to the next."""
+"""Posted requests, which have no task: each ends once, and a request posted by an answer is joined with others."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ async def test_each_is_told_its_answer(kind: str) -> None:
 
 @both_kinds
 async def test_one_leads_to_the_next(kind: str) -> None:
-    """From within `done`, as a reader does that asks for what follows."""
+    """The callback `done` posts the next request, as a reader does."""
     seen: list[int] = []
     ended = trio.Event()
     async with joined(kind, there=echo) as (here, _):
@@ -116,7 +116,7 @@ async def test_what_is_not_written_yet_is_withdrawn(kind: str) -> None:
 
 
 class CountingWire(SocketWire):
-    """Counts what it is given to write."""
+    """A wire that counts its writes."""
 
     writes = 0
 

@@ -1,4 +1,4 @@
-"""Requests of one form that are posted together: one write, an answer for each, and each told its end once."""
+"""Requests of one form that are posted together: one write, an answer for each, and one end for each."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FORM = RequestForm(Command(11, {"topic": "T", "offset": "", "count": ""}), ("off
 
 
 class Told(BulkCall):
-    """What one of them came to, and when."""
+    """A request that records its result and its time."""
 
     __slots__ = ("at", "number", "results")
 

@@ -74,7 +74,7 @@ async def test_not_on_a_closed_connection() -> None:
 
 
 class Sparing(SocketWire):
-    """Takes of the first write what `take` says."""
+    """A socket wire whose first write takes as much as `take` says."""
 
     take: Callable[[Chunk], int] | None = None
 
@@ -116,7 +116,7 @@ async def test_a_full_wire_takes_nothing() -> None:
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, BrokenPipeError])
 async def test_a_write_that_fails_ends_the_connection(error: type[BaseException]) -> None:
-    """After an interrupt nobody knows how much of the frame is out: the rest must not follow, nor anything else."""
+    """After an interrupt it is unknown how much of the frame is out: neither the rest nor another frame may follow."""
     here, there = socket.socketpair()
     wire = Sparing(here)
     told: list[Command | NetworkError] = []

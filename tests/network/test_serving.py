@@ -1,4 +1,4 @@
-"""A server on loopback: where it listens, how many it lets in, whom it closes, and that nothing of it is left."""
+"""A server on loopback: its addresses, its limit of connections, the ones it closes, and a clean end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The one task that looks after many connections: when it wakes, and whom it looks at."""
+"""The one task that looks after many connections: when it wakes, and the connections it checks."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pyrmq_core.network.connection.deadline_sweeper import CHECKED_AT_ONCE, Dead
 
 
 class SweptConnection:
-    """Notes when it is looked at; calls end at the deadlines it is given."""
+    """A connection that records its checks; calls end at the deadlines that the test sets."""
 
     def __init__(self, sweeper: DeadlineSweeper) -> None:
         self.sweeper = sweeper

@@ -1,4 +1,4 @@
-"""TLS and plain on one port: the modes of a server, and each way a handshake fails, told in one line."""
+"""TLS and plain on one port: the modes of a server, and each failure of a handshake, logged in one line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When a connection is closed for what it does not do: idle, half a frame for ever, a peer that does not read."""
+"""Connections closed for inactivity: idle, half a frame for ever, a peer that does not read."""
 
 from __future__ import annotations
 
