@@ -1,4 +1,4 @@
-"""The errors' tree: every class is drawn, none is lost on the way to another process, each says what became of it."""
+"""The errors' tree: every class is drawn, none is lost on the way to another process, each states its outcome."""
 
 import copy
 import inspect

@@ -1,4 +1,4 @@
-"""Every example is a script of its own: it starts where nothing but the installed packages and its folder is known."""
+"""Every example is a script of its own: it runs with only the installed packages and its own folder on the path."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""Packages whose names are loaded when first named have each of them, and say which they have not."""
+"""Packages with lazy names have each of them, and name the ones they lack."""
 
 import ast
 import importlib
@@ -13,7 +13,7 @@ PACKAGES = ("pyrmq_core", "pyrmq_core.blocking", "pyrmq_core.columnar", "pyrmq_c
 
 @pytest.mark.parametrize("package", PACKAGES)
 def test_every_public_name_is_there(package: str) -> None:
-    """In a process of its own: here most of them are loaded already."""
+    """It runs in a process of its own: here most of them are loaded already."""
     code = f"import {package} as it; print([name for name in it.__all__ if not hasattr(it, name)])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=50, check=True)
     assert done.stdout.strip() == "[]"

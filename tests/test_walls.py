@@ -1,4 +1,4 @@
-"""The walls of the house: imports run one way, rooms can be read in one sitting, each thing has one road."""
+"""The walls of the house: imports run one way, rooms can be read in one sitting, each thing has one path."""
 
 import re
 import subprocess
@@ -81,9 +81,9 @@ UNWANTED = {
 }
 
 
-# Git calls binary what has a zero byte so early: pictures.
+# Git treats a file with a zero byte so early as binary: pictures.
 BINARY_WITHIN = 8000
-# The project has more texts than this; a rule that passes over too much shows.
+# The project has more texts than this; a rule that skips too many fails.
 FILES = 600
 
 
@@ -113,7 +113,7 @@ def test_the_text_speaks_of_the_project_alone() -> None:
     assert text_faults(texts) == []
 
 
-# --- The tests' tests: each wall, shown a breach, tells it.
+# --- The tests' tests: each wall, shown a breach, reports it.
 
 
 @pytest.mark.parametrize(

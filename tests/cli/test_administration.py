@@ -1,4 +1,4 @@
-"""`pyrmq topic`, `cluster`, `kv`, `send`, `tail` on a cluster in the process: what they print, and how they fail."""
+"""`pyrmq topic`, `cluster`, `kv`, `send`, `tail` on a cluster in the process: their output, and their failures."""
 
 from __future__ import annotations
 

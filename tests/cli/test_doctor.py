@@ -1,4 +1,4 @@
-"""`pyrmq doctor`: what it says of Pythons, Javas and servers of every kind, and when it ends with 1."""
+"""`pyrmq doctor`: its report on Pythons, Javas and servers of every kind, and when it ends with 1."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def cluster() -> Iterator[EmbeddedCluster]:
 
 
 def java(home: Path, version: str) -> str:
-    """A JAVA_HOME whose Java says that it is of this version."""
+    """Makes a JAVA_HOME whose Java prints this version."""
     program = home / "bin" / "java"
     program.parent.mkdir(parents=True)
     program.write_text(f"#!/bin/sh\necho 'openjdk version \"{version}\" 2025-01-01' >&2\n")
@@ -41,7 +41,7 @@ def java(home: Path, version: str) -> str:
 
 
 def run(nameserver: str | None, **environment: str | None) -> tuple[int, list[dict[str, str]]]:
-    """Exit code and rows, where Spark's variables are these alone."""
+    """Returns exit code and rows, with these of Spark's variables alone."""
     plain = dict.fromkeys(("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", "SPARK_HOME", "SPARK_CONF_DIR", "NAMESRV_ADDR"))
     arguments = ["doctor", "--json", *(["-n", nameserver] if nameserver else [])]
     result = CliRunner().invoke(pyrmq, arguments, env={**plain, "PYTHONPATH": str(ROOT), **environment})

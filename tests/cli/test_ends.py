@@ -18,7 +18,7 @@ from tests.support.commands import asks_servers, ended, filled, listens, started
 
 ASKING = [words for words, command in commands.commands().items() if asks_servers(command)]
 SERVERS = [words for words, command in commands.commands().items() if listens(command)]
-# What it finds, a server that is gone as well, is what it prints.
+# Its output is its findings, among them a server that is gone.
 REPORTING = {"doctor"}
 # A server's log goes to standard error, too.
 LOG_LINES = 6
@@ -34,7 +34,7 @@ def cluster() -> Iterator[EmbeddedCluster]:
 
 @pytest.fixture
 def taken() -> Iterator[socket.socket]:
-    """A port on which connections are made and nothing is ever answered."""
+    """A port that accepts connections and never answers."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         listener.settimeout(commands.ENDS_WITHIN)
         yield listener

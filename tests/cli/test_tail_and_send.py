@@ -1,4 +1,4 @@
-"""`pyrmq tail`, `send`, `dev` and `topic delete` as processes: what goes on by itself, and what is said."""
+"""`pyrmq tail`, `send`, `dev` and `topic delete` as processes: the work they do by themselves, and their output."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_a_tail_that_is_not_read_any_more_says_nothing(cluster: EmbeddedCluster,
 
 
 def following(cluster: EmbeddedCluster, home: Path) -> subprocess.Popen[str]:
-    """A tail in the middle of its topic."""
+    """Starts a tail and reads the first of its lines."""
     made(cluster, "T")
     sent(cluster, "T", *(b"body-%d" % number for number in range(500)))
     process = started("tail", "T", "-f", "--from", "earliest", "-n", cluster.nameserver, home=home)
@@ -99,7 +99,7 @@ def following(cluster: EmbeddedCluster, home: Path) -> subprocess.Popen[str]:
 
 
 def sent_until(cluster: EmbeddedCluster, is_over: Callable[[], bool]) -> None:
-    """A reader that has gone is noticed by the next line that is written."""
+    """Sends until `is_over()`: a tail notices a closed pipe when it writes its next line."""
     until = time.monotonic() + ENDS_WITHIN
     while not is_over():
         assert time.monotonic() < until
@@ -189,7 +189,7 @@ def test_an_unknown_topic_is_made_with_our_own_command(cluster: EmbeddedCluster,
 
 
 def addresses(process: subprocess.Popen[str]) -> dict[str, str]:
-    """What `pyrmq dev` says it serves."""
+    """Returns the addresses that `pyrmq dev` prints."""
     assert process.stdout is not None
     lines = []
     for line in iter(process.stdout.readline, ""):

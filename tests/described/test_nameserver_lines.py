@@ -1,4 +1,4 @@
-"""Lines 1 to 22, and what lines 25 and 26 ask of a NameServer."""
+"""Lines 1 to 22, and the NameServer's part in lines 25 and 26."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ KEY_A = BrokerAddrInfo("DefaultCluster", A)
 
 
 def test_line_01_settings_file_print_and_port(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """`-c` sets its own and the network's settings, and is where they are stored; `-p` prints all and exits 0."""
+    """`-c` sets the process's and the network's settings, and names the file for changes; `-p` prints all, exits 0."""
     file = tmp_path / "namesrv.conf"
     file.write_text("orderMessageEnable=true\nserverChannelMaxIdleTimeSeconds=60\n")
     assert main(["-c", str(file), "-p"]) == 0
@@ -74,7 +74,7 @@ async def test_line_02_a_background_round_prints_kv_settings(
 
 
 async def test_line_03_the_end_of_a_connection_reaches_the_tables_at_once() -> None:
-    """By its close; idling is `test_line_03_idle`, and what is no frame closes the connection as well."""
+    """By its close; idling is `test_line_03_idle`, and bytes that are no frame close the connection as well."""
     async with nameserver() as (_, caller):
         broker, client = caller(), caller()
         await broker.register(registration(topics=["T", "U"]))
@@ -141,7 +141,7 @@ async def test_line_06_routes_live_in_memory_and_nameservers_do_not_know_each_ot
         client = second()
         assert await client.route("T") is None
         (connection,) = client.pool.connections
-        assert connection.calls_under_way == 0  # nothing is told to clients: they ask
+        assert connection.calls_under_way == 0  # the NameServer notifies no client: clients poll
 
 
 # Tables
@@ -341,7 +341,7 @@ async def test_line_20_a_broker_that_stops_in_order_unregisters_at_once() -> Non
 
 
 async def test_line_21_otherwise_it_stays_for_up_to_120_s(autojump_clock: MockClock) -> None:
-    """As when its machine vanished: no close comes. 120 s and at most a round more."""
+    """A machine that vanished sends no close. It stays for 120 s and at most a round more."""
     desk = Desk()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(scan_rounds, desk.server)

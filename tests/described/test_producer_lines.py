@@ -1,4 +1,4 @@
-"""Lines 30 to 46: how a producer starts, and how it finds routes."""
+"""Lines 30 to 46: the start of a producer, and its look-up of routes."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_line_33_the_instance_name_becomes_the_process_id() -> None:
 
 
 async def test_line_34_one_client_instance_a_client_id(stage: Stage) -> None:
-    """In Java all who share an id share an instance; a `Client` is ours, made once even when two begin."""
+    """In Java all users of an id share an instance; ours share a `Client`, made once even when two begin."""
     shared = blocking.Client(nameserver=stage.nameserver.address)
     found: list[Client] = []
     gate = threading.Barrier(2)
@@ -110,7 +110,7 @@ async def test_line_35_a_second_producer_of_the_group_is_refused(client: Client)
 async def test_line_36_the_default_topics_route_is_asked_for_when_it_is_needed(
     stage: Stage, client: Client, jumping_clock: MockClock
 ) -> None:
-    """4.x polls TBW102 from the start on; 5.x, and so do we, asks when a topic is unknown."""
+    """4.x polls TBW102 from the start on; 5.x and our client fetch it when a topic is unknown."""
     stage.auto_create()
     async with Producer("g", client=client) as producer:
         await producer.send(X)
@@ -121,13 +121,13 @@ async def test_line_36_the_default_topics_route_is_asked_for_when_it_is_needed(
 
 
 async def test_line_37_the_start_of_a_client(stage: Stage) -> None:
-    """NameServers from a URL when none are given; then the network and the scheduled work."""
+    """NameServers from a URL when no address is set; then the network and the scheduled work."""
     async with web_server(Page(stage.nameserver.address.encode())) as server:
         async with Client(nameserver_url=server.url) as client, Producer("g", client=client) as producer:
             assert client._session.nameservers.addresses == (stage.nameserver.address,)
             await producer.send(X)
         async with Client(nameserver=stage.nameserver.address):
-            assert len(server.paths) == 1  # one that is given is not looked for
+            assert len(server.paths) == 1  # a given address is used without a look-up
 
 
 async def test_line_38_a_start_ends_with_a_heartbeat(stage: Stage, client: Client) -> None:

@@ -1,4 +1,4 @@
-"""Lines 61 to 71: which queue a producer takes, what it does about a broker that is down, and its connections."""
+"""Lines 61 to 71: a producer's choice of queues, its handling of a broker that is down, and its connections."""
 
 from __future__ import annotations
 

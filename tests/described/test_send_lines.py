@@ -1,4 +1,4 @@
-"""Lines 47 to 60: how a producer sends."""
+"""Lines 47 to 60: the sends of a producer."""
 
 from __future__ import annotations
 
@@ -258,7 +258,7 @@ async def test_line_58_which_code(stage: Stage, client: Client) -> None:
         await producer.send(X)
         await producer.send_batch([X, X])
         await producer.reply(read_message(asked), b"x")
-    # Heartbeats and good-byes, and before a batch the question whether the topic is a batch topic (351).
+    # Heartbeats and unregistration, and before a batch the query for the kind of the topic (351).
     beside = {RequestCode.HEART_BEAT, RequestCode.UNREGISTER_CLIENT, RequestCode.GET_TOPIC_CONFIG}
     codes = {code for server in stage.brokers.values() for code in server.codes} - beside
     assert codes == {310, 320, 325}

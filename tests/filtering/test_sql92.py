@@ -1,4 +1,4 @@
-"""SQL over properties: what passes, and where a wrong expression goes wrong."""
+"""SQL over properties: the messages that pass, and the place of an error in an expression."""
 
 import pytest
 from hypothesis import given
@@ -125,7 +125,7 @@ def test_what_would_be_too_much_to_evaluate_is_refused_when_parsed(expression: s
     ids=range(6),
 )
 def test_long_expressions_are_evaluated(expression: str) -> None:
-    """With little of the stack left, as where servers and Spark call."""
+    """Little of the stack is left, as where servers and Spark call it."""
     passes = parse(expression)
 
     def deep(left: int) -> bool:
@@ -135,7 +135,7 @@ def test_long_expressions_are_evaluated(expression: str) -> None:
 
 
 def test_a_chain_evaluates_each_operand_once() -> None:
-    """Each BETWEEN once evaluated all that stood before it twice: a hundred of them never ended."""
+    """Each BETWEEN once evaluated the expression before it twice: a hundred of them never ended."""
     assert not parse("n" + " BETWEEN 1 AND 20" * 99)(PROPERTIES)
 
 

@@ -1,7 +1,7 @@
-"""Every request with every field wrong in every way: what a stranger may send, one deviation from a good request each.
+"""Every request with every field wrong in every way: attacks of a stranger, one deviation from a good request each.
 
 The fields of a request are those of the conversations in `pyrmq_core.protocol.requests`, so that a new conversation
-is attacked without another line here; a request that has none gets the fields that most have.
+is attacked without another line here; a request without one gets the fields that most have.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pyrmq_core.protocol import requests
 from pyrmq_core.protocol.framing.codes import RequestCode
 from tests.support.stranger import frame
 
-# Fields of requests whose conversations read them otherwise, or that nothing of ours sends.
+# Fields of requests whose conversations read them otherwise, or that no part of ours sends.
 MORE_FIELDS: Mapping[int, str] = {
     RequestCode.SEND_MESSAGE: (
         "producerGroup topic defaultTopic defaultTopicQueueNums queueId sysFlag bornTimestamp flag properties "
@@ -36,7 +36,7 @@ MORE_FIELDS: Mapping[int, str] = {
     RequestCode.INVOKE_BROKER_TO_RESET_OFFSET: "topic group timestamp isForce offset queueId",
 }
 COMMON = ("topic", "group", "consumerGroup", "producerGroup", "queueId", "offset", "brokerName", "clusterName")
-# What the names of a good request stand for; what is stored to be kept is never named.
+# The values for the names of a good request; messages that must stay are never named.
 GOOD = {
     "topic": "T0",
     "b": "T0",

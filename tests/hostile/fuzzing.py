@@ -1,4 +1,4 @@
-"""Parsers of what comes from outside, real input for each, and ways to spoil it: what `test_fuzzing` throws at them."""
+"""Parsers of outside input, real input for each, and ways to spoil it, for `test_fuzzing`."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from tests.support import golden
 
 QUEUE = MessageQueue("T", "broker-a", 0)
 MAX_PLAIN_BYTES = 1 << 20
-# What spoils a text or a structure more than a flipped bit does.
+# Tokens that spoil a text or a structure more than a flipped bit does.
 TOKENS = (
     b"\xff" * 4,
     bytes(4),
@@ -59,7 +59,7 @@ TOKENS = (
 
 @dataclass(frozen=True)
 class Target:
-    """A parser; `seeds` are inputs that it takes, `unit` is what a growing input repeats between head and tail."""
+    """A parser; it accepts each of `seeds`, and a growing input repeats `unit` between head and tail."""
 
     parse: Callable[[bytes], object]
     seeds: tuple[bytes, ...]
@@ -72,7 +72,7 @@ class Target:
 
 
 def spoiled(seed: bytes, draw: random.Random) -> bytes:
-    """One to four changes, of bits, lengths, places or tokens."""
+    """Returns the input after one to four changes, of bits, lengths, places or tokens."""
     data = bytearray(seed)
     for _ in range(draw.randint(1, 4)):
         at = draw.randrange(len(data) + 1)

@@ -1,4 +1,4 @@
-"""Names from a stranger: no request of a broker's leads out of its store, and what is stored stays."""
+"""Names from a stranger: no request to a broker leads out of its store, and stored messages stay."""
 
 import json
 from collections.abc import Iterator
@@ -99,7 +99,7 @@ def send(stranger: Stranger, topic: str) -> object:
 
 
 def tree(root: Path) -> list[str]:
-    """Everything below a directory, but for what a broker writes in rounds."""
+    """Returns every path below a directory, except files that a broker writes in rounds."""
     names = (str(path.relative_to(root)) for path in root.rglob("*"))
     return sorted(name for name in names if "/config" not in name and not name.endswith(("errors.log", ".pyc")))
 

@@ -1,4 +1,4 @@
-"""A broker process with settings that ask for what it has not: it does not start, and says which."""
+"""A broker process with settings for features it lacks: it does not start, and names the setting."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""Topics, groups, locks and held pulls from a stranger: what they cost the broker, and what bounds them."""
+"""Topics, groups, locks and held pulls of a stranger: their costs for the broker, and their bounds."""
 
 import json
 import time
@@ -32,7 +32,7 @@ def pull(topic: str, queue_id: int = 0, *, offset: int = 0, wait_ms: int = 0, gr
 
 
 def asked(stranger: Stranger, code: int, fields: dict[str, Any] | None = None, body: object = b"") -> Answer:
-    """An answer; a body that is no bytes is sent as JSON."""
+    """Returns the answer; sends a body that is not bytes as JSON."""
     answer = stranger.ask(code, fields, body if isinstance(body, bytes) else json.dumps(body).encode())
     assert answer is not None
     return answer

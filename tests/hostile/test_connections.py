@@ -1,4 +1,4 @@
-"""Strangers' connections and what they may cost a server process: memory, descriptors, the time of others."""
+"""Strangers' connections and their costs for a server process: memory, descriptors, the time of others."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Every request code with every field wrong in every way, to running servers: nobody but the stranger notices.
+"""Every request code with every field wrong in every way, to running servers: no other peer notices.
 
 After each: the process lives, another client is answered within 50 ms, no file outside the store changed, memory is
-within its bound, and what was stored is there.
+within its bound, and stored messages are there.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tests.support.stranger import Answer, ServerProcess, Stranger, broker_proce
 HONEST_SECONDS = 0.05
 # A shared machine stalls now and then: one attack counts as slow when the same one is slow so often in a row.
 SLOW_IN_A_ROW = 5
-# An answer that does not come within this is a held pull's.
+# A pull without an answer within this time is held.
 UNANSWERED_SECONDS = 1.0
 # Half of the spoiled frames are one-way, held or cut short.
 SPOILED_SECONDS = 0.02
@@ -35,13 +35,13 @@ PARTS = 6
 LONG = 600
 # 318 changes the NameServer's settings, which keeps the file of those before, as RocketMQ does.
 OWN = ("errors.log", "kv.json", "server.conf")
-# What a handler may answer with as its own failure, by its first word: never an exception of Python's.
+# A handler's own failures, by their first word: never an exception of Python's.
 BUILTINS = {name for name, value in vars(builtins).items() if isinstance(value, type) and issubclass(value, Exception)}
 UNNAMED = BUILTINS | {"error", "struct.error", "BinAsciiError", "JSONDecodeError"}
 
 
 class Guarded:
-    """A server under attack, an honest client of it, and what must not change."""
+    """A server under attack, an honest client of it, and the files that must not change."""
 
     def __init__(self, server: ServerProcess, precious: Path, lookup: bytes, check: Callable[[Stranger], None]) -> None:
         self.server = server
@@ -56,7 +56,7 @@ class Guarded:
         self.faults: list[str] = []
 
     def outside(self) -> dict[str, tuple[int, bytes]]:
-        """The files beside the store, each with its inode and its content, but the server's own log and settings."""
+        """Returns the files beside the store with inode and content, except the server's own log and settings."""
         root = self.precious.parent
         return {
             str(path.relative_to(root)): (path.stat().st_ino, path.read_bytes() if path.is_file() else b"")
@@ -65,7 +65,7 @@ class Guarded:
         }
 
     def suffer(self, attack: Attack) -> None:
-        """One attack, and all that must hold after it."""
+        """Sends one attack, and checks all that must hold after it."""
         answer, slow = self._attacked(attack), 0
         while (seconds := self._honest_seconds(attack)) > HONEST_SECONDS:
             slow += 1
@@ -82,13 +82,13 @@ class Guarded:
             self.memory_bytes = self.server.memory_bytes
 
     def finish(self) -> None:
-        """After all attacks of a code."""
+        """Checks the files and faults after all attacks of a code."""
         self.check(self.honest)
         assert self.outside() == self.before, "files outside the store changed"
         assert not self.faults, "\n".join(self.faults[:20])
 
     def _attacked(self, attack: Attack) -> Answer | None:
-        """The answer; None when there was none, or the connection was closed."""
+        """Returns the answer; None when there was none, or the connection was closed."""
         try:
             self.attacker.send(attack.data)
             answer = self.attacker.read()
@@ -156,7 +156,7 @@ def test_every_request_with_every_field_wrong(guarded: Guarded, part: int) -> No
 
 
 def spoil_frames(guarded: Guarded, seed: int, rounds: int) -> None:
-    """Real frames of clients, brokers and mqadmin, spoiled at random."""
+    """Sends real frames of clients, brokers and mqadmin, spoiled at random."""
     draw = random.Random(seed)
     frames = [frame for frame in golden.frames() if not frame.is_answer]
     guarded.attacker.socket.settimeout(SPOILED_SECONDS)
@@ -164,7 +164,7 @@ def spoil_frames(guarded: Guarded, seed: int, rounds: int) -> None:
     for number in range(rounds):
         frame = draw.choice(frames)
         data = spoiled(frame.raw, draw)
-        # Lengths that are right let the rest be read: three of four keep theirs.
+        # A correct length lets the rest be read: three of four frames keep theirs.
         if draw.random() < 0.75:
             data = (len(data) - 4).to_bytes(4, "big") + data[4:]
         guarded.suffer(Attack(HELD[0], f"seed {seed}, number {number}, {frame}: {data.hex()[:400]}", data))
@@ -196,7 +196,7 @@ def _lookup(code: int, fields: dict[str, object]) -> bytes:
 
 
 def _register(server: ServerProcess) -> None:
-    """A broker that stays connected, with the topic that is kept."""
+    """Registers a broker that stays connected, with the topic that must stay."""
     topic = b'{"topicName":"kept","readQueueNums":4,"writeQueueNums":4,"perm":6,"topicSysFlag":0,"order":false}'
     body = b'{"filterServerList":[],"topicConfigSerializeWrapper":{"dataVersion":{"counter":1,"timestamp":1},'
     body += b'"topicConfigTable":{"kept":' + topic + b"}}}"
@@ -216,7 +216,7 @@ def _store(server: ServerProcess) -> None:
 
 
 def test_the_guard_sees_what_it_looks_for(tmp_path: Path) -> None:
-    """The suite's own checks, shown a breach of each."""
+    """The suite's own checks fail on a breach of each."""
     (tmp_path / "precious").mkdir()
     with nameserver_process(tmp_path / "home") as server:
         _register(server)

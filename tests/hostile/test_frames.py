@@ -1,6 +1,6 @@
 """Frames of a stranger that are no RocketMQ: headers, numbers, texts and expressions that no client sends.
 
-Each is sent to a NameServer and to a broker of their own process, which live on, answer others, and write their files.
+Each is sent to a NameServer and to a broker in processes of their own, which live on, answer others, and write files.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def server(request: pytest.FixtureRequest) -> ServerProcess:
 
 
 def answered(server: ServerProcess, data: bytes) -> Answer | None:
-    """The answer to these bytes; None when the connection ended over them. The server lives and answers others."""
+    """Returns the answer to these bytes, or None when they ended the connection; checks that others are answered."""
     with server.stranger() as stranger:
         stranger.send(data)
         answer = stranger.read()
@@ -113,7 +113,7 @@ def test_a_nested_header(server: ServerProcess, place: bytes, depth: int) -> Non
 
 
 def test_a_header_nested_just_below_what_python_reads(server: ServerProcess) -> None:
-    """One was read, and ended the process when it was written again."""
+    """Such a header was read, and ended the process when it was written again."""
     for depth in range(880, 1_000):
         with server.stranger() as stranger:
             for place in (PLACES[0], PLACES[1]):
@@ -246,7 +246,7 @@ def test_an_expression_that_cannot_be_evaluated_is_refused(broker: ServerProcess
 
 
 def test_a_registration_of_bare_names_holds_nobody(nameserver: ServerProcess) -> None:
-    """1 MB of them once took 24 s, in which no one else was answered."""
+    """1 MB of them once took 24 s, in which no other request was answered."""
     topics = ",".join(f'"t{number}":{{"topicName":"t","attributes":{{{number}:"1"}}}}' for number in range(20_000))
     body = f'{{"topicConfigSerializeWrapper":{{"topicConfigTable":{{{topics}}}}}}}'.encode()
     fields = {"clusterName": "C", "brokerAddr": "h:1", "brokerName": "b", "brokerId": "0"}

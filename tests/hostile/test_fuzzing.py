@@ -1,4 +1,4 @@
-"""Spoiled input to every parser: nothing but the named errors, no time beyond linear, no memory beyond its input's.
+"""Spoiled input to every parser: only named errors, no time beyond linear, no memory beyond its input's.
 
 Seeds are printed by pytest as the test's parameters. `make soak` runs the same for minutes.
 """
@@ -17,16 +17,16 @@ from tests.hostile.fuzzing import TARGETS, Target, spoiled
 
 ROUNDS = 400
 SOAK_ROUNDS = 60_000
-# Decompression may swell to its own bound; so much any parser may take besides.
+# Decompression may swell to its own bound; any parser may take this much besides.
 FIXED_BYTES = 4 << 20
 MEMORY_FACTOR = 8
-# A quarter of the input takes a quarter of the time, within so much; quadratic work would be 16 times.
+# A quarter of the input takes a quarter of the time, times this factor; quadratic work would be 16 times.
 SUPERLINEAR = 9.0
 TOO_SHORT_SECONDS = 0.002
 
 
 def survives(target: Target, data: bytes) -> None:
-    """Parses the input; anything but a value or a named error fails."""
+    """Parses the input; any error but a named one fails."""
     try:
         target.parse(data)
     except RocketMQError:
@@ -98,7 +98,7 @@ def seconds_of(target: Target, count: int) -> float:
 
 
 def test_the_fuzzer_sees_what_it_looks_for() -> None:
-    """A parser that raises what has no name, and one whose work is quadratic, are found."""
+    """A parser that raises an unnamed error, and one whose work is quadratic, are found."""
 
     def fails_on_zero(data: bytes) -> object:
         return 1 // data.count(b"a")

@@ -1,4 +1,4 @@
-"""What a stranger does to others with well-formed requests: their groups, their turns, and the process they need."""
+"""A stranger's well-formed requests against others: their groups, their turns, and the process they need."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.support.stranger import Stranger, broker_process, nameserver_process,
 
 
 def register(stranger: Stranger, broker_id: int, address: str) -> object:
-    """The code that a registration with one topic is answered with."""
+    """Returns the answer's code to a registration with one topic."""
     fields = {"brokerName": "b", "brokerAddr": address, "clusterName": "c", "brokerId": broker_id}
     topic = {"topicName": "t", "readQueueNums": 1, "writeQueueNums": 1, "perm": 6}
     wrapper = {"topicConfigTable": {"t": topic}, "dataVersion": {"timestamp": 1, "counter": 1}}

@@ -1,4 +1,4 @@
-"""What a stranger sends to a NameServer harms neither its files nor its log nor those that it serves."""
+"""A stranger's requests to a NameServer harm neither its files nor its log nor its clients."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_paths_of_the_settings_stay(tmp_path: Path) -> None:
 
 
 def test_ten_thousand_settings_that_are_none_hold_nobody_up(tmp_path: Path) -> None:
-    """Each was compared with every name that there is: half a millisecond, and a line of the log."""
+    """Each was compared with every existing name: half a millisecond, and a line of the log."""
     with nameserver_process(tmp_path) as nameserver:
         body = "".join(f"listenPorz{number}=1\n" for number in range(3_000)).encode()
         assert nameserver.stranger().ask(318, body=body) is not None
@@ -87,7 +87,7 @@ def test_a_nameserver_that_should_control_access_does_not_start(tmp_path: Path, 
 
 
 def longest_lookup(honest: Stranger, goes_on: Callable[[], bool]) -> float:
-    """The longest that a look-up took while something else goes on, in seconds."""
+    """Returns the longest time of a look-up while `goes_on()`, in seconds."""
     longest = 0.0
     while goes_on():
         began = time.monotonic()
@@ -97,7 +97,7 @@ def longest_lookup(honest: Stranger, goes_on: Callable[[], bool]) -> float:
 
 
 def test_five_thousand_silent_brokers_of_one_connection_hold_nobody_up(tmp_path: Path) -> None:
-    """Each of them was looked for among all: two seconds in which nobody was answered."""
+    """Each of them was searched among all: two seconds in which no request was answered."""
     with nameserver_process(tmp_path, scanNotActiveBrokerInterval=1000) as nameserver:
         stranger, honest, watcher = nameserver.stranger(), nameserver.stranger(), nameserver.stranger()
         for start in range(0, 5_000, 50):

@@ -1,4 +1,4 @@
-"""A broker process whose store is removed, damaged or short of descriptors: it says so by name, and goes on serving."""
+"""A broker process whose store is removed, damaged or short of descriptors: it names the error, and goes on serving."""
 
 import shutil
 import socket

@@ -1,4 +1,4 @@
-"""The stranger's own tools: what it sends arrives as it was written, and what comes back is read whole."""
+"""The stranger's own tools: its frames arrive as it wrote them, and it reads answers whole."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""How long property tests look: the whole room in less than a minute on two busy cores."""
+"""The number of examples of property tests: the whole room in less than a minute on two busy cores."""
 
 from hypothesis import HealthCheck, settings
 

@@ -1,4 +1,4 @@
-"""What every conversation has to stand: the wire in both encodings, and fields that are garbage."""
+"""Checks for every conversation: the wire in both encodings, and fields that are garbage."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Said(Protocol):
 
 
 def over_the_wire(command: Command, serialization: Serialization) -> Command:
-    """The command as the other side finds it in the stream."""
+    """Returns the command as the other side decodes it from the stream."""
     decoder = FrameDecoder()
     decoder.feed(encode_frame(replace(command, serialization=serialization, opaque=5)))
     found = decoder.next_command()
@@ -45,7 +45,7 @@ def assert_survives(said: Said, serialization: Serialization) -> None:
 
 
 def assert_garbage_is_named(cls: type[Said], sample: Said, data: st.DataObject) -> None:
-    """Some fields of a right command replaced by anything, some taken away: it is read, or a `ProtocolError` told."""
+    """Replaces and removes fields of a valid command, and checks that it is read, or raises `ProtocolError`."""
     command = sample.to_command()
     ext = dict(command.ext)
     for name in list(ext):
@@ -60,7 +60,7 @@ def assert_garbage_is_named(cls: type[Said], sample: Said, data: st.DataObject) 
 
 
 def with_some_member_replaced(value: Any, data: st.DataObject) -> Any:
-    """A JSON value in which one member, somewhere, is anything."""
+    """Returns a JSON value in which one member, somewhere, is anything."""
     if isinstance(value, dict) and value and data.draw(st.booleans()):
         name = data.draw(st.sampled_from(sorted(value)))
         return {**value, name: with_some_member_replaced(value[name], data)}

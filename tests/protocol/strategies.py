@@ -1,4 +1,4 @@
-"""What hypothesis draws: texts, properties, hosts, records, commands and messages as RocketMQ allows them."""
+"""Strategies for hypothesis: texts, properties, hosts, records, commands and messages as RocketMQ allows them."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ HOSTS = st.builds(host_text, IPS, PORTS)
 
 @st.composite
 def records(draw: st.DrawFn) -> dict[str, Any]:
-    """The arguments of `encode_record`; topics of both record versions."""
+    """Returns the arguments of `encode_record`; topics of both record versions."""
     return {
         "topic": draw(TOPICS | st.text("abc%", min_size=100, max_size=300) | st.just("")),
         "queue_id": draw(INT32),

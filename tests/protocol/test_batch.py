@@ -1,4 +1,4 @@
-"""Batch bodies: Java's bytes, and everything a broker must not trip over."""
+"""Batch bodies: Java's bytes, and every body that must not trip a broker."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_a_body_length_that_lies_is_told(size: int) -> None:
 
 
 def test_zeros_do_not_go_on_for_ever() -> None:
-    """What keeps a thread of a 5.4.0 broker busy until it is killed."""
+    """Such a body keeps a thread of a 5.4.0 broker busy until it is killed."""
     with pytest.raises(BodyError, match="declares 0 bytes"):
         list(iterate_batch_body(bytes(100)))
 

@@ -1,4 +1,4 @@
-"""What makes a batch one record of a batch topic: its own properties, from those of its messages."""
+"""The properties that make a batch one record of a batch topic, made from those of its messages."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Commands: who answers whom, and what a refusal tells its reader."""
+"""Commands: answers and their requests, and the text of a refusal."""
 
 from __future__ import annotations
 

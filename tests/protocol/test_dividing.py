@@ -1,4 +1,4 @@
-"""Batches in halves, and messages for another topic: nothing of a message is lost on the way."""
+"""Batches in halves, and messages for another topic: no part of a message is lost on the way."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""Header fields of dataclasses: text both ways, what is required, what is no number."""
+"""Header fields of dataclasses: text both ways, required fields, invalid numbers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.protocol.strategies import INT64, TEXT
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One field of each kind, and one that stays at home."""
+    """One field of each kind, and one that is not sent."""
 
     name: str = wire("theName")
     number: int = wire("theNumber")

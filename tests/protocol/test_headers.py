@@ -1,4 +1,4 @@
-"""Both header encodings: what Java's decoders take, refuse and coerce, and headers that are read only when asked."""
+"""Both header encodings: texts that Java's decoders accept, refuse and coerce, and headers that are read on demand."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tests.support import golden
 
 
 def java_batch_answer(count: int, opaque: int = 5) -> bytes:
-    """The header of an answer to a batch, members in Java's order."""
+    """Returns the header of an answer to a batch, members in Java's order."""
     ids = ",".join(f"7F00000100002A9F{offset:016X}" for offset in range(count))
     ext = {"queueId": "1", "TRACE_ON": "true", "MSG_REGION": "DefaultRegion", "msgId": ids, "queueOffset": "77"}
     members = {
@@ -120,7 +120,7 @@ def test_half_a_surrogate_is_written_as_java_writes_it() -> None:
     ],
 )
 def test_half_a_surrogate_is_refused(header: bytes) -> None:
-    """Java writes it as `?`; kept here, it would stop the writing of whatever file it got into."""
+    """Java writes it as `?`; kept here, it would make every file that contains it impossible to write."""
     with pytest.raises(HeaderError, match=r"surrogate|utf-8"):
         decode_json(header)
 

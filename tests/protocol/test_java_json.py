@@ -1,4 +1,4 @@
-"""JSON as fastjson writes it: bare integer keys, and nothing else that strict JSON has not."""
+"""JSON as fastjson writes it: bare integer keys, and no other deviation from strict JSON."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ VALUES = st.recursive(
 
 
 def java_text(value: Any) -> str:
-    """As fastjson writes maps whose keys are numbers: without quotes."""
+    """Returns JSON as fastjson writes maps whose keys are numbers: without quotes."""
     match value:
         case dict():
             members = (
@@ -94,7 +94,7 @@ def test_what_is_no_object_is_told(body: bytes) -> None:
 
 @pytest.mark.parametrize("unit", [b'\\"', b'"\\', b"{ ", b",  ", b'{"', b"{1", b"1"])
 def test_a_long_hostile_text_is_refused_in_one_pass(unit: bytes) -> None:
-    """Each once took a time that grows with the square of its length: minutes for these."""
+    """Each once took time that grows with the square of its length: minutes for these."""
     with pytest.raises(BodyError):
         loads(b'{"a":"' + unit * 500_000, "route")
     with pytest.raises(BodyError):

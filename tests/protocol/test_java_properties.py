@@ -14,7 +14,7 @@ from tests.support import golden
 
 
 def rows() -> list[tuple[str, dict[str, str] | None]]:
-    """Texts and what Java made of them; None where it raised."""
+    """Returns texts and Java's values for them; None where it raised."""
     found: list[tuple[str, dict[str, str] | None]] = []
     for line in golden.text("java_properties.txt").splitlines():
         raw, _, outcome = line.partition(" ")

@@ -1,4 +1,4 @@
-"""Walking through JSON: the same values as reading it whole, bare names as text, garbage by its named error."""
+"""Reading JSON in steps: the same values as in one step, bare names as text, garbage by its named error."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_garbage_is_read_or_named(text: str) -> None:
 
 
 def stepped(text: str, at_once: int = CHARACTERS_AT_ONCE) -> tuple[Any, int]:
-    """The value, and the number of pauses."""
+    """Returns the value, and the number of pauses."""
     walk = JsonWalk(text, "test", at_once=at_once)
     steps, pauses = walk.steps(), 0
     while True:

@@ -38,7 +38,7 @@ def test_what_is_made_is_the_value() -> None:
 
 @given(MESSAGES)
 def test_the_string_of_a_plain_message_is_that_of_its_properties(message: Message) -> None:
-    """Whichever way it is written, and refused for the same reasons."""
+    """Both ways of writing give the same string, and refuse the same messages."""
     try:
         properties = message_properties(message, "ID")
     except InvalidMessage:

@@ -1,4 +1,4 @@
-"""What kind of message a properties string makes."""
+"""The kind of message that a properties string makes."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Names and the rules of a message, as Java's Validators keep them."""
+"""Names and the rules of a message, as in Java's Validators."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ from tests.support import golden
 
 
 def verdicts(kind: str) -> list[tuple[str, bool]]:
-    """`topic bad | a b | reason |` and `topic ok | 127 |`; a bare number stands for a name of that length."""
+    """Returns the names of such lines, and whether Java accepts them.
+
+    Lines are `topic bad | a b | reason |` or `topic ok | 127 |`; a bare number stands for a name of that length.
+    """
     found = []
     for line in golden.text("vectors_java2.txt").splitlines():
         title, *parts = line.split(" | ")

@@ -1,4 +1,4 @@
-"""Namespaces in front of names, against what Java's NamespaceUtil printed (tests/golden/vectors_java2.txt)."""
+"""Namespaces in front of names, against the output of Java's NamespaceUtil (tests/golden/vectors_java2.txt)."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""Properties: Java's parser to the letter, and what a message may and may not carry."""
+"""Properties: Java's parser to the letter, and the properties that a message may and may not carry."""
 
 from __future__ import annotations
 

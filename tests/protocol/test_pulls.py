@@ -1,4 +1,4 @@
-"""Pulls: records to messages, batch records to their inner messages, and what cannot be read."""
+"""Pulls: records to messages, batch records to their inner messages, and unreadable records."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def stored(body: bytes = b"hello", offset: int = 0, **fields: Any) -> bytes:
 
 
 def batch_record(count: int, base: int = 0, **fields: Any) -> bytes:
-    """As a 5.x broker keeps a batch on a batch topic."""
+    """Returns a batch as a 5.x broker stores it in a batch topic."""
     items = [
         BatchItem(number, b"body %d" % number, encode_properties({"UNIQ_KEY": f"id-{number}"}).encode())
         for number in range(count)

@@ -1,4 +1,4 @@
-"""Every recorded request and answer of the roads to and from a broker, read by our conversations and written again."""
+"""Every recorded request and answer of the paths to and from a broker, read by our conversations and written again."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ ANSWERS: dict[int, type[Said]] = {
     34: HeartBeatAnswer,
     105: RouteInfo,
 }
-# What younger servers add to an answer or body; older ones leave it out and mean the same.
+# Fields and members that later servers add to an answer or body; earlier ones leave them out and mean the same.
 ADDED_EXT = {"groupSysFlag": "0", "topicSysFlag": "0"}
 ADDED_MEMBERS = {"heartbeatFingerprint": 0, "withoutSub": False, "enableActingMaster": False}
 
@@ -91,7 +91,7 @@ def command_of(frame: golden.GoldenFrame) -> Command:
 
 
 def with_added_members(value: Any) -> Any:
-    """JSON without what only younger versions write in its default."""
+    """Returns JSON without the members that only later versions write, with their default."""
     if isinstance(value, dict):
         kept = {name: inner for name, inner in value.items() if ADDED_MEMBERS.get(name, ...) != inner}
         return {name: with_added_members(inner) for name, inner in kept.items()}
@@ -157,7 +157,7 @@ def test_what_was_pulled_is_what_was_recorded() -> None:
     assert sum(len(list(iterate_records(records))) for records in pulled) == 12
 
 
-# --- The questions with both versions' answers
+# --- The requests with both versions' answers
 
 
 def rows(codes: dict[int, type[Said]]) -> list[Any]:
@@ -169,7 +169,7 @@ def rows(codes: dict[int, type[Said]]) -> list[Any]:
 
 
 def body_of(said: dict[str, Any]) -> bytes:
-    """Bodies stand as text, in hex, or were left out for their length."""
+    """Returns the body, which stands as text, in hex, or was left out for its length."""
     body = said.get("body") or b""
     if isinstance(body, str):
         return body.encode()
@@ -181,7 +181,7 @@ def command_from(said: dict[str, Any]) -> Command:
     return Command(said["code"], ext, body_of(said), remark=said.get("remark"))
 
 
-# How the real servers refuse a request that lacks a field or garbles one.
+# Refusals of the real servers for a request that lacks a field or garbles one.
 LACKING = re.compile(r"NullPointerException|NumberFormatException: For input string|for the topic: null|topic is blank")
 
 
@@ -203,7 +203,7 @@ def assert_fields_kept(command: Command, said: Said) -> None:
 
 
 def answers(row: dict[str, Any]) -> list[dict[str, Any]]:
-    """What the servers answered; `same` is not told twice, `none` and missing ones are no answers."""
+    """Returns the servers' answers, `same` only once; `none` and missing ones are no answers."""
     found = (row.get(version) for version in ("5.4.0", "4.9.7"))
     return [answer for answer in found if isinstance(answer, dict)]
 
@@ -220,7 +220,7 @@ def test_an_answer_is_read_or_is_a_refusal(row: dict[str, Any]) -> None:
 
 
 def test_the_questions_hold_what_a_client_must_stand() -> None:
-    """Edge offsets, refusals and both spellings: these rows really are among those read above."""
+    """Edge offsets, refusals and both spellings: these rows are among those read above."""
     told = {(row["request"]["code"], answer["code"]) for row in golden.rows() for answer in answers(row)}
     assert told >= {(11, code) for code in (0, 1, 17, 19, 20, 21, 23, 24, 25, 29)}
     assert told >= {(310, code) for code in (0, 1, 13, 16, 29)}

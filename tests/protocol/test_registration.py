@@ -197,7 +197,7 @@ def test_lasting_parts_leave_out_what_is_stamped_anew_each_time() -> None:
 
 
 def bare_names(count: int) -> bytes:
-    """A broker's topics whose attributes have bare integer names, as fastjson writes them."""
+    """Returns a broker's topics whose attributes have bare integer names, as fastjson writes them."""
     topics = ",".join(f'"t{number}":{{"topicName":"t","attributes":{{{number}:"1"}}}}' for number in range(count))
     return f'{{"topicConfigSerializeWrapper":{{"topicConfigTable":{{{topics}}}}}}}'.encode()
 
@@ -207,13 +207,13 @@ def unknown_members(count: int) -> bytes:
 
 
 def mappings(count: int) -> bytes:
-    """One value of very many members, which are walked over as one."""
+    """Returns one value of very many members, which is read in one step."""
     inside = ",".join(f'{number}:{{{number}:"\\n"}}' for number in range(count))
     return f'{{"topicConfigSerializeWrapper":{{"topicQueueMappingInfoMap":{{"t":{{{inside}}}}}}}}}'.encode()
 
 
 def seconds(body: bytes) -> float:
-    """The quickest of three."""
+    """Returns the least time of three."""
     times = []
     for _ in range(3):
         began = time.process_time()
@@ -224,7 +224,7 @@ def seconds(body: bytes) -> float:
 
 @pytest.mark.parametrize("make", [bare_names, unknown_members, mappings])
 def test_the_time_grows_as_the_body_does(make: Callable[[int], bytes]) -> None:
-    """Each bare name once had all lines before it counted: 24 s for a body of 1 MB."""
+    """Each bare name once counted all lines before it: 24 s for a body of 1 MB."""
     assert seconds(make(20_000)) < 12 * seconds(make(5_000))
 
 

@@ -1,4 +1,4 @@
-"""Routes: Java's four spellings, what a NameServer really answered, and bodies that are none."""
+"""Routes: Java's four spellings, the answers of a real NameServer, and invalid bodies."""
 
 from __future__ import annotations
 
@@ -42,7 +42,10 @@ def test_our_route_is_javas_to_the_byte() -> None:
 
 
 def probes() -> list[tuple[str, bytes]]:
-    """`## title | type 0 | header | body b'...'`: every route a real NameServer answered."""
+    """Returns every route that a real NameServer answered.
+
+    Lines are `## title | type 0 | header | body b'...'`.
+    """
     found = []
     for line in golden.text("namesrv_probe.txt").splitlines():
         match = re.match(r"## (.*?) \| type \d \| .* \| body (b'.*')$", line)

@@ -1,4 +1,4 @@
-"""The plain masks are the enum's numbers."""
+"""The plain masks, which are the enum's numbers."""
 
 from pyrmq_core.protocol.messages import sysflag
 from pyrmq_core.protocol.messages.sysflag import SysFlag

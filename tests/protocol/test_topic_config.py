@@ -1,4 +1,4 @@
-"""Topic configurations and data versions: Java's JSON both ways, and what is none."""
+"""Topic configurations and data versions: Java's JSON both ways, and invalid ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Headers written once for many requests, and heads written for another number: the same bytes mean the same."""
+"""Headers written once for many requests, and frames' heads written for another opaque: equal bytes mean the same."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Committed offsets: the question, and the commit."""
+"""Committed offsets: the query, and the commit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Asking for a route; the route itself is tested beside `route.py`."""
+"""Requests for a route; the route itself is tested beside `route.py`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Conversations with a NameServer: each request and answer through a command and back, and answers that are none."""
+"""Conversations with a NameServer: each request and answer through a command and back, and invalid answers."""
 
 from __future__ import annotations
 

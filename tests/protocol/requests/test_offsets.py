@@ -1,4 +1,4 @@
-"""Offsets of a queue: four questions, two forms of answer."""
+"""Offsets of a queue: four requests, two forms of answer."""
 
 from __future__ import annotations
 

@@ -70,7 +70,7 @@ def test_offsets_are_read_alike_in_passing(answer: PullAnswer, serialization: Se
 
 
 def test_offsets_of_real_answers() -> None:
-    """Of both releases; as they write them their fields need not be parsed."""
+    """Answers of both releases: the fields as they write them need not be parsed."""
     answers = [command_of(frame) for frame in golden.answers(11) if frame.code == 0]
     assert len({frame.source for frame in golden.answers(11) if frame.code == 0}) >= 2
     for answer in answers:
@@ -87,7 +87,7 @@ def test_offsets_that_are_missing(fields: dict[str, str]) -> None:
 
 
 def test_an_absent_subscription_is_none() -> None:
-    """Consumers whose heartbeat told it send none; to a broker it is not the same as `*`."""
+    """Consumers that sent it in their heartbeat leave it out; to a broker it is not equal to `*`."""
     pull = PullMessage("g", "T", 0, 0, 32)
     assert "subscription" not in pull.to_command().ext
     assert PullMessage.from_command(pull.to_command()).subscription is None

@@ -1,4 +1,4 @@
-"""Sending: V2 and V1 headers, the batch code, what is answered."""
+"""Sends: V2 and V1 headers, the batch code, the answers."""
 
 from __future__ import annotations
 

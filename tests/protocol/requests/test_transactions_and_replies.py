@@ -1,4 +1,4 @@
-"""What producers say beside sending: the end of a transaction and its check, recall, the push of a reply."""
+"""Requests of producers beside sends: the end of a transaction and its check, recall, the push of a reply."""
 
 from __future__ import annotations
 
