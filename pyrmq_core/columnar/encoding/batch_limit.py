@@ -1,4 +1,4 @@
-"""Which rows go into one request together: how large it gets, and what it may hold beside what."""
+"""Cuts rows into requests: by the size of a request, and by the kinds of bodies that may share one."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pyrmq_core.protocol.messages.names import MAX_MESSAGE_BYTES
 from pyrmq_core.protocol.messages.payload import COMPRESS_OVER_BYTES
 from pyrmq_core.protocol.messages.properties import MAX_PROPERTIES_BYTES
 
-# The first row and the one behind the last.
+# The number of the first row, and of the row behind the last one.
 Cut: TypeAlias = tuple[int, int]
 
 MIB: Final = 1024 * 1024
@@ -24,7 +24,7 @@ MIB: Final = 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class BatchLimit:
-    """How much goes into one request, and which bodies are compressed; more than about 1,000 messages gain nothing."""
+    """The limits of one request, and which bodies are compressed; more than about 1,000 messages gain nothing."""
 
     messages: int = 1000
     bytes: int = MIB
@@ -33,27 +33,27 @@ class BatchLimit:
     max_message_bytes: int = MAX_MESSAGE_BYTES
 
     def of_batch_topic(self) -> BatchLimit:
-        """The same for a batch topic: as many messages as one record has room for, no body compressed.
+        """Returns the limit for a batch topic: as many messages as one record has room for, and no compression.
 
-        What a request costs its broker there does not grow with its messages: 5,000 of 100 B are written 1.5 times as
-        fast as 1,000 by a task that has one request under way.
+        Such a request's cost to its broker does not grow with its messages: 5,000 of 100 B in a request are written 1.5
+        times as fast as 1,000, by a task that has one request under way.
         """
         return replace(self, messages=MAX_RECORD_MESSAGES, compression=None)
 
     @property
     def max_batched_body_bytes(self) -> int:
-        """A body above this may not fit into a batch beside its properties; it goes alone."""
+        """The largest body that is sure to fit into a batch with its properties; a larger one goes alone."""
         return self.max_message_bytes - MAX_PROPERTIES_BYTES - 64
 
     @property
     def room_bytes(self) -> int:
-        """What a request has room for."""
+        """The bytes that a request has room for."""
         return min(self.bytes, self.max_message_bytes)
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Rows `start` to `end`, without it, whose requests are of one kind: single messages, compressed bodies."""
+    """Rows from `start` up to `end` that go into requests of one kind: each row `alone` or not, `compressed` or not."""
 
     start: int
     end: int
@@ -62,7 +62,7 @@ class Run:
 
 
 def runs_of(body_bytes: Int32s, limit: BatchLimit, *, alone: bool) -> Iterator[Run]:
-    """The rows in order, divided where their kind changes; with `alone` none may share a request."""
+    """Yields the rows in order, divided where their kind changes; with `alone` no two rows share a request."""
     largest = int(body_bytes.max(initial=0))
     compressed_from = limit.compress_over_bytes if limit.compression is not None else largest + 1
     if largest < min(compressed_from, limit.max_batched_body_bytes + 1):
@@ -77,9 +77,9 @@ def runs_of(body_bytes: Int32s, limit: BatchLimit, *, alone: bool) -> Iterator[R
 
 
 def cuts_of(ends: Ints, limit: BatchLimit, stops: Iterable[int] = ()) -> Iterator[Cut]:
-    """Rows cut into requests as large as `limit` allows; row i ends at byte `ends[i]` of all rows.
+    """Yields the rows cut into requests as large as `limit` allows; row i ends at byte `ends[i]` of all rows.
 
-    None holds rows from both sides of a stop, the number of the first row behind it; they rise.
+    A stop is the number of a row that begins a new request. Stops rise.
     """
     start = before = 0
     room = limit.room_bytes
@@ -94,14 +94,14 @@ def cuts_of(ends: Ints, limit: BatchLimit, stops: Iterable[int] = ()) -> Iterato
 
 
 def stops_within(stops: Sequence[int], start: int, end: int) -> Sequence[int]:
-    """Those between rows `start` and `end`, counted from `start`."""
+    """Returns the stops between rows `start` and `end`, counted from `start`."""
     if not stops:
         return ()
     return [stop - start for stop in stops[bisect_right(stops, start) : bisect_left(stops, end)]]
 
 
 def grouped(cuts: Iterable[Cut], ends: Ints, most_bytes: int) -> Iterator[list[Cut]]:
-    """Neighbouring cuts that have no more than `most_bytes` together, or one alone."""
+    """Yields groups of neighbouring cuts that have no more than `most_bytes` together; a larger cut is alone."""
     group: list[Cut] = []
     for cut in cuts:
         if group and ends[cut[1] - 1] - ends[group[0][0]] > most_bytes:
@@ -113,7 +113,7 @@ def grouped(cuts: Iterable[Cut], ends: Ints, most_bytes: int) -> Iterator[list[C
 
 
 def pieces_of(body_bytes: Int32s, run: Run, most_bytes: int) -> Iterator[Cut]:
-    """The run in pieces whose bodies have no more than `most_bytes`, or of one row."""
+    """Yields the run in pieces whose bodies have no more than `most_bytes` together; a larger body is alone."""
     for start, end in cuts_of(
         np.cumsum(body_bytes[run.start : run.end], dtype=np.int64), BatchLimit(run.end - run.start, most_bytes)
     ):

@@ -1,4 +1,10 @@
-"""Joins parts of many rows into one buffer, row after row: what stands in all rows, numbers, and columns of bytes."""
+"""Joins parts of many rows into one buffer, row after row: constant bytes, numbers, and columns of bytes.
+
+Arrow's join costs about 100 instructions for each argument and row, so neighbours of fixed width are first copied into
+one argument. Columns of one size are copied with them (`column_part`), and two arguments are joined by a third. This
+made `send_arrow` of 1,000 rows take 1.16 million instructions for rows of 100 B and 1.36 for 1 KiB, instead of 1.75 and
+1.95 (callgrind); with keys and tags of any length 1.73 instead of 1.79.
+"""
 
 from __future__ import annotations
 
@@ -21,21 +27,21 @@ class FixedWidth(NamedTuple):
 
 
 class OptionalConstant(NamedTuple):
-    """The same bytes in those rows that have them."""
+    """Constant bytes that only some rows have: those that `there` marks."""
 
     raw: bytes
     there: Bools
 
 
-# The same bytes in each row; numbers; bytes that not all rows have; an element of a binary array for each row, which
-# adds nothing where it is null.
+# In this order: constant bytes; a value of fixed width for each row; constant bytes that only some rows have; an
+# element of a binary array for each row, where a null adds nothing.
 RowPart: TypeAlias = bytes | FixedWidth | OptionalConstant | pa.Array
 
 NOTHING: Final = pa.scalar(b"", pa.binary())
 
 
 def joined(parts: Sequence[RowPart], first: int, count: int) -> pa.Array:
-    """The parts of `count` rows from `first` on, as one binary array; its bytes are the rows without a gap."""
+    """Returns the joined parts of `count` rows from `first` on, as one binary array whose bytes have no gaps."""
     arguments: list[Any] = []
     fixed: list[bytes | FixedWidth] = []
     for part in parts:
@@ -51,17 +57,18 @@ def joined(parts: Sequence[RowPart], first: int, count: int) -> pa.Array:
     if fixed:
         arguments.append(_together(fixed, first, count))
     if len(arguments) == 3 and not any(argument.null_count for argument in arguments):
-        # Two joined by what stands between them take two thirds of the time of three joined by nothing.
+        # Head, body and properties: to join two arguments by the body, as if it separated them, takes two thirds of the
+        # time that joining three by nothing takes.
         before, between, behind = arguments
         return pc.binary_join_element_wise(before, behind, between)
     return pc.binary_join_element_wise(*arguments, NOTHING, null_handling="skip")
 
 
 def column_part(array: pa.Array) -> RowPart:
-    """A column without nulls, of one element at least.
+    """Returns the part for a column that has no nulls, and at least one element.
 
-    Where all elements have one size, as ids and codes do, they are values of that width: joined with their neighbours
-    they take a tenth of the time.
+    If all elements have one size, as ids and codes do, they are a `FixedWidth`: joined with their neighbours these take
+    a tenth of the time.
     """
     bounds = offsets_of(array)
     sizes = bounds[1:] - bounds[:-1]
@@ -72,7 +79,7 @@ def column_part(array: pa.Array) -> RowPart:
 
 
 def part_of(part: RowPart, start: int, end: int) -> RowPart:
-    """What the part has for rows `start` to `end`, without it."""
+    """Returns the part for the rows from `start` up to `end`."""
     if isinstance(part, bytes):
         return part
     if isinstance(part, OptionalConstant):
@@ -85,7 +92,7 @@ def part_of(part: RowPart, start: int, end: int) -> RowPart:
 
 
 def _sometimes(part: OptionalConstant, first: int, count: int) -> pa.Array:
-    """The bytes again and again, null where they are not."""
+    """Returns the bytes once for each row, and null for a row that does not have them."""
     there = np.packbits(part.there[first : first + count], bitorder="little")
     bounds = np.arange(count + 1, dtype=np.int32) * len(part.raw)
     buffers = [pa.py_buffer(there), pa.py_buffer(bounds), pa.py_buffer(part.raw * count)]
@@ -93,7 +100,7 @@ def _sometimes(part: OptionalConstant, first: int, count: int) -> pa.Array:
 
 
 def _together(fixed: Sequence[bytes | FixedWidth], first: int, count: int) -> pa.Array:
-    """Neighbours of fixed width as one argument: each further one costs the join about 8 ns a row, here 1."""
+    """Returns neighbours of fixed width as one argument: a further argument costs the join about 8 ns a row, here 1."""
     pattern = b"".join([part if isinstance(part, bytes) else bytes(np.dtype(part.kind).itemsize) for part in fixed])
     rows, width, start = bytearray(pattern) * count, len(pattern), 0
     for part in fixed:

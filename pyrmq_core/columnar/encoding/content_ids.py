@@ -1,14 +1,14 @@
-"""Message ids made of what rows hold and where they stand: a repeat of the same rows in the same order has them again.
+"""Message ids made of the content and position of rows: a repeat of the same rows in the same order has the same ids.
 
     UNIQ_KEY             here
-    ip, process id,      96 bits of a hash over the seed (which write, which part of it), the row's position, and every
-    discriminator        column of the row by name; then
+    ip, process id,      80 bits of a hash over the seed (which write, which part of it), the row's position, and every
+    discriminator        column of the row by name
     time                 zero: a query by id then looks from the month's start on
-    counter              2 bytes more of the hash
+    counter              16 bits more of the hash
 
-A column's bytes are taken as words of 8, each multiplied by a number of its place and added up (multilinear hashing),
-and so are columns, by numbers of their names; all of it twice with other numbers. Two contents at one place share an id
-with a chance of about 2**-64.
+A column's bytes are read as words of 8 bytes. Each word is multiplied by a factor of its place, and the products are
+added up (multilinear hashing); so are the sums of the columns, by factors of their names. This is done twice, with
+different factors. Two contents at one place share an id with a chance of about 2**-64.
 """
 
 from __future__ import annotations
@@ -30,22 +30,22 @@ Ints: TypeAlias = npt.NDArray[np.int64]
 Hashes: TypeAlias = tuple[Words, Words]
 
 WORD_BYTES: Final = 8
-# Of an id's eight numbers of two bytes.
+# The time among the eight numbers of two bytes that make up an id.
 TIME: Final = slice(5, 7)
 ID_BYTES: Final = 16
 # splitmix64 (Steele, Lea, Flood, 2014).
 STEP: Final = np.uint64(0x9E3779B97F4A7C15)
 FIRST_FACTOR: Final = np.uint64(0xBF58476D1CE4E5B9)
 SECOND_FACTOR: Final = np.uint64(0x94D049BB133111EB)
-# The bits of a word that its first n bytes take.
+# MASKS[n] keeps the first n bytes of a word.
 MASKS: Final = np.array([(1 << 8 * count) - 1 for count in range(WORD_BYTES + 1)], np.uint64)
 NULL: Final = np.uint64(0x6E756C6C)
-# What is computed for some rows stays near the processor.
+# So much is computed at once that it stays in the processor's caches.
 BYTES_AT_ONCE: Final = 512 * 1024
 
 
 def content_ids(rows: pa.RecordBatch, seed: bytes, first: int) -> pa.Array:
-    """A string of 32 digits for each row; `first` is the position of the first one in what `seed` stands for."""
+    """Returns an id of 32 digits for each row; `first` is the first row's position in the part that `seed` names."""
     position = np.arange(first, first + rows.num_rows, dtype=np.uint64)
     start = np.frombuffer(hashlib.blake2b(seed, digest_size=16).digest(), np.uint64)
     one, two = position * FIRST_FACTOR + start[0], position * SECOND_FACTOR + start[1]
@@ -58,7 +58,7 @@ def content_ids(rows: pa.RecordBatch, seed: bytes, first: int) -> pa.Array:
 
 
 def _hashed(column: pa.Array) -> Hashes:
-    """Each element by its content; null is a value of its own."""
+    """Returns the hashes of each element's content; null is a value of its own."""
     kind = column.type
     if pa.types.is_dictionary(kind):
         return _hashed(column.dictionary_decode())
@@ -79,7 +79,10 @@ def _hashed(column: pa.Array) -> Hashes:
 
 
 def _folded_bytes(column: pa.Array) -> Hashes:
-    """Some rows at a time, which are as a matrix of words: those of about one length together, filled with zeros."""
+    """Returns the hashes of byte strings.
+
+    Strings of about one length are hashed together, as the rows of a matrix of words that is filled up with zeros.
+    """
     one, two = np.zeros(len(column), np.uint64), np.zeros(len(column), np.uint64)
     bounds, octets = offsets_of(column).astype(np.int64), byte_view(column)
     length = np.diff(bounds)
@@ -105,7 +108,7 @@ def _folded_bytes(column: pa.Array) -> Hashes:
 
 
 def _block_end(words: Ints, start: int) -> int:
-    """Behind the last row of about `BYTES_AT_ONCE`; rows come with their number of words rising."""
+    """Returns the end of a block of about `BYTES_AT_ONCE` from `start` on; `words` are the sizes of rows, and rise."""
     count = max(1, BYTES_AT_ONCE // (WORD_BYTES * max(1, int(words[start]))))
     end = min(start + count, len(words))
     while end - start > 1 and (end - start) * int(words[end - 1]) * WORD_BYTES > 2 * BYTES_AT_ONCE:
@@ -114,14 +117,15 @@ def _block_end(words: Ints, start: int) -> int:
 
 
 def _words_of(octets: npt.NDArray[np.uint8], starts: Ints, length: Ints) -> Words:
-    """`octets[start:start + length]` of each row as words, zero behind its end.
+    """Returns `octets[start:start + length]` of each row as a row of words, with zeros behind its end.
 
-    A difference in a word's highest bits would stay there when multiplied, and count for little: it is spread.
+    Two words that differ only in their highest bits would have products that differ only there. So each word's upper
+    half is mixed into its lower half.
     """
     shortest = int(length.min())
     width = (int(length.max()) + WORD_BYTES - 1) // WORD_BYTES
     across = width * WORD_BYTES
-    if shortest == across and starts[-1] - starts[0] == across * (len(starts) - 1):  # they lie one after another
+    if shortest == across and starts[-1] - starts[0] == across * (len(starts) - 1):  # the rows lie one behind another
         there: Words = octets[starts[0] : starts[-1] + across].view("<u8").reshape(len(starts), width)
         return there ^ (there >> np.uint64(32))
     if starts.max() + across > len(octets):
@@ -138,7 +142,7 @@ def _words_of(octets: npt.NDArray[np.uint8], starts: Ints, length: Ints) -> Word
 
 
 def _folded_lists(column: pa.Array, elements: Hashes) -> Hashes:
-    """`elements` are those of all lists beneath the column."""
+    """Returns the hashes of lists; `elements` are the hashes of all elements beneath the column."""
     bounds = column.offsets.to_numpy().astype(np.int64)
     starts, ends = bounds[:-1], bounds[1:]
     count = (ends - starts).astype(np.uint64)
@@ -152,13 +156,13 @@ def _folded_lists(column: pa.Array, elements: Hashes) -> Hashes:
 
 
 def _factors(count: int) -> Hashes:
-    """Of the first `count` places, for each of the two hashes."""
+    """Returns the factors of the first `count` places, for each of the two hashes."""
     odd = _mixed(np.arange(1, 2 * count + 1, dtype=np.uint64) * STEP) | np.uint64(1)
     return odd[0::2].copy(), odd[1::2].copy()
 
 
 def _mixed(words: Words) -> Words:
-    """splitmix64's last steps: every bit of a word depends on all of them."""
+    """Returns the words after splitmix64's last steps: each bit then depends on all bits of its word."""
     mixed = (words ^ (words >> np.uint64(30))) * FIRST_FACTOR
     mixed = (mixed ^ (mixed >> np.uint64(27))) * SECOND_FACTOR
     return mixed ^ (mixed >> np.uint64(31))

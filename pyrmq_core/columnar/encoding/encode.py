@@ -1,4 +1,4 @@
-"""Rows to the payloads of send requests: many are encoded at once, and cut into requests without copying.
+"""Encodes rows as the payloads of send requests: many rows at once, cut into requests without copying.
 
 The columns are listed in `sink_rows.py`. The payloads equal those that `protocol/messages/payload.py` makes of the same
 messages.
@@ -34,13 +34,14 @@ from pyrmq_core.protocol.messages.properties import WAIT, encode_properties
 CompressAll: TypeAlias = Callable[[Callable[[bytes], bytes], Sequence[bytes]], Iterable[bytes]]
 
 DEFAULT_LIMIT: Final = BatchLimit()
-# Below about so many rows a loop is quicker.
+# Below about so many rows a loop is faster.
 BREAK_EVEN_ROWS: Final = 24
 # Brokers ignore both (protocol/messages/batch.py).
 MAGIC_AND_CRC: Final = bytes(8)
-# What is joined at once, and stays in memory until the last of its requests is answered: 2 MiB cost a third more.
+# The bytes that are joined at once; they stay in memory until the last of their requests is answered. Joins of 2 MiB
+# cost a third more.
 JOIN_BYTES: Final = 16 * 1024 * 1024
-# Bodies that are compressed before the first of them is sent.
+# The bytes of bodies that are compressed before the first of them is sent.
 COMPRESS_BYTES: Final = 8 * 1024 * 1024
 
 
@@ -56,12 +57,12 @@ def encode_batches(
     wait_store_msg_ok: bool = True,
     compress_all: CompressAll = map,
 ) -> Iterator[Payload]:
-    """The rows as requests of `topic`, in their order. `ids(count)` gives the next unique ids.
+    """Yields the rows as requests of `topic`, in their order. `ids(count)` returns the next unique ids.
 
-    `InvalidMessage` for rows that `first_fault` names, unless the caller has `checked` them. The bodies of payloads are
-    views of larger buffers. `compress_all` maps a function over bodies, in threads if it likes (`executor.map`).
-    `single_tag` says that the rows share their tag, or have none (`by_tag`), which batch topics need. No request holds
-    rows from both sides of one of `stops`, rising numbers of rows.
+    Raises `InvalidMessage` for rows that `first_fault` names, unless the caller has `checked` them. The bodies of
+    payloads are views of larger buffers. `compress_all` maps a function over bodies, maybe in threads (`executor.map`).
+    `single_tag` says that the rows share their tag, or have none (`by_tag`), which batch topics need. `stops` are the
+    rising numbers of rows that begin a new request.
     """
     check_message(Message(topic, b"x"))
     parts = [(first, outgoing_rows(part)) for first, part in windows(rows)]
@@ -91,7 +92,7 @@ def encode_batches(
 
 
 def compresses(rows: pa.RecordBatch, limit: BatchLimit) -> bool:
-    """Whether `encode_batches` will compress any of the bodies: then it is worth a thread."""
+    """Returns whether `encode_batches` will compress any of the bodies, and so is worth a thread."""
     if limit.compression is None or not rows.num_rows:
         return False
     return any(
@@ -112,7 +113,7 @@ def encode_columns(
     stops: Sequence[int] = (),
     compress_all: CompressAll = map,
 ) -> Iterator[Payload]:
-    """`encode_batches` without a loop over rows, but for those that are compressed or go alone."""
+    """Does as `encode_batches`, with a loop only over the rows that are compressed or go alone."""
     keep_freed_memory()
     return _Encoder(topic, limit, waits, single_tag, compress_all).payloads(rows, ids, stops, alone=alone)
 
@@ -153,7 +154,7 @@ class _Encoder:
     def _requests(
         self, rows: SinkRows, ids: Sequence[RowPart], stops: Sequence[int], sys_flag: int
     ) -> Iterator[Payload]:
-        """Batches of one kind of body."""
+        """Yields batches of bodies that are all compressed (`sys_flag` says how), or all plain."""
         string_bytes = properties_bytes(rows, ids, waits=self._waits)
         sizes = rows.body.sizes + string_bytes + OVERHEAD_BYTES
         parts: list[RowPart] = [

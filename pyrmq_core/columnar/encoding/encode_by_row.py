@@ -1,4 +1,4 @@
-"""The plain path of writing: rows to payloads, one message after another. Taken where few messages are."""
+"""Encodes rows as payloads one message after another, which is faster for few messages."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pyrmq_core.protocol.messages.payload import Payload, encode_one, split_batc
 def encode_messages(
     rows: SinkRows, topic: str, ids: Sequence[RowPart], limit: BatchLimit, *, alone: bool, waits: bool
 ) -> Iterator[Payload]:
-    """What `encode_batches` gives."""
+    """Yields what `encode_batches` does."""
     messages, unique_ids = _messages(rows, topic, waits=waits), id_texts(ids, len(rows))
     for run in runs_of(rows.body.sizes, limit, alone=alone):
         compression = limit.compression if run.compressed else None

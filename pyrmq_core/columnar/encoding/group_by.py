@@ -1,5 +1,6 @@
-"""Rows that belong together in requests: those of one topic, of one sharding key's queue, of one tag. Their order is
-kept.
+"""Groups the rows that belong together in requests: by topic, by the queue of the sharding key, by tag.
+
+Rows keep their order within a group.
 """
 
 from __future__ import annotations
@@ -15,9 +16,10 @@ from pyrmq_core.protocol.java.string_hash import string_hash_code
 
 
 def by_topic(rows: pa.RecordBatch, topic: str | None = None) -> Iterator[tuple[str, pa.RecordBatch]]:
-    """The rows of each topic, without the column `topic`; topics by their first appearance. `topic` wins over it.
+    """Yields each topic with its rows, without the column `topic`; topics by their first appearance.
 
-    Raises `InvalidArgument` where there is neither; rows without a topic are left out (`first_fault` names them).
+    The argument `topic` wins over the column; `InvalidArgument` is raised if there is neither. Rows whose topic is null
+    are left out (`first_fault` names them).
     """
     named = "topic" in rows.schema.names
     rest = rows.drop_columns(["topic"]) if named else rows
@@ -36,7 +38,7 @@ def by_topic(rows: pa.RecordBatch, topic: str | None = None) -> Iterator[tuple[s
 
 
 def by_tag(rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """The rows of each tag, and those without one, by their first appearance: what requests to a batch topic hold."""
+    """Yields the rows of each tag, and those without one, by first appearance; requests to batch topics need that."""
     if "tags" not in rows.schema.names or rows.num_rows < 2:
         yield rows
         return
@@ -53,9 +55,9 @@ def by_tag(rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
 
 
 def by_queue(rows: pa.RecordBatch, queues: int) -> Iterator[tuple[str | None, pa.RecordBatch]]:
-    """The rows whose sharding keys share one of `queues` queues, as Java's SelectMessageQueueByHash divides them.
+    """Yields the rows whose sharding keys share one of `queues` queues, divided as by Java's SelectMessageQueueByHash.
 
-    Each with one of its keys; first, under None, those without a key.
+    Each group comes with one of its keys. The rows without a key come first, with None.
     """
     if "shardingKey" not in rows.schema.names:
         yield None, rows
@@ -69,7 +71,7 @@ def by_queue(rows: pa.RecordBatch, queues: int) -> Iterator[tuple[str | None, pa
 
 
 def string_hash_codes(texts: pa.Array) -> Ints:
-    """`string_hash_code` of each text; only those beyond ASCII one by one."""
+    """Returns `string_hash_code` of each text; only texts beyond ASCII are hashed one by one."""
     texts = texts.cast(pa.string())
     bounds, octets = offsets_of(texts), byte_view(texts)
     codes, lengths = np.zeros(len(texts), np.uint32), np.diff(bounds)

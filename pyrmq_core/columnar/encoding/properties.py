@@ -1,4 +1,4 @@
-"""Properties of rows as the strings they are sent in; the bytes of `protocol/messages/properties.py`, in its order.
+"""The properties strings of rows, as parts to join: the same bytes as `protocol/messages/properties.py`, in its order.
 
 KEYS, UNIQ_KEY, WAIT, TAGS, __SHARDINGKEY, then the user's own
 """
@@ -25,7 +25,7 @@ WAITS: Final = {True: b"true", False: b"false"}
 
 
 def property_parts(rows: SinkRows, ids: Sequence[RowPart], *, waits: bool) -> list[RowPart]:
-    """What the properties strings are joined from."""
+    """Returns the parts that `concat.joined` makes the properties strings of."""
     return [
         *_text_parts(rows, "keys"),
         UNIQ_KEY.encode() + NAME_END,
@@ -38,7 +38,7 @@ def property_parts(rows: SinkRows, ids: Sequence[RowPart], *, waits: bool) -> li
 
 
 def properties_bytes(rows: SinkRows, ids: Sequence[RowPart], *, waits: bool) -> Ints:
-    """How long each properties string will be."""
+    """Returns the length in bytes that each properties string will have."""
     same = _fixed_bytes(UNIQ_KEY) + _fixed_bytes(WAIT) + len(WAITS[waits])
     size = np.zeros(len(rows), np.int64)
     for part in ids:
@@ -79,7 +79,7 @@ def _text_parts(rows: SinkRows, name: str) -> list[RowPart]:
 
 
 def _user_parts(properties: UserProperties) -> list[RowPart]:
-    """The user's pairs. Where names differ from row to row, the pairs of all rows are joined first."""
+    """Returns the parts for the users' pairs. If names differ from row to row, all pairs are joined first."""
     if properties.names is None:
         return [_strings_of_pairs(properties)]
     parts: list[RowPart] = []

@@ -1,6 +1,6 @@
-"""Rows to be sent, in the few Arrow types that the rest of this room knows.
+"""Rows to be sent, cast to the few Arrow types that the rest of this package knows.
 
-    column        may be given as                          is here
+    column        may be                                   becomes
     body          binary or string                         binary
     tags          string                                   binary (UTF-8)
     keys          string, words separated by spaces, or    binary (UTF-8); its words too, where it was a list
@@ -9,7 +9,7 @@
     properties    map<string, string>                      map<string, string>
     flag          int32                                    int32
 
-`large_`, view and dictionary types of these do as well; only `body` has to be there.
+`large_`, view and dictionary types of these are taken too. Only `body` is required.
 """
 
 from __future__ import annotations
@@ -30,18 +30,19 @@ TEXTS: Final = ("keys", "tags", "shardingKey")
 TEXT_TYPES: Final = (pa.string(), pa.large_string(), pa.string_view())
 BINARY_TYPES: Final = (pa.binary(), pa.large_binary(), pa.binary_view())
 SINK_COLUMNS: Final = ("body", "topic", *TEXTS, "properties", "flag")
-# Rows are looked at in parts no larger than these, so that their bytes can be counted in 32 bits.
+# Rows are handled in parts no larger than these, so that their bytes can be counted in 32 bits.
 WINDOW_ROWS: Final = 65_536
 WINDOW_BYTES: Final = 64 * 1024 * 1024
-# Smaller batches of a table are joined up to this: in batches of 1,000 rows a row costs 1.7 times as much as in batches
-# of 10,000, in those of 100 eleven times.
+# Smaller batches of a table are joined up to this. Each batch has the fixed cost of encoding, and a request holds rows
+# of one batch: in batches of 1,000 rows a row costs 1.7 times as much as in batches of 10,000, in those of 100 eleven
+# times.
 JOINED_ROWS: Final = 10_000
 JOINED_BYTES: Final = 8 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
 class BytesColumn:
-    """A column of bytes: `sizes` of its elements; `there` says which are neither null nor empty, None that all are."""
+    """A column of bytes with the sizes of its elements; `there` marks those neither null nor empty, None means all."""
 
     array: pa.Array
     sizes: Int32s
@@ -65,7 +66,7 @@ class BytesColumn:
 
 @dataclass(frozen=True, slots=True)
 class SinkRows:
-    """Some rows; a text column that was not given is not in `texts`. Nulls and faults may still be among them."""
+    """Some rows; `texts` holds the text columns that there are. Nulls and faults may still be among the values."""
 
     body: BytesColumn
     texts: dict[str, BytesColumn] = field(default_factory=dict)
@@ -77,7 +78,7 @@ class SinkRows:
         return len(self.body.sizes)
 
     def slice(self, start: int, end: int) -> SinkRows:
-        """Rows `start` to `end`, without it."""
+        """Returns the rows from `start` up to `end`."""
         count = end - start
         if count == len(self):
             return self
@@ -91,7 +92,7 @@ class SinkRows:
 
 
 def batches_of(rows: pa.RecordBatch | pa.Table) -> Iterator[pa.RecordBatch]:
-    """The rows in their order; neighbouring batches of a table that are small are joined, and copied for it."""
+    """Yields the rows in their order; small neighbouring batches of a table are joined, which copies them."""
     together: list[pa.RecordBatch] = []
     count = size = 0
     for batch in rows.to_batches() if isinstance(rows, pa.Table) else [rows]:
@@ -112,7 +113,10 @@ def _as_one(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
 
 
 def windows(rows: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """The rows in parts that are not too large at once, each with the number of its first row."""
+    """Yields the rows in parts within `WINDOW_ROWS` and `WINDOW_BYTES`, each with its first row's number.
+
+    A single row may be larger than `WINDOW_BYTES`.
+    """
     waiting = [(0, rows)]
     while waiting:
         first, part = waiting.pop()
@@ -124,12 +128,12 @@ def windows(rows: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
 
 
 def _is_large(rows: pa.RecordBatch) -> bool:
-    """Counts precisely only what its whole buffers do not show to be small."""
+    """Returns whether the rows exceed `WINDOW_BYTES`. Counts precisely only if their whole buffers exceed it."""
     return bool(rows.get_total_buffer_size() > WINDOW_BYTES and rows.nbytes > WINDOW_BYTES)
 
 
 def outgoing_rows(rows: pa.RecordBatch) -> SinkRows:
-    """Raises `InvalidArgument` for a column that has another type, or no body."""
+    """Returns the rows in known types; raises `InvalidArgument` for a column of another type, or without a body."""
     given = dict(zip(rows.schema.names, rows.columns, strict=True))
     _check_body(rows.schema.names)
     words = given.get("keys")
@@ -150,9 +154,7 @@ def outgoing_rows(rows: pa.RecordBatch) -> SinkRows:
 
 
 def check_columns(rows: object) -> None:
-    """Raises `InvalidArgument` for what has no columns, and for columns that are no part of a message or stand there
-    twice.
-    """
+    """Raises `InvalidArgument` if `rows` is no batch or table, lacks a body, or has an unknown column or one twice."""
     if not isinstance(rows, (pa.RecordBatch, pa.Table)):
         raise InvalidArgument(
             f"the rows to send are a {type(rows).__name__}; a pyarrow.RecordBatch or Table is sent "
@@ -168,7 +170,7 @@ def check_columns(rows: object) -> None:
 
 
 def _check_body(names: Sequence[str]) -> None:
-    """A body that is missing is the first to be named: another column may be meant for it."""
+    """Raises `InvalidArgument` if there is no body. Checked first, since another column may be meant as the body."""
     if "body" not in names:
         raise InvalidArgument(f"the rows have no column body; they have {', '.join(names) or 'none'}")
 
@@ -204,13 +206,16 @@ def _is_list(kind: pa.DataType) -> bool:
 
 
 def _joined_words(words: pa.Array) -> pa.Array:
-    """Each list's words with spaces between; null where there is none."""
+    """Returns each list's words joined by spaces, and null for a list without words."""
     joined = pc.binary_join(words, " ")
     return pc.if_else(pc.equal(pc.list_value_length(words), 0), pa.scalar(None, pa.string()), joined)
 
 
 def _tidied(properties: UserProperties, sharding_keys: BytesColumn | None) -> UserProperties:
-    """Each name once in a row, with its last value; the sharding key not twice. Seldom needs a look at the rows."""
+    """Returns the properties with each name once in a row, with its last value.
+
+    A sharding key that equals the column's is left out of the map. Most rows need no change and are not looked at.
+    """
     keyed = sharding_keys is not None and SHARDING_KEY in properties.known_names()
     if not keyed and not properties.has_name_twice():
         return properties

@@ -1,4 +1,4 @@
-"""Message ids of many rows: numbers where they only count up, else a column of texts."""
+"""The message ids of many rows: a prefix and counters for ids that count up, else a column of texts."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from pyrmq_core.columnar.encoding.concat import FixedWidth, RowPart, joined
 from pyrmq_core.errors import InvalidArgument
 from pyrmq_core.protocol.messages.message_id import IdRun
 
-# Gives the next ids of so many messages: texts, runs of ids that count up (far quicker), or an Arrow string array.
+# Returns the ids of the next so many messages: texts, runs of ids that count up (far faster), or an Arrow string array.
 Ids: TypeAlias = Callable[[int], Sequence[str] | Sequence[IdRun] | pa.Array]
 
-# Four digits for each counter, as one number.
+# The four digits of each counter, as one number.
 COUNTERS: Final = np.frombuffer(np.arange(0x10000, dtype=">u2").tobytes().hex().upper().encode(), np.uint32)
 
 
 def ids_of(ids: Ids, count: int) -> list[RowPart]:
-    """The next ids of `count` rows, in parts that make up each of them."""
+    """Returns the next ids of `count` rows, as parts that joined make each id."""
     given = ids(count)
     if isinstance(given, pa.Array):
         texts = given.cast(pa.string())
@@ -36,7 +36,7 @@ def ids_of(ids: Ids, count: int) -> list[RowPart]:
 
 
 def id_texts(parts: Sequence[RowPart], count: int) -> list[str]:
-    """The same ids one by one."""
+    """Returns the ids that the parts make, one by one."""
     return [raw.decode() for raw in joined(parts, 0, count).to_pylist()]
 
 
@@ -44,7 +44,7 @@ def _counted(runs: Sequence[IdRun], count: int) -> list[RowPart]:
     if sum(run.count for run in runs) != count:
         raise InvalidArgument(f"{count} messages and {sum(run.count for run in runs)} ids; each message has one")
     counters = [_digits(run.counter & 0xFFFF, run.count) for run in runs]
-    if len(runs) == 1:  # a millisecond has ids enough for most
+    if len(runs) == 1:  # one run is the usual case: it has the ids of a millisecond
         return [runs[0].prefix.encode(), FixedWidth("u4", counters[0])]
     prefixes = np.array([run.prefix.encode() for run in runs])
     each = np.repeat(prefixes, [run.count for run in runs])
@@ -52,7 +52,7 @@ def _counted(runs: Sequence[IdRun], count: int) -> list[RowPart]:
 
 
 def _digits(first: int, count: int) -> npt.NDArray[np.uint32]:
-    """Of counters from the first on; the last of all, FFFF, is followed by 0."""
-    if first + count <= len(COUNTERS):
+    """Returns the digits of `count` counters from `first` on; FFFF is followed by 0000."""
+    if first + count <= len(COUNTERS):  # a slice of the table is cheaper than a look-up for each counter
         return COUNTERS[first : first + count]
     return COUNTERS.take(np.arange(first, first + count), mode="wrap")

@@ -1,4 +1,4 @@
-"""The users' own properties of rows: a map column, which is quicker where every row has the same names."""
+"""The users' own properties of rows: a map column, which is encoded faster if all rows have the same names."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ STRING_MAP: Final = pa.map_(pa.string(), pa.string())
 
 @dataclass(frozen=True, slots=True)
 class UserProperties:
-    """`array` is a `STRING_MAP`; `names` are those of each row, in their order, or None where rows differ.
+    """A column of properties: `array` is a `STRING_MAP`, `names` are the names of every row, or None if rows differ.
 
-    Rows with the same names, and no null among them, are encoded in half the time of others.
+    Rows with the same names in the same order, and no null among them, are encoded in half the time of others.
     """
 
     array: pa.Array
@@ -31,7 +31,7 @@ class UserProperties:
         return type(self)(self.array.slice(start, count), self.names)
 
     def pairs(self) -> tuple[Ints, Ints]:
-        """The number of each row's first pair, and the one behind its last; a null has none."""
+        """Returns the number of each row's first pair, and of the pair behind its last one; a null row has no pairs."""
         offsets = self.array.offsets.to_numpy().astype(np.int64)
         first, last = offsets[:-1], offsets[1:]
         if self.array.null_count:
@@ -39,14 +39,14 @@ class UserProperties:
         return first, last
 
     def known_names(self) -> list[str]:
-        """Each name that some row has."""
+        """Returns each name that some row has."""
         if self.names is not None:
             return list(dict.fromkeys(self.names))
         known: list[str] = _flat_names(self.array).unique().to_pylist()
         return known
 
     def has_name_twice(self) -> bool:
-        """Whether some row has a name more than once."""
+        """Returns whether some row has a name more than once."""
         if self.names is not None:
             return len(set(self.names)) < len(self.names)
         coded = _flat_names(self.array).dictionary_encode()
@@ -54,7 +54,7 @@ class UserProperties:
         return bool(name_twice(coded.indices.to_numpy(), counts, len(coded.dictionary)).any())
 
     def values_of(self, number: int) -> pa.Array:
-        """Each row's value under `names[number]`, as bytes."""
+        """Returns each row's value of the property `names[number]`, as bytes."""
         assert self.names is not None
         width, first = len(self.names), int(self.array.offsets[0].as_py())
         return take_unchecked(
@@ -68,7 +68,7 @@ def _flat_names(properties: pa.Array) -> pa.Array:
 
 
 def _names_of_all(properties: pa.Array) -> tuple[str, ...] | None:
-    """Compares bytes: all rows' at once with the first row's."""
+    """Returns the names of the first row if all rows have them, in their order. Compares bytes, all rows at once."""
     rows = len(properties)
     if not rows or properties.null_count:
         return None

@@ -1,7 +1,7 @@
-"""Finds the first row that no message can be made of, and says which column and why.
+"""Finds the first row that no message can be made of, and names its column and the reason.
 
-The rules are those of `names.check_message` and `properties`, looked at a whole column at a time: first by what is
-quick and finds nothing where nothing is wrong, then precisely.
+The rules are those of `names.check_message` and `properties`, checked for a whole column at a time: first by a quick
+test that a column without faults passes, then precisely.
 """
 
 from __future__ import annotations
@@ -49,12 +49,12 @@ TWO_KEYS: Final = f"it sets {SHARDING_KEY} to another value than the column shar
 
 NO_TOPIC: Final = "it is null; name the topic, or give one for all rows"
 
-# Which elements break a rule, and what it says.
+# For each broken rule: a mark for each element that breaks it, and the reason.
 RowFaults = Iterator[tuple[Bools, str]]
 
 
 class Fault(NamedTuple):
-    """Row `row` of a batch, counted from 0, cannot be sent for what stands in `column`."""
+    """The reason why row `row` of a batch, counted from 0, cannot be sent; its value in `column` is at fault."""
 
     row: int
     column: str
@@ -62,7 +62,7 @@ class Fault(NamedTuple):
 
 
 def first_fault(rows: pa.RecordBatch, max_body_bytes: int = MAX_MESSAGE_BYTES) -> Fault | None:
-    """The fault of the lowest row; None when every row can be sent. `InvalidArgument` for a column of another type."""
+    """Returns the lowest row's fault, or None without one; raises `InvalidArgument` for a column of another type."""
     for first, part in windows(rows):
         fault = fault_of(outgoing_rows(part), max_body_bytes)
         if "topic" in part.schema.names:
@@ -73,7 +73,7 @@ def first_fault(rows: pa.RecordBatch, max_body_bytes: int = MAX_MESSAGE_BYTES) -
 
 
 def fault_of(rows: SinkRows, max_body_bytes: int = MAX_MESSAGE_BYTES) -> Fault | None:
-    """As `first_fault`, of some rows but for their topic."""
+    """Does as `first_fault` for rows in known types, without a check of their topics."""
     faults = [*_body_faults(rows.body, max_body_bytes)]
     for name, text in rows.texts.items():
         if name == "keys" and rows.words is not None:
@@ -142,7 +142,7 @@ def _property_faults(properties: UserProperties, sharding_key: BytesColumn | Non
     to_check = names if properties.names is None else names[: len(properties.names)]
     yield from _of_elements("properties", offsets, to_check, _name_rules(to_check))
     yield from _of_elements("properties", offsets, values, _value_rules(values))
-    if sharding_key is not None:  # where both are the same it is in the map no more
+    if sharding_key is not None:  # a key that equals the column's has already left the map
         twice = pc.equal(names, pa.scalar(SHARDING_KEY.encode(), pa.binary())).to_numpy(zero_copy_only=False)
         keyed = _valid(sharding_key.array)
         row_of_pair = np.repeat(np.arange(len(keyed)), np.diff(offsets))
@@ -173,7 +173,7 @@ def _too_long(rows: SinkRows, size: Ints) -> Iterator[Fault]:
 
 
 def _topic_fault(topics: pa.Array) -> Fault | None:
-    """The lowest row without a topic, or with one that no topic may be called."""
+    """Returns the fault of the lowest row without a topic; if all have one, of the lowest row with an invalid name."""
     coded = encoded(topics)
     if coded.null_count:
         return Fault(pc.index(pc.is_null(coded), True).as_py(), "topic", NO_TOPIC)
@@ -189,7 +189,7 @@ def _topic_fault(topics: pa.Array) -> Fault | None:
 
 
 def _holding(text: pa.Array, wanted: tuple[int, ...]) -> Bools | None:
-    """Which elements hold one of the bytes; None when none does."""
+    """Returns for each element whether it holds one of the bytes; None if no element does."""
     bounds, octets = offsets_of(text), byte_view(text)
     used = octets[bounds[0] : bounds[-1]]
     if not len(used) or used.min() > max(wanted):
@@ -217,7 +217,7 @@ def _of_rows(column: str, found: RowFaults) -> Iterator[Fault]:
 
 
 def _of_elements(column: str, offsets: Int32s, elements: pa.Array, found: RowFaults) -> Iterator[Fault]:
-    """Faults of what stands inside lists or maps; `offsets` say where each row's elements begin."""
+    """Yields the faults of elements inside lists or maps; `offsets` are where each row's elements begin."""
     for broken, reason in found:
         places = np.flatnonzero(broken)
         if len(places):
