@@ -2,5 +2,5 @@
 
 import contextlib
 
-with contextlib.suppress(Exception):  # whatever raises here takes every other Python data source away from Spark
+with contextlib.suppress(Exception):  # an error here would take every other Python data source away from Spark
     from pyrmq_spark import RocketMQDataSource as DefaultSource  # noqa: F401

@@ -1,4 +1,10 @@
-"""RocketMQ for Spark: the data source `rocketmq`, over the client core `pyrmq_core`."""
+"""RocketMQ for Spark: the data source `rocketmq`, over the client core `pyrmq_core`.
+
+`source` is the entry that Spark finds; `read`, `stream` and `write` are batch reads, streaming reads, and writes of
+both kinds. `options`, `positions`, `offsets`, `read_limits` and `namespaces` are pure: they parse options and decide by
+them. `worker` keeps the clients of a Python process, `patience` waits for brokers, `spark_errors` makes the errors that
+Spark shows. `driver_log`, `gc_freeze` and `pyspark_floor` adapt to Spark's log, processes and release.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["OffsetPublisher", "QueueLag", "RocketMQDataSource", "commit_offsets", "lag"]
 
-# Spark imports this package in every process in which it looks for sources.
+# Names are loaded when used: Spark imports this package in every process in which it looks for sources.
 _LAZY: Final = {
     "OffsetPublisher": "pyrmq_spark.stream.progress",
     "QueueLag": "pyrmq_spark.stream.progress",
@@ -21,5 +27,5 @@ _LAZY: Final = {
     "lag": "pyrmq_spark.stream.progress",
 }
 
-if not TYPE_CHECKING:  # else every name would pass for one of these
+if not TYPE_CHECKING:  # a type checker that saw `__getattr__` would accept any name
     __getattr__, __dir__ = load_when_named(__name__, __all__, _LAZY)

@@ -11,10 +11,10 @@ _modules_frozen = 0
 def freeze_loaded_objects() -> None:
     """Moves every object loaded so far out of the garbage collector's reach (`gc.freeze`), in Spark's own processes.
 
-    Every Spark step calls it before and after it loads its modules; it does nothing unless modules were loaded since
-    the last call, nor in a process that Spark did not start: there the garbage is the user's. Without it the collection
-    that Spark runs takes 10 ms after a step on the driver's side and 20 after a task, a twentieth of the processor time
-    of a job of half a million rows, and as much again while modules are loaded.
+    Every Spark step calls it before and after it loads its modules. It does nothing if no module was loaded since the
+    last call, or in a process that Spark did not start, whose garbage is the user's. Without it the collection that
+    Spark runs takes 10 ms after a step on the driver's side and 20 after a task, a twentieth of the processor time of a
+    job of half a million rows, and as much again while modules are loaded.
     """
     global _modules_frozen
     if len(sys.modules) > _modules_frozen and started_by_spark():

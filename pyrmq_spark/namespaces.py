@@ -1,6 +1,6 @@
-"""Names in a tenant's namespace: brokers know `NS%topic`, options and rows say `topic`. Pure.
+"""Names in a tenant's namespace: `NS%topic` on brokers, `topic` in options and rows. Pure.
 
-A name that already has the namespace is left as it is. Checkpoints and `lag` carry the names that brokers know.
+A name that already has the namespace is left as it is. Checkpoints and `lag` hold the names on brokers.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pyrmq_spark.positions import PerQueue, Position
 
 @dataclass(frozen=True, slots=True)
 class Namespace:
-    """A tenant's namespace; its methods return names of the tenant as brokers know them, and None for None."""
+    """A tenant's namespace; its methods turn the tenant's names into the names on brokers, and return None for None."""
 
     name: str
 
@@ -36,7 +36,7 @@ class Namespace:
 
 
 def name_of_tenant(topic: str, namespace: str | None) -> str | None:
-    """Returns the topic as its tenant knows it; None for a topic outside the namespace."""
+    """Returns the topic's name without the namespace; None for a topic outside it."""
     if namespace is None:
         return topic
     prefix = with_namespace("t", namespace).removesuffix("t")

@@ -1,7 +1,7 @@
-"""Turns positions into offsets: which one each queue starts at and ends before. Pure; brokers' answers are handed in.
+"""Turns positions into offsets: where each queue starts, and which offset it ends before. Pure.
 
-The checks are those of Spark's Kafka source (KafkaOffsetReaderAdmin.scala): complete sets, start before end, each
-looked at before and after resolution with a text of its own.
+The answers of brokers are arguments. The checks are those of Spark's Kafka source (KafkaOffsetReaderAdmin.scala): sets
+are complete, and starts lie before ends, checked before and after resolution with different messages.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from pyrmq_spark.spark_errors import InvalidOffsets
 
 
 class NoMatchStrategy(enum.Enum):
-    """What to do when a queue has no message as young as the time asked for."""
+    """The start of a queue that has no message stored at or after the starting time: an error, or its end."""
 
     ERROR = "error"
     LATEST = "latest"
 
 
 def points_of(position: Position, queues: Sequence[MessageQueue], option: str) -> dict[MessageQueue, Point]:
-    """The point of every queue of `queues`. A JSON text has to name each of them, no more and no fewer."""
+    """Returns the point of each queue; raises `InvalidOffsets` if JSON leaves one of `queues` out or names another."""
     if not isinstance(position, PerQueue):
         return dict.fromkeys(queues, position)
     topics = {queue.topic for queue in queues}
@@ -41,7 +41,7 @@ def points_of(position: Position, queues: Sequence[MessageQueue], option: str) -
 
 
 def check_batch_start(position: Position, option: str) -> None:
-    """A batch that started at `latest` would be empty for ever."""
+    """Raises `InvalidOffsets` for a batch that starts at `latest`, which would always be empty."""
     named: dict[str, Point] = {}
     if isinstance(position, PerQueue):
         named = {str(queue): point for queue, point in position.queues.items()} | dict(position.topics)
@@ -54,7 +54,7 @@ def check_batch_start(position: Position, option: str) -> None:
 
 
 def check_order(start: Mapping[MessageQueue, Point], end: Mapping[MessageQueue, Point]) -> None:
-    """What is written in the options already: no broker is asked for it."""
+    """Raises `InvalidOffsets` if an end is before its start by the options alone, without a query to brokers."""
     for queue in sorted(start):
         first, last = start[queue], end[queue]
         ordered = type(first) is not type(last) or (
@@ -69,22 +69,23 @@ def check_order(start: Mapping[MessageQueue, Point], end: Mapping[MessageQueue, 
 
 
 def times_of(points: Mapping[MessageQueue, Point]) -> dict[MessageQueue, int]:
-    """Which queues are to be asked for the offset of which time, in ms."""
+    """Returns the time, in ms, for each queue whose offset is to be looked up by time."""
     return {queue: point.ms for queue, point in points.items() if isinstance(point, AtTime)}
 
 
 def committed_of(points: Mapping[MessageQueue, Point]) -> list[MessageQueue]:
-    """Which queues are to be asked for what the consumer group has committed."""
+    """Returns the queues that start at the offset the consumer group has committed."""
     return [queue for queue, point in points.items() if point is Word.COMMITTED]
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerAnswers:
-    """What brokers answered.
+    """The answers of brokers.
 
-    `bounds` are each queue's lowest offset that is kept and the one its next message will get, `at_time` the offset of
-    the first message as young as asked (the upper bound: none is), `committed` what the group has, if it has any. The
-    bounds of the brokers in `masterless` are those of a slave, whose master may keep more.
+    `bounds` are the lowest offset that each queue keeps and the offset its next message will get. `at_time` is the
+    offset of the first message stored at or after the point's time, or the upper bound if there is none. `committed` is
+    the group's offset, or None. The bounds of the brokers in `masterless` are those of a slave, whose master may keep
+    more.
     """
 
     bounds: Mapping[MessageQueue, OffsetRange]
@@ -95,7 +96,7 @@ class BrokerAnswers:
 
 @dataclass(frozen=True, slots=True)
 class ResolvedOffsets:
-    """An offset for every queue; `skipped` has a line for each range that failOnDataLoss=false passes over."""
+    """The offset of every queue; `skipped` has a line for each range that failOnDataLoss=false passes over."""
 
     offsets: Mapping[MessageQueue, int]
     skipped: tuple[str, ...] = ()
@@ -108,8 +109,12 @@ def resolve_start(
     none_as_young: NoMatchStrategy = NoMatchStrategy.ERROR,
     fail_on_data_loss: bool = True,
 ) -> ResolvedOffsets:
-    """The offset each queue starts at. Raises `InvalidOffsets`, `DataLost` for offsets that have expired, and in its
-    place `BrokerNotFound` where a slave alone says so."""
+    """Returns the offset at which each queue starts.
+
+    Raises `InvalidOffsets` for a time after a queue's last message, unless `none_as_young` allows it. An offset outside
+    the queue's bounds is `DataLost`, or `BrokerNotFound` if only a slave reports the bounds; it is raised unless
+    `fail_on_data_loss` is off.
+    """
     offsets: dict[MessageQueue, int] = {}
     skipped: list[str] = []
     for queue, point in points.items():
@@ -130,7 +135,10 @@ def resolve_start(
 def resolve_end(
     points: Mapping[MessageQueue, Point], asked: BrokerAnswers, *, fail_on_data_loss: bool = True
 ) -> ResolvedOffsets:
-    """The offset each queue ends before; a time that no message has reached yet is the queue's end."""
+    """Returns the offset that each queue ends before; a time after its last message means the queue's end.
+
+    Raises as `resolve_start` for an offset above the queue's upper bound.
+    """
     offsets: dict[MessageQueue, int] = {}
     skipped: list[str] = []
     for queue, point in points.items():
@@ -146,7 +154,7 @@ def resolve_end(
 
 
 def ranges_between(start: ResolvedOffsets, end: ResolvedOffsets) -> dict[MessageQueue, OffsetRange]:
-    """What is read of each queue; `InvalidOffsets` where an end came to lie before its start."""
+    """Returns the range to read of each queue; raises `InvalidOffsets` if an end was resolved to before its start."""
     ranges = {}
     for queue, first in start.offsets.items():
         last = end.offsets[queue]
@@ -162,7 +170,10 @@ def ranges_between(start: ResolvedOffsets, end: ResolvedOffsets) -> dict[Message
 def _start_at_time(
     queue: MessageQueue, point: AtTime, found: int, bounds: OffsetRange, none_as_young: NoMatchStrategy
 ) -> int:
-    """Brokers may answer a time before the oldest message with an offset below the lowest (ConsumeQueue.java)."""
+    """Returns the start by time, kept within the bounds.
+
+    For a time before the oldest message a broker may answer an offset below the lowest (ConsumeQueue.java).
+    """
     has_messages = bounds.end > bounds.start
     if found >= bounds.end and has_messages and none_as_young is NoMatchStrategy.ERROR:
         raise InvalidOffsets(

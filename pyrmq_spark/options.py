@@ -1,7 +1,7 @@
 """Every option of the source `rocketmq`: name, type and default, one line each; read without regard to case.
 
-They become three frozen values: `ConnectionOptions` (both directions), `SourceOptions` and `SinkOptions`. NAMESRV_ADDR
-is resolved on the driver, since executors may lack it. No secret is in a repr or an error.
+The options become three frozen values: `ConnectionOptions` (both directions), `SourceOptions` and `SinkOptions`.
+NAMESRV_ADDR is read on the driver, since executors may lack it. No secret appears in a repr or an error.
 """
 
 # ruff: noqa: RUF009 - `option` is `dataclasses.field`
@@ -29,7 +29,7 @@ DEFAULT_TRIGGER_DELAY: Final = 900.0
 MAX_INT: Final = 2**31 - 1
 
 ALIASES: Final = {"subscribe": "topic", "subscribepattern": "topicpattern", "subexpression": "tags"}
-# What Spark itself puts among the options of a source or sink.
+# The options that Spark itself adds to those of a source or sink.
 OPTIONS_OF_SPARK: Final = (
     "asyncProgressTrackingCheckpointIntervalMs",
     "asyncProgressTrackingEnabled",
@@ -38,7 +38,7 @@ OPTIONS_OF_SPARK: Final = (
     "queryName",
 )
 PATHS: Final = ("path", "paths")
-# CREATE TABLE gives each option a second time, as a property of the table, and some that Spark sets by itself
+# CREATE TABLE passes each option a second time, as a property of the table, and adds some that Spark sets by itself
 # (connector/catalog/TableCatalog.java, CatalogV2Util.convertTableProperties, 4.3).
 TABLE_OPTION: Final = "option."
 TABLE_PROPERTIES: Final = ("collation", "comment", "owner", "provider", "table_type")
@@ -58,7 +58,7 @@ def text(given: str, name: str) -> str:
 
 
 def addresses(given: str, name: str) -> str:
-    """NameServers as a client takes them."""
+    """Returns the text if it is a list of NameServers that a client takes."""
     try:
         known = parse_nameservers(given)
     except InvalidArgument as error:
@@ -69,7 +69,7 @@ def addresses(given: str, name: str) -> str:
 
 
 def secret(given: str, name: str) -> str:
-    """As it is given; never shown."""
+    """Returns the text unchanged; no error shows it."""
     if not given:
         raise InvalidOption(f"option {name} is empty")
     return given
@@ -80,7 +80,7 @@ def yes_or_no(given: str, name: str) -> bool:
 
 
 def topics(given: str, name: str) -> tuple[str, ...]:
-    """Names separated by commas, each once."""
+    """Returns the names that commas separate, each once."""
     names = tuple(dict.fromkeys(part.strip() for part in given.split(",") if part.strip()))
     if not names:
         raise InvalidOption(f"option {name} is {given!r} and names no topic")
@@ -105,7 +105,7 @@ def at_least(minimum: int, maximum: int = MAX_INT) -> Callable[[str, str], int]:
 
 
 def milliseconds(minimum: int) -> Callable[[str, str], float]:
-    """Given in ms, kept in seconds."""
+    """Returns a parser that takes milliseconds and returns seconds."""
     number = at_least(minimum)
     return lambda given, name: number(given, name) / 1000
 
@@ -124,7 +124,7 @@ TIME_UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0,
 
 
 def time_span(given: str, name: str) -> float:
-    """Spark's time strings: `500ms`, `30s`, `15m`, `1h`, `1d`; a number alone counts milliseconds. Kept in seconds."""
+    """Returns the seconds of Spark's time string: `500ms`, `30s`, `15m`, `1h`, `1d`; a number alone is milliseconds."""
     found = re.fullmatch(r"([0-9]{1,12})\s*(ms|s|m|min|h|d)?", given.strip().lower())
     if found is None:
         raise InvalidOption(f"option {name} is {given!r}; it is a time such as 500ms, 30s, 15m, 1h or 1d")
@@ -139,14 +139,14 @@ def strategy(given: str, name: str) -> NoMatchStrategy:
 
 
 def option(name: str, parse: Callable[[str, str], Any], default: Any = None) -> Any:
-    """One line of it."""
+    """Returns a field of the table: an option's name, parser and default."""
     metadata = {"name": name, "parse": parse}
     return field(default=default, repr=parse is not secret, metadata=metadata)
 
 
 @dataclass(frozen=True, slots=True)
 class ConnectionOptions:
-    """Where the cluster is and who asks; equal ones share a client. Times are seconds."""
+    """The cluster's address, and how a client connects to it; equal values share a client. Times are seconds."""
 
     name_server: str = option("nameServer", addresses, "")
     namespace: str | None = option("namespace", text)
@@ -163,7 +163,7 @@ class ConnectionOptions:
 
 @dataclass(frozen=True, slots=True)
 class SourceOptions:
-    """What is read. Times are seconds."""
+    """The options of a read. Times are seconds."""
 
     topics: tuple[str, ...] | None = option("topic", topics)
     namespace: str | None = option("namespace", text)
@@ -195,7 +195,7 @@ class SourceOptions:
     SELECTIONS: ClassVar = ("topic", "topicPattern", "assign")
 
     def start(self, default: Word) -> tuple[Position, str]:
-        """Where to start, and the option that says so; of several the most specific time wins, as in Kafka's source."""
+        """Returns the start and the option that sets it; of several, the first below wins, as in Kafka's source."""
         for position, name in (
             (self.starting_timestamp, "startingTimestamp"),
             (self.starting_offsets_by_timestamp, "startingOffsetsByTimestamp"),
@@ -207,12 +207,12 @@ class SourceOptions:
 
     @property
     def limits(self) -> ReadLimits:
-        """Of a stream's batches."""
+        """The limits of a stream's batches."""
         delay = DEFAULT_TRIGGER_DELAY if self.max_trigger_delay is None else self.max_trigger_delay
         return ReadLimits(self.max_offsets_per_trigger, self.min_offsets_per_trigger, delay, self.max_bytes_per_trigger)
 
     def end(self) -> tuple[Position, str]:
-        """Where a batch ends, and the option that says so."""
+        """Returns the end of a batch read and the option that sets it."""
         for position, name in (
             (self.ending_timestamp, "endingTimestamp"),
             (self.ending_offsets_by_timestamp, "endingOffsetsByTimestamp"),
@@ -224,7 +224,7 @@ class SourceOptions:
 
     @property
     def batch_only(self) -> tuple[str, ...]:
-        """The options given that a stream cannot have."""
+        """The options that are set, and that a stream cannot have."""
         given = {
             "endingOffsets": self.ending_offsets,
             "endingTimestamp": self.ending_timestamp,
@@ -234,7 +234,7 @@ class SourceOptions:
 
     @property
     def streaming_only(self) -> tuple[str, ...]:
-        """The options given that a batch read has no use for."""
+        """The options that are set, and that a batch read does not use."""
         given = {
             "maxOffsetsPerTrigger": self.max_offsets_per_trigger,
             "minOffsetsPerTrigger": self.min_offsets_per_trigger,
@@ -246,7 +246,7 @@ class SourceOptions:
 
 @dataclass(frozen=True, slots=True)
 class SinkOptions:
-    """How rows are sent. Times are seconds, sizes bytes."""
+    """The options of a write. Times are seconds, sizes bytes."""
 
     topic: str | None = option("topic", text)
     producer_group: str = option("producerGroup", text, "pyrmq-spark")
@@ -269,7 +269,7 @@ class SinkOptions:
 
 
 class Table(Protocol):
-    """One of the three values above."""
+    """The type of the three values above."""
 
     __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
 
@@ -286,7 +286,7 @@ T = TypeVar("T", bound=Table)
 
 
 def check_names(given: Options) -> None:
-    """Raises `UnknownOption`, which names the nearest; options of either direction and Spark's own pass."""
+    """Raises `UnknownOption`, which suggests the nearest name; options of both directions and Spark's own pass."""
     of_a_table = any(name.lower() == "provider" for name in given)
     for name in given:
         if of_a_table and (name.lower() in TABLE_PROPERTIES or name.lower().startswith(TABLE_OPTION)):
@@ -303,7 +303,7 @@ def check_names(given: Options) -> None:
 
 
 def read_connection(given: Options, environment: Mapping[str, str]) -> ConnectionOptions:
-    """NAMESRV_ADDR of `environment` stands in for `nameServer`."""
+    """Returns the connection's options; NAMESRV_ADDR of `environment` is used if `nameServer` is not set."""
     fallback = environment.get("NAMESRV_ADDR", "").strip()
     named = any(name.lower() == "nameserver" for name in given)
     connection = _read(ConnectionOptions, given if named or not fallback else {**given, "nameServer": fallback})
@@ -322,7 +322,7 @@ def read_connection(given: Options, environment: Mapping[str, str]) -> Connectio
 
 
 def read_source(given: Options) -> SourceOptions:
-    """With every topic as brokers know it, namespace and all."""
+    """Returns the options of a read, with every topic by its name on brokers, namespace included."""
     options = _read(SourceOptions, given)
     chosen = [
         name
@@ -349,7 +349,7 @@ def read_source(given: Options) -> SourceOptions:
 
 
 def _in_namespace(options: SourceOptions, namespace: str) -> SourceOptions:
-    """Returns the options with every topic as brokers know it."""
+    """Returns the options with every topic by its name on brokers."""
     space = Namespace(namespace)
     return replace(
         options,
@@ -363,7 +363,7 @@ def _in_namespace(options: SourceOptions, namespace: str) -> SourceOptions:
 
 
 def read_sink(given: Options, *, stream: bool = False) -> SinkOptions:
-    """`messageIds` is `content` in streams, and `unique` in batches, unless it is named."""
+    """Returns the options of a write; `messageIds` is by default `content` in streams and `unique` in batches."""
     options = _read(SinkOptions, given)
     if options.topic_queue_nums is not None and options.create_topic == "auto":
         raise InvalidOption(
@@ -389,7 +389,7 @@ def _read(table: type[T], given: Options) -> T:
 
 
 def _by_name(given: Options) -> dict[str, str]:
-    """Lower-case names, aliases replaced."""
+    """Returns the options by lower-case names, with aliases replaced."""
     by_name: dict[str, str] = {}
     for name, value in given.items():
         meant = ALIASES.get(name.lower(), name.lower())

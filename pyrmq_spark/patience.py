@@ -1,4 +1,4 @@
-"""Waits for brokers and NameServers that do not answer: `pullTimeoutMs`, then a named error, and nothing is skipped."""
+"""Waits for brokers and NameServers that do not answer: `pullTimeoutMs`, then a named error; nothing is skipped."""
 
 from __future__ import annotations
 
@@ -20,7 +20,10 @@ T = TypeVar("T")
 
 
 def retry_until_timeout(ask: Callable[[bool], T], seconds: float, passes: Callable[[RocketMQError], bool]) -> T:
-    """What `ask` gives; called again, with True, while its errors are such that pass."""
+    """Returns the result of `ask`, which is called again, with True, while it raises errors that `passes` accepts.
+
+    Raises `BrokerUnavailable` after `seconds`, and any other error at once.
+    """
     deadline, again = time.monotonic() + seconds, False
     while True:
         try:
@@ -40,12 +43,12 @@ def retry_until_timeout(ask: Callable[[bool], T], seconds: float, passes: Callab
 
 
 def of_a_stream(error: RocketMQError) -> bool:
-    """Whether the same question may be answered later."""
+    """Returns whether a later attempt of a stream may succeed."""
     if isinstance(error, ResponseError):
         return error.code in PASSING_CODES
     return not isinstance(error, NoRoute)
 
 
 def of_a_batch(error: RocketMQError) -> bool:
-    """Whether a broker is away that the topic is known to be on; what cannot be reached fails a batch at once."""
+    """Returns whether a broker is missing that the topic is known to be on; any other error fails a batch at once."""
     return isinstance(error, BrokerNotFound)

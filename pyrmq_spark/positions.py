@@ -1,9 +1,9 @@
-"""Where a read starts and ends, as its options say it: words, times, and JSON of offsets by topic, broker and queue.
+"""The start and end of a read, as options write them: words, times, or JSON of offsets by topic, broker and queue.
 
     {"orders": {"broker-a": {"0": 23, "1": -2}}, "audit": "earliest"}        -2 earliest, -1 latest
 
 The three levels are topic, broker and queue; a topic's value may be one word (or one time) for all of its queues.
-What they come to stands in `offsets`. Their rules are those of Spark's Kafka source (JsonUtils.scala).
+`offsets` turns positions into offsets. The rules are those of Spark's Kafka source (JsonUtils.scala).
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ Point = int | Word | AtTime
 
 @dataclass(frozen=True, slots=True)
 class PerQueue:
-    """A position of its own for every queue; a topic with one point has it for all its queues."""
+    """A point for every queue: by queue, or by topic for all of its queues."""
 
     queues: Mapping[MessageQueue, Point]
     topics: Mapping[str, Point]
@@ -60,27 +60,27 @@ Position = Word | AtTime | PerQueue
 
 
 def parse_start(text: str, option: str) -> Position:
-    """`earliest`, `latest`, `committed`, or the JSON form; `InvalidOffsets` says where it went wrong."""
+    """Parses `earliest`, `latest`, `committed`, or the JSON form; raises `InvalidOffsets`, which names the place."""
     return _parse_offsets(text, option, (Word.EARLIEST, Word.LATEST, Word.COMMITTED))
 
 
 def parse_end(text: str, option: str) -> Position:
-    """`latest`, or the JSON form; `earliest` is nowhere an end."""
+    """Parses `latest`, or the JSON form; raises `InvalidOffsets`, also for `earliest` anywhere in it."""
     return _parse_offsets(text, option, (Word.LATEST,))
 
 
 def parse_time(text: str, option: str) -> AtTime:
-    """Milliseconds since 1970, or ISO-8601 with its offset: `2026-11-21T09:30:00+01:00`."""
+    """Parses milliseconds since 1970, or ISO-8601 with its offset: `2026-11-21T09:30:00+01:00`."""
     return AtTime(_milliseconds(text, option))
 
 
 def parse_times(text: str, option: str) -> Position:
-    """JSON of times per queue, or for all queues of a topic."""
+    """Parses JSON of times by queue, or by topic for all of its queues."""
     return _per_queue(text, option, lambda value, where: AtTime(_milliseconds(value, f"{option}, {where}")))
 
 
 def parse_assign(text: str, option: str) -> tuple[MessageQueue, ...]:
-    """`{"orders": {"broker-a": [0, 1]}}`, in order."""
+    """Parses `{"orders": {"broker-a": [0, 1]}}`; returns the queues sorted, each once."""
     queues: list[MessageQueue] = []
     for topic, brokers in _json_object(text, option).items():
         if not isinstance(brokers, dict) or not brokers:
@@ -168,7 +168,7 @@ def _per_queue(text: str, option: str, point: Callable[[object, str], Point]) ->
 
 
 def _json_object(text: str, option: str) -> dict[str, Any]:
-    """The JSON object in `text`; a name that stands twice in one object is refused, since one of them would be lost."""
+    """Returns the JSON object in `text`; refuses an object that has a name twice, since one value would be lost."""
 
     def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         names = [name for name, _ in pairs]

@@ -1,4 +1,4 @@
-"""The oldest PySpark that this package runs on, and what an older one is told instead of an import that fails."""
+"""The oldest PySpark that this package runs on, and the errors that say so instead of an import that fails."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ FLOOR: Final = (4, 3)
 
 
 def check_pyspark() -> None:
-    """Raises `OldPySpark` under an older PySpark: Spark finds the source there, and would fail in a task."""
+    """Raises `OldPySpark` under an older PySpark, which would find the source and then fail in a task."""
     import pyspark
 
     release = tuple(int(part) for part in pyspark.__version__.split(".")[:2] if part.isdecimal())
@@ -20,7 +20,7 @@ def check_pyspark() -> None:
 
 
 def needs_pyspark() -> ImportError:
-    """What is raised where PySpark has no Python data sources, or is not installed."""
+    """Returns the error for a PySpark without Python data sources, or for none at all."""
     from importlib import metadata
 
     try:

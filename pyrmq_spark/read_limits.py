@@ -1,4 +1,4 @@
-"""How much of what waits a micro-batch takes. Pure.
+"""The share of the backlog that a micro-batch takes. Pure.
 
 The arithmetic of `maxOffsetsPerTrigger`, `minOffsetsPerTrigger` and `maxTriggerDelay` is that of Spark's Kafka source
 (KafkaMicroBatchStream.scala: rateLimit, delayBatch); a limit on bytes divides in the same way.
@@ -16,7 +16,7 @@ Backlog = Mapping[MessageQueue, int]
 
 @dataclass(frozen=True, slots=True)
 class ReadLimits:
-    """What the options say; the delay in seconds."""
+    """The limits that options set; the delay is in seconds."""
 
     max_offsets: int | None = None
     min_offsets: int | None = None
@@ -29,16 +29,19 @@ class ReadLimits:
 
 
 def is_held_back(backlog: Backlog, limits: ReadLimits, since_last: float | None) -> bool:
-    """Too little waits for a batch, and not for too long; `since_last` batch in seconds, None before the first."""
+    """Returns whether a batch has to wait: the backlog is below `min_offsets`, the last batch under `max_delay` ago.
+
+    `since_last` is the time since the last batch in seconds, or None before the first one, which never waits.
+    """
     if limits.min_offsets is None or since_last is None or since_last >= limits.max_delay:
         return False
     return sum(backlog.values()) < limits.min_offsets
 
 
 def admitted(backlog: Backlog, limits: ReadLimits, mean_sizes: Mapping[MessageQueue, float]) -> dict[MessageQueue, int]:
-    """Offsets to take of each queue that has some waiting: at least one of each, so that none starves.
+    """Returns how many offsets to take of each queue with a backlog: at least one, so that no queue starves.
 
-    The sum may exceed a limit by these. `mean_sizes` are needed for a limit on bytes alone.
+    The sum may exceed a limit by these. `mean_sizes` are needed only for a limit on bytes.
     """
     taken = dict(backlog)
     if limits.max_offsets is not None:
@@ -49,7 +52,7 @@ def admitted(backlog: Backlog, limits: ReadLimits, mean_sizes: Mapping[MessageQu
 
 
 def _by_offsets(backlog: Backlog, limit: int) -> dict[MessageQueue, int]:
-    """Each queue's share of the limit in proportion to its backlog: below one rounded up, else down."""
+    """Returns each queue's share of the limit in proportion to its backlog: rounded up if below one, else down."""
     total = sum(backlog.values())
     return {queue: min(size, max(1, limit * size // total)) for queue, size in backlog.items()}
 

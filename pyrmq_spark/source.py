@@ -1,4 +1,4 @@
-"""The data source `rocketmq` as Spark sees it, and its batch reader: offsets frozen at planning, one range a task.
+"""The data source `rocketmq` as Spark calls it, and its batch reader: offsets are fixed at planning, one range a task.
 
 Heavy modules are loaded where they are needed: Spark starts a Python process for each step of a job, and most need few.
 """
@@ -43,7 +43,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# `columns.default_schema()`, without loading Arrow in the process that asks for it.
+# A copy of the text that `read.columns.default_schema()` returns, since that module loads Arrow: the process that only
+# needs the schema starts sooner. A change of the default columns has to be made here too.
 SCHEMA: Final = (
     "topic string, brokerName string, queueId int, queueOffset bigint, msgId string, tags string, keys string, "
     "body binary, properties map<string,string>, bornTimestamp timestamp, storeTimestamp timestamp, reconsumeTimes int"
@@ -51,9 +52,9 @@ SCHEMA: Final = (
 
 
 class RocketMQDataSource(DataSource):
-    """`spark.read`, `df.write`, `spark.readStream` and `df.writeStream`, each with `.format("rocketmq")`.
+    """The source behind `spark.read`, `df.write`, `spark.readStream` and `df.writeStream` with `.format("rocketmq")`.
 
-    Found by Spark without registration where this package is installed; else `spark.dataSource.register` takes it.
+    Spark finds it without registration where this package is installed; else `spark.dataSource.register` takes it.
     """
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
@@ -119,7 +120,7 @@ class RocketMQDataSource(DataSource):
             return RocketMQStreamWriter(self._connection, *self._sink(schema, stream=True))
 
     def _sink(self, schema: StructType, *, stream: bool) -> tuple[SinkOptions, SinkSchema]:
-        """Everything about a write that can be refused before a row is sent; then its topic is created if asked for."""
+        """Returns a write's options and columns after all checks that need no row; then creates the topic if asked."""
         from pyrmq_core import check_topic
         from pyrmq_spark.write.columns import sink_schema
 
@@ -139,7 +140,7 @@ class RocketMQDataSource(DataSource):
 
 
 class RocketMQReader(DataSourceReader):
-    """Reads from fixed start to fixed end, both resolved when Spark plans the read, once for each `load()`."""
+    """A batch read from a fixed start to a fixed end, which Spark's planning resolves once for each `load()`."""
 
     def __init__(self, connection: ConnectionOptions, options: SourceOptions, schema: SourceSchema) -> None:
         self._connection = connection
@@ -167,5 +168,5 @@ class RocketMQReader(DataSourceReader):
         from pyrmq_spark.read.partition_reader import read_range
         from pyrmq_spark.read.range_planner import RangePartition
 
-        if isinstance(partition, RangePartition):  # Spark makes up one of its own when there is nothing to read
+        if isinstance(partition, RangePartition):  # Spark passes a partition of its own if there is nothing to read
             yield from read_range(self._connection, self._options, self._schema, partition.wanted)

@@ -1,7 +1,7 @@
-"""What a job is told when something fails: one line that begins with a stable condition in brackets.
+"""The errors that a job raises: one line of text that begins with a stable condition in brackets.
 
-Spark shows an error of a Python source as text only, so everything a reader needs stands in that line. Below the seam
-errors are `RocketMQError`s with a `condition`; `as_spark_error` alone turns them into that line.
+Spark shows an error of a Python source as text only, so the line holds everything that a reader needs. Inside this
+package errors are `RocketMQError`s with a `condition`; `as_spark_error` alone turns them into that line.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ log = logging.getLogger(__name__)
 
 
 class UnknownOption(InvalidArgument):
-    """An option nobody knows."""
+    """An option that neither this source nor Spark has."""
 
     condition = "RMQ_UNKNOWN_OPTION"
 
@@ -58,7 +58,7 @@ class BrokerUnavailable(RocketMQError):
 
 
 class NotReadable(RocketMQError):
-    """A queue is there, and its topic's READ permission is taken."""
+    """A queue exists, but its topic lacks the READ permission."""
 
     condition = "RMQ_NOT_READABLE"
 
@@ -82,18 +82,18 @@ class RowsUnaccounted(RocketMQError):
 
 
 class RocketMQSparkError(Exception):
-    """What Spark shows: `[CONDITION] what is wrong, where, and what to do`."""
+    """The error that Spark shows: `[CONDITION] what is wrong, where, and what to do`."""
 
 
 def one_line(error: RocketMQError, where: str = "") -> str:
-    """The one line; `where` says which partition or step it happened in."""
+    """Returns the error as one line; `where` names the partition or step in which it happened."""
     text = " ".join(str(error).split("\n"))
     return f"[{error.condition}] {where}: {text}" if where else f"[{error.condition}] {text}"
 
 
 @contextmanager
 def as_spark_error(where: str = "") -> Iterator[None]:
-    """Errors of the core leave this block as `RocketMQSparkError`; the whole story goes to the debug log."""
+    """Raises errors of the core as `RocketMQSparkError`; the traceback goes to the debug log."""
     try:
         yield
     except RocketMQError as error:

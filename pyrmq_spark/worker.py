@@ -1,8 +1,8 @@
 """The clients of this Python worker: one for each connection's settings, made when first needed, kept between tasks.
 
-Spark reuses its workers from task to task, and ends them at any moment without a word: nothing here needs to be closed,
-nothing is ever pickled, and a child after `fork` opens connections of its own (`pyrmq_core.blocking` sees to that).
-Each kind is loaded when `blocking` is asked for it: a reader's process does without a producer.
+Spark reuses its workers from task to task, and ends them at any moment without notice: nothing here needs to be closed,
+nothing is ever pickled, and a child after `fork` opens its own connections (`pyrmq_core.blocking` sees to that). Each
+class is loaded when its name in `blocking` is first used, so a process that only reads does not load the producer.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pyrmq_core import blocking, with_namespace
 from pyrmq_spark.options import ConnectionOptions, SinkOptions
 from pyrmq_spark.spark_errors import InvalidOption
 
-# Settings a worker keeps clients for; jobs of more clusters than these in one worker connect anew.
+# The number of connection settings whose clients a worker keeps; beyond it, the least recently used is closed.
 MAX_CLIENTS: Final = 8
 
 
@@ -45,7 +45,7 @@ _lock = threading.Lock()
 
 
 def producer(connection: ConnectionOptions, options: SinkOptions) -> blocking.Producer:
-    """The worker's producer of this group. A client has one a group: other settings take its place."""
+    """Returns the worker's producer of this group. A client has one for each group: other settings replace it."""
     settings = (
         options.send_timeout,
         options.request_timeout,
@@ -77,7 +77,7 @@ def producer(connection: ConnectionOptions, options: SinkOptions) -> blocking.Pr
 
 
 def consumer(connection: ConnectionOptions, group: str) -> blocking.PullConsumer:
-    """The worker's pull consumer of this group, in its namespace; it sends no heartbeats."""
+    """Returns the worker's pull consumer of this group, in its namespace; it sends no heartbeats."""
     group = with_namespace(group, connection.namespace)
     with _lock:
         kept = _client(connection)
@@ -87,7 +87,7 @@ def consumer(connection: ConnectionOptions, group: str) -> blocking.PullConsumer
 
 
 def admin(connection: ConnectionOptions) -> blocking.Admin:
-    """The worker's view of the cluster."""
+    """Returns the worker's admin client of the cluster."""
     with _lock:
         kept = _client(connection)
         kept.admin = kept.admin or blocking.Admin(client=kept.client)
@@ -95,7 +95,7 @@ def admin(connection: ConnectionOptions) -> blocking.Admin:
 
 
 def name_on_brokers(connection: ConnectionOptions, topic: str) -> str:
-    """With the namespace, which producers add by themselves."""
+    """Returns the topic with the namespace, which producers add by themselves."""
     return with_namespace(topic, connection.namespace)
 
 
@@ -126,7 +126,7 @@ def _client(connection: ConnectionOptions) -> _Kept:
 
 
 def _tls(connection: ConnectionOptions) -> ssl.SSLContext | None:
-    """Made from files of the machine that connects."""
+    """Returns a TLS context from files of the machine that connects; None without TLS."""
     if not connection.use_tls:
         return None
     try:
