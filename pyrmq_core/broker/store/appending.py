@@ -1,8 +1,8 @@
-"""From what a send brings to the bytes that are appended: records with their offsets, and their queue entries.
+"""The bytes that an append adds: records with their offsets, and their queue entries.
 
-The records of a batch are made together, so that they are one write to the log and one to the queue. The bytes are
-those of protocol/messages/record.py, which a test compares. Fields that are equal in the whole batch are packed once;
-lengths that a batch body already has are copied together with their data.
+The records of a batch are made together, so that they are one write to the log and one to the queue. A test compares
+the bytes with those of protocol/messages/record.py. For speed, fields that are equal in the whole batch are packed
+once, and lengths that a batch body already has are copied together with their data.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from pyrmq_core.protocol.messages.sysflag import BORN_HOST_V6, HOSTS_V6, STORE_H
 
 TAGS_START: Final = b"TAGS\x01"
 SEPARATOR: Final = b"\x02"
-# A record's first seven fields differ from message to message, those up to the body's length do not.
+# A record's first seven fields, packed for each message; the next ones, up to the body's length, are equal in a batch.
 START: Final = struct.Struct(
     ">"
     "i"  # total size
@@ -48,7 +48,7 @@ START: Final = struct.Struct(
 
 
 class Piece(NamedTuple):
-    """One message's own parts; `body` and `properties` have their lengths before them, of 4 and 2 bytes."""
+    """One message's own parts; `body` begins with its length in 4 bytes, `properties` in 2."""
 
     flag: int
     body: bytes
@@ -59,8 +59,8 @@ class Piece(NamedTuple):
 class Append:
     """Messages for one queue, which get consecutive offsets: one, or a batch. Hosts are packed (record.pack_host).
 
-    With `delay_ms` the queue entries hold the store time plus the delay instead of the tags' hash. With `inner_num` the
-    one piece is a whole batch of so many messages, for a queue of a batch topic.
+    With `delay_ms` the queue entries have the store time plus the delay in place of the tags' hash. With `inner_num`
+    the only piece is a whole batch of that many messages, for a queue of a batch topic.
     """
 
     topic: str
@@ -76,14 +76,14 @@ class Append:
     inner_num: int = 0
 
     def based(self, queue_offset: int) -> Append:
-        """A batch with the offset of its first message among its properties, as readers find it there."""
+        """Returns the whole batch with INNER_NUM and INNER_BASE, its first message's offset, in its properties."""
         (batch,) = self.pieces
         added = encode_properties({INNER_NUM: str(self.inner_num), INNER_BASE: str(queue_offset)}).encode()
         return replace(self, pieces=[batch._replace(properties=_lengthened(batch.properties, added))])
 
 
 class EncodedRecords(NamedTuple):
-    """The bytes for log and queue, and where each record begins."""
+    """The bytes for log and queue, and the log offset of each record."""
 
     records: bytes
     entries: bytes
@@ -91,12 +91,12 @@ class EncodedRecords(NamedTuple):
 
 
 def piece(flag: int, body: bytes | memoryview, properties: bytes) -> Piece:
-    """A single message's parts; properties have at most 32,767 bytes."""
+    """Returns a single message's parts; properties have at most 32,767 bytes."""
     return Piece(flag, b"".join((INT.pack(len(body)), body)), SHORT.pack(len(properties)) + properties)
 
 
 def batch_pieces(body: bytes) -> list[Piece]:
-    """The messages of a batch body, as `iterate_batch_body` reads it and with its `BodyError`, in slices that fit."""
+    """Returns the messages of a batch body as slices of it; raises `BodyError` where `iterate_batch_body` does."""
     pieces: list[Piece] = []
     position, end = 0, len(body)
     while position < end:
@@ -115,7 +115,7 @@ def batch_pieces(body: bytes) -> list[Piece]:
 
 
 def appended_bytes(append: Append) -> int:
-    """How much of the log it takes."""
+    """Returns the number of bytes that an append takes in the log."""
     overhead = START.size + len(_middle(append, 0)) + len(topic_part(append.topic)[1])
     return sum([overhead + len(body) + len(properties) for _, body, properties in append.pieces])
 
@@ -123,7 +123,7 @@ def appended_bytes(append: Append) -> int:
 def build(
     append: Append, physical_offset: int, queue_offset: int, store_timestamp_ms: int, *, batch_topic: bool = False
 ) -> EncodedRecords:
-    """The bytes when the first record gets these offsets; entries for the queue of a plain or of a batch topic."""
+    """Returns the bytes of an append whose first record has these offsets; entries are a plain or a batch queue's."""
     middle, (magic, topic) = _middle(append, store_timestamp_ms), topic_part(append.topic)
     overhead = START.size + len(middle) + len(topic)
     due_ms = None if append.delay_ms is None else store_timestamp_ms + append.delay_ms
@@ -154,12 +154,12 @@ def _lengthened(properties: bytes, added: bytes) -> bytes:
 
 
 def entry_of_record(record: RawRecord) -> bytes:
-    """The queue entry that a record gets when it is read again."""
+    """Returns the queue entry of a record that recovery reads."""
     return ENTRY.pack(record.commit_log_offset, record.store_size, properties_tags_code(record.properties))
 
 
 def properties_tags_code(properties: bytes) -> int:
-    """The hash of TAGS in a properties string; of several the last one that is not empty counts, as Java decodes it."""
+    """Returns the hash of TAGS in a properties string, 0 without; of several the last that is not empty, as in Java."""
     at = properties.rfind(TAGS_START)
     while at >= 0:
         if at == 0 or properties[at - 1] == SEPARATOR[0]:
@@ -177,7 +177,7 @@ def _hash(tags: bytes) -> int:
 
 
 def _middle(append: Append, store_timestamp_ms: int) -> bytes:
-    """sysFlag to prepared transaction offset; the host bits follow the hosts."""
+    """Packs the fields from sysFlag to prepared transaction offset; sysFlag's host bits are set by the hosts."""
     born, store = append.born_host, append.store_host
     bits = (BORN_HOST_V6 if len(born) > 8 else 0) | (STORE_HOST_V6 if len(store) > 8 else 0)
     return struct.pack(
@@ -194,7 +194,7 @@ def _middle(append: Append, store_timestamp_ms: int) -> bytes:
 
 @functools.lru_cache(maxsize=4096)
 def topic_part(topic: str) -> tuple[int, bytes]:
-    """The magic number of the form that holds the topic, and its length and bytes."""
+    """Returns the magic number of the record form that fits the topic, and the topic's length and bytes."""
     raw = topic.encode()
     if len(raw) <= MAX_V1_TOPIC_BYTES:
         return MAGIC_V1, BYTE.pack(len(raw)) + raw

@@ -10,8 +10,7 @@
     compacted offset           4      -1
     reserved                   4      0
 
-Entries are found by a search for the offset: they stand in its order. Source: store/queue/BatchConsumeQueue.java
-(5.4.0).
+Entries are in the order of their offsets, and found by a search. Source: store/queue/BatchConsumeQueue.java (5.4.0).
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ class BatchEntry(NamedTuple):
 
     @property
     def is_filler(self) -> bool:
-        """There are none: offsets need no place here."""
+        """False: an offset without a message needs no entry here."""
         return False
 
     @property
@@ -71,7 +70,7 @@ class BatchSlots(EntryFiles):
 
 
 class BatchConsumeQueue:
-    """Messages from `start` up to, but without, `end`; `next_offset` is what the next one gets, `end` or more."""
+    """Messages from offset `start` to before `end`; `next_offset` is that of the next one stored, `end` or more."""
 
     __slots__ = ("end", "next_offset", "slots", "start")
 
@@ -80,17 +79,17 @@ class BatchConsumeQueue:
         self.start = self.end = self.next_offset = 0
 
     def open(self) -> None:
-        """Finds the files; `settle` tells the offsets, when recovery knows where the entries end."""
+        """Finds the files; `settle` finds the offsets, after recovery has found where the entries end."""
         self.slots.open()
 
     def settle(self) -> None:
-        """Takes the offsets from the entries."""
+        """Sets the offsets from the first and the last entry."""
         slots = self.slots
         self.start = slots.entry(slots.start).base if slots.start < slots.end else 0
         self.end = self.next_offset = slots.entry(slots.end - 1).end if slots.start < slots.end else 0
 
     def number_of(self, offset: int) -> int:
-        """The number of the entry that holds the message at `offset`; of the next one where none does."""
+        """Returns the number of the entry that holds the message at `offset`, or of the next one if none does."""
         low, high = self.slots.start, self.slots.end
         while low < high:
             middle = (low + high) // 2
@@ -101,16 +100,16 @@ class BatchConsumeQueue:
         return low
 
     def entry(self, offset: int) -> BatchEntry:
-        """The entry of the record that holds the message at a readable offset."""
+        """Returns the entry of the record that holds the message at a readable offset."""
         return self.slots.entry(self.number_of(offset))
 
     def entries(self, offset: int) -> Iterator[BatchEntry]:
-        """Those from the one that holds `offset`."""
+        """Yields the entries from the one that holds `offset` on."""
         for number in range(self.number_of(offset), self.slots.end):
             yield self.slots.entry(number)
 
     def append(self, index: int, entries: bytes) -> None:
-        """Writes entries of messages from `index` on, which is `end` unless older messages are gone."""
+        """Writes entries of messages from offset `index` on, which is `end` unless older messages are gone."""
         if self.slots.start == self.slots.end:
             self.start = index
         self.slots.write(self.slots.end, entries)
@@ -118,7 +117,7 @@ class BatchConsumeQueue:
         self.next_offset = max(self.next_offset, self.end)
 
     def holds(self, index: int, entry: bytes) -> bool:
-        """Whether this very entry is that of the message at an offset."""
+        """Returns True if the message at an offset has exactly this entry."""
         return index >= self.start and self.slots.read(self.number_of(index), 1) == entry
 
     def cut(self, end: int) -> None:
@@ -127,19 +126,19 @@ class BatchConsumeQueue:
         self.settle()
 
     def unsynced(self) -> list[Callable[[], None]]:
-        """What to call (in any thread) so that all entries written so far are on the medium."""
+        """Returns functions for any thread that sync all entries written so far."""
         return self.slots.unsynced()
 
     def synced(self) -> None:
-        """The calls of `unsynced` have returned."""
+        """Notes that the functions of `unsynced` have returned."""
         self.slots.synced()
 
     def remove(self) -> None:
-        """Begins anew, without files."""
+        """Removes all files and begins anew."""
         self.slots.remove()
         self.settle()
 
 
 def plain_entries(entries: bytes) -> bytes:
-    """The same as those of plain queues, which begin alike: for who wants to know what came."""
+    """Returns the same entries in the form of plain queues, which is the beginning of each."""
     return b"".join([entries[at : at + ENTRY.size] for at in range(0, len(entries), BATCH_ENTRY_BYTES)])

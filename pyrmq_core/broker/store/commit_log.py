@@ -1,7 +1,7 @@
 """The commit log: all records of all topics one after another, in segments of one length.
 
-A record never crosses segments: what is left of one is closed by a blank record. After the last record there are zeros,
-and that is the only sign of the end. Source: store/CommitLog.java (5.4.0).
+A record never crosses segments: a blank record fills the rest of a segment. After the last record there are zeros,
+which are the only sign of the end. Source: store/CommitLog.java (5.4.0).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pyrmq_core.broker.store.formats import blank_record, file_name
 from pyrmq_core.broker.store.named_files import open_all
 from pyrmq_core.errors import StoreError
 
-# What the closing of a segment needs.
+# The least that a blank record takes.
 BLANK_BYTES: Final = 8
 
 
@@ -30,7 +30,7 @@ class CommitLog:
         self.flushed = 0
 
     def open(self) -> None:
-        """Finds the segments; `end` is known only after recovery. `StoreError` for segments of another length."""
+        """Finds the segments; `end` is right only after recovery. Raises `StoreError` for one of another length."""
         self._segments = open_all(self._files, self._folder, self.segment_bytes, "mappedFileSizeCommitLog")
         self.end = self.flushed = max(self._segments, default=-self.segment_bytes) + self.segment_bytes
 
@@ -45,15 +45,15 @@ class CommitLog:
 
     @property
     def missing(self) -> list[int]:
-        """The offsets of segments that are not there, between those that are."""
+        """The offsets of missing segments between those that exist."""
         return [offset for offset in range(self.start, self.end, self.segment_bytes) if offset not in self._segments]
 
     def fits(self, size: int) -> bool:
-        """Whether `size` bytes fit into one segment at all."""
+        """Returns True if `size` bytes fit into an empty segment."""
         return size + BLANK_BYTES <= self.segment_bytes
 
     def place(self, size: int) -> int:
-        """Where `size` bytes will be appended; opens the next segment when they no longer fit into this one."""
+        """Returns the offset for the next `size` bytes; begins a new segment if they do not fit into this one."""
         left = -self.end % self.segment_bytes
         if left and size + BLANK_BYTES > left:
             self._segment_of(self.end).write(self.end % self.segment_bytes, blank_record(left))
@@ -63,9 +63,9 @@ class CommitLog:
         return self.end
 
     def append(self, records: bytes) -> int:
-        """Writes at the place that `place` gave for so many bytes; the new end.
+        """Writes at the offset that `place` returned for that many bytes; returns the new end.
 
-        `StoreError` when not all was written (a full disk): then nothing of it is left.
+        Raises `StoreError` if not all is written, as on a full disk; then nothing of it is left.
         """
         segment, position = self._segment_of(self.end), self.end % self.segment_bytes
         try:
@@ -77,41 +77,41 @@ class CommitLog:
         return self.end
 
     def read(self, offset: int, size: int) -> bytes:
-        """Bytes of one segment; `StoreError` when they reach beyond it or what is kept."""
+        """Returns bytes of one segment; raises `StoreError` if they reach beyond it or before the log's start."""
         position = offset % self.segment_bytes
         if offset < self.start or size < 0 or position + size > self.segment_bytes:
             raise StoreError(f"the commit log holds no {size} bytes at {offset}")
         return self._segment_of(offset).read(position, size)
 
     def unsynced(self) -> tuple[int, list[Callable[[], None]]]:
-        """The end, and what to call (in any thread) so that everything before it is on the medium."""
+        """Returns the end, and functions for any thread that sync everything before it."""
         first = self.flushed - self.flushed % self.segment_bytes
         if self.flushed == self.end:
             return self.end, []
         return self.end, [segment.sync for offset, segment in self._segments.items() if first <= offset < self.end]
 
     def checks(self) -> list[Callable[[], None]]:
-        """What to call (in any thread) to see that all segments are where they were; `StoreError` when one is gone."""
+        """Returns functions for any thread, each of which raises `StoreError` if its segment left its path."""
         return [segment.check for segment in self._segments.values()]
 
     def pieces(self, start: int) -> Iterator[tuple[int, bytes]]:
-        """What is not zero from `start` on, with some zeros round it: physical offsets and bytes."""
+        """Yields offsets and bytes of the parts from `start` on that are not zero, with some zeros around them."""
         for base, segment in self._segments.items():
             if base + self.segment_bytes > start:
                 for position, data in segment.pieces(max(0, start - base)):
                     yield base + position, data
 
     def write_again(self, start: int) -> None:
-        """Writes what stands there from `start` to the end, so that the next sync brings it to the medium.
+        """Writes the bytes from `start` to the end once more, so that the next sync brings them to the medium.
 
-        A sync that failed left it unwritten there, and the system took it for written.
+        After a sync that failed, the system takes its pages for written, although the medium lacks them.
         """
         for offset, data in self.pieces(start):
             if offset < self.end:
                 self._segment_of(offset).write(offset % self.segment_bytes, data[: self.end - offset])
 
     def cut(self, end: int) -> None:
-        """Ends the log at `end`: what lies behind becomes zeros, newer segments are removed."""
+        """Ends the log at `end`: bytes behind it become zeros, later segments are removed."""
         for offset in [offset for offset in self._segments if offset >= end]:
             del self._segments[offset]
             self._files.remove(self._path(file_name(offset)))

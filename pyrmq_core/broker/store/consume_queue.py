@@ -17,7 +17,7 @@ FILLER_RUN: Final = 4096
 
 
 class ConsumeQueue(EntryFiles):
-    """Entries from `start` up to, but without, `end`; `next_offset` is what the next message gets, `end` or more."""
+    """Entries from offset `start` to before `end`; `next_offset` is that of the next message stored, `end` or more."""
 
     __slots__ = ("next_offset",)
 
@@ -30,11 +30,11 @@ class ConsumeQueue(EntryFiles):
         self.next_offset = self.end
 
     def entry(self, index: int) -> Entry:
-        """The entry at a queue offset between the first file's beginning and the last one's end."""
+        """Returns the entry at a queue offset between the first file's beginning and the last one's end."""
         return Entry._make(ENTRY.unpack(self.read(index, 1)))
 
     def entries(self, index: int, count: int) -> Iterator[tuple[int, int, int]]:
-        """At most `count` entries from `index` up to the end of what is kept: the fields of `Entry`, plain."""
+        """Yields at most `count` entries from `index` to before `end`, as plain tuples with the fields of `Entry`."""
         stop = min(index + count, self.end)
         if index >= stop:
             return iter(())
@@ -51,7 +51,7 @@ class ConsumeQueue(EntryFiles):
         self.next_offset = max(self.next_offset, self.end)
 
     def holds(self, index: int, entry: bytes) -> bool:
-        """Whether this very entry stands at a queue offset."""
+        """Returns True if exactly this entry is at a queue offset."""
         return index >= self.start and self.read(index, 1) == entry
 
     def cut(self, end: int) -> None:
@@ -63,7 +63,7 @@ class ConsumeQueue(EntryFiles):
         self.next_offset = 0
 
     def _fill(self, index: int) -> None:
-        """The file that holds `index` begins the queue; fillers stand before `index`, or in the hole behind the end."""
+        """Writes fillers up to `index`; a queue without files begins with the file that holds `index`."""
         if not self._opened:
             self.end = index - index % (self._file_bytes // ENTRY_BYTES)
             self.start = index

@@ -1,7 +1,7 @@
-"""Damage in the commit log: where the next sound record begins, and a copy of what recovery cuts.
+"""Damage in the commit log: the search for the next sound record, and the copy of the bytes that recovery cuts.
 
-What is cut goes to `damaged/commitlog-START-END` below the store, a sparse file that begins with the log's byte START.
-Nothing reads it again; it is there for people.
+The copy is `damaged/commitlog-START-END` below the store, a sparse file that begins with the log's byte START. The
+broker never reads it; it is for people.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ READ_BYTES: Final = 1 << 20
 
 
 class Kept(NamedTuple):
-    """What was copied: the file, how many bytes were not zeros round what was found, and at least how many records."""
+    """A copy: its file, its bytes without the zeros around them, and the least number of its records."""
 
     path: str
     size: int
@@ -29,7 +29,7 @@ class Kept(NamedTuple):
 
 
 def keep_aside(files: Files, log: CommitLog, start: int) -> Kept | None:
-    """Copies what the log holds from `start` on; None when these are zeros, as behind a log's normal end."""
+    """Copies the log from `start` on; returns None if there are only zeros, as behind a log's normal end."""
     size = records = 0
     path = ""
     for offset, data in log.pieces(start):
@@ -44,7 +44,7 @@ def keep_aside(files: Files, log: CommitLog, start: int) -> Kept | None:
 
 
 def record_offsets(data: bytes, base: int) -> list[int]:
-    """Where records begin by their magic number and the offset that each one says it lies at; unchecked otherwise."""
+    """Returns the offsets of records, found by magic number and by the log offset in each; nothing else is checked."""
     found = []
     for magic in MAGICS:
         at = data.find(magic)
@@ -58,7 +58,7 @@ def record_offsets(data: bytes, base: int) -> list[int]:
 
 
 def next_record(log: CommitLog, offset: int, end: int) -> int:
-    """Where the next record may begin behind a damaged one at `offset`; `end` when there is none before."""
+    """Returns the offset at which the next record may begin after a damaged one at `offset`; `end` without one."""
     offset, missing = offset + 1, frozenset(log.missing)
     while offset < end:
         left = log.segment_bytes - offset % log.segment_bytes
@@ -70,7 +70,7 @@ def next_record(log: CommitLog, offset: int, end: int) -> int:
         size = min(READ_BYTES, left, end - offset)
         if found := record_offsets(log.read(offset, size), offset):
             return found[0]
-        # The next piece overlaps this one by what a record's offset may have been cut by.
+        # The next piece overlaps this one, whose end may have cut a record's magic number or log offset.
         offset += size if size in (left, end - offset) else size - MIN_RECORD_BYTES
     return end
 

@@ -1,8 +1,8 @@
 """Open descriptors of files by path: a bounded number, none closed while it is synced, and some in reserve.
 
-A process has a limit of descriptors, and connections take them, too. What the store needs then for a moment it takes
-from its reserve: descriptors of the null device, which are given up for those of files. Reads and writes come from one
-thread; syncs and the writing of small files may come from others, and close nothing that the first one uses.
+A process has a limit of descriptors, and connections take them, too. When none is left, the store uses its reserve:
+descriptors of the null device, which it closes to open files for a moment. Reads and writes come from one thread;
+syncs and writes of small files may come from others, and close no descriptor that the first one uses.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ NONE_LEFT: Final = (errno.EMFILE, errno.ENFILE)
 
 
 class OpenDescriptor:
-    """One open descriptor; `is_gone` when it is no longer that of its path, and is closed by its last user."""
+    """One open descriptor; with `is_gone` it is no longer that of its path, and its last user closes it."""
 
     __slots__ = ("is_gone", "number", "users")
 
@@ -35,12 +35,12 @@ class OpenDescriptor:
 
 
 class Descriptors:
-    """At most `most` descriptors; the file of a path is where `place_of` says. Everything raises OSError."""
+    """At most `most` open descriptors; `place_of` returns the place of a path. Failures are raised as OSError."""
 
     def __init__(self, most: int, place_of: Callable[[str], Path]) -> None:
         self._most = most
         self._place_of = place_of
-        self._opened: OrderedDict[str, OpenDescriptor] = OrderedDict()  # the one used last stands last
+        self._opened: OrderedDict[str, OpenDescriptor] = OrderedDict()  # in the order of last use
         self._reserve: list[int] = []
         self._reserved = 0
         self._lock = threading.Lock()
@@ -52,7 +52,7 @@ class Descriptors:
             self._fill_reserve()
 
     def get(self, path: str) -> int:
-        """A descriptor to read and write by; for one thread alone."""
+        """Returns a descriptor to read and write with; for one thread alone."""
         opened = self._opened.get(path)
         if opened is not None:
             self._opened.move_to_end(path)
@@ -73,7 +73,7 @@ class Descriptors:
 
     @contextlib.contextmanager
     def held(self, path: str) -> Iterator[OpenDescriptor]:
-        """A descriptor that stays open meanwhile, in any thread."""
+        """Yields a descriptor that stays open inside the `with` block, in any thread."""
         with self._lock:
             opened = self._opened.get(path)
             if opened is not None:
@@ -90,11 +90,11 @@ class Descriptors:
                     self._give_back(opened.number)
 
     def open(self, place: Path, flags: int) -> int:
-        """A descriptor of the caller's, from the reserve when no other one is left; `close` takes it back."""
+        """Returns a descriptor of the caller's own, from the reserve if no other is left; `close` takes it back."""
         return self.with_room(lambda: os.open(place, flags, 0o666))
 
     def with_room(self, call: Callable[[], T]) -> T:
-        """Calls what needs a descriptor for a moment and may be called again when there was none."""
+        """Calls a function that needs a descriptor, and again with one freed from the reserve if none was left."""
         while True:
             try:
                 return call()
@@ -105,12 +105,12 @@ class Descriptors:
                     os.close(self._reserve.pop())
 
     def close(self, number: int) -> None:
-        """Takes back a descriptor that `open` gave."""
+        """Takes back a descriptor that `open` returned."""
         with self._lock:
             self._give_back(number)
 
     def forget(self, path: str) -> None:
-        """The file or folder goes: none of its descriptors is used for its path again."""
+        """Drops the descriptors of a file or folder that is removed; none is used for its path again."""
         for name in [name for name in self._opened if name == path or name.startswith(f"{path}/")]:
             self._leave(name)
 
@@ -124,7 +124,7 @@ class Descriptors:
                 os.close(self._reserve.pop())
 
     def _close_oldest(self) -> bool:
-        """Closes the one that was not used for longest; False when there is none that could be."""
+        """Closes the descriptor that was unused for longest; returns False if all are in use."""
         for name, opened in self._opened.items():
             if not opened.users:
                 self._leave(name)
@@ -139,7 +139,10 @@ class Descriptors:
                 os.close(opened.number)
 
     def _give_back(self, number: int) -> None:
-        """To the reserve if it lacks one: the number is never free meanwhile, so that no connection takes it."""
+        """Adds the descriptor to the reserve if that lacks one, or closes it.
+
+        For the reserve its number becomes one of the null device in one step, so that no connection can take it.
+        """
         if 0 < len(self._reserve) < self._reserved:
             os.dup2(self._reserve[0], number, inheritable=False)
             self._reserve.append(number)

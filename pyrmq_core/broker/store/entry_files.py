@@ -1,8 +1,8 @@
 """Queue files: entries of one length, one after another, in files of one length.
 
-Files are named for the byte offset of their first entry. Entries are found by their place alone, so behind the end
-there are zeros and nothing else: bytes of entries once dropped would count as messages again when the log has grown
-past what they point to. Source: store/MappedFileQueue.java (5.4.0).
+Files are named after the byte offset of their first entry. Entries are found by their place alone, so all bytes behind
+the end must be zeros: bytes of a dropped entry would count as a message again when the log has grown past the record
+that it names. Source: store/MappedFileQueue.java (5.4.0).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pyrmq_core.errors import StoreError
 
 
 class EntryFiles:
-    """Entries from number `start` up to, but without, `end`; `file_setting` is RocketMQ's name of the files' length."""
+    """Entries from number `start` to before `end`; `file_setting` is RocketMQ's name of the files' length."""
 
     __slots__ = (
         "_entry_bytes",
@@ -35,27 +35,27 @@ class EntryFiles:
         self._files = files
         self._folder = folder
         self._entry_bytes = entry_bytes
-        self._file_bytes = -(-file_bytes // entry_bytes) * entry_bytes  # a multiple, as RocketMQ rounds it
+        self._file_bytes = -(-file_bytes // entry_bytes) * entry_bytes  # rounded up, as in RocketMQ
         self._file_setting = file_setting
         self._opened: dict[int, StoredFile] = {}  # by the byte offset of their first entry, ascending
         self._unsynced: set[int] = set()
-        self._syncing: set[int] = set()  # handed out by `unsynced`; on the medium when `synced` is called
+        self._syncing: set[int] = set()  # those whose sync `unsynced` returned, until `synced` is called
         self.start = self.end = 0
 
     def open(self) -> None:
-        """Finds the files; `end` is the end of the last one until it is cut. `StoreError` for other lengths."""
+        """Finds the files; `end` is that of the last one until it is cut. Raises `StoreError` for other lengths."""
         self._opened = open_all(self._files, self._folder, self._file_bytes, self._file_setting)
         self.start = next(iter(self._opened), 0) // self._entry_bytes
         self.end = (max(self._opened, default=-self._file_bytes) + self._file_bytes) // self._entry_bytes
 
     def is_whole(self, *, from_first: bool) -> bool:
-        """Whether no file is missing between those found, nor, with `from_first`, before them."""
+        """Returns True if no file is missing between those found or, with `from_first`, before them."""
         first = next(iter(self._opened), 0)
         expected = range(first, first + len(self._opened) * self._file_bytes, self._file_bytes)
         return list(self._opened) == list(expected) and not (from_first and first)
 
     def read(self, index: int, count: int) -> bytes:
-        """The bytes of `count` entries, or of fewer where a file ends."""
+        """Returns the bytes of `count` entries, or of fewer if the file ends before."""
         position = index * self._entry_bytes
         base = position - position % self._file_bytes
         file = self._opened.get(base)
@@ -75,7 +75,7 @@ class EntryFiles:
         self.end = max(self.end, position // self._entry_bytes)
 
     def cut(self, end: int) -> None:
-        """Ends the entries at `end`: what lies behind becomes zeros, newer files are removed."""
+        """Ends the entries at `end`: bytes behind it become zeros, later files are removed, but never the first."""
         position = end * self._entry_bytes
         for base in [base for base in self._opened if base >= position and base > next(iter(self._opened))]:
             del self._opened[base]
@@ -90,17 +90,17 @@ class EntryFiles:
         self.start = min(self.start, end)
 
     def unsynced(self) -> list[Callable[[], None]]:
-        """What to call (in any thread) so that all entries written so far are on the medium; then call `synced`."""
+        """Returns functions for any thread that sync all entries written so far; call `synced` after them."""
         self._syncing |= self._unsynced
         self._unsynced.clear()
         return [self._opened[base].sync for base in self._syncing]
 
     def synced(self) -> None:
-        """The calls of `unsynced` have returned."""
+        """Notes that the functions of `unsynced` have returned."""
         self._syncing.clear()
 
     def remove(self) -> None:
-        """Begins anew, without files."""
+        """Removes all files and begins anew."""
         self._files.remove(self._folder)
         self._opened.clear()
         self._unsynced.clear()

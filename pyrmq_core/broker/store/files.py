@@ -1,9 +1,10 @@
-"""Where the store keeps its bytes: `Files` is all it asks of a disk, `DiskFiles` is a directory.
+"""The store's disk: `Files` is all that the store needs of one, `DiskFiles` is a directory.
 
-Files have one length from the moment they are made and are sparse: zeros until written. Reading and writing go by
-position, not through mappings: a full disk is then an error to answer, where a mapping would end the process, and what
-is kept in memory stays small. All methods block; everything but `sync`, `check` and `save` is called by one thread.
-Every path is checked before anything is touched; every failure of the system is a `StoreError` with path and reason.
+A file has its full length from the moment it is made, and is sparse: zeros until written. Reading and writing go by
+position, not through mappings: a full disk is then an error to answer, where a mapping would end the process, and
+little is kept in memory. All methods block. One thread calls them, except `sync`, `check`, `save`, and the functions
+that `set_aside` returns. Every path is checked before anything is touched; every failure of the system is a
+`StoreError` with path and reason.
 """
 
 from __future__ import annotations
@@ -23,12 +24,12 @@ from pyrmq_core.errors import StoreError
 
 try:
     import fcntl
-except ImportError:  # Windows has none; two brokers on one directory are not noticed there
+except ImportError:  # on Windows, where a second broker on the directory is not noticed
     fcntl = None  # type: ignore[assignment]
 
 MAX_OPEN_FILES: Final = 256
 PIECE_BYTES: Final = 1 << 20
-# Folders that are removed lie here until their space is free: thousands of files are not removed in one step.
+# Removed folders lie here until their space is free: thousands of files cannot be removed in one step.
 ASIDE: Final = "removed"
 LOCK_NAME: Final = "lock"
 
@@ -40,63 +41,63 @@ class StoredFile(Protocol):
     def size(self) -> int: ...
 
     def read(self, position: int, count: int) -> bytes:
-        """Exactly `count` bytes, which lie within the file."""
+        """Returns exactly `count` bytes, which lie within the file."""
 
     def write(self, position: int, data: bytes) -> None:
-        """Raises `StoreError` when not all could be written, as on a full disk."""
+        """Writes all bytes; raises `StoreError` if it cannot, as on a full disk."""
 
     def pieces(self, position: int) -> Iterator[tuple[int, bytes]]:
-        """What is not zero from `position` on, with some zeros round it: positions and bytes."""
+        """Yields positions and bytes of the parts from `position` on that are not zero, with some zeros around them."""
 
     def zero_from(self, position: int) -> None:
-        """Everything from `position` on becomes zeros."""
+        """Turns everything from `position` on into zeros."""
 
     def sync(self) -> None:
-        """Returns when what was written before is on the medium; may be called by another thread.
+        """Returns when everything written before is on the medium; may be called by another thread.
 
-        `StoreError` when that failed, or when the file is no longer where it was and would not be found again.
+        Raises `StoreError` if that fails, or if the file is no longer at its path and would not be found again.
         """
 
     def check(self) -> None:
-        """Raises `StoreError` when the file is no longer where it was; may be called by another thread."""
+        """Raises `StoreError` if the file is no longer at its path; may be called by another thread."""
 
 
 class Files(Protocol):
     """A directory's files by relative path, with `/` between folders.
 
-    `UnsafePath` for a path that is not plain, before anything is touched.
+    A path that is not plain raises `UnsafePath` before anything is touched.
     """
 
     def add_folder(self, folder: str) -> None:
-        """Takes paths below a folder that the settings name, wherever it lies."""
+        """Allows paths below a folder that the settings name, wherever it lies."""
 
     def folders(self, folder: str) -> list[str]: ...
 
     def names(self, folder: str) -> list[str]: ...
 
     def size(self, path: str) -> int | None:
-        """The length in bytes; None when there is no such file."""
+        """Returns the length in bytes; None if there is no such file."""
 
     def open(self, path: str, size: int) -> StoredFile:
-        """The file, made of zeros when it does not exist."""
+        """Opens the file; makes it, of zeros, if it does not exist."""
 
     def remove(self, path: str) -> None:
-        """Removes a file, or a folder with all its files; nothing happens when there is none."""
+        """Removes a file, or a folder with all its files; does nothing if there is none."""
 
     def set_aside(self, folder: str) -> Callable[[], None]:
-        """Takes a folder away in one step; what is returned frees its space, in any thread."""
+        """Takes a folder away in one step; returns a function for any thread that frees its space."""
         ...
 
     def load(self, path: str) -> bytes | None: ...
 
     def save(self, path: str, data: bytes, *, keep_previous: bool = True) -> None:
-        """Replaces the file in one step and syncs it; the previous version stays as `path.bak`."""
+        """Replaces the file in one step and syncs it; with `keep_previous` the old version stays as `path.bak`."""
 
     def lock(self) -> None:
-        """`StoreError` when another process holds the directory."""
+        """Locks the directory; raises `StoreError` if another process holds it."""
 
     def close(self) -> None:
-        """Gives back descriptors and the lock; syncs nothing."""
+        """Closes the descriptors and releases the lock; syncs nothing."""
 
 
 class DiskFiles:
@@ -105,7 +106,7 @@ class DiskFiles:
     def __init__(self, root: Path, *, max_open_files: int = MAX_OPEN_FILES) -> None:
         self._root = root
         self._folders: list[str] = []
-        self._made: dict[str, object] = {}  # files that were opened and not removed, each with a mark of its own
+        self._made: dict[str, object] = {}  # a mark for each file that was opened and not removed
         self._descriptors = Descriptors(max_open_files, self.full_path)
         self.descriptor = self._descriptors.get  # for the store's thread
         self._lock: IO[str] | None = None
@@ -177,7 +178,7 @@ class DiskFiles:
                 self._remove_folder(aside)
 
     def _forget(self, path: str) -> None:
-        """First of all that is done to remove it: a sync that finds the file gone then knows why."""
+        """Drops the marks before a file or folder is removed: a sync that finds it gone then knows the reason."""
         for name in [name for name in self._made if name == path or name.startswith(f"{path}/")]:
             del self._made[name]
         self._descriptors.forget(path)
@@ -210,7 +211,7 @@ class DiskFiles:
             self._sync_folder(place.parent)
 
     def lock(self) -> None:
-        """Locks byte 0 of `lock`, as RocketMQ does: neither broker opens what the other one holds."""
+        """Locks byte 0 of `lock`, as RocketMQ does: neither broker opens a store that the other one holds."""
         place = self._root / LOCK_NAME
         with _named("open", place):
             self._make_folder(place.parent)
@@ -246,12 +247,12 @@ class DiskFiles:
                 self._check(path, made, None)
 
     def check(self, path: str) -> None:
-        """Raises `StoreError` when a file that was opened and not removed is gone."""
+        """Raises `StoreError` if a file that was opened and not removed is gone."""
         with _named("look at", self.full_path(path)):
             self._check(path, self._made.get(path), None)
 
     def _check(self, path: str, made: object, held: os.stat_result | None) -> None:
-        """A file that is removed by `remove` meanwhile has lost its mark first."""
+        """Raises `StoreError` if the file is gone or replaced, unless the store itself removes it and took its mark."""
         place = self.full_path(path)
         try:
             found: os.stat_result | None = place.stat()
@@ -275,7 +276,7 @@ class DiskFiles:
                 return []
 
     def _make_file(self, place: Path, size: int) -> None:
-        """Of zeros, or none at all: a file whose name is not on the medium would not be synced later."""
+        """Makes a file of zeros and syncs its name, which no later sync does; if that fails, leaves no file."""
         number = self._descriptors.open(place, os.O_RDWR | os.O_CREAT | os.O_EXCL)
         try:
             os.truncate(number if os.truncate in os.supports_fd else place, size)
@@ -289,14 +290,14 @@ class DiskFiles:
             self._descriptors.close(number)
 
     def _make_folder(self, folder: Path) -> None:
-        """With those above it, each one's name synced: a file is only where all of its folders are."""
+        """Makes a folder and those above it, and syncs each name: a file is found only if all its folders are."""
         if not folder.exists():
             self._make_folder(folder.parent)
             folder.mkdir(exist_ok=True)
             self._sync_folder(folder.parent)
 
     def _sync_folder(self, folder: Path) -> None:
-        """A new name is on the medium only when its folder is."""
+        """Syncs a folder, without which a new name in it is not on the medium."""
         number = self._descriptors.open(folder, os.O_RDONLY)
         try:
             os.fsync(number)
@@ -333,7 +334,7 @@ class DiskFile:
             raise self._error("write", error) from error
 
     def pieces(self, position: int) -> Iterator[tuple[int, bytes]]:
-        """Holes are passed over."""
+        """Yields the parts that are not zero; holes are skipped without reading them."""
         try:
             descriptor = self._files.descriptor(self._path)
             while (start := _seek(descriptor, position, self.size, "SEEK_DATA")) < self.size:
@@ -348,7 +349,7 @@ class DiskFile:
             raise self._error("read", error) from error
 
     def zero_from(self, position: int) -> None:
-        """Holes stay holes: only what is not zero is written."""
+        """Writes zeros only over parts that are not zero, so that holes stay holes."""
         for start, data in self.pieces(position):
             self.write(start, bytes(len(data)))
 
@@ -363,7 +364,7 @@ class DiskFile:
 
 
 def _seek(descriptor: int, position: int, end: int, what: str) -> int:
-    """Where the next bytes lie that may not be zero, or the next hole; `position` where the system cannot tell."""
+    """Returns where the next data or the next hole begins; `position` if the system cannot say."""
     if position >= end or not hasattr(os, what):
         return position
     try:
@@ -379,12 +380,12 @@ def _write_all(descriptor: int, data: bytes, position: int) -> None:
 
 
 def _nothing() -> None:
-    """There is no folder, and nothing to free."""
+    """Does nothing: there is no folder to free."""
 
 
 @contextlib.contextmanager
 def _named(what: str, place: Path) -> Iterator[None]:
-    """Raises `StoreError` with path and reason in the place of OSError."""
+    """Raises `StoreError` with path and reason in place of OSError."""
     try:
         yield
     except OSError as error:

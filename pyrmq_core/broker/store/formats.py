@@ -1,4 +1,4 @@
-"""The store's files but for the records: names, the blank at a segment's end, queue entries, the checkpoint.
+"""The formats of the store's files, except records: names, a segment's blank end, queue entries, the checkpoint.
 
     consume queue entry        bytes
     commit-log offset          8
@@ -11,11 +11,11 @@
     index flushed to           8
     slave flushed offset       8
     confirmed offset           8
-    mark                       8      ours: `PYRMQ\\0\\0\\3`, then
-    safe offset                8      log and queues are on the medium up to here
-    queues                     4      how many queues have entries then
-    entries                    8      how many entries these have before the safe offset, each counted from 0
-    CRC                        4      CRC-32 of all before: who changes anything else takes the mark's word away
+    mark                       8      `PYRMQ\\0\\0\\3`; this and the next four are not RocketMQ's
+    safe offset                8      log and queues are synced up to here
+    queues                     4      number of queues with entries
+    entries                    8      number of their entries before the safe offset, of each queue from 0 on
+    CRC                        4      CRC-32 of all fields before: another broker's change makes the mark invalid
     zeros                      to 4096
 
 Sources: store/MappedFileQueue.java, CommitLog.java, ConsumeQueue.java, StoreCheckpoint.java (5.4.0).
@@ -32,8 +32,8 @@ from pyrmq_core.protocol.messages.record import BLANK_MAGIC, HEAD
 
 NAME_DIGITS: Final = 20
 ENTRY: Final = struct.Struct(">qiq")
-# Stands before the first entry of a queue whose older messages were gone when it was built, and in its middle where a
-# record cannot be read: there with the place of the entry before, so that places ascend.
+# A filler stands before the first entry of a queue whose older messages were gone when it was built, and between
+# entries where a record cannot be read. There it has the log offset of the entry before it, so that these ascend.
 FILLER_SIZE: Final = 0x7FFFFFFF
 FILLER: Final = ENTRY.pack(0, FILLER_SIZE, 0)
 CHECKPOINT: Final = struct.Struct(">qqqqq8sqiq")
@@ -41,7 +41,7 @@ CHECKPOINT_CRC: Final = struct.Struct(">I")
 CHECKPOINT_BYTES: Final = 4096
 CHECKPOINT_MARK: Final = b"PYRMQ\0\0\3"
 MARK_WITHOUT_ENTRIES: Final = b"PYRMQ\0\0\2"  # of earlier versions, with no CRC either
-# What the queues' and the log's flush times may differ by (StoreCheckpoint.getMinTimestamp).
+# The most that the flush times of queues and log may differ by (StoreCheckpoint.getMinTimestamp).
 CHECKPOINT_MARGIN_MS: Final = 3000
 
 
@@ -62,28 +62,28 @@ class Entry(NamedTuple):
 
     @property
     def is_leading_filler(self) -> bool:
-        """Stands before the first entry."""
+        """True for a filler before the first entry."""
         return self.is_filler and self.physical_offset == 0
 
 
 def file_name(offset: int) -> str:
-    """A file is named for the offset of its first byte."""
+    """Returns the name of the file whose first byte has this offset."""
     return f"{offset:0{NAME_DIGITS}d}"
 
 
 def file_offset(name: str) -> int | None:
-    """The offset a name stands for; None for a file that is none of ours."""
+    """Returns the offset that a file's name stands for; None for a name of another kind."""
     return int(name) if len(name) == NAME_DIGITS and name.isascii() and name.isdigit() else None
 
 
 def blank_record(left: int) -> bytes:
-    """Closes a segment that has `left` bytes, more than the next record leaves room for."""
+    """Returns the record that fills a segment's last `left` bytes, too few for the next record."""
     return HEAD.pack(left, BLANK_MAGIC)
 
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """What is known to be on the medium; `safe_offset`, `queues` and `entries` are ours alone: else None, 0 and 0."""
+    """The extent of synced data; in RocketMQ's checkpoint `safe_offset`, `queues`, `entries` are None, 0 and 0."""
 
     log_time_ms: int = 0
     queue_time_ms: int = 0
@@ -96,7 +96,7 @@ class Checkpoint:
 
     @property
     def safe_time_ms(self) -> int:
-        """Everything stored before is in log and queues."""
+        """The store time before which every message is in log and queues."""
         return max(0, min(self.log_time_ms, self.queue_time_ms) - CHECKPOINT_MARGIN_MS)
 
     def encode(self) -> bytes:
@@ -116,7 +116,7 @@ class Checkpoint:
 
     @classmethod
     def decode(cls, data: bytes | None) -> Self:
-        """A missing or short one knows nothing, and the log is read from its start."""
+        """Decodes a checkpoint; a missing or short one gives the defaults, and the log is read from its start."""
         if data is None or len(data) < CHECKPOINT.size + CHECKPOINT_CRC.size:
             return cls()
         *times, mark, safe, queues, entries = CHECKPOINT.unpack_from(data)

@@ -14,8 +14,10 @@ ABORT_NAME: Final = "abort"
 
 @dataclass(frozen=True, slots=True)
 class StoreSettings:
-    """RocketMQ's mappedFileSizeCommitLog, mappedFileSizeConsumeQueue and mapperFileSizeBatchConsumeQueue, as they were
-    when the store was made.
+    """The sizes of files, which stay as they were when the store was made, the log's folder, and SYNC_FLUSH.
+
+    RocketMQ's names are mappedFileSizeCommitLog, mappedFileSizeConsumeQueue, mapperFileSizeBatchConsumeQueue,
+    storePathCommitLog and flushDiskType.
     """
 
     segment_bytes: int = 1 << 30

@@ -1,4 +1,4 @@
-"""Reads the records of the commit log one after another, each checked, up to where the log ends."""
+"""The scan of the commit log: its records one after another, each checked, up to the log's end."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PAGE_BYTES: Final = 4096
 
 @dataclass(frozen=True, slots=True)
 class LogEnd:
-    """The log ends here; zeros (an empty `reason`) are its normal end."""
+    """The end of the log; the `reason` is empty for zeros, the normal end."""
 
     offset: int
     reason: str = ""
@@ -33,16 +33,16 @@ class LogEnd:
 
 @dataclass(frozen=True, slots=True)
 class Hole:
-    """No record can be read here, though it was on the medium once."""
+    """A range of the log in which no record can be read, although it was synced once."""
 
     start: int
     end: int
 
 
 def scan(log: CommitLog, start: int, trusted: int = 0) -> Iterator[RawRecord | Hole | LogEnd]:
-    """The records from `start` on, each checked; the last one given is where the log ends.
+    """Yields the records from `start` on, each checked, and last of all the `LogEnd`.
 
-    Before `trusted` the log was on the medium: what cannot be read there is a hole, and a body may be damaged.
+    Before `trusted` the log was synced: a range that cannot be read is a `Hole`, and a record's body may be damaged.
     """
     offset = start
     while True:
@@ -93,7 +93,7 @@ def _scan(log: CommitLog, start: int, trusted: int) -> Iterator[RawRecord | LogE
 
 
 def record_at(log: CommitLog, offset: int, size: int, *, any_body: bool = False) -> RawRecord | None:
-    """The record of `size` bytes at `offset`; None when there is no such record."""
+    """Returns the record of `size` bytes at `offset`; None if there is no such record."""
     try:
         found = _check(log.read(offset, size), 0, offset, any_body=any_body)
     except StoreError:
@@ -102,7 +102,7 @@ def record_at(log: CommitLog, offset: int, size: int, *, any_body: bool = False)
 
 
 def _check(buffer: bytes, position: int, offset: int, *, any_body: bool = False) -> RawRecord | LogEnd:
-    """As DefaultMessageStore.checkMessageAndReturnSize: lengths and CRC; and the record says itself where it lies."""
+    """Checks lengths and CRC, like DefaultMessageStore.checkMessageAndReturnSize, and the record's own log offset."""
     try:
         record = unpack_record(buffer, position)
     except RecordError as error:
@@ -117,13 +117,13 @@ def _check(buffer: bytes, position: int, offset: int, *, any_body: bool = False)
 
 
 def _has_holes(record: RawRecord) -> bool:
-    """Whether a page of it is missing where no CRC tells: a power cut leaves whole pages as zeros.
+    """Returns True if a page is missing outside the body, where no CRC shows it: a power cut leaves pages of zeros.
 
-    Such a page reaches from before the topic, to the record's end, or lies within the properties.
+    Such a page begins before the topic, reaches the record's end, or lies within the properties.
     """
     properties = record.properties
     return (
-        record.store_timestamp_ms == 0  # a clock may say that it is before 1970; the store never writes a 0
+        record.store_timestamp_ms == 0  # a clock may be before 1970, but the store never writes 0
         or b"\0" in record.topic
         or properties.endswith(b"\0")
         or (len(properties) > PAGE_BYTES and bytes(PAGE_BYTES) in properties)

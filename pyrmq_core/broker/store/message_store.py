@@ -1,8 +1,8 @@
 """`MessageStore`: the broker's messages, appended to one log and found again by topic, queue and offset.
 
-Everything here blocks and is called by one thread; only the calls that `unsynced` hands out may run in another. The
-time is handed in. A message is stored when it is in the log and readable when its queue entry is written: at once, or,
-with `readable_when_flushed` (SYNC_FLUSH), when it is on the medium.
+Everything here blocks and is called by one thread; only functions that `unsynced`, `unsynced_queues`, `checks` and
+`delete_topic` return may run in another. Times are arguments. A message is stored when it is in the log, and readable
+when its queue entry is written: at once, or, with `readable_when_flushed` (SYNC_FLUSH), when it is synced.
 """
 
 from __future__ import annotations
@@ -41,16 +41,16 @@ from pyrmq_core.errors import StoreError
 from pyrmq_core.protocol.messages.record import HEAD, SYS_FLAG_POSITION, RawRecord
 from pyrmq_core.protocol.messages.sysflag import BORN_HOST_V6
 
-# What a batch record's INNER_NUM and INNER_BASE may take.
+# The most that INNER_NUM and INNER_BASE add to a batch record.
 INNER_BYTES: Final = 64
 
 
 class DoesNotFit(StoreError):
-    """Messages that are stored together are more than one segment holds."""
+    """Messages of one append that are larger than a segment."""
 
 
 class AppendResult(NamedTuple):
-    """Where an append went; `end` is the log's end behind it."""
+    """The place of an append: its records in the log, its first queue offset, and the log's end behind it."""
 
     positions: list[int]
     queue_offset: int
@@ -58,7 +58,7 @@ class AppendResult(NamedTuple):
 
 
 class Mark(NamedTuple):
-    """A place of the log, and how many queue entries its records have; `deletions` of topics happened before."""
+    """An offset of the log, with the number of queue entries and of topics' deletions before it."""
 
     end: int
     entries: int
@@ -76,13 +76,13 @@ class _Waiting(NamedTuple):
 
 
 class MessageStore:
-    """Opened by `open`, which recovers what a crash left.
+    """The log, the queues and the checkpoint; `open` recovers them after a crash.
 
-    After a failed sync the system may have dropped what was written, and no later sync makes up for it: `failure` says
-    why nothing is stored any more, and the store is abandoned, so that the next opening looks at the log.
+    After a failed sync the system may have dropped written bytes, and no later sync repairs that. Then `failure` has
+    the reason, nothing more is stored, and the caller abandons the store, so that the next opening checks the log.
 
-    `on_failure` is called with it, `on_readable` with every queue that got messages, `on_stored` when something is
-    to be flushed; `is_batch_topic` says how a topic's queues are kept, None of a topic nobody knows.
+    `on_failure` is called with the reason, `on_readable` with each queue that gets messages, `on_stored` when there is
+    something to flush. `is_batch_topic` returns True for a topic of batch queues, None for an unknown one.
     """
 
     def __init__(self, files: Files, settings: StoreSettings, entry_of: EntryOf | None = None) -> None:
@@ -98,14 +98,14 @@ class MessageStore:
         self._waiting: deque[_Waiting] = deque()
         self._checkpoint = Checkpoint()
         self._last_store_ms = 0
-        self._entries = 0  # of all queues, those that wait to be written with them
+        self._entries = 0  # of all queues, including those not written yet
         self._deletions = 0
-        self._handed_out: deque[Mark] = deque()  # what `unsynced` promised, ascending
+        self._handed_out: deque[Mark] = deque()  # of `unsynced` calls that `synced` has not confirmed, ascending
         self.synced_mark = Mark(0, 0, 0)
         self.failure = ""
 
     def open(self, process_id: int) -> Recovery:
-        """Locks the directory, recovers, and marks the store as in use; `StoreError` when that cannot be."""
+        """Locks the directory, recovers, and marks the store as in use; raises `StoreError` if that fails."""
         files = self.files
         files.add_folder(self.settings.log_folder.rstrip("/"))
         files.lock()
@@ -138,11 +138,11 @@ class MessageStore:
 
     @property
     def flushed(self) -> int:
-        """Everything before this physical offset is on the medium."""
+        """The physical offset up to which the log is synced."""
         return self._log.flushed
 
     def put(self, append: Append, now_ms: int) -> AppendResult:
-        """Stores messages; `DoesNotFit` for more than a segment holds, `StoreError` when the disk takes nothing."""
+        """Stores messages; raises `DoesNotFit` for more than a segment holds, `StoreError` if the disk fails."""
         if self.failure:
             raise StoreError(self.failure)
         size = appended_bytes(append) + (INNER_BYTES if append.inner_num else 0)
@@ -158,7 +158,7 @@ class MessageStore:
         if append.inner_num:
             append = append.based(index)
             size = appended_bytes(append)
-        # 0 alone would look as a page that was never written does (recovery.py); RocketMQ reads it so, too.
+        # A store time of 0 looks like a page that was never written (log_scan.py), to RocketMQ as well.
         built = build(append, self._log.place(size), index, now_ms or 1, batch_topic=batch_topic)
         end = self._log.append(built.records)
         queue.next_offset = index + (append.inner_num or len(built.positions))
@@ -171,7 +171,7 @@ class MessageStore:
         return AppendResult(built.positions, index, end)
 
     def dispatch(self, end: int) -> None:
-        """Makes readable what was stored before `end`; what a full disk refuses is tried again the next time."""
+        """Makes messages stored before `end` readable; those that a full disk refuses are left for the next call."""
         waiting = self._waiting
         while waiting and waiting[0].end <= end:
             stored = waiting[0]
@@ -184,22 +184,22 @@ class MessageStore:
             self.on_readable(stored.key, plain_entries(stored.entries) if batch_topic else stored.entries)
 
     def get(self, key: QueueKey, offset: int, limits: GetLimits, tags_codes: Container[int] | None = None) -> GetResult:
-        """What a pull at `offset` is answered."""
+        """Returns the answer to a pull at `offset`."""
         return read_messages(self._log, self._queues.get(key), key, offset, limits, tags_codes)
 
     def bounds(self, key: QueueKey) -> tuple[int, int]:
-        """The lowest offset that is kept and the one after the last readable; zeros for an unknown queue."""
+        """Returns the lowest offset that is kept and the one after the last readable; zeros for an unknown queue."""
         queue = self._queues.get(key)
         return (0, 0) if queue is None else (queue.start, queue.end)
 
     def queues_of(self, topic: str) -> list[int]:
-        """The queue ids of a topic that hold or held messages."""
+        """Returns the ids of a topic's queues that hold or held messages."""
         return sorted(queue_id for name, queue_id in self._queues if name == topic)
 
     def store_time(self, key: QueueKey, offset: int) -> int | None:
-        """When the message at a queue offset was stored, in ms; None when there is none.
+        """Returns the store time in ms of the message at a queue offset; None if there is none.
 
-        `StoreError` when the entry names another record.
+        Raises `StoreError` if the entry names another record.
         """
         queue = self._queues.get(key)
         if queue is None or not queue.start <= offset < queue.end:
@@ -216,14 +216,14 @@ class MessageStore:
         return int.from_bytes(head[at : at + 8], signed=True)
 
     def entry(self, key: QueueKey, offset: int) -> Entry | BatchEntry:
-        """The queue entry at a readable offset; `StoreError` when there is none."""
+        """Returns the queue entry at a readable offset; raises `StoreError` if there is none."""
         queue = self._queues.get(key)
         if queue is None or not queue.start <= offset < queue.end:
             raise StoreError(f"queue {key[1]} of {key[0]} has no entry {offset}")
         return queue.entry(offset)
 
     def search(self, key: QueueKey, timestamp_ms: int, *, upper: bool) -> int:
-        """The offset of the first message stored at or after a time, or (`upper`) of the last one at or before it."""
+        """Returns the offset of the first message stored at or after a time; with `upper`, of the last up to it."""
         low, high = start, end = self.bounds(key)
         while low < high:
             middle = (low + high) // 2
@@ -235,12 +235,12 @@ class MessageStore:
         return max(start, min(low - 1, end)) if upper else low
 
     def earliest_ms(self) -> int:
-        """When the oldest message that is kept was stored; -1 when there is none."""
+        """Returns the store time in ms of the oldest message that is kept; -1 if there is none."""
         first = next(scan(self._log, self._log.start))
         return first.store_timestamp_ms if isinstance(first, RawRecord) else -1
 
     def record(self, offset: int) -> bytes | None:
-        """The record at a physical offset; None when none begins there."""
+        """Returns the record at a physical offset; None if none begins there."""
         try:
             (size, _) = HEAD.unpack(self._log.read(offset, HEAD.size))
             found = record_at(self._log, offset, size) if offset < self._log.end and size > 0 else None
@@ -249,12 +249,11 @@ class MessageStore:
             return None
 
     def delete_topic(self, topic: str) -> list[Callable[[], None]]:
-        """Forgets a topic's queues; a new topic of that name begins at 0.
+        """Deletes a topic's queues, so that a new topic of that name begins at 0.
 
-        What is returned frees their space and is to be called in another thread.
-
-        All else is flushed first, and the mark behind the topic's records is on the medium before anything is removed:
-        recovery begins there, and does not bring them back.
+        Returns functions that free their space, to be called in another thread. All other queues and the log are
+        flushed first, and the mark behind the topic's records is synced before anything is removed: recovery begins
+        there, and does not bring the records back.
         """
         check_name(topic)
         if self.failure:
@@ -275,13 +274,13 @@ class MessageStore:
             return [self.files.set_aside(f"{folder}/{topic}") for folder in (QUEUES_FOLDER, BATCH_QUEUES_FOLDER)]
 
     def unsynced(self) -> tuple[int, list[Callable[[], None]]]:
-        """The log's end, and what to call in another thread so that everything before it is on the medium."""
+        """Returns the log's end, and functions for another thread that sync everything before it."""
         end, syncs = self._log.unsynced()
         self._handed_out.append(Mark(end, self._entries, self._deletions))
         return end, syncs
 
     def synced(self, end: int) -> None:
-        """The calls of `unsynced` have returned."""
+        """Notes that the functions of `unsynced` have returned."""
         self._log.flushed = max(self._log.flushed, end)
         while self._handed_out and self._handed_out[0].end <= end:
             self.synced_mark = self._handed_out.popleft()
@@ -289,22 +288,22 @@ class MessageStore:
             self.dispatch(end)
 
     def unsynced_queues(self) -> list[Callable[[], None]]:
-        """What to call in another thread so that all entries written so far are on the medium."""
+        """Returns functions for another thread that sync all entries written so far."""
         return [sync for queue in self._queues.values() for sync in queue.unsynced()]
 
     def synced_queues(self) -> None:
-        """The calls of `unsynced_queues` have returned."""
+        """Notes that the functions of `unsynced_queues` have returned."""
         for queue in self._queues.values():
             queue.synced()
 
     def checks(self) -> list[Callable[[], None]]:
-        """What to call in another thread to see that the log's files are where they were."""
+        """Returns functions for another thread that check that the log's files are still at their paths."""
         return self._log.checks()
 
     def mark_safe(self, mark: Mark) -> None:
-        """Log and queues are on the medium up to a mark that was `synced_mark`: recovery may begin there.
+        """Writes to the checkpoint that log and queues are synced up to a former `synced_mark`: recovery begins there.
 
-        A mark from before a topic was deleted says nothing any more.
+        A mark is ignored after a failure, if a topic was deleted since, or if entries before it are not written.
         """
         behind = self._waiting and self._waiting[0].end <= mark.end
         if behind or self.failure or mark.deletions != self._deletions:
@@ -323,7 +322,7 @@ class MessageStore:
             self._checkpoint = safe
 
     def flush(self, leaving: str | None = None) -> None:
-        """Everything to the medium, in this thread: at start and stop; but for the queues of a topic that leaves."""
+        """Syncs everything in this thread; not the queues of the topic `leaving`, which is being deleted."""
         with self._failing():
             end, syncs = self._log.unsynced()
             for sync in syncs:
@@ -339,13 +338,13 @@ class MessageStore:
                 self.mark_safe(mark)
 
     def fail(self, reason: str) -> None:
-        """Ends storing: something that had to be on the medium may not be there, or may not be found again."""
+        """Ends storing, since bytes that had to be synced may be lost, or may not be found again."""
         if not self.failure:
             self.failure = reason
             self.on_failure(reason)
 
     def close(self) -> None:
-        """A clean stop: after it, opening reads nothing again. `StoreError` when it cannot be; then `abandon` it."""
+        """Stops cleanly: the next opening reads no record again. If it raises `StoreError`, call `abandon`."""
         if self.failure:
             raise StoreError(self.failure)
         self.flush()
@@ -354,7 +353,7 @@ class MessageStore:
         self.files.close()
 
     def abandon(self) -> None:
-        """As a killed process leaves it: nothing is flushed, the next opening recovers."""
+        """Closes the files as a killed process leaves them: nothing is flushed, the next opening recovers."""
         self.files.close()
 
     def _open_queues(self, folder: str, *, are_batch: bool) -> None:

@@ -1,4 +1,4 @@
-"""Opens the files of a log or a queue, which are named for the offset of their first byte."""
+"""The opening of a log's or a queue's files, which are named after the offset of their first byte."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from pyrmq_core.errors import StoreError
 
 
 def open_all(files: Files, folder: str, file_bytes: int, setting: str) -> dict[int, StoredFile]:
-    """The files of a folder that are named for the offset of their first byte, by it, ascending.
+    """Returns the files of a folder by the offset of their first byte, which is their name, ascending.
 
-    An empty last one was never begun and is removed; `StoreError` for one that is not of the length `setting` names.
+    An empty last file was never begun and is removed. For another length than `file_bytes`, which `setting` sets, it
+    raises `StoreError`.
     """
     names = [name for name in files.names(folder) if file_offset(name) is not None]
     if names and not files.size(f"{folder}/{names[-1]}"):

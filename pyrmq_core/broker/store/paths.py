@@ -1,7 +1,7 @@
 """Paths of the store's files: plain names below its folders, checked where a path is made.
 
-Requests check the names that they carry by RocketMQ's rules; this is the second check, which no caller passes by. It is
-wider than those rules, since a folder may hold names that another broker made.
+Processors check the names in requests by RocketMQ's rules; this is the second check, which no caller can avoid. It
+allows more than those rules, since a folder may hold names that another broker made.
 """
 
 from __future__ import annotations
@@ -19,33 +19,33 @@ class UnsafePath(StoreError):
 
 
 def check_name(name: str) -> str:
-    """Returns a name that may be one file's or folder's; `UnsafePath` for any other one."""
+    """Returns a name that a file or folder may have; raises `UnsafePath` for any other."""
     if not _is_plain(name):
         raise UnsafePath(f"{name[:128]!r} cannot be the name of a file or folder of the store")
     return name
 
 
 def check_path(path: str) -> str:
-    """Returns a relative path of plain names; `UnsafePath` for any other one."""
+    """Returns a relative path of plain names; raises `UnsafePath` for any other."""
     if not all(_is_plain(name) for name in path.split("/")):
         raise UnsafePath(f"{path[:128]!r} leads out of the store's folder, or is no plain path")
     return path
 
 
 def queue_place(topic: str, queue_id: int) -> str:
-    """The folder of a queue, below that of all queues of its kind."""
+    """Returns the folder of a queue, below that of all queues of its kind."""
     if not 0 <= queue_id <= MAX_QUEUE_ID:
         raise UnsafePath(f"{queue_id} cannot be the id of a queue of {topic[:64]!r}")
     return f"{check_name(topic)}/{queue_id}"
 
 
 def queue_number(name: str) -> int | None:
-    """The queue id that a folder's name stands for; None for a folder that is none of a queue."""
+    """Returns the queue id that a folder's name stands for; None for a folder that is not a queue's."""
     if not (name.isascii() and name.isdigit()) or len(name) > len(str(MAX_QUEUE_ID)):
         return None
     return int(name) if str(int(name)) == name and int(name) <= MAX_QUEUE_ID else None
 
 
 def _is_plain(name: str) -> bool:
-    """Half a surrogate, NUL, line breaks and other control characters cannot be printed."""
+    """Returns True for a printable name, that is without half surrogates, NUL, line breaks and control characters."""
     return name not in ("", ".", "..") and name.isprintable() and not any(sign in name for sign in SEPARATORS)

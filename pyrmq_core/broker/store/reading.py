@@ -1,12 +1,12 @@
-"""What a pull gets of a queue: which entries, how many, and the slices of the log they point to.
+"""The reading of a queue for a pull: the choice of entries, and the slices of the log that they name.
 
-Source: store/DefaultMessageStore.java getMessage (5.4.0): status, next offset and limits are its own. Records that lie
+Source: store/DefaultMessageStore.java getMessage (5.4.0), with its status, next offset and limits. Records that lie
 side by side in the log, as those of a batch do, are read as one piece, a run.
 
-An entry is believed when its record says the same: topic, queue, queue offset, place and size. Of a run the first and
-the last record are looked at: those between lie where the sizes before them end, and there is room for no others. What
-comes before a wrong entry is answered; the pull that begins at it is a `StoreError`. RocketMQ gives out whatever stands
-there.
+An entry is right if its record has the same topic, queue, queue offset, log offset and size. Of a run only the first
+and the last record are checked: the others lie where the sizes before them end, and there is room for no others. A pull
+returns the messages before a wrong entry; a pull that begins at it raises `StoreError`. RocketMQ returns whatever
+bytes are there.
 """
 
 from __future__ import annotations
@@ -29,21 +29,21 @@ from pyrmq_core.protocol.messages.sysflag import HOSTS_V6
 QueueKey: TypeAlias = tuple[str, int]
 AnyConsumeQueue: TypeAlias = ConsumeQueue | BatchConsumeQueue
 
-# `maxFilterMessageSize` / 20: entries looked at for one answer.
+# `maxFilterMessageSize` / 20: the entries examined for one answer.
 MAX_SCANNED_ENTRIES: Final = 800
 MAX_SCANNED_BYTES: Final = 16_000
-# What a record says of itself: total size, magic, queue id, queue offset, commit-log offset, sysFlag; and the body's
-# length, where both hosts are IPv4.
+# The fields that identify a record: total size, magic, queue id, queue offset, commit-log offset, sysFlag; and the
+# body's length, which is at this place if both hosts are IPv4.
 IDENTITY: Final = struct.Struct(">ii4xi4xqqi44xi")
-# Records side by side in the log: where and how long, how many messages, the first one's queue offset, where the last
-# one begins and its queue offset. Plain tuples, of which a pull makes many.
+# A run: log offset, bytes, number of messages, the first record's queue offset, the last record's log offset and its
+# queue offset. A plain tuple, since a pull makes many.
 Run: TypeAlias = tuple[int, int, int, int, int, int]
 MESSAGES: Final = 2
 FIRST_INDEX: Final = 3
 
 
 class GetStatus(enum.Enum):
-    """store/GetMessageStatus.java; the name is the answer's remark."""
+    """The outcome of a pull (store/GetMessageStatus.java); its name is the answer's remark."""
 
     FOUND = enum.auto()
     NO_MATCHED_MESSAGE = enum.auto()
@@ -58,9 +58,9 @@ class GetStatus(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class GetLimits:
-    """How much one answer holds; the first message is given whatever its size.
+    """The limits of one answer; the first message is returned whatever its size.
 
-    `asked_messages` is what the reader wants, where that is more: it bounds whole batches.
+    `asked_messages` is the number in the request, which may be more: it limits whole batches.
     """
 
     max_messages: int = 32
@@ -70,7 +70,7 @@ class GetLimits:
 
 @dataclass(frozen=True, slots=True)
 class GetResult:
-    """The answer: `records` as they lie in the log, `next_offset` also where nothing was found."""
+    """The answer to a pull: `records` as they lie in the log, and `next_offset` even if nothing was found."""
 
     status: GetStatus
     next_offset: int
@@ -88,9 +88,9 @@ def read_messages(
     limits: GetLimits,
     tags_codes: Container[int] | None,
 ) -> GetResult:
-    """Messages from `offset` on whose tags code is among `tags_codes` (None: all); of a batch topic whole records.
+    """Returns messages from `offset` on with one of `tags_codes` (None: all); of a batch topic whole records.
 
-    `StoreError` when the first one is not where its entry says.
+    Raises `StoreError` if the first one is not at the place that its entry names.
     """
     if queue is None:
         return GetResult(GetStatus.NO_MESSAGE_IN_QUEUE, 0, 0, 0)
@@ -121,7 +121,7 @@ def read_messages(
 
 
 def _judge(start: int, end: int, offset: int) -> tuple[GetStatus, int]:
-    """The status of an offset, FOUND when there is a message at it, and where to go on."""
+    """Returns the status of an offset, FOUND if there is a message at it, and the next offset."""
     if end == 0:
         return GetStatus.NO_MESSAGE_IN_QUEUE, 0
     if offset < start:
@@ -134,7 +134,7 @@ def _judge(start: int, end: int, offset: int) -> tuple[GetStatus, int]:
 
 
 class _Chosen(NamedTuple):
-    """Which messages are answered; the offset after the last entry looked at."""
+    """The messages of an answer, and the offset after the last entry examined."""
 
     runs: list[Run]
     messages: int
@@ -156,7 +156,7 @@ def _choose(
     run_start = run_end = last_start = -1
     first_index = last_index = offset
     status = GetStatus.NO_MATCHED_MESSAGE
-    # Without a filter nothing is skipped but fillers and removed messages, which are rare: few entries are read.
+    # Without a filter only fillers and removed messages are skipped, which are rare: few entries are read.
     for physical_offset, size, code in queue.entries(offset, most if tags_codes is None else MAX_SCANNED_ENTRIES):
         if size <= 0 or physical_offset < 0:
             if count:
@@ -190,9 +190,9 @@ def _choose_records(
     limits: GetLimits,
     tags_codes: Container[int] | None,
 ) -> _Chosen:
-    """As `_choose`, of whole records: the one that holds `offset`, and what follows while there is room for it.
+    """Chooses whole records: the one that holds `offset`, and following ones while there is room for them.
 
-    Offsets passed by are counted as if each had an entry of its own, as 5.4.0 does: few are skipped by one answer.
+    Each skipped offset counts as an entry of its own, as in 5.4.0, so that one answer skips few.
     """
     asked = max(1, limits.max_messages if limits.asked_messages is None else limits.asked_messages)
     runs: list[Run] = []
@@ -220,9 +220,9 @@ def _choose_records(
 
 
 def _read_run(log: CommitLog, run: Run, key: QueueKey, max_bytes: int) -> bytes:
-    """Its bytes; `StoreError` when its first or its last record is not that of its entry."""
+    """Returns a run's bytes; raises `StoreError` if its first or its last record is not that of its entry."""
     begin, size, _, first_index, last_begin, last_index = run
-    if size > max_bytes:  # one message alone: no damaged entry makes us read a whole segment
+    if size > max_bytes:  # one message alone; a damaged entry must not cause the read of a whole segment
         check_record(log, begin, size, key, first_index)
     piece = log.read(begin, size)
     magic, topic = topic_part(key[0])
@@ -237,7 +237,7 @@ def _read_run(log: CommitLog, run: Run, key: QueueKey, max_bytes: int) -> bytes:
 def _is_own(
     records: bytes, at: int, size: int, place: int, index: int, queue_id: int, magic: int, topic: bytes
 ) -> bool:
-    """Whether the record at `place` of the log, read to `at`, is its entry's: of `size` bytes, or (0) of the rest."""
+    """Returns True if the bytes from `at` on are the entry's record: of `size` bytes, or (0) of all the rest."""
     if len(records) - at < MIN_RECORD_BYTES:
         return False
     own_size, own_magic, own_queue, own_index, own_place, sys_flag, body = IDENTITY.unpack_from(records, at)
@@ -253,7 +253,7 @@ def _is_own(
 
 
 def check_record(log: CommitLog, place: int, size: int, key: QueueKey, index: int) -> bytes:
-    """Returns the start of the record at `place` of the log; `StoreError` when it is not that of an entry."""
+    """Returns the start of the record at `place` of the log; raises `StoreError` if it is not the entry's."""
     start = log.read(place, max(0, min(size, MIN_RECORD_BYTES)))
     if len(start) == MIN_RECORD_BYTES:
         magic, topic = topic_part(key[0])

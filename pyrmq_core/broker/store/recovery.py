@@ -1,13 +1,13 @@
-"""After a stop, clean or not: where the log ends, and queues that agree with it.
+"""Recovery after a stop, clean or not: finds the end of the log, and makes the queues agree with it.
 
-The log is read from a place before which log and queues are known to be on the medium. The first record behind it that
-cannot be right ends the log; before it, where everything was on the medium, such a record is damage and is passed over.
-Queues are cut to what lies before that place and filled again from the records read, so that doing it twice changes
-nothing. What is cut becomes zeros, and a copy stays (damage.py). Queues that lack entries are all built anew.
+The log is read from an offset up to which log and queues are known to be synced. Behind it, the first wrong record ends
+the log. When the synced part is read again, a wrong record there is damage and is skipped. Queues are cut to the
+entries before the start and filled again from the records read, so that a second recovery changes nothing. Bytes that
+are cut become zeros, and a copy stays (damage.py). If a queue lacks entries, all queues are built anew.
 
-RocketMQ's way (store/CommitLog.java recoverAbnormally, store/ConsumeQueue.java recover, 5.4.0) differs in two things:
-it starts at a whole segment, and it leaves the bytes of what it cuts, which may count as messages later. Either broker
-opens what the other one left.
+RocketMQ (store/CommitLog.java recoverAbnormally, store/ConsumeQueue.java recover, 5.4.0) differs in two points: it
+starts at a whole segment, and it leaves the bytes that it cuts, which may count as messages later. Either broker opens
+the other one's store.
 """
 
 from __future__ import annotations
@@ -32,23 +32,24 @@ from pyrmq_core.protocol.messages.record import MIN_RECORD_BYTES, RawRecord, bod
 from pyrmq_core.protocol.messages.sysflag import BATCH_RECORD, TRANSACTION_MASK
 
 MAX_NAMED: Final = 5
-# Records of prepared and rolled-back transactions stand in the log alone (MessageSysFlag.java).
+# Records of prepared and rolled-back transactions have no queue entry (MessageSysFlag.java).
 WITHOUT_ENTRY: Final = (0x4, 0xC)
 
 QueueKey = tuple[str, int]
 Slots = ConsumeQueue | BatchSlots
 EntryOf = Callable[[RawRecord], bytes]
-# The queue of a key; a new one is of a batch topic where the topic is, or, for a topic nobody knows, the record is.
+# Returns the queue of a key. A new one is a batch queue if its topic is; for an unknown topic, if the flag is True.
 QueueOf = Callable[[QueueKey, bool], AnyConsumeQueue]
 
 
 @dataclass(frozen=True, slots=True)
 class Recovery:
-    """What recovery found, for the broker's log; `reason` says why the log ends at `end`, empty for its normal end.
+    """The findings of a recovery; `reason` is why the log ends at `end`, empty for its normal end.
 
-    `kept` is the copy of what was cut, `holes` are ranges of the log in which no record can be read, `bad_bodies` the
-    offsets of records whose body is not what its CRC says, `gaps` counts queue offsets without a message, and
-    `missing_bytes` were on the medium once. `start` is the log's first byte, `has_mark` whether the checkpoint is ours.
+    `kept` is the copy of the bytes that were cut, `holes` are ranges of the log in which no record can be read,
+    `bad_bodies` the offsets of records whose body contradicts its CRC, `gaps` counts queue offsets without a message,
+    and `missing_bytes` are those that were synced once. `start` is the log's first byte; `has_mark` is False if the
+    checkpoint is not this broker's.
     """
 
     clean: bool
@@ -68,7 +69,7 @@ class Recovery:
     missing_segments: Sequence[int] = ()
 
     def warnings(self) -> list[str]:
-        """A line for each damage."""
+        """Returns a line for each damage."""
         lines = [f"the commit log has no segment {offset}" for offset in self.missing_segments]
         if self.start:
             lines.append(f"the commit log begins at {self.start}: messages before are gone")
@@ -97,7 +98,7 @@ class Recovery:
 
 
 class MissingEntries(Exception):
-    """A queue lacks entries of records that are not read again: the log has to be read from its start."""
+    """Entries that a queue lacks, of records that are not read again: the log has to be read from its start."""
 
 
 def recover(
@@ -110,7 +111,7 @@ def recover(
     *,
     clean: bool,
 ) -> Recovery:
-    """Brings an opened log and its opened queues to agree. `queue_of` makes queues that are missing."""
+    """Makes an opened log and its opened queues agree. `queue_of` makes the queues that are missing."""
     start = choose_start(log, checkpoint, len(queues), clean=clean)
     safe = checkpoint.safe_offset if checkpoint.safe_offset is not None else log.start
     unwritten = max(start, safe)
@@ -157,9 +158,9 @@ def recover(
 
 
 def choose_start(log: CommitLog, checkpoint: Checkpoint, queues: int, *, clean: bool) -> int:
-    """The latest place that is safe to read from: our own mark, else the beginning of a segment.
+    """Returns the latest offset that is safe to read from: this broker's mark, or the beginning of a segment.
 
-    When somebody took queues away, so that they are built anew, that is the log's beginning.
+    If queues were taken away, so that all are built anew, that is the log's beginning.
     """
     safe = checkpoint.safe_offset
     if queues < checkpoint.queues or (safe is None and not queues):
@@ -172,7 +173,7 @@ def choose_start(log: CommitLog, checkpoint: Checkpoint, queues: int, *, clean: 
     if clean:
         return segments[-1] if segments else 0
     chosen = log.start
-    for offset in segments:  # not from the last one back: a clock that went back makes a young segment look old
+    for offset in segments:  # forwards, because a clock that was set back makes a later segment look old
         first = next(scan(log, offset))
         if not isinstance(first, RawRecord) or first.store_timestamp_ms > checkpoint.safe_time_ms:
             break
@@ -181,12 +182,12 @@ def choose_start(log: CommitLog, checkpoint: Checkpoint, queues: int, *, clean: 
 
 
 def slots_of(queue: AnyConsumeQueue) -> Slots:
-    """The entries of a queue by their number."""
+    """Returns the entries of a queue by their number."""
     return queue.slots if isinstance(queue, BatchConsumeQueue) else queue
 
 
 class _Reread:
-    """Fills the queues from the records read, up to the log's end."""
+    """A reading of the log up to its end, which fills the queues from the records."""
 
     def __init__(self, log: CommitLog, queue_of: QueueOf, entry_of: EntryOf, *, trusted: int) -> None:
         self._log = log
@@ -200,7 +201,10 @@ class _Reread:
         self.gaps = 0
 
     def run(self, start: int, *, whole: bool) -> None:
-        """Reads from `start`; `MissingEntries` unless that is the `whole` log, where fillers stand for the missing."""
+        """Reads from `start`; raises `MissingEntries` if a queue lacks entries of records before it.
+
+        If the `whole` log is read, fillers take the place of missing entries.
+        """
         for found in scan(self._log, start, self._trusted):
             match found:
                 case LogEnd():
@@ -231,25 +235,26 @@ class _Reread:
         is_far = is_plain and found.queue_offset * MIN_RECORD_BYTES > found.commit_log_offset
         if (whole and is_far) or (found.commit_log_offset < self._trusted and not _is_placed(queue, found, entry)):
             raise _Misplaced
-        if whole and (queue.end or not self._log.start):  # else older messages are gone in order
+        if whole and (queue.end or not self._log.start):  # otherwise the older messages went with their segments
             self.gaps += max(0, found.queue_offset - queue.end)
         _refill(queue, found.queue_offset, entry, whole)
 
 
 class _Misplaced(Exception):
-    """A damaged record: its queue offset, which no CRC covers, stands already for another message, or the log before it
-    had no room for so many.
-    """
+    """A damaged record: its queue offset, which no CRC covers, is another message's or too large for the log."""
 
 
 def _is_placed(queue: AnyConsumeQueue, record: RawRecord, entry: bytes) -> bool:
-    """Whether the record can be at its queue offset: behind the others, an entry that stands, or a new beginning."""
+    """Returns True if the queue offset is possible: behind the others, that of an equal entry, or a new beginning."""
     index = record.queue_offset
     return not 0 < index < queue.end or queue.holds(index, entry)
 
 
 def batch_entry_of(record: RawRecord, entry: bytes) -> bytes:
-    """What a batch topic's queue has of a record, beside what a plain queue's `entry` says."""
+    """Returns the entry of a record in a batch queue, from its `entry` in a plain one.
+
+    Raises `StoreError` for a batch with an impossible number of messages.
+    """
     count = 1
     if record.sys_flag & BATCH_RECORD == BATCH_RECORD:
         given = decode_properties(java_text(record.properties)).get(INNER_NUM, "")
@@ -266,14 +271,14 @@ def _refill(queue: AnyConsumeQueue, index: int, entry: bytes, whole: bool) -> No
     if index < queue.end:
         if queue.holds(index, entry):
             return
-        queue.cut(index)  # the topic was deleted and made again: what is younger counts
+        queue.cut(index)  # the topic was deleted and made again: the later record counts
     elif index > queue.end and not whole:
         raise MissingEntries
     queue.append(index, entry)
 
 
 def _cut_queue(queue: AnyConsumeQueue, key: QueueKey, log: CommitLog, start: int) -> int:
-    """Keeps the entries of records before `start`; how many of these the log has no record for, and are dropped."""
+    """Keeps the entries of records before `start`; returns how many of them it drops, as the log lacks the record."""
     slots = slots_of(queue)
     end = _first(slots, slots.start, lambda entry: not entry.is_valid or entry.physical_offset >= start)
     kept = end
@@ -291,7 +296,7 @@ def _cut_queue(queue: AnyConsumeQueue, key: QueueKey, log: CommitLog, start: int
 
 
 def _entries_behind(slots: Slots, start: int) -> int:
-    """How many entries name records behind `start`, which the log should have, too."""
+    """Returns the number of entries that name records from `start` on, which the log should have, too."""
     number = first = _first(slots, slots.start, lambda entry: not entry.is_valid or entry.physical_offset >= start)
     while number < slots.end and slots.entry(number).is_valid:
         number += 1
@@ -299,7 +304,7 @@ def _entries_behind(slots: Slots, start: int) -> int:
 
 
 def _first(queue: Slots, low: int, holds: Callable[[Entry | BatchEntry], bool]) -> int:
-    """The first index from `low` on whose entry `holds`, as those behind it do; the end when there is none."""
+    """Returns the first index from `low` on whose entry `holds`, as all behind it must; the end if there is none."""
     high = queue.end
     while low < high:
         middle = (low + high) // 2

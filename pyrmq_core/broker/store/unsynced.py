@@ -1,8 +1,8 @@
-"""`ForgetfulFiles`: files that remember what is not on the medium yet, so that a power cut can take it away.
+"""`ForgetfulFiles`: files that remember which pages are not synced, so that a simulated power cut can undo them.
 
-A page's last synced content is kept from its first write until its file is synced. Names are taken as durable at once:
-the store makes, replaces and removes files in steps that are synced themselves. A sync that fails drops its pages, as
-Linux does: they are read as written until the power is cut, and no later sync brings them to the medium.
+A page's last synced content is kept from its first write until its file is synced. Names count as synced at once: the
+store makes, replaces and removes files in steps that sync themselves. A sync that fails drops its pages, as Linux does:
+they are read as written until the power is cut, and no later sync brings them to the medium.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from pyrmq_core.broker.store.files import Files, StoredFile
 from pyrmq_core.errors import StoreError
 
 PAGE_BYTES: Final = 4096
-# A page that a power cut may have kept or lost: the file's path and the page's number.
+# A page that a power cut may keep or undo: the file's path and the page's number.
 Page = tuple[str, int]
 
 
 class ForgetfulFiles:
-    """`Files` over other files."""
+    """`Files` on top of others, with a `power_cut`."""
 
     def __init__(self, files: Files) -> None:
         self._files = files
-        self._synced: dict[Page, bytes] = {}  # what the medium holds of the pages that differ
-        self._dropped: dict[Page, bytes] = {}  # what the medium holds of pages whose sync failed
-        self._syncing: dict[str, dict[Page, bytes]] = {}  # of files being synced: pages as a write met them meanwhile
+        self._synced: dict[Page, bytes] = {}  # the medium's content of pages that differ from it
+        self._dropped: dict[Page, bytes] = {}  # the medium's content of pages whose sync failed
+        self._syncing: dict[str, dict[Page, bytes]] = {}  # by file being synced: pages before a write during the sync
 
     def add_folder(self, folder: str) -> None:
         self._files.add_folder(folder)
@@ -73,7 +73,7 @@ class ForgetfulFiles:
         return len(self._synced)
 
     def power_cut(self, survives: Callable[[Page], bool] = lambda page: False) -> None:
-        """Takes away every page that is not synced, but for those that `survives` says reached the medium in time."""
+        """Undoes the writes to every page that is not synced, except those for which `survives` returns True."""
         for (path, number), content in [*self._synced.items(), *self._dropped.items()]:
             if not survives((path, number)):
                 file = self._files.open(path, self._files.size(path) or 0)
@@ -91,7 +91,7 @@ class ForgetfulFiles:
                 meanwhile.setdefault(page, content)
 
     def sync(self, path: str, file: StoredFile) -> None:
-        """What is written meanwhile, by the store's thread, does not count as synced."""
+        """Syncs a file; pages that the store's thread writes meanwhile do not count as synced."""
         pages = [page for page in list(self._synced) if page[0] == path]
         self._syncing[path] = {}
         try:
@@ -127,7 +127,7 @@ class _ForgetfulFile:
         self._file.write(position, data)
 
     def zero_from(self, position: int) -> None:
-        """By pages that are not zero, so that a sparse file stays cheap to remember."""
+        """Writes zeros page by page, only over pages that are not zero: few pages then have to be remembered."""
         while position < self.size:
             count = min(PAGE_BYTES - position % PAGE_BYTES, self.size - position)
             if any(self._file.read(position, count)):
