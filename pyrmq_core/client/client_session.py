@@ -19,9 +19,9 @@ import trio
 from pyrmq_core.client.callbacks.replies import Replies
 from pyrmq_core.client.callbacks.transaction_checks import TransactionChecks
 from pyrmq_core.client.client_settings import ClientSettings
-from pyrmq_core.client.remoting.caller import PinnedConnection, RemotingClient
 from pyrmq_core.client.remoting.heartbeats import Heartbeats
 from pyrmq_core.client.remoting.identity import client_id
+from pyrmq_core.client.remoting.remoting_client import PinnedConnection, RemotingClient
 from pyrmq_core.client.routes.batch_topics import BatchTopics
 from pyrmq_core.client.routes.name_servers import NameServers
 from pyrmq_core.client.routes.route_table import Routes

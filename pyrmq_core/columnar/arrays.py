@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pyrmq_core.protocol.messages.properties import java_text
+from pyrmq_core.protocol.messages.properties import decode_java_utf8
 
 Ints: TypeAlias = npt.NDArray[np.int64]
 Int32s: TypeAlias = npt.NDArray[np.int32]
@@ -105,7 +105,7 @@ def as_text(array: pa.Array) -> pa.Array:
         return array.cast(pa.string())
     except pa.ArrowInvalid:
         wrong = np.flatnonzero(not_utf8(array))
-    texts = pa.array([java_text(array[int(row)].as_py()) for row in wrong], pa.string())
+    texts = pa.array([decode_java_utf8(array[int(row)].as_py()) for row in wrong], pa.string())
     order = np.arange(len(array))
     order[wrong] = len(array) + np.arange(len(wrong))
     return pa.concat_arrays([as_string(array), texts]).take(pa.array(order))

@@ -23,7 +23,7 @@ from pyrmq_core.broker.store.message_store import DoesNotFit
 from pyrmq_core.errors import BodyError, StoreError
 from pyrmq_core.protocol.java.string_hash import tags_code
 from pyrmq_core.protocol.messages.batch import BatchItem, encode_batch_body, iterate_batch_body
-from pyrmq_core.protocol.messages.properties import decode_properties, java_text
+from pyrmq_core.protocol.messages.properties import decode_java_utf8, decode_properties
 from pyrmq_core.protocol.messages.record import decode_record, encode_record, pack_host
 from tests.broker.memory_files import MemoryFiles
 from tests.broker.stores import SMALL, Sent, opened, put, read
@@ -119,7 +119,7 @@ def test_a_batch_body_is_read_as_everywhere_else(tail: bytes, messages: list[tup
 @given(st.text("TAGS\x01\x02xé", max_size=30))
 def test_the_tags_code_is_that_of_the_decoded_property(text: str) -> None:
     raw = text.encode()
-    assert properties_tags_code(raw) == tags_code(decode_properties(java_text(raw)).get("TAGS"))
+    assert properties_tags_code(raw) == tags_code(decode_properties(decode_java_utf8(raw)).get("TAGS"))
 
 
 def test_names_are_twenty_digits() -> None:

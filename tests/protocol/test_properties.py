@@ -14,9 +14,9 @@ from pyrmq_core.model import Message
 from pyrmq_core.protocol.messages.properties import (
     MAX_PROPERTIES_BYTES,
     RESERVED_NAMES,
+    decode_java_utf8,
     decode_properties,
     encode_properties,
-    java_text,
     message_properties,
     message_properties_string,
 )
@@ -73,12 +73,12 @@ def java_texts() -> list[tuple[bytes, str]]:
 def test_text_is_read_as_java_reads_it() -> None:
     rows = java_texts()
     assert len(rows) == 400
-    assert [java_text(raw) for raw, _ in rows] == [text for _, text in rows]
+    assert [decode_java_utf8(raw) for raw, _ in rows] == [text for _, text in rows]
 
 
 @given(st.binary(max_size=40))
 def test_no_bytes_are_refused_as_text(raw: bytes) -> None:
-    text = java_text(raw)
+    text = decode_java_utf8(raw)
     assert text.encode() == raw or "\ufffd" in text
 
 

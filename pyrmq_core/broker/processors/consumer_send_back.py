@@ -28,9 +28,9 @@ from pyrmq_core.protocol.messages.properties import (
     ORIGIN_MESSAGE_ID,
     RETRY_TOPIC,
     WAIT,
+    decode_java_utf8,
     decode_properties,
     encode_properties,
-    java_text,
 )
 from pyrmq_core.protocol.messages.record import INT, RawRecord, unpack_record
 from pyrmq_core.protocol.requests.broker.consumer_send_back import ConsumerSendMsgBack
@@ -109,8 +109,8 @@ async def _store_again(broker: Broker, record: RawRecord, topic: str, queues: in
     with refused_by_disk():
         await broker.topics.saved(topic)
     ip, (port,) = record.store_host[:-4], INT.unpack(record.store_host[-4:])
-    properties = decode_properties(java_text(record.properties))
-    properties.setdefault(RETRY_TOPIC, java_text(record.topic))
+    properties = decode_properties(decode_java_utf8(record.properties))
+    properties.setdefault(RETRY_TOPIC, decode_java_utf8(record.topic))
     properties.setdefault(ORIGIN_MESSAGE_ID, offset_msg_id(ip, port, record.commit_log_offset))
     properties[WAIT] = "false"
     properties.pop(DELAY, None)

@@ -48,9 +48,9 @@ from pyrmq_core.protocol.messages.properties import (
     TRACE_ON,
     UNIQ_KEY,
     WAIT,
+    decode_java_utf8,
     decode_properties,
     encode_properties,
-    java_text,
 )
 from pyrmq_core.protocol.messages.record import INT, SHORT, pack_host
 from pyrmq_core.protocol.messages.sysflag import BATCH_RECORD, COMPRESSED, TRANSACTION_MASK, SysFlag
@@ -333,7 +333,7 @@ def _refuse_delays_inside(broker: Broker, body: bytes | memoryview, pieces: Sequ
     if not any(f"{name}\x01".encode() in bytes(body) for name in names):
         return
     for one in pieces:
-        properties = decode_properties(java_text(one.properties[SHORT.size :]))
+        properties = decode_properties(decode_java_utf8(one.properties[SHORT.size :]))
         if any(name in properties for name in names):
             raise message_illegal(broker, "A message of a batch cannot be delayed; send it by itself.")
 

@@ -25,7 +25,7 @@ from pyrmq_core.errors import BodyError, RecordError, StoreError
 from pyrmq_core.network.log_lines import line_logger
 from pyrmq_core.protocol.java.integers import parse_int
 from pyrmq_core.protocol.messages.names import SCHEDULE_TOPIC
-from pyrmq_core.protocol.messages.properties import DELAY, REAL_QID, REAL_TOPIC, decode_properties, java_text
+from pyrmq_core.protocol.messages.properties import DELAY, REAL_QID, REAL_TOPIC, decode_java_utf8, decode_properties
 from pyrmq_core.protocol.messages.record import RawRecord, unpack_record
 from pyrmq_core.protocol.routes.topic_config import DataVersion
 
@@ -120,7 +120,7 @@ class DelayLevels:
             return
         try:
             record = unpack_record(raw, 0)
-            properties = decode_properties(java_text(record.properties))
+            properties = decode_properties(decode_java_utf8(record.properties))
             topic, queue_id = properties[REAL_TOPIC], parse_int(properties[REAL_QID])
         except (RecordError, KeyError, ValueError) as error:
             log.error("delayed message %d is not delivered, it does not say where it belongs: %s", offset, error)
@@ -145,7 +145,7 @@ def entry_maker(delays_ms: Sequence[int]) -> EntryOf:
 
     def entry_of(record: RawRecord) -> bytes:
         if record.topic == SCHEDULE_TOPIC.encode():
-            level = _level(decode_properties(java_text(record.properties)).get(DELAY, ""))
+            level = _level(decode_properties(decode_java_utf8(record.properties)).get(DELAY, ""))
             if level > 0:
                 due_ms = record.store_timestamp_ms + delays_ms[min(level, len(delays_ms)) - 1]
                 return ENTRY.pack(record.commit_log_offset, record.store_size, due_ms)

@@ -19,7 +19,7 @@ from pyrmq_core.broker.store.formats import ENTRY
 from pyrmq_core.errors import BodyError
 from pyrmq_core.protocol.java.string_hash import tags_code
 from pyrmq_core.protocol.messages.batch import HEAD, OVERHEAD_BYTES
-from pyrmq_core.protocol.messages.properties import INNER_BASE, INNER_NUM, encode_properties, java_text
+from pyrmq_core.protocol.messages.properties import INNER_BASE, INNER_NUM, decode_java_utf8, encode_properties
 from pyrmq_core.protocol.messages.record import (
     BYTE,
     CRC_MASK,
@@ -173,7 +173,7 @@ def properties_tags_code(properties: bytes) -> int:
 
 @functools.lru_cache(maxsize=4096)
 def _hash(tags: bytes) -> int:
-    return tags_code(java_text(tags))
+    return tags_code(decode_java_utf8(tags))
 
 
 def _middle(append: Append, store_timestamp_ms: int) -> bytes:

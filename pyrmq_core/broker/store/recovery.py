@@ -27,7 +27,7 @@ from pyrmq_core.broker.store.paths import UnsafePath
 from pyrmq_core.broker.store.reading import AnyConsumeQueue
 from pyrmq_core.errors import StoreError
 from pyrmq_core.protocol.messages.batch_topic import MAX_RECORD_MESSAGES
-from pyrmq_core.protocol.messages.properties import INNER_NUM, decode_properties, java_text
+from pyrmq_core.protocol.messages.properties import INNER_NUM, decode_java_utf8, decode_properties
 from pyrmq_core.protocol.messages.record import MIN_RECORD_BYTES, RawRecord, body_crc
 from pyrmq_core.protocol.messages.sysflag import BATCH_RECORD, TRANSACTION_MASK
 
@@ -224,7 +224,7 @@ class _Reread:
         if found.sys_flag & TRANSACTION_MASK in WITHOUT_ENTRY:
             return
         is_batch = found.sys_flag & BATCH_RECORD == BATCH_RECORD
-        queue = self._queue_of((java_text(found.topic), found.queue_id), is_batch)
+        queue = self._queue_of((decode_java_utf8(found.topic), found.queue_id), is_batch)
         if isinstance(queue, BatchConsumeQueue):
             entry = batch_entry_of(found, self._entry_of(found))
         elif is_batch:  # the topic was a batch topic, then deleted, and is a plain one now
@@ -257,7 +257,7 @@ def batch_entry_of(record: RawRecord, entry: bytes) -> bytes:
     """
     count = 1
     if record.sys_flag & BATCH_RECORD == BATCH_RECORD:
-        given = decode_properties(java_text(record.properties)).get(INNER_NUM, "")
+        given = decode_properties(decode_java_utf8(record.properties)).get(INNER_NUM, "")
         count = int(given) if len(given) < 10 and given.isascii() and given.isdigit() else 0
         if not 0 < count <= MAX_RECORD_MESSAGES:
             raise StoreError(
@@ -320,4 +320,7 @@ def _agrees(entry: Entry | BatchEntry, key: QueueKey, number: int, log: CommitLo
         return True
     index = entry.base if isinstance(entry, BatchEntry) else number
     record = record_at(log, entry.physical_offset, entry.size, any_body=True)
-    return record is not None and (java_text(record.topic), record.queue_id, record.queue_offset) == (*key, index)
+    return record is not None and (decode_java_utf8(record.topic), record.queue_id, record.queue_offset) == (
+        *key,
+        index,
+    )

@@ -13,7 +13,7 @@ from typing import Final
 
 import trio
 
-from pyrmq_core.client.remoting.caller import RemotingClient
+from pyrmq_core.client.remoting.remoting_client import RemotingClient
 from pyrmq_core.errors import CallTimeout, NetworkError, RocketMQError
 from pyrmq_core.protocol.framing.codes import ResponseCode
 from pyrmq_core.protocol.framing.command import Command

@@ -12,7 +12,7 @@ from typing import Final
 
 import trio
 
-from pyrmq_core.client.remoting.caller import RemotingClient
+from pyrmq_core.client.remoting.remoting_client import RemotingClient
 from pyrmq_core.client.routes.route_table import Routes
 from pyrmq_core.client.routing.publish_info import TopicPublishInfo
 from pyrmq_core.errors import CallTimeout, RocketMQError

@@ -20,7 +20,7 @@ from pyrmq_core.filtering.tags import TagFilter
 from pyrmq_core.model import MessageExt, OffsetRange
 from pyrmq_core.protocol.messages.bodies import BodyRules
 from pyrmq_core.protocol.messages.payload import RawPull, iterate_messages
-from pyrmq_core.protocol.messages.properties import java_text
+from pyrmq_core.protocol.messages.properties import decode_java_utf8
 
 # The largest time whose microseconds fit into Arrow's 64 bits.
 MAX_MS: Final = (2**63 - 1) // 1000
@@ -60,7 +60,7 @@ def _array(field: pa.Field, messages: Sequence[MessageExt]) -> pa.Array:
     if column.type == TIMESTAMP:
         return _times(field, column.value, messages)
     if field.name == "body" and field.type == pa.string():
-        return pa.array([java_text(message.body) for message in messages], field.type)
+        return pa.array([decode_java_utf8(message.body) for message in messages], field.type)
     return pa.array([column.value(message) for message in messages], field.type)
 
 

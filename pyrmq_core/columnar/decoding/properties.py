@@ -28,7 +28,7 @@ from pyrmq_core.columnar.arrays import (
     strided_indices,
     take_unchecked,
 )
-from pyrmq_core.protocol.messages.properties import decode_properties, java_text
+from pyrmq_core.protocol.messages.properties import decode_java_utf8, decode_properties
 
 # The separators after a name and after its value, read as one number.
 NAME_AND_VALUE_END: Final = int.from_bytes(b"\x01\x02", "little")
@@ -204,7 +204,7 @@ def _with_messages(found: Pairs, strings: pa.Array, wrong: Bools) -> Pairs:
     place = len(found.data)
     messages = np.flatnonzero(wrong)
     for message in messages.tolist():
-        properties = decode_properties(java_text(strings[message].as_py()))
+        properties = decode_properties(decode_java_utf8(strings[message].as_py()))
         counts[message] = len(properties)
         for name, value in properties.items():
             pair = name.encode(), value.encode()

@@ -13,7 +13,13 @@ from typing import Final
 
 from pyrmq_core.protocol.messages.batch import MAX_SHORT, iterate_batch_body
 from pyrmq_core.protocol.messages.payload import Payload
-from pyrmq_core.protocol.messages.properties import TAGS, UNIQ_KEY, decode_properties, encode_properties, java_text
+from pyrmq_core.protocol.messages.properties import (
+    TAGS,
+    UNIQ_KEY,
+    decode_java_utf8,
+    decode_properties,
+    encode_properties,
+)
 
 QUEUE_TYPE: Final = "queue.type"
 BATCH_QUEUE: Final = "BatchCQ"
@@ -34,6 +40,6 @@ def can_be_one_record(payload: Payload) -> bool:
 def record_properties(payload: Payload, record_id: str) -> str:
     """Returns the request properties that make it one record: an id of its own, and the tag that its messages share."""
     first = next(iterate_batch_body(payload.body))
-    tag = decode_properties(java_text(bytes(first.properties))).get(TAGS)
+    tag = decode_properties(decode_java_utf8(bytes(first.properties))).get(TAGS)
     own = {UNIQ_KEY: record_id, **decode_properties(payload.properties)}
     return encode_properties(own if tag is None else {**own, TAGS: tag})

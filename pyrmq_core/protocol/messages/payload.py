@@ -32,9 +32,9 @@ from pyrmq_core.protocol.messages.names import MAX_MESSAGE_BYTES, check_message,
 from pyrmq_core.protocol.messages.properties import (
     UNIQ_KEY,
     WAIT,
+    decode_java_utf8,
     decode_properties,
     encode_properties,
-    java_text,
     message_properties_string,
 )
 from pyrmq_core.protocol.messages.record import RawRecord, batch_base, unpack_host, unpack_record
@@ -367,10 +367,10 @@ _make_message: Final = maker_of(MessageExt)
 def _message(
     queue: MessageQueue, raw: RawRecord, offset: int, body: bytes, properties_bytes: bytes, flag: int
 ) -> MessageExt:
-    properties = decode_properties(java_text(properties_bytes))
+    properties = decode_properties(decode_java_utf8(properties_bytes))
     offset_id = (raw.store_host + COMMIT_LOG_OFFSET.pack(raw.commit_log_offset)).hex().upper()
     return _make_message(
-        java_text(raw.topic),
+        decode_java_utf8(raw.topic),
         queue.broker_name,
         queue.queue_id,
         offset,

@@ -138,7 +138,7 @@ def decode_properties(text: str) -> dict[str, str]:
     return properties
 
 
-def java_text(raw: bytes) -> str:
+def decode_java_utf8(raw: bytes) -> str:
     """Returns the text of `new String(raw, UTF_8)`: bytes that are not UTF-8 become U+FFFD, nothing raises."""
     try:
         return raw.decode()

@@ -35,7 +35,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from pyrmq_core.errors import InvalidArgument, RecordError
-from pyrmq_core.protocol.messages.properties import java_text
+from pyrmq_core.protocol.messages.properties import decode_java_utf8
 from pyrmq_core.protocol.messages.sysflag import BATCH_RECORD, BORN_HOST_V6, HOSTS_V6, STORE_HOST_V6
 
 MAGIC_V1: Final = -626843481  # daa320a7
@@ -209,7 +209,7 @@ def decode_record(buffer: bytes | memoryview, position: int = 0, *, check_crc: b
     if check_crc and body_crc(raw.body) != raw.body_crc:
         raise RecordError(f"the record at byte {position}: the body's CRC is {body_crc(raw.body)}, not {raw.body_crc}")
     return StoredRecord(
-        topic=java_text(raw.topic),
+        topic=decode_java_utf8(raw.topic),
         queue_id=raw.queue_id,
         queue_offset=raw.queue_offset,
         commit_log_offset=raw.commit_log_offset,
@@ -222,7 +222,7 @@ def decode_record(buffer: bytes | memoryview, position: int = 0, *, check_crc: b
         reconsume_times=raw.reconsume_times,
         prepared_transaction_offset=raw.prepared_transaction_offset,
         body=raw.body,
-        properties=java_text(raw.properties),
+        properties=decode_java_utf8(raw.properties),
         body_crc=raw.body_crc,
         store_size=raw.store_size,
         magic=raw.magic,

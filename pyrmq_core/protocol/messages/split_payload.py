@@ -15,9 +15,9 @@ from pyrmq_core.protocol.messages.properties import (
     TIMER_DELAY_SEC,
     TIMER_DELIVER_MS,
     UNIQ_KEY,
+    decode_java_utf8,
     decode_properties,
     encode_properties,
-    java_text,
 )
 
 DELAYS: Final = (DELAY, TIMER_DELAY_SEC, TIMER_DELAY_MS, TIMER_DELIVER_MS)
@@ -42,7 +42,7 @@ def readdressed(payload: Payload, topic: str, properties: Mapping[str, str]) -> 
     body, text, flag = payload.body, payload.properties, payload.flag
     if payload.batch:
         (item,) = iterate_batch_body(payload.body)
-        body, text, flag = item.body, java_text(bytes(item.properties)), item.flag
+        body, text, flag = item.body, decode_java_utf8(bytes(item.properties)), item.flag
     own = {name: value for name, value in decode_properties(text).items() if name not in DELAYS}
     return Payload(
         topic=topic,

@@ -16,7 +16,7 @@ from typing import Final, TypeAlias
 from pyrmq_core.client.client_session import ClientSession
 from pyrmq_core.client.consumer.pull.pull_errors import no_progress
 from pyrmq_core.client.consumer.pull.range_reader import PULL_TIMEOUT_SECONDS, Filter, RangeReader, ReadWindow
-from pyrmq_core.client.remoting.caller import PinnedConnection
+from pyrmq_core.client.remoting.remoting_client import PinnedConnection
 from pyrmq_core.client.routing.publish_info import reading_address
 from pyrmq_core.errors import BrokerNotFound, RocketMQError
 from pyrmq_core.filtering.tags import TagFilter

@@ -16,7 +16,7 @@ import trio
 
 from pyrmq_core.client.consumer.pull.pull_errors import fault_of, may_pass
 from pyrmq_core.client.consumer.pull.pull_sizes import PullSizer
-from pyrmq_core.client.remoting.caller import PinnedConnection
+from pyrmq_core.client.remoting.remoting_client import PinnedConnection
 from pyrmq_core.errors import BrokerNotFound, DataLost, NetworkError, ResponseError, RocketMQError, RoutingError
 from pyrmq_core.filtering.sql import SqlFilter
 from pyrmq_core.filtering.tags import TagFilter
