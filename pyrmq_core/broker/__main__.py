@@ -19,13 +19,13 @@ from pyrmq_core.network.process_end import exit_status
 
 log = logging.getLogger("pyrmq_core.broker")
 
-# How long a thread that makes the text of a file may keep the loop waiting, each time the loop comes back from the
-# system: Python's own 5 ms made a send of 1 ms one of 20.
+# How long a thread that makes the text of a file may keep the loop waiting, each time the loop returns from a system
+# call. With Python's default of 5 ms, a send of 1 ms took 20 ms.
 SWITCH_SECONDS: Final = 0.0005
 
 
 def main(arguments: Sequence[str] | None = None, *, prog: str = "python -m pyrmq_core.broker") -> int:
-    """The exit status: 0, 1 with one line of what failed; wrong use ends with 2 (argparse)."""
+    """Returns the exit status: 0, or 1 after one line about the failure; wrong use exits with 2 (argparse)."""
     options = _parser(prog).parse_args(arguments)
     return exit_status(lambda: _start(options), "broker")
 
@@ -59,7 +59,7 @@ async def _announce(config: BrokerConfig, nursery: trio.Nursery) -> None:
 
 
 def _configured(options: argparse.Namespace) -> BrokerConfig:
-    """The file's settings with the command line's over them."""
+    """Returns the settings of the file, with those of the command line over them."""
     settings = {} if options.config_file is None else read_config_file(options.config_file)
     if options.config_file is not None and not options.print_config_item:
         _say(f"load config properties file OK, {options.config_file}")

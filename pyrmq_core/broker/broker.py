@@ -1,4 +1,4 @@
-"""`Broker`: everything that the handlers of requests work on, and what a handler is."""
+"""`Broker`: the parts that the processors work on, and `Answer`, the type of what they return."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from pyrmq_core.broker.tables.topics import TopicTable
 from pyrmq_core.protocol.framing.command import Command
 from pyrmq_core.protocol.messages.message_id import UniqueIdMaker, month_start_ms
 
-# At once where nothing is waited for, else later.
+# A coroutine if the answer has to wait for something; None for no answer.
 Answer: TypeAlias = Command | Coroutine[Any, Any, Command | None] | None
 
 HELP: Final = "See https://rocketmq.apache.org/docs/bestPractice/06FAQ for further details."
@@ -35,7 +35,7 @@ HELP: Final = "See https://rocketmq.apache.org/docs/bestPractice/06FAQ for furth
 
 @dataclass(slots=True)
 class Broker:
-    """One broker's parts; `address` is what clients are told, `store_host` the same packed for records and ids."""
+    """One broker's parts; `address` is the one that clients use, `store_host` the same packed for records and ids."""
 
     config: BrokerConfig
     store: MessageStore
@@ -60,14 +60,14 @@ class Broker:
         return time.time_ns() // 1_000_000
 
     def running_ms(self) -> int:
-        """A time that never goes back, for silence and locks: the system's clock may be set while the broker runs."""
+        """Returns a time that never goes back, for silence and locks: the system's clock may be set meanwhile."""
         return time.monotonic_ns() // 1_000_000
 
     def unique_id(self, now_ms: int) -> str:
-        """A UNIQ_KEY for a message that came without one."""
+        """Returns a UNIQ_KEY for a message without one."""
         zone = datetime.now(UTC).astimezone().tzinfo or UTC
         return self.ids.make(now_ms, month_start_ms(now_ms, zone), next(self.id_counter))
 
     def notify_groups(self, groups: Iterable[str]) -> None:
-        """Has each group's clients told that its members or subscriptions changed."""
+        """Notifies each group's clients, soon, that its members or subscriptions changed."""
         self.notices.changed(groups)

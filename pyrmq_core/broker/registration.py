@@ -1,8 +1,7 @@
-"""Tells every NameServer what this broker has: at the start, every 30 s, and at once when a topic changes.
+"""The registration with every NameServer: at the start, every 30 s, and at once when a topic changes.
 
-Each NameServer has its own task and its own connection, so that one that is slow or gone holds up nobody, and because a
-NameServer forgets one broker per closed connection. Source: broker/out/BrokerOuterAPI.java, BrokerController.java
-(5.4.0).
+Each NameServer has a task and a connection of its own: a slow or missing one then delays no other, and a NameServer
+forgets one broker per closed connection. Source: broker/out/BrokerOuterAPI.java, BrokerController.java (5.4.0).
 """
 
 from __future__ import annotations
@@ -33,23 +32,23 @@ from pyrmq_core.protocol.routes.registration import RegistrationBody
 
 log = line_logger(__name__)
 
-# The period is kept within these (BrokerController.start).
+# The least and the greatest period (BrokerController.start).
 PERIOD_SECONDS: Final = (10.0, 60.0)
 FIRST_REPEAT_SECONDS: Final = 10.0
 RETRY_SECONDS: Final = 1.0
 # How long a send waits for the NameServers to learn of the topic it created.
 ANNOUNCE_SECONDS: Final = 3.0
 UNREGISTER_SECONDS: Final = 3.0
-# A registration waits so long for the file of its topics.
+# How long a registration waits for the file of its topics.
 FILE_SECONDS: Final = 1.0
-# More are written in a worker thread: 10,000 topics take some 50 ms, every 30 s.
+# More topics are encoded in a worker thread: 10,000 take some 50 ms, every 30 s.
 TOPICS_AT_ONCE: Final = 100
 
 
 class BrokerRegistration:
-    """`run` keeps all NameServers informed until cancelled; `announce` and `unregister` are asked for.
+    """The registration with all NameServers. `run` keeps it until cancelled; `announce` and `unregister` act once.
 
-    `pool` is its own, with no other connection to a NameServer, and outlives `run`, for `unregister`.
+    `pool` has no other connection to a NameServer, and outlives `run`, for `unregister`.
     """
 
     def __init__(
@@ -69,7 +68,7 @@ class BrokerRegistration:
         self._succeeded = trio.Event()
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Started when every first attempt has ended and one of them, or a later one, has succeeded."""
+        """Registers again and again; started when every first attempt has ended and any attempt has succeeded."""
         async with trio.open_nursery() as nursery:
             for server in self._servers:
                 nursery.start_soon(self._keep_registered, server)
@@ -81,7 +80,10 @@ class BrokerRegistration:
             await trio.sleep_forever()
 
     async def announce(self, topics: Sequence[TopicConfig]) -> None:
-        """All registered NameServers learn of these topics alone, or a time-out passes; a failure is only logged."""
+        """Sends these topics alone to the registered NameServers; returns after all answers, or after a time-out.
+
+        A failure is only logged.
+        """
         with trio.move_on_after(ANNOUNCE_SECONDS):
             async with trio.open_nursery() as nursery:
                 for server in self._servers:
@@ -90,7 +92,7 @@ class BrokerRegistration:
                         nursery.start_soon(self._register, server, topics)
 
     async def unregister(self) -> None:
-        """Leaves all NameServers; a failure is only logged, their own time-outs make up for it."""
+        """Unregisters everywhere; a failure is only logged, since a NameServer's own time-out does the same."""
         header = self._header
         request = UnregisterBroker(header.cluster_name, header.broker_addr, header.broker_name, header.broker_id)
 
@@ -114,15 +116,15 @@ class BrokerRegistration:
             succeeded = await self._register(server, None)
             server.tried.set()
             if succeeded and not was_registered and sent != self._topics.data_version:
-                continue  # a topic came meanwhile, and was not announced
+                continue  # a topic was made meanwhile, and was not announced
             with trio.move_on_after(pause if succeeded else RETRY_SECONDS):
                 await server.again.wait()
                 await trio.sleep(RETRY_SECONDS)
             pause = self._period_seconds if succeeded else pause
 
     async def _register(self, server: _NameServer, topics: Sequence[TopicConfig] | None) -> bool:
-        """Registers these topics, or all, behind their file; returns whether the NameServer took them."""
-        with trio.move_on_after(FILE_SECONDS), suppress(StoreError):  # a disk that fails keeps no broker unknown
+        """Registers these topics, or all, after their file is written; returns True if the NameServer accepts them."""
+        with trio.move_on_after(FILE_SECONDS), suppress(StoreError):  # a failed disk must not end the registration
             await self._topics.file.written()
         body = RegistrationBody(self._topics.data_version, tuple(topics or self._topics))
         if len(body.topic_configs) > TOPICS_AT_ONCE:
@@ -152,13 +154,13 @@ class BrokerRegistration:
 
 
 class _NameServer:
-    """What is known of one NameServer."""
+    """The state of one NameServer."""
 
     def __init__(self, address: str) -> None:
         self.address = address
         self.is_registered = False
         self.tried = trio.Event()
-        self.again = trio.Event()  # set when a single topic was refused: all topics are sent soon
+        self.again = trio.Event()  # set by a failure, also that of a single topic: all topics are sent soon
         self._is_told = False
 
     def succeeded(self, broker_name: str) -> None:
@@ -167,7 +169,7 @@ class _NameServer:
         self.is_registered, self._is_told = True, False
 
     def failed(self, error: RocketMQError) -> None:
-        """Told once, until it succeeds again."""
+        """Logs a failure, once until the next success, and has all topics sent soon."""
         if not self._is_told:
             log.warning("not registered with NameServer %s: %s", self.address, error)
         self.is_registered, self._is_told = False, True

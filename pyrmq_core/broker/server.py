@@ -1,4 +1,4 @@
-"""`run_broker`: opens the store, listens, registers, and stops in order or abruptly."""
+"""`run_broker`: opens the store, listens, registers the broker, and stops it in order or abruptly."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ STOP_SECONDS: Final = 10.0
 
 
 class RunningBroker:
-    """A broker that serves: what it is called, where it listens, and the three ways to end it."""
+    """A serving broker: its name, its address, and the three ways to end it."""
 
     def __init__(self, broker: Broker, listening: Listening) -> None:
         self.config = broker.config
@@ -62,23 +62,26 @@ class RunningBroker:
         return f"<RunningBroker {self.name} at {self.address}>"
 
     def stop(self) -> None:
-        """As SIGTERM: unregisters, flushes, and ends `run_broker`."""
+        """Stops as after SIGTERM: unregisters, flushes, and ends `run_broker`."""
         self.scope.cancel()
 
     def kill(self) -> None:
-        """As SIGKILL: nothing is flushed, nobody is told; the next start recovers what was acknowledged."""
+        """Stops as after SIGKILL: flushes and unregisters nothing; the next start recovers acknowledged messages."""
         self.is_killed = True
         self.scope.cancel()
 
     def power_cut(self) -> None:
-        """As a power failure: what was not synced is gone, too. `InvalidState` unless it runs on `ForgetfulFiles`."""
+        """Stops as after a power failure: unsynced bytes are lost, too.
+
+        Raises `InvalidState` unless the broker runs on `ForgetfulFiles`.
+        """
         if not isinstance(self.broker.store.files, ForgetfulFiles):
             raise InvalidState("only a broker on ForgetfulFiles can forget what was not synced")
         self._forgets = True
         self.kill()
 
     def leave_files(self) -> None:
-        """The store's last step: in order, or as the end that was asked for leaves it."""
+        """Closes the store in order, or leaves it as `kill` or `power_cut` would."""
         broker = self.broker
         if not self.is_killed:
             try:
@@ -106,17 +109,17 @@ async def run_broker(
     wrap_handler: Callable[[Handler], Handler] | None = None,
     task_status: trio.TaskStatus[RunningBroker] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Serves until cancelled or told to stop; started when it is registered with a NameServer, if any is named.
+    """Serves until cancelled or stopped; started when it is registered with a NameServer, if any is named.
 
-    `files` is a directory of one's own instead of storePathRootDir; `wrap_handler` sees every request first. Cancelled,
-    it stops in order: unregisters, closes port and connections, flushes. Raises `StoreError` when the store cannot be
-    opened, `NetworkError` when the port cannot.
+    `files` takes the place of storePathRootDir. `wrap_handler` gets the broker's handler and returns the one that
+    receives all requests. Cancelled, the broker stops in order: it unregisters, closes port and connections, and
+    flushes. Raises `StoreError` if the store cannot be opened, `NetworkError` if the port cannot.
     """
     directory = DiskFiles(config.store_root) if files is None else files
     store = MessageStore(directory, config.store_settings, entry_maker(config.delays_ms()))
     running: list[RunningBroker] = []
     try:
-        # How a topic's queues are kept has to be known before they are opened.
+        # Opening the queues needs each topic's kind of queue.
         saved = TopicTable(directory, config)
         saved.load()
         store.is_batch_topic = saved.is_batch_topic
@@ -143,7 +146,7 @@ async def run_broker(
 
 
 async def _keep_services(task_status: trio.TaskStatus[trio.Nursery]) -> None:
-    """A nursery for port and connections that outlives a cancellation, so that stopping can go in order."""
+    """Keeps a nursery for port and connections open through a cancellation, so that the broker can stop in order."""
     with trio.CancelScope(shield=True):
         async with trio.open_nursery() as services:
             task_status.started(services)
@@ -156,7 +159,7 @@ async def _start(
     services: trio.Nursery,
     wrap_handler: Callable[[Handler], Handler] | None,
 ) -> RunningBroker:
-    """Listens, and loads what the config files know."""
+    """Listens, and loads the config files."""
     started: list[Broker] = []
 
     def answer(request: Command, peer: Peer) -> Answer:
@@ -189,14 +192,14 @@ async def _start(
 
 
 async def _leave(running: RunningBroker) -> None:
-    """Clients hear of it from the NameServers first, then by their connections."""
+    """Unregisters first, so that a client whose connection is then closed finds routes without this broker."""
     with trio.move_on_after(STOP_SECONDS, shield=True):
         await running.broker.registration.unregister()
         await running.listening.aclose()
 
 
 def make_broker(config: BrokerConfig, store: MessageStore, services: trio.Nursery, port: int) -> Broker:
-    """The broker's parts, loaded from its files."""
+    """Makes the broker's parts, and loads them from its files."""
     config = replace(config, listen_port=port)
     files, address = store.files, format_address(config.advertised_ip, port)
     try:
@@ -240,7 +243,7 @@ def make_broker(config: BrokerConfig, store: MessageStore, services: trio.Nurser
 
 
 async def _work(running: RunningBroker, task_status: trio.TaskStatus[RunningBroker]) -> None:
-    """The broker's rounds, until `running.scope` is cancelled or something around it."""
+    """Runs the broker's tasks until `running.scope`, or a scope around it, is cancelled."""
     broker = running.broker
 
     def readable(key: QueueKey, entries: bytes) -> None:
@@ -265,12 +268,12 @@ async def _work(running: RunningBroker, task_status: trio.TaskStatus[RunningBrok
 
 
 def rarely_written(broker: Broker) -> dict[str, Callable[[], Callable[[], bytes] | None]]:
-    """The files that are written in rounds, and what asks for their new text."""
+    """Returns the files that are written at intervals, by path: each with the method for its new text."""
     return {f"{FOLDER}/{OFFSETS_FILE}": broker.offsets.unsaved, f"{FOLDER}/{DELAYS_FILE}": broker.delays.unsaved}
 
 
 async def _keep_written(broker: Broker) -> None:
-    """A round that fails does not end the next; what could not be written then is written after the next change."""
+    """Writes these files at intervals; one that cannot be written is written again after its next change."""
     while True:
         await trio.sleep(broker.config.flush_consumer_offset_interval / 1000)
         for path, unsaved in rarely_written(broker).items():

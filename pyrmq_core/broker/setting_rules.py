@@ -1,8 +1,8 @@
-"""RocketMQ's settings that this broker does not have: which are refused, and which may be left out without harm.
+"""RocketMQ's settings that this broker lacks: those it refuses, and those it can ignore without harm.
 
-A setting whose silent absence would harm is refused unless it has a value that asks for nothing: one that protects,
-removes, copies or stores elsewhere. The rest tunes what is done otherwise here, or belongs to what a request is refused
-by name for. Together with `BrokerConfig` these are all names of BrokerConfig, MessageStoreConfig, AuthConfig,
+A setting that protects, removes, copies or stores elsewhere would do harm if it were ignored: it is refused, unless its
+value switches nothing on. The others tune what this broker does in another way, or belong to requests that it refuses
+by name. Together with `BrokerConfig` these are all names of BrokerConfig, MessageStoreConfig, AuthConfig,
 NettyServerConfig and NettyClientConfig (5.4.0).
 """
 
@@ -18,7 +18,7 @@ from pyrmq_core.errors import InvalidArgument
 
 @dataclass(frozen=True, slots=True)
 class RefusedSettings:
-    """Settings that are refused but for values that ask for nothing, and what to do about it."""
+    """Settings that are refused unless their value is `harmless`; `why` has the reason and the remedy."""
 
     names: tuple[str, ...]
     why: str
@@ -27,7 +27,7 @@ class RefusedSettings:
 
 @dataclass(frozen=True, slots=True)
 class WithoutEffect:
-    """Settings that are accepted, and why leaving them out harms nothing."""
+    """Settings that are accepted and ignored; `why` is the reason that this does no harm."""
 
     names: tuple[str, ...]
     why: str
@@ -309,7 +309,7 @@ _REFUSED: Final = {name: row for row in REFUSED for name in row.names}
 
 
 def check(settings: Mapping[str, str]) -> None:
-    """Raises `InvalidArgument`, which names every setting that is refused and what to do."""
+    """Raises `InvalidArgument` with the name of every refused setting and its remedy; does nothing without one."""
     faults = [
         f"{name}={text.strip()}: {row.why}"
         for name, text in settings.items()
@@ -320,7 +320,7 @@ def check(settings: Mapping[str, str]) -> None:
 
 
 def nearest(unknown: Iterable[str], known: Iterable[str]) -> list[str]:
-    """Each of the names that there is nowhere, with the nearest one that there is."""
+    """Returns each unknown name with the nearest known one, if any is near."""
     names = [*known, *KNOWN]
     told = []
     for name in unknown:

@@ -1,7 +1,7 @@
 """`BrokerConfig`: the broker's settings under RocketMQ's names, from a properties file, command line, or Python.
 
-Defaults are RocketMQ's (common/BrokerConfig.java, store/config/MessageStoreConfig.java, 5.4.0) but for three: the
-broker listens on 127.0.0.1, its name is broker-a as in RocketMQ's own example, and timer messages are off.
+Defaults are RocketMQ's (common/BrokerConfig.java, store/config/MessageStoreConfig.java, 5.4.0), with three exceptions:
+the broker listens on 127.0.0.1, its name is broker-a as in RocketMQ's own example, and timer messages are off.
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ UNIT_MS: Final = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 WILDCARDS: Final = ("", "0.0.0.0", "::")
 ASYNC_FLUSH: Final = "ASYNC_FLUSH"
 SYNC_FLUSH: Final = "SYNC_FLUSH"
-# As a topic's, and with the dots of host names, by which RocketMQ calls brokers that have no name.
+# The characters of a topic's name, and dots: in RocketMQ a broker without a name has that of its host.
 SERVER_NAME: Final = re.compile(r"(?!\.+$)[%|a-zA-Z0-9_.-]{1,127}")
 ROLES: Final = ("ASYNC_MASTER", "SYNC_MASTER", "SLAVE")
 
 
 def named(name: str, default: Any) -> Any:
-    """A setting under RocketMQ's name."""
+    """Returns the field of a setting, with RocketMQ's name."""
     return dataclasses.field(default=default, metadata={"name": name})
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerConfig:
-    """All settings that have an effect; times are in milliseconds, as in RocketMQ's files."""
+    """All settings that have an effect. As in RocketMQ's files, times are in ms unless a name says seconds."""
 
     broker_cluster_name: str = named("brokerClusterName", "DefaultCluster")
     broker_name: str = named("brokerName", "broker-a")
@@ -82,8 +82,8 @@ class BrokerConfig:
     lite_pull_message_enable: bool = named("litePullMessageEnable", True)
     long_polling_enable: bool = named("longPollingEnable", True)
     short_polling_time_mills: int = named("shortPollingTimeMills", 1000)
-    # Ours; RocketMQ holds any number. A client holds one pull a queue; 10,000 requests of a connection are under way at
-    # most, and a connection whose pulls were all of them would be read no further.
+    # Not RocketMQ's, which sets no limit. A client holds one pull for each queue. A connection has at most 10,000
+    # requests under way: if all of these were held pulls, it would be read no further.
     max_held_pulls: int = named("maxHeldPulls", 100_000)
     max_held_pulls_per_connection: int = named("maxHeldPullsPerConnection", 8_000)
     max_held_pull_bytes: int = named("maxHeldPullBytes", 1 << 30)
@@ -92,7 +92,7 @@ class BrokerConfig:
     max_transfer_bytes_on_message_in_memory: int = named("maxTransferBytesOnMessageInMemory", 262_144)
     flush_consumer_offset_interval: int = named("flushConsumerOffsetInterval", 5000)
     channel_expired_timeout: int = named("channelExpiredTimeout", 120_000)
-    # Ours; RocketMQ takes any number. A client of some dozens of groups sends some kilobytes.
+    # Not RocketMQ's, which sets no limit. A client of some dozens of groups sends some kilobytes.
     max_heartbeat_bytes: int = named("maxHeartbeatBytes", 1 << 20)
     max_groups_per_connection: int = named("maxGroupsPerConnection", 2_000)
     max_subscriptions_per_heartbeat: int = named("maxSubscriptionsPerHeartbeat", 5_000)
@@ -101,7 +101,7 @@ class BrokerConfig:
     register_broker_timeout_mills: int = named("registerBrokerTimeoutMills", 24_000)
 
     server_channel_max_idle_time_seconds: int = named("serverChannelMaxIdleTimeSeconds", 120)
-    # Ours: what all connections together, and one frame's header, may take.
+    # Not RocketMQ's: limits on all connections together, and on one frame's header.
     server_max_connections: int = named("serverMaxConnections", MAX_CONNECTIONS)
     server_max_received_bytes: int = named("serverMaxReceivedBytes", MAX_RECEIVED_BYTES)
     server_max_waiting_bytes: int = named("serverMaxWaitingBytes", MAX_WAITING_BYTES)
@@ -148,7 +148,7 @@ class BrokerConfig:
 
     @property
     def advertised_ip(self) -> str:
-        """The address that clients are told: brokerIP1, else the one that is listened on, or one of this machine's."""
+        """The address for clients: brokerIP1, else the one that the broker listens on, or one of this machine's."""
         return self.broker_ip1 or (local_ip() if self.bind_address in WILDCARDS else self.bind_address)
 
     @property
@@ -191,7 +191,7 @@ class BrokerConfig:
         return [address.strip() for address in self.namesrv_addr.split(";") if address.strip()]
 
     def delays_ms(self) -> list[int]:
-        """The delay of level 1, 2, ... of messageDelayLevel."""
+        """Returns the delays of level 1, 2, ... in messageDelayLevel."""
         try:
             return [int(text[:-1]) * UNIT_MS[text[-1]] for text in self.message_delay_level.split()]
         except (ValueError, KeyError, IndexError) as error:
@@ -200,14 +200,14 @@ class BrokerConfig:
             ) from error
 
     def to_properties(self) -> dict[str, str]:
-        """Every setting by RocketMQ's name, sorted; passwords are hidden."""
+        """Returns every setting by RocketMQ's name, sorted; passwords are hidden."""
         texts = {field.metadata["name"]: _text(getattr(self, field.name)) for field in _plain_fields()}
         return dict(sorted({**texts, **self.tls.to_settings()}.items()))
 
     def with_settings(self, properties: Mapping[str, str]) -> BrokerConfig:
-        """With these settings; `InvalidArgument` for one whose silent absence would harm (`setting_rules`).
+        """Returns a copy with these settings; raises `InvalidArgument` for one that `setting_rules` refuses.
 
-        Names that have no effect here are passed over (`unused_names` and `unknown_names` tell them).
+        Names that have no effect here are ignored; `unused_names` and `unknown_names` return them.
         """
         setting_rules.check(properties)
         fields = {field.metadata["name"]: field for field in _plain_fields()}
@@ -224,18 +224,18 @@ def _plain_fields() -> list[dataclasses.Field[Any]]:
 
 
 def unused_names(properties: Mapping[str, str]) -> list[str]:
-    """The names of RocketMQ's among these settings that have no effect on this broker, and harm nothing."""
+    """Returns RocketMQ's names among these settings that have no effect on this broker, and do no harm."""
     return sorted(set(properties) & setting_rules.KNOWN)
 
 
 def unknown_names(properties: Mapping[str, str]) -> list[str]:
-    """The names among these settings that there are nowhere, each with the nearest one that there is."""
+    """Returns the names among these settings that do not exist, each with the nearest one that does."""
     known = [*(field.metadata["name"] for field in _plain_fields()), *TLS_NAMES]
     return setting_rules.nearest(sorted(set(properties) - {*known, *setting_rules.KNOWN}), known)
 
 
 def read_config_file(path: str) -> dict[str, str]:
-    """The settings in a file of Java properties; `InvalidArgument` when it cannot be read."""
+    """Returns the settings in a file of Java properties; raises `InvalidArgument` if it cannot be read."""
     try:
         return parse_java_properties(Path(path).read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
