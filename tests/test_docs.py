@@ -97,3 +97,10 @@ def test_the_design_names_files_that_are_there() -> None:
     shown = re.findall(r"`((?:pyrmq_core|pyrmq_spark)/[\w/]+)`", text)
     assert shown
     assert [room for room in shown if room not in rooms] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_prose_has_one_line_width(page: Path) -> None:
+    """Tables and blocks of code are as wide as they have to be."""
+    prose = re.sub(r"^```.*?^```$", "", page.read_text(), flags=re.DOTALL | re.MULTILINE)
+    assert [line for line in prose.splitlines() if len(line) > 120 and not line.startswith("|")] == []
