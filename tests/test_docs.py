@@ -104,3 +104,12 @@ def test_prose_has_one_line_width(page: Path) -> None:
     """Tables and blocks of code are as wide as they have to be."""
     prose = re.sub(r"^```.*?^```$", "", page.read_text(), flags=re.DOTALL | re.MULTILINE)
     assert [line for line in prose.splitlines() if len(line) > 120 and not line.startswith("|")] == []
+
+
+def test_guarantees_name_tests_that_are_there() -> None:
+    missing = []
+    for name, test in re.findall(r"`([\w/]+\.py)(?:::(\w+))?`", (ROOT / "docs" / "guarantees.md").read_text()):
+        path = ROOT / (name if "/" in name else f"tests/spark/{name}")
+        if not path.exists() or (test and f"def {test}(" not in path.read_text()):
+            missing.append(f"{name}::{test}")
+    assert missing == []
