@@ -1,4 +1,4 @@
-"""Every error pyrmq raises, in one tree; each class answers "what broke, and may I retry?".
+"""Every error that pyrmq raises, in one tree; each class answers "what broke, and may I retry?".
 
     RocketMQError
     ├── LocalError                  you broke a rule: nothing left this process
@@ -7,8 +7,8 @@
     │   ├── InvalidState            the client, producer or consumer is not running
     │   ├── MissingLibrary          an optional library is needed and not installed
     │   ├── SendForbidden           a check-forbidden hook of yours refused the message
-    │   └── WindowFull              too much under way, and the caller asked not to wait
-    ├── RoutingError                nowhere to send to or read from
+    │   └── WindowFull              too much is in flight, and the call was one that does not wait
+    ├── RoutingError                no server to send to or read from
     │   ├── NoNameServer            no NameServer is named, or none can be reached
     │   ├── NoRoute                 no NameServer knows a route of the topic
     │   └── BrokerNotFound          the route names no address for the broker
@@ -19,20 +19,20 @@
     │       ├── HeaderError         the header of a frame, or a field missing in it
     │       ├── BodyError           a body: route, registration, batch, ...
     │       └── RecordError         a stored message
-    │           ├── BodyDamaged     its body does not have the CRC that stands beside it
-    │           └── BodyTooLarge    its body, decompressed, or those of one answer are above a bound
-    ├── NetworkError                the wire failed; `request_left` says whether the peer may have the request
+    │           ├── BodyDamaged     its body does not have the CRC in its record
+    │           └── BodyTooLarge    its body, decompressed, or all bodies of one answer exceed a limit
+    ├── NetworkError                the connection failed; `request_left` says if the peer may have the request
     │   ├── ConnectFailed
     │   ├── ConnectionClosed
     │   └── CallTimeout
-    ├── RequestTimeout              a request is stored, and nobody replied to it in time
-    ├── DataLost                    messages asked for are no longer there
+    ├── RequestTimeout              a request message is stored, and no reply arrived in time
+    ├── DataLost                    requested messages are no longer there
     ├── StoreError                  the broker's own files cannot be read or written
-    └── SendFailed                  a send ended without success: `outcome` and `attempts` tell its story
-        ├── BatchFailed             some parts of a divided batch failed: `parts` has each one's result or error
+    └── SendFailed                  a send failed: `outcome` is its result at the broker, `attempts` its tries
+        ├── BatchFailed             some parts of a divided batch failed: `parts` has each part's results or error
         └── QueueNotFound           the broker does not have the queue that the caller named
 
-Facts are attributes; the text is one line that ends with what to do. `condition` is a stable word to search for.
+Facts are attributes. The text is one line that ends with the remedy. `condition` is a stable word to search for.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
 
 class Outcome(enum.Enum):
-    """What a failed send left at the broker (the three-valued status of librdkafka's INTRODUCTION.md)."""
+    """The result of a failed send at the broker (the three-valued status of librdkafka's INTRODUCTION.md)."""
 
     NOT_STORED = "not stored"
     PERHAPS_STORED = "perhaps stored"
@@ -57,7 +57,7 @@ class Outcome(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One try of a send: which broker, how long it took in seconds, what came of it and why."""
+    """One try of a send: its broker, its duration in seconds, its outcome and the reason."""
 
     broker_name: str
     address: str
@@ -78,7 +78,10 @@ class RocketMQError(Exception):
     attempts: tuple[Attempt, ...] = ()
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Copied and pickled with their facts: constructors want these as keywords, which Exception's own way drops."""
+        """Returns a reduction that keeps the facts in copies and pickles.
+
+        Constructors take the facts as keywords, which Exception's own `__reduce__` drops.
+        """
         return _remade, (type(self), self.args, self.__dict__)
 
 
@@ -89,7 +92,7 @@ def _remade(kind: type[RocketMQError], args: tuple[object, ...], facts: dict[str
 
 
 class LocalError(RocketMQError):
-    """You broke a rule; nothing was sent."""
+    """A rule broken by the caller; nothing was sent."""
 
     condition = "RMQ_LOCAL"
 
@@ -125,19 +128,19 @@ class SendForbidden(LocalError):
 
 
 class WindowFull(LocalError):
-    """Too much is under way, and the caller asked not to wait."""
+    """Too much is in flight, and the call was one that does not wait."""
 
     condition = "RMQ_WINDOW_FULL"
 
 
 class RoutingError(RocketMQError):
-    """Nowhere to send to or read from."""
+    """No server to send to or read from."""
 
     condition = "RMQ_ROUTING"
 
 
 class NoNameServer(RoutingError):
-    """No NameServer is named, or none of those named can be reached."""
+    """No NameServer is named, or none of the named ones can be reached."""
 
     condition = "RMQ_NO_NAME_SERVER"
 
@@ -191,7 +194,7 @@ class FrameError(ProtocolError):
 
 
 class HeaderError(ProtocolError):
-    """A frame's header that cannot be read, or lacks a field that is needed."""
+    """A frame's header that cannot be read, or lacks a required field."""
 
 
 class BodyError(ProtocolError):
@@ -205,7 +208,7 @@ class RecordError(ProtocolError):
 
 
 class BodyDamaged(RecordError):
-    """A message whose body does not have the CRC that its record tells: it changed after the broker had it."""
+    """A message whose body does not have the CRC in its record: it changed after the broker received it."""
 
     condition = "RMQ_BODY_DAMAGED"
 
@@ -219,7 +222,7 @@ class BodyDamaged(RecordError):
 class BodyTooLarge(RecordError):
     """A body that grows beyond `max_bytes` when it is decompressed, or bodies that do so together.
 
-    `queue` and `offset` say where reading stopped, where that is known.
+    `queue` and `offset` are the place where reading stopped, if it is known.
     """
 
     condition = "RMQ_BODY_TOO_LARGE"
@@ -234,7 +237,7 @@ class BodyTooLarge(RecordError):
 
 
 class NetworkError(RocketMQError):
-    """The wire failed; `request_left` is False only when no byte of the request can have reached the peer."""
+    """The connection failed; `request_left` is False only when no byte of the request can have reached the peer."""
 
     condition = "RMQ_NETWORK"
 
@@ -245,7 +248,7 @@ class NetworkError(RocketMQError):
 
 
 class ConnectFailed(NetworkError):
-    """Nobody accepted the connection in time."""
+    """No connection could be opened in time; nothing was sent."""
 
     condition = "RMQ_CONNECT_FAILED"
 
@@ -254,27 +257,26 @@ class ConnectFailed(NetworkError):
 
 
 class ConnectionClosed(NetworkError):
-    """The connection ended before the answer came."""
+    """The connection ended before the answer arrived."""
 
     condition = "RMQ_CONNECTION_CLOSED"
 
 
 class CallTimeout(NetworkError):
-    """No answer came in time."""
+    """No answer arrived in time."""
 
     condition = "RMQ_TIMEOUT"
 
 
 class RequestTimeout(RocketMQError):
-    """A request is stored, and no reply came in time (RequestTimeoutException.java, code 10006)."""
+    """A request message is stored, and no reply arrived in time (RequestTimeoutException.java, code 10006)."""
 
     condition = "RMQ_REQUEST_TIMEOUT"
     outcome = Outcome.STORED
 
 
 class DataLost(RocketMQError):
-    """Messages that were asked for are no longer there: offsets `start` to `end`, of which `min_offset` to
-    `max_offset` are kept."""
+    """Requested messages, offsets `start` to `end`, are no longer there; `min_offset` to `max_offset` are kept."""
 
     condition = "RMQ_DATA_LOSS"
 
@@ -296,7 +298,7 @@ class StoreError(RocketMQError):
 
 
 class SendFailed(RocketMQError):
-    """A send ended without success; `outcome` and `attempts` tell its story."""
+    """A failed send; `outcome` is its result at the broker, `attempts` its tries in order."""
 
     condition = "RMQ_SEND_FAILED"
 

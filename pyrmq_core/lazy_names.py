@@ -1,4 +1,4 @@
-"""Public names of a package that are loaded when first named (PEP 562): a process pays for what it uses."""
+"""Public names of a package that are loaded at their first use (PEP 562): a process imports only what it uses."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 def load_when_named(
     package: str, names: Sequence[str], modules: Mapping[str, str]
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """`__getattr__` and `__dir__` of a package: each of its lazy names to the module that has it, loaded once."""
+    """Returns a package's `__getattr__` and `__dir__`; `modules` maps each lazy name to its module, imported once."""
 
     def load(name: str) -> Any:
         module = modules.get(name)

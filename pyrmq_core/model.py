@@ -1,6 +1,6 @@
-"""The values users and rooms exchange, in RocketMQ's words: messages, queues, results.
+"""The values that users and packages exchange, in RocketMQ's words: messages, queues, results.
 
-All are frozen. Times of day are milliseconds since 1970 where a field ends in `_ms`, else UTC `datetime`.
+All are frozen. A time is milliseconds since 1970 in a field that ends in `_ms`, else a `datetime` in UTC.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ NO_PROPERTIES: Mapping[str, str] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """What a producer sends (common/message/Message.java).
+    """A message for a producer to send (common/message/Message.java).
 
-    `keys` are words that an index finds (a string is split at spaces), `tags` is one word that brokers filter by,
-    `sharding_key` keeps messages of one key in one queue, in order. `delay_level` is 1 to 18 (1 s to 2 h);
-    `deliver_at` and `delay` need a broker of 5.0 or younger. `flag` is carried and never looked at.
+    `keys` are words under which a broker's index finds the message (a string is split at spaces). `tags` is one word
+    that brokers filter by. `sharding_key` keeps messages of one key in one queue, in order. `delay_level` is 1 to 18
+    (1 s to 2 h); `deliver_at` and `delay` need a broker of 5.0 or later. `flag` is stored and never interpreted.
     """
 
     topic: str
@@ -52,8 +52,9 @@ class MessageQueue:
 class MessageExt:
     """A message as a broker stored it (common/message/MessageExt.java).
 
-    `msg_id` is the producer's UNIQ_KEY, or `offset_msg_id` where there is none. `body` is decompressed; `sys_flag` is
-    as stored. Offsets of a batch topic's inner messages are their own, commit-log offset and times the record's.
+    `msg_id` is the producer's UNIQ_KEY, or `offset_msg_id` if there is none. `body` is decompressed; `sys_flag` is as
+    stored. A message within a record of a batch topic has its own queue offset, and the record's commit-log offset and
+    times.
     """
 
     topic: str
@@ -82,7 +83,7 @@ class MessageExt:
 
     @property
     def keys(self) -> str | None:
-        """The words of KEYS, separated by spaces as they were stored."""
+        """The words of KEYS, separated by spaces, as stored."""
         return self.properties.get("KEYS")
 
     @property
@@ -99,7 +100,7 @@ class MessageExt:
 
 
 class SendStatus(enum.Enum):
-    """How a stored message is kept (client/producer/SendStatus.java); the response code is the value."""
+    """The safety of a stored message (client/producer/SendStatus.java); the value is the response code."""
 
     SEND_OK = 0
     FLUSH_DISK_TIMEOUT = 10
@@ -122,9 +123,9 @@ class SendResult:
 
 
 class LocalTransactionState(enum.IntEnum):
-    """What became of a local transaction (client/producer/LocalTransactionState.java); the wire's number is the value.
+    """The state of a local transaction (client/producer/LocalTransactionState.java); the value is the wire's number.
 
-    UNKNOW is spelled as RocketMQ spells it: the broker asks again later.
+    UNKNOW is RocketMQ's own spelling: the broker asks again later.
     """
 
     UNKNOW = 0
@@ -134,10 +135,10 @@ class LocalTransactionState(enum.IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class TransactionSendResult:
-    """How a message in a transaction was sent, and what was told to the broker about it.
+    """The result of a message sent in a transaction, and the state reported to the broker.
 
-    `result` is of the half message: its offsets are not those under which a consumer reads the message. `error` is
-    what the local transaction raised.
+    `result` belongs to the half message: a consumer reads the message under other offsets. `error` is the exception
+    that the local transaction raised.
     """
 
     result: SendResult
@@ -146,7 +147,7 @@ class TransactionSendResult:
 
 
 class PullStatus(enum.Enum):
-    """What a pull met (client/consumer/PullStatus.java); the response code is the value."""
+    """The result of a pull (client/consumer/PullStatus.java); the value is the response code."""
 
     FOUND = 0
     NO_NEW_MSG = 19
@@ -167,7 +168,7 @@ class PullResult:
 
 @dataclass(frozen=True, slots=True)
 class OffsetRange:
-    """Queue offsets from `start` up to, but without, `end`."""
+    """The queue offsets from `start` up to `end`, without `end`."""
 
     start: int
     end: int
@@ -186,7 +187,7 @@ EVERYTHING = OffsetRange(0, 2**63 - 1)
 class TopicQueues:
     """A topic's queues as a NameServer knows them.
 
-    The unreadable ones are there, without permission to read them. Of brokers in `masterless` slaves alone are left.
+    `unreadable` queues exist, but lack the permission to read them. The brokers in `masterless` have only slaves left.
     """
 
     readable: tuple[MessageQueue, ...]
@@ -199,7 +200,7 @@ class TopicQueues:
 
 
 class Permission(enum.IntFlag):
-    """What a topic's queues may be used for (common/constant/PermName.java)."""
+    """The permissions of a topic's queues (common/constant/PermName.java)."""
 
     INHERIT = 1
     WRITE = 2

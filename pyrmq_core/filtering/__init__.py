@@ -1,1 +1,8 @@
-"""Filter expressions, parsed and evaluated; pure, for client and broker alike."""
+"""Filter expressions, parsed and evaluated: plain functions for client and broker alike.
+
+    tags     tag expressions, `TagA || TagB`
+    sql      an SQL92 expression as a client passes it to a broker
+    sql92    the parser of SQL92, and its evaluation over a message's properties
+
+Brokers evaluate filters; the client evaluates them again where a broker cannot, as for batch topics.
+"""

@@ -1,7 +1,8 @@
-"""An SQL92 expression over message properties (`MessageSelector.bySql`): evaluated by the broker, text here.
+"""An SQL92 expression over message properties (`MessageSelector.bySql`), which the broker evaluates.
 
-A broker with `enablePropertyFilter` evaluates it; one that cannot compile it gives every message, so it is checked
-first (CHECK_CLIENT_CONFIG). Source: common/filter/ExpressionType.java; remoting/protocol/filter/FilterAPI.java.
+It needs a broker with `enablePropertyFilter`. A broker that cannot compile an expression answers every message, so the
+client first asks it to check the expression (CHECK_CLIENT_CONFIG). Source: common/filter/ExpressionType.java;
+remoting/protocol/filter/FilterAPI.java.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from pyrmq_core.filtering.sql92 import parse
 
 @dataclass(frozen=True, slots=True)
 class SqlFilter:
-    """The expression as the broker gets it; what comes back needs no second look, but for batch topics."""
+    """The expression as the broker receives it; only messages of batch topics are filtered again by the client."""
 
     KIND: ClassVar[str] = "SQL92"
     expression: str
@@ -33,9 +34,9 @@ class SqlFilter:
         return False
 
     def predicate(self) -> Callable[[Mapping[str, str]], bool]:
-        """Whether a message with these properties passes, for what a broker cannot filter.
+        """Returns the test of a message's properties, for messages that a broker cannot filter.
 
-        `InvalidArgument` for what is no SQL92.
+        `InvalidArgument` for an expression that is no SQL92.
         """
         return _parsed(self.expression)
 

@@ -1,12 +1,11 @@
-"""SQL92 over message properties: parses an expression once, and says of each message whether it passes.
+"""SQL92 over message properties: an expression is parsed once, and then evaluated for each message.
 
     a > 3 AND (region IN ('eu', 'us') OR name IS NULL) AND TAGS <> 'x' AND NOT (done = TRUE)
 
-Three-valued, as SQL is: a property that is missing is null, and what is not TRUE does not pass. Properties are text,
-and are read as a number where they are compared with one; a message where such a text is no number does not pass,
-whatever else the expression says.
-Source: filter/src/main/javacc/SelectorParser.jj, filter/expression/*.java (5.4.0). Left out: arithmetic, which they do
-not have either.
+The logic has three values, as in SQL: a missing property is null, and a message passes only if the result is TRUE. A
+property is text, and is read as a number where it is compared with one. If that text is no number, the message does not
+pass, whatever the rest of the expression says.
+Source: filter/src/main/javacc/SelectorParser.jj, filter/expression/*.java (5.4.0). Left out: arithmetic, as there.
 """
 
 from __future__ import annotations
@@ -43,8 +42,8 @@ TEXT_TESTS: Final[Mapping[str, Callable[[str, str], bool]]] = {
     "STARTSWITH": str.startswith,
     "ENDSWITH": str.endswith,
 }
-# What a text may ask for: a caller's own expression reaches neither, and each is asked of every message. Parsing and
-# evaluating go deeper into Python's stack with each level, which has room for a thousand.
+# The limits of an expression, far above those that users write: each condition is evaluated for every message, and each
+# level takes room on Python's stack, which holds a thousand calls.
 MAX_CHARS: Final = 65_536
 MAX_CONDITIONS: Final = 512
 DEEPEST: Final = 100
@@ -52,7 +51,7 @@ SHOWN_CHARS: Final = 200
 
 
 def parse(text: str) -> Callable[[Properties], bool]:
-    """Whether a message with these properties passes. `InvalidArgument` says where the expression goes wrong."""
+    """Returns the test of a message's properties; `InvalidArgument` names the place of a syntax error."""
     parser = _Parser(text)
     expression = parser.either()
     if parser.kind != "end":
@@ -68,18 +67,18 @@ def parse(text: str) -> Callable[[Properties], bool]:
 
 
 class _Incomparable(Exception):
-    """A text compared with a number that it is not; Java's evaluation ends there, too."""
+    """A comparison of values of different types, as of a text with a number; Java's evaluation ends there, too."""
 
 
 class _Parser:
-    """Recursive descent; `kind` and `token` are what stands next."""
+    """A recursive-descent parser; `kind` and `token` describe the next token."""
 
     def __init__(self, text: str) -> None:
         if len(text) > MAX_CHARS:
             raise InvalidArgument(f"the SQL expression has {len(text)} characters; {MAX_CHARS} at most are taken")
         self._text = text
         self._at = self._next_at = self._depth = 0
-        self._levels: dict[Expression, int] = {}  # of what was made so far; properties and constants have none
+        self._levels: dict[Expression, int] = {}  # depth of each condition; properties and constants have none
         self.kind = self.token = ""
         self._advance()
 
@@ -165,7 +164,7 @@ class _Parser:
         while self._take("NOT"):
             negations += 1
         operand = self._operand()
-        for _ in range(negations if negations < 3 else 2 + negations % 2):  # a third one undoes the second
+        for _ in range(negations if negations < 3 else 2 + negations % 2):  # each further pair changes nothing
             operand = self._made(_not(operand), operand)
         return operand
 
@@ -196,7 +195,7 @@ class _Parser:
         return lambda properties: properties.get(name)
 
     def _made(self, expression: Expression, *inner: Expression) -> Expression:
-        """The expression, once it is known to be neither one too many nor too deep to be evaluated."""
+        """Returns the expression; `InvalidArgument` if it is one condition too many, or nested too deeply."""
         level = 1 + max(self._levels.get(one, 0) for one in inner)
         self._levels[expression] = level
         if len(self._levels) > MAX_CONDITIONS:
@@ -224,7 +223,7 @@ class _Parser:
         return True
 
     def _advance(self) -> str:
-        """The token that stood next; the one after it stands next now."""
+        """Returns the next token, and moves to the one after it."""
         taken, found = self.token, TOKEN.match(self._text, self._next_at)
         if found is None:
             rest = self._text[self._next_at :].lstrip()
@@ -317,7 +316,7 @@ def _compare(sign: str, left: Expression, right: Expression) -> Expression:
 
 def _between(inner: Expression, low: Expression, high: Expression) -> Expression:
     def between(properties: Properties) -> Value:
-        value = inner(properties)  # once: a chain of these would take twice as long with each
+        value = inner(properties)  # once: if it were twice, each nested BETWEEN would double the time
         above = _ordered(operator.ge, value, low(properties))
         if above is False:
             return False
@@ -332,7 +331,7 @@ def _ordered(order: Callable[[Any, Any], bool], one: Value, other: Value) -> boo
 
 
 def _alike(one: bool | int | float | str, other: bool | int | float | str) -> tuple[object, object]:
-    """Both as values of one type."""
+    """Returns both as values of one type; raises `_Incomparable` if they cannot be."""
     if isinstance(one, str) and not isinstance(other, str):
         return _as(other, one), other
     if isinstance(other, str) and not isinstance(one, str):

@@ -13,9 +13,9 @@ ALL_TAGS: Final = "*"
 
 @dataclass(frozen=True, slots=True)
 class TagFilter:
-    """Which tags pass; an empty set lets every message through, tagged or not.
+    """The tags that pass; with an empty set every message passes, tagged or not.
 
-    A broker compares hashes only, so whoever reads compares the text again.
+    A broker compares only hashes, so the reader compares the tags' text again.
     """
 
     KIND: ClassVar[str] = "TAG"
@@ -23,7 +23,7 @@ class TagFilter:
 
     @classmethod
     def parse(cls, expression: str | None) -> Self:
-        """`InvalidArgument` for an expression that names no tag."""
+        """Returns the filter of an expression; `InvalidArgument` if it names no tag."""
         if expression is not None and not _is_text(expression):
             raise InvalidArgument(f'tags={expression!r}: it is a text such as "TagA || TagB", or "*"')
         if expression is None or expression.strip() in ("", ALL_TAGS):
@@ -42,7 +42,7 @@ class TagFilter:
         return not self.tags
 
     def predicate(self) -> Callable[[Mapping[str, str]], bool]:
-        """Whether a message with these properties passes, for what a broker cannot filter."""
+        """Returns the test of a message's properties, for messages that a broker cannot filter."""
         return lambda properties: self.matches(properties.get("TAGS"))
 
     def matches(self, tag: str | None) -> bool:
