@@ -19,7 +19,7 @@ from tests.support.standalone import job_environment
 
 ROOT = Path(__file__).parent.parent.parent
 SECRET = "not-for-the-log"
-LINE = re.compile(r"^\d\d/\d\d/\d\d \d\d:\d\d:\d\d INFO pyrmq_spark\.sink: (.*)$", re.MULTILINE)
+LINE = re.compile(r"^\d\d/\d\d/\d\d \d\d:\d\d:\d\d INFO pyrmq_spark\.write\.writers: (.*)$", re.MULTILINE)
 JOB = """
 import json, sys
 from pyspark.sql import SparkSession
