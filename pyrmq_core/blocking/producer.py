@@ -16,17 +16,16 @@ from pyrmq_core.blocking.client import Client
 from pyrmq_core.blocking.face import BlockingFace
 from pyrmq_core.blocking.portal import HeldContext, Portal, portal
 from pyrmq_core.blocking.send_window import SendWindow
-from pyrmq_core.client.producer.bulk.accumulator import Batching
+from pyrmq_core.client.parameters import parameters_of
 from pyrmq_core.client.producer.bulk.in_flight import PendingSend
 from pyrmq_core.client.producer.bulk.send_window import WriteSummary
 from pyrmq_core.client.producer.communication_mode import CommunicationMode
 from pyrmq_core.client.producer.producer import Producer as AsyncProducer
 from pyrmq_core.client.producer.producer import Select
+from pyrmq_core.client.producer.producer_settings import ProducerSettings
 from pyrmq_core.client.producer.running_producer import RunningProducer
-from pyrmq_core.client.producer.send.fault_latency import FaultLatencySettings
-from pyrmq_core.client.producer.send.hooks import ProducerHook
 from pyrmq_core.client.producer.send.targets import Target
-from pyrmq_core.client.producer.transactions import Transaction, TransactionListener, decided_here, local_failure
+from pyrmq_core.client.producer.transactions import Transaction, decided_here, local_failure
 from pyrmq_core.client.routing.publish_info import TopicPublishInfo
 from pyrmq_core.client.service_state import ServiceState
 from pyrmq_core.errors import InvalidState
@@ -48,69 +47,18 @@ log = logging.getLogger(__name__)
 class Producer(BlockingFace[AsyncProducer]):
     """As `pyrmq_core.Producer`; `client` is a blocking one. Safe to use from many threads."""
 
-    def __init__(
-        self,
-        group: str,
-        *,
-        client: Client | None = None,
-        nameserver: str | Sequence[str] | None = None,
-        namespace: str | None = None,
-        instance_name: str | None = None,
-        send_timeout: float = 3.0,
-        timeout_per_attempt: float | None = None,
-        retry_times_when_send_failed: int = 2,
-        retry_times_when_send_async_failed: int = 2,
-        retry_another_broker_when_not_store_ok: bool = False,
-        send_latency_fault_enable: bool = False,
-        fault_latency: FaultLatencySettings = FaultLatencySettings(),  # noqa: B008 - a frozen value
-        start_detector_enable: bool = False,
-        compress_body_over_bytes: int = 4096,
-        compression: str = "zlib",
-        max_message_bytes: int = 4 * 1024 * 1024,
-        default_topic_queue_nums: int = 4,
-        create_topic_key: str = "TBW102",
-        max_in_flight: int = 10_000,
-        max_in_flight_bytes: int = 100 * 1024 * 1024,
-        batching: Batching | bool | None = None,
-        transaction_listener: TransactionListener | None = None,
-        hooks: Sequence[ProducerHook] = (),
-        trace: bool | str = False,
-    ) -> None:
+    @parameters_of(ProducerSettings[Client])
+    def __init__(self, settings: ProducerSettings[Client]) -> None:
         super().__init__()
-        self.group = group
-        self._client = client
-        self._make_producer = partial(
-            AsyncProducer,
-            group,
-            nameserver=nameserver,
-            namespace=namespace,
-            instance_name=instance_name,
-            send_timeout=send_timeout,
-            timeout_per_attempt=timeout_per_attempt,
-            retry_times_when_send_failed=retry_times_when_send_failed,
-            retry_times_when_send_async_failed=retry_times_when_send_async_failed,
-            retry_another_broker_when_not_store_ok=retry_another_broker_when_not_store_ok,
-            send_latency_fault_enable=send_latency_fault_enable,
-            fault_latency=fault_latency,
-            start_detector_enable=start_detector_enable,
-            compress_body_over_bytes=compress_body_over_bytes,
-            compression=compression,
-            max_message_bytes=max_message_bytes,
-            default_topic_queue_nums=default_topic_queue_nums,
-            create_topic_key=create_topic_key,
-            max_in_flight=max_in_flight,
-            max_in_flight_bytes=max_in_flight_bytes,
-            batching=batching,
-            transaction_listener=transaction_listener,
-            hooks=hooks,
-            trace=trace,
-        )
-        self._batches = bool(batching)
-        if client is None:
-            self._make()  # wrong arguments are told now, not at the first send
+        self.group = settings.group
+        self._settings = settings
+        self._batches = bool(settings.batching)
+        if settings.client is None:
+            self._make()  # raises for wrong arguments now, not at the first send
 
     def _make(self) -> AsyncProducer:
-        return self._make_producer(client=None if self._client is None else self._client._async())
+        client = self._settings.client
+        return AsyncProducer._of(self._settings, None if client is None else client._async())
 
     def _closing_seconds(self, opened: HeldContext[AsyncProducer]) -> float:
         parts = opened.value._parts if opened.is_open else None

@@ -12,10 +12,11 @@ from pyrmq_core.blocking.client import Client
 from pyrmq_core.blocking.face import BlockingFace
 from pyrmq_core.blocking.portal import HeldContext, portal
 from pyrmq_core.client.arrow_library import columnar
-from pyrmq_core.client.client_session import CALL_TIMEOUT_SECONDS
 from pyrmq_core.client.consumer.pull.puller import ReadWindow
 from pyrmq_core.client.consumer.pull_consumer import PullConsumer as AsyncPullConsumer
 from pyrmq_core.client.consumer.pull_consumer import filter_of
+from pyrmq_core.client.consumer.settings import ConsumerSettings
+from pyrmq_core.client.parameters import parameters_of
 from pyrmq_core.filtering.tags import TagFilter
 from pyrmq_core.model import MessageQueue, OffsetRange, PullResult, TopicQueues
 from pyrmq_core.protocol.messages.bodies import MAX_BODY_BYTES
@@ -27,35 +28,20 @@ T = TypeVar("T")
 class PullConsumer(BlockingFace[AsyncPullConsumer]):
     """As `pyrmq_core.PullConsumer`; `client` is a blocking one. Safe to use from many threads."""
 
-    def __init__(
-        self,
-        group: str,
-        *,
-        client: Client | None = None,
-        nameserver: str | Sequence[str] | None = None,
-        instance_name: str | None = None,
-        timeout: float = CALL_TIMEOUT_SECONDS,
-    ) -> None:
+    @parameters_of(ConsumerSettings[Client])
+    def __init__(self, settings: ConsumerSettings[Client]) -> None:
         super().__init__()
-        self.group = group
-        self._client = client
-        self._nameserver = nameserver
-        self._instance_name = instance_name
-        self._timeout = timeout
-        if client is None:
-            self._make()  # wrong arguments are told now, not at the first call
+        self.group = settings.group
+        self._settings = settings
+        if settings.client is None:
+            self._make()  # raises for wrong arguments now, not at the first call
 
     def __repr__(self) -> str:
         return f"<blocking PullConsumer {self.group}>"
 
     def _make(self) -> AsyncPullConsumer:
-        return AsyncPullConsumer(
-            self.group,
-            client=None if self._client is None else self._client._async(),
-            nameserver=self._nameserver,
-            instance_name=self._instance_name,
-            timeout=self._timeout,
-        )
+        client = self._settings.client
+        return AsyncPullConsumer._of(self._settings, None if client is None else client._async())
 
     def topics(self) -> tuple[str, ...]:
         """Every topic the NameServer knows, RocketMQ's own too."""

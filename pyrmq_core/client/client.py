@@ -5,7 +5,6 @@ A client lives as long as its `async with` block. `ClientSession` holds what the
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from types import TracebackType
 from typing import Self
 
@@ -13,7 +12,6 @@ from pyrmq_core.client.client_session import ClientSession
 from pyrmq_core.client.client_settings import ClientSettings
 from pyrmq_core.client.parameters import parameters_of
 from pyrmq_core.client.service_state import ServiceState
-from pyrmq_core.errors import InvalidArgument
 
 
 class Client:
@@ -29,6 +27,13 @@ class Client:
     @parameters_of(ClientSettings)
     def __init__(self, settings: ClientSettings) -> None:
         self._session = ClientSession(settings)
+
+    @classmethod
+    def _of(cls, settings: ClientSettings) -> Self:
+        """Returns a client of settings that exist already, for the blocking face."""
+        client = cls.__new__(cls)
+        client._session = ClientSession(settings)
+        return client
 
     def __repr__(self) -> str:
         return repr(self._session)
@@ -51,14 +56,3 @@ class Client:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         await self._session.__aexit__(kind, error, traceback)
-
-
-def session_of(
-    client: Client | None, nameserver: str | Sequence[str] | None, instance_name: str | None
-) -> ClientSession:
-    """Returns the session of a shared client; without one, a session of the caller's own, to be opened by it."""
-    if client is None:
-        return ClientSession(ClientSettings(nameserver=nameserver, instance_name=instance_name))
-    if nameserver is not None or instance_name is not None:
-        raise InvalidArgument("a shared client has its own nameserver and instance_name; give either it or them")
-    return client._session

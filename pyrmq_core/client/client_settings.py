@@ -6,12 +6,15 @@ import os
 import ssl
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, field
+from typing import Generic, TypeVar
 
 from pyrmq_core.client.arguments import context_of, seconds_of
 from pyrmq_core.client.remoting.identity import Credentials, checked_unit_name, credentials_of, namespace_of
 from pyrmq_core.client.remoting.namespace_v2 import NamespaceV2
 from pyrmq_core.client.remoting.rpc_hooks import RpcHook, RpcHooks
 from pyrmq_core.errors import InvalidArgument
+
+AnyClient = TypeVar("AnyClient")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,3 +58,20 @@ class ClientSettings:
         """Returns the hooks around every request; the one that adds `namespace_v2` runs first."""
         tenant = namespace_of(self.namespace_v2)
         return RpcHooks([*([NamespaceV2(tenant)] if tenant else []), *self.rpc_hooks])
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClientChoice(Generic[AnyClient]):
+    """The client of a producer or a consumer: a shared one, or the settings of its own."""
+
+    client: AnyClient | None = None
+    nameserver: str | Sequence[str] | None = None
+    instance_name: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.client is not None and (self.nameserver is not None or self.instance_name is not None):
+            raise InvalidArgument("a shared client has its own nameserver and instance_name; give either it or them")
+
+    def own_client(self) -> ClientSettings:
+        """Returns the settings of a client that nothing else shares."""
+        return ClientSettings(nameserver=self.nameserver, instance_name=self.instance_name)

@@ -220,7 +220,7 @@ def test_bounds_of_the_setting(settings: dict[str, float]) -> None:
 def test_defaults_are_javas() -> None:
     assert (Batching().max_bytes, Batching().max_delay) == (32 * 1024, 0.010)
     for off in (None, False):
-        assert Producer("g", nameserver="127.0.0.1:1", batching=off)._setup.batching is None
+        assert Producer("g", nameserver="127.0.0.1:1", batching=off)._settings.batches is None
 
 
 async def test_without_it_every_message_goes_alone(stage: Stage, client: Client) -> None:

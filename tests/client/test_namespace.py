@@ -143,8 +143,8 @@ def test_an_endpoint_names_the_namespace() -> None:
     client = Client(nameserver="http://MQ_INST_123_abc.host:80")
     assert client._session.namespace == "MQ_INST_123_abc"
     assert Client(nameserver="http://host:80")._session.namespace is None
-    assert Producer("g", client=client)._setup.settings.producer_group == "MQ_INST_123_abc%g"
-    assert Producer("g", client=client, namespace="NS")._setup.settings.producer_group == "NS%g"
+    assert Producer("g", client=client)._settings.producer_group == "MQ_INST_123_abc%g"
+    assert Producer("g", client=client, namespace="NS")._settings.producer_group == "NS%g"
 
 
 @pytest.mark.parametrize("namespace", ["a b", "a.b", "中", "n" * 256])

@@ -57,7 +57,7 @@ def test_line_64_fault_latency() -> None:
     settings = FaultLatencySettings()
     assert settings.latency_max == (0.05, 0.1, 0.55, 1.8, 3.0, 5.0, 15.0)
     assert settings.not_available_duration == (0.0, 0.0, 2.0, 5.0, 6.0, 10.0, 30.0)
-    assert Producer("g", nameserver="127.0.0.1:1")._setup.fault_latency is None  # off by default
+    assert not Producer("g", nameserver="127.0.0.1:1")._settings.send_latency_fault_enable  # off by default
     faults = FaultLatency(settings, draw=lambda below: 0)
     faults.update("a", 0.01, isolation=True, reachable=True, now=0)
     info = info_of("a", "b", "c")

@@ -9,17 +9,18 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from pyrmq_core.client.arguments import MAX_LONG, offset_of, queue_of, seconds_of, whole_number
-from pyrmq_core.client.client import Client, session_of
-from pyrmq_core.client.client_session import CALL_TIMEOUT_SECONDS
+from pyrmq_core.client.client import Client
+from pyrmq_core.client.client_session import ClientSession
 from pyrmq_core.client.consumer.pull.puller import Filter, Puller, ReadWindow
 from pyrmq_core.client.consumer.pull.read_arrow import read_rows
 from pyrmq_core.client.consumer.queue_offsets import QueueOffsets
+from pyrmq_core.client.consumer.settings import ConsumerSettings
+from pyrmq_core.client.parameters import parameters_of
 from pyrmq_core.errors import InvalidArgument, InvalidState
 from pyrmq_core.filtering.sql import SqlFilter
 from pyrmq_core.filtering.tags import TagFilter
 from pyrmq_core.model import MessageExt, MessageQueue, OffsetRange, PullResult, TopicQueues
 from pyrmq_core.protocol.messages.bodies import MAX_BODY_BYTES, MAX_PLAIN_BYTES, BodyRules
-from pyrmq_core.protocol.messages.names import check_group
 from pyrmq_core.protocol.messages.payload import RawPull, iterate_messages
 
 LONGEST_WAIT_SECONDS: Final = 600.0
@@ -33,20 +34,22 @@ class PullConsumer:
     `client=` it shares one. `timeout` is for one question to a broker, in seconds.
     """
 
-    def __init__(
-        self,
-        group: str,
-        *,
-        client: Client | None = None,
-        nameserver: str | Sequence[str] | None = None,
-        instance_name: str | None = None,
-        timeout: float = CALL_TIMEOUT_SECONDS,
-    ) -> None:
-        check_group(group)
-        self.group = group
+    @parameters_of(ConsumerSettings[Client])
+    def __init__(self, settings: ConsumerSettings[Client]) -> None:
+        self._configure(settings, settings.client)
+
+    @classmethod
+    def _of(cls, settings: ConsumerSettings[Any], client: Client | None) -> Self:
+        """Returns a consumer of settings that exist already, for the blocking face."""
+        consumer = cls.__new__(cls)
+        consumer._configure(settings, client)
+        return consumer
+
+    def _configure(self, settings: ConsumerSettings[Any], client: Client | None) -> None:
+        self.group = settings.group
         self._shares_client = client is not None
-        self._session = session_of(client, nameserver, instance_name)
-        self._timeout = seconds_of("timeout", timeout)
+        self._session = ClientSession(settings.own_client()) if client is None else client._session
+        self._timeout = settings.timeout
         self._stack: AsyncExitStack | None = None
         self._puller: Puller | None = None
         self._lookups: QueueOffsets | None = None

@@ -11,23 +11,21 @@ from typing import Any, Self
 import trio
 
 from pyrmq_core.client.arguments import chosen_by, seconds_of
-from pyrmq_core.client.client import Client, session_of
-from pyrmq_core.client.producer.bulk.accumulator import Batching
-from pyrmq_core.client.producer.bulk.in_flight import PendingSend, check_bounds
+from pyrmq_core.client.client import Client
+from pyrmq_core.client.client_session import ClientSession
+from pyrmq_core.client.parameters import parameters_of
+from pyrmq_core.client.producer.bulk.in_flight import PendingSend
 from pyrmq_core.client.producer.bulk.send_arrow import send_rows
 from pyrmq_core.client.producer.bulk.send_window import SendWindow, WriteSummary, open_send_window
 from pyrmq_core.client.producer.bulk.split_batches import send_list
 from pyrmq_core.client.producer.message_encoder import MessageEncoder
+from pyrmq_core.client.producer.producer_settings import ProducerSettings
 from pyrmq_core.client.producer.request_reply import reply_properties
-from pyrmq_core.client.producer.running_producer import ProducerSetup, RunningProducer, open_parts
-from pyrmq_core.client.producer.send.fault_latency import FaultLatencySettings
-from pyrmq_core.client.producer.send.hooks import ProducerHook
+from pyrmq_core.client.producer.running_producer import RunningProducer, open_parts
 from pyrmq_core.client.producer.send.targets import AnyQueue, Target, ThisQueue, target_of
-from pyrmq_core.client.producer.settings import SendSettings
 from pyrmq_core.client.producer.transactions import (
     ExecuteLocalTransaction,
     Transaction,
-    TransactionListener,
     decided,
     local_failure,
 )
@@ -44,11 +42,9 @@ from pyrmq_core.model import (
     SendResult,
     TransactionSendResult,
 )
-from pyrmq_core.protocol.messages.names import check_group
 from pyrmq_core.protocol.messages.namespaces import with_namespace
 from pyrmq_core.protocol.messages.payload import Payload
 from pyrmq_core.protocol.messages.properties import CORRELATION_ID
-from pyrmq_core.protocol.messages.trace import TRACE_TOPIC
 from pyrmq_core.protocol.requests.broker.recall_message import MessageRecalled, RecallHandle, RecallMessage
 
 Select = Callable[[Sequence[MessageQueue], Message], MessageQueue]
@@ -64,62 +60,27 @@ class Producer:
     trace topic; `hooks` are plain functions around each try; `namespace` stands in front of topics and the group.
     """
 
-    def __init__(
-        self,
-        group: str,
-        *,
-        client: Client | None = None,
-        nameserver: str | Sequence[str] | None = None,
-        namespace: str | None = None,
-        instance_name: str | None = None,
-        send_timeout: float = 3.0,
-        timeout_per_attempt: float | None = None,
-        retry_times_when_send_failed: int = 2,
-        retry_times_when_send_async_failed: int = 2,
-        retry_another_broker_when_not_store_ok: bool = False,
-        send_latency_fault_enable: bool = False,
-        fault_latency: FaultLatencySettings = FaultLatencySettings(),  # noqa: B008 - a frozen value
-        start_detector_enable: bool = False,
-        compress_body_over_bytes: int = 4096,
-        compression: str = "zlib",
-        max_message_bytes: int = 4 * 1024 * 1024,
-        default_topic_queue_nums: int = 4,
-        create_topic_key: str = "TBW102",
-        max_in_flight: int = 10_000,
-        max_in_flight_bytes: int = 100 * 1024 * 1024,
-        batching: Batching | bool | None = None,
-        transaction_listener: TransactionListener | None = None,
-        hooks: Sequence[ProducerHook] = (),
-        trace: bool | str = False,
-    ) -> None:
-        check_group(group)
-        self.group = group
+    @parameters_of(ProducerSettings[Client])
+    def __init__(self, settings: ProducerSettings[Client]) -> None:
+        self._configure(settings, settings.client)
+
+    @classmethod
+    def _of(cls, settings: ProducerSettings[Any], client: Client | None) -> Self:
+        """Returns a producer of settings that exist already, for the blocking face."""
+        producer = cls.__new__(cls)
+        producer._configure(settings, client)
+        return producer
+
+    def _configure(self, settings: ProducerSettings[Any], client: Client | None) -> None:
+        self.group = settings.group
         self._shares_client = client is not None
-        self._session = session_of(client, nameserver, instance_name)
-        namespace = namespace_of(namespace) or self._session.namespace
-        self._send_timeout = seconds_of("send_timeout", send_timeout)
-        self._encoding = MessageEncoder.of(compress_body_over_bytes, compression, max_message_bytes, namespace)
-        self._setup = ProducerSetup(
-            settings=SendSettings(
-                producer_group=with_namespace(group, namespace),
-                namespace=namespace,
-                retry_times_when_send_failed=retry_times_when_send_failed,
-                retry_times_when_send_async_failed=retry_times_when_send_async_failed,
-                timeout_per_attempt=timeout_per_attempt,
-                retry_another_broker_when_not_store_ok=retry_another_broker_when_not_store_ok,
-                create_topic_key=create_topic_key,
-                default_topic_queue_nums=default_topic_queue_nums,
-                start_detector_enable=start_detector_enable,
-            ),
-            send_timeout=send_timeout,
-            in_flight_bounds=check_bounds(max_in_flight, max_in_flight_bytes),
-            batching=Batching() if batching is True else batching or None,
-            transaction_listener=transaction_listener,
-            hooks=tuple(hooks),
-            trace_topic=trace if isinstance(trace, str) else TRACE_TOPIC if trace else None,
-            fault_latency=fault_latency if send_latency_fault_enable else None,
+        self._session = ClientSession(settings.own_client()) if client is None else client._session
+        namespace = namespace_of(settings.namespace) or self._session.namespace
+        self._settings = replace(settings, namespace=namespace)
+        self._encoding = MessageEncoder.of(
+            settings.compress_body_over_bytes, settings.compression, settings.max_message_bytes, namespace
         )
-        self._life = Life("producer", group)
+        self._life = Life("producer", self.group)
         self._stack = AsyncExitStack()
         self._parts: RunningProducer | None = None
 
@@ -133,7 +94,7 @@ class Producer:
             if not self._shares_client:
                 await stack.enter_async_context(self._session)
             try:
-                self._parts = await stack.enter_async_context(open_parts(self._session, self._setup))
+                self._parts = await stack.enter_async_context(open_parts(self._session, self._settings))
             except InvalidState:
                 self._life.not_begun()
                 raise
@@ -286,7 +247,7 @@ class Producer:
         """
         parts, seconds = self._open(), self._seconds(timeout)
         handle = RecallHandle.decode(recall_handle)
-        settings = self._setup.settings
+        settings = self._settings
         wrapped = with_namespace(topic, settings.namespace)
         request = RecallMessage(settings.producer_group, wrapped, recall_handle, handle.broker_name)
         at = MessageQueue(wrapped, handle.broker_name, 0)
@@ -377,7 +338,7 @@ class Producer:
         return self._open(), self._encoding.one(message), target_of(message, queue), self._seconds(timeout)
 
     def _seconds(self, timeout: float | None) -> float:
-        return self._send_timeout if timeout is None else seconds_of("timeout", timeout)
+        return self._settings.send_timeout if timeout is None else seconds_of("timeout", timeout)
 
     def _open(self) -> RunningProducer:
         if self._parts is None:

@@ -6,48 +6,31 @@ import itertools
 import random
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
-from typing import Final
+from dataclasses import dataclass
+from typing import Any, Final
 
 import trio
 
 from pyrmq_core.client.client_session import CLOSE_SECONDS, ClientSession
-from pyrmq_core.client.producer.bulk.accumulator import Accumulator, Batching
+from pyrmq_core.client.producer.bulk.accumulator import Accumulator
 from pyrmq_core.client.producer.bulk.in_flight import InFlight, PendingSend
 from pyrmq_core.client.producer.message_trace import Tracer
+from pyrmq_core.client.producer.producer_settings import ProducerSettings
 from pyrmq_core.client.producer.request_reply import Requests
 from pyrmq_core.client.producer.send.fault_detector import run_detector
-from pyrmq_core.client.producer.send.fault_latency import FaultLatency, FaultLatencySettings
-from pyrmq_core.client.producer.send.hooks import ProducerHook, ProducerHooks
+from pyrmq_core.client.producer.send.fault_latency import FaultLatency
+from pyrmq_core.client.producer.send.hooks import ProducerHooks
 from pyrmq_core.client.producer.send.send_errors import unexpected
 from pyrmq_core.client.producer.send.sender import Sender
 from pyrmq_core.client.producer.send.targets import Target
 from pyrmq_core.client.producer.settings import SendSettings
-from pyrmq_core.client.producer.transactions import TransactionListener, Transactions
+from pyrmq_core.client.producer.transactions import Transactions
 from pyrmq_core.model import Message
 from pyrmq_core.network import open_owned_nursery
-from pyrmq_core.protocol.messages.namespaces import without_namespace
 from pyrmq_core.protocol.messages.payload import Payload
 
 # client/trace/AsyncTraceDispatcher.java: a producer of its own sends trace messages.
 TRACE_NUMBERS: Final = itertools.count(1)
-
-
-@dataclass(frozen=True, slots=True)
-class ProducerSetup:
-    """A producer's arguments, checked."""
-
-    settings: SendSettings
-    send_timeout: float
-    in_flight_bounds: tuple[int, int]
-    batching: Batching | None
-    transaction_listener: TransactionListener | None
-    hooks: tuple[ProducerHook, ...]
-    trace_topic: str | None
-    fault_latency: FaultLatencySettings | None
-
-    def __post_init__(self) -> None:
-        ProducerHooks(self.hooks)  # raises for a wrong hook now, not when the producer starts
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,20 +71,19 @@ class RunningProducer:
 
 
 @asynccontextmanager
-async def open_parts(client: ClientSession, setup: ProducerSetup) -> AsyncIterator[RunningProducer]:
+async def open_parts(client: ClientSession, settings: ProducerSettings[Any]) -> AsyncIterator[RunningProducer]:
     """Registers the group for the time of the block; raises `InvalidState` if the client has a producer of it."""
-    settings = replace(setup.settings, unit_mode=client.unit_mode)
     client.register_producer(settings.producer_group)
     try:
         async with open_owned_nursery() as nursery:
-            tracer = None if setup.trace_topic is None else Tracer(setup.trace_topic)
-            hooks = ProducerHooks(setup.hooks if tracer is None else [*setup.hooks, tracer])
-            faults = _fault_latency(client, setup, nursery)
+            tracer = None if settings.trace_topic is None else Tracer(settings.trace_topic)
+            hooks = ProducerHooks(settings.hooks if tracer is None else [*settings.hooks, tracer])
+            faults = _fault_latency(client, settings, nursery)
             sender = Sender(client, settings, hooks=hooks, faults=faults)
-            in_flight = InFlight(nursery, sender, *setup.in_flight_bounds)
+            in_flight = InFlight(nursery, sender, settings.max_in_flight, settings.max_in_flight_bytes)
             accumulator = None
-            if setup.batching is not None:
-                accumulator = Accumulator(in_flight, setup.batching, timeout=setup.send_timeout)
+            if settings.batches is not None:
+                accumulator = Accumulator(in_flight, settings.batches, timeout=settings.send_timeout)
                 nursery.start_soon(accumulator.run)
             parts = RunningProducer(
                 client=client,
@@ -109,7 +91,7 @@ async def open_parts(client: ClientSession, setup: ProducerSetup) -> AsyncIterat
                 in_flight=in_flight,
                 accumulator=accumulator,
                 requests=Requests(client, sender),
-                transactions=Transactions(client, sender, nursery, setup.transaction_listener, hooks),
+                transactions=Transactions(client, sender, nursery, settings.transaction_listener, hooks),
                 tracer=tracer,
             )
             trace_sender = _trace_sender(client, settings)
@@ -128,15 +110,16 @@ async def open_parts(client: ClientSession, setup: ProducerSetup) -> AsyncIterat
             await client.unregister_producer(settings.producer_group)
 
 
-def _fault_latency(client: ClientSession, setup: ProducerSetup, nursery: trio.Nursery) -> FaultLatency | None:
-    if setup.fault_latency is None:
+def _fault_latency(
+    client: ClientSession, settings: ProducerSettings[Any], nursery: trio.Nursery
+) -> FaultLatency | None:
+    if not settings.send_latency_fault_enable:
         return None
-    faults = FaultLatency(setup.fault_latency, draw=random.randrange)
-    if setup.settings.start_detector_enable:
+    faults = FaultLatency(settings.fault_latency, draw=random.randrange)
+    if settings.start_detector_enable:
         nursery.start_soon(run_detector, client, faults)
     return faults
 
 
 def _trace_sender(client: ClientSession, settings: SendSettings) -> Sender:
-    group = without_namespace(settings.producer_group, settings.namespace)
-    return Sender(client, SendSettings(f"_INNER_TRACE_PRODUCER-{group}-PRODUCE-{next(TRACE_NUMBERS)}"))
+    return Sender(client, SendSettings(f"_INNER_TRACE_PRODUCER-{settings.group}-PRODUCE-{next(TRACE_NUMBERS)}"))

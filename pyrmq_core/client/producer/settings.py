@@ -1,8 +1,8 @@
-"""How a producer sends: names and defaults of client/producer/DefaultMQProducer.java."""
+"""The settings of sending: names and defaults of client/producer/DefaultMQProducer.java."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from pyrmq_core.client.arguments import seconds_of, whole_number
@@ -10,17 +10,18 @@ from pyrmq_core.client.producer.communication_mode import CommunicationMode
 from pyrmq_core.errors import InvalidArgument
 from pyrmq_core.protocol.messages.compression import CompressionType
 from pyrmq_core.protocol.messages.names import check_topic
+from pyrmq_core.protocol.messages.namespaces import with_namespace
 
 # A member of an enum costs more than a call to look up.
 SYNC: Final = CommunicationMode.SYNC
 ASYNC: Final = CommunicationMode.ASYNC
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class SendSettings:
-    """How a producer sends; RocketMQ's names and defaults, seconds for times."""
+    """The settings that one send depends on; RocketMQ's names and defaults, seconds for times."""
 
-    producer_group: str
+    group: str = field(kw_only=False)
     namespace: str | None = None
     retry_times_when_send_failed: int = 2
     retry_times_when_send_async_failed: int = 2
@@ -29,7 +30,6 @@ class SendSettings:
     create_topic_key: str = "TBW102"
     default_topic_queue_nums: int = 4
     start_detector_enable: bool = False
-    unit_mode: bool = False
 
     def __post_init__(self) -> None:
         whole_number("retry_times_when_send_failed", self.retry_times_when_send_failed, 0)
@@ -39,15 +39,23 @@ class SendSettings:
             seconds_of("timeout_per_attempt", self.timeout_per_attempt)
         check_topic(self.create_topic_key)
 
+    @property
+    def producer_group(self) -> str:
+        """The group as brokers know it, with the namespace in front."""
+        return with_namespace(self.group, self.namespace)
+
     def tries_allowed(self, mode: CommunicationMode) -> int:
-        """The first one included."""
+        """Returns the number of tries, with the first one."""
         if mode is SYNC:
             return 1 + self.retry_times_when_send_failed
         return 1 + self.retry_times_when_send_async_failed if mode is ASYNC else 1
 
 
 def compression_type(name: str) -> CompressionType | None:
-    """By its name in lower case, None for `none`; `MissingLibrary` for one whose library is not installed."""
+    """Returns the compression of a name in lower case, None for `none`.
+
+    Raises `InvalidArgument` for an unknown name, and `MissingLibrary` when its library is not installed.
+    """
     known = {kind.name.lower(): kind for kind in CompressionType}
     if name != "none" and name not in known:
         raise InvalidArgument(f"compression={name!r}: none, {', '.join(sorted(known))} are possible")

@@ -345,7 +345,7 @@ class Sender:
             born_timestamp_ms=born_timestamp_ms,
             flag=payload.flag,
             properties=payload.properties,
-            unit_mode=self.settings.unit_mode,
+            unit_mode=self._client.unit_mode,
             batch=payload.batch,
             broker_name=queue.broker_name,
             body=payload.body,

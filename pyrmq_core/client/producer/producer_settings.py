@@ -1,0 +1,53 @@
+"""The settings of a whole producer: the parameters of both `Producer`s, written once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pyrmq_core.client.arguments import seconds_of
+from pyrmq_core.client.client_settings import AnyClient, ClientChoice
+from pyrmq_core.client.producer.bulk.accumulator import Batching
+from pyrmq_core.client.producer.bulk.in_flight import check_bounds
+from pyrmq_core.client.producer.send.fault_latency import FaultLatencySettings
+from pyrmq_core.client.producer.send.hooks import ProducerHook, ProducerHooks
+from pyrmq_core.client.producer.settings import SendSettings
+from pyrmq_core.client.producer.transactions import TransactionListener
+from pyrmq_core.protocol.messages.names import check_group
+from pyrmq_core.protocol.messages.trace import TRACE_TOPIC
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProducerSettings(SendSettings, ClientChoice[AnyClient]):
+    """How a producer was asked to work; `AnyClient` is the `Client` of its face."""
+
+    send_timeout: float = 3.0
+    send_latency_fault_enable: bool = False
+    fault_latency: FaultLatencySettings = FaultLatencySettings()  # noqa: RUF009 - a frozen value
+    compress_body_over_bytes: int = 4096
+    compression: str = "zlib"
+    max_message_bytes: int = 4 * 1024 * 1024
+    max_in_flight: int = 10_000
+    max_in_flight_bytes: int = 100 * 1024 * 1024
+    batching: Batching | bool | None = None
+    transaction_listener: TransactionListener | None = None
+    hooks: Sequence[ProducerHook] = ()
+    trace: bool | str = False
+
+    def __post_init__(self) -> None:
+        check_group(self.group)
+        ClientChoice.__post_init__(self)
+        SendSettings.__post_init__(self)
+        seconds_of("send_timeout", self.send_timeout)
+        check_bounds(self.max_in_flight, self.max_in_flight_bytes)
+        ProducerHooks(self.hooks)
+
+    @property
+    def batches(self) -> Batching | None:
+        """The rule for batches, if the producer makes any."""
+        return Batching() if self.batching is True else self.batching or None
+
+    @property
+    def trace_topic(self) -> str | None:
+        """The topic of the trace messages, if the producer traces."""
+        return self.trace if isinstance(self.trace, str) else TRACE_TOPIC if self.trace else None
