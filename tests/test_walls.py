@@ -36,7 +36,7 @@ def test_clock_and_sockets_stay_where_they_live(packages: dict[str, str]) -> Non
     assert walls.clock_and_socket_faults(packages) == []
 
 
-def test_sending_and_pulling_have_one_road_each(packages: dict[str, str]) -> None:
+def test_sending_and_pulling_have_one_path_each(packages: dict[str, str]) -> None:
     assert walls.road_faults(packages) == []
 
 
@@ -158,7 +158,7 @@ def test_the_text_speaks_of_the_project_alone() -> None:
         ("elsewhere.py", "import os", "stands in no room"),
     ],
 )
-def test_a_forbidden_import_is_told(path: str, source: str, fault: str) -> None:
+def test_a_forbidden_import_is_reported(path: str, source: str, fault: str) -> None:
     known = {"pyrmq_core/broker/__init__.py": '"""."""', "pyrmq_core/protocol/messages/payload.py": '"""."""'}
     assert [told for told in walls.import_faults(known | {path: source}) if fault in told]
 
@@ -181,7 +181,7 @@ def test_a_forbidden_import_is_told(path: str, source: str, fault: str) -> None:
         ("pyrmq_core/__init__.py", "from pyrmq_core.client.producer.producer import Producer"),
     ],
 )
-def test_an_allowed_import_is_not_told(path: str, source: str) -> None:
+def test_an_allowed_import_is_not_reported(path: str, source: str) -> None:
     assert walls.import_faults({path: source}) == []
 
 
@@ -226,30 +226,30 @@ def test_an_effect_at_import_is_reported(source: str) -> None:
     assert walls.effect_faults({"p/__main__.py": source}) == []
 
 
-def test_a_clock_in_a_pure_room_is_told() -> None:
+def test_a_clock_in_a_pure_room_is_reported() -> None:
     sample = {"pyrmq_core/model.py": "from datetime import datetime\ndatetime.now()"}
     assert walls.clock_and_socket_faults(sample) == ["pyrmq_core/model.py:2: datetime.now in a room without a clock"]
 
 
-def test_a_socket_outside_network_is_told() -> None:
+def test_a_socket_outside_network_is_reported() -> None:
     source = "import trio\nasync def f():\n    await trio.open_tcp_stream('h', 1)"
     assert walls.clock_and_socket_faults({"pyrmq_core/client/pool.py": source})
     assert walls.clock_and_socket_faults({"pyrmq_core/network/pool.py": source}) == []
 
 
 @pytest.mark.parametrize("lines", [walls.MAX_MODULE_LINES, walls.MAX_MODULE_LINES + 1])
-def test_a_long_module_is_told(lines: int) -> None:
+def test_a_long_module_is_reported(lines: int) -> None:
     assert bool(walls.size_faults({"m.py": "x = 1\n" * lines})) == (lines > walls.MAX_MODULE_LINES)
 
 
 @pytest.mark.parametrize("lines", [walls.MAX_FUNCTION_LINES, walls.MAX_FUNCTION_LINES + 1])
-def test_a_long_function_is_told(lines: int) -> None:
+def test_a_long_function_is_reported(lines: int) -> None:
     source = "class C:\n    async def f(self):\n" + "        x = 1\n" * (lines - 1)
     assert bool(walls.size_faults({"m.py": source})) == (lines > walls.MAX_FUNCTION_LINES)
 
 
 @pytest.mark.parametrize("source", ["", "import os", '"""Values"""', "# A comment is not a docstring."])
-def test_a_file_without_a_sentence_is_told(source: str) -> None:
+def test_a_file_without_a_sentence_is_reported(source: str) -> None:
     assert walls.sentence_faults({"m.py": source})
 
 
@@ -269,7 +269,7 @@ def test_a_file_without_a_sentence_is_told(source: str) -> None:
         ("pyrmq_spark/worker.py", "RequestCode(320)"),
     ],
 )
-def test_leaving_the_road_is_told(path: str, source: str) -> None:
+def test_leaving_the_path_is_reported(path: str, source: str) -> None:
     assert walls.road_faults({path: source})
 
 
@@ -282,7 +282,7 @@ def test_leaving_the_road_is_told(path: str, source: str) -> None:
         ("pyrmq_core/client/consumer.py", "Command(34), 10, range(11)"),
     ],
 )
-def test_keeping_the_road_is_not_told(path: str, source: str) -> None:
+def test_keeping_the_path_is_not_reported(path: str, source: str) -> None:
     assert walls.road_faults({path: source}) == []
 
 
@@ -296,10 +296,10 @@ def test_keeping_the_road_is_not_told(path: str, source: str) -> None:
         "https://files.python" + "hosted.org/x",
     ],
 )
-def test_unwanted_text_is_told(line: str) -> None:
+def test_unwanted_text_is_reported(line: str) -> None:
     assert text_faults({"a.md": line})
 
 
 @pytest.mark.parametrize("line", ["#!/bin/sh", "color #ff0000", "http://maven.apache.org/POM/4.0.0", "the issue 's' #"])
-def test_plain_text_is_not_told(line: str) -> None:
+def test_plain_text_is_not_reported(line: str) -> None:
     assert text_faults({"a.md": line}) == []

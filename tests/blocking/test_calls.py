@@ -330,7 +330,7 @@ def test_closing_unregisters_the_group(stage: Stage) -> None:
         (lambda: Client(access_key="a"), "belong together"),
     ],
 )
-def test_wrong_arguments_are_told_at_once(make: Callable[[], object], words: str) -> None:
+def test_wrong_arguments_are_reported_at_once(make: Callable[[], object], words: str) -> None:
     with pytest.raises(InvalidArgument, match=words):
         make()
 

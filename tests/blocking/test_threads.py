@@ -113,7 +113,7 @@ def test_ctrl_c_ends_a_wait_and_nothing_else(stage: Stage) -> None:
         signal.signal(signal.SIGALRM, before)
 
 
-def test_the_loops_own_thread_is_told(stage: Stage) -> None:
+def test_a_call_in_the_loops_own_thread_is_refused(stage: Stage) -> None:
     async def inside() -> str:
         try:
             portal().run(inside)

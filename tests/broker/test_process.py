@@ -153,7 +153,7 @@ def test_p_prints_every_setting_and_ends(tmp_path: Path) -> None:
         (("--nothing",), 2, "unrecognized arguments"),
     ],
 )
-def test_wrong_use_is_told_in_one_line(arguments: tuple[str, ...], status: int, text: str) -> None:
+def test_wrong_use_is_reported_in_one_line(arguments: tuple[str, ...], status: int, text: str) -> None:
     ended = run(*arguments)
     assert (ended.returncode, text in ended.stderr, "Traceback" in ended.stderr) == (status, True, False)
 

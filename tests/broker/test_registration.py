@@ -34,7 +34,7 @@ SYSTEM_TOPICS = {
 }
 
 
-async def test_all_nameservers_are_told_of_all_topics_over_connections_of_their_own(tmp_path: Path) -> None:
+async def test_all_nameservers_get_all_topics_over_connections_of_their_own(tmp_path: Path) -> None:
     async with nameservers(3) as servers:
         addresses = ";".join(server.address for server in servers)
         async with serving(tmp_path, namesrvAddr=addresses) as served:
@@ -63,7 +63,7 @@ async def test_a_killed_broker_unregisters_nowhere(tmp_path: Path) -> None:
         assert [request.code for _, request in server.told] == [RequestCode.REGISTER_BROKER]
 
 
-async def test_a_new_topic_is_told_alone_before_the_sender_is_answered(tmp_path: Path) -> None:
+async def test_a_new_topic_is_registered_alone_before_the_sender_is_answered(tmp_path: Path) -> None:
     async with nameservers(2) as servers:
         addresses = ";".join(server.address for server in servers)
         async with serving(tmp_path, namesrvAddr=addresses) as served:

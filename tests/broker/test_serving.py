@@ -246,7 +246,7 @@ async def test_a_retry_comes_again_and_ends_among_the_dead_letters(tmp_path: Pat
         assert [record.body for record in records(await served.pull("%DLQ%G"))] == [b"hard", b"own"]
 
 
-async def test_a_group_is_told_of_its_members(tmp_path: Path) -> None:
+async def test_a_group_is_notified_of_its_members(tmp_path: Path) -> None:
     subscription = SubscriptionData("T", sub_version=1)
     told: list[str] = []
 
@@ -326,7 +326,7 @@ async def test_sync_flush_answers_when_the_message_is_on_the_medium(tmp_path: Pa
         assert await max_offset(served, "T") == 20
 
 
-async def test_a_flush_that_takes_too_long_is_told(tmp_path: Path) -> None:
+async def test_a_flush_that_takes_too_long_is_reported(tmp_path: Path) -> None:
     async with serving(tmp_path, flushDiskType="SYNC_FLUSH", syncFlushTimeout="50") as served:
         await served.send("T")
         release = trio.Event()

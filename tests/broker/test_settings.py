@@ -42,12 +42,12 @@ def test_what_asks_for_nothing_is_taken(row: object) -> None:
                 assert unused_names(settings) == sorted(one.names)
 
 
-def test_all_that_is_refused_is_told_at_once() -> None:
+def test_all_that_is_refused_is_reported_at_once() -> None:
     with pytest.raises(InvalidArgument, match=r"aclEnable=true: .*; fileReservedTime=72: this broker keeps everything"):
         BrokerConfig().with_settings({"aclEnable": "true", "fileReservedTime": "72", "brokerName": "b"})
 
 
-def test_a_name_that_there_is_nowhere_is_told_with_the_nearest_one() -> None:
+def test_a_name_that_there_is_nowhere_is_reported_with_the_nearest_one() -> None:
     told = unknown_names(
         {"brokerNam": "x", "fileReservedTimes": "1", "qqqqqq": "1", "listenPort": "1", "aclEnable": ""}
     )

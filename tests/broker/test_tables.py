@@ -152,7 +152,7 @@ def test_a_config_file_is_read_from_its_bak_in_need() -> None:
 
 
 @pytest.mark.parametrize("table", [[], {"T": {"perm": "x", "topicName": "T"}}])
-def test_topics_that_cannot_be_kept_are_told_at_start(tmp_path: Path, table: Any) -> None:
+def test_topics_that_cannot_be_kept_are_reported_at_start(tmp_path: Path, table: Any) -> None:
     files = MemoryFiles()
     files.save("config/topics.json", encode_config({"topicConfigTable": table}))
     topics = TopicTable(files, config(tmp_path))

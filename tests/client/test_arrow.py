@@ -176,7 +176,7 @@ async def test_a_row_that_cannot_be_sent_is_named_and_none_is(
         ({}, "or ders", "topic 'or ders' holds characters"),
     ],
 )
-async def test_columns_that_make_no_message_are_told(
+async def test_columns_that_make_no_message_are_reported(
     stage: Stage, producer: Producer, columns: dict[str, Any], topic: str | None, told: str
 ) -> None:
     with pytest.raises(InvalidArgument, match=told):
@@ -202,7 +202,7 @@ async def test_a_request_that_fails_alone_is_its_error(stage: Stage, producer: P
     assert isinstance(caught.value.__cause__, SendFailed | ResponseError)
 
 
-async def test_after_a_failure_it_is_told_what_is_stored(stage: Stage, producer: Producer) -> None:
+async def test_after_a_failure_the_error_says_what_is_stored(stage: Stage, producer: Producer) -> None:
     queue = MessageQueue("orders", "broker-a", 0)
     stage.brokers["broker-a"].on(BATCH, *[stage.stores["broker-a"]] * 2, refuse(13, "too much"))
     with pytest.raises(BatchFailed, match=r"2000 of 5000 rows are stored, then a request failed .* too much") as caught:
@@ -215,7 +215,7 @@ async def test_after_a_failure_it_is_told_what_is_stored(stage: Stage, producer:
     assert len(stage.stored("orders")) == 2000
 
 
-async def test_a_topic_nobody_knows_is_told(stage: Stage, producer: Producer) -> None:
+async def test_a_topic_nobody_knows_is_reported(stage: Stage, producer: Producer) -> None:
     with pytest.raises(NoRoute):
         await producer.send_arrow(rows(10), topic="nowhere")
 
@@ -290,14 +290,14 @@ async def read_whole(consumer: PullConsumer, end: int, **options: Any) -> list[A
         return [batch async for batch in batches]
 
 
-async def test_what_is_no_longer_there_is_told(stage: Stage, consumer: PullConsumer) -> None:
+async def test_what_is_no_longer_there_is_reported(stage: Stage, consumer: PullConsumer) -> None:
     fill(stage, 300)
     stage.stores["broker-a"].first_offset["orders", 0] = 350
     with pytest.raises(DataLost):
         await read_whole(consumer, 400)
 
 
-async def test_a_broken_body_is_told_or_kept(stage: Stage, consumer: PullConsumer) -> None:
+async def test_a_broken_body_is_reported_or_kept(stage: Stage, consumer: PullConsumer) -> None:
     fill(stage, 300)
     stage.stores["broker-a"].put("orders", 0, b"no zlib", sys_flag=0x301)
     with pytest.raises(RecordError, match=r"orders/broker-a/0, pulled from offset .* zlib"):

@@ -122,7 +122,7 @@ async def test_a_time_after_the_last_record_is_the_end(both: Both) -> None:
     assert await both.consumer.offset_at(both.plain, stored + timedelta(days=1)) == 750
 
 
-async def test_sql_that_cannot_be_read_is_told(both: Both) -> None:
+async def test_sql_that_cannot_be_read_is_reported(both: Both) -> None:
     with pytest.raises(InvalidArgument, match="SQL expression"):
         async with both.consumer.read(both.batch, 0, 10, sql="n >>> 3") as pulls:
             await anext(pulls)

@@ -81,7 +81,7 @@ async def test_a_list_that_is_no_batch_is_refused_before_anything_is_sent(stage:
     assert stage.sends() == []
 
 
-async def test_a_queue_that_fails_is_told_with_what_is_stored(stage: Stage, producer: Producer) -> None:
+async def test_a_queue_that_fails_is_reported_with_what_is_stored(stage: Stage, producer: Producer) -> None:
     """Later payloads of the queue are not sent."""
     info = await producer.publish_info("orders")
     messages = keyed(50)

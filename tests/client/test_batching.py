@@ -149,7 +149,7 @@ async def test_what_goes_alone(stage: Stage, client: Client, jumping_clock: Mock
     assert not any(sent.batch for _, sent in stage.sends())
 
 
-async def test_a_wrong_message_is_told_at_once(stage: Stage, client: Client) -> None:
+async def test_a_wrong_message_is_reported_at_once(stage: Stage, client: Client) -> None:
     async with Producer("g", client=client, batching=True) as producer:
         good = await producer.send_soon(Message("orders", b"x"))
         with pytest.raises(InvalidMessage):

@@ -60,7 +60,7 @@ async def test_a_broker_without_a_master_gets_nothing(stage: Stage, client: Clie
     assert {result.message_queue.broker_name for result in results} == {"broker-b"}
 
 
-async def test_a_route_without_any_master_is_told(stage: Stage, client: Client) -> None:
+async def test_a_route_without_any_master_is_reported(stage: Stage, client: Client) -> None:
     stage.table.routes["orders"] = without_masters(stage.table.routes["orders"], "broker-a", "broker-b")
     async with Producer("g", client=client) as producer:
         with pytest.raises(

@@ -188,7 +188,7 @@ async def test_outside_its_block_a_client_does_nothing(stage: Stage) -> None:
         await client.__aenter__()
 
 
-async def test_a_server_without_tls_is_told_plainly(stage: Stage) -> None:
+async def test_a_server_without_tls_is_reported_plainly(stage: Stage) -> None:
     async with Client(nameserver=stage.nameserver.address, tls=ssl.create_default_context()) as client:
         producer = Producer("g", client=client)
         async with producer:

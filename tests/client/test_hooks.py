@@ -86,7 +86,7 @@ class AsyncHook:
     async def send_message_after(self, context: SendContext) -> None: ...
 
 
-async def test_a_send_is_told_before_and_after(stage: Stage, client: Client) -> None:
+async def test_hooks_are_called_before_and_after_a_send(stage: Stage, client: Client) -> None:
     hook = Recorder()
     async with Producer("g", client=client, hooks=[hook]) as producer:
         result = await producer.send(Message("orders", b"x", tags="paid", keys="k"), queue=A0)
@@ -103,7 +103,7 @@ async def test_a_send_is_told_before_and_after(stage: Stage, client: Client) -> 
     assert after.seconds > 0
 
 
-async def test_every_try_is_told(stage: Stage, client: Client) -> None:
+async def test_hooks_are_called_for_every_try(stage: Stage, client: Client) -> None:
     """Java does the same: hooks stand around each request and not around the whole send."""
     hook = Recorder()
     for server in stage.brokers.values():
@@ -115,7 +115,7 @@ async def test_every_try_is_told(stage: Stage, client: Client) -> None:
     assert hook.after[-1].results == (result,)
 
 
-async def test_each_mode_is_told(stage: Stage, client: Client) -> None:
+async def test_hooks_get_each_mode(stage: Stage, client: Client) -> None:
     hook = Recorder()
     async with Producer("g", client=client, hooks=[hook]) as producer:
         await producer.send_oneway(Message("orders", b"x"))

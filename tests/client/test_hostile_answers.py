@@ -101,7 +101,7 @@ async def test_a_route_that_cannot_be_ends_the_calls_that_need_it(stage: Stage, 
 
 
 @pytest.mark.parametrize("address", BAD_ADDRESSES, ids=range(len(BAD_ADDRESSES)))
-async def test_a_broker_without_a_real_address_is_told_as_the_servers_mistake(stage: Stage, address: str) -> None:
+async def test_a_broker_without_a_real_address_is_reported_as_the_servers_mistake(stage: Stage, address: str) -> None:
     """The error is no bug of the caller: it names the route or the broker that it came from."""
     stage.nameserver.always(ROUTE, instead_of(stage, "bad", route(address)))
     nameserver = stage.nameserver.address

@@ -108,7 +108,7 @@ async def test_large_bodies_are_compressed(stage: Stage, client: Client, compres
 
 
 @pytest.mark.parametrize(("library", "compression"), [("lz4.frame", "lz4"), ("zstandard", "zstd")])
-def test_a_compression_that_is_not_installed_is_told_when_it_is_given(
+def test_a_compression_that_is_not_installed_is_reported_when_it_is_given(
     monkeypatch: pytest.MonkeyPatch, library: str, compression: str
 ) -> None:
     """Not when the first large body comes."""

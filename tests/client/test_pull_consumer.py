@@ -212,7 +212,7 @@ async def test_a_question_after_a_cut_works_again(stage: Stage, consumer: PullCo
     assert await consumer.max_offset(A0) == 0
 
 
-async def test_a_master_without_address_is_told(stage: Stage, consumer: PullConsumer) -> None:
+async def test_a_master_without_address_is_reported(stage: Stage, consumer: PullConsumer) -> None:
     stage.table.routes["orders"] = TopicRouteData(
         queue_datas=(QueueData("broker-a", 1, 1, 6),), broker_datas=(BrokerData("DefaultCluster", "broker-a", {}),)
     )
@@ -245,14 +245,14 @@ async def test_a_group_that_5x_does_not_know_is_made(stage: Stage, consumer: Pul
     assert codes == [COMMIT, CONFIG, COMMIT]
 
 
-async def test_a_group_that_may_not_be_made_is_told(stage: Stage, consumer: PullConsumer) -> None:
+async def test_a_group_that_may_not_be_made_is_reported(stage: Stage, consumer: PullConsumer) -> None:
     stage.stores["broker-a"].groups = set()
     stage.brokers["broker-a"].always(CONFIG, refuse(26, "autoCreateSubscriptionGroup is off"))
     with pytest.raises(ResponseError, match="autoCreateSubscriptionGroup is off"):
         await consumer.commit(A0, 5)
 
 
-async def test_a_refused_commit_is_told(stage: Stage, consumer: PullConsumer) -> None:
+async def test_a_refused_commit_is_reported(stage: Stage, consumer: PullConsumer) -> None:
     stage.brokers["broker-a"].always(COMMIT, refuse(17, "no such topic"))
     with pytest.raises(ResponseError, match="no such topic"):
         await consumer.commit(A0, 5)
@@ -324,7 +324,7 @@ async def test_an_empty_queue_has_one_offset_for_all_times(
     assert await consumer.offset_at(A0, at(5)) == 0
 
 
-async def test_an_old_broker_that_turns_in_circles_is_told(stage: Stage, consumer: PullConsumer) -> None:
+async def test_an_old_broker_that_turns_in_circles_is_reported(stage: Stage, consumer: PullConsumer) -> None:
     fill(stage, 5)
     stage.brokers["broker-a"].always(SEARCH, OldSearch(stage))
     stuck = PullAnswer(code=20, next_begin_offset=1, min_offset=0, max_offset=5).to_command()
@@ -377,7 +377,7 @@ async def test_outside_its_block_a_consumer_does_nothing(stage: Stage) -> None:
         await consumer.__aenter__()
 
 
-async def test_answers_without_fields_are_told(stage: Stage, consumer: PullConsumer) -> None:
+async def test_answers_without_fields_are_reported(stage: Stage, consumer: PullConsumer) -> None:
     stage.brokers["broker-a"].always(MAX, answer(success()))
     with pytest.raises(ProtocolError, match="offset"):
         await consumer.max_offset(A0)

@@ -88,7 +88,7 @@ async def test_a_deleted_file_is_no_filtered_message(stage: Stage, puller: Pulle
 @pytest.mark.parametrize(
     ("code", "next_offset"), [(0, 0), (0, 5), (0, 10), (20, 5)], ids=["to 0", "back", "nowhere", "20, back"]
 )
-async def test_an_answer_that_does_not_go_forward_is_told(
+async def test_an_answer_that_does_not_go_forward_is_reported(
     stage: Stage, puller: Puller, code: int, next_offset: int
 ) -> None:
     fill(stage, 100)
@@ -268,7 +268,7 @@ async def test_a_broker_that_comes_back_elsewhere_is_found(
     assert offsets == list(range(100))
 
 
-async def test_a_broker_that_stays_away_is_told_after_the_patience(
+async def test_a_broker_that_stays_away_is_reported_after_the_patience(
     stage: Stage, puller: Puller, jumping_clock: MockClock
 ) -> None:
     fill(stage, 100)
@@ -313,7 +313,7 @@ async def test_a_refusal_ends_a_read(stage: Stage, puller: Puller, code: int) ->
         assert part in str(caught.value)
 
 
-async def test_garbage_is_told_with_its_address(stage: Stage, client: Client, jumping_clock: MockClock) -> None:
+async def test_garbage_is_reported_with_its_address(stage: Stage, client: Client, jumping_clock: MockClock) -> None:
     async with raw_server(says(b"HTTP/1.1 400 Bad Request\r\n\r\n")) as address:
         stage.table.routes["orders"] = route_of({"broker-a": address})
         with pytest.raises(ConnectionClosed, match=address):

@@ -152,7 +152,7 @@ async def test_absurd_answers_end_the_read_by_name_and_nothing_else(
 
 
 @pytest.mark.parametrize("number", [0, 123, 299])
-async def test_a_flipped_bit_is_told_with_its_broker(
+async def test_a_flipped_bit_is_reported_with_its_broker(
     stage: Stage, client: Client, puller: Puller, same_size: int, number: int
 ) -> None:
     def flipped(asked: PullMessage, answer: PullAnswer) -> PullAnswer:

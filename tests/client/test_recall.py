@@ -29,7 +29,7 @@ async def test_the_broker_of_the_handle_is_asked(stage: Stage, client: Client) -
         (3, " request type 370 not supported", r"REQUEST_CODE_NOT_SUPPORTED \(3\).*the server is older"),
     ],
 )
-async def test_refusals_are_told(stage: Stage, client: Client, code: int, remark: str, text: str) -> None:
+async def test_refusals_are_reported(stage: Stage, client: Client, code: int, remark: str, text: str) -> None:
     stage.brokers["broker-b"].always(RECALL, refuse(code, remark))
     async with Producer("g", client=client) as producer:
         with pytest.raises(ResponseError, match=text) as caught:

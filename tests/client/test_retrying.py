@@ -189,7 +189,7 @@ def test_a_batch_says_how_many_and_that_it_is_safe() -> None:
     assert "7 messages not stored, it is safe to send again. [1] a after 0.00 s: why [not stored]" in str(error)
 
 
-def test_a_failure_that_repeats_is_told_once() -> None:
+def test_a_failure_that_repeats_is_reported_once() -> None:
     """A wrong key is refused by each broker in the same words."""
     one, other = (Attempt(name, f"{name}:1", 0.5, NOT, f"{name} answered NO_PERMISSION") for name in "ab")
     text = str(send_failed("orders", [one, other, one], 1.0, 1))

@@ -65,7 +65,7 @@ def test_order_configurations_that_java_takes(conf: str, expected: str) -> None:
 
 
 @pytest.mark.parametrize("conf", ["b2", "b2:x", "b2:", "b1:1;b2:-1", "b1:1 ;b2:2"])
-def test_an_order_configuration_that_cannot_be_read_is_told(conf: str) -> None:
+def test_an_order_configuration_that_cannot_be_read_is_reported(conf: str) -> None:
     with pytest.raises(BodyError, match="order configuration of T"):
         publish_queues("T", TopicRouteData(order_topic_conf=conf))
 
@@ -207,7 +207,7 @@ def test_nameserver_lists_are_read(given: str | list[str], expected: tuple[str, 
 
 
 @pytest.mark.parametrize("given", ["localhost", "a:b", "a:", ":9876", "a:0", "a:65536", "a:1,b:2", "a:1;b", "a b:1"])
-def test_what_is_no_nameserver_list_is_told(given: str) -> None:
+def test_what_is_no_nameserver_list_is_reported(given: str) -> None:
     with pytest.raises(InvalidArgument, match=r"NameServer address .* is not host:port"):
         parse_nameservers(given)
 

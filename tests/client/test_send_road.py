@@ -57,7 +57,7 @@ async def test_a_broker_that_says_go_away_is_asked_again(stage: Stage, client: C
         assert (await pending.wait()).message_queue.broker_name == "broker-a"
 
 
-async def test_an_unreadable_acknowledgement_is_told_to_whoever_asks(stage: Stage, client: Client) -> None:
+async def test_an_unreadable_acknowledgement_is_raised_by_wait(stage: Stage, client: Client) -> None:
     for server in stage.brokers.values():
         server.always(SEND, answer(success({"msgId": "x"})))
     async with Producer("g", client=client) as producer:

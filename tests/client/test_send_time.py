@@ -77,7 +77,9 @@ async def test_what_is_left_is_never_below_zero(autojump_clock: MockClock) -> No
     assert story.seconds_left() == 0.0
 
 
-async def test_no_time_left_is_told_and_never_a_crash(stage: Stage, sender: Sender, jumping_clock: MockClock) -> None:
+async def test_no_time_left_is_reported_and_never_a_crash(
+    stage: Stage, sender: Sender, jumping_clock: MockClock
+) -> None:
     """Every wait ends exactly with the budget here: nothing may be computed below zero."""
     stage.auto_create()
     for server in stage.brokers.values():
@@ -139,7 +141,7 @@ async def test_a_queue_of_another_topic_is_refused(stage: Stage, sender: Sender)
     assert stage.sends() == []
 
 
-async def test_a_queue_of_an_unknown_broker_is_told(stage: Stage, sender: Sender) -> None:
+async def test_a_queue_of_an_unknown_broker_is_reported(stage: Stage, sender: Sender) -> None:
     with pytest.raises(BrokerNotFound, match=r"broker broker-z.*known: broker-a, broker-b") as caught:
         await sender.send(payload(), ThisQueue(MessageQueue("orders", "broker-z", 0)), timeout=3)
     assert caught.value.outcome is Outcome.NOT_STORED
@@ -181,7 +183,9 @@ async def test_a_keys_broker_is_waited_for(stage: Stage, sender: Sender, jumping
     assert all(broker == "broker-b" for broker, _ in stage.sends())
 
 
-async def test_a_keys_broker_that_stays_away_is_told(stage: Stage, sender: Sender, jumping_clock: MockClock) -> None:
+async def test_a_keys_broker_that_stays_away_is_reported(
+    stage: Stage, sender: Sender, jumping_clock: MockClock
+) -> None:
     await sender.publish_info("orders", timeout=3)
     await stage.brokers["broker-b"].stop()
     began = trio.current_time()

@@ -139,7 +139,7 @@ async def test_a_broker_that_dies_in_the_middle_of_an_answer(stage: Stage, sende
     assert [attempt.outcome for attempt in receipt.attempts] == [Outcome.PERHAPS_STORED]
 
 
-async def test_all_tries_are_told_in_order(stage: Stage, sender: Sender) -> None:
+async def test_all_tries_are_reported_in_order(stage: Stage, sender: Sender) -> None:
     for server in stage.brokers.values():
         server.always(SEND, refuse(14, "disk full"))
     with pytest.raises(SendFailed, match=r"Send \[3\] times, still failed, cost \[\d+\]ms, Topic: orders") as caught:

@@ -119,7 +119,7 @@ async def test_the_version_is_asked_once(stage: Stage, client: Client) -> None:
         (Message("T", b"x", delay_level=1, delay=timedelta(1)), "exclude one another"),
     ],
 )
-async def test_what_cannot_be_a_delay_is_told_before_anything_is_sent(
+async def test_what_cannot_be_a_delay_is_reported_before_anything_is_sent(
     stage: Stage, client: Client, message: Message, text: str
 ) -> None:
     async with Producer("g", client=client) as producer:

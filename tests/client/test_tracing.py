@@ -52,7 +52,7 @@ def records(stage: Stage) -> list[list[str]]:
     return [record.split("\x01") for text in texts for record in text.split("\x02") if record]
 
 
-async def test_a_send_is_told_when_the_producer_ends_at_the_latest(traced: Stage, client: Client) -> None:
+async def test_a_send_is_traced_when_the_producer_ends_at_the_latest(traced: Stage, client: Client) -> None:
     async with Producer("g", client=client, trace=True) as producer:
         result = await producer.send(Message("orders", b"hello", tags="t", keys=["a", "b"]), queue=A0)
         assert traces(traced) == []
@@ -98,7 +98,7 @@ async def test_every_message_of_a_batch_has_a_record(traced: Stage, client: Clie
 
 
 @pytest.mark.parametrize("step", [refuse(13), storing(MSG_REGION=None), storing(TRACE_ON="false")])
-async def test_what_is_not_told(stage: Stage, client: Client, step: Step) -> None:
+async def test_what_is_not_traced(stage: Stage, client: Client, step: Step) -> None:
     """A send that failed, one without a region, and what the broker does not want traced, as in Java."""
     stage.topic(TRACE)
     for server in stage.brokers.values():
@@ -111,7 +111,7 @@ async def test_what_is_not_told(stage: Stage, client: Client, step: Step) -> Non
     assert traces(stage) == []
 
 
-async def test_a_status_other_than_ok_is_told_as_such(traced: Stage, client: Client) -> None:
+async def test_a_status_other_than_ok_is_traced_as_such(traced: Stage, client: Client) -> None:
     stored = storing()
     for server in traced.brokers.values():
         server.on(SEND, lambda request, peer: Command(10, stored(request, peer).ext))  # type: ignore[union-attr]
@@ -134,7 +134,7 @@ class Listener:
         return LocalTransactionState.COMMIT_MESSAGE
 
 
-async def test_transactions_and_recalls_are_told(traced: Stage, client: Client) -> None:
+async def test_transactions_and_recalls_are_traced(traced: Stage, client: Client) -> None:
     for server in traced.brokers.values():
         server.always(SEND, storing(msgId="7F00000100002A9F0000000000001A0C", transactionId="TID"))
         server.always(RequestCode.RECALL_MESSAGE, answer(MessageRecalled("M-9").to_command()))
@@ -212,7 +212,7 @@ async def test_large_traces_are_divided(traced: Stage, client: Client, monkeypat
     assert len(records(traced)) == 12
 
 
-async def test_without_it_nothing_is_told(traced: Stage, client: Client) -> None:
+async def test_without_it_nothing_is_traced(traced: Stage, client: Client) -> None:
     async with Producer("g", client=client) as producer:
         await producer.send(Message("orders", b"x"))
     assert traces(traced) == []

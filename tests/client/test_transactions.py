@@ -59,7 +59,7 @@ async def ends(stage: Stage) -> list[tuple[str, EndTransaction, Command]]:
 
 
 @pytest.mark.parametrize("state", [COMMIT, ROLLBACK, UNKNOW])
-async def test_the_end_is_told(halves: Stage, client: Client, state: LocalTransactionState) -> None:
+async def test_the_end_is_sent(halves: Stage, client: Client, state: LocalTransactionState) -> None:
     seen: list[tuple[Message, SendResult]] = []
 
     def local(message: Message, result: SendResult) -> LocalTransactionState:
@@ -182,7 +182,7 @@ async def test_a_half_message_that_fails_begins_nothing(stage: Stage, client: Cl
         assert await ends(stage) == []
 
 
-async def test_an_end_that_cannot_be_told_is_logged(
+async def test_an_end_that_cannot_be_sent_is_logged(
     halves: Stage, client: Client, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The broker will check: the local transaction has happened, so the caller gets no error."""

@@ -34,7 +34,7 @@ async def test_each_unit_has_its_own_page_of_nameservers(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize("unit_mode", [False, True])
-async def test_unit_mode_is_told_with_every_message(stage: Stage, unit_mode: bool) -> None:
+async def test_unit_mode_is_sent_with_every_message(stage: Stage, unit_mode: bool) -> None:
     client = Client(nameserver=stage.nameserver.address, unit_mode=unit_mode)
     async with client, Producer("g", client=client) as producer:
         await producer.send(Message("orders", b"1"))

@@ -254,7 +254,7 @@ async def test_drain_lets_the_others_end_before_it_raises(stage: Stage, producer
         assert window.summary.messages == 1  # stored messages are counted, also after a failure
 
 
-async def test_a_waiting_put_is_told_of_a_failure(stage: Stage, producer: Producer) -> None:
+async def test_a_waiting_put_raises_a_failure(stage: Stage, producer: Producer) -> None:
     release = trio.Event()
     stage.brokers["broker-a"].always(SEND, after(release, refuse(13)))
     async with producer.open_window(max_requests=1) as window, trio.open_nursery() as nursery:

@@ -178,7 +178,7 @@ def test_batch_records_are_exact_at_the_borders_of_a_range() -> None:
     assert same_both_ways(pulls, columns).num_rows == 42
 
 
-def test_a_batch_record_that_lies_is_told() -> None:
+def test_a_batch_record_that_lies_is_reported() -> None:
     whole = batch_record(0, BatchItem(0, b"body", b"a\x01b\x02"))
     body = whole.index(b"body")
     for position in [*range(body - 20, body), body + 4, body + 5]:  # its numbers, and the length of its properties
@@ -294,7 +294,7 @@ def test_nothing_is_an_empty_batch_of_the_same_columns() -> None:
         assert (batch.num_rows, batch.schema) == (0, columns)
 
 
-def test_a_column_there_is_not_is_told() -> None:
+def test_a_column_there_is_not_is_reported() -> None:
     with pytest.raises(InvalidArgument, match="no column offset; there are topic, "):
         decode_records([], pa.schema([("offset", pa.int64())]))
 
@@ -303,7 +303,7 @@ def test_a_column_there_is_not_is_told() -> None:
 
 
 @pytest.mark.parametrize("count", [1, BREAK_EVEN_MESSAGES])
-def test_a_time_no_timestamp_holds_is_told_with_its_message(count: int) -> None:
+def test_a_time_no_timestamp_holds_is_reported_with_its_message(count: int) -> None:
     pulls = [many(count, born_timestamp_ms=2**62)]
     with pytest.raises(RecordError, match="orders/broker-a/3: the message at offset 0 has bornTimestamp"):
         decode_records(pulls, schema_of(["bornTimestamp"]))
@@ -320,7 +320,7 @@ def test_a_body_that_cannot_be_undone_fails_or_is_kept(count: int) -> None:
     assert decode_records(pulls, schema_of(["queueOffset"])).num_rows == count
 
 
-def test_a_record_cut_off_is_told_with_its_queue() -> None:
+def test_a_record_cut_off_is_reported_with_its_queue() -> None:
     whole = many(200)
     cut = dataclasses.replace(whole, records=bytes(whole.records)[:-1])
     with pytest.raises(RecordError, match="orders/broker-a/3, pulled from offset 0: the record at byte "):

@@ -229,7 +229,7 @@ def test_other_columns_of_wider_types() -> None:
         ({"keys": pa.array([b"k"] * BREAK_EVEN_ROWS)}, "column keys is binary; it has to be string"),
     ],
 )
-def test_a_column_of_another_type_is_told(columns: dict[str, Any], told: str) -> None:
+def test_a_column_of_another_type_is_reported(columns: dict[str, Any], told: str) -> None:
     with pytest.raises(InvalidArgument, match=told):
         list(encode_batches(many(**columns), "t", ids))
 
@@ -352,7 +352,7 @@ def test_rows_that_cannot_be_sent_are_named() -> None:
 
 
 @pytest.mark.parametrize("topic", ["", "a b", "SCHEDULE_TOPIC_XXXX"])
-def test_a_topic_that_takes_no_messages_is_told(topic: str) -> None:
+def test_a_topic_that_takes_no_messages_is_reported(topic: str) -> None:
     with pytest.raises(InvalidMessage, match="topic"):
         list(encode_batches(many(), topic, ids))
 

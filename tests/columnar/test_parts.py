@@ -68,7 +68,7 @@ def test_filters_and_ranges_hold_in_every_part(small_parts: int, count: int) -> 
 
 
 @pytest.mark.parametrize("count", COUNTS)
-def test_what_is_wrong_behind_the_first_parts_is_told_after_them(small_parts: int, count: int) -> None:
+def test_what_is_wrong_behind_the_first_parts_is_reported_after_them(small_parts: int, count: int) -> None:
     """The plain path, which raises the error, does not repeat the rows before it."""
     bad = record(8, b"no zlib", sys_flag=CompressionType.ZLIB.sys_flag)
     pulls = [pull(0, *(packed(n, 30 * KIB) if n != 8 else bad for n in range(count)))]

@@ -57,14 +57,14 @@ def test_same_names_are_seen() -> None:
 
 
 @pytest.mark.parametrize("name", ["UNIQ_KEY", "a\x01b", ""])
-def test_a_wrong_name_in_every_row_is_told_of_the_first(name: str) -> None:
+def test_a_wrong_name_in_every_row_is_reported_for_the_first(name: str) -> None:
     properties = maps(*[{"a": "1", name: "2"}] * MANY).slice(3)
     fault = first_fault(pa.record_batch({"body": pa.array([b"x"] * len(properties)), "properties": properties}))
     assert fault is not None
     assert (fault.row, fault.column) == (0, "properties")
 
 
-def test_a_wrong_value_in_one_row_is_told_of_it() -> None:
+def test_a_wrong_value_in_one_row_is_reported_for_it() -> None:
     rows = [{"a": "1", "b": "2"}] * MANY
     rows[20] = {"a": "1", "b": "\x02"}
     fault = first_fault(pa.record_batch({"body": pa.array([b"x"] * MANY), "properties": maps(*rows)}))

@@ -59,7 +59,7 @@ async def test_line_24_all_topics_go_to_all_nameservers_at_start(tmp_path: Path)
         assert [server.topics() for server in servers] == [[known], [known]]
 
 
-async def test_line_25_nameservers_are_told_at_the_same_time_and_none_holds_up_the_rest(tmp_path: Path) -> None:
+async def test_line_25_it_registers_at_all_nameservers_at_once_and_none_holds_up_the_rest(tmp_path: Path) -> None:
     async with nameservers(3) as servers:
         for server in servers[:2]:
             server.answers = False

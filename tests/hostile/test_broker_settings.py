@@ -27,7 +27,7 @@ def test_a_broker_that_would_be_open_or_keep_otherwise_does_not_start(tmp_path: 
     assert not (tmp_path / "store").exists()
 
 
-def test_harmless_and_misspelt_settings_are_told(tmp_path: Path) -> None:
+def test_harmless_and_misspelt_settings_are_reported(tmp_path: Path) -> None:
     given: dict[str, Any] = {"aclEnable": "false", "brokerRoll": "ASYNC_MASTER", "sendMessageThreadPoolNums": "4"}
     with broker_process(tmp_path, **given) as broker:
         assert "no such setting: brokerRoll (did you mean brokerRole?)" in broker.output()

@@ -57,7 +57,7 @@ def test_a_small_java_program_runs_against_the_release(apache: ApacheCluster, tm
     assert printed.strip() == "this is V" + apache.version.replace(".", "_")
 
 
-def test_a_java_program_that_fails_is_told(apache_5: ApacheCluster, tmp_path: Path) -> None:
+def test_a_java_program_that_fails_is_reported(apache_5: ApacheCluster, tmp_path: Path) -> None:
     source = tmp_path / "PrintsVersion.java"
     source.write_text(PRINTS_VERSION)
     with pytest.raises(JavaFailed, match="ArrayIndexOutOfBounds"):

@@ -161,7 +161,7 @@ async def test_a_wrong_key_is_one_clear_line(
     assert isinstance(caught.value.__cause__, ResponseError)
 
 
-async def test_a_user_without_the_right_is_told_so(guarded: Guarded, topic: str) -> None:
+async def test_a_user_without_the_right_is_refused_with_the_reason(guarded: Guarded, topic: str) -> None:
     if guarded.version == "5.4.0":
         async with guarded.client() as admin:
             await admin._session.routes.refresh("TBW102")
@@ -261,7 +261,7 @@ async def test_over_tls_everything_works(encrypted: Encrypted, topic: str) -> No
     assert bytes(range(256)) * 8000 in {message.body for message in messages}
 
 
-async def test_a_certificate_that_is_not_trusted_is_told(encrypted: Encrypted) -> None:
+async def test_a_certificate_that_is_not_trusted_is_reported(encrypted: Encrypted) -> None:
     async with Client(nameserver=encrypted.nameserver, tls=encrypted.strict) as client:
         with pytest.raises(NoNameServer, match="its certificate is not accepted"):
             await client._session.routes.refresh("TBW102")
@@ -269,7 +269,7 @@ async def test_a_certificate_that_is_not_trusted_is_told(encrypted: Encrypted) -
             await client._session.call(encrypted.nameserver, Command(106))
 
 
-async def test_plain_is_refused_and_told(encrypted: Encrypted) -> None:
+async def test_plain_is_refused_and_reported(encrypted: Encrypted) -> None:
     async with Client(nameserver=encrypted.nameserver) as client:
         with pytest.raises(NoNameServer, match=f"{encrypted.nameserver}"):
             await client._session.routes.refresh("TBW102", timeout=3)

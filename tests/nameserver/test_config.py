@@ -60,7 +60,7 @@ def test_what_is_not_built_is_refused_by_name(name: str) -> None:
         NameServerConfig().with_settings({name: "true"})
 
 
-def test_an_unknown_name_is_told_with_the_nearest_one() -> None:
+def test_an_unknown_name_is_reported_with_the_nearest_one() -> None:
     assert unknown_settings({"listenPorts": "1", "listenPort": "1", "zzz": "1"}) == {
         "listenPorts": "listenPort",
         "zzz": "",
@@ -98,7 +98,7 @@ async def test_changed_settings_are_stored_whole_and_read_again(tmp_path: Path) 
     assert file.with_name("namesrv.properties.bak").read_text() == "orderMessageEnable=false\n"
 
 
-async def test_settings_that_cannot_be_stored_are_in_force_and_told(tmp_path: Path) -> None:
+async def test_settings_that_cannot_be_stored_are_in_force_and_reported(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     desk = Desk(configStorePath=tmp_path / "file" / "below.properties")
     answer = await desk.ask(UpdateNamesrvConfig({"orderMessageEnable": "true"}).to_command())

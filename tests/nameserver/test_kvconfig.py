@@ -85,7 +85,7 @@ async def test_a_crash_at_any_step_leaves_a_whole_file(
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", '{"configTable":[1]}', '{"configTable":{"N":7}}', "\udcff"])
-async def test_a_file_that_is_none_is_told_and_kept_beside(
+async def test_a_file_that_is_none_is_reported_and_kept_beside(
     tmp_path: Path, content: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     path = tmp_path / "kvConfig.json"

@@ -112,7 +112,7 @@ async def test_a_wrapped_handler_sees_and_changes_answers() -> None:
 
 
 @pytest.mark.parametrize("asked_for", [True, False])
-async def test_brokers_are_told_of_another_smallest_id_if_the_settings_say_so(asked_for: bool) -> None:
+async def test_brokers_are_notified_of_another_smallest_id_if_the_settings_say_so(asked_for: bool) -> None:
     told: list[Command] = []
 
     def hear(request: Command, _: Peer) -> None:
@@ -140,7 +140,7 @@ async def test_brokers_are_told_of_another_smallest_id_if_the_settings_say_so(as
         nursery.cancel_scope.cancel()
 
 
-async def test_a_broker_that_cannot_be_told_holds_nothing_up(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_broker_that_cannot_be_notified_holds_nothing_up(caplog: pytest.LogCaptureFixture) -> None:
     async with nameserver(notifyMinBrokerIdChanged=True) as (_, caller):
         master, slave, client = caller(), caller(), caller()
         await master.register(registration(topics=["T", "U"]))

@@ -110,7 +110,7 @@ def test_a_broker_that_leaves_by_itself() -> None:
     assert not tables.cluster_addr_table
 
 
-def test_smallest_ids_that_change_are_told_to_the_right_ones() -> None:
+def test_smallest_ids_that_change_are_sent_to_the_right_brokers() -> None:
     tables = RouteTables()
     register(tables, address=SLAVE, broker_id=1, topics=["T", "U"])
     register(tables, address=B, broker_id=2, topics=["T", "U"])

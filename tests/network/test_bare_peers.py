@@ -259,7 +259,7 @@ async def test_an_idle_connection_gives_its_buffer_back(autojump_clock: MockCloc
         assert answer.opaque == 3
 
 
-async def test_a_peer_that_resets_is_told_from_one_that_closes() -> None:
+async def test_a_reset_differs_from_a_close() -> None:
     async with against_socket(echo) as (connection, peer), trio.open_nursery() as nursery:
 
         async def call() -> None:

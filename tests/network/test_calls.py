@@ -200,7 +200,7 @@ async def test_an_answer_that_cannot_be_written_is_answered_as_an_error(kind: st
         assert (await here.call(Command(2), timeout=5)).code == 0
 
 
-async def test_a_request_that_cannot_be_written_is_told_and_leaves_nothing(kind: str) -> None:
+async def test_a_request_that_cannot_be_written_is_reported_and_leaves_nothing(kind: str) -> None:
     async with joined(kind, there=echo) as (here, _):
         with pytest.raises(HeaderError, match="does not fit into a frame"):
             await here.call(Command(10, {"i": "x" * (1 << 24)}), timeout=5)

@@ -24,7 +24,7 @@ def test_what_is_harmless_stays() -> None:
     assert one_line("a\nb\r\u2028\ud800\x1b[2J") == "a\\nb\\r\\u2028\\ud800\\x1b[2J"
 
 
-def test_a_long_value_is_cut_and_its_length_told() -> None:
+def test_a_long_value_is_cut_and_its_length_logged() -> None:
     assert one_line("x" * 5_000_000) == "x" * MAX_LINE_CHARS + "... (5000000 characters)"
 
 

@@ -20,7 +20,7 @@ both_kinds = pytest.mark.parametrize("kind", KINDS)
 
 
 @both_kinds
-async def test_each_is_told_its_answer(kind: str) -> None:
+async def test_each_gets_its_answer(kind: str) -> None:
     told: list[tuple[int, Command | NetworkError]] = []
     async with joined(kind, there=echo) as (here, _):
         for number in range(300):
@@ -56,7 +56,7 @@ async def test_one_leads_to_the_next(kind: str) -> None:
 
 
 @both_kinds
-async def test_a_deadline_is_told(kind: str, autojump_clock: MockClock) -> None:
+async def test_a_deadline_is_reported(kind: str, autojump_clock: MockClock) -> None:
     recorder = Recorder()
     told: list[Command | NetworkError] = []
     async with joined(kind, there=recorder.held) as (here, _):
@@ -73,7 +73,7 @@ async def test_a_deadline_is_told(kind: str, autojump_clock: MockClock) -> None:
 
 
 @both_kinds
-async def test_the_end_of_the_connection_is_told(kind: str) -> None:
+async def test_the_end_of_the_connection_is_reported(kind: str) -> None:
     recorder = Recorder()
     told: list[Command | NetworkError] = []
     async with joined(kind, there=recorder.held) as (here, there):
@@ -89,7 +89,7 @@ async def test_the_end_of_the_connection_is_told(kind: str) -> None:
 
 
 @both_kinds
-async def test_who_forgets_is_told_nothing(kind: str) -> None:
+async def test_an_abandoned_call_gets_nothing(kind: str) -> None:
     recorder = Recorder()
     told: list[Command | NetworkError] = []
     async with joined(kind, there=recorder.held) as (here, _):

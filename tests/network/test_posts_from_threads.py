@@ -29,7 +29,7 @@ def post_from_thread(connection: Connection, ends: list[Command | NetworkError],
     return connection.post_until(Command(11, body=body), deadline, LATER, ends.append, access_here())
 
 
-async def test_it_is_written_at_once_and_told_its_answer() -> None:
+async def test_it_is_written_at_once_and_gets_its_answer() -> None:
     told: list[Command | NetworkError] = []
     async with joined("socket", there=echo) as (here, there):
         for number in range(1, 4):

@@ -57,7 +57,7 @@ def test_batches_survive(items: list[BatchItem]) -> None:
     assert [BatchItem(flag, bytes(text), props) for flag, text, props in iterate_batch_body(memoryview(body))] == items
 
 
-def test_a_batch_cut_off_anywhere_is_told() -> None:
+def test_a_batch_cut_off_anywhere_is_reported() -> None:
     body = encode_batch_body(ITEMS)
     for cut in range(1, len(body)):
         if cut != ITEMS[0].size_bytes:
@@ -72,7 +72,7 @@ def test_magic_and_crc_are_not_looked_at() -> None:
 
 
 @pytest.mark.parametrize("size", [0, -1, -(2**31), 21, 93, 95, 2**31 - 1])
-def test_a_size_that_lies_is_told(size: int) -> None:
+def test_a_size_that_lies_is_reported(size: int) -> None:
     body = bytearray(encode_batch_body(ITEMS))
     struct.pack_into(">i", body, 0, size)
     with pytest.raises(BodyError, match="the message at byte 0"):
@@ -80,7 +80,7 @@ def test_a_size_that_lies_is_told(size: int) -> None:
 
 
 @pytest.mark.parametrize("size", [-1, -(2**31), 1, 3, 72, 2**31 - 1])
-def test_a_body_length_that_lies_is_told(size: int) -> None:
+def test_a_body_length_that_lies_is_reported(size: int) -> None:
     body = bytearray(encode_batch_body(ITEMS))
     struct.pack_into(">i", body, 16, size)
     with pytest.raises(BodyError, match="the message at byte 0"):

@@ -82,7 +82,7 @@ def test_a_zstandard_frame_that_hides_its_size_is_bounded_too() -> None:
 
 
 @pytest.mark.parametrize("kind", CompressionType)
-def test_a_body_cut_off_anywhere_is_told(kind: CompressionType) -> None:
+def test_a_body_cut_off_anywhere_is_reported(kind: CompressionType) -> None:
     compressed = compress(ALPHABET, kind)
     # LZ4's frames end with a mark of four zeros, zlib's with a checksum: not one byte may be missing.
     for cut in range(len(compressed)):
@@ -95,7 +95,7 @@ def test_bytes_behind_the_stream_are_left_alone_as_in_java() -> None:
 
 
 @pytest.mark.parametrize("number", [4, 5, 6, 7])
-def test_an_unknown_type_is_told(number: int) -> None:
+def test_an_unknown_type_is_reported(number: int) -> None:
     with pytest.raises(RecordError, match=f"compression type {number} is unknown"):
         decompress(b"x", 1 | number << 8, max_bytes=10)
 

@@ -54,6 +54,6 @@ def test_a_delayed_message_is_no_longer_delayed_there() -> None:
     assert decode_properties(moved.properties).keys() == {"TAGS", "UNIQ_KEY", "WAIT"}
 
 
-def test_a_body_that_is_no_batch_is_told() -> None:
+def test_a_body_that_is_no_batch_is_reported() -> None:
     with pytest.raises(BodyError):
         halves(Payload("orders", b"garbage", 2, "", batch=True))

@@ -346,7 +346,7 @@ def test_a_long_header_with_a_remark_is_parsed_at_once() -> None:
     assert decode_json(encode_json(command)) == command
 
 
-def test_broken_lazy_fields_are_told_when_asked() -> None:
+def test_broken_lazy_fields_are_reported_when_read() -> None:
     header = java_batch_answer(100).replace(b'"queueOffset"', b"queueOffset")
     command = decode_json(header)
     with pytest.raises(HeaderError, match="not JSON"):

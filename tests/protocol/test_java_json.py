@@ -82,13 +82,13 @@ def test_cluster_info_of_java() -> None:
     ],
     ids=range(14),
 )
-def test_what_is_no_json_is_told(body: bytes) -> None:
+def test_what_is_no_json_is_reported(body: bytes) -> None:
     with pytest.raises(BodyError, match=r"^route: the body is not JSON"):
         loads(body, "route")
 
 
 @pytest.mark.parametrize("body", [b"[]", b"null", b"7", b'"x"'])
-def test_what_is_no_object_is_told(body: bytes) -> None:
+def test_what_is_no_object_is_reported(body: bytes) -> None:
     with pytest.raises(BodyError, match="route: the body is not a JSON object"):
         load_object(body, "route")
 
@@ -114,7 +114,7 @@ def deep(value: bytes, depth: int) -> bytes:
 
 @pytest.mark.parametrize("depth", [MAX_DEPTH + 1, 900, 100_000])
 @pytest.mark.parametrize("value", [b"1", b'"]]]]}}}}"'])
-def test_a_value_nested_too_deeply_is_told(value: bytes, depth: int) -> None:
+def test_a_value_nested_too_deeply_is_reported(value: bytes, depth: int) -> None:
     with pytest.raises(BodyError, match="nested deeper than 32"):
         loads(deep(value, depth), "route")
     with pytest.raises(BodyError, match="nested deeper than 32"):
@@ -143,7 +143,7 @@ def test_the_depth_of_values_is_what_is_bounded(value: Any) -> None:
 
 
 @pytest.mark.parametrize("text", [b'"\\ud800"', b'{"\\uDFFF":1}', b'[{"a":["\\udc00\\ud800"]}]', b'{1:"\\uD800"}'])
-def test_half_a_surrogate_is_told(text: bytes) -> None:
+def test_half_a_surrogate_is_reported(text: bytes) -> None:
     with pytest.raises(BodyError, match="surrogates not allowed"):
         loads(text, "route")
 

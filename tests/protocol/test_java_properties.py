@@ -81,7 +81,7 @@ def test_a_lone_backslash_at_the_end_is_nothing() -> None:
     assert parse_java_properties("\\") == {}
 
 
-def test_a_broken_escape_is_told() -> None:
+def test_a_broken_escape_is_reported() -> None:
     with pytest.raises(InvalidArgument, match=r"'store=C:\\\\users' has a \\u that four hex digits do not follow"):
         parse_java_properties("ok=1\nstore=C:\\users")
 

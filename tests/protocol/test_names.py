@@ -70,7 +70,7 @@ def test_there_were_verdicts() -> None:
         ("x" * 128, "has 128 characters; 127 at most"),
     ],
 )
-def test_a_wrong_topic_is_told_why(topic: str, reason: str) -> None:
+def test_a_wrong_topic_is_refused_with_the_reason(topic: str, reason: str) -> None:
     with pytest.raises(InvalidArgument, match=reason):
         check_topic(topic)
 
@@ -97,7 +97,7 @@ def test_nothing_is_sent_to_rocketmqs_own_topics(topic: str) -> None:
         (b"x" * 101, "the body has 101 bytes; 100 at most"),
     ],
 )
-def test_a_wrong_body_is_told_why(body: bytes, reason: str) -> None:
+def test_a_wrong_body_is_refused_with_the_reason(body: bytes, reason: str) -> None:
     with pytest.raises(InvalidMessage, match=reason):
         check_message(Message("T", body), 100)
 

@@ -149,7 +149,7 @@ def test_a_producers_own_properties_may_have_reserved_names() -> None:
     assert properties == {"UNIQ_KEY": ID, "WAIT": "true", **own}
 
 
-def test_a_message_that_fits_no_batch_is_told() -> None:
+def test_a_message_that_fits_no_batch_is_reported() -> None:
     with pytest.raises(InvalidMessage, match=r"does not fit into a batch; 120 at most .* send it alone"):
         encode_batch([Message("T", bytes(100))], ids(1), max_message_bytes=120)
 

@@ -188,13 +188,13 @@ def test_one_of_the_two_bits_makes_no_batch_record(flag: int) -> None:
     assert found.body == b"x"
 
 
-def test_a_broken_batch_record_is_told() -> None:
+def test_a_broken_batch_record_is_reported() -> None:
     raw = stored(bytes(100), 40, sys_flag=BATCH_RECORD)
     with pytest.raises(RecordError, match=r"^T/broker-a/3, pulled from offset 40: .*offset 40.* declares 0 bytes"):
         decode(pulled(raw, 40))
 
 
-def test_a_broken_record_is_told_with_queue_and_offset() -> None:
+def test_a_broken_record_is_reported_with_queue_and_offset() -> None:
     raw = stored(offset=5)
     with pytest.raises(RecordError, match=r"^T/broker-a/3, pulled from offset 5: the record at byte \d+ .* cut off"):
         decode(pulled(raw + raw[:-1], 5))

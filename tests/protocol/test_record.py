@@ -196,7 +196,7 @@ RAW_V2_V6 = encode_record(**STORED | {"topic": "t" * 200, "born_host": "[fd00::2
 
 
 @pytest.mark.parametrize("raw", [RAW, RAW_V2_V6], ids=["v1", "v2-ipv6"])
-def test_a_record_cut_off_anywhere_is_told(raw: bytes) -> None:
+def test_a_record_cut_off_anywhere_is_reported(raw: bytes) -> None:
     for cut in range(len(raw)):
         with pytest.raises(RecordError, match=r"at byte 0|byte 0 begins"):
             decode_record(raw[:cut])
@@ -219,7 +219,7 @@ def test_the_end_of_a_commit_log_file_is_no_record() -> None:
 
 @pytest.mark.parametrize("position", [0, 84, 115 - 13, 115 - 12])
 @pytest.mark.parametrize("length", [-1, -(2**31), 2**31 - 1, 0, 90, 116])
-def test_a_length_that_lies_is_told_and_allocates_nothing(position: int, length: int) -> None:
+def test_a_length_that_lies_is_reported_and_allocates_nothing(position: int, length: int) -> None:
     raw = bytearray(RAW)
     struct.pack_into(">i", raw, position, length)
     tracemalloc.start()
@@ -239,7 +239,7 @@ def test_a_topic_length_above_127_is_negative_in_version_1() -> None:
         decode_record(bytes(raw))
 
 
-def test_a_wrong_crc_is_told_when_asked() -> None:
+def test_a_wrong_crc_is_reported_on_request() -> None:
     raw = bytearray(RAW)
     assert raw[88:93] == b"hello"
     raw[89] ^= 1

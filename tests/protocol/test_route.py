@@ -146,7 +146,7 @@ def test_members_of_wrong_types_give_body_errors_only(members: dict[str, object]
         b'{"queueDatas":[{"brokerName":"a","perm":1e999,"readQueueNums":1,"writeQueueNums":1}]}',
     ],
 )
-def test_what_is_no_route_is_told(body: bytes) -> None:
+def test_what_is_no_route_is_reported(body: bytes) -> None:
     with pytest.raises(BodyError, match="route"):
         TopicRouteData.from_json(body)
 

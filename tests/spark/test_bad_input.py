@@ -130,7 +130,9 @@ Job = Callable[[SparkSession, DataFrame], object]
     ],
     ids=lambda value: None if callable(value) else value[2:60],
 )
-def test_a_job_that_cannot_work_is_told_why(spark: SparkSession, frame: DataFrame, job: Job, line: str) -> None:
+def test_a_job_that_cannot_work_fails_with_the_reason(
+    spark: SparkSession, frame: DataFrame, job: Job, line: str
+) -> None:
     with pytest.raises(PySparkException, match=line):
         job(spark, frame)
 

@@ -119,7 +119,7 @@ def test_a_queue_without_messages_has_none_to_miss() -> None:
 
 
 @pytest.mark.parametrize(("offset", "left"), [(9, 10), (101, 100)])
-def test_a_start_that_is_gone_fails_or_is_told(offset: int, left: int) -> None:
+def test_a_start_that_is_gone_fails_or_is_reported(offset: int, left: int) -> None:
     with pytest.raises(DataLost, match="set failOnDataLoss=false") as error:
         resolve_start({A0: offset}, BrokerAnswers(BOUNDS))
     assert (error.value.queue, error.value.min_offset, error.value.max_offset) == (A0, 10, 100)
@@ -128,7 +128,7 @@ def test_a_start_that_is_gone_fails_or_is_told(offset: int, left: int) -> None:
     assert f"the start of a/broker-a/0 is offset {offset}" in resolved.skipped[0]
 
 
-def test_an_end_that_is_not_there_fails_or_is_told() -> None:
+def test_an_end_that_is_not_there_fails_or_is_reported() -> None:
     assert resolve_end({A0: 100}, BrokerAnswers(BOUNDS)) == ResolvedOffsets({A0: 100})
     with pytest.raises(DataLost, match="the end of a/broker-a/0 is offset 101"):
         resolve_end({A0: 101}, BrokerAnswers(BOUNDS))

@@ -196,7 +196,7 @@ def test_committed_needs_a_group() -> None:
     assert read_source({"topic": "a", "startingOffsets": "committed", "consumerGroup": "g"}).consumer_group == "g"
 
 
-def test_options_of_streams_are_told_to_a_batch() -> None:
+def test_options_of_streams_are_listed_for_a_batch() -> None:
     options = read_source({"topic": "a", "maxOffsetsPerTrigger": "10", "maxTriggerDelay": "1m"})
     assert options.streaming_only == ("maxOffsetsPerTrigger", "maxTriggerDelay")
 
@@ -218,14 +218,14 @@ def test_options_of_streams_are_told_to_a_batch() -> None:
         ("startingOffsets", "first", "write earliest, latest, committed"),
     ],
 )
-def test_a_wrong_value_is_told_with_its_option(name: str, value: str, text: str) -> None:
+def test_a_wrong_value_is_reported_with_its_option(name: str, value: str, text: str) -> None:
     with pytest.raises(RocketMQError) as error:
         read_source({"topic": "a", name: value})
     assert name in told(error)
     assert text in told(error)
 
 
-def test_streams_make_ids_of_content_unless_told_otherwise() -> None:
+def test_streams_make_ids_of_content_unless_set_otherwise() -> None:
     assert read_sink({}).message_ids == "unique"
     assert read_sink({}, stream=True).message_ids == "content"
     assert read_sink({"messageIds": "unique"}, stream=True).message_ids == "unique"
@@ -258,7 +258,7 @@ def test_any_text_is_read_or_refused_by_a_named_error(texts: dict[str, str]) -> 
             read(texts)
 
 
-def test_a_text_of_several_lines_is_told_in_one() -> None:
+def test_a_text_of_several_lines_is_reported_in_one() -> None:
     with pytest.raises(RocketMQError) as error:
         read_source({"topic": "a", "assign": "{\n\n"})
     assert "\n" not in told(error)

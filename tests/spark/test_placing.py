@@ -81,7 +81,7 @@ def test_a_queue_has_one_target_for_rows_that_name_it_and_one_for_keys() -> None
     assert [type(target) for target in found.fixed] == [ThisQueue, KeyedQueue]
 
 
-def test_delayed_rows_are_told_apart() -> None:
+def test_delayed_rows_are_separated() -> None:
     rows = pa.record_batch({"body": [b"1", b"2", b"3"], "delayLevel": pa.array([None, 3, None], pa.int32())})
     delayed, plain = by_delay(rows)
     assert delayed.column("body").to_pylist() == [b"2"]

@@ -54,7 +54,7 @@ def test_the_text() -> None:
         ({"source": "rocketmq", "version": 1, "offsets": {}, "from": 1}, "is damaged"),
     ],
 )
-def test_a_checkpoint_of_another_make_is_told(given: object, reason: str) -> None:
+def test_a_checkpoint_of_another_make_is_reported(given: object, reason: str) -> None:
     with pytest.raises(InvalidCheckpoint, match=reason):
         StreamOffset.from_json(given)
 
@@ -97,7 +97,7 @@ def test_a_queue_that_is_gone_leaves() -> None:
     assert str(followed.losses[0]) == "orders/broker-a/1 is gone after offset 6: deleted"
 
 
-def test_several_losses_are_told_together() -> None:
+def test_several_losses_are_reported_together() -> None:
     losses = follow({A: 5, B: 6}, {}, {A: "deleted", B: "deleted"}).losses
     assert str(all_lost(losses)) == (
         "orders/broker-a/0 is gone after offset 5: deleted; orders/broker-a/1 is gone after offset 6: deleted. "

@@ -156,7 +156,7 @@ def test_a_stream_takes_no_end(cluster: EmbeddedCluster) -> None:
             source.streamReader(SCHEMA)
 
 
-def test_a_checkpoint_of_another_source_is_told(cluster: EmbeddedCluster, topic: str) -> None:
+def test_a_checkpoint_of_another_source_is_reported(cluster: EmbeddedCluster, topic: str) -> None:
     query = Query(cluster, topic=topic)
     query.offset = {topic: {"0": 5}}
     with pytest.raises(RocketMQSparkError, match=r"\[RMQ_INVALID_CHECKPOINT\] .*not written by the source rocketmq"):
@@ -376,7 +376,7 @@ def test_sql_over_properties(cluster: EmbeddedCluster, producer: Producer, topic
     assert query.batch() == ["0", "1", "1990"]
 
 
-def test_an_expression_that_no_broker_can_evaluate_is_told(cluster: EmbeddedCluster, topic: str) -> None:
+def test_an_expression_that_no_broker_can_evaluate_is_reported(cluster: EmbeddedCluster, topic: str) -> None:
     query = Query(cluster, topic=topic, startingOffsets="earliest", sql="n = = 1")
     query.start()
     with pytest.raises(RocketMQSparkError, match=r"\[RMQ_INVALID_OPTION\] .*option sql is 'n = = 1', which broker-"):
@@ -385,7 +385,7 @@ def test_an_expression_that_no_broker_can_evaluate_is_told(cluster: EmbeddedClus
         Query(cluster, topic=topic, tags="a", sql="n = 1")
 
 
-def test_a_broker_without_property_filters_is_told(cluster: EmbeddedCluster) -> None:
+def test_a_broker_without_property_filters_is_reported(cluster: EmbeddedCluster) -> None:
     with EmbeddedCluster() as plain:
         with Admin(nameserver=plain.nameserver) as own:
             own.create_topic("t", queues=1)

@@ -107,6 +107,6 @@ def test_garbage_is_named(data: st.DataObject, said: Said) -> None:
     ],
     ids=range(9),
 )
-def test_what_is_no_heartbeat_is_told(body: bytes) -> None:
+def test_what_is_no_heartbeat_is_reported(body: bytes) -> None:
     with pytest.raises(BodyError, match=r"^heartbeat: "):
         HeartBeat.from_command(Command(RequestCode.HEART_BEAT, body=body))

@@ -110,7 +110,7 @@ def test_a_brokers_check_holds_the_half_message(frame: golden.GoldenFrame) -> No
     assert message.commit_log_offset == check.commit_log_offset
 
 
-def test_a_check_without_one_record_is_told() -> None:
+def test_a_check_without_one_record_is_reported() -> None:
     record = CheckTransactionState.from_command(command_of(golden.requests(39)[0])).record
     for body in (b"", record[:-1], record + record, b"\0" * 200):
         with pytest.raises(RecordError):
@@ -124,13 +124,13 @@ def test_javas_recall_handle() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "x", "%%%", "djE=", GOLDEN_HANDLE[:-1], "djIgVCBiIDEgdQ==", "中"])
-def test_what_is_no_handle_is_told(text: str) -> None:
+def test_what_is_no_handle_is_reported(text: str) -> None:
     with pytest.raises(InvalidArgument, match="recall handle is invalid"):
         RecallHandle.decode(text)
 
 
 @given(st.text(max_size=60))
-def test_any_text_is_a_handle_or_told(text: str) -> None:
+def test_any_text_is_a_handle_or_refused(text: str) -> None:
     try:
         handle = RecallHandle.decode(text)
     except InvalidArgument:
@@ -146,7 +146,7 @@ def test_a_reply_is_unpacked() -> None:
     assert (message.msg_id, message.store_host, message.properties["CORRELATION_ID"]) == ("U", "127.0.0.1:10911", "c")
 
 
-def test_a_reply_that_cannot_be_unpacked_is_told() -> None:
+def test_a_reply_that_cannot_be_unpacked_is_reported() -> None:
     ext = {**A_REPLY.to_command().ext, "sysFlag": "769"}
     with pytest.raises(RecordError):
         PushReply.from_command(Command(326, ext, b"not zlib")).message()
