@@ -18,7 +18,13 @@ from pyrmq_core.blocking import Producer
 from tests.support.stage import Stage
 
 A0 = MessageQueue("orders", "broker-a", 0)
-TRACED = ("/blocking/", "/producer/bulk/in_flight.py", "/producer/bulk/send_window.py", "/send/background_sends.py")
+TRACED = (
+    "/blocking/",
+    "/producer/bulk/in_flight.py",
+    "/producer/bulk/send_order.py",
+    "/producer/bulk/send_window.py",
+    "/send/background_sends.py",
+)
 WITH_LOCKS = ("portal", "_async", "_run", "enter_nowait", "leave", "_leave", "give_up")
 
 

@@ -19,8 +19,9 @@ from pyrmq_core import (
     ResponseError,
     decode,
 )
+from pyrmq_core.client.consumer.pull.pull_sizes import MAX_UNDER_WAY
 from pyrmq_core.client.consumer.pull.puller import Puller
-from pyrmq_core.client.consumer.pull.range_reader import MAX_UNDER_WAY, PULL_TIMEOUT_SECONDS
+from pyrmq_core.client.consumer.pull.range_reader import PULL_TIMEOUT_SECONDS
 from pyrmq_core.errors import ConnectionClosed, HeaderError
 from pyrmq_core.network import Peer, ask
 from pyrmq_core.protocol.framing.codes import ResponseCode

@@ -59,6 +59,10 @@ PURE_ROOMS = (
     "pyrmq_core.filtering",
     "pyrmq_core.columnar",
     "pyrmq_core.client.routing",
+    "pyrmq_core.client.consumer.pull.pull_errors",
+    "pyrmq_core.client.consumer.pull.pull_sizes",
+    "pyrmq_core.client.consumer.pull.range_progress",
+    "pyrmq_core.client.producer.bulk.send_order",
     "pyrmq_core.nameserver.tables",
     "pyrmq_core.broker.store",
 )

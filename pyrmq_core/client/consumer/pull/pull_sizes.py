@@ -1,53 +1,83 @@
-"""`PullSizer`: how far the next pull of a range probably gets, learnt from the answers before."""
+"""`PullSizer`: predicts from earlier answers how many messages the next pull of a range returns. Pure."""
 
 from __future__ import annotations
 
 from collections import deque
+from dataclasses import dataclass
 from typing import Final
 
 from pyrmq_core.protocol.messages.payload import RawPull
 
-# Every so many stretches one is twice as large: so it is noticed when the broker gives more at once than at first.
+MAX_UNDER_WAY: Final = 128
+# One slice in so many is twice as large, to notice when the broker returns more at once than at first.
 LARGER_EVERY: Final = 64
-# A batch topic's next answer is taken to be as large as the largest of so many before: who guesses too much asks for
-# what is left out a little later, and who guesses too little is given the same batch again.
+# A batch topic's next answer is expected to be as large as the largest of so many before it. Too large a guess leaves
+# a gap that is pulled a little later; too small a guess gets the same batch twice.
 ANSWERS_LOOKED_BACK: Final = 32
+# An answer's bytes count for this part of the mean.
+BYTES_SHARE: Final = 16
+
+
+@dataclass(frozen=True, slots=True)
+class ReadWindow:
+    """The bounds of a range read: messages and bytes that are asked for and not delivered yet, the messages of one
+    pull, and how many seconds a failing broker is waited for."""
+
+    messages: int = 4000
+    bytes: int = 4 * 1024 * 1024
+    max_messages_a_pull: int = 1024
+    patience: float = 20.0
 
 
 class PullSizer:
-    """Cuts a range into stretches of the broker's own answer size.
+    """Divides a range into slices of the broker's own answer size.
 
-    A batch topic's broker answers whole batches, whatever is asked (`is_batched`): stretches as long as a batch, even
-    where they begin inside one, meet each batch once.
+    The broker of a batch topic answers with whole batches, whatever is asked (`is_batched`): slices as long as a batch,
+    even where they begin inside one, get each batch once.
     """
 
     def __init__(self) -> None:
         self.size = 0
         self.is_batched = False
+        self._answer_bytes = 0.0
         self._planned = 0
         self._recent: deque[int] = deque(maxlen=ANSWERS_LOOKED_BACK)
 
     def begin(self, first: RawPull) -> None:
-        """The first answer, of which as much was asked as a pull may give."""
+        """Learns from the first answer, to a pull of as many messages as a pull may return."""
         self.size = first.next_offset - first.start
         self.is_batched = first.is_batched
+        self._answer_bytes = float(len(first.records))
         self.learn(first, end=first.next_offset, larger=False)
 
     def learn(self, pull: RawPull, *, end: int, larger: bool) -> None:
-        """One more answer, to who asked up to `end`; `larger` when that was more than of others."""
+        """Learns from an answer to a pull up to `end`; `larger` if that was more than `size`."""
+        self._answer_bytes += (len(pull.records) - self._answer_bytes) / BYTES_SHARE
         if pull.next_offset > end and pull.is_batched:
             self.is_batched = True
         if self.is_batched:
             self._recent.append(pull.next_offset - pull.reaches_back_to)
             self.size = max(self._recent)
         elif larger:
-            # What a filter passed by beyond `end` says nothing of how much is given at once.
+            # Messages that a filter passed over beyond `end` do not show how many are returned at once.
             self.size = max(self.size, min(pull.next_offset, end) - pull.start)
 
     def next_end(self, start: int) -> tuple[int, bool]:
-        """Where a stretch ends that begins at `start`, and whether it is larger than others."""
+        """Returns the end of a slice that begins at `start`, and whether it is larger than others."""
         if self.is_batched:
             return start + self.size, False
         self._planned += 1
         larger = self._planned % LARGER_EVERY == 0
         return start + self.size * (2 if larger else 1), larger
+
+    def slices_at_once(self, window: ReadWindow) -> int:
+        """Returns how many slices the window has room for, at least one."""
+        room = window.messages // self.size
+        if self.is_batched and room < 2:
+            # A batch cannot be divided: the broker reads the next one while the first is decoded.
+            room = 2
+        if room * self._answer_bytes > window.bytes:
+            room = int(window.bytes / self._answer_bytes)
+        if room > MAX_UNDER_WAY:
+            return MAX_UNDER_WAY
+        return room if room > 1 else 1

@@ -15,7 +15,8 @@ from typing import Final, TypeAlias
 
 from pyrmq_core.client.client_session import ClientSession
 from pyrmq_core.client.consumer.pull.pull_errors import no_progress
-from pyrmq_core.client.consumer.pull.range_reader import PULL_TIMEOUT_SECONDS, Filter, RangeReader, ReadWindow
+from pyrmq_core.client.consumer.pull.pull_sizes import ReadWindow
+from pyrmq_core.client.consumer.pull.range_reader import PULL_TIMEOUT_SECONDS, Filter, RangeReader
 from pyrmq_core.client.remoting.remoting_client import PinnedConnection
 from pyrmq_core.client.routing.publish_info import reading_address
 from pyrmq_core.errors import BrokerNotFound, RocketMQError
@@ -168,7 +169,7 @@ class Puller:
             return QueuePulls(self._consumer_group, queue, tags)
         return QueuePulls(self._consumer_group, queue, ALL_TAGS, tags.predicate())
 
-    async def line(self, queue: MessageQueue) -> PinnedConnection:
+    async def connection(self, queue: MessageQueue) -> PinnedConnection:
         """The connection that the queue is read over."""
         return await self._client.open_line(await self.address(queue))
 

@@ -15,13 +15,14 @@ from typing import Final
 
 import trio
 
+from pyrmq_core.client.producer.bulk.send_order import SendOrder, WindowRoom
 from pyrmq_core.client.producer.communication_mode import CommunicationMode
 from pyrmq_core.client.producer.send.background_sends import BackgroundSends
 from pyrmq_core.client.producer.send.receipt import Receipt
 from pyrmq_core.client.producer.send.retry_policy import is_refused_for_good
 from pyrmq_core.client.producer.send.send_errors import given_up
 from pyrmq_core.client.producer.send.sender import Sender
-from pyrmq_core.client.producer.send.targets import AnyQueue, KeyedQueue, Target
+from pyrmq_core.client.producer.send.targets import AnyQueue, Target
 from pyrmq_core.errors import InvalidArgument, ResponseError, RocketMQError, SendFailed
 from pyrmq_core.model import MessageQueue, SendStatus
 from pyrmq_core.network import open_owned_nursery
@@ -91,19 +92,12 @@ class SendWindow:
         self._sender = sender
         self._nursery = nursery
         self._under_way = BackgroundSends(nursery, sender)
-        self._max_requests = max_requests
-        self._max_bytes = max_bytes
         self._timeout = timeout
         self._keep_refused = keep_refused
         self._refused: deque[RefusedMessage] = deque()  # taken from another thread too
-        self._room = threading.Lock()  # of the two numbers that follow
-        self._count = 0
-        self._bytes = 0
-        self._requests = 0
-        self._handed: deque[tuple[Payload, Target]] = deque()
-        self._lanes: dict[Target, deque[Payload]] = {}
-        self._kept: dict[Target, Target] = {}
-        self._failure: RocketMQError | None = None
+        self._room_lock = threading.Lock()
+        self._room = WindowRoom(HANDED_OVER * max_requests, max_bytes)
+        self._order = SendOrder(max_requests)
         self._changed: trio.Event | None = None
         self.summary = WriteSummary()
 
@@ -117,24 +111,19 @@ class SendWindow:
     def enter_nowait(self, payload: Payload) -> bool:
         """Takes room for the payload if there is some; raises the first failure of any earlier one."""
         self._raise_failure()
-        with self._room:
-            if not self._has_room(payload, HANDED_OVER * self._max_requests - 1, self._max_bytes):
-                return False
-            self._count += 1
-            self._bytes += len(payload.body)
-            return True
+        with self._room_lock:
+            return self._room.enter(len(payload.body))
 
     def hand_over(self, payload: Payload, to: Target) -> bool:
-        """What has entered is sent in its turn; False when an answer that is awaited will see to that.
+        """Queues a payload that has entered; returns whether `start_more` has to be called for it.
 
-        The loop lets go of a lane or a place first and then looks here, so it cannot miss what comes meanwhile.
+        Otherwise it is sent when a request under way ends.
         """
-        self._handed.append((payload, to))
-        return self._requests < self._max_requests and to not in self._lanes
+        return self._order.add(payload, to)
 
     def interrupted(self, topic: str) -> None:
         """Fails the window: a `put` was interrupted, so that it is not known whether its payload was handed over."""
-        self._failure = self._failure or given_up(topic)
+        self._order.fail(given_up(topic))
         self.start_more()
         changed, self._changed = self._changed, None
         if changed is not None:
@@ -142,11 +131,12 @@ class SendWindow:
 
     async def wait_for_room(self, payload: Payload) -> None:
         """Returns when half of the window is empty: a caller that is woken for every request has no time for more."""
-        await self._until(lambda: self._has_room(payload, HANDED_OVER * self._max_requests // 2, self._max_bytes // 2))
+        await self._until(lambda: self._room.is_half_empty(len(payload.body)))
 
     async def drain(self) -> WriteSummary:
         """Waits until every payload is acknowledged; raises the first failure, when all the others have ended too."""
-        await self._until(lambda: not self._count or (self._failure is not None and not self._requests))
+        room, order = self._room, self._order
+        await self._until(lambda: not room.payloads or (order.failure is not None and not order.requests))
         self._raise_failure()
         return self.summary
 
@@ -158,11 +148,6 @@ class SendWindow:
         """Gives up what is under way, and sends no more."""
         self._under_way.abandon()
 
-    def _has_room(self, payload: Payload, most: int, most_bytes: int) -> bool:
-        """Whether so much at most is in the window, and the payload fits; one above the bound goes when it is alone."""
-        fits = self._bytes <= most_bytes and self._bytes + len(payload.body) <= self._max_bytes
-        return not self._count or (self._count <= most and fits)
-
     async def _until(self, has_come: Callable[[], bool]) -> None:
         while not has_come():
             if self._changed is None:
@@ -170,24 +155,15 @@ class SendWindow:
             await self._changed.wait()
 
     def start_more(self) -> None:
-        """Starts what may be under way; what was handed over before a failure and not sent is dropped."""
-        while self._handed and (self._requests < self._max_requests or self._failure is not None):
-            payload, to = self._handed.popleft()
-            if self._failure is not None:
-                self._leave(payload)
-            elif not is_ordered(to):
-                self._send(payload, to)
-            elif to in self._lanes:
-                self._lanes[to].append(payload)
-            else:
-                self._lanes[to] = deque()
-                self._send(payload, to)
-
-    def _send(self, payload: Payload, to: Target) -> None:
-        self._requests += 1
-        self._under_way.start(
-            payload, self._kept.get(to, to), self._timeout, CommunicationMode.SYNC, partial(self._ended, payload, to)
-        )
+        """Sends what may be under way; after a failure, drops the payloads that are not sent."""
+        order = self._order
+        # One at a time: a send that fails before it leaves ends here, within `start`, and changes what is next.
+        while (following := order.next_send()) is not None:
+            payload, to = following
+            ended = partial(self._ended, payload, to)
+            self._under_way.start(payload, order.destination(to), self._timeout, CommunicationMode.SYNC, ended)
+        for dropped in order.drop():
+            self._leave(dropped)
 
     def _ended(self, payload: Payload, to: Target, end: Receipt | RocketMQError) -> None:
         if isinstance(end, Receipt):
@@ -196,36 +172,18 @@ class SendWindow:
         elif self._keep_refused and isinstance(end, SendFailed) and is_refused_for_good(end):
             self._nursery.start_soon(self._divide, payload, to, end)
         else:
-            self._failure = self._failure or end
+            self._order.fail(end)
             self._over(payload, to, None)
 
     def _over(self, payload: Payload, to: Target, stored_in: MessageQueue | None) -> None:
-        """What comes of one payload is known: the next of its lane follows, then others."""
-        self._requests -= 1
+        """Ends a payload's request, and starts those that waited for it."""
+        self._order.end(to, stored_in)
         self._leave(payload)
-        if is_ordered(to):
-            if stored_in is not None:
-                self._keep_to(to, stored_in)
-            lane = self._lanes[to]
-            while lane and self._failure is not None:
-                self._leave(lane.popleft())
-            if lane:
-                self._send(lane.popleft(), to)
-            else:
-                del self._lanes[to]
         self.start_more()
 
-    def _keep_to(self, to: Target, stored_in: MessageQueue) -> None:
-        """What follows of its lane goes where the last payload is stored: another queue, after a failure."""
-        if isinstance(to, AnyQueue):
-            self._kept[to] = AnyQueue(stored_in, keep=True)
-        elif isinstance(to, KeyedQueue) and to.queues and stored_in not in to.queues:
-            self._kept[to] = KeyedQueue(to.sharding_key, (stored_in,))
-
     def _leave(self, payload: Payload) -> None:
-        with self._room:
-            self._count -= 1
-            self._bytes -= len(payload.body)
+        with self._room_lock:
+            self._room.leave(len(payload.body))
         changed, self._changed = self._changed, None
         if changed is not None:
             changed.set()
@@ -234,9 +192,9 @@ class SendWindow:
         """Finds the refused messages of a refused batch."""
         stored_in = None
         try:
-            stored_in = await self._send_halves(payload, self._kept.get(to, to), refusal)
+            stored_in = await self._send_halves(payload, self._order.destination(to), refusal)
         except RocketMQError as error:
-            self._failure = self._failure or error
+            self._order.fail(error)
         self._over(payload, to, stored_in)
 
     async def _send_halves(self, payload: Payload, to: Target, refusal: SendFailed) -> MessageQueue | None:
@@ -261,13 +219,8 @@ class SendWindow:
         return stored_in
 
     def _raise_failure(self) -> None:
-        if self._failure is not None:
-            raise self._failure
-
-
-def is_ordered(to: Target) -> bool:
-    """Whether payloads for it go one after another."""
-    return not isinstance(to, AnyQueue) or to.keep
+        if self._order.failure is not None:
+            raise self._order.failure
 
 
 @asynccontextmanager

@@ -1,0 +1,169 @@
+"""`RangeProgress`: decides which offsets of a range to pull next, what an answer completes, and what is delivered in
+order.
+
+Pure: answers go in, slices to pull and pulls in order come out. `RangeReader` posts, waits and wakes.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import replace
+from enum import Enum
+from typing import Final
+
+from pyrmq_core.client.consumer.pull.pull_sizes import PullSizer, ReadWindow
+from pyrmq_core.errors import RocketMQError
+from pyrmq_core.protocol.messages.payload import RawPull
+
+
+class SliceState(Enum):
+    """The state of a slice. It begins as ASKED and changes once."""
+
+    ASKED = "asked"  # its pull at `position` is under way, or is retried
+    COVERED = "covered"  # its pulls reach as far as they have to
+    BROKEN = "broken"  # its pull at `position` failed for good; the pulls before it are delivered first
+
+
+# Looked up once: an enum's attribute costs as much as a call.
+ASKED: Final = SliceState.ASKED
+COVERED: Final = SliceState.COVERED
+BROKEN: Final = SliceState.BROKEN
+
+
+class PullSlice:
+    """Offsets that are pulled one answer after another: `pulls` cover them up to `position`."""
+
+    __slots__ = ("end_offset", "error", "is_larger", "position", "pulls", "state")
+
+    def __init__(self, start: int, end: int, is_larger: bool = False) -> None:
+        self.position = start
+        self.end_offset = end
+        self.is_larger = is_larger
+        self.pulls: list[RawPull] = []
+        self.state = ASKED
+        self.error: RocketMQError | None = None
+
+    def add(self, pull: RawPull) -> None:
+        """Adds the pull that begins at `position`."""
+        self.pulls.append(pull)
+        self.position = pull.next_offset
+        if self.position >= self.end_offset:
+            self.state = COVERED
+
+    def fail(self, error: RocketMQError) -> None:
+        """Breaks the slice: the error is raised once the pulls before `position` are delivered."""
+        self.error = error
+        self.state = BROKEN
+
+
+class RangeProgress:
+    """The progress of reading `start` to `end` of one queue, within a window."""
+
+    def __init__(self, start: int, end: int, window: ReadWindow) -> None:
+        self.is_begun = False
+        self.end = end
+        self.next_start = start  # everything before it is in a slice, or delivered
+        self._next_offset = start  # everything before it is delivered
+        self._window = window
+        self._sizer = PullSizer()
+        self.slices: deque[PullSlice] = deque()  # in the order of their offsets
+        self._delivered: list[RawPull] = []
+        self._delivered_bytes = self._delivered_messages = 0
+        self._wanted_bytes = self._wanted_messages = 0
+
+    def begin(self, first: RawPull) -> None:
+        """Adds the first answer, to a pull of the whole range: it shows how much the broker returns at once."""
+        head = PullSlice(first.start, first.next_offset)
+        head.add(first)
+        self.slices.append(head)
+        self.is_begun = True
+        self.next_start = first.next_offset
+        self._sizer.begin(first)
+
+    def want(self, wanted_bytes: int, wanted_messages: int) -> None:
+        """Sets how many bytes or messages are enough to deliver together."""
+        self._wanted_bytes, self._wanted_messages = wanted_bytes, wanted_messages
+
+    def add_answer(self, answered: PullSlice, pull: RawPull) -> SliceState:
+        """Adds an answer to its slice and returns the slice's state: while it is ASKED, it is to be pulled on.
+
+        Later slices are sized by it. The answer to a retry goes to `PullSlice.add` instead.
+        """
+        sizer = self._sizer
+        sizer.learn(pull, end=answered.end_offset, larger=answered.is_larger and not answered.pulls)
+        answered.add(pull)
+        if sizer.is_batched:
+            # Offsets between its batch and the next slice come with that slice's batch, or are pulled as a gap.
+            if answered is self.slices[-1]:
+                self.next_start = answered.position
+            answered.state = COVERED
+        return answered.state
+
+    def deliver_in_order(self) -> list[PullSlice]:
+        """Delivers the pulls that are next in order, up to what is wanted; returns the slices to pull now."""
+        slices = self.slices
+        to_pull: list[PullSlice] = []
+        while slices and slices[0].state is not ASKED and not self.is_enough():
+            head = slices[0]
+            while head.pulls:
+                gap = self._accept(head.pulls[0])
+                if gap is not None:
+                    slices.appendleft(gap)
+                    to_pull.append(gap)
+                    break
+                del head.pulls[0]
+            if not head.pulls and head.state is COVERED:
+                slices.popleft()
+        self._plan_slices(to_pull)
+        return to_pull
+
+    def is_enough(self) -> bool:
+        """Whether `take` has something to return or to raise: what is wanted, an error, or the range's end."""
+        slices = self.slices
+        if not slices:
+            return self.next_start >= self.end
+        if not self._delivered:
+            head = slices[0]
+            return head.state is BROKEN and not head.pulls
+        return (
+            self._delivered_bytes >= self._wanted_bytes
+            or self._delivered_messages >= self._wanted_messages
+            or slices[0].state is BROKEN
+        )
+
+    def take(self) -> list[RawPull]:
+        """Returns the delivered pulls, none at the range's end. Raises the error of a broken slice that is next."""
+        taken, self._delivered, self._delivered_bytes, self._delivered_messages = self._delivered, [], 0, 0
+        if not taken and self.slices and (error := self.slices[0].error) is not None:
+            raise error
+        return taken
+
+    def _accept(self, pull: RawPull) -> PullSlice | None:
+        """Delivers what is new of the pull; returns the gap in front of it instead, if there is one.
+
+        A filter may pass over more than was asked for. A batch topic's pull holds whole batches, also from before its
+        start.
+        """
+        offset = self._next_offset
+        if pull.start > offset and (first := pull.reaches_back_to) > offset:
+            return PullSlice(offset, first)
+        if pull.next_offset > offset:
+            self._delivered.append(pull if pull.start == offset else replace(pull, start=offset))
+            self._delivered_bytes += len(pull.records)
+            self._delivered_messages += pull.next_offset - offset
+            self._next_offset = pull.next_offset
+        return None
+
+    def _plan_slices(self, to_pull: list[PullSlice]) -> None:
+        """Appends as many new slices as the window has room for."""
+        if self.next_start >= self.end:
+            return
+        room = self._sizer.slices_at_once(self._window) - len(self.slices)
+        while room > 0 and self.next_start < self.end:
+            end, is_larger = self._sizer.next_end(self.next_start)
+            end = min(end, self.end)
+            planned = PullSlice(self.next_start, end, is_larger)
+            self.slices.append(planned)
+            to_pull.append(planned)
+            self.next_start = end
+            room -= 1

@@ -1,0 +1,130 @@
+"""`WindowRoom` and `SendOrder`: decide what enters a `SendWindow`, and which payload is sent next. Pure."""
+
+from __future__ import annotations
+
+from collections import deque
+
+from pyrmq_core.client.producer.send.targets import AnyQueue, KeyedQueue, Target
+from pyrmq_core.errors import RocketMQError
+from pyrmq_core.model import MessageQueue
+from pyrmq_core.protocol.messages.payload import Payload
+
+
+class WindowRoom:
+    """The number and the bytes of the payloads in a window, and their bounds.
+
+    A payload larger than the bound enters when it is alone.
+    """
+
+    def __init__(self, max_payloads: int, max_bytes: int) -> None:
+        self.payloads = 0
+        self.bytes = 0
+        self._max_payloads = max_payloads
+        self._max_bytes = max_bytes
+
+    def enter(self, size: int) -> bool:
+        """Takes room for a payload of so many bytes; False, and nothing is taken, if there is none."""
+        if not self._fits(size, self._max_payloads - 1, self._max_bytes):
+            return False
+        self.payloads += 1
+        self.bytes += size
+        return True
+
+    def leave(self, size: int) -> None:
+        self.payloads -= 1
+        self.bytes -= size
+
+    def is_half_empty(self, size: int) -> bool:
+        """Whether half of the room is free, and a payload of so many bytes fits."""
+        return self._fits(size, self._max_payloads // 2, self._max_bytes // 2)
+
+    def _fits(self, size: int, most: int, most_bytes: int) -> bool:
+        if not self.payloads:
+            return True
+        return self.payloads <= most and self.bytes <= most_bytes and self.bytes + size <= self._max_bytes
+
+
+class SendOrder:
+    """The payloads of a window that wait, and the requests under way: at most so many, one for each ordered target.
+
+    A payload waits as handed over; if its target is ordered and has a request under way, in the target's lane behind
+    it. A lane whose request has ended is ready: it goes first. After a failure nothing is sent any more.
+    """
+
+    def __init__(self, max_requests: int) -> None:
+        self.requests = 0
+        self.failure: RocketMQError | None = None
+        self._max_requests = max_requests
+        self._handed: deque[tuple[Payload, Target]] = deque()
+        self._lanes: dict[Target, deque[Payload]] = {}
+        self._ready: deque[Target] = deque()
+        self._kept: dict[Target, Target] = {}
+
+    def add(self, payload: Payload, to: Target) -> bool:
+        """Hands over a payload, from any thread; returns whether it may be sent before any request ends.
+
+        `next_send` frees places and lanes before it looks here, so it sees each payload for which this returns False.
+        """
+        self._handed.append((payload, to))
+        return self.requests < self._max_requests and to not in self._lanes
+
+    def next_send(self) -> tuple[Payload, Target] | None:
+        """Returns the next payload and its target, and counts its request as under way; None if none may be sent."""
+        if self.failure is not None:
+            return None
+        while self._ready:
+            to = self._ready.popleft()
+            if behind := self._lanes[to]:
+                self.requests += 1
+                return behind.popleft(), to
+            del self._lanes[to]
+        while self._handed and self.requests < self._max_requests:
+            payload, to = self._handed.popleft()
+            if is_ordered(to):
+                if (lane := self._lanes.get(to)) is not None:
+                    lane.append(payload)
+                    continue
+                self._lanes[to] = deque()
+            self.requests += 1
+            return payload, to
+        return None
+
+    def destination(self, to: Target) -> Target:
+        """Returns where a payload for `to` goes now: to the queue of its lane's last one, if a failure moved that."""
+        return self._kept.get(to, to)
+
+    def end(self, to: Target, stored_in: MessageQueue | None) -> None:
+        """Ends a request; `stored_in` is the queue of its messages, None if none is stored."""
+        self.requests -= 1
+        if is_ordered(to):
+            if stored_in is not None:
+                self._keep_to(to, stored_in)
+            self._ready.append(to)
+
+    def fail(self, error: RocketMQError) -> None:
+        """Stops sending; the first failure counts."""
+        self.failure = self.failure or error
+
+    def drop(self) -> list[Payload]:
+        """Removes and returns the payloads that a failure leaves unsent.
+
+        Those in the lane of a request under way are dropped when it ends.
+        """
+        dropped: list[Payload] = []
+        if self.failure is not None:
+            while self._ready:
+                dropped += self._lanes.pop(self._ready.popleft())
+            while self._handed:
+                dropped.append(self._handed.popleft()[0])
+        return dropped
+
+    def _keep_to(self, to: Target, stored_in: MessageQueue) -> None:
+        if isinstance(to, AnyQueue):
+            self._kept[to] = AnyQueue(stored_in, keep=True)
+        elif isinstance(to, KeyedQueue) and to.queues and stored_in not in to.queues:
+            self._kept[to] = KeyedQueue(to.sharding_key, (stored_in,))
+
+
+def is_ordered(to: Target) -> bool:
+    """Whether payloads for this target are sent one after another."""
+    return not isinstance(to, AnyQueue) or to.keep
