@@ -73,7 +73,7 @@ def update_consumer_offset(broker: Broker, request: Command, _: Peer) -> Command
         return refusal(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"Group {wanted.consumer_group} not exist!")
     if wanted.topic not in broker.topics:
         return refusal(ResponseCode.TOPIC_NOT_EXIST, f"Topic {wanted.topic} not exist!")
-    # The topic may have fewer queues by now, and is not consulted; RocketMQ keeps a commit for any number.
+    # The topic's number of queues is no limit, since it may have been larger; RocketMQ keeps a commit for any number.
     if not 0 <= wanted.queue_id < MAX_QUEUES_PER_TOPIC:
         return refusal(ResponseCode.INVALID_PARAMETER, f"queueId[{wanted.queue_id}] is illegal, no topic has it")
     broker.offsets.commit(wanted.consumer_group, wanted.topic, wanted.queue_id, wanted.commit_offset)

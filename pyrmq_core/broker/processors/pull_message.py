@@ -129,7 +129,7 @@ def sql_of(expression: str) -> Callable[[Mapping[str, str]], bool]:
 
 
 def _code(found: GetResult, offset: int) -> ResponseCode:
-    """Returns the answer's code; for a queue without a message, not found at offset 0 and moved at others."""
+    """Returns the answer's code; for a queue without messages, PULL_NOT_FOUND at 0 and PULL_OFFSET_MOVED elsewhere."""
     if found.status in EMPTY and offset == 0:
         return ResponseCode.PULL_NOT_FOUND
     return CODES[found.status]
@@ -166,7 +166,7 @@ def _refuse(broker: Broker, wanted: PullMessage, request: Command, peer: Peer) -
 def _tags_codes(broker: Broker, wanted: PullMessage) -> TagsCodes | Command:
     """Returns the tags codes that pass (None: all) by the request's own expression or the group's heartbeat.
 
-    A refusal if the group, its subscription or the expression does not allow the pull.
+    Returns a refusal if the group, its subscription or the expression does not allow the pull.
     """
     if wanted.sys_flag & SUBSCRIPTION:
         return codes_of_expression(broker, wanted.subscription, wanted.expression_type)

@@ -1,4 +1,4 @@
-"""Stores messages and makes topics for the processors; an error of the disk becomes a `RequestRefused`."""
+"""Storing messages and making topics, for the processors; an error of the disk becomes a `RequestRefused`."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ async def make_topic(broker: Broker, *topics: TopicConfig) -> None:
 
 
 async def announce_topics(broker: Broker, *topics: TopicConfig, behind_file: bool = False) -> None:
-    """Makes or changes topics, and informs the NameServers before it returns, or although its caller is cancelled.
+    """Makes or changes topics; returns when the NameServers are informed, which a cancelled caller does not prevent.
 
     Their file is written in the background, or with `behind_file` before the NameServers are informed: if that fails,
     `StoreError` is raised, and the next registration announces the topics.

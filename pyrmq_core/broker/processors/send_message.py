@@ -313,9 +313,9 @@ def refuse_unkept(broker: Broker, properties: dict[str, str], sys_flag: int) -> 
 
 
 def delay_level(properties: dict[str, str], sys_flag: int) -> int:
-    """Returns the level of DELAY; 0 without one, and in a transaction. Raises `RequestRefused` unless it is a number.
+    """Returns the level of DELAY; 0 without one, and in a transaction.
 
-    Java fails for such a text, too.
+    Raises `RequestRefused` for a text that is no number; Java fails for it, too.
     """
     text = properties.get(DELAY)
     if text is None or sys_flag & TRANSACTION_MASK not in NO_TRANSACTION:

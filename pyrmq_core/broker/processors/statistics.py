@@ -99,7 +99,7 @@ def _group_row(broker: Broker, group: str, name: str, queue_id: int) -> Row:
 
 
 def _offset_table(broker: Broker, rows: Iterator[Row], count: int, others: dict[str, Any]) -> Answer:
-    """Returns the answer of 202 or 208; for many queues later, so that other tasks have their turn meanwhile."""
+    """Returns the answer of 202 or 208; for many queues a coroutine, so that other tasks have their turn."""
     if count <= ROWS_AT_ONCE:
         return _table_answer([_object_key(broker, row) for row in rows], others)
     return _in_turns(broker, rows, others)

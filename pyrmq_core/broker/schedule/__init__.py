@@ -1,4 +1,4 @@
 """Delivery of delayed messages: `delay_levels` (ScheduleMessageService.java).
 
-Not built: timer messages, which are delivered at any time (`timer_wheel`).
+Not built: timer messages, whose delivery time is free (`timer_wheel`).
 """

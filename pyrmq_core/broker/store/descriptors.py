@@ -94,7 +94,7 @@ class Descriptors:
         return self.with_room(lambda: os.open(place, flags, 0o666))
 
     def with_room(self, call: Callable[[], T]) -> T:
-        """Calls a function that needs a descriptor, and again with one freed from the reserve if none was left."""
+        """Calls a function that needs a descriptor; if none is left, frees one of the reserve and calls it again."""
         while True:
             try:
                 return call()
