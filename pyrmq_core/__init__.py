@@ -71,6 +71,7 @@ if TYPE_CHECKING:
     from pyrmq_core.client.service_state import ServiceState
     from pyrmq_core.client.unique_ids import unique_id_runs, unique_ids
     from pyrmq_core.filtering.tags import TagFilter
+    from pyrmq_core.protocol.framing.codes import PASSING_CODES, RequestCode, ResponseCode
     from pyrmq_core.protocol.framing.command import Command
     from pyrmq_core.protocol.messages.message_type import MessageType
     from pyrmq_core.protocol.messages.names import check_topic, is_dead_letter_topic, is_retry_topic, is_system_topic
@@ -79,6 +80,7 @@ if TYPE_CHECKING:
     from pyrmq_core.protocol.messages.split_payload import readdressed
 
 __all__ = [
+    "PASSING_CODES",
     "Admin",
     "AnyQueue",
     "BatchFailed",
@@ -122,7 +124,9 @@ __all__ = [
     "RawPull",
     "ReadWindow",
     "RefusedMessage",
+    "RequestCode",
     "RequestTimeout",
+    "ResponseCode",
     "ResponseError",
     "RocketMQError",
     "RoutingError",
@@ -162,6 +166,7 @@ __all__ = [
 
 # Loaded when first named: a process that only reads options or errors need not start with trio.
 _LAZY: Final = {
+    "PASSING_CODES": "pyrmq_core.protocol.framing.codes",
     "Admin": "pyrmq_core.client.admin.admin",
     "AnyQueue": "pyrmq_core.client.producer.send.targets",
     "Batching": "pyrmq_core.client.producer.bulk.accumulator",
@@ -181,6 +186,8 @@ _LAZY: Final = {
     "RawPull": "pyrmq_core.protocol.messages.payload",
     "ReadWindow": "pyrmq_core.client.consumer.pull.puller",
     "RefusedMessage": "pyrmq_core.client.producer.bulk.send_window",
+    "RequestCode": "pyrmq_core.protocol.framing.codes",
+    "ResponseCode": "pyrmq_core.protocol.framing.codes",
     "RpcHook": "pyrmq_core.client.remoting.rpc_hooks",
     "SelectionRule": "pyrmq_core.client.producer.send.fault_latency",
     "SendContext": "pyrmq_core.client.producer.send.hooks",

@@ -7,14 +7,12 @@ import time
 from collections.abc import Callable
 from typing import Final, TypeVar
 
-from pyrmq_core import BrokerNotFound, NetworkError, NoRoute, ResponseError, RocketMQError, RoutingError
+from pyrmq_core import PASSING_CODES, BrokerNotFound, NetworkError, NoRoute, ResponseError, RocketMQError, RoutingError
 from pyrmq_spark.spark_errors import BrokerUnavailable
 
 log = logging.getLogger(__name__)
 
 PAUSE_SECONDS: Final = 0.2
-# A broker that is starting, ending or busy: SYSTEM_BUSY, SERVICE_NOT_AVAILABLE, GO_AWAY.
-PASSING_CODES: Final = (2, 14, 1500)
 
 T = TypeVar("T")
 

@@ -228,7 +228,7 @@ class RangeReader:
 
 
 async def _next_pulls(lists: AsyncIterator[list[RawPull]]) -> list[RawPull]:
-    """None at the end."""
+    """Returns the next pulls; an empty list at the end of the range."""
     return await anext(lists, [])
 
 
@@ -241,7 +241,7 @@ class _Decoding(Generic[T]):
         self._made: Iterator[T] = iter(())
 
     async def next(self) -> T | None:
-        """None at the end."""
+        """Returns the next value; None at the end of the range."""
         while (made := next(self._made, None)) is None:
             pulls = await _next_pulls(self._lists)
             if not pulls:

@@ -18,6 +18,7 @@ from pyrmq_core.network import open_owned_nursery
 from pyrmq_core.protocol.framing.codes import RequestCode, ResponseCode
 from pyrmq_core.protocol.framing.command import Command
 from pyrmq_core.protocol.framing.header_requests import HeaderRequest, response_error
+from pyrmq_core.protocol.framing.versions import V5_0_0
 from pyrmq_core.protocol.messages.names import check_topic
 from pyrmq_core.protocol.messages.record import iterate_records
 from pyrmq_core.protocol.requests.broker.check_client_config import CheckClientConfig
@@ -30,8 +31,6 @@ from pyrmq_core.protocol.requests.nameserver.kv_config import GetKvList, KvTable
 from pyrmq_core.protocol.requests.nameserver.topic_lists import GetAllTopicList, TopicList
 from pyrmq_core.protocol.routes.route import TopicRouteData
 
-# V5_0_0 of common/MQVersion.java: brokers from there on honour `boundaryType`.
-FIRST_VERSION_WITH_BOUNDARIES: Final = 413
 QUESTIONS_AT_ONCE: Final = 256
 # What 5.4.0 answers where there is none.
 NO_OFFSET: Final = -1
@@ -136,7 +135,7 @@ class QueueOffsets:
             if end > await self.min_offset(queue):
                 raise
             return end  # 5.4.0 fails (NullPointerException) where a batch topic's queue has no messages
-        if answer.version >= FIRST_VERSION_WITH_BOUNDARIES:
+        if answer.version >= V5_0_0:  # older ones ignore `boundaryType`
             found = _offset_of(queue, answer)
             # Of a batch topic 5.4.0 answers the last record when none is as young.
             return await self._first_at_or_after(queue, found, when_ms) if await self._keeps_batches(queue) else found

@@ -1,21 +1,17 @@
-"""Delays and delivery times need brokers of 5.0 or younger: older ones take such a message and deliver it at once."""
+"""The check that a broker is new enough for a message: older ones would deliver a delayed one at once."""
 
 from __future__ import annotations
-
-from typing import Final
 
 from pyrmq_core.client.remoting.heartbeats import Heartbeats
 from pyrmq_core.errors import InvalidMessage, NetworkError, ResponseError
 from pyrmq_core.model import MessageQueue
-
-# V5_0_0 of common/MQVersion.java.
-FIRST_VERSION_WITH_TIMERS: Final = 413
+from pyrmq_core.protocol.framing.versions import V5_0_0
 
 
 async def require_timer_messages(heartbeats: Heartbeats, queue: MessageQueue, address: str, *, timeout: float) -> None:
-    """`InvalidMessage` when the queue's broker is too old; one that never said its version is asked by a heartbeat.
+    """Raises `InvalidMessage` if the queue's broker is older than 5.0; a heartbeat asks for a version not yet known.
 
-    `NetworkError` when it does not tell: the message has not left then.
+    Raises `NetworkError` when the broker does not answer: the message has not left then.
     """
     version = heartbeats.version_of(address)
     if version is None:
@@ -29,7 +25,7 @@ async def require_timer_messages(heartbeats: Heartbeats, queue: MessageQueue, ad
                 address=address,
                 request_left=False,
             ) from error
-    if version < FIRST_VERSION_WITH_TIMERS:
+    if version < V5_0_0:
         raise InvalidMessage(
             f"topic {queue.topic}: deliver_at and delay need brokers of 5.0 or younger; {queue.broker_name} "
             f"({address}) is older (version {version}) and would deliver at once; use delay_level"

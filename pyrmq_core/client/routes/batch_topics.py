@@ -17,12 +17,11 @@ from pyrmq_core.client.routes.route_table import Routes
 from pyrmq_core.client.routing.publish_info import TopicPublishInfo
 from pyrmq_core.errors import CallTimeout, RocketMQError
 from pyrmq_core.protocol.framing.codes import ResponseCode
+from pyrmq_core.protocol.framing.versions import V5_0_0
 from pyrmq_core.protocol.messages.batch_topic import is_batch_topic
 from pyrmq_core.protocol.requests.broker.topic_admin import GetTopicConfig, TopicConfigFound
 
 QUESTION_SECONDS: Final = 3.0
-# V5_0_0 of common/MQVersion.java.
-FIRST_VERSION_WITH_BATCH_TOPICS: Final = 413
 
 # A topic, as brokers name it, on a broker.
 Place = tuple[str, str]
@@ -92,7 +91,7 @@ class BatchTopics:
 
     async def _ask(self, topic: str, address: str, timeout: float) -> bool:
         version = self._version_of(address)
-        if version is not None and version < FIRST_VERSION_WITH_BATCH_TOPICS:
+        if version is not None and version < V5_0_0:
             return False
         answer = await self._caller.call(address, GetTopicConfig(topic).to_command(), timeout=timeout)
         if answer.code != ResponseCode.SUCCESS:

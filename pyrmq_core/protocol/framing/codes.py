@@ -1,6 +1,7 @@
 """Request and response codes by their RocketMQ names (remoting/protocol/RequestCode.java, ResponseCode.java, 5.4.0)."""
 
 import enum
+from typing import Final
 
 
 class RequestCode(enum.IntEnum):
@@ -136,3 +137,9 @@ def request_name(code: int) -> str:
 def response_name(code: int) -> str:
     """Returns `TOPIC_NOT_EXIST (17)`, or the bare number of a code without a name in this library."""
     return f"{RESPONSE_NAMES[code]} ({code})" if code in RESPONSE_NAMES else str(code)
+
+
+# Refusals of a broker that starts, ends or is overloaded: the same request may succeed later.
+PASSING_CODES: Final = frozenset(
+    (ResponseCode.SYSTEM_BUSY, ResponseCode.SERVICE_NOT_AVAILABLE, ResponseCode.GO_AWAY),
+)

@@ -6,7 +6,7 @@ these functions, 258 of 1,000 instructions of a send went into creating such obj
 fills the same slots of a class that is not frozen, and then sets `__class__` to the frozen one, takes 0.30 and 0.21 us.
 
     make_payload: Final = maker_of(Payload)
-    payload = make_payload(topic, body, ...)      # every field, in order; mypy does not check them
+    payload = make_payload(topic, body, ...)      # every field, in order; mypy checks them as those of `Payload(...)`
 
 Write `Payload(...)` wherever a value is not made once a message.
 """
@@ -15,15 +15,16 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 
-def maker_of(frozen: type[T]) -> Callable[..., T]:
+def maker_of(frozen: Callable[P, T]) -> Callable[P, T]:
     """Returns a function that makes a value of a frozen dataclass with slots from all its fields, by position.
 
-    It applies no defaults and calls no `__post_init__`.
+    It applies no defaults, though its type shows those of the class, and calls no `__post_init__`.
     """
     assert dataclasses.is_dataclass(frozen)
     names = [field.name for field in dataclasses.fields(frozen)]
@@ -37,5 +38,5 @@ def maker_of(frozen: type[T]) -> Callable[..., T]:
     ]
     room: dict[str, Any] = {"draft": draft, "frozen": frozen}
     exec("\n".join(lines), room)  # as dataclasses write an `__init__`
-    made: Callable[..., T] = room[f"make_{frozen.__name__}"]
+    made: Callable[P, T] = room[f"make_{frozen.__name__}"]
     return made

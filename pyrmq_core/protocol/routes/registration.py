@@ -23,6 +23,7 @@ from typing import Any, Final, TypeVar
 
 from pyrmq_core.errors import BodyError
 from pyrmq_core.model import NO_PROPERTIES, TopicConfig
+from pyrmq_core.protocol.framing.versions import V5_0_0
 from pyrmq_core.protocol.java.integers import parse_int
 from pyrmq_core.protocol.java.json_cursor import JsonWalk
 from pyrmq_core.protocol.java.json_text import dumps, parse
@@ -46,7 +47,6 @@ INFLATED_BYTES_PER_STEP: Final = 1 << 18
 MAX_INFLATED_BYTES: Final = 64 * 1024 * 1024
 # Positions in common/MQVersion.java.
 FULL_BODY_VERSION: Final = 37  # V3_0_11: the body has filter servers beside the topics
-MAPPING_VERSION: Final = 413  # V5_0_0: the compressed body has topic queue mappings
 _INT: Final = struct.Struct(">i")
 _READ: Final = frozenset(("filterServerList", "topicQueueMappingInfoMap", "topicConfigTable", "dataVersion"))
 
@@ -82,7 +82,7 @@ class RegistrationBody:
         texts = [self.data_version.to_json(), _INT.pack(len(self.topic_configs))]
         texts += [_topic_text(config).encode() for config in self.topic_configs]
         texts.append(dumps(list(self.filter_servers or ())))
-        if version >= MAPPING_VERSION:
+        if version >= V5_0_0:
             texts.append(_INT.pack(len(self.topic_queue_mapping_infos)))
             texts += [dumps(dict(info)) for info in self.topic_queue_mapping_infos.values()]
         counts = {1, 3 + len(self.topic_configs)}
@@ -204,7 +204,7 @@ def _compressed_steps(body: bytes | memoryview, version: int) -> Steps[Registrat
             yield
     filter_servers = yield from _json_steps(texts.text() or b"[]", f"{WHAT}, filter servers")
     infos: dict[str, Any] = {}
-    if version >= MAPPING_VERSION:
+    if version >= V5_0_0:
         for count in range(1, texts.count() + 1):
             info = yield from _json_steps(texts.text(), "topic queue mapping")
             if not isinstance(info, dict):

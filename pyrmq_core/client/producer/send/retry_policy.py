@@ -24,7 +24,7 @@ from pyrmq_core.errors import (
     SendFailed,
 )
 from pyrmq_core.model import MessageQueue
-from pyrmq_core.protocol.framing.codes import ResponseCode
+from pyrmq_core.protocol.framing.codes import PASSING_CODES, ResponseCode
 from pyrmq_core.protocol.framing.header_requests import ACL_REFUSAL
 
 RETRY_RESPONSE_CODES: Final = frozenset(
@@ -40,16 +40,9 @@ RETRY_RESPONSE_CODES: Final = frozenset(
     )
 )
 
-# Refusals that may pass while a broker is waited for: it starts, stops, is overloaded, its disk is full. Any other one
-# (a permission, a topic it does not have) stays until an operator acts.
-PASSING: Final = frozenset(
-    (
-        ResponseCode.SERVICE_NOT_AVAILABLE,
-        ResponseCode.SYSTEM_ERROR,
-        ResponseCode.SYSTEM_BUSY,
-        ResponseCode.GO_AWAY,
-    )
-)
+# What a send waits out besides: SYSTEM_ERROR stands for a full disk too. Any other refusal (a permission, a missing
+# topic) stays until an operator acts.
+WAITED_OUT: Final = PASSING_CODES | {ResponseCode.SYSTEM_ERROR}
 # How a broker refuses a queue that the topic does not have, before it stores: 5.x with INVALID_PARAMETER, 4.9 with
 # SYSTEM_ERROR (AbstractSendMessageProcessor.java, msgCheck).
 WRONG_QUEUE: Final = "request queueId["
@@ -157,7 +150,7 @@ def is_retried(
 
 
 def _may_pass(error: ResponseError) -> bool:
-    return error.code in PASSING and not error.remark.startswith(ACL_REFUSAL)
+    return error.code in WAITED_OUT and not error.remark.startswith(ACL_REFUSAL)
 
 
 def attempt_seconds(time_left: float, per_attempt: float | None, attempts_left: int) -> float:
