@@ -1,7 +1,8 @@
 """Connections between RocketMQ's programs: each end may call and be called, many calls at once, matched by opaque.
 
-`ConnectionPool` for those that ask, `serve` for those that answer; both are made of `Connection`s. This room is the
-only home of sockets.
+`pool` opens connections (`connect`) and `server` accepts them (`listener`, `tls_settings`); `connection` is one of
+them. `http_get` fetches a text, `addresses` reads and writes `host:port`, `nurseries` takes failures out of groups, and
+`log_lines`, `rare_lines` and `process_end` keep logs and endings short. Only this package uses sockets.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ __all__ = [
     "serve",
 ]
 
-# What a client does without.
+# Names that a client does not need, so they are loaded when first used.
 _LAZY: Final = {
     "Listening": "pyrmq_core.network.server",
     "ServerBounds": "pyrmq_core.network.server",
@@ -55,5 +56,5 @@ _LAZY: Final = {
     "serve": "pyrmq_core.network.server",
 }
 
-if not TYPE_CHECKING:  # else every name would pass for one of these
+if not TYPE_CHECKING:  # else mypy would accept every name
     __getattr__, __dir__ = load_when_named(__name__, __all__, _LAZY)

@@ -8,12 +8,12 @@ from pyrmq_core.errors import InvalidArgument
 
 
 def format_address(host: str, port: int) -> str:
-    """`host:port`; an IPv6 host stands in brackets."""
+    """Returns `host:port`, with an IPv6 host in brackets."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def parse_address(text: str) -> tuple[str, int]:
-    """The host (without brackets) and the port of `host:port`; `InvalidArgument` for anything else."""
+    """Returns the host (without brackets) and the port of `host:port`; raises `InvalidArgument` for anything else."""
     host, colon, port_text = text.strip().rpartition(":")
     bracketed = host.startswith("[") and host.endswith("]")
     if bracketed:
@@ -26,9 +26,9 @@ def parse_address(text: str) -> tuple[str, int]:
 
 
 def local_ip() -> str:
-    """This machine's address as others are likely to see it; 127.0.0.1 without a network.
+    """Returns this machine's address as others are likely to see it; 127.0.0.1 without a network.
 
-    Asks the kernel which address a packet to the outside would carry; nothing is sent.
+    It asks the kernel which source address a packet to the outside would carry; nothing is sent.
     """
     for family, outside in ((socket.AF_INET, "192.0.2.1"), (socket.AF_INET6, "2001:db8::1")):
         try:

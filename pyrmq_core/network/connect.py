@@ -1,4 +1,4 @@
-"""How a connection is made, plain or TLS, from either end, and how each way it fails is told."""
+"""The opening of connections, plain or TLS, from either end, with an error text for each way it fails."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ log = line_logger(__name__)
 
 
 async def open_wire(address: str, *, tls: ssl.SSLContext | None, timeout: float) -> Wire:
-    """A wire to the address, its TLS handshake done; `timeout` in seconds counts for all of it.
+    """Returns a wire to the address, after any TLS handshake; `timeout` (seconds) covers all of it.
 
-    Raises `ConnectFailed` that names the address and the reason, and `InvalidArgument` for what is no address.
+    Raises `ConnectFailed`, which names the address and the reason, and `InvalidArgument` for a bad address.
     """
     host, port = parse_address(address)
     with trio.move_on_after(timeout):
@@ -37,7 +37,7 @@ async def open_wire(address: str, *, tls: ssl.SSLContext | None, timeout: float)
 
 
 async def _connect(host: str, port: int) -> SocketWire:
-    """A wire to the first of the host's addresses that accepts."""
+    """Connects to the first of the host's addresses that accepts."""
     found = await trio.socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     failure: OSError | None = None
     for family, kind, protocol, _, name in found:
@@ -45,7 +45,7 @@ async def _connect(host: str, port: int) -> SocketWire:
             try:
                 await attempt.connect(name)
                 attempt.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                attempt.getpeername()  # a connection that is gone again has no name
+                attempt.getpeername()  # raises when the connection is gone again
             except OSError as error:
                 failure = failure or error
             else:
@@ -54,7 +54,7 @@ async def _connect(host: str, port: int) -> SocketWire:
 
 
 async def accept_tls(wire: SocketWire, tls: ssl.SSLContext, timeout: float) -> Wire:
-    """TLS over a plain wire that was accepted, its handshake done; what fails is logged and raised as OSError."""
+    """Returns TLS over an accepted plain wire, after the handshake; logs a failure and raises it as OSError."""
     try:
         with trio.fail_after(timeout):
             return await _over_tls(wire, tls, server_side=True)

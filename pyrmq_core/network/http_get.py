@@ -1,4 +1,4 @@
-"""Fetches a short text over HTTP, within a bound of time and size: how a list of NameServers may be published."""
+"""The fetching of a short text over HTTP, bounded in time and size: a list of NameServers may be published so."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ def check_url(url: str) -> None:
 
 
 async def fetch_text(url: str, *, timeout: float) -> str:
-    """The body of an answer 200; `NetworkError` for every other answer, for none in `timeout` seconds, and too much.
+    """Returns the body of an answer 200; raises `NetworkError` for any other, none in `timeout` seconds, or a long one.
 
-    Redirections are not followed and no proxy is asked, as in Java (common/utils/HttpTinyClient.java).
+    Redirections are not followed and no proxy is used, as in Java (common/utils/HttpTinyClient.java).
     """
     with trio.move_on_after(timeout):
         return await trio.to_thread.run_sync(partial(_fetch, url, timeout), abandon_on_cancel=True)

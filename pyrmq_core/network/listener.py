@@ -1,4 +1,4 @@
-"""A listening port: how it is opened, how connections are taken from it, and what happens when there are too many."""
+"""A listening port: opening it, accepting its connections, and waiting while there is no room for more."""
 
 from __future__ import annotations
 
@@ -22,15 +22,18 @@ except ImportError:  # Windows has none, nor a limit worth knowing
 log = line_logger(__name__)
 
 BACKLOG: Final = 1024  # NettyServerConfig.serverSocketBacklog
-# What accepting raises while the process or the machine has no room for another socket.
+# The errors of `accept` while the process or the machine has no room for another socket.
 NO_ROOM: Final = {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS}
 NO_ROOM_PAUSE_SECONDS: Final = 0.1
-# Descriptors that connections leave for the files of a server, its log, and calls of its own: a quarter, this at most.
+# Descriptors that connections leave for a server's files, its log and its own calls: a quarter, this at most.
 MAX_RESERVED_FILES: Final = 1024
 
 
 async def open_listener(host: str, port: int) -> socket.socket:
-    """A socket that listens; an empty host is every interface, port 0 a free one. `NetworkError` says why it cannot."""
+    """Returns a listening socket; an empty host means every interface, port 0 a free one.
+
+    Raises `NetworkError` when it cannot listen, and `InvalidArgument` for a host that cannot be resolved.
+    """
     address = format_address(host, port)
     try:
         found = await trio.socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
@@ -51,15 +54,15 @@ async def open_listener(host: str, port: int) -> socket.socket:
 
 
 def raise_limit_of_files() -> None:
-    """Lets this process open as many files as it may at all, as Java does at its start (MaxFDLimit)."""
+    """Raises this process's limit of open files to the highest allowed, as Java does at its start (MaxFDLimit)."""
     if resource is not None:
         _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-        with contextlib.suppress(OSError, ValueError):  # macOS has a limit of its own below the one that it names
+        with contextlib.suppress(OSError, ValueError):  # macOS has a lower limit than the one it reports
             resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 def connections_with_files(most: int) -> int:
-    """How many connections leave room for files below the process's limit of descriptors; `most` at most."""
+    """Returns how many connections, `most` at most, leave descriptors for files below the process's limit."""
     if resource is not None:
         limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         if limit != resource.RLIM_INFINITY:
@@ -68,7 +71,7 @@ def connections_with_files(most: int) -> int:
 
 
 async def accept(listener: socket.socket, no_room: RareLine) -> socket.socket:
-    """The next connection; waits while there is none, and while there is no room for one, which the log is told."""
+    """Returns the next connection; waits while there is none, and while there is no room for one, which it logs."""
     while True:
         try:
             accepted, _ = listener.accept()
@@ -76,7 +79,7 @@ async def accept(listener: socket.socket, no_room: RareLine) -> socket.socket:
             accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         except (BlockingIOError, InterruptedError):
             await trio.lowlevel.wait_readable(listener)
-        except OSError as error:  # else the connection was gone before it was taken
+        except OSError as error:  # any other error: the connection was gone before it was accepted
             if error.errno in NO_ROOM:
                 if no_room.is_due():
                     left_out = no_room.left_out()

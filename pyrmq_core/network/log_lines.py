@@ -1,4 +1,4 @@
-"""Loggers whose every line is one line, whatever a stranger put into the names and values that it tells."""
+"""Loggers that write each message as one line, whatever a peer put into the names and values in it."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ _FORMATTER: Final = logging.Formatter()
 
 
 def one_line(text: str) -> str:
-    """Returns the text with what could end or disguise a line written as escapes (`\\n`), cut when it is very long."""
+    """Returns the text with characters that could end or disguise a line escaped (`\\n`), cut when it is very long."""
     if len(text) > MAX_LINE_CHARS:
         text = f"{text[:MAX_LINE_CHARS]}... ({len(text)} characters)"
     return _UNSAFE.sub(_escaped, text)
 
 
 def line_logger(name: str) -> logging.Logger:
-    """Returns the logger of that name, whose messages pass through `one_line`; nothing is done for lines left out."""
+    """Returns the logger of that name, whose messages pass through `one_line`; a line below its level costs nothing."""
     logger = logging.getLogger(name)
     if not any(isinstance(present, _OneLine) for present in logger.filters):
         logger.addFilter(_OneLine())
@@ -30,12 +30,12 @@ def line_logger(name: str) -> logging.Logger:
 
 
 class _OneLine(logging.Filter):
-    """A filter of a logger rather than of a handler: a program that embeds a server has handlers of its own."""
+    """The filter is the logger's and not a handler's: a program that embeds a server has handlers of its own."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         record.msg, record.args = one_line(record.getMessage()), None
         if record.exc_info and record.exc_text is None:
-            # A traceback has several lines, and its error may quote a stranger: none looks like a line of the log.
+            # A traceback has several lines and may quote a peer: the mark keeps them from looking like log lines.
             traceback = _FORMATTER.formatException(record.exc_info)
             record.exc_text = "\n".join(f"  | {one_line(line)}" for line in traceback.splitlines())
         return True

@@ -1,4 +1,4 @@
-"""A nursery whose tasks end with its block, and whose block's own errors come out as they are.
+"""A nursery whose tasks end with its block, and which raises the block's own errors unwrapped.
 
 A plain nursery wraps what the block raises into an exception group; users of `async with Producer(...)` want `except
 SendFailed` to work. Where plain nurseries are used, `failure_in` takes the failure out of their groups.
@@ -16,13 +16,13 @@ from pyrmq_core.errors import RocketMQError
 
 @asynccontextmanager
 async def open_owned_nursery() -> AsyncIterator[trio.Nursery]:
-    """On leaving, for whatever reason, all tasks are cancelled and waited for."""
+    """Opens a nursery; when its block is left, for whatever reason, all tasks are cancelled and waited for."""
     manager = trio.open_nursery()
     nursery = await manager.__aenter__()
     try:
         yield nursery
     except trio.Cancelled as cancelled:
-        # Perhaps a task of this nursery crashed: the manager knows, and turns this into that task's error.
+        # A task of this nursery may have crashed: then the manager raises that task's error instead.
         await manager.__aexit__(type(cancelled), cancelled, cancelled.__traceback__)
         raise
     except BaseException:
@@ -34,10 +34,10 @@ async def open_owned_nursery() -> AsyncIterator[trio.Nursery]:
 
 
 def failure_in(failure: BaseException) -> BaseException:
-    """Returns the failure inside nurseries' groups: an interrupt first, else the first of those that have a name.
+    """Returns the failure inside exception groups: an interrupt if there is one, else the first if all are expected.
 
     Tasks that read one broker fail together when it goes, each with an error of ours: the first says it all. A group
-    with an unexpected failure in it stays whole, so that nothing is hidden.
+    of several with an unexpected one among them stays whole, so that nothing is hidden.
     """
     leaves = list(_leaves(failure))
     for leaf in leaves:

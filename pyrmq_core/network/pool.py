@@ -1,4 +1,4 @@
-"""`ConnectionPool`: one connection an address, opened by the first call and replaced when dead."""
+"""`ConnectionPool`: one connection per address, opened by the first call and replaced when dead."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from pyrmq_core.protocol.framing.command import Command
 
 log = line_logger(__name__)
 
-# NettySystemConfig.CLIENT_ASYNC_SEMAPHORE_VALUE; one-way requests have as many of their own.
+# NettySystemConfig.CLIENT_ASYNC_SEMAPHORE_VALUE; one-way requests have the same limit, counted apart.
 MAX_CALLS: Final = 65_535
 GO_AWAY: Final = ResponseCode.GO_AWAY.value
 CONNECT_TIMEOUT_SECONDS: Final = 3.0
@@ -41,8 +41,8 @@ class _Opening:
 class ConnectionPool:
     """Connections by address, alive as long as `nursery`.
 
-    `handler` answers what servers ask. `max_calls` bounds the calls under way, and apart from them the one-way
-    requests; further callers wait, at the cost of their own timeouts. `on_open` and `on_close` are told the address of
+    `handler` answers requests from servers. `max_calls` bounds the calls under way and, counted apart, the one-way
+    requests; further callers wait within their own timeouts. `on_open` and `on_close` are called with the address of
     each connection that opens or ends. `aclose` ends all connections.
     """
 
@@ -76,14 +76,14 @@ class ConnectionPool:
 
     @property
     def connections(self) -> tuple[Connection, ...]:
-        """Those that are open now."""
+        """The connections that are open now."""
         return tuple(connection for connection in self._connections.values() if not connection.is_closed)
 
     async def call(self, address: str, command: Command, *, timeout: float) -> Command:
-        """The answer of the server at `address`; connecting and waiting in line count in `timeout` (seconds).
+        """Returns the answer of the server at `address`; `timeout` (seconds) includes connecting and waiting in line.
 
-        Raises `ConnectFailed`, and what `Connection.call` raises. A server that says GO_AWAY is asked once more over a
-        new connection (NettyRemotingClient.invokeImpl, 5.x).
+        Raises `ConnectFailed`, and what `Connection.call` raises. After the answer GO_AWAY the request is sent once
+        more over a new connection (NettyRemotingClient.invokeImpl, 5.x).
         """
         deadline = trio.current_time() + timeout
         try:
@@ -102,21 +102,21 @@ class ConnectionPool:
             self._permits.release()
 
     def open_connection(self, address: str) -> Connection | None:
-        """The connection to the address, if one is open; for who posts requests to it."""
+        """Returns the connection to the address if one is open; for callers that post requests to it."""
         connection = self._connections.get(address)
         return None if connection is None or connection.is_closed else connection
 
     def ready_connection(self, address: str) -> Connection | None:
-        """The connection to the address, if one is open and has room for more."""
+        """Returns the connection to the address if one is open and has room for more."""
         connection = self._connections.get(address)
         return None if connection is None or connection.is_closed or connection.is_full else connection
 
     async def connection(self, address: str, *, timeout: float) -> Connection:
-        """The connection to the address, made now if there is none; for who posts requests to it."""
+        """Returns the connection to the address, opened now if there is none; for callers that post requests to it."""
         return await self._connect(address, trio.current_time() + timeout, timeout)
 
     async def send_oneway(self, address: str, command: Command, *, timeout: float) -> None:
-        """Returns when the request is handed to the system whole. Raises as `call` does."""
+        """Sends a request without answer; returns when the system has taken it whole. Raises as `call` does."""
         deadline = trio.current_time() + timeout
         try:
             self._oneway_permits.acquire_nowait()
@@ -134,7 +134,7 @@ class ConnectionPool:
             connection.close()
 
     async def aclose(self) -> None:
-        """Ends all connections and the pool; calls under way fail. Nothing of it runs when this returns."""
+        """Ends the pool and all its connections; calls under way fail. No task of it runs when this returns."""
         self._is_closed = True
         for opening in list(self._openings.values()):
             opening.scope.cancel()
@@ -157,7 +157,7 @@ class ConnectionPool:
         raise CallTimeout(f"{text} and did not leave; call less at once", address=address, request_left=False)
 
     async def _connect(self, address: str, deadline: float, timeout: float) -> Connection:
-        """The connection to the address, made now if there is none; all who ask meanwhile wait for the same one."""
+        """Returns the connection to the address, opened now if there is none; concurrent callers wait for the same."""
         if (ready := self.open_connection(address)) is not None:
             return ready
         parse_address(address)
@@ -194,7 +194,7 @@ class ConnectionPool:
                 self._tell_open(address)
         except ConnectFailed as error:
             opening.failure = str(error)
-        except Exception as error:  # its callers are told; the other connections go on
+        except Exception as error:  # its callers get the failure; the other connections go on
             log.debug("where it failed", exc_info=error)
             opening.failure = f"no connection to {address}: {describe(error)}; correct the address or the TLS settings"
         finally:
@@ -216,7 +216,7 @@ class ConnectionPool:
             self._sweeper_done.set()
 
     def _retire(self, address: str, connection: Connection) -> None:
-        """New calls take a new connection; those under way may still be answered on the old one."""
+        """Makes new calls open a new connection; those under way may still be answered on the old one."""
         if self._connections.get(address) is connection:
             del self._connections[address]
             self._nursery.start_soon(self._close_later, connection)

@@ -1,4 +1,4 @@
-"""How a program of ours ends: one line of what failed and the exit status that a shell expects, never a traceback."""
+"""The end of our programs: an expected failure is one line and the exit status that a shell expects, no traceback."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ PIPE_CLOSED: Final = 141
 def exit_status(work: Callable[[], object], program: str) -> int:
     """Runs `work` and returns the exit status: 0, 1 after a line `program: text`, 130 or 141.
 
-    What is still to be written to standard output is written here, so that a reader that has gone is noticed now and
-    not while the interpreter ends. Unexpected failures, and exits of another kind, are raised as they are.
+    Standard output is flushed here, so that a closed pipe is noticed now and not while the interpreter ends. Unexpected
+    failures, and exits of another kind, are raised as they are.
     """
     try:
         try:
@@ -46,7 +46,7 @@ def exit_status(work: Callable[[], object], program: str) -> int:
 
 
 def _write_nowhere() -> None:
-    """Lets the interpreter end without a second complaint about what could not be written."""
+    """Redirects standard output, so that the interpreter does not fail a second time on the unwritten rest."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, sys.stdout.fileno())
     os.close(nowhere)

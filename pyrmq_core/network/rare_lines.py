@@ -1,4 +1,4 @@
-"""`RareLine`: a line of the log that what a stranger does would otherwise repeat without end."""
+"""`RareLine`: a limit on how often a log line is repeated that a peer could cause without end."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class RareLine:
         self._left_out = 0
 
     def is_due(self, now: float | None = None) -> bool:
-        """Whether to write it now; `now` is on the monotonic clock."""
+        """Returns True when the line is to be written now; `now` is on the monotonic clock."""
         now = time.monotonic() if now is None else now
         if now < self._due:
             self._left_out += 1
@@ -28,6 +28,6 @@ class RareLine:
         return True
 
     def left_out(self) -> str:
-        """Tells how many lines were left out since the last that was written, as the end of this one."""
+        """Returns an ending for this line: how many were left out since the last that was written."""
         count, self._left_out = self._left_out, 0
         return f" ({count} more since the last such line)" if count else ""

@@ -1,4 +1,4 @@
-"""`serve`: accepts connections on a port and answers what comes over them, plain and TLS on the same port."""
+"""`serve`: accepts connections on a port and answers their requests, plain and TLS on the same port."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ IDLE_TIMEOUT_SECONDS: Final = 120.0  # NettyServerConfig.serverChannelMaxIdleTim
 MAX_CONNECTIONS: Final = 65_535
 MAX_RECEIVED_BYTES: Final = 1024 * 1024 * 1024
 MAX_WAITING_BYTES: Final = 512 * 1024 * 1024
-# What is accepted before others have their turn: a connection costs some 0.1 ms until it ends.
+# So many connections are accepted before other tasks run: each costs some 0.1 ms until it ends.
 ACCEPTED_AT_ONCE: Final = 4
 # The first byte of a TLS ClientHello; a frame begins with 0, its length being less than 16 MiB.
 TLS_FIRST_BYTE: Final = b"\x16"
 
 
 class TlsMode(enum.Enum):
-    """Whether a server that has an SSLContext takes TLS, plain, or both (remoting/common/TlsMode.java)."""
+    """The connections that a server with an SSLContext accepts: plain, both, or TLS (remoting/common/TlsMode.java)."""
 
     DISABLED = "disabled"
     PERMISSIVE = "permissive"
@@ -49,11 +49,11 @@ class TlsMode(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class ServerBounds:
-    """What the connections of a server may be and hold together, and what one header may.
+    """The limits on all connections of a server together, and on one header.
 
-    `connections` counts fewer when the process's limit of descriptors would leave too few for files. Beyond
+    `connections` is lowered when the process's limit of descriptors would leave too few for files. Beyond
     `received_bytes` (unfinished frames, requests under way) and `waiting_bytes` (answers that are not read) the
-    connections that hold most are closed: RocketMQ's servers are started with 4 and 8 GiB of memory.
+    connections that hold most are closed. RocketMQ's servers, for comparison, are started with 4 and 8 GiB of memory.
     """
 
     connections: int = MAX_CONNECTIONS
@@ -78,7 +78,7 @@ class Listening:
 
     @property
     def connections(self) -> tuple[Connection, ...]:
-        """Those that are open now."""
+        """The connections that are open now."""
         return tuple(self._open)
 
     def _forget(self, on_close: Callable[[Peer], None] | None, connection: Connection) -> None:
@@ -106,12 +106,12 @@ async def serve(
     bounds: ServerBounds | None = None,
     task_status: trio.TaskStatus[Listening] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Serves until cancelled or `Listening.aclose`; started in a nursery it gives back the `Listening`.
+    """Serves until cancelled or `Listening.aclose`; `nursery.start` returns the `Listening`.
 
     Times are seconds. A connection that idles for `idle_timeout`, or does not complete a frame within `frame_timeout`,
     is closed. With `max_requests_per_connection` unanswered, a connection is not read. `on_close` is called once for
-    each connection that ended. Raises `NetworkError` when the port is taken, and `InvalidArgument` for what cannot be
-    listened on.
+    each connection that ended. Raises `NetworkError` when it cannot listen, and `InvalidArgument` for a host that
+    cannot be resolved or when `tls_mode` enforces TLS without `tls`.
     """
     if tls is None and tls_mode is TlsMode.ENFORCING:
         raise InvalidArgument("TLS is enforced and no SSLContext is given; give the server a certificate")
@@ -157,7 +157,7 @@ async def serve(
 async def _accept_all(
     listener: socket.socket, listening: Listening, connect: Callable[[SocketWire], None], max_connections: int
 ) -> None:
-    """Takes the connections that come; others have their turn after a few of them, also after refused ones."""
+    """Accepts connections; other tasks run after a few of them, refused ones included."""
     most = connections_with_files(max_connections)
     why = "serverMaxConnections" if most == max_connections else "the limit of open files leaves no room for more"
     no_room, refused, number = RareLine(), RareLine(), 0
@@ -172,7 +172,7 @@ async def _accept_all(
         else:
             try:
                 connect(SocketWire(accepted))
-            except Exception as error:  # gone already: it has no other end to name; or memory is short
+            except Exception as error:  # the other end is gone already, or memory is short
                 log.debug("a connection was accepted and could not be used", exc_info=error)
                 accepted.close()
         if number % ACCEPTED_AT_ONCE == 0:
@@ -182,13 +182,13 @@ async def _accept_all(
 async def _open(
     tls: ssl.SSLContext, mode: TlsMode, handshake_timeout: float, turns: trio.Lock, wire: SocketWire
 ) -> Wire:
-    """The wire itself or TLS over it, by what its first byte is; handshakes begin one after the other."""
+    """Returns the wire or, if its first byte is that of TLS, TLS over it; handshakes begin one after the other."""
     if mode is TlsMode.DISABLED:
         return wire
     await trio.lowlevel.wait_readable(wire.socket)
     first = wire.socket.recv(1, socket.MSG_PEEK)
     if first == TLS_FIRST_BYTE:
-        async with turns:  # the arithmetic of a handshake takes a millisecond: others run between two of them
+        async with turns:  # a handshake computes for a millisecond: other tasks run between two of them
             await trio.lowlevel.checkpoint()
         return await accept_tls(wire, tls, handshake_timeout)
     if first and mode is TlsMode.ENFORCING:

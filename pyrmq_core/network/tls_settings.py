@@ -1,8 +1,8 @@
-"""A server's TLS under RocketMQ's names (`tls.server.mode`, `tls.server.certPath`, ...): settings to SSLContexts.
+"""A server's TLS settings under RocketMQ's names (`tls.server.mode`, `tls.server.certPath`, ...), and its SSLContexts.
 
-Sources: remoting/netty/TlsSystemConfig.java, TlsHelper.java, 5.4.0. There they are JVM properties, or those of the file
-that `tls.config.file` names; here they stand among a server's other settings, or in such a file, which wins. Unlike
-Apache's, ours makes up no certificate (`tls.test.mode.enable`): without one it speaks plain.
+Sources: remoting/netty/TlsSystemConfig.java, TlsHelper.java, 5.4.0. In Java they are JVM properties or stand in the file
+that `tls.config.file` names; here they stand among a server's other settings or in such a file, which wins. Unlike
+Apache's, ours makes up no certificate (`tls.test.mode.enable`): without one its connections are plain.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ def _secret(name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class TlsSettings:
-    """`server_*`: the port's own end; `client_*` and `enable`: calls that the server makes to other servers.
+    """TLS settings: `server_*` for the server's own port, `client_*` and `enable` for its calls to other servers.
 
-    Paths name PEM files. A key's password is in no `repr` and not among `to_settings`.
+    Paths name PEM files. A key's password is in no `repr`, and hidden in `to_settings` by default.
     """
 
     config_file: str = wire(CONFIG_FILE, "")
@@ -63,18 +63,18 @@ class TlsSettings:
 
     @property
     def mode(self) -> TlsMode:
-        """Permissive without a certificate is plain."""
+        """The mode of the port; permissive without a certificate means plain."""
         return TlsMode(self.server_mode)
 
     def to_settings(self, *, secrets: bool = False) -> dict[str, str]:
-        """By RocketMQ's names; passwords are hidden unless `secrets`, and then left out when `config_file` has them."""
+        """Returns all by RocketMQ's names; hides passwords unless `secrets`, then omits those that `config_file` has."""
         settings = encode_fields(self)
         if not secrets:
             return {**settings, **{name: HIDDEN for name in SECRET_NAMES if settings[name]}}
         return {name: text for name, text in settings.items() if not self.config_file or name not in SECRET_NAMES}
 
     def with_settings(self, settings: Mapping[str, str]) -> Self:
-        """These over the present ones, those of `tls.config.file` over all; other names are passed over."""
+        """Returns a copy with these settings, overridden by those in `tls.config.file`; ignores other names."""
         settings = {**settings, **_file_settings(settings.get(CONFIG_FILE, self.config_file).strip())}
         known = {name: value.strip() for name, value in settings.items() if name in NAMES}
         for name in BOOLEANS & known.keys():
@@ -94,7 +94,7 @@ class TlsSettings:
         return made
 
     def server_context(self) -> ssl.SSLContext | None:
-        """What the port speaks TLS with, None without a certificate; `InvalidArgument` for what cannot be used."""
+        """Returns the port's SSLContext, None without a certificate; raises `InvalidArgument` for unusable settings."""
         if self.mode is TlsMode.DISABLED:
             return None
         if not self.server_cert_path:
@@ -109,7 +109,7 @@ class TlsSettings:
         return context
 
     def client_context(self) -> ssl.SSLContext | None:
-        """What calls to other servers speak TLS with; None unless `tls.enable`.
+        """Returns the SSLContext for calls to other servers; None unless `tls.enable`.
 
         As with Apache's, the other end's certificate is checked only with `tls.client.authServer`, and its name never.
         """
@@ -127,8 +127,10 @@ class TlsSettings:
 
 
 async def watch_certificate(settings: TlsSettings, context: ssl.SSLContext) -> None:
-    """For the life of a server: handshakes get the renewed certificate once its files have changed (as Apache's, by
-    srvutil/FileWatchService.java). One that cannot be used is logged, and the old one serves on."""
+    """Loads the certificate again whenever its files change, for later handshakes (srvutil/FileWatchService.java).
+
+    Runs until cancelled. A certificate that cannot be used is logged, and the old one stays.
+    """
     known = _stamps(settings)
     while True:
         await trio.sleep(WATCH_SECONDS)
@@ -138,7 +140,7 @@ async def watch_certificate(settings: TlsSettings, context: ssl.SSLContext) -> N
         known = stamps
         files = (settings.server_cert_path, settings.server_key_path, settings.server_key_password)
         try:
-            # Tried apart first: a pair that does not fit would leave the context with half of it.
+            # Loaded into a separate context first: a pair that does not fit would leave half of it in `context`.
             for one in (ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), context):
                 _load_cert(one, "server", *files)
         except InvalidArgument as error:
@@ -148,7 +150,7 @@ async def watch_certificate(settings: TlsSettings, context: ssl.SSLContext) -> N
 
 
 def _stamps(settings: TlsSettings) -> list[int]:
-    """Changed when a file was; a file that is not there just now has none."""
+    """Returns the modification times of the files; 0 for one that is missing at the moment."""
     paths = [Path(path).expanduser() for path in (settings.server_cert_path, settings.server_key_path) if path]
     return [path.stat().st_mtime_ns if path.exists() else 0 for path in paths]
 

@@ -1,4 +1,4 @@
-"""Answers to a peer's requests: the handler's call, its failures as answers, the requests of a connection under way."""
+"""Answers to a peer's requests: the handler's call, its failures as answers, and the count of requests under way."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from pyrmq_core.protocol.framing.frame import encode_answer_head
 
 log = line_logger(__name__)
 
-# What a request under way costs beside its body: a task, its frames, the request's fields.
+# The assumed cost of a request under way beside its body: a task, its frames, the request's fields.
 REQUEST_BYTES: Final = 4096
 
 
 async def ask(handler: Handler, request: Command, peer: Peer) -> Command | None:
-    """The handler's answer, whichever of the two forms it has; for those that wrap a handler."""
+    """Returns the handler's answer, plain function or async; for functions that wrap a handler."""
     answer = handler(request, peer)
     return answer if answer is None or isinstance(answer, Command) else await answer
 
 
 def refuse_unsupported(request: Command, _: Peer) -> Command:
-    """The handler of an end that serves nothing (NettyRemotingAbstract.processRequestCommand)."""
+    """Refuses any request: the handler of an end that serves nothing (NettyRemotingAbstract.processRequestCommand)."""
     return refusal(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, f" request type {request.code} not supported")
 
 
 def answer_frame(request: Command, answer: Command, peer: Peer) -> Answer:
-    """The answer as it is written; SYSTEM_ERROR instead of one that cannot be encoded."""
+    """Returns the answer's frame; SYSTEM_ERROR instead of an answer that cannot be encoded."""
     frame = Answer()
     try:
         frame.set_frame(encode_answer_head(request, answer), answer.body)
@@ -43,7 +43,7 @@ def answer_frame(request: Command, answer: Command, peer: Peer) -> Answer:
 
 
 def failure_answer(request: Command, peer: Peer, error: Exception) -> Command:
-    """What a handler that raised answers; the failure itself is the log's, once in a while for each connection."""
+    """Returns the answer for a handler that raised, and logs the failure, once in a while for each connection."""
     failure = describe(error)
     if peer.failure_line.is_due():
         left_out = peer.failure_line.left_out()
@@ -53,7 +53,7 @@ def failure_answer(request: Command, peer: Peer, error: Exception) -> Command:
 
 
 class OpenRequests:
-    """The requests of one connection whose answers are not made yet, and what they hold."""
+    """The requests of one connection whose answers are not made yet, and the bytes they hold."""
 
     __slots__ = ("_done", "bytes", "count", "most")
 

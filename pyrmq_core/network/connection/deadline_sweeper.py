@@ -1,4 +1,4 @@
-"""`DeadlineSweeper`: one task that looks after many connections, so that none needs timers of its own."""
+"""`DeadlineSweeper`: one task that checks many connections, so that none needs timers of its own."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from typing import Final, Protocol
 import trio
 
 HEALTH_SECONDS: Final = 5.0
-# Deadlines are looked at so long after each other at least: a look costs some 0.05 us a call.
+# The least time between two checks of deadlines: a check costs some 0.05 us a call.
 SWEEP_SECONDS: Final = 0.005
 SWEEP_SECONDS_PER_CALL: Final = 1e-6
-# Others run after so many checks: 10,000 in one go would hold them up for a tenth of a second.
+# Other tasks run after so many checks: 10,000 in one go would delay them by a tenth of a second.
 CHECKED_AT_ONCE: Final = 200
 
 
 class SweptConnection(Protocol):
-    """What a sweeper looks after."""
+    """A connection as the sweeper uses it."""
 
     @property
     def calls_under_way(self) -> int: ...
 
     def expire_calls(self, now: float) -> float:
-        """Ends calls whose time is up and tells the earliest deadline left."""
+        """Ends calls whose time is up; returns the earliest deadline left."""
         ...
 
     def check_health(self, now: float) -> None:
@@ -55,7 +55,7 @@ class DeadlineSweeper:
             self._woken.set()
 
     def looks_before(self, deadline: float) -> bool:
-        """Whether `look_at` has nothing to do."""
+        """Returns True when the sweeper wakes by this time anyway, so that `look_at` has nothing to do."""
         return self._wakes_at <= deadline
 
     async def run(self) -> None:
@@ -80,7 +80,7 @@ class DeadlineSweeper:
                 await trio.lowlevel.checkpoint()
 
     def _expire_calls(self, now: float) -> int:
-        """Sets the next time to wake; the number of calls looked at."""
+        """Ends overdue calls and sets the next time to wake; returns the number of calls checked."""
         calls = 0
         earliest = math.inf
         for connection in list(self._connections):

@@ -1,4 +1,4 @@
-"""What a failure is called in an answer, in an error and in the log, and why a connection ends for it."""
+"""The texts of failures in answers, errors and the log, and the reasons for which connections end."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from pyrmq_core.network.log_lines import line_logger
 
 log = line_logger(__name__)
 
-# A failure's text may quote what came; more of it is no use to its reader.
+# A failure's text may quote what was received; more of it is of no use.
 MAX_FAILURE_CHARS: Final = 4000
 
 
 def reason_to_close(error: Exception, address: str, level: int) -> str:
-    """Why the connection with this address ends, by what was raised; logged, but for a wire that broke.
+    """Returns the reason why `error` ends the connection with this address; logs it, unless the wire broke.
 
-    What the other end does wrong is logged at `level`, what fails in this program as an error.
+    Faults of the other end are logged at `level`, failures of this program as errors.
     """
     if isinstance(error, WIRE_ERRORS):
         return getattr(error, "strerror", None) or str(error) or type(error).__name__
@@ -32,7 +32,7 @@ def reason_to_close(error: Exception, address: str, level: int) -> str:
 
 
 def describe(error: BaseException) -> str:
-    """The kind and text of an error, of bounded length; also of one whose text cannot be made."""
+    """Returns the kind and text of an error, of bounded length, even when `str` of it raises."""
     try:
         text = str(error)[:MAX_FAILURE_CHARS]
     except Exception:

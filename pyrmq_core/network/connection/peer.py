@@ -34,8 +34,8 @@ class PeerConnection(Protocol):
 class Peer:
     """The other end of a connection, as a handler sees it; equal only to itself.
 
-    `address` is `ip:port`; `connection` serves to call back and to answer later. `failure_line` keeps its failing
-    requests from filling the log.
+    `address` is `ip:port`; `connection` serves to call back and to answer later. `failure_line` keeps failing requests
+    from filling the log.
     """
 
     __slots__ = ("__weakref__", "address", "connection", "failure_line", "local_address")
@@ -58,10 +58,10 @@ class Peer:
         return parse_address(self.address)[1]
 
 
-# Answers at once (a plain function, for what never waits: it costs no task) or later (an async function). None: nothing
-# is sent now; `peer.connection.answer(request, answer)` may do it later.
+# A plain function answers at once and costs no task; an async function may wait. On None nothing is sent;
+# `peer.connection.answer(request, answer)` may send the answer later.
 Handler: TypeAlias = Callable[[Command, Peer], "Command | Awaitable[Command | None] | None"]
 
 
 class CutConnection(Exception):
-    """Raised by a handler: the connection is closed at once and nothing is answered."""
+    """An exception with which a handler closes the connection at once, without an answer."""

@@ -1,4 +1,4 @@
-"""`SharedBytes`: memory of one kind that all connections of a server hold together, bounded by ending the largest."""
+"""`SharedBytes`: memory of one kind that all connections of a server hold together, bounded by closing the largest."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from pyrmq_core.network.log_lines import line_logger
 
 log = line_logger(__name__)
 
-# So much of the bound is left in use when connections had to be ended: else each further byte would end another one.
+# Connections are closed until at most this part of the bound is used: else each further byte would close another.
 KEPT_PART: Final = 0.75
-# From this part of the bound on each connection is given less.
+# When this part of the bound is used, each connection may hold less.
 TIGHT_PART: Final = 0.5
 
 
 class Holder(Protocol):
-    """A connection, as far as it is of interest here."""
+    """A connection as this module uses it."""
 
     @property
     def address(self) -> str: ...
@@ -28,7 +28,7 @@ _Holder = TypeVar("_Holder", bound=Holder)
 
 
 class Reader(Holder, Protocol):
-    """A connection, as far as what it received is of interest."""
+    """A connection that can free received bytes."""
 
     def free_received(self) -> int: ...
 
@@ -37,10 +37,10 @@ _Reader = TypeVar("_Reader", bound=Reader)
 
 
 class SharedBytes(Generic[_Holder]):
-    """The bytes that each connection holds, as it noted them last.
+    """The bytes that each connection holds, as last noted.
 
-    `held`, if given, frees what a connection can do without and returns what it holds then; it is called when the bound
-    is passed, before any connection is ended. `what` and `setting` are for the log.
+    `held`, if given, frees the bytes that a connection does not need and returns how many it still holds; it is called
+    when the bound is exceeded, before any connection is closed. `what` and `setting` are for the log.
     """
 
     def __init__(self, most: int, *, what: str, setting: str, held: Callable[[_Holder], int] | None) -> None:
@@ -56,7 +56,7 @@ class SharedBytes(Generic[_Holder]):
         return self.used >= TIGHT_PART * self.most
 
     def note(self, holder: _Holder, count: int) -> None:
-        """The connection holds so many bytes now. Ends the largest ones when all hold too much."""
+        """Records how many bytes the connection holds now. Closes the largest ones when all hold too much."""
         self.used += count - self._noted.pop(holder, 0)
         if count:
             self._noted[holder] = count
@@ -64,7 +64,7 @@ class SharedBytes(Generic[_Holder]):
             self._relieve()
 
     def forget(self, holder: _Holder) -> None:
-        """The connection has ended."""
+        """Removes a connection that has ended."""
         self.used -= self._noted.pop(holder, 0)
 
     def _relieve(self) -> None:
@@ -90,7 +90,7 @@ class SharedBytes(Generic[_Holder]):
 
 
 class Memory(Generic[_Reader]):
-    """What the connections of one server may hold together: of frames and requests under way, and of answers."""
+    """The memory of all connections of a server together: of frames and requests under way, and of answers."""
 
     def __init__(self, max_received_bytes: int, max_waiting_bytes: int) -> None:
         self.received: SharedBytes[_Reader] = SharedBytes(
@@ -107,11 +107,11 @@ class Memory(Generic[_Reader]):
         )
 
     def note_waiting(self, connection: _Reader, count: int) -> bool:
-        """So much waits to be written to the connection; whether each is to have less than usual."""
+        """Records how many bytes wait to be written to the connection; returns True when each is to hold less."""
         self.waiting.note(connection, count)
         return self.waiting.is_tight
 
     def forget(self, connection: _Reader) -> None:
-        """The connection has ended."""
+        """Removes a connection that has ended."""
         self.received.forget(connection)
         self.waiting.forget(connection)

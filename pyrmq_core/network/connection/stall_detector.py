@@ -1,4 +1,4 @@
-"""Decides from a connection's activity whether it idles, stalls or is stuck in a frame."""
+"""The detection, from a connection's activity, that it idles, stalls or is stuck in a frame."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ STALL_SECONDS: Final = 60.0
 
 @dataclass(frozen=True, slots=True)
 class ConnectionActivity:
-    """What a connection shows of itself at one time.
+    """A connection's activity at one time.
 
     `received`, `commands` and `written_bytes` only grow. `frame_bytes` are those of a frame that has not come whole;
-    `busy` while requests or calls are under way; `reading` False while it does not read on purpose.
+    `busy` is True while requests or calls are under way; `reading` is False while it does not read on purpose.
     """
 
     received: int
@@ -28,7 +28,7 @@ class ConnectionActivity:
 
 @dataclass(frozen=True, slots=True)
 class ConnectionTimeouts:
-    """How long a connection may stay as it is, in seconds; `idle` None: as long as it likes."""
+    """The longest times, in seconds, that a connection may idle (None: no limit), need for a frame, or not be read."""
 
     idle: float | None = None
     frame: float = FRAME_TIMEOUT_SECONDS
@@ -36,12 +36,12 @@ class ConnectionTimeouts:
 
     @property
     def look_seconds(self) -> float:
-        """How often to look, so that no limit is passed by more than a quarter."""
+        """The interval between checks, so that no limit is exceeded by more than a quarter."""
         return min(self.frame, self.stall, self.idle or self.frame) / 4
 
 
 class StallDetector:
-    """The times since when a connection has shown no movement of each kind."""
+    """The times since which a connection has made no progress of each kind."""
 
     def __init__(self, limits: ConnectionTimeouts) -> None:
         self._limits = limits
@@ -49,7 +49,7 @@ class StallDetector:
         self._quiet_since = self._frame_since = self._stalled_since = 0.0
 
     def check(self, signs: ConnectionActivity, now: float) -> str | None:
-        """Why the connection must be closed, or None."""
+        """Returns the reason why the connection must be closed, or None."""
         last, self._signs = self._signs, signs
         if last is None:
             self._quiet_since = self._frame_since = self._stalled_since = now
@@ -70,5 +70,5 @@ class StallDetector:
         return None
 
     def is_quiet(self, now: float) -> bool:
-        """Nothing moved since the look before."""
+        """Returns True when nothing moved since the check before."""
         return self._quiet_since < now

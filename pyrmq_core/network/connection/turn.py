@@ -1,4 +1,4 @@
-"""`Turn`: how much of one connection is handled before others have theirs."""
+"""`Turn`: the share of work that one connection gets before other tasks run."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ import time
 from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import Final, TypeAlias
 
-# What lets one in at a time, such as a lock, and what lets all in.
+# A context that admits one task at a time, such as a lock; and one that admits all.
 OneByOne: TypeAlias = AbstractAsyncContextManager[object]
 ALL_AT_ONCE: Final[OneByOne] = nullcontext()
 
 COMMANDS_AT_ONCE: Final = 64
-# Requests that make topics or files take milliseconds each.
+# Requests that create topics or files take milliseconds each.
 SECONDS_AT_ONCE: Final = 0.01
 
 
 class Turn:
-    """So many commands, or so much time, whichever ends first."""
+    """A number of commands or an amount of time, whichever ends first."""
 
     __slots__ = ("_ends", "_left")
 
@@ -24,11 +24,11 @@ class Turn:
         self.begin()
 
     def begin(self) -> None:
-        """Starts the next one."""
+        """Starts the next turn."""
         self._left = COMMANDS_AT_ONCE
         self._ends = time.monotonic() + SECONDS_AT_ONCE
 
     def is_over(self) -> bool:
-        """Returns whether others have their turn now, after one more command."""
+        """Counts one more command; returns True when it was the last of this turn."""
         self._left -= 1
         return self._left <= 0 or time.monotonic() >= self._ends

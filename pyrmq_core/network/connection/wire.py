@@ -1,7 +1,7 @@
-"""What carries bytes under a connection: a plain socket, or any stream of trio's (TLS; memory streams in tests).
+"""The carrier of bytes under a connection: a plain socket, or any trio stream (TLS; memory streams in tests).
 
-A plain socket is used without trio's own socket class: one call of the kernel hands over what it takes at once, without
-a checkpoint, so that nothing can be cancelled in the middle of it.
+A plain socket is used without trio's own socket class: one system call hands over what the kernel takes at once,
+without a checkpoint, so that it cannot be cancelled in the middle.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ log = line_logger(__name__)
 Chunk: TypeAlias = bytes | memoryview
 
 CLOSE_SECONDS: Final = 1.0
-# More is not asked of a stream at once: it gives back a new object of that size each time.
+# The most that is read from a stream at once: each read creates a new object of that size.
 STREAM_RECEIVE_BYTES: Final = 64 * 1024
 
-# What a broken or closed wire raises; translated once, by the connection.
+# The errors of a broken or closed wire; the connection translates them, once.
 WIRE_ERRORS: Final = (OSError, ssl.SSLError, trio.BrokenResourceError, trio.ClosedResourceError)
 
 
@@ -40,17 +40,17 @@ class Wire(Protocol):
     def local_address(self) -> str: ...
 
     def send_nowait(self, chunks: Sequence[Chunk]) -> int:
-        """Bytes taken of the chunks, in order; 0 when none can be taken without waiting."""
+        """Writes from the chunks, in order, what is taken without waiting; returns the number of bytes, perhaps 0."""
         ...
 
     async def wait_sendable(self) -> bool:
-        """True when `send_nowait` is worth another try; False for a wire that only knows `send_all`."""
+        """Returns True when `send_nowait` is worth another try, False for a wire that has only `send_all`."""
         ...
 
     async def send_all(self, data: Chunk) -> None: ...
 
     async def receive(self, decoder: FrameDecoder) -> int:
-        """Bytes that came and were given to the decoder; 0 when the other end closed."""
+        """Receives bytes into the decoder and returns their number; 0 when the other end closed."""
         ...
 
     async def aclose(self) -> None: ...
@@ -84,7 +84,8 @@ class SocketWire:
                 await trio.lowlevel.wait_writable(self.socket)
 
     async def receive(self, decoder: FrameDecoder) -> int:
-        """Always lets other tasks run once: a full room is followed by a bare checkpoint, else by a wait for more."""
+        """Lets other tasks run once in any case: it waits for bytes, or, after a read that filled its room, only yields.
+        """
         if self._drained:
             await trio.lowlevel.wait_readable(self.socket)
         else:
@@ -107,7 +108,7 @@ class SocketWire:
 
 
 class StreamWire:
-    """A stream of trio's: all sending is the writer task's, because a cancelled send may have sent a part."""
+    """A trio stream. Only the writer task sends, because a cancelled send may have sent a part."""
 
     def __init__(self, stream: trio.abc.Stream, address: str, local_address: str) -> None:
         self.stream = stream
@@ -134,7 +135,7 @@ class StreamWire:
 
 
 async def close_wire(wire: Wire) -> None:
-    """Closes it also when cancelled; a failure is the log's."""
+    """Closes the wire, also when cancelled; logs a failure."""
     with trio.CancelScope(shield=True):
         try:
             await wire.aclose()
@@ -143,5 +144,5 @@ async def close_wire(wire: Wire) -> None:
 
 
 def _address_text(name: object) -> str:
-    """A socket's name as `ip:port`; a pair of sockets inside one machine has none."""
+    """Returns a socket's name as `ip:port`; a socket pair inside one machine has none."""
     return format_address(name[0], name[1]) if isinstance(name, tuple) else str(name or "local")
