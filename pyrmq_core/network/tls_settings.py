@@ -1,8 +1,8 @@
 """A server's TLS settings under RocketMQ's names (`tls.server.mode`, `tls.server.certPath`, ...), and its SSLContexts.
 
-Sources: remoting/netty/TlsSystemConfig.java, TlsHelper.java, 5.4.0. In Java they are JVM properties or stand in the file
-that `tls.config.file` names; here they stand among a server's other settings or in such a file, which wins. Unlike
-Apache's, ours makes up no certificate (`tls.test.mode.enable`): without one its connections are plain.
+Sources: remoting/netty/TlsSystemConfig.java, TlsHelper.java, 5.4.0. In Java they are JVM properties or stand in the
+file that `tls.config.file` names; here they stand among a server's other settings or in such a file, which wins.
+Unlike Apache's, ours makes up no certificate (`tls.test.mode.enable`): without one its connections are plain.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class TlsSettings:
         return TlsMode(self.server_mode)
 
     def to_settings(self, *, secrets: bool = False) -> dict[str, str]:
-        """Returns all by RocketMQ's names; hides passwords unless `secrets`, then omits those that `config_file` has."""
+        """Returns all by RocketMQ's names. Hides passwords unless `secrets`, then omits those in `config_file`."""
         settings = encode_fields(self)
         if not secrets:
             return {**settings, **{name: HIDDEN for name in SECRET_NAMES if settings[name]}}

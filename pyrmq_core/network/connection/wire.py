@@ -84,8 +84,7 @@ class SocketWire:
                 await trio.lowlevel.wait_writable(self.socket)
 
     async def receive(self, decoder: FrameDecoder) -> int:
-        """Lets other tasks run once in any case: it waits for bytes, or, after a read that filled its room, only yields.
-        """
+        """Lets other tasks run once: waits for bytes or, when the last read filled its room, only yields."""
         if self._drained:
             await trio.lowlevel.wait_readable(self.socket)
         else:
