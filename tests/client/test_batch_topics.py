@@ -21,7 +21,7 @@ from pyrmq_core.protocol.messages.payload import Payload, encode_batch
 from pyrmq_core.protocol.messages.properties import decode_properties
 from pyrmq_core.protocol.requests.broker.send_message import MessageStored
 from pyrmq_core.protocol.requests.broker.topic_admin import TopicConfigFound
-from tests.client.test_timers import V4_9_7, of_version
+from tests.client.test_broker_versions import V4_9_7, of_version
 from tests.support.scripted import BATCH, Step, answer, cut, refuse, silence
 from tests.support.stage import Stage
 

@@ -14,7 +14,7 @@ from pyrmq_core.network import Peer
 from pyrmq_core.protocol.framing.codes import RequestCode
 from pyrmq_core.protocol.framing.command import Command
 from pyrmq_core.protocol.requests.broker.offsets import OffsetFound
-from tests.client.test_timers import V5_4_0
+from tests.client.test_broker_versions import V5_4_0
 
 COUNT = 900
 TAGS = ("a", "b", None)

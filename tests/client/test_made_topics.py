@@ -12,7 +12,7 @@ from pyrmq_core.embedded import PASS, CutConnection, EmbeddedCluster, Pass
 from pyrmq_core.network import Peer
 from pyrmq_core.protocol.framing.codes import RequestCode
 from pyrmq_core.protocol.framing.command import Command
-from tests.client.test_routes import info_of
+from tests.client.test_route_table import info_of
 from tests.support.scripted import ROUTE, refuse
 from tests.support.stage import Stage
 
