@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 
 class PullConsumer(BlockingFace[AsyncPullConsumer]):
-    """As `pyrmq_core.PullConsumer`; `client` is a blocking one. Safe to use from many threads."""
+    """The blocking `pyrmq_core.PullConsumer`; `client` is a blocking one too. Safe to use from many threads."""
 
     @parameters_of(ConsumerSettings[Client])
     def __init__(self, settings: ConsumerSettings[Client]) -> None:
@@ -44,23 +44,23 @@ class PullConsumer(BlockingFace[AsyncPullConsumer]):
         return AsyncPullConsumer._of(self._settings, None if client is None else client._async())
 
     def topics(self) -> tuple[str, ...]:
-        """Every topic the NameServer knows, RocketMQ's own too."""
+        """Returns every topic the NameServer knows, RocketMQ's own too."""
         return self._run(lambda consumer: consumer.topics())
 
     def message_queues(self, topic: str) -> tuple[MessageQueue, ...]:
-        """The queues the topic may be read from; `NoRoute` when no NameServer knows it."""
+        """Returns the queues the topic may be read from; raises `NoRoute` if no NameServer knows it."""
         return self._run(lambda consumer: consumer.message_queues(topic))
 
     def current_queues(self, topics: Iterable[str]) -> dict[str, tuple[MessageQueue, ...] | None]:
-        """The queues of each topic as a NameServer knows them at this moment; None for a topic it does not know."""
+        """Returns each topic's queues as a NameServer knows them at this moment; None for a topic it does not know."""
         return self._run(lambda consumer: consumer.current_queues(topics))
 
     def topic_queues(self, topics: Iterable[str]) -> dict[str, TopicQueues | None]:
-        """As `current_queues`, with those that are there and may not be read."""
+        """Returns the queues as `current_queues` does, and also those that exist but may not be read."""
         return self._run(lambda consumer: consumer.topic_queues(topics))
 
     def expected_brokers(self, topics: Iterable[str]) -> dict[str, frozenset[str]]:
-        """The brokers that each topic is said to be on: by its order configuration, or by any NameServer."""
+        """Returns the brokers that each topic is on, by its order configuration or by any NameServer."""
         return self._run(lambda consumer: consumer.expected_brokers(topics))
 
     def pull(
@@ -74,7 +74,7 @@ class PullConsumer(BlockingFace[AsyncPullConsumer]):
         verify_crc: bool = True,
         max_body_bytes: int = MAX_BODY_BYTES,
     ) -> PullResult:
-        """One pull; go on at its `next_offset`."""
+        """Pulls once; continue at the result's `next_offset`."""
         return self._run(
             lambda consumer: consumer.pull(
                 queue,
@@ -97,9 +97,9 @@ class PullConsumer(BlockingFace[AsyncPullConsumer]):
         sql: str | None = None,
         window: ReadWindow = ReadWindow(),  # noqa: B008 - a frozen value
     ) -> RangeReader:
-        """A whole range, with many pulls under way: `with consumer.read(q, 0, n) as reader: for pulls in reader`.
+        """Reads a whole range, many pulls at once: `with consumer.read(q, 0, n) as reader: for pulls in reader`.
 
-        It gives lists of pulls of about 4 MiB together, each worth one decoding.
+        The reader yields lists of pulls of about 4 MiB together, each worth one decoding.
         """
         lists = self._async().read_joined(queue, start, end, tags=tags, sql=sql, window=window)
         return RangeReader(HeldContext(portal(), lists))
@@ -121,7 +121,7 @@ class PullConsumer(BlockingFace[AsyncPullConsumer]):
         max_body_bytes: int = MAX_BODY_BYTES,
         allow_gaps: bool = False,
     ) -> ArrowReader:
-        """A range as `pyarrow.RecordBatch`es in offset order (extra `arrow`): `for batch in batches`, inside `with`."""
+        """Reads a range as `pyarrow.RecordBatch`es in offset order (extra `arrow`): to iterate over, in `with`."""
         arrow = columnar()
         tag_filter = filter_of(tags, sql)
         decode = partial(
@@ -137,60 +137,60 @@ class PullConsumer(BlockingFace[AsyncPullConsumer]):
         return ArrowReader(self.read(queue, start, end, tags=tags, sql=sql, window=window), decode)
 
     def check_sql(self, queue: MessageQueue, sql: str) -> None:
-        """`ResponseError` when the queue's broker cannot evaluate the expression."""
+        """Raises `ResponseError` if the queue's broker cannot evaluate the expression."""
         self._run(lambda consumer: consumer.check_sql(queue, sql))
 
     def min_offset(self, queue: MessageQueue) -> int:
-        """The offset of the oldest message that is kept."""
+        """Returns the offset of the oldest message that is kept."""
         return self._run(lambda consumer: consumer.min_offset(queue))
 
     def max_offset(self, queue: MessageQueue) -> int:
-        """The offset that the next readable message will have."""
+        """Returns the offset that the next readable message will have."""
         return self._run(lambda consumer: consumer.max_offset(queue))
 
     def min_offsets(self, queues: Iterable[MessageQueue]) -> dict[MessageQueue, int]:
-        """`min_offset` of many queues together."""
+        """Returns `min_offset` of many queues, queried together."""
         return self._run(lambda consumer: consumer.min_offsets(queues))
 
     def max_offsets(self, queues: Iterable[MessageQueue]) -> dict[MessageQueue, int]:
-        """`max_offset` of many queues together."""
+        """Returns `max_offset` of many queues, queried together."""
         return self._run(lambda consumer: consumer.max_offsets(queues))
 
     def mean_sizes(self, positions: Mapping[MessageQueue, int]) -> dict[MessageQueue, float]:
-        """Stored bytes a message of each queue, estimated by one pull at its position."""
+        """Returns the stored bytes per message of each queue, estimated by one pull at its position."""
         return self._run(lambda consumer: consumer.mean_sizes(positions))
 
     def offset_bounds(self, queues: Iterable[MessageQueue]) -> dict[MessageQueue, OffsetRange]:
-        """Minimum and maximum of many queues, asked for together."""
+        """Returns the minimum and maximum offsets of many queues, queried together."""
         return self._run(lambda consumer: consumer.offset_bounds(queues))
 
     def offset_at(self, queue: MessageQueue, when: datetime) -> int:
-        """The offset of the first message stored at or after `when` (with a time zone), else the maximum."""
+        """Returns the offset of the first message stored at or after `when` (with a time zone), else the maximum."""
         return self._run(lambda consumer: consumer.offset_at(queue, when))
 
     def offsets_at(self, when_ms: Mapping[MessageQueue, int]) -> dict[MessageQueue, int]:
-        """`offset_at` of many queues together, each with its own time in milliseconds since 1970."""
+        """Returns `offset_at` of many queues, queried together, each with its own time in milliseconds since 1970."""
         return self._run(lambda consumer: consumer.offsets_at(when_ms))
 
     def committed(self, queue: MessageQueue) -> int | None:
-        """What the group committed for the queue; None when it never did."""
+        """Returns the group's committed offset of the queue; None without one."""
         return self._run(lambda consumer: consumer.committed(queue))
 
     def committed_offsets(self, queues: Iterable[MessageQueue]) -> dict[MessageQueue, int | None]:
-        """`committed` of many queues together."""
+        """Returns `committed` of many queues, queried together."""
         return self._run(lambda consumer: consumer.committed_offsets(queues))
 
     def commit(self, queue: MessageQueue, offset: int) -> None:
-        """The group goes on at `offset`."""
+        """Commits the offset at which the group continues."""
         self._run(lambda consumer: consumer.commit(queue, offset))
 
     def commit_offsets(self, offsets: Mapping[MessageQueue, int]) -> None:
-        """`commit` of many queues together; the first failure is raised."""
+        """Commits the offsets of many queues together; raises the first failure."""
         self._run(lambda consumer: consumer.commit_offsets(offsets))
 
 
 class RangeReader:
-    """Lists of pulls in offset order, each list worth one decoding; one hop to the loop a list.
+    """A reader of lists of pulls in offset order, each list worth one decoding; one hop to the loop a list.
 
     `decoded` spares the caller's thread the decoding: the loop's thread has the bytes at hand, and two threads that
     share the interpreter while one receives and one decodes read a tenth to a sixth slower.
@@ -204,17 +204,17 @@ class RangeReader:
             yield pulls
 
     def decoded(self, decode: Callable[[list[RawPull]], T]) -> Iterator[T]:
-        """What `decode`, called in the loop's thread, makes of each list; it gives no None and waits for nothing."""
+        """Yields `decode(pulls)` of each list, called in the loop's thread: it must not return None, nor wait."""
         return self.decoded_in_parts(lambda pulls: (decode(pulls),))
 
     def decoded_in_parts(self, decode: Callable[[list[RawPull]], Iterable[T]]) -> Iterator[T]:
-        """As `decoded`, where `decode` makes several values of a list, each when it is asked for."""
+        """Yields as `decoded`, where `decode` makes several values of a list, one at a time."""
         decoding = _Decoding(self._opened.value, decode)
         while (made := portal().run(decoding.next)) is not None:
             yield made
 
     def close(self) -> None:
-        """Abandons what is under way."""
+        """Abandons the requests under way."""
         self._opened.abandon()
         self._opened.close()
 
@@ -233,7 +233,7 @@ async def _next_pulls(lists: AsyncIterator[list[RawPull]]) -> list[RawPull]:
 
 
 class _Decoding(Generic[T]):
-    """What lists are decoded to, one value a call; what is left of a list stays with the loop."""
+    """The decoded values of lists of pulls, one a call; the rest of a list stays with the loop."""
 
     def __init__(self, lists: AsyncIterator[list[RawPull]], decode: Callable[[list[RawPull]], Iterable[T]]) -> None:
         self._lists = lists
@@ -263,7 +263,7 @@ class ArrowReader:
                 yield decoded.batch
 
     def close(self) -> None:
-        """Abandons what is under way."""
+        """Abandons the requests under way."""
         self._reader.close()
 
     def __enter__(self) -> Self:

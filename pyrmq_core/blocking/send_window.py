@@ -14,14 +14,14 @@ from pyrmq_core.protocol.messages.payload import Payload
 
 
 class SendWindow:
-    """As the async one: one hop to the loop for each payload, never one for each message, and no waiting for it."""
+    """The async `SendWindow` for threads: one hop to the loop a payload, never one a message, and without waiting."""
 
     def __init__(self, opened: HeldContext[AsyncSendWindow]) -> None:
         self._opened = opened
 
     @property
     def summary(self) -> WriteSummary:
-        """What is acknowledged so far."""
+        """The acknowledged messages so far."""
         return self._opened.value.summary
 
     def put(self, payload: Payload, to: Target) -> None:
@@ -44,11 +44,11 @@ class SendWindow:
         return portal().run(self._opened.value.drain)
 
     def take_refused(self) -> list[RefusedMessage]:
-        """What brokers refused since the last call (with `keep_refused`); the messages beside it are stored."""
+        """Returns the messages refused since the last call (with `keep_refused`); the others beside them are stored."""
         return self._opened.value.take_refused()
 
     def close(self) -> None:
-        """Abandons what is under way."""
+        """Abandons the requests under way."""
         self._opened.abandon()
         self._opened.close()
 

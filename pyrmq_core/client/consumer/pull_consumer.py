@@ -31,7 +31,7 @@ class PullConsumer:
     """Reads queues; it takes no part in its group's rebalancing and sends no heartbeats.
 
     `async with PullConsumer("audit", nameserver="127.0.0.1:9876") as consumer:` opens a client of its own; with
-    `client=` it shares one. `timeout` is for one question to a broker, in seconds.
+    `client=` it shares one. `timeout` is for one request to a broker, in seconds.
     """
 
     @parameters_of(ConsumerSettings[Client])
@@ -72,23 +72,23 @@ class PullConsumer:
             await self._stack.__aexit__(kind, error, traceback)
 
     async def topics(self) -> tuple[str, ...]:
-        """Every topic the NameServer knows, RocketMQ's own too."""
+        """Returns every topic the NameServer knows, RocketMQ's own too."""
         return await self._asking().topics()
 
     async def message_queues(self, topic: str) -> tuple[MessageQueue, ...]:
-        """The queues the topic may be read from; `NoRoute` when no NameServer knows it."""
+        """Returns the queues the topic may be read from; raises `NoRoute` if no NameServer knows it."""
         return await self._asking().message_queues(topic)
 
     async def current_queues(self, topics: Iterable[str]) -> dict[str, tuple[MessageQueue, ...] | None]:
-        """The queues of each topic as a NameServer knows them at this moment; None for a topic it does not know."""
+        """Returns each topic's queues as a NameServer knows them at this moment; None for a topic it does not know."""
         return await self._asking().current_queues(topics)
 
     async def topic_queues(self, topics: Iterable[str]) -> dict[str, TopicQueues | None]:
-        """As `current_queues`, with those that are there and may not be read."""
+        """Returns the queues as `current_queues` does, and also those that exist but may not be read."""
         return await self._asking().topic_queues(topics)
 
     async def expected_brokers(self, topics: Iterable[str]) -> dict[str, frozenset[str]]:
-        """The brokers that each topic is said to be on: by its order configuration, or by any NameServer."""
+        """Returns the brokers that each topic is on, by its order configuration or by any NameServer."""
         return await self._asking().expected_brokers(topics)
 
     async def pull(
@@ -102,12 +102,12 @@ class PullConsumer:
         verify_crc: bool = True,
         max_body_bytes: int = MAX_BODY_BYTES,
     ) -> PullResult:
-        """One pull. The broker may answer fewer than `max_messages` (32 at most by default); of a batch topic the rest
-        of the batch that holds `offset`, however many these are.
+        """Pulls once. The broker may answer fewer than `max_messages` (32 at most by default); for a batch topic, the
+        rest of the batch that holds `offset`, whatever its size.
 
-        It waits up to `wait` seconds for a first message. Go on at `next_offset`, also when no message came: what other
-        tags hold is skipped, and an illegal offset is corrected. An answer whose bodies, decompressed, take more than
-        256 MiB together ends before the first that is too much.
+        The broker waits up to `wait` seconds for a first message. Continue at `next_offset`, also without a message:
+        messages with other tags are skipped, and an illegal offset is corrected. An answer whose bodies, decompressed,
+        take more than 256 MiB together ends before the first that is too much.
         """
         if wait != 0 and seconds_of("wait", wait) > LONGEST_WAIT_SECONDS:
             raise InvalidArgument(f"wait={wait:g}: between 0 and {LONGEST_WAIT_SECONDS:g} seconds are possible")
@@ -139,12 +139,12 @@ class PullConsumer:
         sql: str | None = None,
         window: ReadWindow = ReadWindow(),  # noqa: B008 - a frozen value
     ) -> AbstractAsyncContextManager[AsyncIterator[RawPull]]:
-        """A whole range, many pulls under way: `async with consumer.read(q, 0, n) as pulls: async for pull in pulls`.
+        """Reads a range, many pulls at once: `async with consumer.read(q, 0, n) as pulls: async for pull in pulls`.
 
-        Decode each with `decode(pull, OffsetRange(pull.start, pull.next_offset))`, which proves, where no filter was
-        asked for, that each offset has its message. Raises `DataLost` for offsets gone, and
-        `BrokerNotFound` in its place while their broker has no master. `sql` is an expression over properties, instead
-        of `tags`: have it looked at by `check_sql` first.
+        Decode each with `decode(pull, OffsetRange(pull.start, pull.next_offset))`, which proves, unless there is a
+        filter, that each offset has its message. Raises `DataLost` for offsets that are gone, and `BrokerNotFound`
+        instead while their broker has no master. `sql` is an expression over properties, instead of `tags`: check it
+        with `check_sql` first.
         """
         check_range(queue, start, end)
         return self._pulling().read(queue, start, end, tags=filter_of(tags, sql), window=window)
@@ -159,7 +159,7 @@ class PullConsumer:
         sql: str | None = None,
         window: ReadWindow = ReadWindow(),  # noqa: B008 - a frozen value
     ) -> AbstractAsyncContextManager[AsyncIterator[list[RawPull]]]:
-        """As `read`, in lists of pulls of about 4 MiB together: each is worth one decoding by columns."""
+        """Reads as `read`, in lists of pulls of about 4 MiB together: each is worth one decoding by columns."""
         check_range(queue, start, end)
         return self._pulling().read_joined(queue, start, end, tags=filter_of(tags, sql), window=window)
 
@@ -178,11 +178,11 @@ class PullConsumer:
         max_body_bytes: int = MAX_BODY_BYTES,
         allow_gaps: bool = False,
     ) -> AbstractAsyncContextManager[AsyncIterator[Any]]:
-        """A range as `pyarrow.RecordBatch`es in offset order (extra `arrow`): `async for batch in batches`.
+        """Reads a range as `pyarrow.RecordBatch`es in offset order (extra `arrow`): `async for batch in batches`.
 
-        `columns` are names, or a schema; twelve by default. Only those are built. Raises as `read` and `decode`, whose
-        arguments the last four are: bodies, where they are asked for, are compared with their CRC, a body beyond
-        `max_body_bytes` is a `BodyTooLarge`, and offsets without a message are a `DataLost`.
+        `columns` are names, or a schema; twelve by default. Only those are built. Raises as `read` and `decode` do. The
+        last four arguments are those of `decode`: bodies, if they are among the columns, are compared with their CRC, a
+        body above `max_body_bytes` raises `BodyTooLarge`, and offsets without a message raise `DataLost`.
         """
         check_range(queue, start, end)
         return read_rows(
@@ -201,63 +201,63 @@ class PullConsumer:
         )
 
     async def check_sql(self, queue: MessageQueue, sql: str) -> None:
-        """`ResponseError` when the queue's broker cannot evaluate it: 1 unless it has enablePropertyFilter, 23 for what
-        is no SQL92. Unchecked, a broker answers a bad expression with every message.
+        """Raises `ResponseError` if the queue's broker cannot evaluate the expression: code 1 without
+        enablePropertyFilter, 23 if it is not SQL92. Unchecked, a broker answers a bad expression with every message.
         """
         await self._asking().check_filter(queue, SqlFilter(sql))
 
     async def min_offset(self, queue: MessageQueue) -> int:
-        """The offset of the oldest message that is kept."""
+        """Returns the offset of the oldest message that is kept."""
         return await self._asking().min_offset(queue)
 
     async def max_offset(self, queue: MessageQueue) -> int:
-        """The offset that the next readable message will have; an acknowledged one may take a moment to be readable."""
+        """Returns the offset of the next readable message; an acknowledged one may take a moment to be readable."""
         return await self._asking().max_offset(queue)
 
     async def min_offsets(self, queues: Iterable[MessageQueue]) -> dict[MessageQueue, int]:
-        """`min_offset` of many queues together."""
+        """Returns `min_offset` of many queues, queried together."""
         return await self._asking().min_offsets(queues)
 
     async def max_offsets(self, queues: Iterable[MessageQueue]) -> dict[MessageQueue, int]:
-        """`max_offset` of many queues together."""
+        """Returns `max_offset` of many queues, queried together."""
         return await self._asking().max_offsets(queues)
 
     async def mean_sizes(self, positions: Mapping[MessageQueue, int]) -> dict[MessageQueue, float]:
-        """Stored bytes a message of each queue, estimated by one pull at its position."""
+        """Returns the stored bytes per message of each queue, estimated by one pull at its position."""
         return await self._asking().mean_sizes(positions)
 
     async def offset_bounds(self, queues: Iterable[MessageQueue]) -> dict[MessageQueue, OffsetRange]:
-        """Minimum and maximum of many queues, asked for together."""
+        """Returns the minimum and maximum offsets of many queues, queried together."""
         return await self._asking().offset_bounds(queues)
 
     async def offset_at(self, queue: MessageQueue, when: datetime) -> int:
-        """The offset of the first message stored at or after `when` (with a time zone), else the maximum."""
+        """Returns the offset of the first message stored at or after `when` (with a time zone), else the maximum."""
         if getattr(when, "tzinfo", None) is None:
             raise InvalidArgument(f"{when!r} has no time zone; write datetime(..., tzinfo=UTC)")
         return await self._asking().offset_at(queue, first_millisecond(when))
 
     async def offsets_at(self, when_ms: Mapping[MessageQueue, int]) -> dict[MessageQueue, int]:
-        """`offset_at` of many queues together, each with its own time in milliseconds since 1970."""
+        """Returns `offset_at` of many queues, queried together, each with its own time in milliseconds since 1970."""
         return await self._asking().offsets_at(when_ms)
 
     async def committed(self, queue: MessageQueue) -> int | None:
-        """What the group committed for the queue; None when it never did (4.9 brokers answer 0 then)."""
+        """Returns the group's committed offset of the queue; None without one (4.9 brokers answer 0 then)."""
         return await self._asking().committed(queue)
 
     async def committed_offsets(self, queues: Iterable[MessageQueue]) -> dict[MessageQueue, int | None]:
-        """`committed` of many queues together."""
+        """Returns `committed` of many queues, queried together."""
         return await self._asking().committed_offsets(queues)
 
     async def commit(self, queue: MessageQueue, offset: int) -> None:
-        """The group goes on at `offset`. Returns when the broker has it in memory; it writes it to disk every 5 s.
+        """Commits the offset at which the group continues. Returns when the broker has it in memory.
 
-        A group that the broker does not know yet is created, where it permits that.
+        The broker writes it to disk every 5 s. A group that it does not know yet is created, if it permits that.
         """
         offset_of(f"offset to commit of {queue}", offset)
         await self._asking().commit(queue, offset)
 
     async def commit_offsets(self, offsets: Mapping[MessageQueue, int]) -> None:
-        """`commit` of many queues together; the first failure is raised."""
+        """Commits the offsets of many queues together; raises the first failure."""
         for queue, offset in offsets.items():
             offset_of(f"the offset of {queue} to commit", offset)
         await self._asking().commit_offsets(offsets)
@@ -277,19 +277,19 @@ class PullConsumer:
 
 
 def first_millisecond(when: datetime) -> int:
-    """The first whole millisecond since 1970 that is not before `when`: store times are whole ones."""
+    """Returns the first whole millisecond since 1970 at or after `when`: store times are whole ones."""
     return -((EPOCH - when) // timedelta(milliseconds=1))
 
 
 def check_range(queue: MessageQueue, start: int, end: int) -> None:
-    """`InvalidArgument` for what is no queue, and for offsets that are no whole numbers from 0 on."""
+    """Raises `InvalidArgument` unless `queue` is a queue and both offsets are whole numbers from 0 on."""
     queue_of(queue)
     offset_of("start", start)
     offset_of("end", end)
 
 
 def filter_of(tags: str, sql: str | None) -> Filter:
-    """One of both."""
+    """Returns the tag filter, or the SQL filter if there is an SQL expression; raises `InvalidArgument` for both."""
     tag_filter = TagFilter.parse(tags)
     if sql is None:
         return tag_filter

@@ -1,4 +1,4 @@
-"""Looks up queues and their offsets, many at once: what a pull consumer or a read's plan needs to know."""
+"""Queries brokers for queues and their offsets, many at once, for pull consumers and for planning reads."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from pyrmq_core.protocol.requests.nameserver.topic_lists import GetAllTopicList,
 from pyrmq_core.protocol.routes.route import TopicRouteData
 
 QUESTIONS_AT_ONCE: Final = 256
-# What 5.4.0 answers where there is none.
+# The answer of 5.4.0 where there is no offset.
 NO_OFFSET: Final = -1
 # A search by time reads messages of one millisecond for so many times the timeout of one question.
 SEARCH_TIMEOUTS: Final = 20
@@ -43,7 +43,7 @@ V = TypeVar("V")
 
 
 class QueueOffsets:
-    """Questions about queues for one consumer group; `timeout` is each question's own, in seconds."""
+    """Queries about queues for one consumer group; `timeout` is each query's own, in seconds."""
 
     def __init__(self, client: ClientSession, consumer_group: str, *, timeout: float) -> None:
         self._client = client
@@ -52,14 +52,14 @@ class QueueOffsets:
         self._puller = Puller(client, consumer_group)
 
     async def topics(self) -> tuple[str, ...]:
-        """Every topic the NameServer knows, system topics too."""
+        """Returns every topic the NameServer knows, system topics too."""
         question = GetAllTopicList().to_command()
         return await self._client.nameservers.ask_for(question, _topics_of, timeout=self._timeout)
 
     async def message_queues(self, topic: str) -> tuple[MessageQueue, ...]:
-        """The queues the topic may be read from; `NoRoute` when no NameServer knows it.
+        """Returns the queues the topic may be read from; raises `NoRoute` if no NameServer knows it.
 
-        Asked for each time, as Java does (MQAdminImpl.fetchSubscribeMessageQueues): a route learned while brokers were
+        Queried each time, as Java does (MQAdminImpl.fetchSubscribeMessageQueues): a route learned while brokers were
         still making the topic lacks some of them for up to 30 s.
         """
         queues = (await self.current_queues([topic]))[topic]
@@ -68,12 +68,12 @@ class QueueOffsets:
         return queues
 
     async def current_queues(self, topics: Iterable[str]) -> dict[str, tuple[MessageQueue, ...] | None]:
-        """The queues of each topic as a NameServer knows them at this moment; None for a topic it does not know."""
+        """Returns each topic's queues as a NameServer knows them at this moment; None for a topic it does not know."""
         known = await self.topic_queues(topics)
         return {topic: None if queues is None else queues.readable for topic, queues in known.items()}
 
     async def topic_queues(self, topics: Iterable[str]) -> dict[str, TopicQueues | None]:
-        """As `current_queues`, with those that may not be read."""
+        """Returns the queues as `current_queues` does, and also those that may not be read."""
 
         async def current(topic: str) -> TopicQueues | None:
             check_topic(topic)
@@ -83,7 +83,7 @@ class QueueOffsets:
         return await _many(topics, current)
 
     async def expected_brokers(self, topics: Iterable[str]) -> dict[str, frozenset[str]]:
-        """The brokers that each topic is on by its order configuration, or by the route of any NameServer.
+        """Returns the brokers that each topic is on, by its order configuration or by the route of any NameServer.
 
         A NameServer that does not answer names none.
         """
@@ -119,7 +119,7 @@ class QueueOffsets:
         return [found for found in routes.values() if found is not None]
 
     async def min_offset(self, queue: MessageQueue) -> int:
-        """5.4.0 answers -1 for a batch topic's queue without messages."""
+        """Returns the lowest offset; 0 for the -1 that 5.4.0 answers for a batch topic's queue without messages."""
         return max(0, await self._offset(queue, GetMinOffset(queue_of(queue).topic, queue.queue_id, queue.broker_name)))
 
     async def max_offset(self, queue: MessageQueue) -> int:
@@ -127,7 +127,7 @@ class QueueOffsets:
         return max(0, await self._offset(queue, question))
 
     async def offset_at(self, queue: MessageQueue, when_ms: int) -> int:
-        """The offset of the first message stored at or after `when_ms`, else the maximum."""
+        """Returns the offset of the first message stored at or after `when_ms`, else the maximum."""
         try:
             answer = await self._ask(queue, _search(queue, when_ms))
         except ResponseError:
@@ -137,13 +137,13 @@ class QueueOffsets:
             return end  # 5.4.0 fails (NullPointerException) where a batch topic's queue has no messages
         if answer.version >= V5_0_0:  # older ones ignore `boundaryType`
             found = _offset_of(queue, answer)
-            # Of a batch topic 5.4.0 answers the last record when none is as young.
+            # For a batch topic 5.4.0 answers the last record if all are earlier.
             return await self._first_at_or_after(queue, found, when_ms) if await self._keeps_batches(queue) else found
-        # 4.9 answers an earlier neighbour, or any message of an equal time: from before the time on, messages are read.
+        # 4.9 answers an earlier neighbour, or any message of an equal time: messages are read from before that time on.
         return await self._first_at_or_after(queue, await self._offset(queue, _search(queue, when_ms - 1)), when_ms)
 
     async def committed(self, queue: MessageQueue) -> int | None:
-        """What the group committed; None when it never did."""
+        """Returns the group's committed offset; None without one."""
         request = QueryConsumerOffset(
             self._group,
             queue_of(queue).topic,
@@ -159,7 +159,7 @@ class QueueOffsets:
             raise
 
     async def commit(self, queue: MessageQueue, offset: int) -> None:
-        """Returns when the broker has it in memory. A group that it does not know is created, where it permits that."""
+        """Returns when the broker has it in memory. A group that it does not know is created, if it permits that."""
         request = UpdateConsumerOffset(self._group, queue_of(queue).topic, queue.queue_id, offset, queue.broker_name)
         try:
             await self._ask(queue, request)
@@ -176,7 +176,7 @@ class QueueOffsets:
         return await _many(queues, self.max_offset)
 
     async def mean_sizes(self, positions: Mapping[MessageQueue, int]) -> dict[MessageQueue, float]:
-        """Stored bytes a message of each queue, from one pull at its position; 0 where nothing is answered."""
+        """Returns the stored bytes per message of each queue, from one pull at its position; 0 for an empty answer."""
 
         async def mean(queue: MessageQueue) -> float:
             pulled = await self._puller.pull(queue_of(queue), positions[queue], timeout=self._timeout)
@@ -187,7 +187,7 @@ class QueueOffsets:
         return await _many(positions, mean)
 
     async def offset_bounds(self, queues: Iterable[MessageQueue]) -> dict[MessageQueue, OffsetRange]:
-        """What each queue keeps: from its minimum up to, without, its maximum."""
+        """Returns the offsets that each queue keeps: from its minimum up to, without, its maximum."""
 
         async def bounds(queue: MessageQueue) -> OffsetRange:
             kept = OffsetRange(await self.min_offset(queue), await self.max_offset(queue))
@@ -201,18 +201,18 @@ class QueueOffsets:
         return await _many(queues, bounds)
 
     async def offsets_at(self, when_ms: Mapping[MessageQueue, int]) -> dict[MessageQueue, int]:
-        """`offset_at` of many queues, each with a time of its own."""
+        """Returns `offset_at` of many queues, each with its own time."""
         return await _many(when_ms, lambda queue: self.offset_at(queue, when_ms[queue]))
 
     async def committed_offsets(self, queues: Iterable[MessageQueue]) -> dict[MessageQueue, int | None]:
         return await _many(queues, self.committed)
 
     async def commit_offsets(self, offsets: Mapping[MessageQueue, int]) -> None:
-        """`commit` of many queues."""
+        """Commits the offsets of many queues."""
         await _many(offsets, lambda queue: self.commit(queue, offsets[queue]))
 
     async def check_filter(self, queue: MessageQueue, wanted: Filter) -> None:
-        """`ResponseError` when the queue's broker cannot evaluate it."""
+        """Raises `ResponseError` if the queue's broker cannot evaluate the filter."""
         subscription = SubscriptionData(queue_of(queue).topic, wanted.expression, expression_type=wanted.KIND)
         await self._ask(queue, CheckClientConfig(self._client.client_id, self._group, subscription))
 
@@ -242,7 +242,7 @@ class QueueOffsets:
 
 
 async def _many(keys: Iterable[K], ask: Callable[[K], Awaitable[V]]) -> dict[K, V]:
-    """All answers, under way together; the first failure ends the rest and is raised as it is."""
+    """Returns the answer for each key, queried together; the first failure ends the rest and is raised as it is."""
     limit = trio.CapacityLimiter(QUESTIONS_AT_ONCE)
     answers: dict[K, V] = {}
     failures: list[Exception] = []

@@ -12,11 +12,11 @@ from pyrmq_core.protocol.messages.payload import RawPull
 
 
 def may_pass(pull: RawPull, end: int) -> bool:
-    """Whether the same pull may be answered otherwise a moment later.
+    """Returns whether the same pull may be answered otherwise a moment later.
 
-    A message that was just acknowledged is not readable yet; a slave that lags behind says 20 and leaves the offset as
-    it is, where its master would say 19 or 21; an offset that is moved although it is kept is a reset of the group's;
-    a broker of 4.9 that is written to may give more than it says it has, once.
+    A message that was just acknowledged may not be readable yet; a slave that lags behind answers 20 and leaves the
+    offset as it is, where its master would answer 19 or 21; a kept offset that is moved is a reset of the group's; a
+    broker of 4.9 that is written to may once return more than the queue's end that it reports.
     """
     if pull.status is PullStatus.OFFSET_ILLEGAL:
         return pull.min_offset <= pull.start <= pull.max_offset
@@ -25,7 +25,7 @@ def may_pass(pull: RawPull, end: int) -> bool:
 
 
 def fault_of(pull: RawPull, end: int, *, filtered: bool) -> DataLost | RecordError | None:
-    """Why the pull is no answer for the offsets from its start to `end`; None when it is one.
+    """Returns the error if the pull is no valid answer for the offsets from its start to `end`; None if it is one.
 
     `filtered` says that the broker may pass over messages that it keeps.
     """
@@ -45,7 +45,7 @@ def fault_of(pull: RawPull, end: int, *, filtered: bool) -> DataLost | RecordErr
 
 
 def no_progress(pull: RawPull) -> RecordError:
-    """For an answer that would be asked for again and again."""
+    """Returns the error for an answer that does not go forward: the same pull would be repeated without end."""
     return RecordError(
         f"{pull.queue.broker_name} answered a pull of {pull.queue} at {pull.start} with next offset "
         f"{pull.next_offset}, which does not go forward; the broker's queue is damaged"
@@ -53,8 +53,8 @@ def no_progress(pull: RawPull) -> RecordError:
 
 
 def _is_beyond(pull: RawPull, end: int) -> bool:
-    """Whether the next offset lies behind the queue's end, as the same answer has it: what a filter would have passed
-    by there cannot be known."""
+    """Returns whether the next offset lies behind the queue's end, as the same answer has it: it cannot be known which
+    messages a filter passed over there."""
     return pull.status is not PullStatus.OFFSET_ILLEGAL and min(pull.next_offset, end) > pull.max_offset
 
 

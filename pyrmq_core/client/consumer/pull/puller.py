@@ -1,8 +1,7 @@
-"""The one road of everything that is read: `Puller` asks one pull, or reads a whole range with many pulls under way at
-once.
+"""`Puller`: the only path of reads, for single pulls and for ranges with many pulls under way at once.
 
-Queue offsets are dense, and a broker answers at most 32 messages a pull by default: a range is cut into stretches of
-the broker's own answer size, several are asked for at once, and their answers are handed out in the order of their
+Queue offsets are dense, and a broker answers at most 32 messages a pull by default: a range is divided into slices of
+the broker's own answer size, several are pulled at once, and their answers are delivered in the order of their
 offsets. Source: client/impl/consumer/PullAPIWrapper.java; broker's caps: store/DefaultMessageStore.java (getMessage),
 5.4.0.
 """
@@ -45,8 +44,8 @@ ALL_TAGS: Final = TagFilter()
 FOUND: Final = PullStatus.FOUND
 READ_WINDOW: Final = ReadWindow()
 Passes: TypeAlias = Callable[[Mapping[str, str]], bool]
-# Of decoding 2 MiB of 1 KiB bodies by columns a third is the same for any number of messages. In 4 MiB a read of these
-# takes a seventh less processor time; 8 MiB take little more from a plain topic's, and hold twice the memory.
+# A third of the cost of decoding 2 MiB of 1 KiB bodies by columns is the same for any number of messages. With 4 MiB
+# such a read takes a seventh less processor time; 8 MiB save little more for a plain topic, and hold twice the memory.
 JOIN_BYTES: Final = 4 * 1024 * 1024
 JOIN_MESSAGES: Final = 16_384
 
@@ -68,10 +67,10 @@ class Puller:
         wait: float = 0.0,
         timeout: float = PULL_TIMEOUT_SECONDS,
     ) -> RawPull:
-        """One request to the queue's broker, which waits up to `wait` seconds for a first message.
+        """Sends one pull to the queue's broker, which waits up to `wait` seconds for a first message.
 
         Raises `ResponseError` for refusals, `NetworkError`s, and `BrokerNotFound`. Nothing is retried. A broker filters
-        the records of a batch topic as wholes: there it is asked for everything, and `RawPull.passes` is the filter.
+        the records of a batch topic only as wholes: it is asked for all of them, and `RawPull.passes` is the filter.
         """
         address = await self.address(queue, timeout=timeout)
         passes = None if tags.passes_all else await self._own_filter(queue, tags, address, timeout)
@@ -102,12 +101,12 @@ class Puller:
         tags: Filter = ALL_TAGS,
         window: ReadWindow = READ_WINDOW,
     ) -> AsyncIterator[AsyncIterator[RawPull]]:
-        """The queue's records from `start` up to, without, `end`: pulls in offset order, that cover the range without
-        a gap.
+        """Reads the queue from `start` up to, without, `end`, in pulls in offset order that cover the range without a
+        gap.
 
-        Each pull's own range is `start` to `next_offset`; what its records hold outside belongs to another pull (batch
-        topics). Failures of the network are waited out for `window.patience` seconds. Raises `DataLost` when the range
-        is no longer kept; while the broker has no master, `BrokerNotFound` in its place.
+        A pull's own range is `start` to `next_offset`; messages of its records outside that belong to another pull
+        (batch topics). Failures of the network are waited out for `window.patience` seconds. Raises `DataLost` if the
+        range is no longer kept; while the broker has no master, `BrokerNotFound` instead.
         """
         async with self._reader(queue, start, end, tags, window) as reader, aclosing(reader.pulls()) as pulls:
             yield pulls
@@ -124,7 +123,7 @@ class Puller:
         join_bytes: int = JOIN_BYTES,
         join_messages: int = JOIN_MESSAGES,
     ) -> AsyncIterator[AsyncIterator[list[RawPull]]]:
-        """As `read`, in lists of pulls that have about so many bytes or messages together: each worth one decoding."""
+        """Reads as `read`, in lists of pulls of about so many bytes or messages: each list is worth one decoding."""
         async with (
             self._reader(queue, start, end, tags, window) as reader,
             aclosing(reader.joined(join_bytes, join_messages)) as lists,
@@ -132,7 +131,7 @@ class Puller:
             yield lists
 
     async def address(self, queue: MessageQueue, *, timeout: float = PULL_TIMEOUT_SECONDS) -> str:
-        """Where the queue is pulled from: its broker's master, else the slave with the lowest id."""
+        """Returns the address the queue is pulled from: its broker's master, else the slave with the lowest id."""
         try:
             broker = self._client.routes.broker(queue.broker_name)
         except BrokerNotFound:
@@ -150,10 +149,10 @@ class Puller:
         await self._client.routes.refresh(queue.topic)
 
     async def is_master(self, queue: MessageQueue, address: str) -> bool:
-        """Whether the queue's broker is registered as master with this address.
+        """Returns whether the queue's broker is registered as master with this address.
 
-        The brokers' table is asked: a route names a slave that acts as master (5.x) as if it were one. Where no
-        NameServer says, the known route counts.
+        The NameServer's broker table decides, since a route shows a slave that acts as master (5.x) as a master. If no
+        NameServer answers, the known route decides.
         """
         master = self._client.routes.known_master(queue.broker_name)
         with suppress(RocketMQError):
@@ -164,13 +163,13 @@ class Puller:
         return address == master
 
     def requests(self, queue: MessageQueue, tags: Filter) -> QueuePulls:
-        """The pulls of one queue for many offsets, after a first one by `pull`."""
+        """Returns the requests for many offsets of one queue; a `pull` before learns whether it is a batch topic."""
         if tags.passes_all or not self._client.batch_topics.is_known(queue.topic, queue.broker_name):
             return QueuePulls(self._consumer_group, queue, tags)
         return QueuePulls(self._consumer_group, queue, ALL_TAGS, tags.predicate())
 
     async def connection(self, queue: MessageQueue) -> PinnedConnection:
-        """The connection that the queue is read over."""
+        """Returns the connection that the queue is read over."""
         return await self._client.open_line(await self.address(queue))
 
     @asynccontextmanager
@@ -185,7 +184,7 @@ class Puller:
                 reader.close()
 
     async def _own_filter(self, queue: MessageQueue, tags: Filter, address: str, timeout: float) -> Passes | None:
-        """What the broker cannot filter."""
+        """Returns the filter to apply here, for a batch topic, which the broker cannot filter; else None."""
         topics = self._client.batch_topics
         if await topics.is_batch_topic(queue.topic, queue.broker_name, address, timeout=timeout):
             return tags.predicate()
@@ -193,7 +192,7 @@ class Puller:
 
 
 class QueuePulls:
-    """Pulls of one queue that differ in offset and count, and what a plain answer to one says."""
+    """The pulls of one queue, which differ in offset and count, and the reading of their answers."""
 
     def __init__(self, consumer_group: str, queue: MessageQueue, tags: Filter, passes: Passes | None = None) -> None:
         self._queue = queue
@@ -213,8 +212,8 @@ class QueuePulls:
         self.form = RequestForm(request.to_command(), ("queueOffset", "maxMsgNums"))
 
     def plain_answer(self, start: int, end: int, answer: Command, address: str) -> RawPull | None:
-        """The pull, if it found something or passed by what a filter drops, and goes forward, not beyond what the
-        broker says it has; clipped to `end`."""
+        """Returns the pull, clipped to `end`, if it has messages or a filter dropped them, and it goes forward, but not
+        beyond the queue's end as the same answer has it; else None."""
         status = FOUND
         if answer.code:
             if answer.code != ResponseCode.PULL_RETRY_IMMEDIATELY or self._passes_all:
@@ -233,7 +232,7 @@ class QueuePulls:
         )
 
     def any_answer(self, start: int, answer: Command, address: str) -> RawPull:
-        """The pull; `ResponseError` for a refusal, `ProtocolError` for an answer without offsets."""
+        """Returns the pull; raises `ResponseError` for a refusal, `ProtocolError` for an answer without offsets."""
         return _any_answer(self._queue, start, answer, address, self._passes, is_unfiltered=self._is_unfiltered)
 
 

@@ -118,7 +118,7 @@ class RangeProgress:
         return to_pull
 
     def is_enough(self) -> bool:
-        """Whether `take` has something to return or to raise: what is wanted, an error, or the range's end."""
+        """Returns whether `take` need not wait: the wanted pulls are there, an error is next, or the range ended."""
         slices = self.slices
         if not slices:
             return self.next_start >= self.end

@@ -1,8 +1,8 @@
-"""`RangeReader`: one range of a queue by many pulls under way over one connection, their answers put in order.
+"""`RangeReader`: reads one range of a queue by many pulls under way over one connection.
 
-No task stands behind a pull: its answer, when it comes, is noted, and what follows is posted from there, joined with
-what other answers of the same moment lead to. Only what does not go plainly is mended by a task. A task for each pull
-costs five times as much of this process.
+A pull has no task of its own, which would cost this process five times as much. When an answer arrives, the
+connection's callback records it and posts the next pulls, in one write with the pulls that other answers of the same
+read cause. Only a failed pull gets a task, which retries it. `RangeProgress` decides; this module posts and waits.
 """
 
 from __future__ import annotations
@@ -40,20 +40,20 @@ class PullRequests(Protocol):
 
     @property
     def form(self) -> RequestForm:
-        """Of their offset and count."""
+        """The form that a pull's offset and count complete to a request."""
         ...
 
     def plain_answer(self, start: int, end: int, answer: Command, address: str) -> RawPull | None:
-        """The pull, if it goes forward as wished; clipped to `end`."""
+        """Returns the pull, clipped to `end`, if it goes forward as expected; else None."""
         ...
 
     def any_answer(self, start: int, answer: Command, address: str) -> RawPull:
-        """The pull; `ResponseError` or `ProtocolError` when it is none."""
+        """Returns the pull; raises `ResponseError` or `ProtocolError` if the answer is none."""
         ...
 
 
 class PullPath(Protocol):
-    """What a `Puller` does for a range: pulls one by one, and requests with a line to post them to."""
+    """The part of `Puller` that a range read uses: single pulls, and requests with a connection to post them to."""
 
     async def pull(
         self, queue: MessageQueue, offset: int, *, max_messages: int = 32, tags: Filter = ...
@@ -224,10 +224,10 @@ class RangeReader:
         self._slice_complete(pull_slice)
 
     async def _pull(self, start: int, end: int, result: Command | RocketMQError | None = None) -> RawPull:
-        """One answer that moves forward, clipped to the range; the network's failures are waited out.
+        """Pulls until an answer goes forward, and returns it clipped to the range; waits out failures of the network.
 
-        `result` is what the first try came to, if it was made already. A loss is believed of the registered master
-        alone: a slave may lag behind, or have begun later.
+        `result` is that of the first try, if it was made already. A loss is raised only if the registered master
+        answered it: a slave may lag behind, or have begun later.
         """
         deadline = trio.current_time() + self._patience
         wanted = min(end - start, self.max_messages_a_pull)
@@ -276,5 +276,5 @@ class RangeReader:
 
 
 def passes(error: RocketMQError) -> bool:
-    """Whether the same question may be answered later: a refusal only of a broker that is busy, starting or ending."""
+    """Returns whether a later try may succeed: a refusal may only pass if the broker is busy, starting or stopping."""
     return not isinstance(error, ResponseError) or error.code in PASSING_CODES

@@ -1,4 +1,4 @@
-"""Whole columns over the road of pulls: ranges read as record batches. Arrow's types are called `Any` here."""
+"""Reads ranges as record batches: pulls, decoded by columns. Arrow's types are called `Any` here."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pyrmq_core.protocol.messages.payload import RawPull
 
 
 class ArrowRules(TypedDict):
-    """How bodies are read, and whether offsets may be missing: arguments of `decode_batches`."""
+    """The rules for reading bodies, and for missing offsets: arguments of `decode_batches`."""
 
     keep_undecodable: bool
     verify_crc: bool
@@ -35,7 +35,7 @@ async def read_rows(
     window: ReadWindow,
     rules: ArrowRules,
 ) -> AsyncIterator[AsyncIterator[Any]]:
-    """The range as record batches of about 4 MiB of records each, or 32 MiB of decompressed bodies, in offset order."""
+    """Yields the range in record batches of about 4 MiB of records or 32 MiB of decompressed bodies, by offset."""
     schema = columnar().schema_of(columns)
     async with puller.read_joined(queue, wanted.start, wanted.end, tags=tags, window=window) as lists:
         tag_filter = tags if isinstance(tags, TagFilter) else TagFilter()

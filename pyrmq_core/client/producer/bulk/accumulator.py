@@ -1,6 +1,6 @@
 """Automatic batching: messages sent one by one travel together, when they come fast enough.
 
-What shares topic, target, wait flag and tag shares a request; it leaves when it holds 32 KiB or is 10 ms old. Each
+Messages of the same topic, target, wait flag and tag share a request; it leaves at 32 KiB or 10 ms old. Each
 message has its own result. Delayed, transactional and retry messages, compressed ones and those with a timeout of
 their own go alone. Source: client/producer/ProduceAccumulator.java, 5.3.3.
 """
@@ -28,7 +28,7 @@ MAX_DELAY_SECONDS: Final = 30.0
 
 @dataclass(frozen=True, slots=True)
 class Batching:
-    """When a batch leaves: at `max_bytes` (1 to 2 MiB), or `max_delay` seconds old (0.001 to 30)."""
+    """The bounds at which a batch leaves: `max_bytes` (1 to 2 MiB), or an age of `max_delay` seconds (0.001 to 30)."""
 
     max_bytes: int = 32 * 1024
     max_delay: float = 0.010
@@ -44,7 +44,7 @@ Key = tuple[str, Target, bool, str | None]
 
 
 class _Batch:
-    """What waits to leave together."""
+    """Payloads that wait to be sent together."""
 
     __slots__ = ("leaves_at", "payloads", "pendings", "size_bytes", "to")
 
@@ -57,7 +57,7 @@ class _Batch:
 
 
 class Accumulator:
-    """The batches of one producer that are still open; what leaves is under way in `in_flight`."""
+    """The open batches of one producer; a batch that leaves is sent by `in_flight`."""
 
     def __init__(self, in_flight: InFlight, batching: Batching, *, timeout: float) -> None:
         self._in_flight = in_flight
@@ -67,7 +67,7 @@ class Accumulator:
         self._begun = trio.Event()
 
     def takes(self, message: Message, payload: Payload) -> bool:
-        """Whether the message may travel with others."""
+        """Returns whether the message may travel with others."""
         return (
             payload.sys_flag == 0
             and len(payload.body) < self._batching.max_bytes
@@ -78,7 +78,7 @@ class Accumulator:
         )
 
     def add(self, message: Message, payload: Payload, to: Target, pending: PendingSend) -> None:
-        """Puts the message, which has entered, into the open batch of its kind; it is sent in the background."""
+        """Adds a message that has entered `in_flight` to the open batch of its kind, to be sent in the background."""
         key = (payload.topic, to, message.wait_store_msg_ok, message.tags)
         batch = self._open.get(key)
         if batch is None:
@@ -93,7 +93,7 @@ class Accumulator:
             self._send(batch)
 
     async def run(self) -> None:
-        """For the life of the producer: what is old enough leaves."""
+        """Sends each batch that is old enough, for the life of the producer."""
         while True:
             if not self._open:
                 self._begun = trio.Event()
@@ -104,11 +104,11 @@ class Accumulator:
                 self._flush(trio.current_time())
 
     def flush(self) -> None:
-        """Everything that waits leaves now."""
+        """Sends all open batches now."""
         self._flush(math.inf)
 
     def abandon(self) -> None:
-        """Nothing of what waits is sent; whoever holds a pending send is told."""
+        """Drops all open batches; each `PendingSend` ends with an error."""
         for batch in self._open.values():
             self._in_flight.leave(batch.pendings)
             for pending in batch.pendings:

@@ -1,4 +1,4 @@
-"""Whole columns over the road of sends: record batches sent by a window. Arrow's types are called `Any` here."""
+"""Sends whole columns: record batches, encoded and sent by a window. Arrow's types are called `Any` here."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ REQUESTS_UNDER_WAY: Final = 4
 BYTES_UNDER_WAY: Final = 16 * 1024 * 1024
 COMPRESSING_THREADS: Final = 4
 
-# Of each topic the publish list that a whole call goes by, and one target for each queue that keys of the call have:
+# For each topic, the publish list that the whole call uses, and one target for each queue that keys of the call have:
 # a window sends the payloads of one target one after another.
 Lanes: TypeAlias = dict[str, tuple[TopicPublishInfo, dict[MessageQueue, KeyedQueue]]]
 
@@ -39,10 +39,10 @@ async def send_rows(
     encoding: MessageEncoder,
     timeout: float,
 ) -> WriteSummary:
-    """Each row as a message, encoded whole and sent in requests of about 1,000 messages or 1 MiB, several under way
-    (to a batch topic of 1 MiB, whatever they hold).
+    """Sends each row as a message, encoded by columns, in requests of about 1,000 messages or 1 MiB (to a batch topic
+    1 MiB, with any number of messages), several under way.
 
-    Nothing is sent when a row cannot be. Raises `BatchFailed` when a request fails after others were stored.
+    Nothing is sent if a row is invalid. Raises `BatchFailed` if a request fails after others were stored.
     """
     arrow = columnar()
     arrow.check_columns(rows)
@@ -83,7 +83,7 @@ async def _send_topic(
     limit: Any,
     timeout: float,
 ) -> None:
-    """Rows without a sharding key go where requests go in turn, those with one to their key's queue, in order."""
+    """Sends rows without a sharding key to the queues in turn, rows with one to their key's queue, in order."""
     arrow = columnar()
     check_topic(topic)
     if not rows.num_rows:
@@ -129,7 +129,7 @@ def _next(payloads: Iterator[Payload]) -> Payload | None:
 
 
 async def _failed(error: RocketMQError, window: SendWindow, rows: int) -> RocketMQError:
-    """What is under way is waited for, so that the summary is whole."""
+    """Waits for the requests under way, so that the summary is complete; returns the error to raise."""
     with suppress(RocketMQError):
         await window.drain()
     stored = window.summary.messages

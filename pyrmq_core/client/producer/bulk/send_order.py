@@ -35,7 +35,7 @@ class WindowRoom:
         self.bytes -= size
 
     def is_half_empty(self, size: int) -> bool:
-        """Whether half of the room is free, and a payload of so many bytes fits."""
+        """Returns whether half of the room is free, and a payload of so many bytes fits."""
         return self._fits(size, self._max_payloads // 2, self._max_bytes // 2)
 
     def _fits(self, size: int, most: int, most_bytes: int) -> bool:
@@ -126,5 +126,5 @@ class SendOrder:
 
 
 def is_ordered(to: Target) -> bool:
-    """Whether payloads for this target are sent one after another."""
+    """Returns whether payloads for this target are sent one after another."""
     return not isinstance(to, AnyQueue) or to.keep

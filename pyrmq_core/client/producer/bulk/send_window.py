@@ -1,6 +1,7 @@
-"""`SendWindow`: many payloads under way at once, bounded in number and bytes; what a bulk write stands on.
+"""`SendWindow`: sends many payloads at once, bounded in number and bytes, for bulk writes.
 
-Payloads for one ordered queue go one after another, in the order of their `put`s; a failure stops the window.
+Payloads for one ordered queue are sent one after another, in the order of their `put`s; a failure stops the window.
+`WindowRoom` and `SendOrder` decide; this module posts and waits.
 """
 
 from __future__ import annotations
@@ -29,13 +30,13 @@ from pyrmq_core.network import open_owned_nursery
 from pyrmq_core.protocol.messages.payload import Payload
 from pyrmq_core.protocol.messages.split_payload import halves
 
-# So many times what may be under way may be handed over.
+# The bound on payloads handed over, as a multiple of the bound on requests under way.
 HANDED_OVER: Final = 8
 
 
 @dataclass(slots=True)
 class WriteSummary:
-    """What a window wrote so far: acknowledged messages, by queue, and what was not plain about them."""
+    """The acknowledged messages of a window, by queue and status, and counts of retries and possible duplicates."""
 
     messages: int = 0
     bytes: int = 0
@@ -58,23 +59,23 @@ class WriteSummary:
 
 @dataclass(frozen=True, slots=True)
 class RefusedMessage:
-    """A payload of one message that a broker refused for what it is, or for who sent it; nothing of it is stored."""
+    """A payload of one message that a broker refused because of its content or its sender; nothing of it is stored."""
 
     payload: Payload
     error: SendFailed
 
     @property
     def code(self) -> int:
-        """The broker's."""
+        """The broker's response code; 0 if there is none."""
         return self.error.__cause__.code if isinstance(self.error.__cause__, ResponseError) else 0
 
 
 class SendWindow:
     """Made by `open_send_window`.
 
-    Payloads that are handed over and not sent yet wait here, so that each acknowledgement is followed by the next
-    request at once, whatever the caller does meanwhile. Another thread may do the same as `put`: `enter_nowait`, then
-    `hand_over`, and `start_more` on the loop when that says so.
+    Payloads that are handed over and not sent yet wait here, so that the next request follows each acknowledgement at
+    once, whatever the caller does meanwhile. Another thread does the same as `put` by `enter_nowait`, `hand_over`, and
+    `start_more` on the loop if `hand_over` returned True.
     """
 
     summary: WriteSummary
@@ -122,7 +123,7 @@ class SendWindow:
         return self._order.add(payload, to)
 
     def interrupted(self, topic: str) -> None:
-        """Fails the window: a `put` was interrupted, so that it is not known whether its payload was handed over."""
+        """Fails the window: a `put` was interrupted, so its payload may or may not have been handed over."""
         self._order.fail(given_up(topic))
         self.start_more()
         changed, self._changed = self._changed, None
@@ -130,22 +131,22 @@ class SendWindow:
             changed.set()
 
     async def wait_for_room(self, payload: Payload) -> None:
-        """Returns when half of the window is empty: a caller that is woken for every request has no time for more."""
+        """Waits until half of the window is empty: a caller woken for every request would have no time for its work."""
         await self._until(lambda: self._room.is_half_empty(len(payload.body)))
 
     async def drain(self) -> WriteSummary:
-        """Waits until every payload is acknowledged; raises the first failure, when all the others have ended too."""
+        """Waits until every payload is acknowledged; raises the first failure once all other requests have ended."""
         room, order = self._room, self._order
         await self._until(lambda: not room.payloads or (order.failure is not None and not order.requests))
         self._raise_failure()
         return self.summary
 
     def take_refused(self) -> list[RefusedMessage]:
-        """What brokers refused since the last call (with `keep_refused`); the messages beside it are stored."""
+        """Returns the messages refused since the last call (with `keep_refused`); the others beside them are stored."""
         return [self._refused.popleft() for _ in range(len(self._refused))]
 
     def abandon(self) -> None:
-        """Gives up what is under way, and sends no more."""
+        """Gives up the requests under way, and sends nothing more."""
         self._under_way.abandon()
 
     async def _until(self, has_come: Callable[[], bool]) -> None:
@@ -189,7 +190,7 @@ class SendWindow:
             changed.set()
 
     async def _divide(self, payload: Payload, to: Target, refusal: SendFailed) -> None:
-        """Finds the refused messages of a refused batch."""
+        """Sends a refused batch in halves, to find the messages that are refused."""
         stored_in = None
         try:
             stored_in = await self._send_halves(payload, self._order.destination(to), refusal)
@@ -198,7 +199,7 @@ class SendWindow:
         self._over(payload, to, stored_in)
 
     async def _send_halves(self, payload: Payload, to: Target, refusal: SendFailed) -> MessageQueue | None:
-        """One half after the other, in order; the queue of the last message that was taken, None without one."""
+        """Sends the halves in order; returns the queue of the last stored message, None if none is stored."""
         if payload.count == 1:
             self._refused.append(RefusedMessage(payload, refusal))
             return None
@@ -232,11 +233,11 @@ async def open_send_window(
     timeout: float = 30.0,
     keep_refused: bool = False,
 ) -> AsyncIterator[SendWindow]:
-    """A window over `sender`; `max_bytes` bounds all that is handed over and not acknowledged, `timeout` is each
-    request's own, from when it leaves. Leaving without `drain` abandons what is under way.
+    """Opens a window over `sender`; `max_bytes` bounds the payloads handed over and not acknowledged, `timeout` is each
+    request's own, from when it is sent. Leaving without `drain` abandons the requests under way.
 
-    With `keep_refused` a message that brokers refuse for what it is (MESSAGE_ILLEGAL, INVALID_PARAMETER) or for who
-    sends it (NO_PERMISSION) does not stop the window: it is found by halving its batch, and waits in `take_refused`.
+    With `keep_refused` a message that brokers refuse because of its content (MESSAGE_ILLEGAL, INVALID_PARAMETER) or of
+    its sender (NO_PERMISSION) does not stop the window: it is found by halving its batch; `take_refused` returns it.
     """
     if max_requests < 1 or max_bytes < 1:
         raise InvalidArgument(f"a window needs room: max_requests={max_requests}, max_bytes={max_bytes}")

@@ -1,4 +1,4 @@
-"""A list of messages as batches: its parts sent one after another, and what it means when one of them fails."""
+"""Sends a list of messages as batches, one part after another, and makes the error for a part that fails."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pyrmq_core.protocol.messages.payload import Payload, check_batch
 
 
 class ChainedResults(Sequence[SendResult]):
-    """The results of several requests, one after another; each is made when it is asked for."""
+    """The results of several requests, one after another; each is made on access."""
 
     __slots__ = ("_ends", "_parts")
 
@@ -55,7 +55,7 @@ Group: TypeAlias = tuple[Target, list[int]]
 async def send_list(
     sender: Sender, encoding: MessageEncoder, messages: Sequence[Message], queue: MessageQueue | None, *, timeout: float
 ) -> Sequence[SendResult]:
-    """One result a message, in order; `timeout` is each part's own. After a part that failed the rest is not sent.
+    """Returns one result a message, in order; `timeout` is each part's own. After a failed part the rest is not sent.
 
     The list goes to one queue; it is divided where its sharding keys have several, and for a batch topic by tag.
     """
@@ -79,7 +79,7 @@ async def send_list(
 async def _groups(
     sender: Sender, messages: Sequence[Message], queue: MessageQueue | None, timeout: float
 ) -> list[Group]:
-    """The messages by target: the given queue, else that of each one's sharding key; those without a key together."""
+    """Returns the messages by target: `queue`, else each sharding key's queue; those without a key together."""
     keys = {message.sharding_key for message in messages}
     if queue is not None or len(keys) <= 1:
         return [(target_of(message, queue), list(range(len(messages)))) for message in messages[:1]]
@@ -97,7 +97,7 @@ async def _groups(
 
 
 def _by_tag(messages: Sequence[Message], places: Sequence[int]) -> list[int]:
-    """One tag after another, each in its order."""
+    """Returns the places grouped by tag; within a tag they keep their order."""
     of_tag: dict[str | None, list[int]] = {}
     for place in places:
         of_tag.setdefault(messages[place].tags, []).append(place)
@@ -107,7 +107,7 @@ def _by_tag(messages: Sequence[Message], places: Sequence[int]) -> list[int]:
 async def _send_parts(
     sender: Sender, parts: Sequence[tuple[Target, Payload]], *, timeout: float
 ) -> Sequence[SendResult]:
-    """One result a message, in order; what has no queue of its own goes on where the part before it is stored."""
+    """Returns one result a message, in order; a part without a fixed queue follows to the queue of the part before."""
     done: list[Sequence[SendResult] | RocketMQError] = []
     kept: dict[Target, Target] = {}
     for to, payload in parts:
