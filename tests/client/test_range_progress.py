@@ -64,6 +64,7 @@ class Read:
 
     def answer_one(self) -> PullSlice:
         """Answers one slice: at once, by retries, or with an error for good."""
+        assert self.under_way, "nothing is under way, and it is not enough to take"
         pull_slice = self.under_way.pop(self.pick(0, len(self.under_way) - 1))
         try:
             if self.pick(0, 9):

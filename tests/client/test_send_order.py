@@ -58,6 +58,7 @@ class Window:
             if self.order.add(payload(len(self.added)), step.to):
                 self.added.append(step.to)
                 self.send()
+                assert self.order.failure is not None or self.sent[-1] == len(self.added) - 1
             else:
                 self.added.append(step.to)
                 assert self.is_held_up(step.to)
