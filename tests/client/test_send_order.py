@@ -1,4 +1,4 @@
-"""`SendOrder` and `WindowRoom` alone, beside plain models: bounds, order in each lane, and the end by a failure."""
+"""`SendOrder` and `WindowRoom` alone, compared with plain models: bounds, order in each lane, end by a failure."""
 
 from dataclasses import dataclass
 
@@ -31,7 +31,7 @@ class Add:
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """Of one of the requests under way, as the number says."""
+    """The end of one request under way, chosen by the number `which`."""
 
     which: int
     stored_in: MessageQueue | None
@@ -83,7 +83,7 @@ class Window:
             assert all(self.is_held_up(to) for to in waiting)
 
     def is_held_up(self, to: Target) -> bool:
-        """Whether a payload for it cannot be sent now."""
+        """Returns whether a payload for this target cannot be sent now."""
         return len(self.under_way) == self.max_requests or (
             is_ordered(to) and to in [other for _, other in self.under_way]
         )
