@@ -1,7 +1,7 @@
 """`EmbeddedCluster`: a NameServer and brokers in this process, on free ports, for tests and for trying things out.
 
-A test answers, drops, delays or cuts chosen requests by wrapping the servers' handlers (`control`), and ends brokers as
-a crash does (`kill`) or as a power failure does (`power_cut`). Neither broker nor NameServer knows of this.
+A test can answer, drop, delay or cut chosen requests (`control` wraps the servers' handlers), and end brokers as a
+crash does (`kill`) or as a power failure does (`power_cut`). Brokers and NameServer have no code for this.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ __all__ = ["PASS", "Control", "CutConnection", "EmbeddedCluster"]
 CLUSTER_NAME: Final = "DefaultCluster"
 NAMESERVER: Final = "nameserver"
 PORTS_FILE: Final = "ports.json"
-# Memory-backed where the system has such a place: a commit log is written at memory speed there.
+# A memory-backed directory, where the system has one: a commit log is written at memory speed there.
 MEMORY_BACKED: Final = Path("/dev/shm")
-# A test's store is small: the files are sparse, but what is recovered after a crash is read whole.
+# Small files for tests: they are sparse, but recovery after a crash reads a file whole.
 SMALL_FILES: Final = {
     "mappedFileSizeCommitLog": str(64 * 1024 * 1024),
     "mappedFileSizeConsumeQueue": "600000",
@@ -46,7 +46,7 @@ SMALL_FILES: Final = {
 
 
 class Pass(enum.Enum):
-    """What a control function gives back to let the server answer as it would have."""
+    """The value that a control function returns to let the server answer as usual."""
 
     PASS = "pass"
 
@@ -57,7 +57,7 @@ ControlFunction = Callable[[Command, Peer], Awaitable[Command | Pass | None]]
 
 @dataclass(eq=False, slots=True)
 class Control:
-    """One rule of `EmbeddedCluster.control`; `seen` are the requests it met, oldest first."""
+    """One rule of `EmbeddedCluster.control`; `seen` holds the requests that it handled, oldest first."""
 
     code: int
     server: str | None
@@ -67,7 +67,7 @@ class Control:
     removed: bool = False
 
     def remove(self) -> None:
-        """From now on requests pass."""
+        """Ends the rule: from now on requests go to the server."""
         self.removed = True
 
     def takes(self, server: str, request: Command) -> bool:
@@ -76,13 +76,13 @@ class Control:
 
 
 class _KeptPorts:
-    """The ports of servers by name, in a file beside their stores; one that cannot be read is as good as none."""
+    """The ports of servers by name, in a file beside their stores; an unreadable file counts as missing."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
 
     def port(self, name: str) -> int:
-        """The port that was kept last; 0 when there is none."""
+        """Returns the port that was kept last, or 0."""
         port = self._known().get(name)
         return port if isinstance(port, int) and 0 < port < 65536 else 0
 
@@ -110,10 +110,10 @@ class _Server:
 class EmbeddedCluster:
     """`async with EmbeddedCluster(brokers=2) as cluster:` serves at `cluster.nameserver` until the block ends.
 
-    Brokers are named broker-a, broker-b, ...; `settings` are RocketMQ's own names for all of them. Stores lie in a
-    temporary directory, memory-backed where possible, which is removed afterwards, unless `directory` names a place:
-    then they stay, and are opened again, by servers on the ports they had, where these are free. With `forgetful` they
-    know what is not synced yet, for `power_cut`. `host` is an ip address of this machine.
+    Brokers are named broker-a, broker-b, ...; `settings` apply to all of them, under RocketMQ's names. Stores are in a
+    temporary directory, memory-backed where possible, which is removed afterwards. Stores in a `directory` stay: the
+    next cluster there opens them again, on the same ports where these are free. With `forgetful`, stores record which
+    bytes are not synced yet, for `power_cut`. `host` is an IP address of this machine.
     """
 
     def __init__(
@@ -178,12 +178,12 @@ class EmbeddedCluster:
 
     @property
     def brokers(self) -> dict[str, str]:
-        """`host:port` of each broker by its name; those that were killed are not listed."""
+        """The `host:port` of each running broker by its name."""
         return {name: server.running.address for name, server in self._servers.items() if server.running is not None}
 
     @property
     def directory(self) -> Path:
-        """Where the stores lie."""
+        """The directory of the stores."""
         if self._directory is None:
             raise InvalidState("this EmbeddedCluster is not open: use it inside `async with`")
         return self._directory
@@ -191,10 +191,10 @@ class EmbeddedCluster:
     def control(
         self, code: int, function: ControlFunction, *, server: str | None = None, times: int | None = None
     ) -> Control:
-        """Requests with this code go to `function` first, at one server (a broker's name, `"nameserver"`) or at all.
+        """Sends requests with this code to `function`, at one server (a broker's name, `"nameserver"`) or at all.
 
-        It gives back the answer, None for no answer, or `PASS`; it may wait, or raise `CutConnection`. `times` limits
-        how often.
+        `function` returns the answer, None for no answer, or `PASS`; it may wait, or raise `CutConnection`. `times`
+        limits how often it is called.
         """
         if server is not None and server != NAMESERVER and server not in self._names:
             raise InvalidArgument(f"server={server!r}: nameserver, {', '.join(self._names)} are there")
@@ -203,19 +203,19 @@ class EmbeddedCluster:
         return rule
 
     async def kill(self, name: str) -> None:
-        """End a broker as SIGKILL does: nothing is flushed, nobody is told; what was acknowledged is in its files."""
+        """Ends a broker as SIGKILL does: it does not flush or unregister; acknowledged data is in its files."""
         await self._end(name, lambda running: running.kill())
 
     async def power_cut(self, name: str) -> None:
-        """End a broker as a power failure does: what was not synced is gone. Needs `forgetful=True`."""
+        """Ends a broker as a power failure does: unsynced data is lost. Needs `forgetful=True`."""
         await self._end(name, lambda running: running.power_cut())
 
     async def stop(self, name: str) -> None:
-        """End a broker in order, as SIGTERM does."""
+        """Ends a broker in order, as SIGTERM does."""
         await self._end(name, lambda running: running.stop())
 
     async def start(self, name: str) -> None:
-        """Start a broker that was ended, on its old port and store."""
+        """Starts a broker that was ended, on its old port and store."""
         if self._servers[name].running is not None:
             raise InvalidState(f"{name} is running")
         await self._start_broker(name)
@@ -267,12 +267,12 @@ class EmbeddedCluster:
             server.running = await self._nursery.start(self._run_broker, name, server)
             return parse_address(server.running.address)[1]
 
-        # A broker that comes back has the port its clients know.
+        # A broker that is started again has the port that its clients know.
         port = await self._start_on_its_port(name, start, server.config.listen_port)
         server.config = server.config.with_settings({"listenPort": str(port)})
 
     async def _start_on_its_port(self, name: str, start: Callable[[int], Awaitable[int]], port: int) -> int:
-        """Starts on `port`; on 0 where it was in an earlier run, unless another program took that meanwhile."""
+        """Starts on `port`; if that is 0, on the port of an earlier run, or on a free one if that is taken."""
         kept = 0 if port or self._ports is None else self._ports.port(name)
         try:
             taken = await start(port or kept)
@@ -301,7 +301,7 @@ class EmbeddedCluster:
         await server.ended.wait()
 
     def _wrapping(self, name: str) -> Callable[[Handler], Handler]:
-        """The server's handler with the rules of `control` before it; without a rule nothing is added to its cost."""
+        """Returns a wrapper that tries the rules of `control` before the server's handler; no rule means no delay."""
 
         def wrap(handler: Handler) -> Handler:
             def controlled(request: Command, peer: Peer) -> Command | Awaitable[Command | None] | None:

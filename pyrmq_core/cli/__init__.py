@@ -1,4 +1,8 @@
-"""The `pyrmq` command; its libraries come with the extra `cli`."""
+"""The `pyrmq` command, whose libraries come with the extra `cli`.
+
+`commands` joins the commands, which are in `admin`, `dev`, `doctor`, `send` and `tail`; `servers` and `tables` hold
+what they share: the NameServer's option, the end of the process, and the output as table or JSON.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +10,12 @@ import sys
 
 
 def main() -> None:
-    """The entry point; without click and rich it says what to install."""
+    """Runs the command; without click and rich it prints what to install."""
     try:
         from pyrmq_core.cli.commands import pyrmq
     except ImportError as error:
         print(f'the pyrmq command needs {error.name}: pip install "pyrmq-spark[cli]"', file=sys.stderr)
         raise SystemExit(1) from None
-    except KeyboardInterrupt:  # before there is anything that could be interrupted
+    except KeyboardInterrupt:  # Ctrl-C while the modules are loaded
         raise SystemExit(130) from None
     pyrmq(prog_name="pyrmq")

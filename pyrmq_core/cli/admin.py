@@ -1,4 +1,4 @@
-"""`pyrmq topic`, `pyrmq cluster`, `pyrmq kv`: what is where, and changing it."""
+"""`pyrmq topic`, `pyrmq cluster`, `pyrmq kv`: showing and changing topics, brokers and KV configuration."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def with_admin(nameserver: str | None, work: Callable[[Admin], Awaitable[None]])
 
 @click.group()
 def topic() -> None:
-    """List, look up, make and delete topics."""
+    """Lists, looks up, creates and deletes topics."""
 
 
 @topic.command("list")
@@ -32,7 +32,7 @@ def topic() -> None:
 @click.option("-a", "--all", "all_topics", is_flag=True, help="RocketMQ's own, retry and dead-letter topics, too.")
 @json_option
 def list_topics(nameserver: str | None, cluster: str | None, all_topics: bool, as_json: bool) -> None:
-    """The topics that the NameServer knows."""
+    """Lists the topics that the NameServer knows."""
 
     async def work(admin: Admin) -> None:
         own = () if all_topics else await _names_of_servers(admin)
@@ -48,7 +48,7 @@ def list_topics(nameserver: str | None, cluster: str | None, all_topics: bool, a
 @nameserver_option
 @json_option
 def route(name: str, nameserver: str | None, as_json: bool) -> None:
-    """Which brokers have the topic, with how many queues."""
+    """Shows the brokers that have the topic, and how many queues each has."""
 
     async def work(admin: Admin) -> None:
         found = await admin.route(name)
@@ -85,7 +85,7 @@ def create(
     order: bool,
     batch: bool,
 ) -> None:
-    """Make a topic, or change how many queues it has."""
+    """Creates a topic, or changes how many queues it has."""
 
     async def work(admin: Admin) -> None:
         await admin.create_topic(
@@ -101,7 +101,7 @@ def create(
 @nameserver_option
 @click.option("-c", "--cluster", "--clusterName", "cluster", help="Only brokers of this cluster; else all.")
 def delete(name: str, nameserver: str | None, cluster: str | None) -> None:
-    """Delete a topic with its messages."""
+    """Deletes a topic with its messages."""
 
     async def work(admin: Admin) -> None:
         try:
@@ -123,7 +123,7 @@ def delete(name: str, nameserver: str | None, cluster: str | None) -> None:
 @nameserver_option
 @json_option
 def stats(name: str, nameserver: str | None, as_json: bool) -> None:
-    """The offsets of each queue, and how many messages lie between them."""
+    """Shows the offsets of each queue, and how many messages lie between them."""
 
     async def work() -> None:
         async with PullConsumer(GROUP, nameserver=nameserver) as consumer:
@@ -147,7 +147,7 @@ def stats(name: str, nameserver: str | None, as_json: bool) -> None:
 @nameserver_option
 @json_option
 def cluster(nameserver: str | None, as_json: bool) -> None:
-    """Every cluster's brokers and their addresses."""
+    """Shows every cluster's brokers and their addresses."""
 
     async def work(admin: Admin) -> None:
         info = await admin.cluster_info()
@@ -165,7 +165,7 @@ def cluster(nameserver: str | None, as_json: bool) -> None:
 
 @click.group()
 def kv() -> None:
-    """Small values that NameServers keep by namespace and key, such as ORDER_TOPIC_CONFIG."""
+    """Shows and changes small values that NameServers keep by namespace and key, such as ORDER_TOPIC_CONFIG."""
 
 
 @kv.command("get")
@@ -173,7 +173,7 @@ def kv() -> None:
 @click.argument("key")
 @nameserver_option
 def get_value(namespace: str, key: str, nameserver: str | None) -> None:
-    """Print a value."""
+    """Prints a value."""
 
     async def work(admin: Admin) -> None:
         value = await admin.kv_value(namespace, key)
@@ -190,7 +190,7 @@ def get_value(namespace: str, key: str, nameserver: str | None) -> None:
 @click.argument("value")
 @nameserver_option
 def put_value(namespace: str, key: str, value: str, nameserver: str | None) -> None:
-    """Keep a value at every NameServer."""
+    """Stores a value at every NameServer."""
     with_admin(nameserver, lambda admin: admin.put_kv(namespace, key, value))
 
 
@@ -199,7 +199,7 @@ def put_value(namespace: str, key: str, value: str, nameserver: str | None) -> N
 @click.argument("key")
 @nameserver_option
 def delete_value(namespace: str, key: str, nameserver: str | None) -> None:
-    """Forget a key at every NameServer."""
+    """Deletes a key at every NameServer."""
     with_admin(nameserver, lambda admin: admin.delete_kv(namespace, key))
 
 
@@ -208,7 +208,7 @@ def delete_value(namespace: str, key: str, nameserver: str | None) -> None:
 @nameserver_option
 @json_option
 def list_values(namespace: str, nameserver: str | None, as_json: bool) -> None:
-    """All keys and values of a namespace."""
+    """Lists all keys and values of a namespace."""
 
     async def work(admin: Admin) -> None:
         values = await admin.kv_values(namespace)
@@ -218,7 +218,7 @@ def list_values(namespace: str, nameserver: str | None, as_json: bool) -> None:
 
 
 async def _names_of_servers(admin: Admin) -> set[str]:
-    """Brokers have topics of their own and their cluster's name."""
+    """Returns the topics named after brokers and clusters, which brokers create for themselves."""
     info = await admin.cluster_info()
     replies = {f"{named}_REPLY_TOPIC" for named in info.cluster_addr_table}
     return {*info.broker_addr_table, *info.cluster_addr_table, *replies}

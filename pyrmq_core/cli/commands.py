@@ -1,4 +1,4 @@
-"""The commands: servers to try things on, sending and reading from a terminal; administration stands apart."""
+"""The commands for servers to try things on, for sending and for reading; those of `admin` and `doctor` are added."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from pyrmq_core.cli.servers import GROUP, OneLineGroup, nameserver_option, run
 from pyrmq_core.cli.tail import tail_topic
 from pyrmq_core.nameserver.process import main as nameserver_main
 
-# Options of these two are RocketMQ's own and parsed by the servers, which run without click as well.
+# The options of these two commands are RocketMQ's own. The servers parse them, because they also run without click.
 passed_on = {"ignore_unknown_options": True, "help_option_names": []}
 
 
 @click.group(cls=OneLineGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="pyrmq-spark")
 def pyrmq() -> None:
-    """RocketMQ from a terminal: servers to try things on, sending, reading, administration."""
+    """Runs RocketMQ from a terminal: servers to try things on, sending, reading, administration."""
 
 
 for administering in (topic, cluster, kv, doctor):
@@ -39,21 +39,21 @@ for administering in (topic, cluster, kv, doctor):
 @click.option("--host", default="127.0.0.1", show_default=True, help="The address that all servers listen on.")
 @click.option("--dir", "directory", type=click.Path(file_okay=False), help="Keep the stores here, and open them again.")
 def dev(brokers: int, port: int, host: str, directory: str | None) -> None:
-    """A NameServer and brokers in this process, until Ctrl-C."""
+    """Runs a NameServer and brokers in this process, until Ctrl-C."""
     run(serve_dev, brokers, _given_address(host), port, directory)
 
 
 @pyrmq.command(context_settings=passed_on)
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def nameserver(arguments: tuple[str, ...]) -> None:
-    """A NameServer, as `python -m pyrmq_core.nameserver`."""
+    """Runs a NameServer, as `python -m pyrmq_core.nameserver`."""
     raise SystemExit(nameserver_main(list(arguments), prog="pyrmq nameserver"))
 
 
 @pyrmq.command(context_settings=passed_on)
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def broker(arguments: tuple[str, ...]) -> None:
-    """A broker, as `python -m pyrmq_core.broker`."""
+    """Runs a broker, as `python -m pyrmq_core.broker`."""
     raise SystemExit(broker_main(list(arguments), prog="pyrmq broker"))
 
 
@@ -74,7 +74,7 @@ def send(
     properties: tuple[str, ...],
     as_json: bool,
 ) -> None:
-    """Send BODY, or one message for each line of standard input."""
+    """Sends BODY, or one message for each line of standard input."""
     named = dict(_name_and_value(text) for text in properties)
 
     def message(content: bytes) -> Message:
@@ -101,7 +101,7 @@ def send(
 def tail(
     topic: str, nameserver: str | None, start: str | None, tags: str, limit: int | None, follow: bool, as_json: bool
 ) -> None:
-    """Print what a topic holds, or gets."""
+    """Prints the messages of a topic, with -f also new ones."""
     start = start or ("latest" if follow else "earliest")
     position = start if start in ("earliest", "latest") else _time(start)
 
@@ -120,7 +120,7 @@ def _name_and_value(text: str) -> tuple[str, str]:
 
 
 def _given_address(host: str) -> str:
-    """Brokers tell clients the address: one that is every address, or a name, is none to be told."""
+    """Checks that clients can use the address that brokers register: an IP address, not that of all interfaces."""
     try:
         address = ipaddress.ip_address(host)
     except ValueError:

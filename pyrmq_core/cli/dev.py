@@ -1,4 +1,4 @@
-"""`pyrmq dev`: a whole cluster in one process, with what to type to use it."""
+"""`pyrmq dev`: a whole cluster in one process, with a hint on how to use it."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from rich.table import Table
 from pyrmq_core.cli.tables import rendered
 from pyrmq_core.embedded import EmbeddedCluster
 
-# A filter by SQL is tried here before it runs in production, where the brokers' owner switches it on.
+# SQL filters are off by default. Here they are on, so that they can be tried before production.
 SETTINGS: Final = {"enablePropertyFilter": "true"}
 
 
 async def serve_dev(brokers: int, host: str, port: int, directory: str | None) -> None:
-    """Serves until Ctrl-C or SIGTERM, then says what is kept."""
+    """Serves until Ctrl-C or SIGTERM, then prints whether the stores are kept."""
     with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
         async with EmbeddedCluster(brokers, settings=SETTINGS, host=host, port=port, directory=directory) as cluster:
             table = Table("server", "address")

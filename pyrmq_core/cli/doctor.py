@@ -1,6 +1,6 @@
-"""`pyrmq doctor`: whether a Spark job would find its Python, the data source, Java, NameServers and brokers.
+"""`pyrmq doctor`: checks that a Spark job would find its Python, the data source, Java, NameServers and brokers.
 
-The data source's own libraries are not loaded here: the Python that Spark will start is started, and says what it has.
+The data source's own libraries are not loaded here: the Python that Spark would use is started, and reports its own.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ MIN_PYARROW: Final = (18,)
 MIN_JAVA: Final = 17
 TRIED_JAVAS: Final = (17, 21)
 
-# Spark's way of finding sources (sql/worker/lookup_data_sources.py, 4.3): a top-level module pyspark_* that raises
-# takes all of them away. The working directory is left out: no other machine has it.
+# The way in which Spark finds sources (sql/worker/lookup_data_sources.py, 4.3): if a top-level module pyspark_* raises,
+# Spark finds none. The working directory is left out, because no other machine has it.
 PROBE: Final = """
 import importlib, importlib.metadata, json, pkgutil, sys
 if sys.path[:1] == [""]:
@@ -68,7 +68,7 @@ print("\\n" + json.dumps(found))
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One line: what was looked at, how it is, and what to do where it is not well."""
+    """One line of the report: the thing checked, its state, and advice if it is not OK."""
 
     check: str
     status: str
@@ -83,7 +83,7 @@ class Check:
 @nameserver_option
 @json_option
 def doctor(nameserver: str | None, as_json: bool) -> None:
-    """Say what a Spark job would find here: Python, the data source, Java, NameServers, brokers."""
+    """Reports what a Spark job would find here: Python, the data source, Java, NameServers, brokers."""
     checks = [*check_python(os.environ), check_java(os.environ)]
     run(_add_servers, nameserver, checks)
     if as_json:
@@ -95,7 +95,7 @@ def doctor(nameserver: str | None, as_json: bool) -> None:
 
 
 def check_python(environment: Mapping[str, str]) -> list[Check]:
-    """The Python that Spark starts to find the source and to run it, and what that Python has."""
+    """Checks the Python that Spark starts to find the source and to run it, and the packages of that Python."""
     name, command = spark_python(environment)
     reason = name or "neither PYSPARK_PYTHON nor PYSPARK_DRIVER_PYTHON is set"
     use_this = f"export PYSPARK_PYTHON={sys.executable}"
@@ -115,7 +115,10 @@ def check_python(environment: Mapping[str, str]) -> list[Check]:
 
 
 def spark_python(environment: Mapping[str, str]) -> tuple[str, str]:
-    """The variable that names the Python, and the Python (PythonUtils.defaultPythonExec); neither is `python3`."""
+    """Returns the variable that names the Python, and the Python (PythonUtils.defaultPythonExec).
+
+    Without such a variable the Python is `python3`.
+    """
     for name in ("PYSPARK_DRIVER_PYTHON", "PYSPARK_PYTHON"):
         if environment.get(name):
             return name, environment[name]
@@ -123,7 +126,7 @@ def spark_python(environment: Mapping[str, str]) -> tuple[str, str]:
 
 
 def judge(has: Mapping[str, Any], name: str, use_this: str) -> list[Check]:
-    """What a Python said of itself (`PROBE`)."""
+    """Checks what a Python reported of itself (`PROBE`)."""
     versions, errors = has["versions"], has["errors"]
     checks = [_at_least("pyspark", MIN_PYSPARK, versions, errors)]
     missing = next((package for package in ("pyrmq_core", "pyrmq_spark") if package in errors), None)
@@ -146,7 +149,7 @@ def judge(has: Mapping[str, Any], name: str, use_this: str) -> list[Check]:
 
 
 def check_java(environment: Mapping[str, str]) -> Check:
-    """The Java that Spark would start."""
+    """Checks the Java that Spark would start."""
     home = environment.get("JAVA_HOME")
     path = shutil.which(str(Path(home, "bin", "java")) if home else "java", path=environment.get("PATH"))
     wanted = "install a JDK 17 or 21, or name one in JAVA_HOME"
@@ -180,7 +183,7 @@ async def _add_servers(nameserver: str | None, checks: list[Check]) -> None:
 
 
 async def _check_nameserver(address: str, brokers: dict[str, tuple[str, int]]) -> Check:
-    """Adds the brokers that it knows, by their addresses: name and id."""
+    """Checks a NameServer, and adds the brokers that it knows to `brokers`: address to name and id."""
     try:
         async with Admin(nameserver=address, timeout=SERVER_SECONDS) as admin:
             info = await admin.cluster_info()
@@ -200,7 +203,7 @@ async def _check_nameserver(address: str, brokers: dict[str, tuple[str, int]]) -
 async def _check_broker(
     address: str, name: str, broker_id: int, found: dict[str, Check], limiter: trio.CapacityLimiter
 ) -> None:
-    """A job needs the masters, whose id is 0; without a slave it runs."""
+    """Checks that a broker accepts connections. A job needs the masters, whose id is 0; without a slave it runs."""
     where = f"{name} ({broker_id}) {address}"
     async with limiter:
         try:
@@ -225,7 +228,7 @@ def _at_least(package: str, minimum: tuple[int, ...], versions: Mapping[str, str
 
 
 def _settings_that_harm(environment: Mapping[str, str]) -> Iterable[tuple[str, str]]:
-    """What a job that runs here trips over elsewhere: each with what to do."""
+    """Yields the settings of Python that mislead Spark, each with its remedy."""
     driver, workers = environment.get("PYSPARK_DRIVER_PYTHON"), environment.get("PYSPARK_PYTHON")
     if driver and driver != workers:
         yield (
@@ -246,7 +249,7 @@ def _settings_that_harm(environment: Mapping[str, str]) -> Iterable[tuple[str, s
 
 
 def _defaults_files(environment: Mapping[str, str]) -> list[Path]:
-    """Where spark-submit looks for `spark-defaults.conf`."""
+    """Returns the `spark-defaults.conf` that spark-submit reads, if there is one."""
     home = environment.get("SPARK_HOME")
     directory = environment.get("SPARK_CONF_DIR") or (home and str(Path(home, "conf")))
     file = Path(directory or os.devnull, "spark-defaults.conf")
@@ -254,21 +257,21 @@ def _defaults_files(environment: Mapping[str, str]) -> list[Path]:
 
 
 def _setting(file: Path, name: str) -> str | None:
-    """Java's properties in the forms that people write: `name value`, `name=value`, `name: value`."""
+    """Returns a property's last value, in the form `name value`, `name=value` or `name: value`, or None."""
     pattern = rf"^\s*{re.escape(name)}\s*(?:[=:\s])\s*(\S+)"
     found = re.findall(pattern, file.read_text(errors="replace"), re.MULTILINE)
     return found[-1] if found else None
 
 
 def _as_spark_submit(environment: Mapping[str, str]) -> dict[str, str]:
-    """A Spark that was unpacked, not installed by pip, brings its Python side in `SPARK_HOME`."""
+    """Adds the Python side that an unpacked Spark (not one installed by pip) has in `SPARK_HOME`."""
     home = environment.get("SPARK_HOME")
     own = [str(Path(home, "python")), *map(str, Path(home, "python", "lib").glob("py4j-*.zip"))] if home else []
     return {**environment, "PYTHONPATH": os.pathsep.join([*own, *filter(None, [environment.get("PYTHONPATH")])])}
 
 
 def _output(command: Sequence[str], seconds: float, environment: Mapping[str, str]) -> str:
-    """Both streams in one text; of a program that does not start, or does not end, why."""
+    """Runs a program and returns both its streams in one text, or why it did not start or end."""
     try:
         done = subprocess.run(
             command,

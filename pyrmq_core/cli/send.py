@@ -1,4 +1,4 @@
-"""`pyrmq send` from standard input: a message a line, many under way, their results printed in the order of lines."""
+"""`pyrmq send` from standard input: one message per line, many under way, with the results in the order of lines."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from pyrmq_core.client.producer.bulk.in_flight import PendingSend
 
 MAX_UNDER_WAY: Final = 256
 CHUNK_BYTES: Final = 65536
-# Beyond the 4 MiB of a message; more than this of one line is not kept until its end comes.
+# Above the 4 MiB of a message; a longer line is not read to its end.
 MAX_LINE_BYTES: Final = 8 * 1024 * 1024
 
 
 @dataclass
 class _Progress:
-    """What became of the lines: the first that failed, how many did, the last that was read, and the blank ones."""
+    """The state of the lines: the first that failed, how many failed, the last that was sent, and the blank ones."""
 
     first: tuple[int, str] | None = None
     failed: int = 0
@@ -32,7 +32,7 @@ class _Progress:
     reading: trio.CancelScope = field(default_factory=trio.CancelScope)
 
     def fail(self, number: int, error: RocketMQError) -> None:
-        """Ends reading; what is under way is waited for."""
+        """Ends reading; sends under way are waited for."""
         self.failed += 1
         if self.first is None or number < self.first[0]:
             self.first = number, str(error)
@@ -42,10 +42,10 @@ class _Progress:
 async def send_lines(
     producer: Producer, message: Callable[[bytes], Message], descriptor: int, *, as_json: bool
 ) -> None:
-    """Sends each line of the file; blank ones are left out, and numbered at the end.
+    """Sends each line of the file; blank lines are left out, and their numbers are printed at the end.
 
-    After a line that failed no further line is read; what was sent before is waited for, so that every printed result
-    is stored, and `ClickException` says how many are not known to be.
+    After a failed line no further line is read, and the sends under way are waited for: every printed result is that of
+    a stored message. Raises `ClickException` with the first failed line and the number of others.
     """
     progress = _Progress()
     room = trio.Semaphore(MAX_UNDER_WAY)
@@ -99,9 +99,9 @@ async def _print_results(
 
 
 async def _lines(descriptor: int) -> AsyncGenerator[tuple[int, bytes], None]:
-    """Numbered lines without their ends, as they come; a terminal's or a slow program's as well.
+    """Yields numbered lines without their ends, as soon as they come, also from a terminal or a slow program.
 
-    A thread reads, since the loop has to go on; it is left behind when the command ends before the input does.
+    A thread reads, so that the event loop goes on; it is abandoned when the command ends before the input does.
     """
     rest, number = b"", 0
     while chunk := await trio.to_thread.run_sync(os.read, descriptor, CHUNK_BYTES, abandon_on_cancel=True):

@@ -1,4 +1,4 @@
-"""What every command has: the NameServer's option, and an end that is one line and an exit status."""
+"""The parts that all commands share: the NameServer's option, and an end with one line and an exit status."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ nameserver_option = click.option(
 
 
 class OneLineGroup(click.Group):
-    """The outermost group: whatever fails in a command below it, or is printed by click, ends here."""
+    """The outermost group, which turns a failure of any command, or of click's own output, into an exit status."""
 
     def make_context(self, *args: Any, **extra: Any) -> click.Context:
         """Reads the group's own options; `--help` and `--version` print here."""
@@ -28,12 +28,12 @@ class OneLineGroup(click.Group):
         return made[0]
 
     def invoke(self, ctx: click.Context) -> None:
-        """Runs the command, to the end of the process if it fails."""
+        """Runs the command, and exits if it fails."""
         _ended(lambda: super(OneLineGroup, self).invoke(ctx))
 
 
 def run(call: Callable[..., Awaitable[None]], *args: Any) -> None:
-    """Runs to the end; what it raises is the group's to say."""
+    """Runs the async function; the group reports what it raises."""
     trio.run(functools.partial(call, *args))
 
 

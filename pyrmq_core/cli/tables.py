@@ -1,4 +1,4 @@
-"""Tables for people, JSON for programs: the same rows."""
+"""The output of rows: as a table for people, as JSON for programs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ json_option = click.option("--json", "as_json", is_flag=True, help="One JSON arr
 
 
 def show(rows: Iterable[Mapping[str, object]], columns: Iterable[str], *, as_json: bool) -> None:
-    """Each row has all the columns."""
+    """Prints the rows, each of which has all the columns."""
     rows, columns = list(rows), list(columns)
     if as_json:
         click.echo(json.dumps(rows, ensure_ascii=False))
@@ -25,7 +25,7 @@ def show(rows: Iterable[Mapping[str, object]], columns: Iterable[str], *, as_jso
 
 
 def rendered(*lines: Table | str) -> str:
-    """The text of tables and lines, for `click.echo`: rich itself ends the process when a pipe is closed."""
+    """Returns the text of tables and lines, for `click.echo`: rich itself ends the process when a pipe is closed."""
     console = Console(highlight=False)
     with console.capture() as captured:
         for line in lines:  # a pipe has no width: nothing is cut there

@@ -1,6 +1,7 @@
-"""`pyrmq tail`: all queues of a topic, each read by a task of its own, printed as they come.
+"""`pyrmq tail`: all queues of a topic, each read by a task of its own; messages are printed as they come.
 
-A reader that follows outlives its broker: it says so once, and goes on at its offset when the broker is back.
+With `--follow` a reader outlives its broker: it reports the loss once, and goes on at its offset when the broker is
+back.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ async def tail_topic(
     follow: bool,
     as_json: bool,
 ) -> None:
-    """Until what was there at the start is printed, or `limit` messages are, or for ever with `follow`."""
+    """Prints the messages that were there at the start, `limit` at most; with `follow` also those that come later."""
     queues = await consumer.message_queues(topic)
     bounds = await consumer.offset_bounds(queues)
     send, receive = trio.open_memory_channel[MessageExt](READ_AHEAD_MESSAGES)
@@ -61,7 +62,7 @@ async def _position(consumer: PullConsumer, queue: MessageQueue, start: str | da
 
 
 class _Reader:
-    """What reads the queues; the brokers that are away are known to all of them, and named once each."""
+    """The reader of all queues, whose tasks share the brokers that are away, so that each is reported once."""
 
     def __init__(self, consumer: PullConsumer, tags: str) -> None:
         self._consumer = consumer
@@ -71,7 +72,7 @@ class _Reader:
     async def read(
         self, queue: MessageQueue, offset: int, end: int | None, channel: trio.MemorySendChannel[MessageExt]
     ) -> None:
-        """Hands on one queue's messages up to `end`; without one for ever."""
+        """Sends one queue's messages up to `end` to the channel; for ever if it is None."""
         async with channel:
             while end is None or offset < end:
                 if end is None:
@@ -86,7 +87,7 @@ class _Reader:
                     return
 
     async def _pull_until_answered(self, queue: MessageQueue, offset: int) -> PullResult:
-        """Waits out a broker that is away; refusals that stay are raised."""
+        """Pulls, again and again while the broker is away; raises errors that do not pass by themselves."""
         while True:
             try:
                 pulled = await self._consumer.pull(queue, offset, tags=self._tags, wait=self._wait(queue))
@@ -106,12 +107,12 @@ class _Reader:
                 return pulled
 
     def _wait(self, queue: MessageQueue) -> float:
-        """A broker that was away answers at once, so that its return is seen when it happens."""
+        """Returns how long a pull may wait; 0 for a broker that was away, so that its return shows at once."""
         return 0.0 if queue.broker_name in self._away else WAIT_SECONDS
 
 
 def _nothing(topic: str, start: str | datetime, tags: str, held: int) -> str:
-    """Why nothing was printed."""
+    """Returns the reason why nothing was printed."""
     if not held:
         return f"topic {topic} holds no messages; -f waits for some"
     if start == "latest":
