@@ -1,1 +1,5 @@
-"""Reads in batch: queue selection on the driver, ranges planned for tasks, one task's range read to Arrow."""
+"""Batch reads, from queues to rows.
+
+`queue_selection` queries brokers on the driver, `range_planner` cuts ranges for tasks, `partition_reader` reads one
+task's range, `columns` is the schema.
+"""

@@ -1,4 +1,4 @@
-"""What a read can give, and what is said when its schema does not fit. Pure.
+"""The columns that a read can have, and the error for a schema that does not fit them. Pure.
 
 Names are compared without regard to case, as Spark compares them.
 """
@@ -32,23 +32,27 @@ SOURCE_TYPES: Final[Mapping[str, tuple[str, ...]]] = {
 
 
 def default_schema() -> str:
-    """The source's columns as DDL."""
+    """Returns the source's default columns as DDL.
+
+    `source.SCHEMA` is a copy of this text, since loading Arrow takes a process longer than all else it needs to name
+    its columns. A change here has to be made there too.
+    """
     return ", ".join(f"{name} {SOURCE_TYPES[name][0]}" for name in DEFAULT_COLUMNS)
 
 
 @dataclass(frozen=True, slots=True)
 class SourceSchema:
-    """What a reader builds: `columns` by the source's names, `given` as the user names them. Same order, same types."""
+    """The schema of a reader: `columns` by the source's names, `given` by the user's, in one order and type."""
 
     columns: pa.Schema
     given: pa.Schema
 
     def as_given(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The batch under the names and nullabilities that Spark expects."""
+        """Returns the batch with the names and nullabilities that Spark expects."""
         return pa.RecordBatch.from_arrays(batch.columns, schema=self.given)
 
     def of_topic(self, batch: pa.RecordBatch, topic: str) -> pa.RecordBatch:
-        """The batch with every row's topic named so, where there is such a column."""
+        """Returns the batch with `topic` in every row of the column `topic`, if there is one."""
         place = self.columns.get_field_index("topic")
         if place < 0:
             return batch
@@ -56,7 +60,7 @@ class SourceSchema:
 
 
 def source_schema(schema: StructType) -> SourceSchema:
-    """Raises `InvalidColumn` for a column that messages do not have, or another type, listing what there is."""
+    """Returns the schema to read; raises `InvalidColumn`, with the possible columns, for one that does not fit."""
     by_name = {name.lower(): name for name in SOURCE_COLUMNS}
     seen: set[str] = set()
     names = []

@@ -1,6 +1,6 @@
-"""What a read covers: which queues its options choose, and from which offset to which; brokers are asked here.
+"""Selects the queues and offsets that a read covers; this module queries the brokers.
 
-All queues are asked together; what their answers come to is decided in `offsets` and `planning`.
+All queues are queried together; `offsets` and `range_planner` decide from the answers.
 """
 
 from __future__ import annotations
@@ -47,12 +47,12 @@ log = logging.getLogger(__name__)
 # SYSTEM_ERROR (enablePropertyFilter is off) and SUBSCRIPTION_PARSE_FAILED.
 CANNOT_FILTER: Final = (1, 23)
 
-# Made when it is asked something, which few reads need.
+# The admin client is made on its first use, since few reads need it.
 AdminOf: TypeAlias = "Callable[[], Admin]"
 
 
 def plan_batch(consumer: PullConsumer, admin: AdminOf, options: SourceOptions) -> list[QueueRange]:
-    """The tasks of a batch read; asks all queues together. Waits for a broker that the topic is known to be on."""
+    """Returns the ranges of a batch read's tasks; waits for a missing broker that the topic is known to be on."""
     return retry_until_timeout(lambda _: _planned(consumer, admin, options), options.pull_timeout, of_a_batch)
 
 
@@ -81,7 +81,7 @@ def _planned(consumer: PullConsumer, admin: AdminOf, options: SourceOptions) -> 
 
 
 def stream_start(consumer: PullConsumer, admin: AdminOf, options: SourceOptions) -> dict[MessageQueue, int]:
-    """Where a new stream begins in each queue; asks all queues together."""
+    """Returns the offset at which a new stream begins in each queue."""
     queues, masterless = chosen_queues(consumer, admin, options)
     start, name = options.start(Word.LATEST)
     starts = points_of(start, queues, name)
@@ -91,7 +91,10 @@ def stream_start(consumer: PullConsumer, admin: AdminOf, options: SourceOptions)
 
 
 def check_sql(consumer: PullConsumer, queues: Iterable[MessageQueue], options: SourceOptions) -> None:
-    """Every broker is asked whether it can evaluate the expression: one that cannot would give every row."""
+    """Raises `InvalidOption` if a broker cannot evaluate the option `sql`: such a broker would return every row.
+
+    Each broker is queried once, with one of its queues.
+    """
     if options.sql is None:
         return
     one_each = {queue.broker_name: queue for queue in queues}
@@ -129,11 +132,10 @@ def _tell_skipped(*resolved: ResolvedOffsets) -> None:
 def chosen_queues(
     consumer: PullConsumer, admin: AdminOf, options: SourceOptions
 ) -> tuple[list[MessageQueue], frozenset[str]]:
-    """The queues that the options choose, in order, and which of their brokers have no master; a pattern may match no
-    topic.
+    """Returns the queues that the options choose, in order, and those of their brokers that have no master.
 
-    Raises `NotReadable` for a queue without READ permission, and `BrokerNotFound` while a broker is not registered that
-    a topic is known to be on: their rows would be missing without a word.
+    A pattern may match no topic. Raises `NotReadable` for a queue without READ permission, and `BrokerNotFound` while a
+    broker is not registered that a topic is known to be on: their rows would be missing without notice.
     """
     topics = candidate_topics(consumer, admin, options)
     routes = consumer.topic_queues(topics)  # a topic that was deleted since it was listed has none
@@ -155,7 +157,7 @@ def chosen_queues(
 
 
 def not_readable(queues: Sequence[MessageQueue]) -> NotReadable:
-    """For queues whose rows cannot be read, and are not lost."""
+    """Returns the error for queues without READ permission, whose rows are not lost."""
     return NotReadable(
         f"{', '.join(map(str, queues))} cannot be read: the topic lacks the READ permission there; give it back "
         "(mqadmin updateTopicPerm -p 6), nothing was skipped"
@@ -163,7 +165,7 @@ def not_readable(queues: Sequence[MessageQueue]) -> NotReadable:
 
 
 def _check_registered(consumer: PullConsumer, admin: AdminOf, known: Mapping[str, TopicQueues]) -> None:
-    """A broker that is not registered has left the routes of its topics; it may be known of all the same."""
+    """Raises `BrokerNotFound` for a broker that has the topic but is neither in its route nor registered."""
     expected = consumer.expected_brokers(known)
     missing = {
         name: topic
@@ -185,7 +187,7 @@ def _unknown_topic(topic: str) -> NoRoute:
 
 
 def candidate_topics(consumer: PullConsumer, admin: AdminOf, options: SourceOptions) -> Sequence[str]:
-    """The topics that are named, or those there are now that match."""
+    """Returns the topics that the options name, or the existing ones that match the pattern."""
     if options.assign is not None:
         return sorted({queue.topic for queue in options.assign})
     if options.topic_pattern is None:
@@ -197,8 +199,10 @@ def candidate_topics(consumer: PullConsumer, admin: AdminOf, options: SourceOpti
 
 
 def matching(pattern: str, topics: Iterable[str], namespace: str | None = None) -> list[str]:
-    """The topics that the whole pattern matches, by their names in the namespace; RocketMQ's own, retry and dead-letter
-    topics never do."""
+    """Returns the topics whose name in the namespace the whole pattern matches.
+
+    RocketMQ's own topics, retry topics and dead-letter topics are never among them.
+    """
     wanted = re.compile(pattern)
     return sorted(
         topic

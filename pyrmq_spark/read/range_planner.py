@@ -1,4 +1,4 @@
-"""Cuts what is to be read into the ranges of tasks; no offset is dropped or read twice. Pure.
+"""Cuts the offsets to read into the ranges of tasks; no offset is dropped or read twice. Pure.
 
 The arithmetic is that of Spark's Kafka source (KafkaOffsetRangeCalculator.scala, 4.0): a range is at most
 `max_records` long, and when there are still fewer ranges than `min_partitions`, the large ones are cut in proportion.
@@ -16,7 +16,7 @@ from pyrmq_core import MessageQueue, OffsetRange
 
 @dataclass(frozen=True, slots=True, order=True)
 class QueueRange:
-    """Offsets `start` up to, but without, `end` of one queue: one task reads them."""
+    """The offsets of one queue from `start` up to `end`, without it, that one task reads."""
 
     queue: MessageQueue
     start: int
@@ -32,7 +32,7 @@ class QueueRange:
 
 
 class RangePartition(InputPartition):
-    """What one task reads. The reader is sent before partitions are planned, so this holds all a task needs to know."""
+    """The range that one task reads, and all that is planned for it: Spark pickles the reader before it plans."""
 
     def __init__(self, wanted: QueueRange) -> None:
         super().__init__(wanted)
@@ -45,7 +45,7 @@ def plan(
     min_partitions: int | None = None,
     max_records: int | None = None,
 ) -> list[QueueRange]:
-    """The ranges of the tasks, by queue and offset; a queue with nothing to read has none. Bounds are 1 or more."""
+    """Returns the tasks' ranges by queue and offset; a queue with nothing to read has none. Limits are at least 1."""
     whole = [QueueRange(queue, wanted.start, wanted.end) for queue, wanted in sorted(ranges.items(), key=_queue)]
     pieces = [piece for piece in whole if piece.size > 0]
     if max_records is not None:
@@ -56,7 +56,7 @@ def plan(
 
 
 def cut(piece: QueueRange, parts: int) -> list[QueueRange]:
-    """`parts` ranges one after another; each takes an equal share, rounded down, of what is left."""
+    """Returns up to `parts` ranges, one behind another; each takes an equal share, rounded down, of the rest."""
     ranges, start = [], piece.start
     for left in range(parts, 0, -1):
         end = start + (piece.end - start) // left
@@ -67,7 +67,7 @@ def cut(piece: QueueRange, parts: int) -> list[QueueRange]:
 
 
 def _cut_large_ones(pieces: Sequence[QueueRange], min_partitions: int) -> list[QueueRange]:
-    """A range whose share of the partitions comes to one stays whole; the others share what is left."""
+    """Returns the ranges with those cut whose share of the partitions is more than one; these share the rest."""
     total = sum(piece.size for piece in pieces)
     small = {piece for piece in pieces if _share(piece.size, total, min_partitions) == 1}
     budget = min_partitions - len(small)
@@ -80,7 +80,7 @@ def _cut_large_ones(pieces: Sequence[QueueRange], min_partitions: int) -> list[Q
 
 
 def _share(size: int, total: int, partitions: int) -> int:
-    """Rounded to the nearest, half up (`Math.round`), and at least one."""
+    """Returns the share of `partitions`, rounded to the nearest, half up (`Math.round`), and at least 1."""
     return max(1, (2 * size * partitions + total) // (2 * total))
 
 
