@@ -1,1 +1,7 @@
-"""Requests that brokers send to a client: replies to requests, and checks of transactions."""
+"""The handlers of requests that brokers send to a client.
+
+    replies               replies to request messages, passed to the tasks that wait for them
+    transaction_checks    checks of half messages, passed to the producer of their group
+
+A client registers each handler under its request code.
+"""

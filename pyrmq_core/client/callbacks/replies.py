@@ -1,4 +1,4 @@
-"""Replies that brokers push, handed to whoever waits for them by correlation id (ClientRemotingProcessor.java)."""
+"""Replies that brokers push, passed to the waiting task by their correlation id (ClientRemotingProcessor.java)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 
 
 class AwaitedReply:
-    """One request's reply, when it comes."""
+    """The reply to one request message; `came` is set when it arrives."""
 
     def __init__(self) -> None:
         self.came = trio.Event()
@@ -28,13 +28,13 @@ class AwaitedReply:
 
 
 class Replies:
-    """What a client waits for, by correlation id; brokers hand replies in here."""
+    """The handler of pushed replies: those that a client waits for, by correlation id."""
 
     def __init__(self) -> None:
         self._awaited: dict[str, AwaitedReply] = {}
 
     def __call__(self, request: Command, peer: Peer) -> Command:
-        """A reply nobody waits for any more is acknowledged too, as in Java."""
+        """Passes a reply to its waiting task; one without such a task is also acknowledged, as in Java."""
         message = PushReply.from_command(request).message()
         arrived = {**message.properties, ARRIVE_TIME: str(time.time_ns() // 1_000_000)}
         awaited = self._awaited.get(message.properties.get(CORRELATION_ID, ""))

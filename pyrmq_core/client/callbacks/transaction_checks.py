@@ -1,4 +1,4 @@
-"""Brokers' questions about half messages, handed to the producer of the group that each one names."""
+"""Brokers' checks of half messages, passed to the producer of the group that each half message names."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ TakeCheck = Callable[[CheckTransactionState, MessageExt, Peer], None]
 
 
 class TransactionChecks:
-    """A client's producers by group; brokers ask for the group that the half message names."""
+    """The handler of transaction checks: a client's producers by group."""
 
     def __init__(self) -> None:
         self._by_group: dict[str, TakeCheck] = {}
@@ -29,7 +29,7 @@ class TransactionChecks:
         self._by_group.pop(group, None)
 
     def __call__(self, request: Command, peer: Peer) -> None:
-        """Never answered: the producer's END_TRANSACTION is the answer."""
+        """Passes the check to the producer of its group; its END_TRANSACTION is the answer, so no response is sent."""
         asked = CheckTransactionState.from_command(request)
         message = asked.message()
         group = message.properties.get(PGROUP, "")

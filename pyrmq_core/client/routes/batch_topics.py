@@ -1,7 +1,7 @@
-"""Recognises batch topics of 5.x, whose brokers store a batch as one record.
+"""Recognition of batch topics of 5.x, whose brokers store a batch as one record.
 
-A route shows nothing of it: the broker is asked for the topic's settings (GET_TOPIC_CONFIG) once a topic, and again
-when its route has been asked for again. Brokers before 5.0 have no batch topics and do not know the question.
+A route does not name them: the client queries the broker for the topic's settings (GET_TOPIC_CONFIG), once for each
+topic, and again after each query for its route. Brokers before 5.0 have no batch topics and do not know the request.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Place = tuple[str, str]
 
 
 class BatchTopics:
-    """What one client's brokers said of its topics; the answer is as old as the topic's route at most."""
+    """The answers of one client's brokers about its topics; an answer is never older than the topic's route."""
 
     def __init__(self, caller: RemotingClient, routes: Routes, version_of: Callable[[str], int | None]) -> None:
         self._caller = caller
@@ -38,12 +38,12 @@ class BatchTopics:
         self._locks: defaultdict[Place, trio.Lock] = defaultdict(trio.Lock)
 
     def is_known(self, topic: str, broker_name: str) -> bool:
-        """Whether the broker said, at any time, that it keeps the topic's batches whole."""
+        """Returns True if the broker's last answer was that it stores the topic's batches whole, however old it is."""
         known = self._known.get((topic, broker_name))
         return known is not None and known[1]
 
     async def is_batch_topic(self, topic: str, broker_name: str, address: str, *, timeout: float) -> bool:
-        """Whether the broker keeps the topic's batches whole; a broker that refuses to say keeps none.
+        """Returns whether the broker stores the topic's batches whole; False if it refuses the request.
 
         Raises `NetworkError`s and `ProtocolError`s.
         """
@@ -57,7 +57,7 @@ class BatchTopics:
             return self._known[place][1]
 
     async def any_batch_topic(self, topic: str, info: TopicPublishInfo, *, timeout: float) -> bool:
-        """Whether one of the topic's brokers keeps its batches whole, as far as they say so; all are asked at once."""
+        """Returns whether any broker of the topic stores its batches whole, as `keeps_whole`; queries all at once."""
         found: list[bool] = []
 
         async def ask(place: Place) -> None:
@@ -71,19 +71,19 @@ class BatchTopics:
         return any(found)
 
     def keeps_whole_nowait(self, topic: str, broker_name: str) -> bool | None:
-        """Returns `is_batch_topic`'s answer if it is known and fresh; None if the broker has to be asked first."""
+        """Returns `is_batch_topic`'s answer if it is known and fresh; None if it needs a query to the broker."""
         place = topic, broker_name
         return self._known[place][1] if self._is_fresh(place) else None
 
     async def keeps_whole(self, topic: str, broker_name: str, *, timeout: float) -> bool:
-        """As `is_batch_topic`, but never fails a send.
+        """Returns the answer of `is_batch_topic`, but never fails a send.
 
         If the broker does not answer, its previous answer is used, or the topic is treated as a plain one.
         """
         try:
             address = self._routes.broker(broker_name).master
             return address is not None and await self.is_batch_topic(topic, broker_name, address, timeout=timeout)
-        except CallTimeout:  # silent: not waited for again with every send
+        except CallTimeout:  # keeps the old answer as fresh, so that a silent broker does not delay every send
             self._known[topic, broker_name] = self._routes.answers(topic), self.is_known(topic, broker_name)
         except RocketMQError:
             pass

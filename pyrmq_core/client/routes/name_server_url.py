@@ -1,4 +1,4 @@
-"""Fetches the list of NameServers from a URL: at the start, then every 2 minutes.
+"""The list of NameServers, fetched from a URL: at the start, after 10 s, then every 2 minutes.
 
 Source: common/namesrv/DefaultTopAddressing.java, client/impl/MQClientAPIImpl.java (fetchNameServerAddr).
 """
@@ -24,20 +24,19 @@ EVERY_SECONDS: Final = 120.0
 
 
 class Discovery:
-    """Where the list is published: a text `host:port;host:port`, of which the first line counts; each unit has its own
-    page beside it."""
+    """The page with the list: a text `host:port;host:port` in its first line. Each unit has a page of its own."""
 
     def __init__(self, url: str, unit_name: str | None = None) -> None:
         check_url(url)
         self.url = f"{url}-{unit_name}?nofix=1" if unit_name else url
 
     async def start(self, nursery: trio.Nursery, nameservers: NameServers) -> None:
-        """Returns when the first fetch ended, well or badly; the others go on in `nursery`."""
+        """Fetches the list once, with or without success; `nursery` runs the later fetches."""
         await self.fetch(nameservers)
         nursery.start_soon(self._keep_fetching, nameservers)
 
     async def fetch(self, nameservers: NameServers) -> None:
-        """One fetch; a failure is logged, and the list that is known stays."""
+        """Fetches the list; a failure is logged, and the known list stays."""
         try:
             text = await fetch_text(self.url, timeout=TIMEOUT_SECONDS)
             addresses = parse_nameservers(text.strip().splitlines()[0] if text.strip() else "")

@@ -1,4 +1,4 @@
-"""Asks NameServers: the chosen one while it answers, else the next in turn, until one answers or the time is over."""
+"""Queries to NameServers: to the chosen one while it answers, else to the next in turn, until the time is over."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 MIN_SHARE_SECONDS: Final = 0.05
-# A wait shorter than this tells nothing about a NameServer (NettyRemotingClient.java, MIN_CLOSE_TIMEOUT_MILLIS).
+# A NameServer silent for less than this is not taken for dead (NettyRemotingClient.java, MIN_CLOSE_TIMEOUT_MILLIS).
 MIN_CLOSE_SECONDS: Final = 0.1
 
 
 class Asking(Protocol):
-    """Whoever asks servers by address: a client's `RemotingClient`, or a bare pool of connections."""
+    """A caller of servers by address: a client's `RemotingClient`, or a bare pool of connections."""
 
     async def call(self, address: str, command: Command, *, timeout: float) -> Command: ...
 
@@ -31,7 +31,7 @@ class Asking(Protocol):
 
 
 class NameServers:
-    """The list of NameServers, of which one is chosen (remoting/netty/NettyRemotingClient.java,
+    """The list of NameServers, and the chosen one (remoting/netty/NettyRemotingClient.java,
     getAndCreateNameserverChannel)."""
 
     def __init__(self, pool: Asking, addresses: Sequence[str], *, random_start: int) -> None:
@@ -43,7 +43,7 @@ class NameServers:
         return self._choice.addresses
 
     def set_addresses(self, addresses: Sequence[str], *, random_start: int) -> None:
-        """Another list; the chosen one is kept while it is in it, and another order alone changes nothing."""
+        """Sets another list; the chosen NameServer stays if it is listed. Another order alone changes nothing."""
         known = self._choice
         if set(addresses) == set(known.addresses):
             return
@@ -55,15 +55,15 @@ class NameServers:
             self._pool.close(gone)
 
     async def ask(self, command: Command, *, timeout: float) -> Command:
-        """The first answer, whatever its code. Raises as `ask_for`."""
+        """Returns the first answer, with any code. Raises as `ask_for`."""
         return await self.ask_for(command, lambda answer, _: answer, timeout=timeout)
 
     async def ask_for(self, command: Command, read: Callable[[Command, str], T], *, timeout: float) -> T:
-        """What `read(answer, address)` makes of the first answer; each NameServer is tried once, with a fair share of
-        the time left.
+        """Returns `read(answer, address)` of the first answer.
 
-        A `ProtocolError` of `read` is a failure of that NameServer: the next one is asked; what else it raises comes
-        out. `NoNameServer` names all that were tried, and why each failed.
+        Each NameServer is tried once, with a fair share of the time left. A `ProtocolError` of `read` counts as that
+        NameServer's failure, and the next one is tried; any other error of `read` is raised. `NoNameServer` names all
+        NameServers tried, and why each failed.
         """
         if not self.addresses:
             raise NoNameServer(
@@ -91,7 +91,7 @@ class NameServers:
         )
 
     async def _call(self, address: str, command: Command, seconds: float) -> Command:
-        """A connection that ended is no verdict yet: a NameServer that was restarted answers over a new one."""
+        """Returns the answer of one NameServer; tries once more after a closed connection, as after its restart."""
         deadline = trio.current_time() + seconds
         try:
             try:
@@ -100,7 +100,7 @@ class NameServers:
                 return await self._pool.call(address, command, timeout=max(0.0, deadline - trio.current_time()))
         except CallTimeout:
             if seconds >= MIN_CLOSE_SECONDS:
-                self._pool.close(address)  # a silent NameServer is not asked again over the same connection
+                self._pool.close(address)  # the next call to a silent NameServer opens a new connection
             raise
 
     def _switch_from(self, choice: NameServerChoice) -> None:

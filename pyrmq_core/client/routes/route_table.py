@@ -1,4 +1,4 @@
-"""Keeps routes: asked for when first needed, again every 30 s and after failures, one question a topic at a time."""
+"""The routes of a client: fetched when first needed, every 30 s and after failures, one query a topic at a time."""
 
 from __future__ import annotations
 
@@ -34,7 +34,11 @@ REFRESHES_AT_ONCE = 16
 
 
 class _Question:
-    """The question for one topic's route: who holds the lock asks, or takes the answer that came while it waited."""
+    """The query for one topic's route.
+
+    The task that holds the lock sends it, or takes the answer that arrived while the task waited for the lock.
+    `count` counts the queries, `timeout` is that of the last one.
+    """
 
     __slots__ = ("count", "error", "lock", "route", "timeout")
 
@@ -50,21 +54,21 @@ class _Question:
 
 
 class Routes:
-    """Routes by topic and what follows from them: publish infos and broker addresses."""
+    """Routes by topic, and the publish infos and broker addresses made from them."""
 
     def __init__(self, nameservers: NameServers, *, random_start: Callable[[], int]) -> None:
         self._nameservers = nameservers
         self._random_start = random_start
         self._routes: dict[str, TopicRouteData] = {}
         self._publish_infos: dict[str, TopicPublishInfo] = {}
-        self._lent: set[str] = set()  # topics whose borrowed queues serve until a NameServer is asked again
+        self._lent: set[str] = set()  # topics whose borrowed queues serve until the next query for them
         self._brokers: dict[str, BrokerData] = {}
         self._questions: defaultdict[str, _Question] = defaultdict(_Question)
         self.brokers_changed = trio.Event()
 
     @property
     def topics(self) -> tuple[str, ...]:
-        """The topics that are written to."""
+        """The topics with a known publish info."""
         return tuple(self._publish_infos)
 
     @property
@@ -73,7 +77,7 @@ class Routes:
         return tuple(self._brokers.values())
 
     def broker(self, broker_name: str) -> BrokerData:
-        """`BrokerNotFound` when no known route names the broker."""
+        """Returns the broker's addresses; `BrokerNotFound` when no known route names the broker."""
         try:
             return self._brokers[broker_name]
         except KeyError:
@@ -84,23 +88,23 @@ class Routes:
             ) from None
 
     def answers(self, topic: str) -> int:
-        """How often the topic's route was asked for."""
+        """Returns the number of queries for the topic's route, answered or failed."""
         return self._questions[topic].count if topic in self._questions else 0
 
     def known_master(self, broker_name: str) -> str | None:
-        """The address of the broker's master; None when there is none, or no known route names the broker."""
+        """Returns the address of the broker's master; None if it has none, or no known route names the broker."""
         broker = self._brokers.get(broker_name)
         return None if broker is None else broker.broker_addrs.get(MASTER_ID)
 
     def known_publish_info(self, topic: str) -> TopicPublishInfo | None:
-        """What `publish_info` gives without asking; None when it would ask."""
+        """Returns `publish_info`'s result if it is known; None if it needs a query."""
         known = self._publish_infos.get(topic)
         if known is None or not known.queues or (known.borrowed and topic not in self._lent):
             return None
         return known
 
     async def route(self, topic: str, *, timeout: float = ROUTE_TIMEOUT_SECONDS) -> TopicRouteData:
-        """The topic's route, asked for when it is not known; `NoRoute` when no NameServer has one."""
+        """Returns the topic's route, fetched if it is not known; `NoRoute` when the NameServer has none."""
         known = self._routes.get(topic)
         if known is None:
             await self.refresh(topic, timeout=timeout)
@@ -112,12 +116,12 @@ class Routes:
     async def publish_info(
         self, topic: str, *, create_topic_key: str, default_topic_queue_nums: int, timeout: float
     ) -> TopicPublishInfo:
-        """Where to write the topic; one that nobody knows yet borrows the queues of the topic that auto-creates.
+        """Returns the queues to write the topic to; an unknown topic borrows those of the topic that auto-creates.
 
-        The counter of the result is shared by all who ask, so that they take turns. Borrowed queues serve until the
-        topic is asked for again, by the next poll or after a failure, and on while no NameServer answers: each broker
-        gets some of the first messages and makes the topic. Asked for with every send, the topic would stay where the
-        first message went.
+        All callers share the result's counter, so that they take the queues in turn. Borrowed queues serve until the
+        next query for the topic, by the next poll or after a failure, and longer while no NameServer answers. So each
+        broker receives some of the first messages and creates the topic. With a query at every send, the topic would
+        exist only on the broker of the first message.
         """
         if (ready := self.known_publish_info(topic)) is not None:
             return ready
@@ -138,16 +142,15 @@ class Routes:
         return info
 
     def no_route(self, topic: str) -> NoRoute:
-        """What is raised for a topic that no NameServer knows; it names the brokers that had it, if any is known."""
+        """Returns the error for a topic that no NameServer knows; it names the brokers that had it, as far as known."""
         known = self._routes.get(topic)
         return no_route(topic, self._nameservers.addresses, () if known is None else known.broker_datas)
 
     async def refresh(self, topic: str, *, timeout: float = ROUTE_TIMEOUT_SECONDS) -> TopicRouteData | None:
-        """Ask again; gives the answer, None for a topic that does not exist. Whoever asks while the question is under
-        way shares its answer.
+        """Queries a NameServer and returns its answer; None for a topic that does not exist.
 
-        A topic that stopped existing keeps its last route here, as in Java's client. Raises `NoNameServer` when none
-        answers what can be read, and `ResponseError` for a refusal.
+        Calls during a query share its answer. A topic that no longer exists keeps its last route here, as in Java's
+        client. Raises `NoNameServer` if no NameServer gives a readable answer, `ResponseError` for a refusal.
         """
         route = await self._ask(topic, timeout)
         if route is not None:
@@ -156,7 +159,7 @@ class Routes:
         return route
 
     async def refresh_all(self) -> None:
-        """One round over all known topics; a topic that fails is logged and does not hold up the others."""
+        """Refreshes all known topics; a topic that fails is logged and does not delay the others."""
         limit = trio.CapacityLimiter(REFRESHES_AT_ONCE)
         async with trio.open_nursery() as nursery:
             for topic in list(self._publish_infos.keys() | self._routes.keys()):
@@ -170,8 +173,11 @@ class Routes:
                 log.info("the route of %s could not be refreshed: %s", topic, error)
 
     async def _ask(self, topic: str, timeout: float, asked: int | None = None) -> TopicRouteData | None:
-        """One question a topic at a time; an answer since number `asked` (default: since now) is shared, a failure only
-        by those who had no more time for it."""
+        """Sends the query, one at a time for each topic, or shares the result of another task's query.
+
+        An answer since query number `asked` (default: since now) is shared. A failure is shared only if it had at least
+        the time that is left to this call.
+        """
         deadline = trio.current_time() + timeout
         question = self._questions[topic]
         asked = question.count if asked is None else asked
@@ -214,7 +220,7 @@ class Routes:
             )
 
     def _learn(self, topic: str, route: TopicRouteData) -> None:
-        """Nothing changes when the route says what is known already (topicRouteDataIsChange)."""
+        """Records the route; does nothing if it equals the known one (topicRouteDataIsChange)."""
         if _same(self._routes.get(topic), route):
             return
         self._publish_infos[topic] = TopicPublishInfo(
@@ -245,7 +251,10 @@ class Routes:
 
 
 def no_route(topic: str, addresses: tuple[str, ...], brokers: Sequence[BrokerData] = ()) -> NoRoute:
-    """Texts as Java users search for them (`No route info of this topic`); `brokers` are those that had the topic."""
+    """Returns the error in the words that Java users search for (`No route info of this topic`).
+
+    `brokers` are those that had the topic.
+    """
     nameservers = ";".join(addresses)
     if brokers:
         had = ", ".join(f"{broker.broker_name} ({reading_address(broker) or 'no address'})" for broker in brokers)
@@ -262,13 +271,13 @@ def no_route(topic: str, addresses: tuple[str, ...], brokers: Sequence[BrokerDat
 
 
 def _route_of(topic: str, answer: Command, address: str) -> TopicRouteData | None:
-    """None when the NameServer does not know the topic."""
+    """Returns the route in an answer; None when the NameServer does not know the topic."""
     if answer.code == ResponseCode.TOPIC_NOT_EXIST:
         return None
     if answer.code != ResponseCode.SUCCESS:
         raise response_error(answer, RequestCode.GET_ROUTEINFO_BY_TOPIC, f"NameServer {address}", f"topic {topic}")
     route = RouteInfo.from_command(answer).route
-    publish_queues(topic, route)  # an order configuration that cannot be read is told now
+    publish_queues(topic, route)  # raises now for an order configuration that cannot be read
     return route
 
 

@@ -1,1 +1,7 @@
-"""Decisions about routes as pure functions and values: queues of a route, and the choice of a NameServer."""
+"""Decisions about routes as pure functions and values.
+
+    publish_info          the queues of a route for producers and consumers, and `TopicPublishInfo`, their order
+    name_server_choice    the addresses of NameServers, and the chosen one
+
+Queries and their answers stand in `client/routes`.
+"""

@@ -1,4 +1,4 @@
-"""The NameServers of a client: their addresses from text, and the one that is asked.
+"""The NameServers of a client: their addresses from text, and the chosen one.
 
 Source: remoting/netty/NettyRemotingClient.java (choice of NameServer), 5.3.3.
 """
@@ -12,9 +12,10 @@ from pyrmq_core.errors import InvalidArgument
 
 
 def parse_nameservers(nameserver: str | Sequence[str]) -> tuple[str, ...]:
-    """The addresses of `host:port;host:port` or of a list; blanks around them do not count.
+    """Returns the addresses of `host:port;host:port` or of a list; blanks around them are ignored.
 
-    The form `http://host:port` (an endpoint, common/utils/NameServerAddressUtils.java) names one address.
+    An address may be `http://host:port` (an endpoint, common/utils/NameServerAddressUtils.java). `InvalidArgument` for
+    any other form.
     """
     parts = nameserver.split(";") if isinstance(nameserver, str) else _texts(nameserver)
     addresses = tuple(dict.fromkeys(part.strip().rpartition("//")[2].rstrip("/") for part in parts if part.strip()))
@@ -35,7 +36,7 @@ def _texts(nameserver: object) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class NameServerChoice:
-    """The NameServers and the chosen one; it is kept while it answers."""
+    """The NameServers and the chosen one, which is kept while it answers."""
 
     addresses: tuple[str, ...]
     chosen: int
@@ -49,5 +50,5 @@ class NameServerChoice:
         return self.addresses[self.chosen]
 
     def next(self) -> NameServerChoice:
-        """The one after the chosen one, in turn."""
+        """Returns the choice of the next NameServer in turn."""
         return replace(self, chosen=(self.chosen + 1) % len(self.addresses))

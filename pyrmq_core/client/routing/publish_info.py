@@ -20,11 +20,11 @@ COUNTER_MASK: Final = 0x7FFFFFFF
 
 
 class TopicPublishInfo:
-    """The queues a producer may write to, and the counter that walks them.
+    """The queues that a producer may write to, and the counter by which it takes them in turn.
 
     `counter_start` is any number (a random one in a client, so that many clients do not begin at the same queue).
-    `borrowed` tells that the queues come from the topic that auto-creates (TBW102), because no NameServer knows this
-    one yet. `without_master` are the brokers that would have queues of it if they had a master.
+    `borrowed` queues come from the topic that auto-creates (TBW102), because no NameServer knows this topic yet.
+    `without_master` are the brokers that would have queues of the topic if they had a master.
     """
 
     __slots__ = ("_counter", "borrowed", "order_topic", "queues", "topic", "without_master")
@@ -47,7 +47,7 @@ class TopicPublishInfo:
         self._counter = counter_start
 
     def select_one_message_queue(self, last_broker_name: str | None = None) -> MessageQueue:
-        """The next queue; after a failure the first one of another broker within one cycle, else the next.
+        """Returns the next queue; after a failure at `last_broker_name`, the next one of another broker, if any.
 
         `NoRoute` when there is no queue to write to.
         """
@@ -64,7 +64,7 @@ class TopicPublishInfo:
         return self._next()
 
     def select(self, accept: Callable[[MessageQueue], bool]) -> MessageQueue | None:
-        """The next queue that is accepted, within one cycle; None when none is."""
+        """Returns the next queue that `accept` takes, within one cycle; None if it takes none."""
         for _ in self.queues:
             queue = self._next()
             if accept(queue):
@@ -72,13 +72,16 @@ class TopicPublishInfo:
         return None
 
     def queue_of_key(self, sharding_key: str) -> MessageQueue:
-        """As Java's SelectMessageQueueByHash: `abs(hashCode % n)` with the remainder's sign as Java keeps it."""
+        """Returns the queue `abs(hashCode % n)`, as Java's SelectMessageQueueByHash: its remainder keeps the sign.
+
+        `NoRoute` when there is no queue to write to.
+        """
         if not self.queues:
             return self.select_one_message_queue()
         return self.queues[abs(string_hash_code(sharding_key)) % len(self.queues)]
 
     def at(self, counter: int) -> TopicPublishInfo:
-        """The same queues with a counter of one's own."""
+        """Returns the same queues with a counter of their own."""
         return TopicPublishInfo(
             self.topic,
             self.queues,
@@ -89,11 +92,11 @@ class TopicPublishInfo:
         )
 
     def restart(self, counter: int) -> None:
-        """Go on from another place."""
+        """Sets the counter."""
         self._counter = counter
 
     def next_number(self) -> int:
-        """The counter, moved on; 2,147,483,647 is followed by 0."""
+        """Returns the counter after its next step; 2,147,483,647 is followed by 0."""
         self._counter = (self._counter + 1) & COUNTER_MASK
         return self._counter
 
@@ -103,9 +106,10 @@ class TopicPublishInfo:
 
 
 def publish_queues(topic: str, route: TopicRouteData) -> tuple[MessageQueue, ...]:
-    """The queues a producer may write to, in RocketMQ's order: by the order configuration, else by broker name.
+    """Returns the queues a producer may write to, in RocketMQ's order: by the order configuration, else by broker name.
 
-    A broker counts only with write permission and a master.
+    Without an order configuration, a broker needs write permission and a master. `BodyError` for an order configuration
+    that cannot be read.
     """
     if route.order_topic_conf:
         return tuple(_order_queues(topic, route.order_topic_conf))
@@ -119,21 +123,21 @@ def publish_queues(topic: str, route: TopicRouteData) -> tuple[MessageQueue, ...
 
 
 def brokers_without_master(route: TopicRouteData) -> tuple[str, ...]:
-    """The brokers that may be written to by the topic's permission, and have only slaves now."""
+    """Returns the brokers whose permission allows writing, and which have only slaves now."""
     masters = {broker.broker_name for broker in route.broker_datas if broker.master is not None}
     writable = {data.broker_name for data in route.queue_datas if data.perm & Permission.WRITE}
     return tuple(sorted(writable - masters))
 
 
 def subscribe_queues(topic: str, route: TopicRouteData) -> tuple[MessageQueue, ...]:
-    """The queues a consumer may read from; a slave suffices."""
+    """Returns the queues a consumer may read from; a broker with only a slave is enough."""
     return _read_queues(topic, route, Permission.READ)
 
 
 def topic_queues(topic: str, route: TopicRouteData) -> TopicQueues:
-    """As `subscribe_queues`, with those whose topic lacks the permission on their broker, and brokers without a master.
+    """Returns the queues of `subscribe_queues`, those without read permission, and the brokers without a master.
 
-    A slave that acts as master (5.x) stands in the route as one, of a topic that cannot be written.
+    A slave that acts as master (5.x) is a master in the route, but its topic has no write permission.
     """
     writable = {data.broker_name for data in route.queue_datas if data.perm & Permission.WRITE}
     masterless = (
@@ -145,7 +149,7 @@ def topic_queues(topic: str, route: TopicRouteData) -> TopicQueues:
 
 
 def order_brokers(order_topic_conf: str) -> frozenset[str]:
-    """The brokers of an order configuration, `broker-a:4;broker-b:4`."""
+    """Returns the brokers of an order configuration, `broker-a:4;broker-b:4`."""
     return frozenset(part.partition(":")[0] for part in order_topic_conf.split(";") if part)
 
 
@@ -159,7 +163,7 @@ def _read_queues(topic: str, route: TopicRouteData, permission: int) -> tuple[Me
 
 
 def borrowed_route(route: TopicRouteData, default_topic_queue_nums: int) -> TopicRouteData:
-    """TBW102's route as a new topic will get it: at most `default_topic_queue_nums` queues a broker."""
+    """Returns TBW102's route as a new topic will have it: at most `default_topic_queue_nums` queues a broker."""
     queue_datas = tuple(
         replace(
             data,
@@ -172,19 +176,19 @@ def borrowed_route(route: TopicRouteData, default_topic_queue_nums: int) -> Topi
 
 
 def broker_addresses(routes: Sequence[TopicRouteData]) -> dict[str, BrokerData]:
-    """Broker name to its addresses, over all known routes; a later route wins."""
+    """Returns the addresses of all brokers in the routes, by broker name; a later route wins."""
     return {broker.broker_name: broker for route in routes for broker in route.broker_datas}
 
 
 def reading_address(broker: BrokerData) -> str | None:
-    """Where to pull from: the master, else the slave with the lowest id."""
+    """Returns the address to pull from: the master, else the slave with the lowest id; None without either."""
     if broker.master is not None:
         return broker.master
     return broker.broker_addrs[min(broker.broker_addrs)] if broker.broker_addrs else None
 
 
 def _order_queues(topic: str, order_topic_conf: str) -> list[MessageQueue]:
-    """`broker-a:4;broker-b:4`, in this order, whatever the permissions."""
+    """Returns the queues of `broker-a:4;broker-b:4`, in this order, regardless of permissions."""
     return [
         MessageQueue(topic, broker_name, queue_id)
         for broker_name, count in order_counts(topic, order_topic_conf)
