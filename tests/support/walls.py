@@ -35,6 +35,7 @@ ROOMS: dict[str, set[str]] = {
     "pyrmq_core.broker": SHARED,
     "pyrmq_core.nameserver": SHARED - {"pyrmq_core.filtering"},
     "pyrmq_core.embedded": SHARED | {"pyrmq_core.broker", "pyrmq_core.nameserver"},
+    "pyrmq_core.testing": BYTES | {"pyrmq_core.network", "pyrmq_core.embedded"},
     "pyrmq_core.blocking": SHARED | {"pyrmq_core.client", "pyrmq_core.columnar", "pyrmq_core.embedded"},
     "pyrmq_core.cli": {"pyrmq_core", "pyrmq_core.broker", "pyrmq_core.nameserver", "pyrmq_core.embedded"},
     "pyrmq_core": BYTES | {"pyrmq_core.client", "pyrmq_core.filtering"},

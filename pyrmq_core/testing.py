@@ -1,0 +1,24 @@
+"""The names for tests of programs that use RocketMQ: a cluster in this process, and its requests and answers.
+
+`EmbeddedCluster.control` takes functions that answer, drop, delay or cut chosen requests.
+"""
+
+from __future__ import annotations
+
+from pyrmq_core.embedded import PASS, Control, CutConnection, EmbeddedCluster
+from pyrmq_core.network import Peer
+from pyrmq_core.protocol.framing.codes import RequestCode, ResponseCode
+from pyrmq_core.protocol.framing.command import Command, refusal, success
+
+__all__ = [
+    "PASS",
+    "Command",
+    "Control",
+    "CutConnection",
+    "EmbeddedCluster",
+    "Peer",
+    "RequestCode",
+    "ResponseCode",
+    "refusal",
+    "success",
+]

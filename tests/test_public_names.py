@@ -1,0 +1,153 @@
+"""The public names: docs import no others, and the API page lists each package's."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import pyrmq_core
+from pyrmq_core import blocking
+
+ROOT = Path(__file__).parent.parent
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+BLOCK = re.compile(r"^```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+PACKAGES = (
+    "pyrmq_core",
+    "pyrmq_core.blocking",
+    "pyrmq_core.columnar",
+    "pyrmq_core.embedded",
+    "pyrmq_core.nameserver",
+    "pyrmq_core.testing",
+    "pyrmq_spark",
+)
+
+
+def faults(code: str) -> list[str]:
+    """Returns the imports of ours that are not of a public package's public name."""
+    found = []
+    for node in ast.walk(ast.parse(code)):
+        if isinstance(node, ast.Import):
+            found += [alias.name for alias in node.names if ours(alias.name) and alias.name not in PACKAGES]
+        elif isinstance(node, ast.ImportFrom) and ours(node.module or ""):
+            public = importlib.import_module(node.module or "").__all__ if node.module in PACKAGES else ()
+            inner = [alias.name for alias in node.names if f"{node.module}.{alias.name}" not in PACKAGES]
+            found += [f"{node.module}.{name}" for name in inner if name not in public]
+    return found
+
+
+def ours(module: str) -> bool:
+    return module.partition(".")[0] in ("pyrmq_core", "pyrmq_spark")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_examples_import_public_names_only(page: Path) -> None:
+    assert [fault for block in BLOCK.findall(page.read_text()) for fault in faults(block)] == []
+
+
+@pytest.mark.parametrize(
+    "code", ["from pyrmq_core.network import Peer", "import pyrmq_core.protocol", "from pyrmq_core import Sender"]
+)
+def test_an_internal_import_is_reported(code: str) -> None:
+    assert faults(code)
+
+
+def listed() -> dict[str, list[str]]:
+    """Returns the names of each package on the API page, each with a line that describes it."""
+    sections = re.split(r"^## (.*)$", (ROOT / "docs" / "api.md").read_text(), flags=re.MULTILINE)[1:]
+    return {
+        package: re.findall(r"^\| `(\w+)` \| \S.* \|$", text, re.MULTILINE)
+        for package, text in zip(sections[::2], sections[1::2], strict=True)
+    }
+
+
+def test_the_page_has_every_package() -> None:
+    assert tuple(listed()) == PACKAGES
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_the_page_lists_what_the_package_names(package: str) -> None:
+    assert listed()[package] == sorted(importlib.import_module(package).__all__, key=str.lower)
+
+
+# Each member that a user sees on a face; the blocking ones have `open` and `close` too.
+CLIENT = {"client_id", "state"}
+PRODUCER = {
+    "begin_transaction",
+    "end_transaction",
+    "is_batch_topic",
+    "message_queues",
+    "open_window",
+    "publish_info",
+    "recall",
+    "reply",
+    "request",
+    "send",
+    "send_arrow",
+    "send_batch",
+    "send_in_transaction",
+    "send_oneway",
+    "send_soon",
+    "state",
+}
+CONSUMER = {
+    "check_sql",
+    "commit",
+    "commit_offsets",
+    "committed",
+    "committed_offsets",
+    "current_queues",
+    "expected_brokers",
+    "max_offset",
+    "max_offsets",
+    "mean_sizes",
+    "message_queues",
+    "min_offset",
+    "min_offsets",
+    "offset_at",
+    "offset_bounds",
+    "offsets_at",
+    "pull",
+    "read",
+    "read_arrow",
+    "read_joined",
+    "topic_queues",
+    "topics",
+}
+ADMIN = {
+    "cluster_info",
+    "create_topic",
+    "delete_kv",
+    "delete_topic",
+    "kv_value",
+    "kv_values",
+    "put_kv",
+    "route",
+    "topic_config",
+    "topics",
+}
+
+
+@pytest.mark.parametrize(
+    ("face", "members"),
+    [
+        (pyrmq_core.Client, CLIENT),
+        (blocking.Client, CLIENT | {"close", "open"}),
+        (pyrmq_core.Producer, PRODUCER),
+        (blocking.Producer, PRODUCER | {"close", "open", "send_async"}),
+        (pyrmq_core.PullConsumer, CONSUMER),
+        (blocking.PullConsumer, CONSUMER | {"close", "open"}),
+        (pyrmq_core.Admin, ADMIN),
+        (blocking.Admin, ADMIN | {"close", "open"}),
+    ],
+)
+def test_a_face_shows_nothing_internal(face: type[Any], members: set[str]) -> None:
+    assert {name for name in dir(face) if not name.startswith("_")} == members
+    opened = vars(
+        face("g", nameserver="127.0.0.1:1") if members > {"message_queues"} else face(nameserver="127.0.0.1:1")
+    )
+    assert {name for name in opened if not name.startswith("_")} <= {"group"}
