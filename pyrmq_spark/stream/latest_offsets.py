@@ -1,8 +1,8 @@
-"""Watches a stream's queues: which there are, where they end, and which are gone. A broker that is down is not gone.
+"""The queues of a stream: which exist, where they end, and which are gone. A broker that is down is not gone.
 
-A queue is gone only when its broker is registered and the topic's route has it no longer, readable or not. What cannot
-be told, since a broker does not answer, is waited for; after `pullTimeoutMs` that is an error, and nothing is skipped.
-While no NameServer answers, the queues that are known are gone on with.
+A queue is gone only when its broker is registered and the topic's route has it no longer, readable or not. A broker
+that does not answer is waited for; after `pullTimeoutMs` that is an error, and nothing is skipped. While no NameServer
+answers, the query goes on with the queues it knows.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class QueueBounds:
-    """What every queue that is there keeps, and which queues are there no longer, each with the reason.
+    """The offsets that each existing queue keeps, and the queues that are gone, each with the reason.
 
-    Of a queue without anything to read, the lowest offset is not asked for: its end stands in for it.
+    The lowest offset of a queue without anything to read is not requested: its end stands in for it.
     """
 
     bounds: Mapping[MessageQueue, OffsetRange]
@@ -68,7 +68,7 @@ class QueueWatch:
         self._reached: Offsets | None = None
 
     def look(self, start: Offsets) -> QueueBounds:
-        """What there is now; `start` are the offsets reached. Waits for brokers that do not answer."""
+        """Returns the bounds of now; `start` are the offsets reached. Waits for brokers that do not answer."""
         if self._reached == start:
             time.sleep(max(0.0, self._asked_at + FLOOR_SECONDS - time.monotonic()))
         stale = time.monotonic() - self._discovered_at >= self._refresh
@@ -82,7 +82,7 @@ class QueueWatch:
         return seen
 
     def retry_until_timeout(self, ask: Callable[[bool], T]) -> T:
-        """What `ask` gives; called again, with True, while brokers or NameServers do not answer."""
+        """Returns the result of `ask`; calls it again, with True, while brokers or NameServers do not answer."""
         return retry_until_timeout(ask, self._options.pull_timeout, of_a_stream)
 
     def _look(self, start: Offsets, *, discover: bool) -> QueueBounds:
@@ -123,8 +123,11 @@ class QueueWatch:
         self._is_alone = False
 
     def _discover(self, start: Offsets) -> None:
-        """Registered counts a broker that is so before and after its routes are asked for: one that comes or goes
-        meanwhile may miss in them."""
+        """Finds new and gone queues.
+
+        A broker counts as registered if it is so before and after the request for routes: one that comes or goes in
+        between may be missing in them.
+        """
         options = self._options
         before = self._brokers()
         routes = self._consumer.topic_queues(candidate_topics(self._consumer, self._admin, options))
@@ -145,7 +148,7 @@ class QueueWatch:
             log.info("queues that are new are read from their beginning: %s", ", ".join(map(str, new)))
 
     def _brokers(self) -> dict[str, bool]:
-        """Those that are registered, and whether by their master."""
+        """Returns the registered brokers, each with whether its master is registered."""
         table = self._admin().cluster_info().broker_addr_table
         return {name: broker.master is not None for name, broker in table.items() if broker.broker_addrs}
 

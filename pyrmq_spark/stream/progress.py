@@ -1,4 +1,4 @@
-"""How far a query is: lag by queue, and offsets published to the brokers under a consumer group.
+"""The progress of a query: its lag by queue, and offsets published to brokers under a consumer group.
 
 Published offsets are for monitoring (`mqadmin consumerProgress`) alone: a query goes on from its checkpoint. A query
 with the option `consumerGroup` publishes by itself, one batch late and never its last batch, since Spark does not tell
@@ -51,7 +51,7 @@ class QueueLag:
 
 
 def lag(query: StreamingQuery) -> list[QueueLag]:
-    """Of every queue that the query reads, by its last progress; empty before the first one."""
+    """Returns the lag of every queue that the query reads, by its last progress; empty before the first one."""
     progress = query.lastProgress
     lags = []
     for source in _sources({} if progress is None else json.loads(progress.json)):
@@ -104,7 +104,7 @@ class OffsetPublisher(StreamingQueryListener):
 
 
 def publish_quietly(connection: ConnectionOptions, group: str, offsets: Offsets) -> None:
-    """A query never fails because its progress cannot be shown."""
+    """Publishes offsets and logs a failure: a query never fails because its progress cannot be shown."""
     if not offsets:
         return
     try:
@@ -117,7 +117,7 @@ _prepared: set[tuple[int, str]] = set()
 
 
 def publish(consumer: PullConsumer, admin: Admin, offsets: Offsets) -> None:
-    """Next offsets, as RocketMQ counts them. Makes the group's retry topic once: tools look the group up by it."""
+    """Commits next offsets, as RocketMQ counts them. Creates the group's retry topic once, for tools."""
     key = (id(consumer), consumer.group)
     if key not in _prepared:
         topic = RETRY_PREFIX + consumer.group
@@ -134,7 +134,7 @@ class _Source:
 
 
 def _sources(progress: Mapping[str, Any]) -> Iterator[_Source]:
-    """Those of a progress that are ours."""
+    """Yields the sources of this format in a progress."""
     for source in progress.get("sources", ()):
         try:
             end = StreamOffset.from_json(_object(source.get("endOffset"))).offsets

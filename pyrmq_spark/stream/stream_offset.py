@@ -34,13 +34,13 @@ class StreamOffset:
     began: Offsets = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
-        """As Spark keeps it."""
+        """Returns the form that Spark keeps."""
         written = {"source": SOURCE, "version": VERSION, "offsets": _tree(self.offsets)}
         return written | ({"from": _tree(self.began)} if self.began else {})
 
     @classmethod
     def from_json(cls, given: object) -> Self:
-        """`InvalidCheckpoint` for what another source or another version wrote; that may be any JSON."""
+        """Returns the offset of a checkpoint; raises `InvalidCheckpoint` for any JSON of another source or version."""
         if not isinstance(given, Mapping) or given.get("source") != SOURCE:
             raise InvalidCheckpoint(
                 "the checkpoint's offset was not written by the source rocketmq; start the query with a new "
@@ -59,13 +59,13 @@ class StreamOffset:
             ) from None
 
     def ranges(self) -> dict[MessageQueue, OffsetRange]:
-        """What the batch that ends here reads."""
+        """Returns the ranges of the batch that ends here."""
         return {queue: OffsetRange(first, self.offsets[queue]) for queue, first in self.began.items()}
 
 
 @dataclass(frozen=True, slots=True)
 class FollowedOffsets:
-    """Where reading goes on in every queue that is there, up to where, and what was lost meanwhile."""
+    """The begin and end of the next batch in every existing queue, and the losses since the last one."""
 
     begins: Offsets
     ends: Offsets
@@ -80,7 +80,7 @@ class FollowedOffsets:
 def follow(
     start: Offsets, bounds: Mapping[MessageQueue, OffsetRange], gone: Mapping[MessageQueue, str]
 ) -> FollowedOffsets:
-    """`bounds` are what brokers keep now, `gone` the queues of `start` that are there no longer, each with the reason.
+    """Returns the next batch from `start`; brokers keep `bounds` now, and `gone` are vanished queues, with reasons.
 
     A queue that is not in `start` is new and begins at its beginning, wherever the query itself started. One that has
     become shorter goes on at its end, as in Spark's Kafka source: from its beginning every row would come again.
@@ -106,7 +106,7 @@ def follow(
 
 
 def all_lost(losses: tuple[DataLost, ...]) -> DataLost:
-    """One error of several, which says how to go on."""
+    """Returns one error for several losses, which says how to go on."""
     listed = "; ".join(map(str, losses[:10])) + (f"; and {len(losses) - 10} queues more" if len(losses) > 10 else "")
     first = losses[0]
     return DataLost(
@@ -120,8 +120,10 @@ def all_lost(losses: tuple[DataLost, ...]) -> DataLost:
 
 
 def bounds_of_run(targets: Offsets, bounds: Mapping[MessageQueue, OffsetRange]) -> dict[MessageQueue, OffsetRange]:
-    """What an AvailableNow run may read: up to `targets`, noted when it began. What makes that impossible is an error,
-    with failOnDataLoss or without."""
+    """Returns what an AvailableNow run may read: up to `targets`, noted when it began.
+
+    If a queue cannot be read up to its target, that is an error, with failOnDataLoss or without.
+    """
     ends = {queue: kept.end for queue, kept in bounds.items()}
     missing = sorted(set(targets) - set(ends))
     if missing:

@@ -67,7 +67,7 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # --- What Spark asks the query's own process.
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
-        """Spark knows no limit of several parts: any but ReadAllAvailable means that those of the options hold."""
+        """Returns a limit that stands for those of the options: Spark has none of several parts."""
         limits = self._options.limits
         return ReadMaxRows(limits.max_offsets or MAX_LONG) if limits.are_set else ReadAllAvailable()
 
@@ -75,10 +75,10 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._available_now = True
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
-        """Asked for twice in batch 0; both times the same.
+        """Returns the start; Spark calls it twice in batch 0 and gets the same.
 
-        Spark asks for it too where batch 0 was planned before it failed, and that one is read by its plan: only a batch
-        that is planned now fails for want of a start.
+        Spark also calls it where batch 0 was planned before it failed, and reads that batch by its plan: only a batch
+        that is planned now fails without a start.
         """
         try:
             return self._resolved(UNRESOLVED)
@@ -88,7 +88,7 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return UNRESOLVED
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802 - Spark's name
-        """The end of the next batch; `start` as it is when there is none."""
+        """Returns the end of the next batch; `start` itself if there is nothing to read."""
         start = self._resolved(start)
         with as_spark_error("the stream's next batch"):
             reached = StreamOffset.from_json(start).offsets
@@ -104,11 +104,11 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return StreamOffset(known, {queue: followed.begins[queue] for queue in taken}).to_json()
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802 - Spark's name
-        """The end of every queue, whatever a batch took; `lag` is computed from it."""
+        """Returns the end of every queue, whatever a batch took; `lag` is computed from it."""
         return None if self._latest is None else StreamOffset(self._latest.ends).to_json()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        """By what the end says of its beginning: after a failure in batch 0 `start` is another one."""
+        """Plans the batch from the begin that `end` carries: after a failure in batch 0 `start` is another one."""
         with as_spark_error("the stream's batch"):
             if start == end:
                 return []
@@ -120,7 +120,7 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return [RangePartition(wanted) for wanted in ranges]
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Spark is done with what lies before `end`; it says so one batch late, and never of the last batch."""
+        """Publishes that rows before `end` are done; Spark calls it one batch late, and never for the last batch."""
         if self._options.consumer_group is not None:
             from pyrmq_spark.stream.progress import publish_quietly
 
@@ -136,7 +136,7 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # --- Inside.
 
     def _resolved(self, start: dict[str, Any]) -> dict[str, Any]:
-        """What `UNRESOLVED` stands for, asked for once; or what came of it a moment ago."""
+        """Returns the start that `UNRESOLVED` stands for; resolved once, and kept."""
         if start != UNRESOLVED:
             return start
         if self._unstarted is not None:

@@ -1,6 +1,6 @@
-"""What a write takes, and what is said when a frame's schema does not fit. Pure.
+"""The columns that a write accepts, and the errors for a schema that does not fit. Pure.
 
-What stands in a frame's rows is looked at in `rows`. Names are compared without regard to case, as Spark compares them.
+`row_checks` checks the rows themselves. Names are compared without regard to case, as Spark compares them.
 Arrow is not loaded: the processes that plan a write and close it need none.
 """
 
@@ -35,13 +35,13 @@ BODY_NAMES: Final = ("body", "value")
 
 @dataclass(frozen=True, slots=True)
 class SinkSchema:
-    """Which column of a frame is which part of a message: the sink's name to the column's number."""
+    """The columns of a frame by the parts of a message: each sink name with the column's number."""
 
     columns: Mapping[str, int]
     topic: str | None
 
     def rows(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The frame's columns under the sink's names."""
+        """Returns the frame's columns under the sink's names."""
         return batch.select(list(self.columns.values())).rename_columns(list(self.columns))
 
 
@@ -49,7 +49,7 @@ def sink_schema(schema: StructType, topic: str | None) -> SinkSchema:
     """Raises `InvalidColumn` before a row is sent; `topic` is the option, which wins over the column."""
     columns: dict[str, int] = {}
     if not any(name.lower() in BODY_NAMES for name in schema.names):
-        _refuse_sink_column("there is no body")  # told first: another column may be meant for it
+        _refuse_sink_column("there is no body")  # raised first: another column may be meant for it
     for number, field in enumerate(schema.fields):
         name = _sink_name(field.name)
         if name in columns:

@@ -8,14 +8,14 @@ from typing import Final
 from pyspark import TaskContext
 from pyspark.sql.datasource import WriterCommitMessage
 
-# What Spark tells a task of its stream: the id that a checkpoint keeps over restarts, and the number of the batch.
+# Spark passes these to a stream's task: the id that a checkpoint keeps over restarts, and the number of the batch.
 QUERY_ID: Final = "sql.streaming.queryId"
 BATCH_ID: Final = "streaming.sql.batchId"
 
 
 @dataclass(frozen=True, slots=True)
 class WriteAttempt:
-    """Which write a task is part of: the same for a repeat of it. `base` is what its counters of queues begin with."""
+    """The write that a task is part of, equal in a repeat of it. Its counters of queues begin with `base`."""
 
     query: str
     batch: int
@@ -24,13 +24,13 @@ class WriteAttempt:
 
     @classmethod
     def of_batch(cls, write: str, base: int) -> WriteAttempt:
-        """In a task of a batch write."""
+        """Returns the attempt of a task in a batch write."""
         context = TaskContext.get()
         return cls(write, 0, 0 if context is None else context.partitionId(), base)
 
     @classmethod
     def of_stream(cls) -> WriteAttempt:
-        """In a task of a stream; outside of one it is the first batch of a query without a name."""
+        """Returns the attempt of a task in a stream; outside of a task, the first batch of a query without a name."""
         context = TaskContext.get()
         if context is None:
             return cls("", 0, 0, 0)
@@ -40,7 +40,7 @@ class WriteAttempt:
 
 @dataclass(frozen=True)
 class PartitionWritten(WriterCommitMessage):
-    """What one task wrote; queues and statuses by their names."""
+    """One task's report of its write; queues and statuses by their names."""
 
     partition: int
     rows: int

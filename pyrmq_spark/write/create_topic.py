@@ -13,7 +13,7 @@ DEFAULT_QUEUE_NUMS: Final = 8
 
 
 def create_topic(connection: ConnectionOptions, options: SinkOptions, topic: str) -> None:
-    """On every master; a topic that is there stays as it is. Two tasks that do it at once make the same topic.
+    """Creates the topic on every master; an existing one stays as it is. Two tasks at once create the same topic.
 
     A NameServer is asked each time: a topic may be deleted between two writes of one worker. `createTopic=batch` leaves
     a plain topic plain. Returns when a NameServer names all masters that made it.

@@ -47,7 +47,7 @@ class DeadLetters:
 
 @contextmanager
 def open_dead_letters(producer: Producer, options: SinkOptions) -> Iterator[DeadLetters]:
-    """For one task."""
+    """Opens the dead letters of one task."""
     if options.dead_letter_topic is None:
         yield DeadLetters(None, None)
         return
@@ -56,6 +56,6 @@ def open_dead_letters(producer: Producer, options: SinkOptions) -> Iterator[Dead
 
 
 def reason(refused: RefusedMessage) -> str:
-    """What a property can hold of it."""
+    """Returns the reason as far as a property can hold it."""
     text = str(refused.error.__cause__ or refused.error)
     return " ".join(text.replace("\x01", " ").replace("\x02", " ").split())[:MAX_REASON]

@@ -1,4 +1,4 @@
-"""Rows that are delivered later: told apart from the others, and sent as messages of their own."""
+"""Rows that are delivered later: separated from the others, and sent as single messages."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ IN_UTC: Final = pa.timestamp("us", "UTC")
 
 
 def may_be_delayed(rows: pa.RecordBatch) -> bool:
-    """Whether there is a column for it."""
+    """Returns whether a column for delays is there."""
     return any(name in rows.schema.names for name in DELAYS)
 
 
 def by_delay(rows: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.RecordBatch]:
-    """The delayed rows, and the others without the columns that delay."""
+    """Returns the delayed rows, and the others without the columns for delays."""
     columns = [rows.column(name) for name in DELAYS if name in rows.schema.names]
     if not columns:
         return rows.slice(0, 0), rows
@@ -33,7 +33,7 @@ def by_delay(rows: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.RecordBatch]:
 
 
 def encode_singles(rows: pa.RecordBatch, topic: str, unique_ids: Sequence[str], limit: BatchLimit) -> Iterator[Payload]:
-    """A request for each row, in their order."""
+    """Yields a request for each row, in their order."""
     if "deliverAt" in rows.schema.names:  # its zone is the session's, which may be one that Python does not know
         place = rows.schema.names.index("deliverAt")
         rows = rows.set_column(place, "deliverAt", rows.column(place).cast(IN_UTC))

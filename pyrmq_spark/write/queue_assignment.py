@@ -1,4 +1,4 @@
-"""Where a partition's rows go: to the queue they name, to their key's, or by turns; a whole Arrow batch at a time.
+"""The queues of rows: the one a row names, its key's, or the next in turn; for a whole Arrow batch at once.
 
 Rows whose keys share a queue share a target, so that they go one request after another, in their order: its broker is
 waited for. A key's queue is looked up in the publish list as it was when the write met the topic; only when the broker
@@ -50,7 +50,7 @@ class AssignedRows:
     queues: tuple[Fixed | None, ...]
 
     def parts(self) -> Iterator[tuple[Fixed | None, pa.RecordBatch]]:
-        """The rows of each queue."""
+        """Yields the rows of each queue."""
         for queue, start, end in zip(self.queues, (0, *self.ends), self.ends, strict=False):
             yield queue, self.rows.slice(start, end - start)
 
@@ -71,10 +71,10 @@ class QueueAssignment:
         self._topics: dict[str, _TopicPlaces] = {}
 
     def placed(self, topic: str, rows: pa.RecordBatch) -> AssignedRows:
-        """The rows, those of each fixed queue and those without one together, each in their order.
+        """Returns the rows grouped by fixed queue, those without one together, each group in its order.
 
-        `NoRoute` when no NameServer knows the topic and brokers do not create it; `InvalidMessage` for a queue that the
-        topic does not have.
+        Raises `NoRoute` if no NameServer knows the topic and brokers do not create it, `InvalidMessage` for a queue
+        that the topic does not have.
         """
         lanes = self._lanes(topic, rows)
         rest = rows.drop_columns([name for name in ("brokerName", "queueId") if name in rows.schema.names])
@@ -89,22 +89,22 @@ class QueueAssignment:
         return AssignedRows(together, tuple(ends.tolist()), tuple(queues))
 
     def by_turns(self, topic: str) -> AnyQueue:
-        """For the next request of rows without a queue."""
+        """Returns the target of the next request of rows without a queue."""
         places = self._places(topic)
         if places.kept is None or not self._keep:
             places.kept = AnyQueue(places.walk.select_one_message_queue(), keep=self._keep)
         return places.kept
 
     def is_batch_topic(self, topic: str) -> bool:
-        """Whether the topic was a batch topic when the write met it."""
+        """Returns whether the topic was a batch topic when the write first used it."""
         return self._places(topic).is_batch_topic
 
     def in_no_order(self, topic: str) -> AnyQueue:
-        """For a message whose order says nothing, such as a delayed one."""
+        """Returns the next queue in turn for a message without ordering, such as a delayed one."""
         return AnyQueue(self._places(topic).walk.select_one_message_queue())
 
     def _lanes(self, topic: str, rows: pa.RecordBatch) -> Lanes | None:
-        """A queue that is missing may be younger than the route: NameServers are asked before a row is refused."""
+        """Returns the rows' lanes; asks NameServers before it refuses a queue, which may be newer than the route."""
         places = self._places(topic)
         try:
             return places.lanes(rows)
@@ -140,9 +140,9 @@ class _TopicPlaces:
         self._lane_of: dict[MessageQueue, int] = {}
 
     def lanes(self, rows: pa.RecordBatch) -> Lanes | None:
-        """Of each row; a queue that a row names wins over its key. None when no row has either.
+        """Returns the lane of each row; a queue that a row names wins over its key. None if no row has either.
 
-        `InvalidMessage` for a queue that is not among those that are `named` of its broker.
+        Raises `InvalidMessage` for a queue that is not among the broker's `named` ones.
         """
         names = rows.schema.names
         lanes = None
@@ -154,7 +154,7 @@ class _TopicPlaces:
         return None if lanes is None or (lanes == BY_TURNS).all() else lanes
 
     def _lanes_of_keys(self, keys: pa.Array) -> Lanes:
-        """As `TopicPublishInfo.queue_of_key` for each, by columns."""
+        """Returns the lane of each key, by columns, as `TopicPublishInfo.queue_of_key` chooses it."""
         queues = self._info.queues or (self._info.select_one_message_queue(),)
         coded = encoded(keys)
         numbers = abs(string_hash_codes(coded.dictionary)) % len(queues)
@@ -180,7 +180,7 @@ class _TopicPlaces:
         return np.array(lanes, np.int64)[place.ravel()]
 
     def _lane_of_queue(self, broker_name: str, queue_id: int) -> int:
-        """A broker that is not in the list may only be down: it is waited for."""
+        """Returns the queue's lane, also of a broker that is not in the list: it may only be down, and is waited for."""
         queue = MessageQueue(self.walk.topic, broker_name, queue_id)
         there = [known.queue_id for known in self.named if known.broker_name == broker_name]
         if there and queue_id not in there:
@@ -198,13 +198,13 @@ class _TopicPlaces:
 
 
 def _by_brokers(info: TopicPublishInfo, counter: int) -> TopicPublishInfo:
-    """Queue 0 of each broker, then queue 1, ...: each broker has to be sent something to make the topic."""
+    """Returns queue 0 of each broker, then queue 1, ...: each broker creates the topic at its first message."""
     queues = sorted(info.queues, key=lambda queue: queue.queue_id)
     return TopicPublishInfo(info.topic, queues, counter_start=counter, borrowed=True)
 
 
 def _taken(lanes: Lanes, indices: pa.Array) -> Lanes:
-    """`lanes[indices]`; a null has none."""
+    """Returns `lanes[indices]`; a null index has no lane."""
     padded = np.append(lanes, BY_TURNS)
     taken: Lanes = padded[pc.fill_null(indices, BY_TURNS).to_numpy().astype(np.int64)]
     return taken

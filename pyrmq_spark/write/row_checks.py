@@ -26,7 +26,7 @@ def check_rows(rows: pa.RecordBatch, first_row: int, now: datetime) -> None:
 
 
 def _faults(rows: pa.RecordBatch, now: datetime) -> Iterator[Fault]:
-    """The lowest row that breaks each rule of where and when a message goes."""
+    """Yields the lowest row that breaks each rule about a message's queue and delivery time."""
     given = dict(zip(rows.schema.names, rows.columns, strict=True))
     rules: list[tuple[pa.Array, str, str]] = []
     if "topic" in given:
@@ -56,7 +56,7 @@ def _faults(rows: pa.RecordBatch, now: datetime) -> Iterator[Fault]:
 
 
 def by_topic(rows: pa.RecordBatch, topic: str | None) -> Iterator[tuple[str, pa.RecordBatch]]:
-    """The rows of each topic, in their order; topics by their first appearance."""
+    """Yields the rows of each topic, in their order; topics by their first appearance."""
     if topic is not None:
         yield topic, rows
         return

@@ -96,7 +96,7 @@ class PartitionWrite:
                     self._put(batch, window, placing)
                     dead_letters.put_all(window.take_refused())
             except RocketMQError:
-                with suppress(RocketMQError):  # what is under way ends first: what is told of it is then whole
+                with suppress(RocketMQError):  # sends under way end first, so that the report is complete
                     window.drain()
                 raise
             window.drain()
@@ -119,7 +119,7 @@ class PartitionWrite:
                     self._put_placed(topic, placed, window, placing)
 
     def _put_placed(self, topic: str, placed: AssignedRows, window: SendWindow, placing: QueueAssignment) -> None:
-        """All rows are encoded together, and cut into requests where their queue changes."""
+        """Encodes all rows together, and cuts them into requests where their queue changes."""
         some, ids = with_ids(placed.rows)
         number = taken = 0
         for payload in encode_batches(some, topic, ids, self._limit, checked=True, stops=placed.ends):
@@ -131,8 +131,9 @@ class PartitionWrite:
     def _put_group(
         self, topic: str, rows: pa.RecordBatch, queue: Fixed | None, window: SendWindow, placing: QueueAssignment
     ) -> None:
-        """Delayed rows go one by one: a batch would be stored at once, and delivered so. A batch topic gets requests of
-        one tag each, in order within it.
+        """Sends rows of one queue; delayed rows one by one, since a batch would be stored and delivered at once.
+
+        A batch topic gets requests of one tag each, in order within the tag.
         """
         delayed, plain = by_delay(rows)
         whole = placing.is_batch_topic(topic)
@@ -146,7 +147,7 @@ class PartitionWrite:
 
     @contextmanager
     def _naming_rows(self, first_row: int) -> Iterator[None]:
-        """What `check_rows` cannot see by columns, such as properties that are too large together, names the batch."""
+        """Names the batch in errors that `check_rows` cannot find by columns, such as properties too large together."""
         try:
             yield
         except InvalidMessage as error:
@@ -173,7 +174,7 @@ class PartitionWrite:
 
 
 def with_ids(rows: pa.RecordBatch) -> tuple[pa.RecordBatch, Ids]:
-    """What is encoded, and the ids it is given in their order: those the rows carry, or new ones of this process."""
+    """Returns the rows to encode and their ids in order: those that the rows carry, or new ones of this process."""
     if ID_COLUMN not in rows.schema.names:
         return rows, unique_id_runs
     given, taken = rows.column(ID_COLUMN), 0
@@ -187,7 +188,7 @@ def with_ids(rows: pa.RecordBatch) -> tuple[pa.RecordBatch, Ids]:
 
 
 def texts_of_ids(rows: pa.RecordBatch) -> list[str]:
-    """The same, one by one."""
+    """Returns the ids of the rows as texts."""
     carried = ID_COLUMN in rows.schema.names
     texts: list[str] = rows.column(ID_COLUMN).to_pylist() if carried else unique_ids(rows.num_rows)
     return texts

@@ -54,7 +54,7 @@ class RocketMQWriter(DataSourceArrowWriter):
         freeze_loaded_objects()
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """What was sent stays sent. Spark does not know all of it: a task that was cut short reports nothing."""
+        """Logs what the finished tasks sent, which stays. A task that was cut short reports nothing to Spark."""
         _log(logging.WARNING, "the write failed; what its finished tasks wrote stays: ", messages)
 
 
@@ -77,7 +77,7 @@ class RocketMQStreamWriter(DataSourceStreamArrowWriter):
         freeze_loaded_objects()
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
-        """What was sent stays sent, and is sent again when the query goes on."""
+        """Logs what the finished tasks sent, which stays, and is sent again when the query goes on."""
         said = f"batch {batchId} failed; what its finished tasks wrote stays, and comes again: "
         _log(logging.WARNING, said, messages)
 
@@ -114,5 +114,5 @@ def summary_line(written: Sequence[PartitionWritten]) -> str:
 
 
 def _printable(queue: str) -> str:
-    """A broker chooses its name, and the line stays one line."""
+    """Returns the name in one printable line: a broker chooses its name."""
     return queue if queue.isprintable() else ascii(queue)
