@@ -14,7 +14,7 @@ from pyrmq_core.protocol.routes.route import TopicRouteData
 
 
 class Admin(BlockingFace[AsyncAdmin]):
-    """As `pyrmq_core.Admin`; `client` is a blocking one."""
+    """The blocking form of `pyrmq_core.Admin`; `client` is a blocking one."""
 
     def __init__(
         self,
@@ -28,7 +28,7 @@ class Admin(BlockingFace[AsyncAdmin]):
         self._nameserver = nameserver
         self._timeout = timeout
         if client is None:
-            self._make()  # wrong arguments are told now, not at the first call
+            self._make()  # wrong arguments raise now, not at the first call
 
     def __repr__(self) -> str:
         return "<blocking Admin>"
@@ -38,11 +38,11 @@ class Admin(BlockingFace[AsyncAdmin]):
         return AsyncAdmin(client=shared, nameserver=self._nameserver, timeout=self._timeout)
 
     def cluster_info(self) -> ClusterInfo:
-        """Every broker with its addresses, and the brokers of each cluster."""
+        """Returns every broker with its addresses, and the brokers of each cluster."""
         return self._run(lambda admin: admin.cluster_info())
 
     def route(self, topic: str) -> TopicRouteData:
-        """Where the topic is; `NoRoute` when no NameServer knows it."""
+        """Returns the topic's route; raises `NoRoute` if no NameServer knows it."""
         return self._run(lambda admin: admin.route(topic))
 
     def create_topic(
@@ -57,7 +57,7 @@ class Admin(BlockingFace[AsyncAdmin]):
         perm: int = Permission.READ | Permission.WRITE,
         attributes: Mapping[str, str] | None = None,
     ) -> None:
-        """Make the topic with `queues` queues on every master, or change it."""
+        """Creates the topic with `queues` queues on every master, or changes it."""
         self._run(
             lambda admin: admin.create_topic(
                 topic,
@@ -72,29 +72,29 @@ class Admin(BlockingFace[AsyncAdmin]):
         )
 
     def topic_config(self, topic: str) -> dict[str, TopicConfig]:
-        """The topic's settings by broker name."""
+        """Returns the topic's settings by broker name."""
         return self._run(lambda admin: admin.topic_config(topic))
 
     def delete_topic(self, topic: str, *, cluster: str | None = None) -> None:
-        """Delete it with its messages on every master, then from every NameServer."""
+        """Deletes the topic with its messages on every master, then from every NameServer."""
         self._run(lambda admin: admin.delete_topic(topic, cluster=cluster))
 
     def topics(self, *, cluster: str | None = None) -> tuple[str, ...]:
-        """All topics that the NameServer knows, or those of one cluster; sorted."""
+        """Returns all topics that the NameServer knows, or those of one cluster; sorted."""
         return self._run(lambda admin: admin.topics(cluster=cluster))
 
     def kv_value(self, namespace: str, key: str) -> str | None:
-        """A value of KV configuration; None when there is none."""
+        """Returns a value of KV configuration; None without one."""
         return self._run(lambda admin: admin.kv_value(namespace, key))
 
     def kv_values(self, namespace: str) -> dict[str, str]:
-        """All values of a namespace by key; empty when there is none."""
+        """Returns all values of a namespace by key; empty without any."""
         return self._run(lambda admin: admin.kv_values(namespace))
 
     def put_kv(self, namespace: str, key: str, value: str) -> None:
-        """Tells every NameServer."""
+        """Puts a value on every NameServer."""
         self._run(lambda admin: admin.put_kv(namespace, key, value))
 
     def delete_kv(self, namespace: str, key: str) -> None:
-        """As `put_kv`; a key that is not there is no error."""
+        """Deletes a value on every NameServer; a missing key is no error."""
         self._run(lambda admin: admin.delete_kv(namespace, key))

@@ -10,7 +10,7 @@ from pyrmq_core.client.service_state import ServiceState
 
 
 class Client(BlockingFace[AsyncClient]):
-    """As `pyrmq_core.Client`. Nothing touches the network before `open`, `with`, or the first use."""
+    """The blocking form of `pyrmq_core.Client`. Nothing touches the network before `open`, `with`, or the first use."""
 
     @parameters_of(ClientSettings)
     def __init__(self, settings: ClientSettings) -> None:

@@ -14,7 +14,10 @@ from pyrmq_core.embedded import EmbeddedCluster as AsyncEmbeddedCluster
 
 
 class EmbeddedCluster(BlockingFace[AsyncEmbeddedCluster]):
-    """As `pyrmq_core.embedded.EmbeddedCluster`: `with EmbeddedCluster(brokers=2) as cluster: cluster.nameserver`."""
+    """The blocking form of `pyrmq_core.embedded.EmbeddedCluster`.
+
+    `with EmbeddedCluster(brokers=2) as cluster: cluster.nameserver`
+    """
 
     def __init__(
         self,
@@ -38,7 +41,7 @@ class EmbeddedCluster(BlockingFace[AsyncEmbeddedCluster]):
             forgetful=forgetful,
             directory=directory,
         )
-        self._make()  # wrong arguments are told now
+        self._make()  # wrong arguments raise now
 
     def __repr__(self) -> str:
         return "<blocking EmbeddedCluster>"
@@ -63,7 +66,7 @@ class EmbeddedCluster(BlockingFace[AsyncEmbeddedCluster]):
 
     @property
     def directory(self) -> Path:
-        """Where the stores lie."""
+        """The directory of the stores."""
         return self._async().directory
 
     def control(
@@ -73,17 +76,17 @@ class EmbeddedCluster(BlockingFace[AsyncEmbeddedCluster]):
         return self._async().control(code, function, server=server, times=times)
 
     def kill(self, name: str) -> None:
-        """End a broker as SIGKILL does."""
+        """Ends a broker as SIGKILL does."""
         self._run(lambda cluster: cluster.kill(name))
 
     def power_cut(self, name: str) -> None:
-        """End a broker as a power failure does (needs `forgetful=True`)."""
+        """Ends a broker as a power failure does (needs `forgetful=True`)."""
         self._run(lambda cluster: cluster.power_cut(name))
 
     def stop(self, name: str) -> None:
-        """End a broker in order, as SIGTERM does."""
+        """Ends a broker in order, as SIGTERM does."""
         self._run(lambda cluster: cluster.stop(name))
 
     def start(self, name: str) -> None:
-        """Start a broker that was ended, on its old port and store."""
+        """Starts a broker that was ended, on its old port and store."""
         self._run(lambda cluster: cluster.start(name))

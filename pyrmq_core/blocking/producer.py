@@ -45,7 +45,7 @@ log = logging.getLogger(__name__)
 
 
 class Producer(BlockingFace[AsyncProducer]):
-    """As `pyrmq_core.Producer`; `client` is a blocking one. Safe to use from many threads."""
+    """The blocking form of `pyrmq_core.Producer`; `client` is a blocking one. Safe to use from many threads."""
 
     @parameters_of(ProducerSettings[Client])
     def __init__(self, settings: ProducerSettings[Client]) -> None:
@@ -109,7 +109,7 @@ class Producer(BlockingFace[AsyncProducer]):
         queue: MessageQueue | None = None,
         select: Select | None = None,
     ) -> None:
-        """Returns when the message is written to the connection; whether it is stored nobody tells."""
+        """Returns when the message is written to the connection; no broker reports whether it is stored."""
         self._run(lambda producer: producer.send_oneway(message, timeout=timeout, queue=queue, select=select))
 
     def send_soon(
@@ -159,7 +159,7 @@ class Producer(BlockingFace[AsyncProducer]):
     def send_arrow(
         self, rows: Any, *, topic: str | None = None, queue: MessageQueue | None = None, timeout: float | None = None
     ) -> WriteSummary:
-        """Each row of a `pyarrow.RecordBatch` or `Table` as a message (extra `arrow`); as the async face does it."""
+        """Sends each row of a `pyarrow.RecordBatch` or `Table` as a message (extra `arrow`), as the async face does."""
         return self._run(lambda producer: producer.send_arrow(rows, topic=topic, queue=queue, timeout=timeout))
 
     def request(
@@ -195,7 +195,7 @@ class Producer(BlockingFace[AsyncProducer]):
     def end_transaction(
         self, transaction: Transaction, state: LocalTransactionState, *, reason: str = ""
     ) -> TransactionSendResult:
-        """Tells the broker to deliver or to drop the message, or, with UNKNOW, to ask the listener later."""
+        """Has the broker deliver or drop the message, or, with UNKNOW, call the listener later."""
         return self._run(lambda producer: producer.end_transaction(transaction, state, reason=reason))
 
     def send_in_transaction(
@@ -205,7 +205,7 @@ class Producer(BlockingFace[AsyncProducer]):
         *,
         timeout: float | None = None,
     ) -> TransactionSendResult:
-        """`begin_transaction`, your function in this very thread, `end_transaction` with the state that it returned.
+        """Calls `begin_transaction`, your function in this thread, and `end_transaction` with the state it returned.
 
         When it raises, the state is UNKNOW, and `error` of the result has what it raised.
         """
@@ -223,7 +223,7 @@ class Producer(BlockingFace[AsyncProducer]):
         timeout: float | None = None,
         keep_refused: bool = False,
     ) -> SendWindow:
-        """For bulk writers who encode payloads themselves: `with producer.open_window() as window:`."""
+        """Returns a window for callers that encode payloads themselves: `with producer.open_window() as window:`."""
         opened = HeldContext(
             portal(),
             self._async().open_window(
@@ -233,19 +233,19 @@ class Producer(BlockingFace[AsyncProducer]):
         return SendWindow(opened)
 
     def publish_info(self, topic: str, *, timeout: float | None = None) -> TopicPublishInfo:
-        """The queues the topic may be written to now, and the counter that walks them."""
+        """Returns the queues the topic may be written to now, and the counter that walks them."""
         return self._run(lambda producer: producer.publish_info(topic, timeout=timeout))
 
     def is_batch_topic(self, topic: str, *, timeout: float | None = None) -> bool:
-        """Whether brokers keep the topic's batches whole (5.x): requests should hold messages of one tag then."""
+        """Returns whether brokers store the topic's batches whole (5.x): a request should then hold one tag."""
         return self._run(lambda producer: producer.is_batch_topic(topic, timeout=timeout))
 
     def message_queues(self, topic: str) -> tuple[MessageQueue, ...]:
-        """The queues the topic may be written to now."""
+        """Returns the queues the topic may be written to now."""
         return self._run(lambda producer: producer.message_queues(topic))
 
     def _drafted(self, message: Message, timeout: float | None, queue: MessageQueue | None) -> tuple[Portal, _Drafted]:
-        """The message checked and encoded in the calling thread."""
+        """Checks and encodes the message in the calling thread."""
         producer, loop = self._async(), portal()
         loop.check_outside()
         began = time.monotonic()
@@ -274,13 +274,13 @@ def _start(drafted: _Drafted, pending: PendingSend, loop: LoopAccess) -> bool:
 
 
 def _give_up(loop: Portal, drafted: _Drafted, pending: PendingSend) -> None:
-    """Behind what the loop was given before for this send, if that was before the interrupt."""
+    """Gives up the send, after the loop's earlier work for it, if any came before the interrupt."""
     with suppress(InvalidState):
         loop.soon(drafted.parts.in_flight.give_up, pending, drafted.payload.topic)
 
 
 def _begin(drafted: _Drafted, pending: PendingSend, alone: bool) -> None:
-    """On the loop: a send that nobody waits for yet."""
+    """Starts a send on the loop, for which no thread waits yet."""
     message, parts, payload, to, _, _ = drafted
     parts.begin(message, payload, to, drafted.seconds_left(), pending, alone=alone)
 

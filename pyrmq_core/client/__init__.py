@@ -1,6 +1,7 @@
 """The client: routes, sending and pulling over RocketMQ's remoting protocol.
 
-`routing` decides (pure), `client.Client` owns connections and the tasks that keep routes fresh, `sending.Sender` is
-the one road of everything sent and `pulling.Puller` the one road of everything read; `Producer` and `PullConsumer` are
-their faces.
+`client` is the public face and `client_session` what the rest of the library uses of it: connections and the tasks that
+keep routes fresh. `producer` sends (everything through `send.sender.Sender`), `consumer` reads (everything through
+`pull.puller.Puller`), `admin` administers. Below them, `routes` looks routes up, `remoting` calls servers, `callbacks`
+answers brokers' requests, and `routing` decides, pure.
 """

@@ -9,7 +9,7 @@ from pyrmq_core.errors import MissingLibrary
 
 
 def columnar() -> ModuleType:
-    """The room of columns; `MissingLibrary` without Arrow."""
+    """Returns the package `pyrmq_core.columnar`; raises `MissingLibrary` without Arrow."""
     try:
         for library in ("numpy", "pyarrow"):
             import_module(library)

@@ -35,7 +35,7 @@ def check_hooks(hooks: Sequence[object], kinds: Sequence[Sequence[str]]) -> None
 
 
 def quietly(hook: Callable[..., T], *args: object) -> T | None:
-    """What the hook returns; None when it raised, which is logged."""
+    """Returns the hook's result; logs its exception and returns None."""
     try:
         return timed(hook, *args)
     except Exception as error:

@@ -10,7 +10,7 @@ from pyrmq_core.errors import InvalidState
 
 
 class ServiceState(enum.Enum):
-    """Where in its life a client or a producer is."""
+    """The state of a client or a producer."""
 
     CREATE_JUST = "CREATE_JUST"
     RUNNING = "RUNNING"
@@ -31,7 +31,7 @@ class Life:
         self._name = name
 
     def starting(self) -> None:
-        """The start begins; `InvalidState` unless this is the first one."""
+        """Begins the start; raises `InvalidState` unless it is the first one."""
         if self.state is not ServiceState.CREATE_JUST:
             raise InvalidState(
                 f"The {self._kind} service state not OK, maybe started once, {self.state.value}: {self._kind} "

@@ -180,7 +180,7 @@ class _TopicPlaces:
         return np.array(lanes, np.int64)[place.ravel()]
 
     def _lane_of_queue(self, broker_name: str, queue_id: int) -> int:
-        """Returns the queue's lane, also of a broker that is not in the list: it may only be down, and is waited for."""
+        """Returns the queue's lane, also for a broker that is not in the list: it may be down, and is waited for."""
         queue = MessageQueue(self.walk.topic, broker_name, queue_id)
         there = [known.queue_id for known in self.named if known.broker_name == broker_name]
         if there and queue_id not in there:
@@ -198,7 +198,7 @@ class _TopicPlaces:
 
 
 def _by_brokers(info: TopicPublishInfo, counter: int) -> TopicPublishInfo:
-    """Returns queue 0 of each broker, then queue 1, ...: each broker creates the topic at its first message."""
+    """Returns queue 0 of each broker, then queue 1, ...: a broker makes the topic when it gets a message."""
     queues = sorted(info.queues, key=lambda queue: queue.queue_id)
     return TopicPublishInfo(info.topic, queues, counter_start=counter, borrowed=True)
 

@@ -70,11 +70,11 @@ class Admin:
         await self._stack.__aexit__(kind, error, traceback)
 
     async def cluster_info(self) -> ClusterInfo:
-        """Every broker with its addresses, and the brokers of each cluster."""
+        """Returns every broker with its addresses, and the brokers of each cluster."""
         return ClusterInfo.from_command(await self._ask_nameserver(GetClusterInfo().to_command()))
 
     async def route(self, topic: str) -> TopicRouteData:
-        """Where the topic is, as a NameServer knows it at this moment; `NoRoute` when it knows none."""
+        """Returns the topic's route, as a NameServer knows it now; raises `NoRoute` if it knows none."""
         routes = self._open().routes
         route = await routes.refresh(topic, timeout=self._timeout)
         if route is None:
@@ -93,12 +93,12 @@ class Admin:
         perm: int = Permission.READ | Permission.WRITE,
         attributes: Mapping[str, str] | None = None,
     ) -> None:
-        """Make the topic with `queues` queues on every master of the cluster (without one: of all), or change it.
+        """Creates the topic with `queues` queues on every master of the cluster (without one: of all), or changes it.
 
         `read_queues` differs while a topic shrinks: queues that are no longer written to are still read.
-        `batch` makes a batch topic of 5.x: a whole batch is one record, several times cheaper for the broker. A topic
-        that is there as a plain one stays it, which is told as an error. Brokers before 5.0 keep no attributes, and
-        would make a plain topic without a word: they are refused before anything is made.
+        `batch` makes a batch topic of 5.x: a whole batch is one record, several times cheaper for the broker. An
+        existing plain topic stays plain, which raises an error. Brokers before 5.0 keep no attributes, and would
+        silently create a plain topic: they are refused before anything is created.
 
         Returns when a NameServer names all these masters with so many queues: keys are divided over all of them then.
         Raises `NoRoute` when it does not within the timeout; the topic is made, and brokers announce it later.
@@ -137,7 +137,7 @@ class Admin:
             await trio.sleep(LOOK_AGAIN_SECONDS)
 
     async def topic_config(self, topic: str) -> dict[str, TopicConfig]:
-        """The topic's settings by broker name; brokers before 5.0 cannot tell them (code 3)."""
+        """Returns the topic's settings by broker name; brokers before 5.0 do not support that (code 3)."""
         configs = {}
         for name, address in (await self._masters(None)).items():
             try:
@@ -150,7 +150,7 @@ class Admin:
         return configs
 
     async def delete_topic(self, topic: str, *, cluster: str | None = None) -> None:
-        """Delete it with its messages on every master, then from every NameServer; SUCCESS when there is none."""
+        """Deletes the topic and its messages on every master, then on every NameServer; a missing one is no error."""
         check_topic(topic)
         client = self._open()
         for name, address in (await self._masters(cluster)).items():
@@ -159,26 +159,26 @@ class Admin:
             await self._ask("NameServer", address, DeleteTopicInNamesrv(topic, cluster).to_command(), topic)
 
     async def topics(self, *, cluster: str | None = None) -> tuple[str, ...]:
-        """All topics that the NameServer knows, RocketMQ's own included, or those of one cluster; sorted."""
+        """Returns all topics that the NameServer knows, RocketMQ's own included, or those of one cluster; sorted."""
         asked = GetAllTopicList() if cluster is None else GetTopicsByCluster(cluster)
         return tuple(sorted(TopicList.from_command(await self._ask_nameserver(asked.to_command())).topics))
 
     async def kv_value(self, namespace: str, key: str) -> str | None:
-        """A value of KV configuration, as the chosen NameServer has it; None when there is none."""
+        """Returns a value of KV configuration, as the chosen NameServer has it; None without one."""
         answer = await self._ask_nameserver(GetKvConfig(namespace, key).to_command(), ResponseCode.QUERY_NOT_FOUND)
         return None if answer.code else KvConfig.from_command(answer).value
 
     async def kv_values(self, namespace: str) -> dict[str, str]:
-        """All values of a namespace by key; empty when there is none."""
+        """Returns all values of a namespace by key; empty without any."""
         answer = await self._ask_nameserver(GetKvList(namespace).to_command(), ResponseCode.QUERY_NOT_FOUND)
         return {} if answer.code else dict(KvTable.from_command(answer).table)
 
     async def put_kv(self, namespace: str, key: str, value: str) -> None:
-        """Tells every NameServer: they do not tell each other. The first that fails is the error."""
+        """Puts a value on every NameServer, since they do not share it. Raises the first failure."""
         await self._tell_nameservers(PutKvConfig(namespace, key, value).to_command())
 
     async def delete_kv(self, namespace: str, key: str) -> None:
-        """As `put_kv`; a key that is not there is no error."""
+        """Deletes a value on every NameServer; a missing key is no error."""
         await self._tell_nameservers(DeleteKvConfig(namespace, key).to_command())
 
     async def _ask_nameserver(self, command: Command, *accepted: ResponseCode) -> Command:
@@ -209,7 +209,7 @@ class Admin:
         return masters
 
     async def _changes(self, name: str, address: str, topic: str, settings: dict[str, str]) -> dict[str, str]:
-        """The attributes that the broker has to be told; it refuses some even where they are so already."""
+        """Returns the attributes to change; the broker refuses some even if they have the value already."""
         if not settings:
             return {}
         answer = await self._open().call(address, GetTopicConfig(topic).to_command(), timeout=self._timeout)

@@ -1,10 +1,10 @@
-"""How a send waits for its answer (client/impl/CommunicationMode.java)."""
+"""The modes of a send: sync, async, one-way (client/impl/CommunicationMode.java)."""
 
 import enum
 
 
 class CommunicationMode(enum.Enum):
-    """What may be retried depends on it."""
+    """A send's mode, which decides what may be retried."""
 
     SYNC = "SYNC"
     ASYNC = "ASYNC"

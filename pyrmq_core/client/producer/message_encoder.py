@@ -1,4 +1,4 @@
-"""How a producer makes payloads of messages: ids, compression, limits, and its own properties."""
+"""Encodes a producer's messages as payloads: ids, compression, limits, and its own properties."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ class MessageEncoder:
     def of(
         cls, compress_over_bytes: int, compression: str, max_message_bytes: int, namespace: str | None
     ) -> MessageEncoder:
-        """`InvalidArgument` for a compression nobody knows, `MissingLibrary` for one that is not installed."""
+        """Returns an encoder; raises `InvalidArgument` for an unknown compression, `MissingLibrary` if needed."""
         own = {INSTANCE_ID: namespace} if namespace else NO_PROPERTIES
         return cls(compress_over_bytes, compression_type(compression), max_message_bytes, own)
 
     def one(self, message: Message, system_properties: Mapping[str, str] = NO_PROPERTIES) -> Payload:
-        """`InvalidMessage` names the rule that the message breaks."""
+        """Encodes one message; raises `InvalidMessage` with the rule that it breaks."""
         own = self.own_properties
         return encode_one(
             message,

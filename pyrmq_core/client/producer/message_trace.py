@@ -1,7 +1,7 @@
-"""Message trace: what was sent, where and how long it took, told to RMQ_SYS_TRACE_TOPIC in the background.
+"""Message trace: each message with its queue and time, sent to RMQ_SYS_TRACE_TOPIC in the background.
 
-A hook like any other, which the producer adds itself. Records wait in a bounded queue, and those too many are dropped;
-they leave ten at least together, or after 5 s. Trace messages are not traced.
+A hook like any other, which the producer adds itself. Records wait in a bounded queue, which drops those that do not
+fit; at least ten are sent together, or fewer after 5 s. Trace messages are not traced.
 Sources: client/trace/AsyncTraceDispatcher.java, client/trace/hook/SendMessageTraceHookImpl.java, 5.3.3.
 """
 
@@ -110,7 +110,7 @@ class Tracer:
         )
 
     async def run(self, sender: Sender) -> None:
-        """For the life of the producer."""
+        """Sends records for the life of the producer."""
         while True:
             with trio.move_on_after(FLUSH_SECONDS):
                 await self._enough.wait()
@@ -139,7 +139,7 @@ class Tracer:
             self._enough.set()
 
     def _next_message(self) -> Message:
-        """As many records as fit, one at least."""
+        """Returns a message of as many records as fit, at least one."""
         texts: list[str] = []
         keys: dict[str, None] = {}
         size = keys_size = 0

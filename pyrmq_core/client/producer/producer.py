@@ -55,9 +55,9 @@ class Producer:
 
     `async with Producer("orders", nameserver="127.0.0.1:9876") as producer:` opens a client of its own; with `client=`
     it shares one. Times are seconds; a send's `timeout` counts routes, tries and waits. `timeout_per_attempt` caps one
-    try; without it the time left is shared among the tries that are left, so that a silent broker cannot eat it all.
-    With `batching` messages travel together where they come fast; `trace` (True, or a topic) tells of each to the
-    trace topic; `hooks` are plain functions around each try; `namespace` stands in front of topics and the group.
+    try; without it the time left is shared among the tries that are left, so that a silent broker cannot use it up.
+    With `batching`, messages that come fast are sent together; `trace` (True, or a topic) reports each to the trace
+    topic; `hooks` are plain functions around each try; `namespace` stands in front of topics and the group.
     """
 
     @parameters_of(ProducerSettings[Client])
@@ -144,7 +144,7 @@ class Producer:
         queue: MessageQueue | None = None,
         select: Select | None = None,
     ) -> None:
-        """Returns when the message is written to the connection; whether it is stored nobody tells."""
+        """Returns when the message is written to the connection; no broker reports whether it is stored."""
         parts, seconds = self._open(), self._seconds(timeout)
         payload = self._encoding.one(message)
         to = target_of(message, queue)
@@ -192,7 +192,7 @@ class Producer:
     async def send_arrow(
         self, rows: Any, *, topic: str | None = None, queue: MessageQueue | None = None, timeout: float | None = None
     ) -> WriteSummary:
-        """Each row of a `pyarrow.RecordBatch` or `Table` as a message (extra `arrow`), whole columns at a time.
+        """Sends each row of a `pyarrow.RecordBatch` or `Table` as a message (extra `arrow`), whole columns at a time.
 
         Columns: body, topic (unless given), tags, keys, shardingKey, properties, flag. Requests of about 1,000 rows
         take the topic's queues in turn, several at once: only rows of one sharding key, or all with `queue`, keep their
@@ -240,7 +240,7 @@ class Producer:
         return receipt.result()
 
     async def recall(self, topic: str, recall_handle: str, *, timeout: float | None = None) -> str:
-        """Takes back a delayed message before it is delivered (brokers of 5.3 and younger, `recallMessageEnable`).
+        """Takes back a delayed message before it is delivered (brokers of 5.3 and later, `recallMessageEnable`).
 
         `recall_handle` is `SendResult.recall_handle`. Returns the message's id; `ResponseError` when the broker
         refuses, or is too old.
@@ -260,7 +260,7 @@ class Producer:
     async def begin_transaction(self, message: Message, *, timeout: float | None = None) -> Transaction:
         """Stores the message where consumers do not see it, until `end_transaction` commits it.
 
-        Needs a `transaction_listener`, whom brokers ask about ends that were lost. Raises as `send`.
+        Needs a `transaction_listener`, which brokers call when an end was lost. Raises as `send`.
         """
         parts, seconds = self._open(), self._seconds(timeout)
         payload = self._encoding.one(message, parts.transactions.properties(message))
@@ -270,7 +270,7 @@ class Producer:
     async def end_transaction(
         self, transaction: Transaction, state: LocalTransactionState, *, reason: str = ""
     ) -> TransactionSendResult:
-        """Tells the broker to deliver or to drop the message, or, with UNKNOW, to ask the listener later.
+        """Has the broker deliver or drop the message, or, with UNKNOW, call the listener later.
 
         A message that is not stored safely (`status` is not SEND_OK) is rolled back whatever `state` says, as in Java.
         """
@@ -284,7 +284,7 @@ class Producer:
         *,
         timeout: float | None = None,
     ) -> TransactionSendResult:
-        """`begin_transaction`, your function, `end_transaction` with the state that it returned.
+        """Calls `begin_transaction`, your function, and `end_transaction` with the state that it returned.
 
         `execute_local_transaction(message, result)` may be async, or plain: then it runs in a worker thread. When it
         raises, the state is UNKNOW, and `error` of the result has what it raised.
@@ -303,28 +303,28 @@ class Producer:
         timeout: float | None = None,
         keep_refused: bool = False,
     ) -> AbstractAsyncContextManager[SendWindow]:
-        """For bulk writers who encode payloads themselves: many under way, bounded; `timeout` is each payload's own."""
+        """Returns a window for callers that encode payloads themselves; `timeout` is for each payload."""
         sender, seconds = self._open().sender, self._seconds(timeout)
         return open_send_window(
             sender, max_requests=max_requests, max_bytes=max_bytes, timeout=seconds, keep_refused=keep_refused
         )
 
     async def publish_info(self, topic: str, *, timeout: float | None = None) -> TopicPublishInfo:
-        """The queues the topic may be written to now, and the counter that walks them; `NoRoute` without any."""
+        """Returns the queues the topic may be written to now, and the counter that walks them; raises `NoRoute`."""
         return await self._open().sender.publish_info(topic, timeout=self._seconds(timeout))
 
     async def is_batch_topic(self, topic: str, *, timeout: float | None = None) -> bool:
-        """Whether brokers keep the topic's batches whole (5.x): requests should hold messages of one tag then."""
+        """Returns whether brokers store the topic's batches whole (5.x): a request should then hold one tag."""
         return await self._open().sender.is_batch_topic(topic, timeout=self._seconds(timeout))
 
     async def message_queues(self, topic: str) -> tuple[MessageQueue, ...]:
-        """The queues the topic may be written to now."""
+        """Returns the queues the topic may be written to now."""
         return (await self.publish_info(topic)).queues
 
     async def _selected(
         self, message: Message, queue: MessageQueue | None, select: Select, seconds: float
     ) -> tuple[Target, float]:
-        """The queue that a function of the user's chooses, and the time that is left after asking for the list."""
+        """Returns the queue that the user's function chooses, and the time left after the look-up of the queues."""
         if queue is not None:
             raise InvalidArgument("give queue or select, not both")
         deadline = trio.current_time() + seconds
@@ -334,7 +334,7 @@ class Producer:
     def _prepare(
         self, message: Message, timeout: float | None, queue: MessageQueue | None
     ) -> tuple[RunningProducer, Payload, Target, float]:
-        """What a send begins with and nobody is asked for, done in any thread: for the blocking face."""
+        """Checks and encodes a message, which needs no server; in any thread, for the blocking face."""
         return self._open(), self._encoding.one(message), target_of(message, queue), self._seconds(timeout)
 
     def _seconds(self, timeout: float | None) -> float:

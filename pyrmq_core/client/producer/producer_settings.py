@@ -19,7 +19,7 @@ from pyrmq_core.protocol.messages.trace import TRACE_TOPIC
 
 @dataclass(frozen=True, kw_only=True)
 class ProducerSettings(SendSettings, ClientChoice[AnyClient]):
-    """How a producer was asked to work; `AnyClient` is the `Client` of its face."""
+    """A producer's settings; `AnyClient` is the `Client` of its face."""
 
     send_timeout: float = 3.0
     send_latency_fault_enable: bool = False

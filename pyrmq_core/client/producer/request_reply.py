@@ -41,7 +41,7 @@ class Requests:
         self._clusters: set[str] = set()
 
     def properties(self, timeout: float) -> dict[str, str]:
-        """What makes a message a request; CORRELATION_ID names it."""
+        """Returns the properties that make a message a request; CORRELATION_ID names it."""
         return {
             CORRELATION_ID: str(uuid.uuid4()),
             REPLY_TO_CLIENT: self._client.client_id,
@@ -65,7 +65,7 @@ class Requests:
         return awaited.message
 
     async def _make_known(self, topic: str, timeout: float) -> None:
-        """Brokers push replies only to clients they know: whoever may hand one over hears of this client first.
+        """Sends a heartbeat to every broker that may push the reply: brokers push only to clients they know.
 
         A replier sends to any broker of the cluster that has its reply topic, so those count too.
         """
@@ -89,7 +89,7 @@ class Requests:
 
 
 def reply_properties(request: MessageExt) -> tuple[str, dict[str, str]]:
-    """The topic that carries the reply to a request, and its properties; `InvalidArgument` for what is no request."""
+    """Returns the topic and the properties of the reply to a request; raises `InvalidArgument` for another message."""
     missing = [name for name in (CLUSTER, CORRELATION_ID, REPLY_TO_CLIENT) if not request.properties.get(name)]
     if missing:
         raise InvalidArgument(

@@ -1,9 +1,9 @@
-"""Transactions: a half message that consumers do not see, a local transaction of yours, and its end told to the broker.
+"""Transactions: a half message that consumers do not see, your local transaction, and its end sent to the broker.
 
     begin                 half message stored; consumers do not see it
     your local work       COMMIT_MESSAGE, ROLLBACK_MESSAGE, or UNKNOW
-    end                   END_TRANSACTION, one-way: delivered, dropped, or asked again
-    check                 the broker asks any producer of the group (CHECK_TRANSACTION_STATE), until it knows
+    end                   END_TRANSACTION, one-way: delivered, dropped, or checked later
+    check                 the broker queries any producer of the group (CHECK_TRANSACTION_STATE), until it knows
 
 Sources: client/impl/producer/DefaultMQProducerImpl.java (sendMessageInTransaction, endTransaction,
 checkTransactionState), client/impl/ClientRemotingProcessor.java, 5.3.3.
@@ -69,7 +69,7 @@ class Transaction:
 
     @property
     def is_safe(self) -> bool:
-        """Whether the broker stored it as its settings ask; else it can only be rolled back."""
+        """True if the broker stored it as its settings require; otherwise it can only be rolled back."""
         return self.result.status is SendStatus.SEND_OK
 
 
@@ -100,7 +100,7 @@ class Transactions:
         self._client.transaction_checks.unregister(self._group)
 
     def properties(self, message: Message) -> dict[str, str]:
-        """What makes a message a half one; `InvalidMessage` for one that is delayed too."""
+        """Returns the properties that make a half message; raises `InvalidMessage` for one that is delayed too."""
         if self._listener is None:
             raise InvalidState(
                 f"producer {self._group} has no transaction_listener: brokers would ask it about lost ends in vain; "
@@ -119,7 +119,7 @@ class Transactions:
         return Transaction(message, result, address, decode_offset_msg_id(result.offset_msg_id).offset)
 
     async def end(self, transaction: Transaction, state: State, reason: str = "") -> State:
-        """Tells the broker; what was told. A failure is logged: the broker will ask."""
+        """Sends the end to the broker and returns it. Logs a failure: the broker will check."""
         result = transaction.result
         if not transaction.is_safe:
             state = State.ROLLBACK_MESSAGE
@@ -198,9 +198,9 @@ class Transactions:
 async def decided(
     function: Callable[..., State | Awaitable[State]], *args: object, limiter: trio.CapacityLimiter | None = None
 ) -> tuple[State, Exception | None]:
-    """What a function of the user's decided: UNKNOW when it raised, or gave back what is no state.
+    """Returns the state that the user's function decided: UNKNOW if it raised, or returned something else.
 
-    An async one runs here, a plain one in a worker thread: local transactions wait for databases.
+    An async function runs here, a plain one in a worker thread: local transactions wait for databases.
     """
     try:
         if inspect.iscoroutinefunction(function):
@@ -212,7 +212,7 @@ async def decided(
 
 
 def decided_here(function: Callable[..., State], *args: object) -> tuple[State, Exception | None]:
-    """As `decided`, in the calling thread."""
+    """Returns the same as `decided`, in the calling thread."""
     try:
         return _checked(function(*args)), None
     except Exception as error:
@@ -225,7 +225,7 @@ def unknown(error: Exception) -> tuple[State, Exception]:
 
 
 def local_failure(error: Exception | None) -> str:
-    """What the broker's log is told about it."""
+    """Returns the text for the broker's log."""
     return "" if error is None else f"executeLocalTransactionBranch exception: {error!r}"
 
 

@@ -1,7 +1,7 @@
-"""Heartbeats: tell brokers which groups a client serves, and learn each broker's version from the answers.
+"""Heartbeats: report a client's groups to brokers; each broker's version is in its answer.
 
 A broker pushes transaction checks and replies only over a connection it had a heartbeat on. While the client has no
-consumers, masters alone are told. Source: client/impl/factory/MQClientInstance.java (sendHeartbeatToAllBroker).
+consumers, only masters get heartbeats. Source: client/impl/factory/MQClientInstance.java (sendHeartbeatToAllBroker).
 """
 
 from __future__ import annotations
@@ -52,22 +52,22 @@ class Heartbeats:
         self._consumers[consumer.group_name] = consumer
 
     def version_of(self, address: str) -> int | None:
-        """The broker's version by common/MQVersion.java; None before its first answer."""
+        """Returns the broker's version by common/MQVersion.java; None before its first answer."""
         return self._versions.get(address)
 
     def was_told(self, address: str) -> bool:
-        """Whether the broker was told of this client's groups over a connection that is still open."""
+        """Returns whether the broker got this client's groups over a connection that is still open."""
         return address in self._told
 
     async def send_round(self) -> None:
-        """To every broker that is to know of the groups, at once; who does not answer is told next time."""
+        """Sends one to every broker that should know the groups, at once; one that does not answer gets the next."""
         limit = trio.CapacityLimiter(TOLD_AT_ONCE)
         async with trio.open_nursery() as nursery:
             for address in self._addresses():
                 nursery.start_soon(self._tell_quietly, address, limit)
 
     async def tell(self, address: str, *, timeout: float = TIMEOUT_SECONDS) -> int:
-        """One broker, now; its version. Raises `NetworkError`s and `ResponseError`."""
+        """Sends one to a broker now and returns its version. Raises `NetworkError`s and `ResponseError`."""
         with trio.move_on_after(timeout):
             async with self._locks[address]:
                 return await self._tell(address, timeout)
@@ -78,18 +78,18 @@ class Heartbeats:
         )
 
     async def connected(self, address: str) -> None:
-        """A connection was opened: a broker that is to know of the groups is told over it (5.x does so)."""
+        """Sends one over a new connection, if its broker should know the groups (as 5.x does)."""
         self._told.discard(address)
         if not self._locks[address].locked() and address in self._addresses():
             await self._tell_quietly(address, trio.CapacityLimiter(1))
 
     def disconnected(self, address: str) -> None:
-        """The broker forgot the groups with the connection."""
+        """Notes that the broker forgot the groups with the connection."""
         self._told.discard(address)
         self._perhaps_told.discard(address)
 
     async def remove(self, *, producer: str | None = None, consumer: str | None = None) -> None:
-        """A group leaves: the brokers that may know of it are told so; the others never knew."""
+        """Unregisters a group at the brokers that may know it."""
         if producer is not None:
             self._producers.discard(producer)
         if consumer is not None:

@@ -1,4 +1,4 @@
-"""Who a client is to brokers and NameServers: its id, and the keys it signs with."""
+"""A client's identity to brokers and NameServers: its id, and its keys for signatures."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ UNIT_NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """What requests are signed with; neither the secret nor the token is ever shown."""
+    """The keys for signatures; neither the secret nor the token is ever shown."""
 
     access_key: str
     secret_key: str = field(repr=False)
@@ -26,7 +26,7 @@ class Credentials:
 def credentials_of(
     access_key: str | None, secret_key: str | None, security_token: str | None = None
 ) -> Credentials | None:
-    """None without keys; `InvalidArgument` for half a pair, and for a token without one."""
+    """Returns None without keys; raises `InvalidArgument` for half a pair, and for a token without a pair."""
     for name, key in (("access_key", access_key), ("secret_key", secret_key), ("security_token", security_token)):
         if key is not None and not _is_text(key):
             raise InvalidArgument(f"{name} is a {type(key).__name__}; it is a text")
@@ -49,9 +49,10 @@ def client_id(
     draw: int,
     unit_name: str | None = None,
 ) -> str:
-    """`ip@instance#...[@unit]`: differs between processes, clusters, credentials and clients; `draw` is random.
+    """Returns `ip@instance#...[@unit]`, unique by process, cluster, credentials and client; `draw` is random.
 
-    Brokers keep one channel a client id, and give a group's queues out by it: two clients of one id take each other's.
+    Brokers keep one channel for each client id, and share a group's queues by it: two clients with one id would take
+    each other's.
     """
     where = f"[{ip}]" if ":" in ip else ip
     kin = hashlib.sha256("\n".join([*sorted(nameservers), access_key or ""]).encode()).hexdigest()[:8]
@@ -61,14 +62,14 @@ def client_id(
 
 
 def checked_unit_name(unit_name: str | None) -> str | None:
-    """As it is, an empty one None; `InvalidArgument` for what would not survive in an id and in a URL."""
+    """Returns the name, None for an empty one; raises `InvalidArgument` for one that an id or a URL would not keep."""
     if unit_name and not (_is_text(unit_name) and UNIT_NAME.fullmatch(unit_name)):
         raise InvalidArgument(f"unit_name={unit_name!r}: letters, digits, _ and - only")
     return unit_name or None
 
 
 def namespace_of(namespace: str | None) -> str | None:
-    """Checked as a group's name is; an empty one is none."""
+    """Checks the namespace by the rules of a group's name; returns None for an empty one."""
     if namespace:
         check_group(namespace)
     return namespace or None
