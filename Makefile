@@ -6,9 +6,9 @@ SHELL := /bin/bash
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | while IFS=$$'\t' read -r name what; do printf '  make %-12s %s\n' "$$name" "$$what"; done
 
-# Two processes, a file of tests in one of them: most tests wait for something, and leave a core free.
+# Three processes, each file of tests in one of them: on two cores, since most tests wait for something.
 test: check ## style, types and every test but the long ones
-	@.ci/env python -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(ARGS)
+	@.ci/env python -m pytest -n 3 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 check: ## style and types alone
 	@.ci/env --python python -m ruff check .

@@ -88,8 +88,8 @@ class RunningBroker:
                 for file in (broker.topics.file, broker.groups.file):
                     if file.is_behind:
                         file.save()
-                for path, unsaved in rarely_written(broker).items():
-                    if (text := unsaved()) is not None:
+                for path, table in rarely_written(broker).items():
+                    if (text := table.unsaved()) is not None:
                         broker.store.files.save(path, text())
                 broker.store.close()
             except StoreError as error:
@@ -267,20 +267,21 @@ async def _work(running: RunningBroker, task_status: trio.TaskStatus[RunningBrok
             task_status.started(running)
 
 
-def rarely_written(broker: Broker) -> dict[str, Callable[[], Callable[[], bytes] | None]]:
-    """Returns the files that are written at intervals, by path: each with the method for its new text."""
-    return {f"{FOLDER}/{OFFSETS_FILE}": broker.offsets.unsaved, f"{FOLDER}/{DELAYS_FILE}": broker.delays.unsaved}
+def rarely_written(broker: Broker) -> dict[str, GroupOffsets | DelayLevels]:
+    """Returns the tables that are written at intervals, by the path of their file."""
+    return {f"{FOLDER}/{OFFSETS_FILE}": broker.offsets, f"{FOLDER}/{DELAYS_FILE}": broker.delays}
 
 
 async def _keep_written(broker: Broker) -> None:
-    """Writes these files at intervals; one that cannot be written is written again after its next change."""
+    """Writes these files at intervals; one that cannot be written is written again at the next."""
     while True:
         await trio.sleep(broker.config.flush_consumer_offset_interval / 1000)
-        for path, unsaved in rarely_written(broker).items():
-            if (text := unsaved()) is not None:
+        for path, table in rarely_written(broker).items():
+            if (text := table.unsaved()) is not None:
                 try:
                     await trio.to_thread.run_sync(_save, broker, path, text)
                 except StoreError as error:
+                    table.is_changed = True
                     log.error("%s", error)
 
 

@@ -23,7 +23,7 @@ def with_admin(nameserver: str | None, work: Callable[[Admin], Awaitable[None]])
 
 @click.group()
 def topic() -> None:
-    """Lists, looks up, creates and deletes topics."""
+    """List, look up, create and delete topics."""
 
 
 @topic.command("list")
@@ -32,7 +32,7 @@ def topic() -> None:
 @click.option("-a", "--all", "all_topics", is_flag=True, help="RocketMQ's own, retry and dead-letter topics, too.")
 @json_option
 def list_topics(nameserver: str | None, cluster: str | None, all_topics: bool, as_json: bool) -> None:
-    """Lists the topics that the NameServer knows."""
+    """List the topics that the NameServer knows."""
 
     async def work(admin: Admin) -> None:
         own = () if all_topics else await _names_of_servers(admin)
@@ -48,7 +48,7 @@ def list_topics(nameserver: str | None, cluster: str | None, all_topics: bool, a
 @nameserver_option
 @json_option
 def route(name: str, nameserver: str | None, as_json: bool) -> None:
-    """Shows the brokers that have the topic, and how many queues each has."""
+    """Show the brokers that have the topic, and how many queues."""
 
     async def work(admin: Admin) -> None:
         found = await admin.route(name)
@@ -85,7 +85,7 @@ def create(
     order: bool,
     batch: bool,
 ) -> None:
-    """Creates a topic, or changes how many queues it has."""
+    """Create a topic, or change how many queues it has."""
 
     async def work(admin: Admin) -> None:
         await admin.create_topic(
@@ -101,7 +101,7 @@ def create(
 @nameserver_option
 @click.option("-c", "--cluster", "--clusterName", "cluster", help="Only brokers of this cluster; else all.")
 def delete(name: str, nameserver: str | None, cluster: str | None) -> None:
-    """Deletes a topic with its messages."""
+    """Delete a topic with its messages."""
 
     async def work(admin: Admin) -> None:
         try:
@@ -123,7 +123,7 @@ def delete(name: str, nameserver: str | None, cluster: str | None) -> None:
 @nameserver_option
 @json_option
 def stats(name: str, nameserver: str | None, as_json: bool) -> None:
-    """Shows the offsets of each queue, and how many messages lie between them."""
+    """Show the offsets of each queue, and how many messages lie between them."""
 
     async def work() -> None:
         async with PullConsumer(GROUP, nameserver=nameserver) as consumer:
@@ -147,7 +147,7 @@ def stats(name: str, nameserver: str | None, as_json: bool) -> None:
 @nameserver_option
 @json_option
 def cluster(nameserver: str | None, as_json: bool) -> None:
-    """Shows every cluster's brokers and their addresses."""
+    """Show every cluster's brokers and their addresses."""
 
     async def work(admin: Admin) -> None:
         info = await admin.cluster_info()
@@ -165,7 +165,7 @@ def cluster(nameserver: str | None, as_json: bool) -> None:
 
 @click.group()
 def kv() -> None:
-    """Shows and changes small values that NameServers keep by namespace and key, such as ORDER_TOPIC_CONFIG."""
+    """Show and change small values that NameServers keep by namespace and key, such as ORDER_TOPIC_CONFIG."""
 
 
 @kv.command("get")
@@ -173,7 +173,7 @@ def kv() -> None:
 @click.argument("key")
 @nameserver_option
 def get_value(namespace: str, key: str, nameserver: str | None) -> None:
-    """Prints a value."""
+    """Print a value."""
 
     async def work(admin: Admin) -> None:
         value = await admin.kv_value(namespace, key)
@@ -190,7 +190,7 @@ def get_value(namespace: str, key: str, nameserver: str | None) -> None:
 @click.argument("value")
 @nameserver_option
 def put_value(namespace: str, key: str, value: str, nameserver: str | None) -> None:
-    """Stores a value at every NameServer."""
+    """Store a value at every NameServer."""
     with_admin(nameserver, lambda admin: admin.put_kv(namespace, key, value))
 
 
@@ -199,7 +199,7 @@ def put_value(namespace: str, key: str, value: str, nameserver: str | None) -> N
 @click.argument("key")
 @nameserver_option
 def delete_value(namespace: str, key: str, nameserver: str | None) -> None:
-    """Deletes a key at every NameServer."""
+    """Delete a key at every NameServer."""
     with_admin(nameserver, lambda admin: admin.delete_kv(namespace, key))
 
 
@@ -208,7 +208,7 @@ def delete_value(namespace: str, key: str, nameserver: str | None) -> None:
 @nameserver_option
 @json_option
 def list_values(namespace: str, nameserver: str | None, as_json: bool) -> None:
-    """Lists all keys and values of a namespace."""
+    """List all keys and values of a namespace."""
 
     async def work(admin: Admin) -> None:
         values = await admin.kv_values(namespace)

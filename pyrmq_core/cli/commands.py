@@ -26,7 +26,7 @@ passed_on = {"ignore_unknown_options": True, "help_option_names": []}
 @click.group(cls=OneLineGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="pyrmq-spark")
 def pyrmq() -> None:
-    """Runs RocketMQ from a terminal: servers to try things on, sending, reading, administration."""
+    """RocketMQ from a terminal: servers to try things on, sending, reading, administration."""
 
 
 for administering in (topic, cluster, kv, doctor):
@@ -39,21 +39,21 @@ for administering in (topic, cluster, kv, doctor):
 @click.option("--host", default="127.0.0.1", show_default=True, help="The address that all servers listen on.")
 @click.option("--dir", "directory", type=click.Path(file_okay=False), help="Keep the stores here, and open them again.")
 def dev(brokers: int, port: int, host: str, directory: str | None) -> None:
-    """Runs a NameServer and brokers in this process, until Ctrl-C."""
+    """Run a NameServer and brokers in this process, until Ctrl-C."""
     run(serve_dev, brokers, _given_address(host), port, directory)
 
 
 @pyrmq.command(context_settings=passed_on)
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def nameserver(arguments: tuple[str, ...]) -> None:
-    """Runs a NameServer, as `python -m pyrmq_core.nameserver`."""
+    """Run a NameServer, as `python -m pyrmq_core.nameserver`."""
     raise SystemExit(nameserver_main(list(arguments), prog="pyrmq nameserver"))
 
 
 @pyrmq.command(context_settings=passed_on)
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def broker(arguments: tuple[str, ...]) -> None:
-    """Runs a broker, as `python -m pyrmq_core.broker`."""
+    """Run a broker, as `python -m pyrmq_core.broker`."""
     raise SystemExit(broker_main(list(arguments), prog="pyrmq broker"))
 
 
@@ -74,7 +74,7 @@ def send(
     properties: tuple[str, ...],
     as_json: bool,
 ) -> None:
-    """Sends BODY, or one message for each line of standard input."""
+    """Send BODY, or one message for each line of standard input."""
     named = dict(_name_and_value(text) for text in properties)
 
     def message(content: bytes) -> Message:
@@ -101,7 +101,7 @@ def send(
 def tail(
     topic: str, nameserver: str | None, start: str | None, tags: str, limit: int | None, follow: bool, as_json: bool
 ) -> None:
-    """Prints the messages of a topic, with -f also new ones."""
+    """Print the messages of a topic, with -f also new ones."""
     start = start or ("latest" if follow else "earliest")
     position = start if start in ("earliest", "latest") else _time(start)
 

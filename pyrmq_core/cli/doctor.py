@@ -83,7 +83,7 @@ class Check:
 @nameserver_option
 @json_option
 def doctor(nameserver: str | None, as_json: bool) -> None:
-    """Reports what a Spark job would find here: Python, the data source, Java, NameServers, brokers."""
+    """Report what a Spark job would find here: Python, the data source, Java, NameServers, brokers."""
     checks = [*check_python(os.environ), check_java(os.environ)]
     run(_add_servers, nameserver, checks)
     if as_json:

@@ -43,14 +43,14 @@ class Life:
         self.state = ServiceState.RUNNING
 
     def not_begun(self) -> None:
-        """What was refused at the start may be tried again."""
+        """Goes back to the state before the start, which was refused and may be tried again."""
         self.state = ServiceState.CREATE_JUST
 
     def ended(self) -> None:
         self.state = ServiceState.SHUTDOWN_ALREADY
 
     def check_running(self) -> None:
-        """`InvalidState` unless it runs."""
+        """Raises `InvalidState` unless it runs."""
         if self.state is not ServiceState.RUNNING:
             raise self.not_running()
 
@@ -62,7 +62,7 @@ class Life:
 
 
 def check_trio() -> None:
-    """`InvalidState` outside a trio program, under asyncio for example."""
+    """Raises `InvalidState` outside a trio program, under asyncio for example."""
     if not trio.lowlevel.in_trio_run():
         raise InvalidState(
             "the async names of pyrmq_core run under trio.run(...); elsewhere, in asyncio for example, use "

@@ -31,7 +31,7 @@ class UniqueIds:
         self._prefix = ""
 
     def draw_one(self) -> str:
-        """The next id."""
+        """Returns the next id."""
         with self._lock:
             if time.time_ns() // 1_000_000 > self._now_ms or self._counter >= IDS_A_MILLISECOND:
                 maker = self._maker or self._make_maker()
@@ -42,11 +42,11 @@ class UniqueIds:
             return f"{self._prefix}{BYTE_TEXTS[counter >> 8]}{BYTE_TEXTS[counter & 0xFF]}"
 
     def draw(self, count: int) -> list[str]:
-        """`count` ids."""
+        """Returns `count` ids."""
         return [unique_id for run in self.draw_runs(count) for unique_id in run.ids()]
 
     def draw_runs(self, count: int) -> list[IdRun]:
-        """`count` ids, not written out."""
+        """Returns `count` ids as runs, not written out."""
         with self._lock:
             maker = self._maker or self._make_maker()
             runs: list[IdRun] = []
@@ -61,7 +61,7 @@ class UniqueIds:
             return runs
 
     def _turn_clock(self) -> None:
-        """The clock never goes back, and moves on by itself when a millisecond is full."""
+        """Moves the clock on, also when a millisecond is full; it never goes back."""
         now_ms = time.time_ns() // 1_000_000
         if now_ms <= self._now_ms and self._counter < IDS_A_MILLISECOND:
             return
@@ -84,22 +84,22 @@ _ids = UniqueIds()
 
 
 def unique_id() -> str:
-    """One UNIQ_KEY of this process."""
+    """Returns one UNIQ_KEY of this process."""
     return _ids.draw_one()
 
 
 def unique_ids(count: int) -> list[str]:
-    """`count` UNIQ_KEYs of this process."""
+    """Returns `count` UNIQ_KEYs of this process."""
     return _ids.draw(count)
 
 
 def unique_id_runs(count: int) -> list[IdRun]:
-    """As `unique_ids`, not written out: encoding by columns needs no text of each."""
+    """Returns `count` UNIQ_KEYs as runs, not written out: encoding by columns needs no text of each."""
     return _ids.draw_runs(count)
 
 
 def _start_over() -> None:
-    """A child after `fork` has a pid, a random number and a lock of its own."""
+    """Starts anew in a child after `fork`: its pid, random number and lock are its own."""
     global _ids
     _ids = UniqueIds()
 

@@ -184,8 +184,8 @@ def _field_names(code: int) -> list[str]:
 
 def _fields_of_conversations() -> dict[int, list[str]]:
     found: dict[int, list[str]] = {}
-    for module in pkgutil.iter_modules(requests.__path__):
-        members: dict[str, Any] = vars(importlib.import_module(f"{requests.__name__}.{module.name}"))
+    for module in pkgutil.walk_packages(requests.__path__, f"{requests.__name__}."):
+        members: dict[str, Any] = vars(importlib.import_module(module.name))
         for value in members.values():
             names = _wire_names(value)
             codes = [code for name in ("CODE", "CODES") for code in _codes(getattr(value, name, None))]

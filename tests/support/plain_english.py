@@ -51,13 +51,13 @@ def docstring_faults(sources: Sources) -> list[str]:
 
 
 def _is_function(node: Documented) -> bool:
-    """Returns False for properties and fixtures, which are described as values, and for tests."""
+    """Returns False for tests, for values (properties, fixtures), and for commands, whose help is an imperative."""
     if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
         return False
     if node.name.startswith("test_"):
         return False
     decorators = {ast.unparse(decorator).partition("(")[0].rpartition(".")[2] for decorator in node.decorator_list}
-    return not decorators & {"property", "cached_property", "fixture"}
+    return not decorators & {"property", "cached_property", "fixture", "command", "group"}
 
 
 def word_faults(sources: Sources) -> list[str]:

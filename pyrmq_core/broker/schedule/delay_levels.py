@@ -47,7 +47,7 @@ class DelayLevels:
         self._files = files
         self._delays_ms = delays_ms
         self._delivered: dict[int, int] = {}  # next offset by level
-        self._is_changed = False
+        self.is_changed = False
         self._arrived = trio.Event()
         self._data_version = DataVersion()
 
@@ -62,9 +62,9 @@ class DelayLevels:
 
     def unsaved(self) -> Callable[[], bytes] | None:
         """Returns a function that makes the file's text in any thread; None without a change since the last call."""
-        if not self._is_changed:
+        if not self.is_changed:
             return None
-        self._is_changed = False
+        self.is_changed = False
         return partial(encode_config, self.members())
 
     def members(self) -> dict[str, object]:
@@ -111,7 +111,7 @@ class DelayLevels:
                 log.warning("delayed messages of level %d wait: %s", level, error)
                 return now_ms + RETRY_MS
             self._delivered[level] = offset + 1
-            self._is_changed = True
+            self.is_changed = True
         return now_ms if self._delivered.get(level, 0) < end else FAR_MS
 
     def _deliver(self, raw: bytes | None, offset: int) -> None:

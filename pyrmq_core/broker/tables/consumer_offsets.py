@@ -27,7 +27,7 @@ class GroupOffsets:
         self._files = files
         self._committed: dict[tuple[str, str], dict[int, int]] = {}
         self._pulled: dict[tuple[str, str], dict[int, int]] = {}
-        self._is_changed = False
+        self.is_changed = False
         self.data_version = DataVersion()
 
     def load(self) -> None:
@@ -48,7 +48,7 @@ class GroupOffsets:
     def commit(self, group: str, topic: str, queue_id: int, offset: int) -> None:
         """Commits any number, as RocketMQ does: a consumer may go back."""
         self._committed.setdefault((topic, group), {})[queue_id] = offset
-        self._is_changed = True
+        self.is_changed = True
 
     def pulled(self, group: str, topic: str, queue_id: int) -> int | None:
         return self._pulled.get((topic, group), {}).get(queue_id)
@@ -78,9 +78,9 @@ class GroupOffsets:
 
     def unsaved(self) -> Callable[[], bytes] | None:
         """Returns a function that makes the file's text in any thread; None without a change since the last call."""
-        if not self._is_changed:
+        if not self.is_changed:
             return None
-        self._is_changed = False
+        self.is_changed = False
         return partial(encode_config, self.members())
 
     def _forget(self, gone: Callable[[tuple[str, str]], bool]) -> None:
@@ -88,4 +88,4 @@ class GroupOffsets:
         for table in tables:
             for key in [key for key in table if gone(key)]:
                 del table[key]
-                self._is_changed = True
+                self.is_changed = True

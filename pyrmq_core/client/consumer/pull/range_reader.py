@@ -22,15 +22,13 @@ from pyrmq_core.filtering.sql import SqlFilter
 from pyrmq_core.filtering.tags import TagFilter
 from pyrmq_core.model import MessageQueue
 from pyrmq_core.network import BulkCall
-from pyrmq_core.protocol.framing.codes import ResponseCode
+from pyrmq_core.protocol.framing.codes import PASSING_CODES, ResponseCode
 from pyrmq_core.protocol.framing.command import Command
 from pyrmq_core.protocol.framing.frame import RequestForm
 from pyrmq_core.protocol.messages.payload import RawPull
 
 PULL_TIMEOUT_SECONDS: Final = 10.0
 RETRY_PAUSE_SECONDS: Final = 0.2
-PASSING_CODES: Final = frozenset((ResponseCode.SYSTEM_BUSY, ResponseCode.SERVICE_NOT_AVAILABLE, ResponseCode.GO_AWAY))
-
 
 Filter = TagFilter | SqlFilter
 
