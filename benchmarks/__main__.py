@@ -9,12 +9,12 @@ from contextlib import ExitStack
 
 import benchmarks
 
-# A quick run of all leaves these out, which boot servers of their own again and again: `--quick NAME` runs one.
+# A quick run of all leaves these out, as they boot servers of their own many times: `--quick NAME` runs one.
 APART = ("hostile",)
 
 
 def main() -> int:
-    """Runs them in name order; 2 for a name that is none of them, 1 when there is nothing to run."""
+    """Runs the benchmarks in name order; exits with 2 for an unknown name, returns 1 when there is none to run."""
     modules = pkgutil.iter_modules(benchmarks.__path__)
     known = sorted(module.name for module in modules if not module.ispkg and module.name != "__main__")
     there_are = ", ".join(known) or "none yet"

@@ -1,9 +1,9 @@
-"""What a message costs to encode and to decode: by columns beside message by message, in nanoseconds of this process.
+"""The cost of a message to encode and to decode, by columns and message by message, in nanoseconds of this process.
 
     python -m benchmarks.codec_columns [--quick] [--rounds N]
 
-Messages carry UNIQ_KEY, KEYS, TAGS and WAIT; pulls hold 32 of them. Both ways run in turn, and results are compared
-once. Each figure is the least of the rounds, which other work on the machine disturbs least, its median behind it.
+Messages carry UNIQ_KEY, KEYS, TAGS and WAIT; pulls hold 32 of them. Both ways run in turn, and their results are
+compared once. Each figure is the least of the rounds, which other work on the machine disturbs least, then the median.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from pyrmq_core.protocol.messages.record import encode_record
 COUNTS = (32, 256, 1024, 10_000)
 BODY_BYTES = (100, 1024)
 PULL = 32
-# Message by message these are measured on fewer: the cost of one does not depend on how many there are.
+# Message by message, larger counts are left out: the cost of one message does not depend on their number.
 MOST_BY_MESSAGE = 1024
 # The columns' own target at 10,000 messages, 100 B and 1 KiB.
 TARGETS = {
@@ -67,7 +67,7 @@ def rows_of(count: int, body_bytes: int) -> pa.RecordBatch:
 
 
 def pulls_of(count: int, body_bytes: int) -> list[RawPull]:
-    """Records as a broker stores them; their sizes differ by the digits of their keys."""
+    """Returns pulls of records as a broker stores them; their sizes differ by the digits of their keys."""
     records = [
         encode_record(
             topic="TopicTest",
@@ -128,7 +128,7 @@ def decoders(
 
 
 def measured(count: int, rounds: int, *ways: Callable[[], object]) -> list[Figure]:
-    """The ways in turn, every second time from the last to the first."""
+    """Times the ways in turn, every second round from the last to the first; the first round only warms up."""
     times: list[list[float]] = [[] for _ in ways]
     inner = max(1, 2000 // count)
     for number in range(rounds + 1):

@@ -2,8 +2,8 @@
 
     python -m benchmarks.connector [--quick] [--sittings N] [--bodies 100 1024] [--librocketmq DIRECTORY] [--output ...]
 
-Each road of a sitting has a broker and a store of its own, warmed first; it writes, waits until all is readable, and
-reads it back. Every second sitting goes through the roads the other way round. *Readable* is polled every 20 ms. A
+Each path of a sitting has a broker and a store of its own, warmed first; it writes, waits until all is readable, and
+reads it back. Every second sitting runs the paths in the reverse order. *Readable* is polled every 20 ms. A
 quick run has one sitting of the first size, and one broker for all.
 """
 
@@ -37,13 +37,13 @@ from tests.support.jvm import JavaFailed
 ROWS = {100: 2_000_000, 1024: 500_000}
 QUICK_ROWS = {100: 100_000, 1024: 25_000}
 ARROW_BATCH = 10_000
-# It sends one message after another, so a hundredth of the rows takes it as long.
+# `foreachPartition` sends one message after another, so a hundredth of the rows takes it as long.
 FOREACH_SHARE = 100
 LITE_PULL = Path(__file__).parent / "java" / "LitePull.java"
 
 
 def demands(body_bytes: int) -> list[Demand]:
-    """What is compared, with the bounds for bodies of this size. Writes end when all is readable."""
+    """Returns the comparisons, with the bounds for bodies of this size. A write ends when all is readable."""
     small = body_bytes == 100
 
     def bound(at_100: float, at_1024: float) -> float:
@@ -66,7 +66,7 @@ Road = Callable[[Sitting], Iterator[tuple[str, Figure]]]
 
 
 def raw_road(at: Sitting) -> Iterator[tuple[str, Figure]]:
-    """Bytes made beforehand over plain sockets."""
+    """Writes and reads prepared bytes over plain sockets, then reads them with Java's lite pull consumer."""
     with timed() as watch:
         seconds = raw.write(at.address, at.plain, QUEUES, at.rows, at.body_bytes)
     yield "raw write", Figure(at.rows / seconds, watch.cpu * 1e6 / at.rows)
@@ -81,7 +81,7 @@ def raw_road(at: Sitting) -> Iterator[tuple[str, Figure]]:
 
 
 def library_road(at: Sitting) -> Iterator[tuple[str, Figure]]:
-    """Record batches through `send_arrow` and `read_arrow`, one connection."""
+    """Writes and reads record batches by `send_arrow` and `read_arrow`, over one connection."""
     rows = pa.Table.from_batches([arrow_rows(at.body_bytes)] * (at.rows // ARROW_BATCH))
     with Producer("benchmark", nameserver=at.nameserver) as producer:
         producer.send_arrow(rows.slice(0, ARROW_BATCH), topic=WARM)
@@ -104,7 +104,7 @@ def drain(consumer: PullConsumer, topic: str) -> None:
 
 
 def spark_road(at: Sitting, *, batch_topic: bool = False) -> Iterator[tuple[str, Figure]]:
-    """Spark jobs: what a user types."""
+    """Runs the Spark jobs that a user would write."""
     name, topic = ("spark batch", at.batched) if batch_topic else ("spark", at.plain)
     with timed(workers=True) as watch:
         write_frame(at.spark, at.nameserver, topic, at.rows, at.body_bytes, QUEUES)
@@ -120,20 +120,20 @@ def spark_road(at: Sitting, *, batch_topic: bool = False) -> Iterator[tuple[str,
 
 
 def foreach_road(directory: Path, at: Sitting) -> Iterator[tuple[str, Figure]]:
-    """`foreachPartition` with librocketmq's `send_sync`: what Spark users without a connector do."""
+    """Writes by `foreachPartition` with librocketmq's `send_sync`, as Spark users without a connector do."""
     rows = at.rows // FOREACH_SHARE
     send = partial(send_each, str(directory), at.nameserver, at.plain)
     try:
         with timed(workers=True) as watch:
             messages(at.spark, rows, at.body_bytes, QUEUES).foreachPartition(send)
-    except (PythonException, Py4JJavaError) as error:  # it does not find each route, and at times ends its process
+    except (PythonException, Py4JJavaError) as error:  # it misses routes, and at times ends its process
         print(f"librocketmq failed, a sitting goes without it: {str(error).splitlines()[-1]}", flush=True)
         return
     yield "foreachPartition write", watch.figure(rows)
 
 
 def send_each(directory: str, nameserver: str, topic: str, rows: Iterator[Row]) -> None:
-    """Runs in a Spark worker. The library writes a log under HOME."""
+    """Sends the rows from a Spark worker. The library writes a log under HOME."""
     os.environ["HOME"] = tempfile.gettempdir()
     sys.path.insert(0, directory)
     client = importlib.import_module("rocketmq.client")
@@ -163,7 +163,7 @@ def arrow_rows(body_bytes: int, count: int = ARROW_BATCH) -> pa.RecordBatch:
 
 
 def sit(spark: SparkSession, roads: Sequence[Road], rows: int, body_bytes: int, number: int, found: Sittings) -> None:
-    """Every road once."""
+    """Runs every path once, in the reverse order where `number` is odd."""
     for road in roads[:: -1 if number % 2 else 1]:
         with sitting(spark, rows, body_bytes) as at:
             for name, figure in road(at):

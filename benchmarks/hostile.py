@@ -1,10 +1,10 @@
-"""What an honest client sees while strangers attack, ours beside Apache's 5.4.0: look-ups and small sends.
+"""The waits of an honest client during attacks, ours beside Apache's 5.4.0: look-ups and small sends.
 
     python -m benchmarks hostile [--quick]
 
 Each attack runs for a few seconds in a process of its own, on this machine alone. The client asks one question after
 the other (a route of the NameServer; a small send to the broker) before, during and after it. A server that ended, or
-answers no more, is booted again for the next attack.
+no longer answers, is booted again for the next attack.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ from tests.support.stranger import Stranger
 
 OURS: Final = "ours"
 APACHES: Final = "5.4.0"
-# Both look often, so that silent brokers are given up while the client is watched.
+# Both scan often, so that silent brokers are removed while the client is measured.
 SETTINGS: Final = {"scanNotActiveBrokerInterval": "2000"}
 ANSWER_SECONDS: Final = 5.0
 PAUSE_SECONDS: Final = 0.003
-WARMING_SECONDS: Final = 3.0  # Java compiles what is hot
-# Below this a difference is the machine's.
+WARMING_SECONDS: Final = 3.0  # Java compiles hot code as it runs
+# A smaller difference comes from the machine.
 NOTICEABLE_SECONDS: Final = 0.010
 WORSE: Final = 1.5
 
 
 @dataclass(slots=True)
 class Seen:
-    """The honest client's waits in one phase, in seconds; `failed` questions had no answer or another one than 0."""
+    """The honest client's waits in one phase, in seconds; `failed` questions had no answer, or a code other than 0."""
 
     waits: list[float] = field(default_factory=list)
     failed: int = 0
@@ -58,7 +58,7 @@ class Seen:
 
 @dataclass(slots=True)
 class Row:
-    """One attack on one server."""
+    """The figures of one attack on one server."""
 
     attack: str
     server: str
@@ -79,7 +79,7 @@ class Row:
 
 
 class Client:
-    """Asks one question after the other over a connection that is opened again when it was lost."""
+    """An honest client: one question after the other over a connection that is opened again after a loss."""
 
     def __init__(self, address: str, question: Callable[[], tuple[int, dict[str, object], bytes]]) -> None:
         self._address = address
@@ -117,7 +117,7 @@ class Client:
 
 
 class Usage:
-    """Memory (MiB) and descriptors of a process: now, and the most that was seen."""
+    """Memory (MiB) and descriptors of a process: the first, the current and the largest figures."""
 
     def __init__(self, process_id: int) -> None:
         self._entry = Path(f"/proc/{process_id}")
@@ -178,7 +178,7 @@ def attack_row(kind: str, attack: str, address: str, process_id: int, seconds: f
 
 
 def rows(kind: str, seconds: float, calm_seconds: float) -> Iterator[Row]:
-    """Every attack in turn; the cluster is booted again when one of its servers ended."""
+    """Yields a row for each attack; boots the cluster again when a server ended or no longer answers."""
     waiting = [*NAMESERVER_ATTACKS, *BROKER_ATTACKS]
     while waiting:
         with booted(kind) as cluster:
@@ -206,7 +206,7 @@ def booted(kind: str) -> Iterator[OurCluster | ApacheCluster]:
 
 
 def worse(ours: Sequence[Row], theirs: Sequence[Row]) -> list[str]:
-    """Where an honest client is worse off with ours, a line each."""
+    """Returns a line for each figure in which an honest client is worse off with ours."""
     lines = []
     for mine, other in zip(ours, theirs, strict=True):
         for phase, a, b in (("during", mine.during, other.during), ("after", mine.after, other.after)):

@@ -2,8 +2,9 @@
 
     python -m benchmarks.nameserver_load [--quick] [--seconds N] [--brokers N] [--topics N]
 
-Every process of its own: server, brokers, clients. First all brokers come, then they repeat themselves (every 30 s,
-spread), then each time with another DataVersion, the worst case: the time from question to answer (105) is the figure.
+Server, brokers and clients run in processes of their own. First all brokers register, then they register again (every
+30 s, spread), then each time with another DataVersion, the worst case. The figure is the time from question to answer
+(request code 105).
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ BOOTED = "The Name Server boot success. serializeType=JSON, address "
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """How much of it."""
+    """The size of a load: every broker registers all `topics`; each of the two later phases lasts `seconds`."""
 
     brokers: int
     topics: int
@@ -50,7 +51,7 @@ class Load:
 
 
 class Phase:
-    """What the processes tell each other."""
+    """The events that end one phase of the processes and begin the next."""
 
     def __init__(self) -> None:
         self.all_came: Event = multiprocessing.Event()
@@ -60,7 +61,7 @@ class Phase:
 
 @contextlib.contextmanager
 def our_nameserver() -> Iterator[tuple[str, int]]:
-    """Its address and its process id."""
+    """Runs our NameServer, and yields its address and its process id."""
     command = [sys.executable, "-m", "pyrmq_core.nameserver", "--port", "0"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
         try:
@@ -78,7 +79,7 @@ def connect(address: str) -> socket.socket:
 
 
 def receive_frame(connected: socket.socket) -> bytes:
-    """One answer; nothing else may be on its way."""
+    """Receives one answer; no other may be on its way."""
     received = connected.recv(65_536)
     size = 4 + int.from_bytes(received[:4], "big")
     while len(received) < size:
@@ -93,7 +94,7 @@ def receive_frame(connected: socket.socket) -> bytes:
 
 
 def register_all(address: str, load: Load, phase: Phase) -> None:
-    """All brokers, one process: first each as soon as the one before is answered, then each once in a period."""
+    """Registers all brokers from one process: first one after the other, then each once in a period."""
     bodies = Bodies(load)
     connections = [connect(address) for _ in range(load.brokers)]
     for number, connected in enumerate(connections):
@@ -118,7 +119,7 @@ def receive_success(connected: socket.socket) -> None:
 
 
 class Bodies:
-    """Registrations of all brokers: the same topics, a sum of their own for each version."""
+    """The registrations of all brokers, with the same topics; each version has its own CRC-32."""
 
     def __init__(self, load: Load) -> None:
         topics = tuple(TopicConfig(load.topic(number), 8, 8) for number in range(load.topics))
@@ -141,9 +142,10 @@ class Bodies:
 def ask_steadily(
     address: str, load: Load, seconds: float | None, phase: Phase, results: multiprocessing.SimpleQueue[list[float]]
 ) -> None:
-    """A question every few milliseconds about any topic, for so long or until all brokers came; how long each took.
+    """Asks for a random topic's route every few milliseconds, for `seconds` or else until all brokers are registered.
 
-    Counted from when the question was due, so that one that is held up shows in those behind it.
+    Puts the seconds of each answer into `results`. They count from the time when the question was due, so that a delay
+    also shows in the questions behind it.
     """
     connections = [connect(address) for _ in range(CONNECTIONS)]
     took: list[float] = []
@@ -162,7 +164,7 @@ def ask_steadily(
 
 
 def under_load(load: Load) -> None:
-    """The table of how long routes take."""
+    """Prints the table of the times of look-ups."""
     print(f"{load.brokers} brokers with {load.topics} topics each, a question every {ASK_EVERY_SECONDS * 1000:g} ms")
     print("\n| while | questions | p50 ms | p99 ms | longest ms |\n|---|---|---|---|---|")
     with our_nameserver() as (address, process_id):
@@ -179,7 +181,7 @@ def under_load(load: Load) -> None:
 
 
 def latencies(address: str, load: Load, seconds: float | None, phase: Phase) -> list[float]:
-    """Milliseconds, sorted."""
+    """Returns the times of the answers in milliseconds, sorted."""
     results: multiprocessing.SimpleQueue[list[float]] = multiprocessing.SimpleQueue()
     clients = multiprocessing.Process(target=ask_steadily, args=(address, load, seconds, phase, results))
     clients.start()
@@ -195,7 +197,7 @@ def report(what: str, *took: float) -> None:
 
 def resident_mib(process_id: int) -> int:
     status = Path(f"/proc/{process_id}/status")
-    if not status.exists():  # only Linux tells so
+    if not status.exists():  # only Linux has it
         return 0
     found = re.search(r"VmHWM:\s+(\d+)", status.read_text())
     return int(found[1]) // 1024 if found else 0

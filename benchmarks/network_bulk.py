@@ -1,9 +1,9 @@
-"""What large frames cost: connections of `pyrmq_core.network` beside plain blocking sockets, both directions.
+"""The cost of large frames: connections of `pyrmq_core.network` beside plain blocking sockets, both directions.
 
     python -m benchmarks.network_bulk [--quick] [--pairs N] [--megabytes N]
 
-A plain process at the other end takes large requests and answers a line, or takes small ones and answers at length, as
-a broker does for batches and pulls. Four are under way at once. Each row is a pair, run A B B A; the verdict is the
+A plain process at the other end receives large requests and sends small answers, or the reverse, as a broker does for
+batches and pulls. Four are under way at once. Each row is a pair, run A B B A; the verdict is the
 median of the pairs' ratios, its spread beside it. `s/GB` is the CPU of this process for a gigabyte of bodies.
 """
 
@@ -49,7 +49,7 @@ class PlainPeer:
         self._start = self._end = 0
 
     def receive(self) -> tuple[bytes, memoryview] | None:
-        """The next frame's opaque, as text, and its body."""
+        """Returns the next frame's opaque, in digits, and its body; None once the connection is closed."""
         if not self._fill(8):
             return None
         length, word = struct.unpack_from(">II", self._buffer, self._start)
@@ -139,7 +139,7 @@ def figure(body_bytes: int, started: float, cpu: float) -> Figure:
 
 
 def pairs(count: int, first: Callable[[], Figure], second: Callable[[], Figure]) -> list[tuple[Figure, Figure]]:
-    """A B B A."""
+    """Runs `count` pairs, every second one in the other order: A B B A."""
     found = []
     for number in range(count):
         if number % 2:

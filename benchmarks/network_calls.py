@@ -1,4 +1,4 @@
-"""What a call costs: connections of `pyrmq_core.network` beside plain blocking sockets, against one echo server.
+"""The cost of a call: connections of `pyrmq_core.network` beside plain blocking sockets, against one echo server.
 
     python -m benchmarks.network_calls [--quick] [--pairs N] [--calls N] [--server-us N]
 
@@ -46,7 +46,7 @@ class Figure:
 
 
 def plain_echo(listener: socket.socket, server_us: float = 0.0) -> None:
-    """Answers every frame it is sent; joined reads and writes, no parsing but the opaque."""
+    """Answers every frame; reads and writes are joined, and only the opaque is parsed."""
     head, tail = _split_at_opaque(1, ANSWER.to_command())
     while True:
         connection, _ = listener.accept()
@@ -64,7 +64,7 @@ def plain_echo(listener: socket.socket, server_us: float = 0.0) -> None:
 
 
 def served_echo(ports: multiprocessing.SimpleQueue[int]) -> None:
-    """The same answer by `serve`."""
+    """Gives the same answer by `serve`, and puts its port into `ports`."""
     answer = ANSWER.to_command()
 
     def handle(request: Command, peer: Peer) -> Command:
@@ -96,7 +96,7 @@ def _frames(data: bytes) -> tuple[list[bytes], bytes]:
 
 
 def blocking(port: int, window: int, calls: int) -> Figure:
-    """Plain sockets: header from a template, `window` calls under way, joined writes, answers counted by opaque."""
+    """Measures a plain socket: headers from a template, `window` calls under way, joined writes, opaques parsed."""
     head, tail = _split_at_opaque(0, SEND.to_command())
     body = bytes(SEND.body)
     opaque = 0
@@ -128,7 +128,7 @@ def blocking(port: int, window: int, calls: int) -> Figure:
 
 
 def ours(port: int, window: int, calls: int, *, form: bool = False) -> Figure:
-    """A pool's calls from `window` tasks."""
+    """Measures a pool's calls from `window` tasks."""
     times: list[float] = []
     written = SEND.to_form()
 
@@ -169,7 +169,7 @@ def _figure(calls: int, started: float, cpu: float, times: list[float]) -> Figur
 
 
 def pairs(count: int, first: Callable[[], Figure], second: Callable[[], Figure]) -> list[tuple[Figure, Figure]]:
-    """A B B A."""
+    """Runs `count` pairs, every second one in the other order: A B B A."""
     found = []
     for number in range(count):
         if number % 2:

@@ -2,8 +2,8 @@
 
     python -m benchmarks.route_lookups [--quick] [--pairs N]
 
-Who asks is a process of its own with questions encoded before, so that what is measured is the servers. Beside the
-rates stands what a look-up costs the server in processor time, which other load on the machine moves far less.
+The client is a process of its own with questions encoded beforehand, so that the servers are measured. Beside the rates
+stands the server's processor time for a look-up, which other load on the machine moves far less.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from tests.support.java_programs import temporary_directory
 from tests.support.maven import ApacheUnavailable
 
 TURN_SECONDS = 0.5
-WARMING_SECONDS = 6.0  # Java compiles what is hot
+WARMING_SECONDS = 6.0  # Java compiles hot code as it runs
 UNDER_WAY = (1, 16)
 CLOCK_TICKS = os.sysconf("SC_CLK_TCK")
 
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """Where it listens, and its process."""
+    """The address and the process of a NameServer."""
 
     address: str
     process_id: int
@@ -44,7 +44,7 @@ class Server:
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """What one turn at a server gave."""
+    """The figures of one turn at a server."""
 
     answers: int
     seconds: float
@@ -73,7 +73,7 @@ def joined(turns: Sequence[Turn]) -> Turn:
 
 
 def measure(ours: Server, java: Server, pairs: int, under_way: int) -> None:
-    """One line of the table: A B B A is a pair."""
+    """Prints one line of the table; a pair is A B B A."""
     mine: list[Turn] = []
     theirs: list[Turn] = []
     for _ in range(pairs):

@@ -1,8 +1,9 @@
 """Single sends beside others, on a real Apache RocketMQ 5.4.0: librocketmq, the Java client, plain blocking sockets.
 
-Each row is a pair, run A B B A; the verdict is the median of the pairs' ratios with its spread. `CPU` is what one send
-of ours costs this process: the firmer figure where others use the machine. Every message has a body of 100 bytes, keys
-and a tag. librocketmq is the one inside `rocketmq==0.4.4`; its rows are left out where that cannot be installed.
+Each row is a pair, run A B B A; the verdict is the median of the pairs' ratios with its spread. `CPU` is the processor
+time of this process for one send of ours: the firmer figure where others use the machine. Every message has a body of
+100 bytes, keys and a tag. librocketmq is the one inside `rocketmq==0.4.4`; its rows are left out where that cannot be
+installed.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ def main(*, quick: bool) -> None:
 
 
 class Bench:
-    """The rows; `share` divides how much each run sends."""
+    """The rows of the table; `share` divides the number of messages that each run sends."""
 
     def __init__(self, cluster: ApacheCluster, *, pairs: int, share: int) -> None:
         self._cluster = cluster
@@ -158,7 +159,7 @@ class Bench:
 
 
 def has_peer() -> bool:
-    """Installed in an environment of its own, now if it is not yet."""
+    """Returns whether librocketmq works in an environment of its own, into which it is installed if need be."""
     return (PEER_PYTHON.exists() and _works(PEER_PYTHON, "-c", "import rocketmq.client")) or (
         _works(Path(sys.executable), "-m", "venv", "--clear", str(PEER_PYTHON.parent.parent))
         and _works(PEER_PYTHON, "-m", "pip", "install", "--quiet", PEER)
@@ -167,14 +168,14 @@ def has_peer() -> bool:
 
 
 def _works(python: Path, *arguments: str) -> bool:
-    with temporary_directory("peer") as home:  # it writes logs under the user's home, unasked
+    with temporary_directory("peer") as home:  # librocketmq writes logs under the user's home
         environment = {**os.environ, "HOME": str(home)}
         done = subprocess.run([python, *arguments], env=environment, capture_output=True, check=False)
     return done.returncode == 0
 
 
 def alone(*command: str) -> float:
-    """The figure that a process of its own prints; what it would write under the user's home is thrown away."""
+    """Returns the figure that a process of its own prints; its writes under the user's home are thrown away."""
     with temporary_directory("peer") as home:
         environment = {**os.environ, "HOME": str(home)}
         done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=900, check=False)

@@ -1,4 +1,4 @@
-"""What the Spark source costs before a row is read: planning many queues, looking at an idle stream, a micro-batch."""
+"""The cost of the Spark source before a row is read: planning of many queues, idle triggers, a micro-batch."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def main(*, quick: bool) -> None:
 
 
 def planning(rounds: int) -> None:
-    """The cluster runs in this process too, so the processor time is that of both sides."""
+    """Times the planning of 1,000 queues; the cluster runs in this process too, so the CPU is that of both sides."""
     with EmbeddedCluster(brokers=10) as cluster:
         with Admin(nameserver=cluster.nameserver) as admin:
             admin.create_topic("many", queues=100)
@@ -57,7 +57,7 @@ def planning(rounds: int) -> None:
 
 
 def idle(triggers: int) -> None:
-    """A stream of 100 queues without news, asked once a second as Spark asks it; the servers are other processes."""
+    """Times the idle triggers of a stream of 100 queues, one a second as in Spark; the servers are other processes."""
     with boot_our_cluster() as cluster:
         with Admin(nameserver=cluster.nameserver.address) as admin:
             admin.create_topic("many", queues=50)
@@ -82,7 +82,7 @@ def idle(triggers: int) -> None:
 
 
 def floor(pairs: int, batches: int) -> None:
-    """Milliseconds of a micro-batch of one row into the sink `noop`, ours beside a source that only counts."""
+    """Times micro-batches of one row into the sink `noop`, in milliseconds, ours beside a source that only counts."""
     found = Pairs()
     with spark_session() as spark, boot_our_cluster(("broker-a",)) as cluster:
         spark.dataSource.register(TrivialSource)
@@ -109,7 +109,7 @@ def floor(pairs: int, batches: int) -> None:
 
 
 def batch_ms(frame: DataFrame, batches: int) -> float:
-    """The median of all batches but the first few."""
+    """Returns the median milliseconds of all batches but the first few."""
     with tempfile.TemporaryDirectory() as directory:
         writer = frame.writeStream.format("noop").option("checkpointLocation", directory)
         query = writer.trigger(availableNow=True).start()

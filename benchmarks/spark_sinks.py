@@ -1,9 +1,9 @@
-"""What Spark's sink costs beyond a plain write: ids of content, properties, keys; and a batch beside a trivial sink's.
+"""The cost of Spark's sink beyond a plain write: content ids, properties, keys; and a batch beside a trivial sink's.
 
     python -m benchmarks spark_sinks
 
-Jobs write to a real Apache RocketMQ 5.4.0, pairs run A B B A. A cost is how much more processor time Spark and its
-Python workers take than for the same rows without the option; times by the clock scatter more on a shared machine.
+Jobs write to a real Apache RocketMQ 5.4.0, pairs run A B B A. A cost is the ratio of the processor time of Spark and
+its Python workers to that of the same rows without the option; times by the clock scatter more on a shared machine.
 """
 
 from __future__ import annotations
@@ -60,7 +60,10 @@ def main(*, quick: bool) -> None:
 
 @contextmanager
 def broker() -> Iterator[str]:
-    """The NameServer of one with an empty store, which lies in memory: that of all rows together would fill it."""
+    """Yields the NameServer of a new broker: the store lies in memory, which all rows together would fill.
+
+    Within `shared_broker` it is that broker's.
+    """
     with one_broker({}) as cluster:
         with Admin(nameserver=cluster.nameserver.address) as admin:
             admin.create_topic("t", queues=QUEUES)
@@ -89,7 +92,7 @@ def frame(spark: SparkSession, rows: int, body: Column) -> DataFrame:
 
 
 def write(spark: SparkSession, rows: DataFrame, nameserver: str, **options: str) -> tuple[float, float]:
-    """Seconds by the clock, and of the job's processors."""
+    """Writes the rows; returns the seconds by the clock, and those of the job's processors."""
     cpu, began = cpu_seconds(SPARK), time.perf_counter()
     writer = rows.write.format("rocketmq").options(nameServer=nameserver, topic="t", **options)
     writer.mode("append").save()
@@ -106,7 +109,7 @@ def cost(
     rows: int,
     pairs: int,
 ) -> str:
-    write(spark, other, nameserver, **options)  # the JVM compiles what it runs
+    write(spark, other, nameserver, **options)  # a warm-up: the JVM compiles hot code as it runs
     ratios = in_pairs(
         lambda: write(spark, plain, nameserver), lambda: write(spark, other, nameserver, **options), pairs
     )
@@ -116,7 +119,7 @@ def cost(
 def in_pairs(
     one: Callable[[], tuple[float, float]], other: Callable[[], tuple[float, float]], pairs: int
 ) -> list[tuple[float, float]]:
-    """How much longer the other takes, by the clock and of processors."""
+    """Returns each pair's ratios, other to one: of seconds by the clock and of processor time."""
     ratios = []
     for pair in range(pairs):
         first, second = (one(), other()) if pair % 2 == 0 else reversed((other(), one()))
@@ -136,7 +139,7 @@ def line(what: str, ratios: Sequence[tuple[float, float]], of: str) -> str:
 
 
 class TrivialWriter(DataSourceStreamArrowWriter):
-    """Looks at its rows and keeps none."""
+    """A writer that counts its rows and keeps none."""
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         sum(batch.num_rows for batch in iterator)
@@ -144,7 +147,7 @@ class TrivialWriter(DataSourceStreamArrowWriter):
 
 
 class Trivial(DataSource):
-    """What every sink in Python costs."""
+    """A sink that does nothing: its cost is that of every sink in Python."""
 
     @classmethod
     def name(cls) -> str:
@@ -155,7 +158,7 @@ class Trivial(DataSource):
 
 
 def floor(spark: SparkSession, nameserver: str, files: int, pairs: int) -> str:
-    """Batches of a few rows, which cost what a batch costs whatever is in it."""
+    """Returns the line of a stream's batches, of so few rows that their cost is that of the batch itself."""
     with tempfile.TemporaryDirectory() as name:
         directory = Path(name)
         for _ in range(files):

@@ -1,4 +1,4 @@
-"""What starting costs: the first Spark jobs of a session beside a trivial Python data source, and the import.
+"""The cost of starting: the first Spark jobs of a session beside a trivial Python data source, and the import.
 
 Each figure comes from a driver of its own, started anew; the broker is ours, in this process. The pairs go A B, B A.
 Both sources are registered by the driver; a third driver leaves it to Spark to find ours, which takes another process.
@@ -57,7 +57,7 @@ spark.stop()
 
 
 def installed(directory: Path) -> Mapping[str, str]:
-    """The environment of a process that finds the packages there, compiled."""
+    """Copies and compiles the packages there; returns the environment of a process that finds them."""
     for package in PACKAGES:
         shutil.copytree(ROOT / package, directory / package, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(ROOT / "pyspark_rocketmq.py", directory)
@@ -67,7 +67,7 @@ def installed(directory: Path) -> Mapping[str, str]:
 
 
 def first_jobs(source: str, nameserver: str, environment: Mapping[str, str]) -> tuple[float, float]:
-    """Seconds of a new session's first read and first write."""
+    """Returns the seconds of a new session's first read and first write."""
     done = subprocess.run(
         [sys.executable, "-c", DRIVER, source, nameserver],
         cwd=environment["PYTHONPATH"],
@@ -81,13 +81,13 @@ def first_jobs(source: str, nameserver: str, environment: Mapping[str, str]) -> 
 
 
 def main(*, quick: bool = False) -> None:
-    """Prints what ours takes more, in seconds."""
+    """Prints how much longer ours takes, in seconds."""
     with tempfile.TemporaryDirectory(prefix="pyrmq-installed-") as directory:
         compare(installed(Path(directory)), quick=quick)
 
 
 def compare(environment: Mapping[str, str], *, quick: bool) -> None:
-    """First jobs beside a trivial source's, and our import beside trio's."""
+    """Compares first jobs with a trivial source's, and our import with trio's."""
     with EmbeddedCluster(brokers=1) as cluster:
         with Admin(nameserver=cluster.nameserver) as admin:
             admin.create_topic("start", queues=PARTITIONS)
@@ -125,7 +125,7 @@ def report(what: str, ours: Sequence[float], theirs: Sequence[float], other: str
 
 
 def import_seconds(module: str, environment: Mapping[str, str]) -> float:
-    """Of a process that does nothing else."""
+    """Returns the seconds of a process that does nothing but import `module`."""
     began = time.perf_counter()
     subprocess.run([sys.executable, "-c", f"import {module}"], env=environment, timeout=DRIVER_SECONDS, check=True)
     return time.perf_counter() - began

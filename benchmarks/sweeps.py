@@ -1,8 +1,8 @@
-"""How the connector's rate grows with message size, batch size and partitions, and a task's memory with its rows.
+"""The connector's rate by message size, batch size and partitions, and a write task's memory over its rows.
 
     python -m benchmarks.sweeps [--quick] [--output DIRECTORY]
 
-On a real Apache RocketMQ 5.4.0, each point on a store of its own, warmed first; until all is readable, as everywhere. A
+On a real Apache RocketMQ 5.4.0, each point on a store of its own, warmed first; a write ends when all is readable. A
 quick run has one broker for all.
 """
 
@@ -45,7 +45,7 @@ T = TypeVar("T")
 
 
 def by_size(spark: SparkSession, scale: int) -> dict[str, Curve]:
-    """`send_arrow` and `read_arrow` over the size of bodies; those that are compressed by default, uncompressed too."""
+    """Measures `send_arrow` and `read_arrow` by body size; sizes compressed by default are run uncompressed too."""
     curves: dict[str, list[Point]] = {}
     for body_bytes in some_of(BODY_BYTES, scale):
         rows = min(MOST_ROWS, BYTES_A_POINT // body_bytes) // scale // 1000 * 1000 or 1000
@@ -70,7 +70,7 @@ def write_and_read(compression: str, at: Sitting) -> tuple[Figure, Figure]:
 
 
 def by_batch(spark: SparkSession, scale: int) -> dict[str, Curve]:
-    """Rows encoded by columns and sent in requests of so many messages, four under way."""
+    """Measures rows encoded by columns and sent in requests of so many messages, four under way."""
     curve = []
     for messages in some_of(BATCHES, scale):
         rows = min(MOST_ROWS, messages * 10_000) // scale // 10_000 * 10_000 or 10_000
@@ -91,7 +91,7 @@ def in_batches(messages: int, at: Sitting) -> Figure:
 
 
 def by_partitions(spark: SparkSession, scale: int) -> dict[str, Curve]:
-    """A Spark write over the number of its partitions; two cores."""
+    """Measures a Spark write by the number of its partitions, on two cores."""
 
     def spark_write(partitions: int, at: Sitting) -> Figure:
         with timed(workers=True) as watch:
@@ -108,7 +108,7 @@ def by_partitions(spark: SparkSession, scale: int) -> dict[str, Curve]:
 
 
 def some_of(places: Sequence[int], scale: int) -> Sequence[int]:
-    """All of them, or, scaled down, the first and the last but one."""
+    """Returns all places, or, scaled down, the first and the last but one."""
     return places if scale == 1 else (places[0], places[-2])
 
 
@@ -118,7 +118,7 @@ def measured(spark: SparkSession, rows: int, body_bytes: int, measure: Callable[
 
 
 def memory_over_time(spark: SparkSession, rows: int) -> list[tuple[float, int]]:
-    """Seconds since the start, and the resident bytes of the largest Python worker, while one write takes its rows."""
+    """Samples one write: seconds since its start, and the resident bytes of the largest Python worker."""
     samples: list[tuple[float, int]] = []
     ended = threading.Event()
 
@@ -140,7 +140,7 @@ def memory_over_time(spark: SparkSession, rows: int) -> list[tuple[float, int]]:
 
 
 def growth(samples: list[tuple[float, int]]) -> int:
-    """From the first hundredth of the time on."""
+    """Returns the most bytes gained since the first hundredth of the samples."""
     beginning = samples[max(1, len(samples) // 100)][1]
     return max(size for _, size in samples) - beginning
 

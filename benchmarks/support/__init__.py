@@ -1,1 +1,1 @@
-"""What the benchmarks share: the raw road beside which ours is measured, and paired runs."""
+"""Parts shared by the benchmarks: the raw path beside which ours is measured, and paired runs."""

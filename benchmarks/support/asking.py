@@ -1,4 +1,4 @@
-"""Asks a NameServer for routes as fast as it answers, in a process of its own: raw sockets, questions encoded before.
+"""A process that asks a NameServer for routes as fast as it answers: raw sockets, questions encoded beforehand.
 
     python -m benchmarks.support.asking ADDRESS SECONDS UNDER_WAY
 
@@ -25,7 +25,7 @@ def topic(number: int) -> str:
 
 
 def questions() -> list[bytes]:
-    """As Java's client of 5.4.0 writes them."""
+    """Returns the requests as Java's client of 5.4.0 writes them."""
     asked = []
     for number in range(TOPICS):
         header = {
@@ -50,7 +50,10 @@ def connect(address: str) -> socket.socket:
 
 
 def answer_bytes(connected: socket.socket, asked: Sequence[bytes]) -> int:
-    """The length of every answer; an error when they are not alike or not routes."""
+    """Returns the length of every answer.
+
+    Raises `ValueError` if lengths differ, `RuntimeError` if an answer is not a route.
+    """
     lengths = set()
     for question in asked:
         connected.sendall(question)
@@ -65,7 +68,7 @@ def answer_bytes(connected: socket.socket, asked: Sequence[bytes]) -> int:
 
 
 def ask(address: str, seconds: float, under_way: int) -> tuple[int, float]:
-    """Answers, and the seconds they took."""
+    """Returns the number of answers, and the seconds they took."""
     asked = questions()
     connections = {connected.fileno(): connected for connected in (connect(address) for _ in range(CONNECTIONS))}
     size = answer_bytes(next(iter(connections.values())), asked)

@@ -1,8 +1,8 @@
-"""What strangers do to servers, one attack a function, in a process of its own: raw sockets on this machine alone.
+"""Attacks on servers, one a function, run in a process of its own: raw sockets on this machine alone.
 
     python -m benchmarks.support.attacks NAME ADDRESS SECONDS
 
-Each attack repeats itself for so many seconds and ends; nothing of it stays but what the server keeps.
+An attack is repeated for so many seconds; then only the state that the server keeps is left of it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Final, cast
 from tests.support.stranger import Stranger, frame, request
 
 FRAME_BYTES: Final = 15_700_000
-# Below Python's limit of recursion, where a header is read and cannot be written again.
+# Just below Python's limit of recursion: a header so deep can be read, but not written again.
 DEPTH: Final = 940
 BARE_NAMES: Final = 40_000
 GROUPS: Final = 1_000
@@ -32,7 +32,7 @@ GIANTS: Final = 16
 GIANT_TOPICS: Final = 10_000
 CONNECTIONS: Final = 1_500
 BROKERS: Final = 2_000
-# Every broker says so: silent after a second.
+# The heartbeat timeout with which each silent broker registers.
 SILENCE_MS: Final = 1_000
 TOPIC: Final = "hostile"
 
@@ -45,7 +45,7 @@ def nested_header(address: str) -> None:
 
 
 def bare_names(address: str) -> None:
-    """A registration whose topics have bare integers for names, as fastjson reads them."""
+    """Sends a registration whose topics have bare integers for names, as fastjson reads them."""
     topics = ",".join(f'{number}:{{1:"x"}}' for number in range(BARE_NAMES))
     table = f'{{"T":{{"topicName":"T","x":{{{topics}}}}}}}'
     body = f'{{"topicConfigSerializeWrapper":{{"topicConfigTable":{table}}}}}'.encode()
@@ -54,7 +54,7 @@ def bare_names(address: str) -> None:
 
 
 def group_heartbeat(address: str) -> None:
-    """A heartbeat of 1,000 consumer groups that the broker does not know."""
+    """Sends a heartbeat of 1,000 consumer groups that the broker does not know."""
     stamp = time.time_ns()
     groups = [
         {
@@ -73,7 +73,7 @@ def group_heartbeat(address: str) -> None:
 
 
 def held_pulls(address: str) -> None:
-    """Pulls that wait for a message, on a connection that is not read, then one message of a megabyte."""
+    """Sends pulls that wait for a message, on a connection that is not read, then one message of a megabyte."""
     fields = {"consumerGroup": "g", "topic": TOPIC, "queueId": 0, "queueOffset": 0, "maxMsgNums": 32, "sysFlag": 6}
     fields |= {"commitOffset": 0, "suspendTimeoutMillis": 15_000, "subscription": "*", "subVersion": 0}
     with Stranger(address, timeout=10.0) as stranger, Stranger(address, timeout=10.0) as sender:
@@ -85,7 +85,7 @@ def held_pulls(address: str) -> None:
 
 
 def producer_groups(address: str) -> None:
-    """A heartbeat of 400,000 producer groups, of a connection that then closes."""
+    """Sends a heartbeat of 400,000 producer groups, over a connection that then closes."""
     groups = ",".join(f'{{"groupName":"p{number}"}}' for number in range(PRODUCER_GROUPS))
     body = f'{{"clientID":"stranger","consumerDataSet":[],"producerDataSet":[{groups}]}}'.encode()
     with Stranger(address, timeout=10.0) as stranger:
@@ -93,7 +93,7 @@ def producer_groups(address: str) -> None:
 
 
 def connection_flood(address: str) -> None:
-    """As fast as two processes connect."""
+    """Connects as fast as two processes can."""
     other = os.fork()
     try:
         host, _, port = address.rpartition(":")
@@ -107,7 +107,7 @@ def connection_flood(address: str) -> None:
 
 
 def giant_registrations(address: str) -> None:
-    """Sixteen brokers of 10,000 topics each, all at once."""
+    """Registers sixteen brokers of 10,000 topics each, all at once."""
     member = '"{0}":{{"topicName":"{0}","readQueueNums":8,"writeQueueNums":8,"perm":6,"attributes":{{}}}}'
     with ExitStack() as stack:
         strangers = [stack.enter_context(Stranger(address, timeout=30.0)) for _ in range(GIANTS)]
@@ -120,12 +120,12 @@ def giant_registrations(address: str) -> None:
 
 
 def partial_frames(address: str) -> None:
-    """The greater part of the longest frame, from 50 connections, which then close."""
+    """Sends a frame of 15.7 MB without its end from 50 connections, which then close."""
     part = frame(b"{}", bytes(FRAME_BYTES))[: FRAME_BYTES - 1]
     with ExitStack() as stack:
         strangers = [stack.enter_context(Stranger(address, timeout=5.0)) for _ in range(PARTIAL_FRAMES)]
         for stranger in strangers:
-            with contextlib.suppress(OSError):  # a server may have had enough of it
+            with contextlib.suppress(OSError):  # a server may have closed the connection
                 stranger.send(part)
 
 
@@ -143,7 +143,7 @@ def long_header(address: str) -> None:
 
 
 def idle_connections(address: str) -> None:
-    """As many as the descriptors of this process allow, up to more than most servers may have."""
+    """Opens as many as this process's descriptors allow, at most 1,500: more than most servers may have."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     with ExitStack() as stack:
@@ -153,7 +153,7 @@ def idle_connections(address: str) -> None:
 
 
 def silent_brokers(address: str) -> None:
-    """Brokers of one connection that all fall silent at once; the attack waits until they are given up."""
+    """Registers brokers over one connection that all fall silent at once, and waits until they are removed."""
     body = b'{"topicConfigSerializeWrapper":{"topicConfigTable":{"T":{"topicName":"T"},"U":{"topicName":"U"}}}}'
     with Stranger(address, timeout=10.0) as stranger:
         for number in range(BROKERS):
@@ -182,7 +182,7 @@ BROKER_ATTACKS: Final[dict[str, Callable[[str], None]]] = {
 
 
 def send_fields() -> dict[str, object]:
-    """The header of a small send to a topic that the broker makes when it is first sent to."""
+    """Returns the header of a small send to a topic that the broker creates at the first message."""
     fields: dict[str, object] = {"producerGroup": "p", "topic": TOPIC, "defaultTopic": "TBW102", "queueId": 0}
     fields |= {"defaultTopicQueueNums": 4, "sysFlag": 0, "bornTimestamp": time.time_ns() // 1_000_000, "flag": 0}
     return fields | {"properties": "", "reconsumeTimes": 0, "unitMode": "false"}
@@ -203,7 +203,7 @@ def _seconds(seconds: float) -> Iterator[None]:
 def main(name: str, address: str, seconds: float) -> None:
     attack = {**NAMESERVER_ATTACKS, **BROKER_ATTACKS}[name]
     for _ in _seconds(seconds):
-        with contextlib.suppress(OSError, ValueError):  # what the server does with it is measured elsewhere
+        with contextlib.suppress(OSError, ValueError):  # `hostile` measures the server
             attack(address)
 
 

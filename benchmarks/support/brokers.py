@@ -1,4 +1,4 @@
-"""Real brokers for roads that are compared: each on a fresh store, warmed first; a quick run shares one."""
+"""Real brokers for paths that are compared: each on a fresh store, warmed first; a quick run shares one."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ BROKER_SETTINGS: Final[Mapping[str, str]] = {
     "maxHashSlotNum": "5000000",
     "maxIndexNum": "20000000",
 }
-# A machine that others use too makes requests wait; the broker is not to refuse them for it.
+# On a shared machine requests wait longer; the broker shall not refuse them for that.
 PATIENT: Final[Mapping[str, str]] = {"waitTimeMillsInSendQueue": "30000"}
 WARM: Final = "warm"
 WARM_ROWS: Final = 50_000
 WARM_BYTES: Final = 40_000_000
-# A raw batch has 1,000 messages, and a broker takes 4 MiB.
+# A raw batch has 1,000 messages, and a broker accepts 4 MiB.
 LARGEST_RAW_BODY: Final = 1024
 SHARED_WARM_BODY: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
 class Sitting:
-    """What a road gets to work with; its topics are empty."""
+    """The session, broker, topics and sizes with which one path is measured; the topics are empty."""
 
     spark: SparkSession
     nameserver: str
@@ -45,7 +45,7 @@ class Sitting:
     batched: str
 
     def readable(self, topic: str) -> float:
-        """Seconds until all of the topic is readable."""
+        """Waits until the whole topic is readable; returns the seconds."""
         began = perf_counter()
         with raw.Line(self.address) as line:
             raw.wait_readable(line, topic, QUEUES, self.rows)
@@ -58,7 +58,7 @@ _sittings = count(1)
 
 @contextmanager
 def one_broker(settings: Mapping[str, str]) -> Iterator[ApacheCluster]:
-    """Apache RocketMQ 5.4.0 with one broker on an empty store; within `shared_broker` that one as it is."""
+    """Yields Apache RocketMQ 5.4.0 with one broker on an empty store; within `shared_broker`, that one as it is."""
     if _shared:
         yield _shared[-1]
         return
@@ -68,7 +68,10 @@ def one_broker(settings: Mapping[str, str]) -> Iterator[ApacheCluster]:
 
 @contextmanager
 def shared_broker(spark: SparkSession) -> Iterator[None]:
-    """One for all that is measured within, warmed: booting takes longer than a small run. Once is enough."""
+    """Shares one warmed broker among all measurements within: booting takes longer than a small run.
+
+    A call within another boots none.
+    """
     if _shared:
         yield
         return
@@ -85,7 +88,7 @@ def shared_broker(spark: SparkSession) -> Iterator[None]:
 def sitting(
     spark: SparkSession, rows: int, body_bytes: int, settings: Mapping[str, str] = BROKER_SETTINGS
 ) -> Iterator[Sitting]:
-    """For one road."""
+    """Yields a warmed broker and empty topics for one path."""
     with one_broker(settings) as cluster:
         if cluster not in _shared:
             warm(spark, cluster, body_bytes)

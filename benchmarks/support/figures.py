@@ -1,4 +1,4 @@
-"""Figures of several roads in the same sittings, compared: median ratios with their spread, and CPU for a million."""
+"""Figures of several paths in the same sittings, compared: median ratios with their spread, and CPU for a million."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Stopwatch:
 
 @contextmanager
 def timed(*, workers: bool = False) -> Iterator[Stopwatch]:
-    """`workers`: the CPU of Spark's Python workers, ended ones too, instead of this process's own."""
+    """Measures its block: with `workers`, the CPU of Spark's Python workers, ended ones too, not this process's own."""
     watch = Stopwatch()
     cpu = cpu_seconds(WORKERS) if workers else process_time()
     began = perf_counter()
@@ -71,7 +71,7 @@ def timed(*, workers: bool = False) -> Iterator[Stopwatch]:
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """What is compared with what; `at_least` of its rate, and `at_most` seconds of CPU for a million rows of ours."""
+    """A comparison of two paths: the least ratio of rates, and the most CPU seconds of ours for a million rows."""
 
     name: str
     ours: str
@@ -82,7 +82,7 @@ class Demand:
 
 @dataclass(slots=True)
 class Sittings:
-    """What each road reached in each sitting; a road that was left out has a shorter list."""
+    """The figures of each path, one a sitting; a path that was left out has a shorter list."""
 
     figures: dict[str, list[Figure]] = field(default_factory=dict)
 
@@ -138,14 +138,14 @@ def _told(bound: float | None) -> str:
 
 
 def write_json(path: Path, rows: Sequence[Compared], **more: object) -> None:
-    """The rows with the machine and the versions they were measured on."""
+    """Writes the rows with the machine and the versions they were measured on."""
     path.parent.mkdir(parents=True, exist_ok=True)
     text = json.dumps({"machine": machine(), "rows": [row.as_json() for row in rows], **more}, indent=1)
     path.write_text(text + "\n")
 
 
 def machine() -> dict[str, object]:
-    """What a figure means nothing without."""
+    """Returns the cores, processor, system and versions, without which a figure means nothing."""
     versions = {"python": platform.python_version()}
     for library in LIBRARIES:
         try:

@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 
 @dataclass(slots=True)
 class Pairs:
-    """Rates of two roads run in turn; larger is better."""
+    """Rates of two paths run in turn; larger is better."""
 
     ours: list[float] = field(default_factory=list)
     theirs: list[float] = field(default_factory=list)
 
     def run(self, ours: Callable[[], float], theirs: Callable[[], float]) -> None:
-        """One pair; every second one in the other order."""
+        """Runs one pair; every second one in the other order."""
         if len(self.ours) % 2:
             their_rate = theirs()
             self.ours.append(ours())

@@ -15,7 +15,7 @@ from benchmarks.support.figures import Curve
 
 
 def draw(sweeps: Mapping[str, Mapping[str, Curve]], memory: Sequence[tuple[float, int]], directory: Path) -> None:
-    """A picture each: rate, and CPU for a million, over what was varied; memory over time."""
+    """Draws a picture for each sweep, with the rate and the CPU for a million, and one of memory over time."""
     directory.mkdir(parents=True, exist_ok=True)
     for x, curves in sweeps.items():
         figure, (rates, cpu) = plt.subplots(1, 2, figsize=(10, 4.5), layout="constrained")

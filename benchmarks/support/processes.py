@@ -14,12 +14,12 @@ PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
 def cpu_seconds(words: str) -> float:
-    """User and system time of this process's descendants whose command line holds `words`, ended children too."""
+    """Returns the CPU time of descendants whose command line holds `words`: user and system, ended children too."""
     return sum(sum(map(int, _stat(entry)[11:15])) for entry in _family(words)) / CLOCK_TICKS
 
 
 def resident_bytes(words: str) -> int:
-    """The largest resident set among them."""
+    """Returns the largest resident set of the descendants whose command line holds `words`."""
     return max((int(_stat(entry)[21]) * PAGE_BYTES for entry in _family(words)), default=0)
 
 
@@ -35,7 +35,7 @@ def _family(words: str) -> Iterator[Path]:
 
 
 def _stat(entry: Path) -> list[str]:
-    """The fields behind the name; zeros of a process that has ended meanwhile."""
+    """Returns the fields behind the name; zeros if the process has ended meanwhile."""
     try:
         return (entry / "stat").read_text().rpartition(")")[2].split()
     except OSError:

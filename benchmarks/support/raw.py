@@ -1,4 +1,4 @@
-"""The raw road: bytes prepared beforehand over plain blocking sockets, as fast as a broker takes and gives them.
+"""The raw path: bytes prepared beforehand over plain blocking sockets, as fast as a broker takes and gives them.
 
 Frozen, so that figures of different days compare: one connection, batches of 1,000 with 4 under way, pulls of 32 with
 64 under way.
@@ -22,7 +22,7 @@ OPAQUE_DIGITS = 9
 
 
 def frame(code: int, ext: dict[str, str], body: bytes = b"") -> bytearray:
-    """A request whose opaque is `OPAQUE_DIGITS` nines, to be written over in place."""
+    """Returns a request whose opaque is `OPAQUE_DIGITS` nines."""
     header = {
         "code": code,
         "extFields": ext,
@@ -37,7 +37,7 @@ def frame(code: int, ext: dict[str, str], body: bytes = b"") -> bytearray:
 
 
 def batch_body(count: int, body_bytes: int) -> bytes:
-    """Messages as a batch request holds them: UNIQ_KEY, KEYS, TAGS and WAIT, as Java's client sets them."""
+    """Returns messages as a batch request holds them: UNIQ_KEY, KEYS, TAGS and WAIT, as Java's client sets them."""
     parts = []
     body = b"x" * body_bytes
     for number in range(count):
@@ -71,7 +71,7 @@ class Line:
         self._socket.sendall(data)
 
     def read(self) -> tuple[bytes, bytes]:
-        """The next answer's header and body, unparsed."""
+        """Reads the next answer's header and body, unparsed."""
         length, word = PREFIX.unpack(self._reader.read(PREFIX.size))
         rest = self._reader.read(length - 4)
         header_bytes = word & 0xFFFFFF
@@ -86,7 +86,7 @@ class Line:
 
 
 def write(address: str, topic: str, queues: int, count: int, body_bytes: int) -> float:
-    """Seconds until `count` messages are readable, in turn over the queues."""
+    """Writes batches to the queues in turn; returns the seconds until their messages are readable."""
     body = batch_body(BATCH, body_bytes)
     requests = [frame(320, _send_fields(topic, queue), body) for queue in range(queues)]
     with Line(address) as line:
@@ -105,7 +105,7 @@ def write(address: str, topic: str, queues: int, count: int, body_bytes: int) ->
 
 
 def read(address: str, topic: str, queues: int) -> tuple[float, float]:
-    """Seconds, and those of this process's CPU, of pulling everything that is there; bodies are received and dropped.
+    """Pulls everything that is there, and drops it; returns the seconds, and those of this process's CPU.
 
     The requests are prepared before the time runs, and those that follow the answers of one receipt leave together.
     """
@@ -124,7 +124,7 @@ def read(address: str, topic: str, queues: int) -> tuple[float, float]:
 
 
 def wait_readable(line: Line, topic: str, queues: int, count: int) -> None:
-    """Acknowledged is not yet readable: asks every 20 ms."""
+    """Waits, asking every 20 ms: an acknowledged message is not yet readable."""
     while sum(_max_offset(line, topic, queue) for queue in range(queues)) < count:
         time.sleep(0.02)
 
@@ -137,7 +137,7 @@ def _send_fields(topic: str, queue: int) -> dict[str, str]:
 
 
 def _pulls(topic: str, ends: Sequence[int]) -> list[bytearray]:
-    """The requests for all of the queues; a broker answers the opaque they share in the order they came."""
+    """Returns the requests for all of the queues; they share one opaque, and a broker answers them in order."""
     requests = []
     for queue, end in enumerate(ends):
         for offset in range(0, end, PULL):

@@ -1,4 +1,4 @@
-"""Our single sends, each road as a benchmark runs it; `python -m benchmarks.support.sends idle|million ...` alone."""
+"""Our single sends, each way as a benchmark runs it; `python -m benchmarks.support.sends idle|million ...` alone."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def message(topic: str, number: int) -> Message:
 
 
 def blocking(nameserver: str, topic: str, threads: int, count: int) -> Sent:
-    """`send` of the blocking face from so many threads."""
+    """Measures `send` of the blocking face from so many threads."""
     with blocking_face.Producer("ours", nameserver=nameserver, send_timeout=TIMEOUT_SECONDS) as producer:
 
         def send(some: int) -> None:
@@ -51,7 +51,7 @@ def blocking(nameserver: str, topic: str, threads: int, count: int) -> Sent:
 
 
 def send_soon(nameserver: str, topic: str, window: int, count: int, *, batching: bool = False) -> Sent:
-    """`send_soon` of the trio face with so many under way."""
+    """Measures `send_soon` of the trio face with so many under way."""
 
     async def work(producer: Producer, count: int) -> None:
         last: deque[PendingSend] = deque(maxlen=window)
@@ -64,7 +64,7 @@ def send_soon(nameserver: str, topic: str, window: int, count: int, *, batching:
 
 
 def callers(nameserver: str, topic: str, window: int, count: int) -> Sent:
-    """`send` from so many tasks at once, of messages that exist already, as those of the plain sockets do."""
+    """Measures `send` from so many tasks at once; the messages exist already, as those of the plain sockets do."""
     times: list[float] = []
     messages = [message(topic, number) for number in range(count // window)]
 
@@ -86,7 +86,7 @@ def callers(nameserver: str, topic: str, window: int, count: int) -> Sent:
 
 
 def send_batch(nameserver: str, topic: str, count: int) -> Sent:
-    """`send_batch` of one list that exists already."""
+    """Measures `send_batch` of one list that exists already."""
     messages = [message(topic, number) for number in range(count)]
 
     async def work(producer: Producer, count: int) -> None:
@@ -104,7 +104,7 @@ def _on_trio(
     max_in_flight: int = 1000,
     batching: bool = False,
 ) -> Sent:
-    """The work, after a quarter of it to warm up; it has ended when all of it is acknowledged."""
+    """Measures the work, after a quarter of it to warm up; it ends when all of it is acknowledged."""
 
     async def main() -> Sent:
         async with Producer(
@@ -131,7 +131,7 @@ class _Clock:
 
 
 def idle(nameserver: str, topic: str, seconds: int) -> None:
-    """The share of a core that a producer takes that has sent once and then does nothing."""
+    """Prints the share of a core, in percent, taken by a producer that is idle after one send."""
     with blocking_face.Producer("idle", nameserver=nameserver) as producer:
         producer.send(message(topic, 0))
         time.sleep(2)  # the first heartbeat belongs to the start
@@ -141,7 +141,7 @@ def idle(nameserver: str, topic: str, seconds: int) -> None:
 
 
 def million(nameserver: str, topic: str, count: int) -> None:
-    """The largest resident set, in MB, of a process that sends so many in a loop and keeps none of them."""
+    """Prints the largest resident set, in MiB, of a process that sends so many in a loop and keeps none of them."""
 
     async def main() -> None:
         async with Producer("many", nameserver=nameserver, send_timeout=TIMEOUT_SECONDS) as producer:
@@ -149,7 +149,7 @@ def million(nameserver: str, topic: str, count: int) -> None:
                 await producer.send_soon(message(topic, number))
 
     trio.run(main)
-    # Not ru_maxrss: that begins with what the process which started this one had.
+    # Not ru_maxrss: that begins with the size of the process that started this one.
     peak = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM"))
     print(f"rate {int(peak.split()[1]) / 1024:.1f}")
 

@@ -15,9 +15,9 @@ ROOT = Path(__file__).parent.parent.parent
 
 @contextmanager
 def spark_session(heap: str = "3g") -> Iterator[SparkSession]:
-    """The JVM's heap is touched beforehand: the first use of a page costs more here than filling it.
+    """Yields the session that is open already, or else a new one.
 
-    Where one is open already, that one.
+    The JVM's heap is touched beforehand: the first use of a page costs more here than filling it.
     """
     if (opened := SparkSession.getActiveSession()) is not None:
         yield opened
@@ -40,7 +40,7 @@ def spark_session(heap: str = "3g") -> Iterator[SparkSession]:
 
 
 def messages(spark: SparkSession, rows: int, body_bytes: int, partitions: int) -> DataFrame:
-    """Bodies of one size with a key of their own and one tag; made by what costs Spark little."""
+    """Returns bodies of one size, each with its own key and the same tag, made at little cost to Spark."""
     return spark.range(0, rows, 1, partitions).select(
         F.lit(b"x" * body_bytes).alias("body"),
         F.concat(F.lit("key-"), F.col("id").cast("string")).alias("keys"),
@@ -49,13 +49,13 @@ def messages(spark: SparkSession, rows: int, body_bytes: int, partitions: int) -
 
 
 def write_frame(spark: SparkSession, nameserver: str, topic: str, rows: int, body_bytes: int, partitions: int) -> None:
-    """As a user would write it, every option its default."""
+    """Writes as a user would, every option its default."""
     writer = messages(spark, rows, body_bytes, partitions).write.format("rocketmq")
     writer.option("nameServer", nameserver).option("topic", topic).mode("append").save()
 
 
 def read_frame(spark: SparkSession, nameserver: str, topic: str, schema: str | None = None) -> None:
-    """The whole topic, every column or those of `schema`, to nowhere."""
+    """Reads the whole topic, every column or those of `schema`, and drops the rows."""
     reader = spark.read.format("rocketmq").option("nameServer", nameserver).option("topic", topic)
     frame = (reader if schema is None else reader.schema(schema)).load()
     frame.write.format("noop").mode("overwrite").save()

@@ -14,7 +14,7 @@ from pyrmq_spark.source import SCHEMA
 
 
 class TrivialSource(DataSource):
-    """The columns of `rocketmq`; `batches` batches of one row each."""
+    """A source with the columns of `rocketmq`: `batches` batches of one row each."""
 
     @classmethod
     def name(cls) -> str:
@@ -28,7 +28,7 @@ class TrivialSource(DataSource):
 
 
 class TrivialReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """One partition a batch, which makes its one row."""
+    """A reader with one partition a batch, which makes the batch's one row."""
 
     def __init__(self, batches: int) -> None:
         self._batches = batches

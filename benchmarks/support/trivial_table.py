@@ -39,7 +39,7 @@ class TrivialTable(DataSource):
 
 
 class TrivialReader(DataSourceReader):
-    """Answers without a network."""
+    """A reader that makes its rows without a network."""
 
     def partitions(self) -> list[InputPartition]:
         return [InputPartition(number) for number in range(PARTITIONS)]
@@ -57,7 +57,7 @@ class TrivialReader(DataSourceReader):
 
 
 class TrivialWriter(DataSourceArrowWriter):
-    """Drops what it takes."""
+    """A writer that drops its rows."""
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         for _ in iterator:
