@@ -34,8 +34,8 @@ SOURCE_TYPES: Final[Mapping[str, tuple[str, ...]]] = {
 def default_schema() -> str:
     """Returns the source's default columns as DDL.
 
-    `source.SCHEMA` is a copy of this text, since loading Arrow takes a process longer than all else it needs to name
-    its columns. A change here has to be made there too.
+    `source.SCHEMA` is a copy of this text, so that a process that only needs the schema starts without loading Arrow. A
+    change here has to be made there too.
     """
     return ", ".join(f"{name} {SOURCE_TYPES[name][0]}" for name in DEFAULT_COLUMNS)
 

@@ -1,1 +1,5 @@
-"""Streaming reads: offsets of a query, the latest offsets of queues, progress and lag."""
+"""Streaming reads.
+
+`stream_reader` is Spark's reader, `stream_offset` the offsets of a query, `latest_offsets` the queues and their ends,
+`progress` lag and published offsets.
+"""

@@ -46,7 +46,7 @@ MAX_LONG: Final = 2**63 - 1
 
 
 class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Reads queue by queue from where the checkpoint says; what is new, gone or lost is decided in `stream_offsets`."""
+    """Reads each queue from the checkpoint's offset; `stream_offset` decides about new, gone and lost queues."""
 
     def __init__(self, connection: ConnectionOptions, options: SourceOptions, schema: SourceSchema) -> None:
         self._connection = connection

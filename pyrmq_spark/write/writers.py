@@ -1,4 +1,4 @@
-"""The writers as Spark sees them: made on the driver, run in tasks (`writing`), closed by one line on what was written.
+"""The writers as Spark sees them: made on the driver, run in tasks (`write_task`), closed by one line of report.
 
 Spark starts a Python process for each of these steps; what only a task needs is loaded in a task.
 """

@@ -20,6 +20,7 @@ from pyspark.sql.types import (
 
 from pyrmq_core.columnar import DEFAULT_COLUMNS, SOURCE_COLUMNS
 from pyrmq_spark.read.columns import SOURCE_TYPES, default_schema, source_schema
+from pyrmq_spark.source import SCHEMA
 from pyrmq_spark.spark_errors import InvalidColumn, InvalidRow
 from pyrmq_spark.write.columns import SINK_TYPES, sink_schema
 from pyrmq_spark.write.row_checks import by_topic, check_rows
@@ -51,6 +52,7 @@ def test_the_default_columns_are_the_documented_ones() -> None:
         "body binary, properties map<string,string>, bornTimestamp timestamp, storeTimestamp timestamp, "
         "reconsumeTimes int"
     )
+    assert default_schema() == SCHEMA
 
 
 def test_every_column_has_the_arrow_type_that_spark_expects_of_its_spark_type() -> None:
