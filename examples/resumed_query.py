@@ -3,12 +3,12 @@
 import tempfile
 import uuid
 
+from example_session import demonstration, write
 from pyspark.sql import DataFrame, SparkSession
-from surroundings import demonstration, write
 
 
 def drain(spark: SparkSession, nameserver: str, topic: str, directory: str) -> None:
-    """Everything there is now; the second run takes what came since the first."""
+    """Takes all messages up to now; the second run takes those since the first."""
     messages = (
         spark.readStream.format("rocketmq")
         .options(nameServer=nameserver, topic=topic, startingOffsets="earliest")

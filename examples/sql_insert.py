@@ -2,8 +2,8 @@
 
 import uuid
 
+from example_session import demonstration, wait_readable
 from pyspark.sql import DataFrame, SparkSession
-from surroundings import demonstration, wait_readable
 
 
 def inserted(spark: SparkSession, nameserver: str, topic: str) -> DataFrame:

@@ -2,8 +2,8 @@
 
 import uuid
 
+from example_session import demonstration, write
 from pyspark.sql import DataFrame, SparkSession
-from surroundings import demonstration, write
 
 
 def orders_by_tag(spark: SparkSession, nameserver: str, topic: str) -> DataFrame:

@@ -1,10 +1,10 @@
-"""What was stored between two instants: from the first, up to and without the second."""
+"""Messages stored between two instants: from the first, up to and without the second."""
 
 import uuid
 from datetime import UTC, datetime
 
+from example_session import demonstration, write
 from pyspark.sql import DataFrame, SparkSession
-from surroundings import demonstration, write
 
 
 def between(spark: SparkSession, nameserver: str, topic: str, start: str, end: str) -> DataFrame:

@@ -2,9 +2,9 @@
 
 import uuid
 
+from example_session import demonstration, wait_readable
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own short name
-from surroundings import demonstration, wait_readable
 
 
 def orders_by_country(spark: SparkSession, nameserver: str, prefix: str) -> DataFrame:

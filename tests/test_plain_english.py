@@ -7,11 +7,11 @@ from tests.test_walls import PACKAGES, python_sources
 
 
 def test_docstrings_begin_with_their_verb_or_subject() -> None:
-    assert plain_english.docstring_faults(python_sources(*PACKAGES, "tests", "benchmarks")) == []
+    assert plain_english.docstring_faults(python_sources(*PACKAGES, "tests", "benchmarks", "examples")) == []
 
 
 def test_no_word_stands_where_the_field_has_a_better_one() -> None:
-    assert plain_english.word_faults(python_sources(*PACKAGES, "tests", "benchmarks")) == []
+    assert plain_english.word_faults(python_sources(*PACKAGES, "tests", "benchmarks", "examples")) == []
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""What each example runs in: a local session, and the NameServer of NAMESRV_ADDR or servers of its own."""
+"""The session of each example, and its servers: those of NAMESRV_ADDR, or its own."""
 
 import os
 from collections.abc import Iterator
@@ -39,13 +39,13 @@ def write(frame: DataFrame, nameserver: str, topic: str) -> None:
 
 
 def wait_readable(nameserver: str, topic: str, rows: int) -> None:
-    """Until the topic holds so many."""
+    """Waits until the topic holds `rows` messages."""
     while held(nameserver, topic) < rows:
         pass
 
 
 def held(nameserver: str, topic: str) -> int:
-    """How many messages a topic holds."""
+    """Returns the number of messages in a topic."""
     with PullConsumer("pyrmq-examples", nameserver=nameserver) as consumer:
         queues = consumer.current_queues([topic])[topic] or ()
         return sum(bounds.end - bounds.start for bounds in consumer.offset_bounds(queues).values())
