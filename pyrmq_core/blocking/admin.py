@@ -8,6 +8,7 @@ from pyrmq_core.blocking.client import Client
 from pyrmq_core.blocking.face import BlockingFace
 from pyrmq_core.client.admin.admin import TIMEOUT_SECONDS
 from pyrmq_core.client.admin.admin import Admin as AsyncAdmin
+from pyrmq_core.client.arguments import instance_of
 from pyrmq_core.model import Permission, TopicConfig
 from pyrmq_core.protocol.requests.nameserver.cluster_info import ClusterInfo
 from pyrmq_core.protocol.routes.route import TopicRouteData
@@ -27,7 +28,9 @@ class Admin(BlockingFace[AsyncAdmin]):
         self._client = client
         self._nameserver = nameserver
         self._timeout = timeout
-        if client is None:
+        if client is not None:
+            instance_of("client", client, Client, "a pyrmq_core.blocking.Client")
+        else:
             self._make()  # wrong arguments raise now, not at the first call
 
     def __repr__(self) -> str:

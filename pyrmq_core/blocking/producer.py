@@ -53,7 +53,7 @@ class Producer(BlockingFace[AsyncProducer]):
         self.group = settings.group
         self._settings = settings
         self._batches = bool(settings.batching)
-        if settings.client is None:
+        if settings.shared_client(Client, "pyrmq_core.blocking.Client") is None:
             self._make()  # raises for wrong arguments now, not at the first send
 
     def _make(self) -> AsyncProducer:

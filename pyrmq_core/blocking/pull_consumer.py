@@ -33,7 +33,7 @@ class PullConsumer(BlockingFace[AsyncPullConsumer]):
         super().__init__()
         self.group = settings.group
         self._settings = settings
-        if settings.client is None:
+        if settings.shared_client(Client, "pyrmq_core.blocking.Client") is None:
             self._make()  # raises for wrong arguments now, not at the first call
 
     def __repr__(self) -> str:

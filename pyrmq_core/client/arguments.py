@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import math
 import ssl
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Iterable, Sequence
+from typing import Final, TypeVar
 
 from pyrmq_core.errors import InvalidArgument
 from pyrmq_core.model import Message, MessageQueue
@@ -16,6 +16,8 @@ from pyrmq_core.model import Message, MessageQueue
 # Java's.
 MAX_INT: Final = 2**31 - 1
 MAX_LONG: Final = 2**63 - 1
+
+T = TypeVar("T")
 
 
 def seconds_of(name: str, value: object) -> float:
@@ -58,6 +60,20 @@ def context_of(tls: object) -> ssl.SSLContext | None:
     if tls is not None and not isinstance(tls, ssl.SSLContext):
         raise InvalidArgument(f"tls={tls!r}: it is an ssl.SSLContext, such as ssl.create_default_context()")
     return tls
+
+
+def instance_of(name: str, value: object, kind: type[T], words: str) -> T:
+    """Returns the value as it is; `words` name what it has to be."""
+    if not isinstance(value, kind):
+        raise InvalidArgument(f"{name}={value!r}: it is {words}")
+    return value
+
+
+def tuple_of(name: str, values: Iterable[T], words: str) -> tuple[T, ...]:
+    """Returns the values as a tuple, which a later change of the caller's list does not change."""
+    if not isinstance(values, Iterable):
+        raise InvalidArgument(f"{name}={values!r}: it is a list of {words}")
+    return tuple(values)
 
 
 def offset_of(name: str, value: object) -> int:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Generic, TypeVar
 
-from pyrmq_core.client.arguments import context_of, seconds_of
+from pyrmq_core.client.arguments import context_of, instance_of, seconds_of, tuple_of
 from pyrmq_core.client.remoting.identity import Credentials, checked_unit_name, credentials_of, namespace_of
 from pyrmq_core.client.remoting.namespace_v2 import NamespaceV2
 from pyrmq_core.client.remoting.rpc_hooks import RpcHook, RpcHooks
@@ -43,6 +43,7 @@ class ClientSettings:
         seconds_of("poll_nameserver_interval", self.poll_nameserver_interval)
         seconds_of("heartbeat_broker_interval", self.heartbeat_broker_interval)
         context_of(self.tls)
+        object.__setattr__(self, "rpc_hooks", tuple_of("rpc_hooks", self.rpc_hooks, "hooks"))
 
     def nameserver_or_environment(self) -> str | Sequence[str]:
         """Returns `nameserver`; NAMESRV_ADDR when neither it nor `nameserver_url` is set."""
@@ -71,6 +72,10 @@ class ClientChoice(Generic[AnyClient]):
     def __post_init__(self) -> None:
         if self.client is not None and (self.nameserver is not None or self.instance_name is not None):
             raise InvalidArgument("a shared client has its own nameserver and instance_name; give either it or them")
+
+    def shared_client(self, face: type[AnyClient], name: str) -> AnyClient | None:
+        """Returns the shared client, if there is one; raises `InvalidArgument` for one of another face."""
+        return None if self.client is None else instance_of("client", self.client, face, f"a {name}")
 
     def own_client(self) -> ClientSettings:
         """Returns the settings of a client that nothing else shares."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from typing import Concatenate, ParamSpec, TypeVar
 
@@ -19,9 +20,14 @@ def parameters_of(settings: Callable[P, S]) -> Callable[[Callable[[T, S], None]]
 
     def decorate(initialise: Callable[[T, S], None]) -> Callable[Concatenate[T, P], None]:
         def constructed(self: T, /, *args: P.args, **kwargs: P.kwargs) -> None:
+            try:
+                signature.bind(*args, **kwargs)
+            except TypeError as error:  # else it names the settings, which the caller does not know
+                raise TypeError(f"{type(self).__name__}: {error}") from None
             initialise(self, settings(*args, **kwargs))
 
         named = getattr(settings, "__origin__", settings)  # the class itself of `Settings[Client]`
+        signature = inspect.signature(named)
         constructed.__wrapped__ = named.__init__  # type: ignore[attr-defined]  # `inspect.signature` looks here
         constructed.__name__, constructed.__qualname__ = initialise.__name__, initialise.__qualname__
         return constructed

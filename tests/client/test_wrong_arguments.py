@@ -7,9 +7,21 @@ from typing import Any
 import pytest
 import trio
 
-from pyrmq_core import Admin, Client, InvalidArgument, InvalidState, Message, MessageQueue, Producer, PullConsumer
+import pyrmq_core
+from pyrmq_core import (
+    Admin,
+    Client,
+    InvalidArgument,
+    InvalidState,
+    Message,
+    MessageQueue,
+    Producer,
+    PullConsumer,
+    blocking,
+)
 from pyrmq_core.client.producer.bulk.accumulator import Batching
 from pyrmq_core.client.producer.bulk.in_flight import DRAIN_GRACE_SECONDS, PendingSend
+from pyrmq_core.protocol.framing.command import Command
 from tests.support.stage import Stage
 from tests.support.wrong_sends import WRONG_SENDS
 
@@ -167,3 +179,68 @@ def test_the_async_names_say_where_they_run() -> None:
 
     with pytest.raises(InvalidState, match=r"pyrmq_core\.blocking"):
         asyncio.run(main())
+
+
+class NoListener:
+    """An object without the function that brokers' checks need."""
+
+
+WRONG_SETTINGS = {
+    "batching": (7, "batching=7: it is a Batching, or True or False"),
+    "fault_latency": (1, "fault_latency=1: it is a FaultLatencySettings"),
+    "trace": (3, "trace=3: it is True, False, or the topic for traces"),
+    "hooks": (5, "hooks=5: it is a list of hooks"),
+    "transaction_listener": (NoListener(), "transaction_listener=.*: it has a function check_local_transaction"),
+}
+
+
+@pytest.mark.parametrize("face", [pyrmq_core, blocking], ids=["async", "blocking"])
+@pytest.mark.parametrize("name", WRONG_SETTINGS)
+def test_a_wrong_setting_is_named_when_the_producer_is_made(face: Any, name: str) -> None:
+    value, words = WRONG_SETTINGS[name]
+    with pytest.raises(InvalidArgument, match=words):
+        face.Producer("g", nameserver="127.0.0.1:9876", **{name: value})
+
+
+@pytest.mark.parametrize("make", ["Producer", "PullConsumer", "Admin"])
+def test_a_client_of_the_other_face_is_named(make: str) -> None:
+    group = () if make == "Admin" else ("g",)
+    with pytest.raises(InvalidArgument, match=r"it is a pyrmq_core\.Client"):
+        getattr(pyrmq_core, make)(*group, client=blocking.Client(nameserver="127.0.0.1:9876"))
+    with pytest.raises(InvalidArgument, match=r"it is a pyrmq_core\.blocking\.Client"):
+        getattr(blocking, make)(*group, client=Client(nameserver="127.0.0.1:9876"))
+
+
+@pytest.mark.parametrize("face", [pyrmq_core, blocking], ids=["async", "blocking"])
+def test_a_parameter_that_does_not_exist_names_the_class_of_the_caller(face: Any) -> None:
+    for make, group in ((face.Producer, ("g",)), (face.PullConsumer, ("g",)), (face.Client, ())):
+        with pytest.raises(TypeError, match=rf"{make.__name__}: got an unexpected keyword argument 'bogus'"):
+            make(*group, bogus=1)
+        with pytest.raises(TypeError, match=f"{make.__name__}: too many positional arguments"):
+            make(*group, "127.0.0.1:9876")
+
+
+class Counting:
+    """A hook around requests, which counts them."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def do_before_request(self, address: str, request: Command) -> None:
+        self.count += 1
+
+    def do_after_response(self, address: str, request: Command, answer: Command) -> None:
+        pass
+
+
+async def test_hooks_may_come_from_an_iterator_and_stay_as_they_were(stage: Stage) -> None:
+    hook = Counting()
+    hooks: list[Any] = [hook]
+    once: Any = iter(hooks)
+    async with (
+        Client(nameserver=stage.nameserver.address, rpc_hooks=once) as client,
+        Producer("g", client=client) as producer,
+    ):
+        hooks.clear()
+        await producer.send(Message("orders", b"x"))
+    assert hook.count > 0

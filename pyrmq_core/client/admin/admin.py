@@ -9,7 +9,7 @@ from typing import Final, Self
 
 import trio
 
-from pyrmq_core.client.arguments import seconds_of
+from pyrmq_core.client.arguments import instance_of, seconds_of
 from pyrmq_core.client.client import Client
 from pyrmq_core.client.client_session import ClientSession
 from pyrmq_core.client.client_settings import ClientSettings
@@ -50,6 +50,8 @@ class Admin:
     ) -> None:
         if client is not None and nameserver is not None:
             raise InvalidArgument("a shared client has its own nameserver; give either it or one")
+        if client is not None:
+            instance_of("client", client, Client, "a pyrmq_core.Client")
         self._shares_client = client is not None
         self._session = ClientSession(ClientSettings(nameserver=nameserver)) if client is None else client._session
         self._timeout = seconds_of("timeout", timeout)

@@ -36,7 +36,7 @@ class PullConsumer:
 
     @parameters_of(ConsumerSettings[Client])
     def __init__(self, settings: ConsumerSettings[Client]) -> None:
-        self._configure(settings, settings.client)
+        self._configure(settings, settings.shared_client(Client, "pyrmq_core.Client"))
 
     @classmethod
     def _of(cls, settings: ConsumerSettings[Any], client: Client | None) -> Self:

@@ -62,7 +62,7 @@ class Producer:
 
     @parameters_of(ProducerSettings[Client])
     def __init__(self, settings: ProducerSettings[Client]) -> None:
-        self._configure(settings, settings.client)
+        self._configure(settings, settings.shared_client(Client, "pyrmq_core.Client"))
 
     @classmethod
     def _of(cls, settings: ProducerSettings[Any], client: Client | None) -> Self:

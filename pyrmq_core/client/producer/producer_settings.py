@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pyrmq_core.client.arguments import seconds_of
+from pyrmq_core.client.arguments import instance_of, seconds_of, tuple_of
 from pyrmq_core.client.client_settings import AnyClient, ClientChoice
 from pyrmq_core.client.producer.bulk.accumulator import Batching
 from pyrmq_core.client.producer.bulk.in_flight import check_bounds
@@ -13,6 +13,7 @@ from pyrmq_core.client.producer.send.fault_latency import FaultLatencySettings
 from pyrmq_core.client.producer.send.hooks import ProducerHook, ProducerHooks
 from pyrmq_core.client.producer.settings import SendSettings
 from pyrmq_core.client.producer.transactions import TransactionListener
+from pyrmq_core.errors import InvalidArgument
 from pyrmq_core.protocol.messages.names import check_group
 from pyrmq_core.protocol.messages.trace import TRACE_TOPIC
 
@@ -40,6 +41,15 @@ class ProducerSettings(SendSettings, ClientChoice[AnyClient]):
         SendSettings.__post_init__(self)
         seconds_of("send_timeout", self.send_timeout)
         check_bounds(self.max_in_flight, self.max_in_flight_bytes)
+        instance_of("fault_latency", self.fault_latency, FaultLatencySettings, "a FaultLatencySettings")
+        if self.batching is not None and not isinstance(self.batching, bool):
+            instance_of("batching", self.batching, Batching, "a Batching, or True or False")
+        if not isinstance(self.trace, bool):
+            instance_of("trace", self.trace, str, "True, False, or the topic for traces")
+        listener = self.transaction_listener
+        if listener is not None and not callable(getattr(listener, "check_local_transaction", None)):
+            raise InvalidArgument(f"transaction_listener={listener!r}: it has a function check_local_transaction")
+        object.__setattr__(self, "hooks", tuple_of("hooks", self.hooks, "hooks"))
         ProducerHooks(self.hooks)
 
     @property
