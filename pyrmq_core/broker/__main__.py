@@ -80,8 +80,8 @@ def _configured(options: argparse.Namespace) -> BrokerConfig:
 def _parser(prog: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog=prog,
-        description="A RocketMQ broker: stores messages and answers pulls. Listens on 127.0.0.1:10911 unless told "
-        "otherwise, and keeps its files in ~/store (storePathRootDir).",
+        description="A RocketMQ broker: stores messages and answers pulls. Listens on 127.0.0.1:10911 by "
+        "default, and keeps its files in ~/store (storePathRootDir).",
     )
     add = parser.add_argument
     add("-c", "--configFile", dest="config_file", metavar="FILE", help="settings, RocketMQ's name=value")

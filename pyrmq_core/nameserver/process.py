@@ -85,7 +85,7 @@ def _parser(prog: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog=prog,
         description="A RocketMQ NameServer: brokers register with it, clients ask it for routes. "
-        "Listens on 127.0.0.1:9876 unless told otherwise.",
+        "Listens on 127.0.0.1:9876 by default.",
         epilog=f"Accepted without effect: {', '.join(sorted(WITHOUT_EFFECT))}. "
         f"Refused when true: {', '.join(sorted(NOT_BUILT))}.",
     )

@@ -53,7 +53,7 @@ async def test_an_old_broker_is_refused_by_name(stage: Stage, client: Client, nu
     async with Producer("g", client=client) as producer:
         for send in (producer.send, producer.send_oneway):
             with pytest.raises(
-                InvalidMessage, match=rf"need brokers of 5.0 or younger; broker-.* \(version {number}\)"
+                InvalidMessage, match=rf"need brokers of 5.0 or later; broker-.* \(version {number}\)"
             ) as e:
                 await send(late)
             assert e.value.outcome is Outcome.NOT_STORED
@@ -81,7 +81,7 @@ async def test_a_broker_that_does_not_tell_its_version_gets_nothing(
     for server in stage.brokers.values():
         server.always(BEAT, silence)
     async with Producer("g", client=client) as producer:
-        with pytest.raises(SendFailed, match=r"was not sent, because broker-\w did not tell its version") as caught:
+        with pytest.raises(SendFailed, match=r"was not sent, because broker-\w did not report its version") as caught:
             await producer.send(Message("orders", b"x", deliver_at=WHEN), timeout=3)
     assert caught.value.outcome is Outcome.NOT_STORED
     assert isinstance(caught.value.__cause__, NetworkError)

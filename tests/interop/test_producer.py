@@ -253,7 +253,7 @@ async def test_a_delivery_time(
     )
     async with Producer("g", client=client, send_timeout=15) as producer:
         if cluster.version.startswith("4"):
-            with pytest.raises(InvalidMessage, match=r"need brokers of 5.0 or younger; broker-\w .* \(version 407\)"):
+            with pytest.raises(InvalidMessage, match=r"need brokers of 5.0 or later; broker-\w .* \(version 407\)"):
                 await producer.send(message)
             with pytest.raises(NoRoute):
                 await consumer.message_queues(topic)

@@ -52,7 +52,7 @@ def test_rows_are_delivered_at_their_time(apache_5: ApacheCluster, topic: str) -
 
 
 def test_a_broker_before_5_is_not_asked_to_deliver_later(apache_4: ApacheCluster, topic: str) -> None:
-    with pytest.raises(RocketMQSparkError, match=r"need brokers of 5\.0 or younger; .* is older"):
+    with pytest.raises(RocketMQSparkError, match=r"need brokers of 5\.0 or later; .* is older"):
         write_rows(apache_4, topic, delayed(timedelta(seconds=3)))
 
 

@@ -21,12 +21,12 @@ async def require_timer_messages(heartbeats: Heartbeats, queue: MessageQueue, ad
             version = heartbeats.version_of(address) or 0
         except NetworkError as error:
             raise NetworkError(
-                f"the message was not sent, because {queue.broker_name} did not tell its version: {error}",
+                f"the message was not sent, because {queue.broker_name} did not report its version: {error}",
                 address=address,
                 request_left=False,
             ) from error
     if version < V5_0_0:
         raise InvalidMessage(
-            f"topic {queue.topic}: deliver_at and delay need brokers of 5.0 or younger; {queue.broker_name} "
+            f"topic {queue.topic}: deliver_at and delay need brokers of 5.0 or later; {queue.broker_name} "
             f"({address}) is older (version {version}) and would deliver at once; use delay_level"
         )

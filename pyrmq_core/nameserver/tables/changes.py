@@ -58,7 +58,7 @@ class RegistrationIgnored:
     def __str__(self) -> str:
         return (
             f"registration of {self.address} as {self.broker_name}, id {self.broker_id}, ignored: {self.holder} "
-            "holds this id with a younger state"
+            "holds this id with a later state"
         )
 
 

@@ -77,7 +77,7 @@ def _damaged(raw: RawRecord, queue: MessageQueue, address: str) -> BodyDamaged:
     offset, where = raw.queue_offset, f"{queue.broker_name} ({address})" if address else queue.broker_name
     return BodyDamaged(
         f"the body of the message at offset {offset} of {queue}, {len(raw.body)} bytes from {where}, has the CRC "
-        f"{zlib.crc32(raw.body) & CRC_MASK}, and its record tells {raw.body_crc}: it was damaged in the broker's store "
+        f"{zlib.crc32(raw.body) & CRC_MASK}, and its record says {raw.body_crc}: it was damaged in the broker's store "
         f"or on the way. Read it from another replica, leave it out (go on at offset {offset + 1}), or take it as it "
         "is with verify_crc=False (Spark: verifyCrc=false)",
         queue=queue,
