@@ -1,10 +1,11 @@
 """A session, and a cluster of our own in this process."""
 
+import uuid
 from collections.abc import Iterator
 
 import pytest
 
-from pyrmq_core.blocking import EmbeddedCluster
+from pyrmq_core.blocking import Admin, EmbeddedCluster, Producer
 from tests.support.spark import spark
 
 __all__ = ["spark"]
@@ -20,3 +21,23 @@ def cluster() -> Iterator[EmbeddedCluster]:
 @pytest.fixture
 def nameserver(cluster: EmbeddedCluster) -> str:
     return cluster.nameserver
+
+
+@pytest.fixture(scope="module")
+def admin(cluster: EmbeddedCluster) -> Iterator[Admin]:
+    with Admin(nameserver=cluster.nameserver) as admin:
+        yield admin
+
+
+@pytest.fixture(scope="module")
+def producer(cluster: EmbeddedCluster) -> Iterator[Producer]:
+    with Producer("setup", nameserver=cluster.nameserver) as producer:
+        yield producer
+
+
+@pytest.fixture
+def topic(admin: Admin) -> str:
+    """One queue on each broker."""
+    name = f"t_{uuid.uuid4().hex[:8]}"
+    admin.create_topic(name, queues=1)
+    return name

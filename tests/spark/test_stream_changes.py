@@ -1,7 +1,6 @@
 """Streams and batches over topics, permissions and NameServers that change: existing messages are read once."""
 
 import json
-import uuid
 from collections.abc import Iterator
 
 import pytest
@@ -33,26 +32,6 @@ def cluster() -> Iterator[EmbeddedCluster]:
     with EmbeddedCluster(brokers=2) as cluster:
         yield cluster
         worker.close()
-
-
-@pytest.fixture(scope="module")
-def admin(cluster: EmbeddedCluster) -> Iterator[Admin]:
-    with Admin(nameserver=cluster.nameserver) as admin:
-        yield admin
-
-
-@pytest.fixture(scope="module")
-def producer(cluster: EmbeddedCluster) -> Iterator[Producer]:
-    with Producer("setup", nameserver=cluster.nameserver) as producer:
-        yield producer
-
-
-@pytest.fixture
-def topic(admin: Admin) -> str:
-    """One queue on each broker."""
-    name = f"t_{uuid.uuid4().hex[:8]}"
-    admin.create_topic(name, queues=1)
-    return name
 
 
 def planned(nameserver: str, **options: str) -> list[QueueRange]:

@@ -2,7 +2,6 @@
 
 import json
 import time
-import uuid
 from collections.abc import Iterator
 
 import pytest
@@ -28,26 +27,6 @@ def cluster() -> Iterator[EmbeddedCluster]:
     with EmbeddedCluster(brokers=2, settings={"enablePropertyFilter": "true"}) as cluster:
         yield cluster
         worker.close()
-
-
-@pytest.fixture(scope="module")
-def admin(cluster: EmbeddedCluster) -> Iterator[Admin]:
-    with Admin(nameserver=cluster.nameserver) as admin:
-        yield admin
-
-
-@pytest.fixture(scope="module")
-def producer(cluster: EmbeddedCluster) -> Iterator[Producer]:
-    with Producer("setup", nameserver=cluster.nameserver) as producer:
-        yield producer
-
-
-@pytest.fixture
-def topic(admin: Admin) -> str:
-    """One queue on each broker."""
-    name = f"t_{uuid.uuid4().hex[:8]}"
-    admin.create_topic(name, queues=1)
-    return name
 
 
 # --- Where it starts, and goes on
