@@ -21,23 +21,23 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=f"Benchmarks: {there_are}.")
     parser.add_argument("--quick", action="store_true", help="a small run of each, to see that it works")
     parser.add_argument("names", nargs="*", metavar="NAME")
-    wanted = parser.parse_args()
-    for name in wanted.names:
+    options = parser.parse_args()
+    for name in options.names:
         if name not in known:
             parser.error(f"no benchmark {name!r}; there are: {there_are}")
     if not known:
         print("There is no benchmark yet.", file=sys.stderr)
         return 1
-    apart = APART if wanted.quick else ()
-    names = wanted.names or [name for name in known if name not in apart]
+    apart = APART if options.quick else ()
+    names = options.names or [name for name in known if name not in apart]
     began = time.perf_counter()
     with ExitStack() as stack:
-        if wanted.quick and not wanted.names:  # one session and one broker for all
+        if options.quick and not options.names:  # one session and one broker for all
             spark = stack.enter_context(importlib.import_module("benchmarks.support.spark_jobs").spark_session("1g"))
             stack.enter_context(importlib.import_module("benchmarks.support.brokers").shared_broker(spark))
         for name in names:
             print(f"== {name}", flush=True)
-            importlib.import_module(f"benchmarks.{name}").main(quick=wanted.quick)
+            importlib.import_module(f"benchmarks.{name}").main(quick=options.quick)
             print(f"   {time.perf_counter() - began:.0f} s since the beginning", flush=True)
     return 0
 

@@ -147,8 +147,8 @@ def line(name: str, count: int, body_bytes: int, rounds: int, ways: tuple[Callab
     ratio = f"{figures[1].least / figures[0].least:6.1f} x" if len(figures) > 1 else ""
     other = str(figures[1]) if len(figures) > 1 else ""
     target = TARGETS[name][BODY_BYTES.index(body_bytes)] if count == COUNTS[-1] and name in TARGETS else None
-    wanted = "" if target is None else f"  target {target}: {'kept' if figures[0].least <= target else 'missed'}"
-    print(f"{name:36} {body_bytes:5} B {count:7,} {figures[0]!s:>17} {other:>17} {ratio:>8}{wanted}", flush=True)
+    verdict = "" if target is None else f"  target {target}: {'kept' if figures[0].least <= target else 'missed'}"
+    print(f"{name:36} {body_bytes:5} B {count:7,} {figures[0]!s:>17} {other:>17} {ratio:>8}{verdict}", flush=True)
 
 
 def main(*, quick: bool = False, rounds: int = 25) -> None:

@@ -62,10 +62,10 @@ def demands(body_bytes: int) -> list[Demand]:
     ]
 
 
-Road = Callable[[Sitting], Iterator[tuple[str, Figure]]]
+TimedPath = Callable[[Sitting], Iterator[tuple[str, Figure]]]
 
 
-def raw_road(at: Sitting) -> Iterator[tuple[str, Figure]]:
+def raw_path(at: Sitting) -> Iterator[tuple[str, Figure]]:
     """Writes and reads prepared bytes over plain sockets, then reads them with Java's lite pull consumer."""
     with timed() as watch:
         seconds = raw.write(at.address, at.plain, QUEUES, at.rows, at.body_bytes)
@@ -73,14 +73,14 @@ def raw_road(at: Sitting) -> Iterator[tuple[str, Figure]]:
     seconds, cpu = raw.read(at.address, at.plain, QUEUES)
     yield "raw read", Figure(at.rows / seconds, cpu * 1e6 / at.rows)
     try:
-        rate = run_java("5.4.0", LITE_PULL, at.nameserver, at.plain, str(at.rows), timeout=300)
+        rate = run_java("5.4.0", LITE_PULL, at.nameserver, at.plain, str(at.rows), timeout=300, java_options=())
     except JavaFailed as error:
         print(f"Java's client failed, a sitting goes without it: {str(error).splitlines()[-1]}", flush=True)
         return
     yield "java read", Figure(float(re.findall(r"rate ([\d.]+)", rate)[-1]), 0.0)
 
 
-def library_road(at: Sitting) -> Iterator[tuple[str, Figure]]:
+def library_path(at: Sitting) -> Iterator[tuple[str, Figure]]:
     """Writes and reads record batches by `send_arrow` and `read_arrow`, over one connection."""
     rows = pa.Table.from_batches([arrow_rows(at.body_bytes)] * (at.rows // ARROW_BATCH))
     with Producer("benchmark", nameserver=at.nameserver) as producer:
@@ -103,7 +103,7 @@ def drain(consumer: PullConsumer, topic: str) -> None:
                 pass
 
 
-def spark_road(at: Sitting, *, batch_topic: bool = False) -> Iterator[tuple[str, Figure]]:
+def spark_path(at: Sitting, *, batch_topic: bool = False) -> Iterator[tuple[str, Figure]]:
     """Runs the Spark jobs that a user would write."""
     name, topic = ("spark batch", at.batched) if batch_topic else ("spark", at.plain)
     with timed(workers=True) as watch:
@@ -119,7 +119,7 @@ def spark_road(at: Sitting, *, batch_topic: bool = False) -> Iterator[tuple[str,
         yield "spark read body", watch.figure(at.rows)
 
 
-def foreach_road(directory: Path, at: Sitting) -> Iterator[tuple[str, Figure]]:
+def foreach_path(directory: Path, at: Sitting) -> Iterator[tuple[str, Figure]]:
     """Writes by `foreachPartition` with librocketmq's `send_sync`, as Spark users without a connector do."""
     rows = at.rows // FOREACH_SHARE
     send = partial(send_each, str(directory), at.nameserver, at.plain)
@@ -149,7 +149,7 @@ def send_each(directory: str, nameserver: str, topic: str, rows: Iterator[Row]) 
     producer.shutdown()
 
 
-ROADS: tuple[Road, ...] = (raw_road, library_road, spark_road, partial(spark_road, batch_topic=True))
+PATHS: tuple[TimedPath, ...] = (raw_path, library_path, spark_path, partial(spark_path, batch_topic=True))
 
 
 def arrow_rows(body_bytes: int, count: int = ARROW_BATCH) -> pa.RecordBatch:
@@ -162,11 +162,13 @@ def arrow_rows(body_bytes: int, count: int = ARROW_BATCH) -> pa.RecordBatch:
     )
 
 
-def sit(spark: SparkSession, roads: Sequence[Road], rows: int, body_bytes: int, number: int, found: Sittings) -> None:
+def sit(
+    spark: SparkSession, paths: Sequence[TimedPath], rows: int, body_bytes: int, number: int, found: Sittings
+) -> None:
     """Runs every path once, in the reverse order where `number` is odd."""
-    for road in roads[:: -1 if number % 2 else 1]:
+    for path in paths[:: -1 if number % 2 else 1]:
         with sitting(spark, rows, body_bytes) as at:
-            for name, figure in road(at):
+            for name, figure in path(at):
                 found.add(name, figure)
 
 
@@ -180,24 +182,24 @@ def main(
 ) -> None:
     """Prints the table, and writes it as JSON."""
     compared: list[Compared] = []
-    roads = list(ROADS)
+    paths = list(PATHS)
     if librocketmq is not None:
-        roads.append(partial(foreach_road, librocketmq))
+        paths.append(partial(foreach_path, librocketmq))
     with spark_session() as spark, shared_broker(spark) if quick else nullcontext():
         for body_bytes in bodies[:1] if quick else bodies:
             rows, found = (QUICK_ROWS if quick else ROWS)[body_bytes], Sittings()
             print(f"{body_bytes} B bodies\n{HEADING}", flush=True)
             for number in range(1 if quick else sittings):
-                sit(spark, roads, rows, body_bytes, number, found)
+                sit(spark, paths, rows, body_bytes, number, found)
                 for name, figures in found.figures.items():
                     print(f"{name:24} {figures[-1].rate:>12,.0f} /s {figures[-1].cpu:>6.2f} s a million", flush=True)
             for demand in demands(body_bytes):
                 if (row := found.compared(demand)) is not None:
                     compared.append(row)
                     print(row.line(), flush=True)
-            for road in ("raw write", "raw read"):
-                cpu = statistics.median(figure.cpu for figure in found.figures[road])
-                print(f"{road}: client CPU {cpu:.2f} s a million", flush=True)
+            for path in ("raw write", "raw read"):
+                cpu = statistics.median(figure.cpu for figure in found.figures[path])
+                print(f"{path}: client CPU {cpu:.2f} s a million", flush=True)
             write_json(output / "connector.json", compared)
 
 

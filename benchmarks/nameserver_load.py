@@ -54,7 +54,7 @@ class Phase:
     """The events that end one phase of the processes and begin the next."""
 
     def __init__(self) -> None:
-        self.all_came: Event = multiprocessing.Event()
+        self.all_registered: Event = multiprocessing.Event()
         self.changing: Event = multiprocessing.Event()
         self.stop: Event = multiprocessing.Event()
 
@@ -100,7 +100,7 @@ def register_all(address: str, load: Load, phase: Phase) -> None:
     for number, connected in enumerate(connections):
         connected.sendall(bodies.frame(number, 1))
         receive_success(connected)
-    phase.all_came.set()
+    phase.all_registered.set()
     turn, version = 0, 1
     started = time.monotonic()
     while not phase.stop.is_set():
@@ -131,8 +131,8 @@ class Bodies:
         header = RegistrationHeader(
             "DefaultCluster", f"10.0.{broker // 250}.{broker % 250}:10911", f"broker-{broker}", 0, "10.0.0.1:10912"
         )
-        asked = RegisterBroker(header, body).to_command()
-        sums = {**asked.ext, "bodyCrc32": str(zlib.crc32(body) & 0x7FFFFFFF), "enableActingMaster": "false"}
+        registration = RegisterBroker(header, body).to_command()
+        sums = {**registration.ext, "bodyCrc32": str(zlib.crc32(body) & 0x7FFFFFFF), "enableActingMaster": "false"}
         return encode_frame(Command(103, sums, body))
 
 
@@ -150,7 +150,7 @@ def ask_steadily(
     connections = [connect(address) for _ in range(CONNECTIONS)]
     took: list[float] = []
     started = due = time.perf_counter()
-    while not phase.all_came.is_set() if seconds is None else due < started + seconds:
+    while not phase.all_registered.is_set() if seconds is None else due < started + seconds:
         due += ASK_EVERY_SECONDS
         time.sleep(max(0.0, due - time.perf_counter()))
         connected = connections[len(took) % CONNECTIONS]
@@ -213,6 +213,6 @@ if __name__ == "__main__":
     parser.add_argument("--seconds", type=float, default=60.0, help="how long each of the two rounds lasts")
     parser.add_argument("--brokers", type=int, default=100)
     parser.add_argument("--topics", type=int, default=10_000)
-    wanted = parser.parse_args()
-    chosen = None if wanted.quick else Load(wanted.brokers, wanted.topics, wanted.seconds)
-    main(wanted.quick, load=chosen)
+    options = parser.parse_args()
+    chosen = None if options.quick else Load(options.brokers, options.topics, options.seconds)
+    main(options.quick, load=chosen)

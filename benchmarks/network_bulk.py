@@ -159,12 +159,14 @@ def main(*, quick: bool = False, count: int = 5, megabytes: int = 500) -> None:
     print(f"{'':34} {'blocking':>9} {'ours':>9} {'ratio':>6} {'(spread)':11} {'s/GB':>6} {'s/GB':>6}")
     for direction in ("send", "receive"):
         for size in (9 * KIB, 100 * KIB, KIB * KIB, 4 * KIB * KIB):
-            asked, answered = (size, 0) if direction == "send" else (0, size)
+            request_size, answer_size = (size, 0) if direction == "send" else (0, size)
             with socket.create_server(("127.0.0.1", 0)) as listener:
-                server = context.Process(target=serve_plain, args=(listener, answered), daemon=True)
+                server = context.Process(target=serve_plain, args=(listener, answer_size), daemon=True)
                 server.start()
                 try:
-                    run = partial(blocking, listener.getsockname()[1], asked, size, megabytes * 1_000_000 // size)
+                    run = partial(
+                        blocking, listener.getsockname()[1], request_size, size, megabytes * 1_000_000 // size
+                    )
                     found = pairs(count, run, partial(ours, *run.args))
                 finally:
                     server.kill()

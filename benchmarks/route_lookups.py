@@ -123,5 +123,5 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(prog="python -m benchmarks.route_lookups", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="a small run, to see that it works")
     parser.add_argument("--pairs", type=int, default=15, help="how many times A B B A")
-    wanted = parser.parse_args()
-    main(wanted.quick, pairs=wanted.pairs)
+    options = parser.parse_args()
+    main(options.quick, pairs=options.pairs)

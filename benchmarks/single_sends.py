@@ -150,8 +150,8 @@ class Bench:
 
     def _java(self, mode: str, count: int, window: int) -> float:
         source = HERE / "java" / "SendRates.java"
-        told = self._cluster.run_java(source, self._nameserver, "sends", mode, str(count), str(window), timeout=300)
-        return rate_in(told)
+        output = self._cluster.run_java(source, self._nameserver, "sends", mode, str(count), str(window), timeout=300)
+        return rate_in(output)
 
     def _librocketmq(self, threads: int, count: int) -> float:
         script = HERE / "peers" / "librocketmq_sends.py"
@@ -184,5 +184,5 @@ def alone(*command: str) -> float:
     return rate_in(done.stdout)
 
 
-def rate_in(told: str) -> float:
-    return next(float(line.split()[1]) for line in told.splitlines() if line.startswith("rate "))
+def rate_in(output: str) -> float:
+    return next(float(line.split()[1]) for line in output.splitlines() if line.startswith("rate "))

@@ -45,8 +45,8 @@ def planning(rounds: int) -> None:
         with Admin(nameserver=cluster.nameserver) as admin:
             admin.create_topic("many", queues=100)
         connection = ConnectionOptions(name_server=cluster.nameserver)
-        for name, given in STARTS.items():
-            options = read_source({"topic": "many"} | given)
+        for name, start_option in STARTS.items():
+            options = read_source({"topic": "many"} | start_option)
             times = []
             for _ in range(rounds):
                 wall, cpu = time.perf_counter(), time.process_time()

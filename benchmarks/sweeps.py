@@ -161,10 +161,10 @@ def main(*, quick: bool = False, output: Path = OUTPUT) -> None:
             for point in curve:
                 print(f"{point.x:>10,} {point.figure.rate:>12,.0f} /s {point.figure.cpu:>8.2f} CPU s a million")
     print(f"a write task's resident memory after the first 1 %: + {growth(samples) / 1e6:.0f} MB")
-    told = {
-        x: {name: [point.told for point in curve] for name, curve in curves.items()} for x, curves in sweeps.items()
+    as_rows = {
+        x: {name: [point.as_row for point in curve] for name, curve in curves.items()} for x, curves in sweeps.items()
     }
-    write_json(output / "sweeps.json", (), sweeps=told, memory=samples)
+    write_json(output / "sweeps.json", (), sweeps=as_rows, memory=samples)
     draw(sweeps, samples, output)
 
 

@@ -40,9 +40,12 @@ from pyrmq_core.errors import (
 )
 from pyrmq_core.lazy_names import load_when_named
 from pyrmq_core.model import (
+    ConsumeFromWhere,
+    ConsumeReturnType,
     LocalTransactionState,
     Message,
     MessageExt,
+    MessageModel,
     MessageQueue,
     OffsetRange,
     PullResult,
@@ -56,10 +59,27 @@ from pyrmq_core.model import (
 if TYPE_CHECKING:
     from pyrmq_core.client.admin.admin import Admin
     from pyrmq_core.client.client import Client
+    from pyrmq_core.client.consumer.consume.delivery import Deliveries, Delivery
+    from pyrmq_core.client.consumer.consume.hooks import ConsumeContext, ConsumeMessageHook
+    from pyrmq_core.client.consumer.consume.outcome import ConsumeLater, SuspendCurrentQueue
+    from pyrmq_core.client.consumer.lite_pull_consumer import LitePullConsumer
     from pyrmq_core.client.consumer.pull.puller import ReadWindow
     from pyrmq_core.client.consumer.pull_consumer import PullConsumer
+    from pyrmq_core.client.consumer.push_consumer import PushConsumer
+    from pyrmq_core.client.consumer.rebalance.averages import (
+        AllocateMessageQueueAveragely,
+        AllocateMessageQueueAveragelyByCircle,
+    )
+    from pyrmq_core.client.consumer.rebalance.by_config import AllocateMessageQueueByConfig
+    from pyrmq_core.client.consumer.rebalance.consistent_hash import AllocateMessageQueueConsistentHash
+    from pyrmq_core.client.consumer.rebalance.machine_rooms import (
+        AllocateMachineRoomNearby,
+        AllocateMessageQueueByMachineRoom,
+        MachineRoomResolver,
+    )
+    from pyrmq_core.client.consumer.rebalance.strategy import AllocateMessageQueueStrategy
     from pyrmq_core.client.producer.bulk.accumulator import Batching
-    from pyrmq_core.client.producer.bulk.in_flight import PendingSend
+    from pyrmq_core.client.producer.bulk.pending_sends import PendingBatch, PendingSend
     from pyrmq_core.client.producer.bulk.send_window import RefusedMessage, SendWindow, WriteSummary
     from pyrmq_core.client.producer.communication_mode import CommunicationMode
     from pyrmq_core.client.producer.producer import Producer
@@ -90,6 +110,13 @@ if TYPE_CHECKING:
 __all__ = [
     "PASSING_CODES",
     "Admin",
+    "AllocateMachineRoomNearby",
+    "AllocateMessageQueueAveragely",
+    "AllocateMessageQueueAveragelyByCircle",
+    "AllocateMessageQueueByConfig",
+    "AllocateMessageQueueByMachineRoom",
+    "AllocateMessageQueueConsistentHash",
+    "AllocateMessageQueueStrategy",
     "AnyQueue",
     "BatchFailed",
     "Batching",
@@ -101,7 +128,14 @@ __all__ = [
     "CommunicationMode",
     "ConnectFailed",
     "ConnectionClosed",
+    "ConsumeContext",
+    "ConsumeFromWhere",
+    "ConsumeLater",
+    "ConsumeMessageHook",
+    "ConsumeReturnType",
     "DataLost",
+    "Deliveries",
+    "Delivery",
     "EndTransactionContext",
     "EndTransactionHook",
     "FaultLatencySettings",
@@ -109,9 +143,12 @@ __all__ = [
     "InvalidMessage",
     "InvalidState",
     "KeyedQueue",
+    "LitePullConsumer",
     "LocalTransactionState",
+    "MachineRoomResolver",
     "Message",
     "MessageExt",
+    "MessageModel",
     "MessageQueue",
     "MessageType",
     "MissingLibrary",
@@ -122,12 +159,14 @@ __all__ = [
     "Outcome",
     "Payload",
     "PeerError",
+    "PendingBatch",
     "PendingSend",
     "Producer",
     "ProtocolError",
     "PullConsumer",
     "PullResult",
     "PullStatus",
+    "PushConsumer",
     "QueueNotFound",
     "RawPull",
     "ReadWindow",
@@ -148,6 +187,7 @@ __all__ = [
     "SendStatus",
     "SendWindow",
     "ServiceState",
+    "SuspendCurrentQueue",
     "TagFilter",
     "ThisQueue",
     "TopicPublishInfo",
@@ -176,21 +216,37 @@ __all__ = [
 _LAZY: Final = {
     "PASSING_CODES": "pyrmq_core.protocol.framing.codes",
     "Admin": "pyrmq_core.client.admin.admin",
+    "AllocateMachineRoomNearby": "pyrmq_core.client.consumer.rebalance.machine_rooms",
+    "AllocateMessageQueueAveragely": "pyrmq_core.client.consumer.rebalance.averages",
+    "AllocateMessageQueueAveragelyByCircle": "pyrmq_core.client.consumer.rebalance.averages",
+    "AllocateMessageQueueByConfig": "pyrmq_core.client.consumer.rebalance.by_config",
+    "AllocateMessageQueueByMachineRoom": "pyrmq_core.client.consumer.rebalance.machine_rooms",
+    "AllocateMessageQueueConsistentHash": "pyrmq_core.client.consumer.rebalance.consistent_hash",
+    "AllocateMessageQueueStrategy": "pyrmq_core.client.consumer.rebalance.strategy",
     "AnyQueue": "pyrmq_core.client.producer.send.targets",
     "Batching": "pyrmq_core.client.producer.bulk.accumulator",
     "CheckForbiddenHook": "pyrmq_core.client.producer.send.hooks",
     "Client": "pyrmq_core.client.client",
     "Command": "pyrmq_core.protocol.framing.command",
     "CommunicationMode": "pyrmq_core.client.producer.communication_mode",
+    "ConsumeContext": "pyrmq_core.client.consumer.consume.hooks",
+    "ConsumeLater": "pyrmq_core.client.consumer.consume.outcome",
+    "ConsumeMessageHook": "pyrmq_core.client.consumer.consume.hooks",
+    "Deliveries": "pyrmq_core.client.consumer.consume.delivery",
+    "Delivery": "pyrmq_core.client.consumer.consume.delivery",
     "EndTransactionContext": "pyrmq_core.client.producer.send.hooks",
     "EndTransactionHook": "pyrmq_core.client.producer.send.hooks",
     "FaultLatencySettings": "pyrmq_core.client.producer.send.fault_latency",
     "KeyedQueue": "pyrmq_core.client.producer.send.targets",
+    "LitePullConsumer": "pyrmq_core.client.consumer.lite_pull_consumer",
+    "MachineRoomResolver": "pyrmq_core.client.consumer.rebalance.machine_rooms",
     "MessageType": "pyrmq_core.protocol.messages.message_type",
     "Payload": "pyrmq_core.protocol.messages.payload",
-    "PendingSend": "pyrmq_core.client.producer.bulk.in_flight",
+    "PendingBatch": "pyrmq_core.client.producer.bulk.pending_sends",
+    "PendingSend": "pyrmq_core.client.producer.bulk.pending_sends",
     "Producer": "pyrmq_core.client.producer.producer",
     "PullConsumer": "pyrmq_core.client.consumer.pull_consumer",
+    "PushConsumer": "pyrmq_core.client.consumer.push_consumer",
     "RawPull": "pyrmq_core.protocol.messages.payload",
     "ReadWindow": "pyrmq_core.client.consumer.pull.puller",
     "RefusedMessage": "pyrmq_core.client.producer.bulk.send_window",
@@ -202,6 +258,7 @@ _LAZY: Final = {
     "SendHook": "pyrmq_core.client.producer.send.hooks",
     "SendWindow": "pyrmq_core.client.producer.bulk.send_window",
     "ServiceState": "pyrmq_core.client.service_state",
+    "SuspendCurrentQueue": "pyrmq_core.client.consumer.consume.outcome",
     "TagFilter": "pyrmq_core.filtering.tags",
     "ThisQueue": "pyrmq_core.client.producer.send.targets",
     "TopicPublishInfo": "pyrmq_core.client.routing.publish_info",

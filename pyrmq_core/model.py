@@ -91,6 +91,11 @@ class MessageExt:
         return self.properties.get("__SHARDINGKEY")
 
     @property
+    def queue(self) -> MessageQueue:
+        """The queue of `topic`; a retried message shows its first topic, and the queue of its retry topic."""
+        return MessageQueue(self.topic, self.broker_name, self.queue_id)
+
+    @property
     def born_timestamp(self) -> datetime:
         return datetime.fromtimestamp(self.born_timestamp_ms / 1000, UTC)
 
@@ -197,6 +202,41 @@ class TopicQueues:
     @property
     def all(self) -> tuple[MessageQueue, ...]:
         return self.readable + self.unreadable
+
+
+class ConsumeFromWhere(enum.Enum):
+    """The start of a group in a queue for which no offset is stored (common/consumer/ConsumeFromWhere.java).
+
+    The value is Java's name. `%RETRY%` topics start at their beginning, whatever the setting.
+    """
+
+    LAST_OFFSET = "CONSUME_FROM_LAST_OFFSET"
+    FIRST_OFFSET = "CONSUME_FROM_FIRST_OFFSET"
+    TIMESTAMP = "CONSUME_FROM_TIMESTAMP"
+
+
+class MessageModel(enum.Enum):
+    """The division of messages in a group (remoting/protocol/heartbeat/MessageModel.java); the value is Java's name.
+
+    CLUSTERING: each message goes to one consumer of the group. BROADCASTING: each goes to all of them.
+    """
+
+    CLUSTERING = "CLUSTERING"
+    BROADCASTING = "BROADCASTING"
+
+
+class ConsumeReturnType(enum.IntEnum):
+    """The end of one call of a consumer's handler (client/consumer/listener/ConsumeReturnType.java).
+
+    The value is Java's ordinal, which trace records carry. EXCEPTION: the handler raised. FAILED: it gave the messages
+    back for later. TIME_OUT: it took longer than the limit, whatever it returned. RETURNNULL exists in Java alone.
+    """
+
+    SUCCESS = 0
+    TIME_OUT = 1
+    EXCEPTION = 2
+    RETURNNULL = 3
+    FAILED = 4
 
 
 class Permission(enum.IntFlag):

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from pyrmq_core.embedded import PASS, Control, CutConnection, EmbeddedCluster
+from pyrmq_core.embedded import PASS, Control, ControlFunction, CutConnection, EmbeddedCluster, Pass, TopicConfig
 from pyrmq_core.network import Peer
 from pyrmq_core.protocol.framing.codes import RequestCode, ResponseCode
 from pyrmq_core.protocol.framing.command import Command, refusal, success
@@ -14,11 +14,14 @@ __all__ = [
     "PASS",
     "Command",
     "Control",
+    "ControlFunction",
     "CutConnection",
     "EmbeddedCluster",
+    "Pass",
     "Peer",
     "RequestCode",
     "ResponseCode",
+    "TopicConfig",
     "refusal",
     "success",
 ]

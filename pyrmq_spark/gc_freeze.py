@@ -11,10 +11,14 @@ _modules_frozen = 0
 def freeze_loaded_objects() -> None:
     """Moves every object loaded so far out of the garbage collector's reach (`gc.freeze`), in Spark's own processes.
 
-    Every Spark step calls it before and after it loads its modules. It does nothing if no module was loaded since the
-    last call, or in a process that Spark did not start, whose garbage is the user's. Without it the collection that
-    Spark runs takes 10 ms after a step on the driver's side and 20 after a task, a twentieth of the processor time of a
-    job of half a million rows, and as much again while modules are loaded.
+    It does nothing if no module was loaded since the last call, or in a process that Spark did not start, whose garbage
+    is the user's.
+
+    Every Spark step calls it twice. The call after the step's modules are loaded shortens the collection that Spark
+    runs at the end: without it that takes 10 ms after a step on the driver's side and 20 ms after a task, a twentieth
+    of the processor time of a job of half a million rows. The call before they are loaded shortens the collections
+    that Python runs meanwhile, which else walk through PySpark's own modules each time: a task with one call only took
+    20 ms more.
     """
     global _modules_frozen
     if len(sys.modules) > _modules_frozen and started_by_spark():

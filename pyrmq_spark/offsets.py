@@ -104,7 +104,7 @@ class ResolvedOffsets:
 
 def resolve_start(
     points: Mapping[MessageQueue, Point],
-    asked: BrokerAnswers,
+    answers: BrokerAnswers,
     *,
     none_as_young: NoMatchStrategy = NoMatchStrategy.ERROR,
     fail_on_data_loss: bool = True,
@@ -118,14 +118,14 @@ def resolve_start(
     offsets: dict[MessageQueue, int] = {}
     skipped: list[str] = []
     for queue, point in points.items():
-        bounds = asked.bounds[queue]
+        bounds = answers.bounds[queue]
         if isinstance(point, AtTime):
-            offsets[queue] = _start_at_time(queue, point, asked.at_time[queue], bounds, none_as_young)
+            offsets[queue] = _start_at_time(queue, point, answers.at_time[queue], bounds, none_as_young)
             continue
-        offset = _offset(point, bounds, asked.committed.get(queue))
+        offset = _offset(point, bounds, answers.committed.get(queue))
         offsets[queue] = min(max(offset, bounds.start), bounds.end)
         if offset != offsets[queue]:
-            lost = _out_of_bounds(queue, "start", offset, bounds, asked.masterless)
+            lost = _out_of_bounds(queue, "start", offset, bounds, answers.masterless)
             if fail_on_data_loss:
                 raise lost
             skipped.append(str(lost))
@@ -133,7 +133,7 @@ def resolve_start(
 
 
 def resolve_end(
-    points: Mapping[MessageQueue, Point], asked: BrokerAnswers, *, fail_on_data_loss: bool = True
+    points: Mapping[MessageQueue, Point], answers: BrokerAnswers, *, fail_on_data_loss: bool = True
 ) -> ResolvedOffsets:
     """Returns the offset that each queue ends before; a time after its last message means the queue's end.
 
@@ -142,11 +142,11 @@ def resolve_end(
     offsets: dict[MessageQueue, int] = {}
     skipped: list[str] = []
     for queue, point in points.items():
-        bounds = asked.bounds[queue]
-        offset = asked.at_time[queue] if isinstance(point, AtTime) else _offset(point, bounds, None)
+        bounds = answers.bounds[queue]
+        offset = answers.at_time[queue] if isinstance(point, AtTime) else _offset(point, bounds, None)
         offsets[queue] = min(max(offset, bounds.start), bounds.end)
         if isinstance(point, int) and offset > bounds.end:
-            lost = _out_of_bounds(queue, "end", offset, bounds, asked.masterless)
+            lost = _out_of_bounds(queue, "end", offset, bounds, answers.masterless)
             if fail_on_data_loss:
                 raise lost
             skipped.append(str(lost))

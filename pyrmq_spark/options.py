@@ -51,55 +51,55 @@ TABLE_HINT: Final = (
 # --- Types of options: from an option's text and its name (for the error) to its value.
 
 
-def text(given: str, name: str) -> str:
-    if not given.strip():
+def text(value: str, name: str) -> str:
+    if not value.strip():
         raise InvalidOption(f"option {name} is empty")
-    return given.strip()
+    return value.strip()
 
 
-def addresses(given: str, name: str) -> str:
+def addresses(value: str, name: str) -> str:
     """Returns the text if it is a list of NameServers that a client takes."""
     try:
-        known = parse_nameservers(given)
+        known = parse_nameservers(value)
     except InvalidArgument as error:
-        raise InvalidOption(f"option {name} is {given!r}: {error}") from None
+        raise InvalidOption(f"option {name} is {value!r}: {error}") from None
     if not known:
-        raise InvalidOption(f"option {name} is {given!r} and names no host:port")
-    return given.strip()
+        raise InvalidOption(f"option {name} is {value!r} and names no host:port")
+    return value.strip()
 
 
-def secret(given: str, name: str) -> str:
+def secret(value: str, name: str) -> str:
     """Returns the text unchanged; no error shows it."""
-    if not given:
+    if not value:
         raise InvalidOption(f"option {name} is empty")
-    return given
+    return value
 
 
-def yes_or_no(given: str, name: str) -> bool:
-    return one_of("true", "false")(given, name) == "true"
+def yes_or_no(value: str, name: str) -> bool:
+    return one_of("true", "false")(value, name) == "true"
 
 
-def topics(given: str, name: str) -> tuple[str, ...]:
+def topics(value: str, name: str) -> tuple[str, ...]:
     """Returns the names that commas separate, each once."""
-    names = tuple(dict.fromkeys(part.strip() for part in given.split(",") if part.strip()))
+    names = tuple(dict.fromkeys(part.strip() for part in value.split(",") if part.strip()))
     if not names:
-        raise InvalidOption(f"option {name} is {given!r} and names no topic")
+        raise InvalidOption(f"option {name} is {value!r} and names no topic")
     return names
 
 
-def pattern(given: str, name: str) -> str:
+def pattern(value: str, name: str) -> str:
     try:
-        re.compile(text(given, name))
+        re.compile(text(value, name))
     except re.error as error:
-        raise InvalidOption(f"option {name} is {given!r}, which is no regular expression: {error}") from None
-    return given
+        raise InvalidOption(f"option {name} is {value!r}, which is no regular expression: {error}") from None
+    return value
 
 
 def at_least(minimum: int, maximum: int = MAX_INT) -> Callable[[str, str], int]:
-    def whole_number(given: str, name: str) -> int:
-        if not re.fullmatch(r"\s*[0-9]{1,19}\s*", given) or not minimum <= int(given) <= maximum:
-            raise InvalidOption(f"option {name} is {given!r}; it is a whole number from {minimum} to {maximum}")
-        return int(given)
+    def whole_number(value: str, name: str) -> int:
+        if not re.fullmatch(r"\s*[0-9]{1,19}\s*", value) or not minimum <= int(value) <= maximum:
+            raise InvalidOption(f"option {name} is {value!r}; it is a whole number from {minimum} to {maximum}")
+        return int(value)
 
     return whole_number
 
@@ -107,15 +107,15 @@ def at_least(minimum: int, maximum: int = MAX_INT) -> Callable[[str, str], int]:
 def milliseconds(minimum: int) -> Callable[[str, str], float]:
     """Returns a parser that takes milliseconds and returns seconds."""
     number = at_least(minimum)
-    return lambda given, name: number(given, name) / 1000
+    return lambda value, name: number(value, name) / 1000
 
 
 def one_of(*words: str) -> Callable[[str, str], str]:
-    def word(given: str, name: str) -> str:
+    def word(value: str, name: str) -> str:
         for known in words:
-            if given.strip().lower() == known.lower():
+            if value.strip().lower() == known.lower():
                 return known
-        raise InvalidOption(f"option {name} is {given!r}; it is one of {', '.join(words)}")
+        raise InvalidOption(f"option {name} is {value!r}; it is one of {', '.join(words)}")
 
     return word
 
@@ -123,16 +123,16 @@ def one_of(*words: str) -> Callable[[str, str], str]:
 TIME_UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 
 
-def time_span(given: str, name: str) -> float:
+def time_span(value: str, name: str) -> float:
     """Returns the seconds of Spark's time string: `500ms`, `30s`, `15m`, `1h`, `1d`; a number alone is milliseconds."""
-    found = re.fullmatch(r"([0-9]{1,12})\s*(ms|s|m|min|h|d)?", given.strip().lower())
+    found = re.fullmatch(r"([0-9]{1,12})\s*(ms|s|m|min|h|d)?", value.strip().lower())
     if found is None:
-        raise InvalidOption(f"option {name} is {given!r}; it is a time such as 500ms, 30s, 15m, 1h or 1d")
+        raise InvalidOption(f"option {name} is {value!r}; it is a time such as 500ms, 30s, 15m, 1h or 1d")
     return int(found[1]) * TIME_UNITS[found[2] or "ms"]
 
 
-def strategy(given: str, name: str) -> NoMatchStrategy:
-    return NoMatchStrategy(one_of(*(word.value for word in NoMatchStrategy))(given, name))
+def strategy(value: str, name: str) -> NoMatchStrategy:
+    return NoMatchStrategy(one_of(*(word.value for word in NoMatchStrategy))(value, name))
 
 
 # --- The table.
@@ -225,23 +225,23 @@ class SourceOptions:
     @property
     def batch_only(self) -> tuple[str, ...]:
         """The options that are set, and that a stream cannot have."""
-        given = {
+        starts = {
             "endingOffsets": self.ending_offsets,
             "endingTimestamp": self.ending_timestamp,
             "endingOffsetsByTimestamp": self.ending_offsets_by_timestamp,
         }
-        return tuple(name for name, value in given.items() if value is not None)
+        return tuple(name for name, value in starts.items() if value is not None)
 
     @property
     def streaming_only(self) -> tuple[str, ...]:
         """The options that are set, and that a batch read does not use."""
-        given = {
+        starts = {
             "maxOffsetsPerTrigger": self.max_offsets_per_trigger,
             "minOffsetsPerTrigger": self.min_offsets_per_trigger,
             "maxTriggerDelay": self.max_trigger_delay,
             "maxBytesPerTrigger": self.max_bytes_per_trigger,
         }
-        return tuple(name for name, value in given.items() if value is not None)
+        return tuple(name for name, value in starts.items() if value is not None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,10 +285,10 @@ T = TypeVar("T", bound=Table)
 # --- Reading it.
 
 
-def check_names(given: Options) -> None:
+def check_names(raw: Options) -> None:
     """Raises `UnknownOption`, which suggests the nearest name; options of both directions and Spark's own pass."""
-    of_a_table = any(name.lower() == "provider" for name in given)
-    for name in given:
+    of_a_table = any(name.lower() == "provider" for name in raw)
+    for name in raw:
         if of_a_table and (name.lower() in TABLE_PROPERTIES or name.lower().startswith(TABLE_OPTION)):
             continue
         if name.lower() in PATHS:
@@ -302,15 +302,15 @@ def check_names(given: Options) -> None:
             raise UnknownOption(f"rocketmq has no option {name}; {hint}")
 
 
-def read_connection(given: Options, environment: Mapping[str, str]) -> ConnectionOptions:
+def read_connection(raw: Options, environment: Mapping[str, str]) -> ConnectionOptions:
     """Returns the connection's options; NAMESRV_ADDR of `environment` is used if `nameServer` is not set."""
     fallback = environment.get("NAMESRV_ADDR", "").strip()
-    named = any(name.lower() == "nameserver" for name in given)
-    connection = _read(ConnectionOptions, given if named or not fallback else {**given, "nameServer": fallback})
+    named = any(name.lower() == "nameserver" for name in raw)
+    connection = _read(ConnectionOptions, raw if named or not fallback else {**raw, "nameServer": fallback})
     if not connection.name_server:
         raise InvalidOption(
             'no NameServer is named: set option("nameServer", "host:9876"), or NAMESRV_ADDR where the driver starts'
-            + ("" if given else TABLE_HINT)
+            + ("" if raw else TABLE_HINT)
         )
     if (connection.access_key is None) != (connection.secret_key is None):
         raise InvalidOption("accessKey and secretKey belong together; set both or neither")
@@ -321,9 +321,9 @@ def read_connection(given: Options, environment: Mapping[str, str]) -> Connectio
     return connection
 
 
-def read_source(given: Options) -> SourceOptions:
+def read_source(raw: Options) -> SourceOptions:
     """Returns the options of a read, with every topic by its name on brokers, namespace included."""
-    options = _read(SourceOptions, given)
+    options = _read(SourceOptions, raw)
     chosen = [
         name
         for name, value in zip(
@@ -333,7 +333,7 @@ def read_source(given: Options) -> SourceOptions:
     ]
     if len(chosen) != 1:
         what = f"only one of them may be set, not {' and '.join(chosen)}" if chosen else "one of them has to be set"
-        hint = "" if given else TABLE_HINT
+        hint = "" if raw else TABLE_HINT
         raise InvalidOption(f"what to read is named by topic, topicPattern or assign: {what}{hint}")
     start, _ = options.start(Word.EARLIEST)
     if start is Word.COMMITTED and options.consumer_group is None:
@@ -362,9 +362,9 @@ def _in_namespace(options: SourceOptions, namespace: str) -> SourceOptions:
     )
 
 
-def read_sink(given: Options, *, stream: bool = False) -> SinkOptions:
+def read_sink(raw: Options, *, stream: bool = False) -> SinkOptions:
     """Returns the options of a write; `messageIds` is by default `content` in streams and `unique` in batches."""
-    options = _read(SinkOptions, given)
+    options = _read(SinkOptions, raw)
     if options.topic_queue_nums is not None and options.create_topic == "auto":
         raise InvalidOption(
             "topicQueueNums needs createTopic=normal or batch: brokers create topics by defaultTopicQueueNums"
@@ -376,8 +376,8 @@ def read_sink(given: Options, *, stream: bool = False) -> SinkOptions:
     return replace(options, message_ids=options.message_ids or ("content" if stream else "unique"))
 
 
-def _read(table: type[T], given: Options) -> T:
-    by_name = _by_name(given)
+def _read(table: type[T], raw: Options) -> T:
+    by_name = _by_name(raw)
     values = {}
     for line in fields(table):
         name, parse = line.metadata["name"], line.metadata["parse"]
@@ -388,10 +388,10 @@ def _read(table: type[T], given: Options) -> T:
     return table(**values)
 
 
-def _by_name(given: Options) -> dict[str, str]:
+def _by_name(raw: Options) -> dict[str, str]:
     """Returns the options by lower-case names, with aliases replaced."""
     by_name: dict[str, str] = {}
-    for name, value in given.items():
+    for name, value in raw.items():
         meant = ALIASES.get(name.lower(), name.lower())
         if meant in by_name:
             raise InvalidOption(f"{name} is another name of {KNOWN[meant]}; set one of them")

@@ -161,7 +161,7 @@ class RocketMQReader(DataSourceReader):
             ranges = plan_batch(
                 consumer_of(self._connection, options), partial(worker.admin, self._connection), options
             )
-            return [RangePartition(wanted) for wanted in ranges]
+            return [RangePartition(queue_range) for queue_range in ranges]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         freeze_loaded_objects()
@@ -169,4 +169,4 @@ class RocketMQReader(DataSourceReader):
         from pyrmq_spark.read.range_planner import RangePartition
 
         if isinstance(partition, RangePartition):  # Spark passes a partition of its own if there is nothing to read
-            yield from read_range(self._connection, self._options, self._schema, partition.wanted)
+            yield from read_range(self._connection, self._options, self._schema, partition.queue_range)

@@ -22,7 +22,7 @@ MAX_CLIENTS: Final = 8
 
 
 @dataclass(slots=True)
-class _Kept:
+class _CachedClient:
     """A client and the producers and consumers that use it, by their group."""
 
     client: blocking.Client
@@ -40,7 +40,7 @@ class _Kept:
         self.client.close()
 
 
-_kept: OrderedDict[ConnectionOptions, _Kept] = OrderedDict()
+_clients: OrderedDict[ConnectionOptions, _CachedClient] = OrderedDict()
 _lock = threading.Lock()
 
 
@@ -55,15 +55,15 @@ def producer(connection: ConnectionOptions, options: SinkOptions) -> blocking.Pr
         options.send_latency_fault_enable,
     )
     with _lock:
-        kept = _client(connection)
-        known = kept.producers.get(options.producer_group)
+        cached = _client(connection)
+        known = cached.producers.get(options.producer_group)
         if known is not None and known[0] == settings:
             return known[1]
         if known is not None:
             known[1].close()
         made = blocking.Producer(
             options.producer_group,
-            client=kept.client,
+            client=cached.client,
             namespace=connection.namespace,
             send_latency_fault_enable=options.send_latency_fault_enable,
             send_timeout=options.send_timeout,
@@ -72,7 +72,7 @@ def producer(connection: ConnectionOptions, options: SinkOptions) -> blocking.Pr
             retry_another_broker_when_not_store_ok=options.retry_another_broker_when_not_store_ok,
             default_topic_queue_nums=options.default_topic_queue_nums,
         )
-        kept.producers[options.producer_group] = (settings, made)
+        cached.producers[options.producer_group] = (settings, made)
         return made
 
 
@@ -80,18 +80,19 @@ def consumer(connection: ConnectionOptions, group: str) -> blocking.PullConsumer
     """Returns the worker's pull consumer of this group, in its namespace; it sends no heartbeats."""
     group = with_namespace(group, connection.namespace)
     with _lock:
-        kept = _client(connection)
-        if group not in kept.consumers:
-            kept.consumers[group] = blocking.PullConsumer(group, client=kept.client)
-        return kept.consumers[group]
+        cached = _client(connection)
+        if group not in cached.consumers:
+            # Its topics and group are names on brokers already.
+            cached.consumers[group] = blocking.PullConsumer(group, client=cached.client, namespace="")
+        return cached.consumers[group]
 
 
 def admin(connection: ConnectionOptions) -> blocking.Admin:
     """Returns the worker's admin client of the cluster."""
     with _lock:
-        kept = _client(connection)
-        kept.admin = kept.admin or blocking.Admin(client=kept.client)
-        return kept.admin
+        cached = _client(connection)
+        cached.admin = cached.admin or blocking.Admin(client=cached.client, namespace="")
+        return cached.admin
 
 
 def name_on_brokers(connection: ConnectionOptions, topic: str) -> str:
@@ -102,14 +103,14 @@ def name_on_brokers(connection: ConnectionOptions, topic: str) -> str:
 def close() -> None:
     """Closes every client, for a process that goes on with other things; the next task opens new ones."""
     with _lock:
-        while _kept:
-            _kept.popitem()[1].close()
+        while _clients:
+            _clients.popitem()[1].close()
 
 
-def _client(connection: ConnectionOptions) -> _Kept:
-    kept = _kept.get(connection)
-    if kept is None:
-        kept = _kept[connection] = _Kept(
+def _client(connection: ConnectionOptions) -> _CachedClient:
+    cached = _clients.get(connection)
+    if cached is None:
+        cached = _clients[connection] = _CachedClient(
             blocking.Client(
                 nameserver=connection.name_server,
                 poll_nameserver_interval=connection.poll_name_server_interval,
@@ -119,10 +120,10 @@ def _client(connection: ConnectionOptions) -> _Kept:
                 tls=_tls(connection),
             )
         )
-        if len(_kept) > MAX_CLIENTS:
-            _kept.popitem(last=False)[1].close()
-    _kept.move_to_end(connection)
-    return kept
+        if len(_clients) > MAX_CLIENTS:
+            _clients.popitem(last=False)[1].close()
+    _clients.move_to_end(connection)
+    return cached
 
 
 def _tls(connection: ConnectionOptions) -> ssl.SSLContext | None:

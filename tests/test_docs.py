@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 
 from pyrmq_core.blocking import EmbeddedCluster
+from pyrmq_core.client.consumer.push_settings import PushSettings
+from pyrmq_core.client.consumer.settings import ConsumerSettings
 from pyrmq_core.columnar import SOURCE_COLUMNS
 from pyrmq_spark.options import ConnectionOptions, SinkOptions, SourceOptions
 from pyrmq_spark.write.columns import SINK_TYPES
@@ -78,6 +80,11 @@ def test_every_option_is_on_its_page() -> None:
 def test_every_column_is_on_its_page() -> None:
     assert SOURCE_COLUMNS.keys() - named_in("spark-sources.md") == set()
     assert SINK_TYPES.keys() - named_in("spark-sinks.md") == set()
+
+
+def test_every_setting_of_a_push_consumer_is_on_its_page() -> None:
+    own = {field.name for field in fields(PushSettings)} - {field.name for field in fields(ConsumerSettings)}
+    assert own - named_in("consumers.md") == set()
 
 
 def test_every_command_is_on_its_page() -> None:

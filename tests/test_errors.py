@@ -32,7 +32,7 @@ EXAMPLES: list[RocketMQError] = [
     NoRoute("no route", topic="orders"),
     BrokerNotFound("no such broker", broker_name="broker-z"),
     ResponseError("refused", code=14, remark="disk full", address="127.0.0.1:10911"),
-    ConnectFailed("nobody listens", address="127.0.0.1:1"),
+    ConnectFailed("nothing listens", address="127.0.0.1:1"),
     CallTimeout("silent", address="127.0.0.1:1", request_left=True),
     DataLost("gone", queue=QUEUE, start=1, end=5, min_offset=3, max_offset=9),
     SendFailed("failed", outcome=Outcome.PERHAPS_STORED, attempts=[TRIED]),

@@ -9,6 +9,7 @@ import sys
 import pytest
 
 PACKAGES = ("pyrmq_core", "pyrmq_core.blocking", "pyrmq_core.columnar", "pyrmq_core.network", "pyrmq_spark")
+CHECKING = "TYPE_CHECKING"
 
 
 @pytest.mark.parametrize("package", PACKAGES)
@@ -33,6 +34,17 @@ def test_what_is_loaded_when_named_is_public_and_listed(package: str) -> None:
 
 
 @pytest.mark.parametrize("package", PACKAGES)
+def test_the_table_is_what_a_type_checker_reads(package: str) -> None:
+    """The difference in the failure is the line to correct."""
+    module = importlib.import_module(package)
+    tree = ast.parse(inspect.getsource(module))
+    (block,) = [branch for branch in tree.body if isinstance(branch, ast.If) and ast.unparse(branch.test) == CHECKING]
+    imports = [statement for statement in block.body if isinstance(statement, ast.ImportFrom)]
+    assert len(imports) == len(block.body)
+    assert {alias.name: statement.module for statement in imports for alias in statement.names} == module._LAZY
+
+
+@pytest.mark.parametrize("package", PACKAGES)
 def test_a_type_checker_knows_no_name_but_these(package: str) -> None:
     """One that sees `__getattr__` lets every name pass, also a misspelt one in a user's program."""
     tree = ast.parse(inspect.getsource(importlib.import_module(package)))
@@ -44,3 +56,10 @@ def test_a_type_checker_knows_no_name_but_these(package: str) -> None:
         if isinstance(branch, ast.If) and "__getattr__" in ast.unparse(branch)
     ]
     assert [branch.splitlines()[0] for branch in hidden] == ["if not TYPE_CHECKING:"]
+
+
+def test_the_command_line_loads_no_server() -> None:
+    """The commands that start one import it then."""
+    code = "import sys, pyrmq_core.cli.commands; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=50, check=True)
+    assert not {"pyrmq_core.broker", "pyrmq_core.nameserver", "pyrmq_core.embedded"} & set(done.stdout.split())

@@ -24,8 +24,8 @@ def python_sources(*directories: str) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def packages() -> dict[str, str]:
-    entry = {"pyspark_rocketmq.py": (ROOT / "pyspark_rocketmq.py").read_text(encoding="utf-8")}
-    return python_sources(*PACKAGES) | entry
+    entries = {name: (ROOT / name).read_text(encoding="utf-8") for name in ("pyspark_rocketmq.py", "pyrmq_pytest.py")}
+    return python_sources(*PACKAGES) | entries
 
 
 def test_imports_run_one_way(packages: dict[str, str]) -> None:
@@ -160,7 +160,7 @@ def test_the_text_speaks_of_the_project_alone() -> None:
 )
 def test_a_forbidden_import_is_reported(path: str, source: str, fault: str) -> None:
     known = {"pyrmq_core/broker/__init__.py": '"""."""', "pyrmq_core/protocol/messages/payload.py": '"""."""'}
-    assert [told for told in walls.import_faults(known | {path: source}) if fault in told]
+    assert [reported for reported in walls.import_faults(known | {path: source}) if fault in reported]
 
 
 @pytest.mark.parametrize(
@@ -172,7 +172,7 @@ def test_a_forbidden_import_is_reported(path: str, source: str, fault: str) -> N
             "import numpy, pyarrow\nfrom pyrmq_core.protocol.messages.payload import Payload",
         ),
         ("pyrmq_core/network/connection/connection.py", "import socket, time, trio"),
-        ("pyrmq_core/broker/store/files.py", "import time"),
+        ("pyrmq_core/broker/store/disk_files.py", "import time"),
         ("pyrmq_core/cli/main.py", "import click, rich\nfrom pyrmq_core.embedded import EmbeddedCluster"),
         (
             "pyrmq_spark/write/writers.py",

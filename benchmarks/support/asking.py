@@ -26,7 +26,7 @@ def topic(number: int) -> str:
 
 def questions() -> list[bytes]:
     """Returns the requests as Java's client of 5.4.0 writes them."""
-    asked = []
+    requests = []
     for number in range(TOPICS):
         header = {
             "code": 105,
@@ -38,8 +38,8 @@ def questions() -> list[bytes]:
             "version": 493,
         }
         text = json.dumps(header, separators=(",", ":")).encode()
-        asked.append((4 + len(text)).to_bytes(4, "big") + len(text).to_bytes(4, "big") + text)
-    return asked
+        requests.append((4 + len(text)).to_bytes(4, "big") + len(text).to_bytes(4, "big") + text)
+    return requests
 
 
 def connect(address: str) -> socket.socket:
@@ -49,13 +49,13 @@ def connect(address: str) -> socket.socket:
     return connected
 
 
-def answer_bytes(connected: socket.socket, asked: Sequence[bytes]) -> int:
+def answer_bytes(connected: socket.socket, requests: Sequence[bytes]) -> int:
     """Returns the length of every answer.
 
     Raises `ValueError` if lengths differ, `RuntimeError` if an answer is not a route.
     """
     lengths = set()
-    for question in asked:
+    for question in requests:
         connected.sendall(question)
         received = connected.recv(65_536)
         while len(received) < 4 or len(received) < 4 + int.from_bytes(received[:4], "big"):
@@ -69,10 +69,10 @@ def answer_bytes(connected: socket.socket, asked: Sequence[bytes]) -> int:
 
 def ask(address: str, seconds: float, under_way: int) -> tuple[int, float]:
     """Returns the number of answers, and the seconds they took."""
-    asked = questions()
+    requests = questions()
     connections = {connected.fileno(): connected for connected in (connect(address) for _ in range(CONNECTIONS))}
-    size = answer_bytes(next(iter(connections.values())), asked)
-    joined = [b"".join(asked[:count]) for count in range(under_way + 1)]
+    size = answer_bytes(next(iter(connections.values())), requests)
+    joined = [b"".join(requests[:count]) for count in range(under_way + 1)]
     poll = select.epoll()
     rest = dict.fromkeys(connections, 0)
     answers = 0
@@ -88,7 +88,7 @@ def ask(address: str, seconds: float, under_way: int) -> tuple[int, float]:
             whole, rest[number] = divmod(rest[number] + received, size)
             answers += whole
             if whole == 1:
-                connections[number].sendall(asked[answers % TOPICS])
+                connections[number].sendall(requests[answers % TOPICS])
             elif whole:
                 connections[number].sendall(joined[whole])
     return answers, now - started

@@ -40,7 +40,7 @@ class Point:
     figure: Figure
 
     @property
-    def told(self) -> tuple[int, float, float]:
+    def as_row(self) -> tuple[int, float, float]:
         return self.x, self.figure.rate, self.figure.cpu
 
 
@@ -86,8 +86,8 @@ class Sittings:
 
     figures: dict[str, list[Figure]] = field(default_factory=dict)
 
-    def add(self, road: str, figure: Figure) -> None:
-        self.figures.setdefault(road, []).append(figure)
+    def add(self, path: str, figure: Figure) -> None:
+        self.figures.setdefault(path, []).append(figure)
 
     def compared(self, demand: Demand) -> Compared | None:
         ours, theirs = self.figures.get(demand.ours, []), self.figures.get(demand.theirs, [])
@@ -115,8 +115,8 @@ class Compared:
         rates = [statistics.median(figure.rate for figure in some) for some in (self.ours, self.theirs)]
         return (
             f"{demand.name:40} {rates[0]:>10,.0f} {rates[1]:>10,.0f} {statistics.median(ratios):>6.2f} "
-            f"({min(ratios):.2f}-{max(ratios):.2f}){'':2} {_told(demand.at_least):>8} {self.cpu:>8.2f} "
-            f"{_told(demand.at_most):>8}"
+            f"({min(ratios):.2f}-{max(ratios):.2f}){'':2} {_bound_text(demand.at_least):>8} {self.cpu:>8.2f} "
+            f"{_bound_text(demand.at_most):>8}"
         )
 
     def as_json(self) -> dict[str, object]:
@@ -133,7 +133,7 @@ class Compared:
         }
 
 
-def _told(bound: float | None) -> str:
+def _bound_text(bound: float | None) -> str:
     return "" if bound is None else f"{bound:.2f}"
 
 

@@ -85,22 +85,37 @@ class Line:
         return dict(header.get("extFields") or {})
 
 
-def write(address: str, topic: str, queues: int, count: int, body_bytes: int) -> float:
-    """Writes batches to the queues in turn; returns the seconds until their messages are readable."""
+def single(topic: str, queue: int, body_bytes: int) -> bytearray:
+    """Returns a request for one message."""
+    fields = {
+        **_send_fields(topic, queue),
+        "i": "UNIQ_KEY\x017F0000010E8F\x02KEYS\x01key\x02TAGS\x01TagA\x02",
+        "m": "false",
+    }
+    return frame(310, fields, b"x" * body_bytes)
+
+
+def write(
+    address: str, topic: str, queues: int, count: int, body_bytes: int, *, properties: str = "", before: int = 0
+) -> float:
+    """Writes batches to the queues in turn; returns the seconds until their messages are readable.
+
+    `properties` are the batches' own; `before` is the number of messages that the topic had.
+    """
     body = batch_body(BATCH, body_bytes)
-    requests = [frame(320, _send_fields(topic, queue), body) for queue in range(queues)]
+    requests = [frame(320, {**_send_fields(topic, queue), "i": properties}, body) for queue in range(queues)]
     with Line(address) as line:
         began = time.perf_counter()
         under_way = 0
         for number in range(count // BATCH):
             if under_way == BATCHES_UNDER_WAY:
-                _acknowledged(line)
+                acknowledged(line)
                 under_way -= 1
             line.write(requests[number % queues])
             under_way += 1
         for _ in range(under_way):
-            _acknowledged(line)
-        wait_readable(line, topic, queues, count // BATCH * BATCH)
+            acknowledged(line)
+        wait_readable(line, topic, queues, before + count // BATCH * BATCH)
         return time.perf_counter() - began
 
 
@@ -113,13 +128,13 @@ def read(address: str, topic: str, queues: int) -> tuple[float, float]:
         waiting = _pulls(topic, [_max_offset(line, topic, queue) for queue in range(queues)])
         began, cpu = time.perf_counter(), time.process_time()
         line.write(b"".join(waiting[:PULLS_UNDER_WAY]))
-        asked = PULLS_UNDER_WAY
+        posted = PULLS_UNDER_WAY
         for first in range(0, len(waiting), PULLS_AT_ONCE):
             answered = waiting[first : first + PULLS_AT_ONCE]
             for _ in answered:
                 _pulled(line)
-            line.write(b"".join(waiting[asked : asked + len(answered)]))
-            asked += len(answered)
+            line.write(b"".join(waiting[posted : posted + len(answered)]))
+            posted += len(answered)
         return time.perf_counter() - began, time.process_time() - cpu
 
 
@@ -154,10 +169,10 @@ def _max_offset(line: Line, topic: str, queue: int) -> int:
     return int(line.ask(30, {"topic": topic, "queueId": str(queue)})["offset"])
 
 
-def _acknowledged(line: Line) -> None:
+def acknowledged(line: Line) -> None:
     header, _ = line.read()
     if not header.startswith(b'{"code":0,'):
-        raise RuntimeError(f"a batch was answered {header[:200]!r}")
+        raise RuntimeError(f"a send was answered {header[:200]!r}")
 
 
 def _pulled(line: Line) -> None:

@@ -13,19 +13,37 @@ from pyrmq_core.lazy_names import load_when_named
 if TYPE_CHECKING:
     from pyrmq_core.blocking.admin import Admin
     from pyrmq_core.blocking.client import Client
+    from pyrmq_core.blocking.deliveries import Deliveries, Delivery
     from pyrmq_core.blocking.embedded import EmbeddedCluster
+    from pyrmq_core.blocking.lite_pull_consumer import LitePullConsumer
     from pyrmq_core.blocking.producer import Producer
     from pyrmq_core.blocking.pull_consumer import PullConsumer
+    from pyrmq_core.blocking.push_consumer import PushConsumer
     from pyrmq_core.blocking.send_window import SendWindow
 
-__all__ = ["Admin", "Client", "EmbeddedCluster", "Producer", "PullConsumer", "SendWindow"]
+__all__ = [
+    "Admin",
+    "Client",
+    "Deliveries",
+    "Delivery",
+    "EmbeddedCluster",
+    "LitePullConsumer",
+    "Producer",
+    "PullConsumer",
+    "PushConsumer",
+    "SendWindow",
+]
 
 _LAZY: Final = {
     "Admin": "pyrmq_core.blocking.admin",
     "Client": "pyrmq_core.blocking.client",
+    "Deliveries": "pyrmq_core.blocking.deliveries",
+    "Delivery": "pyrmq_core.blocking.deliveries",
     "EmbeddedCluster": "pyrmq_core.blocking.embedded",
+    "LitePullConsumer": "pyrmq_core.blocking.lite_pull_consumer",
     "Producer": "pyrmq_core.blocking.producer",
     "PullConsumer": "pyrmq_core.blocking.pull_consumer",
+    "PushConsumer": "pyrmq_core.blocking.push_consumer",
     "SendWindow": "pyrmq_core.blocking.send_window",
 }
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from datetime import datetime
 
 from pyrmq_core.blocking.client import Client
 from pyrmq_core.blocking.face import BlockingFace
-from pyrmq_core.client.admin.admin import TIMEOUT_SECONDS
 from pyrmq_core.client.admin.admin import Admin as AsyncAdmin
-from pyrmq_core.client.arguments import instance_of
-from pyrmq_core.model import Permission, TopicConfig
+from pyrmq_core.client.admin.settings import AdminSettings
+from pyrmq_core.client.parameters import parameters_of
+from pyrmq_core.model import MessageExt, MessageQueue, Permission, TopicConfig
 from pyrmq_core.protocol.requests.nameserver.cluster_info import ClusterInfo
 from pyrmq_core.protocol.routes.route import TopicRouteData
 
@@ -17,28 +18,19 @@ from pyrmq_core.protocol.routes.route import TopicRouteData
 class Admin(BlockingFace[AsyncAdmin]):
     """The blocking form of `pyrmq_core.Admin`; `client` is a blocking one."""
 
-    def __init__(
-        self,
-        *,
-        client: Client | None = None,
-        nameserver: str | Sequence[str] | None = None,
-        timeout: float = TIMEOUT_SECONDS,
-    ) -> None:
+    @parameters_of(AdminSettings[Client])
+    def __init__(self, settings: AdminSettings[Client]) -> None:
         super().__init__()
-        self._client = client
-        self._nameserver = nameserver
-        self._timeout = timeout
-        if client is not None:
-            instance_of("client", client, Client, "a pyrmq_core.blocking.Client")
-        else:
+        self._settings = settings
+        if settings.shared_client(Client, "pyrmq_core.blocking.Client") is None:
             self._make()  # wrong arguments raise now, not at the first call
 
     def __repr__(self) -> str:
         return "<blocking Admin>"
 
     def _make(self) -> AsyncAdmin:
-        shared = None if self._client is None else self._client._async()
-        return AsyncAdmin(client=shared, nameserver=self._nameserver, timeout=self._timeout)
+        client = self._settings.client
+        return AsyncAdmin._of(self._settings, None if client is None else client._async())
 
     def cluster_info(self) -> ClusterInfo:
         """Returns every broker with its addresses, and the brokers of each cluster."""
@@ -101,3 +93,27 @@ class Admin(BlockingFace[AsyncAdmin]):
     def delete_kv(self, namespace: str, key: str) -> None:
         """Deletes a value on every NameServer; a missing key is no error."""
         self._run(lambda admin: admin.delete_kv(namespace, key))
+
+    def view_message(self, offset_msg_id: str, *, topic: str | None = None) -> MessageExt:
+        """Returns the message with this `offset_msg_id`."""
+        return self._run(lambda admin: admin.view_message(offset_msg_id, topic=topic))
+
+    def query_message(
+        self,
+        topic: str,
+        key: str,
+        *,
+        max_num: int = 32,
+        begin: datetime | None = None,
+        end: datetime | None = None,
+    ) -> tuple[MessageExt, ...]:
+        """Returns messages that have `key` among their `keys`, stored from `begin` to `end`, oldest first."""
+        return self._run(lambda admin: admin.query_message(topic, key, max_num=max_num, begin=begin, end=end))
+
+    def query_message_by_unique_key(self, topic: str, unique_key: str) -> MessageExt | None:
+        """Returns the message with this `msg_id`, the producer's UNIQ_KEY; None if no broker of the topic has one."""
+        return self._run(lambda admin: admin.query_message_by_unique_key(topic, unique_key))
+
+    def earliest_msg_store_time(self, queue: MessageQueue) -> datetime | None:
+        """Returns the store time of the oldest message that is kept; None for a queue without messages."""
+        return self._run(lambda admin: admin.earliest_msg_store_time(queue))

@@ -11,6 +11,7 @@ from types import TracebackType
 from pyrmq_core.blocking.face import BlockingFace
 from pyrmq_core.embedded import Control, ControlFunction
 from pyrmq_core.embedded import EmbeddedCluster as AsyncEmbeddedCluster
+from pyrmq_core.model import TopicConfig
 
 
 class EmbeddedCluster(BlockingFace[AsyncEmbeddedCluster]):
@@ -23,6 +24,8 @@ class EmbeddedCluster(BlockingFace[AsyncEmbeddedCluster]):
         self,
         brokers: int | Sequence[str] = 1,
         *,
+        nameservers: int | Sequence[str] = 1,
+        topics: Mapping[str, int | TopicConfig] | None = None,
         settings: Mapping[str, str] | None = None,
         nameserver_settings: Mapping[str, str] | None = None,
         port: int = 0,
@@ -34,6 +37,8 @@ class EmbeddedCluster(BlockingFace[AsyncEmbeddedCluster]):
         self._make_cluster = partial(
             AsyncEmbeddedCluster,
             brokers,
+            nameservers=nameservers,
+            topics=topics,
             settings=settings,
             nameserver_settings=nameserver_settings,
             port=port,
@@ -56,12 +61,17 @@ class EmbeddedCluster(BlockingFace[AsyncEmbeddedCluster]):
 
     @property
     def nameserver(self) -> str:
-        """`host:port` of the NameServer."""
+        """The addresses of all NameServers, ended ones included, as clients take them: `host:port;host:port`."""
         return self._async().nameserver
 
     @property
+    def nameservers(self) -> dict[str, str]:
+        """The `host:port` of each running NameServer by its name."""
+        return self._async().nameservers
+
+    @property
     def brokers(self) -> dict[str, str]:
-        """`host:port` of each broker by its name; those that were ended are not listed."""
+        """The `host:port` of each running broker by its name."""
         return self._async().brokers
 
     @property
@@ -76,7 +86,7 @@ class EmbeddedCluster(BlockingFace[AsyncEmbeddedCluster]):
         return self._async().control(code, function, server=server, times=times)
 
     def kill(self, name: str) -> None:
-        """Ends a broker as SIGKILL does."""
+        """Ends a broker or a NameServer as SIGKILL does."""
         self._run(lambda cluster: cluster.kill(name))
 
     def power_cut(self, name: str) -> None:
@@ -84,9 +94,9 @@ class EmbeddedCluster(BlockingFace[AsyncEmbeddedCluster]):
         self._run(lambda cluster: cluster.power_cut(name))
 
     def stop(self, name: str) -> None:
-        """Ends a broker in order, as SIGTERM does."""
+        """Ends a broker or a NameServer in order, as SIGTERM does."""
         self._run(lambda cluster: cluster.stop(name))
 
     def start(self, name: str) -> None:
-        """Starts a broker that was ended, on its old port and store."""
+        """Starts a server that was ended, on its old port and files; returns when the brokers are registered."""
         self._run(lambda cluster: cluster.start(name))

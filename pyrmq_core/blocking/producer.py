@@ -10,14 +10,14 @@ from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from pyrmq_core.blocking.client import Client
 from pyrmq_core.blocking.face import BlockingFace
 from pyrmq_core.blocking.portal import HeldContext, Portal, portal
 from pyrmq_core.blocking.send_window import SendWindow
 from pyrmq_core.client.parameters import parameters_of
-from pyrmq_core.client.producer.bulk.in_flight import PendingSend
+from pyrmq_core.client.producer.bulk.pending_sends import Pending, PendingSend
 from pyrmq_core.client.producer.bulk.send_window import WriteSummary
 from pyrmq_core.client.producer.communication_mode import CommunicationMode
 from pyrmq_core.client.producer.producer import Producer as AsyncProducer
@@ -43,6 +43,8 @@ from pyrmq_core.protocol.messages.payload import Payload
 
 log = logging.getLogger(__name__)
 
+R = TypeVar("R")
+
 
 class Producer(BlockingFace[AsyncProducer]):
     """The blocking form of `pyrmq_core.Producer`; `client` is a blocking one. Safe to use from many threads."""
@@ -62,7 +64,7 @@ class Producer(BlockingFace[AsyncProducer]):
 
     def _closing_seconds(self, opened: HeldContext[AsyncProducer]) -> float:
         parts = opened.value._parts if opened.is_open else None
-        return 0.0 if parts is None else parts.in_flight.longest_seconds(portal().now())
+        return 0.0 if parts is None else parts.longest_seconds(portal().now())
 
     def _opened_now(self, opened: HeldContext[AsyncProducer]) -> None:
         parts = opened.value._parts
@@ -155,6 +157,24 @@ class Producer(BlockingFace[AsyncProducer]):
     ) -> Sequence[SendResult]:
         """Messages of one topic, in one queue and in their order."""
         return self._run(lambda producer: producer.send_batch(messages, timeout=timeout, queue=queue))
+
+    def send_batch_soon(
+        self,
+        messages: Sequence[Message],
+        *,
+        timeout: float | None = None,
+        queue: MessageQueue | None = None,
+        wait: bool = True,
+    ) -> Future[Sequence[SendResult]]:
+        """Sends as `send_batch`, in the background; the future has one result a message."""
+        future: Future[Sequence[SendResult]] = Future()
+
+        async def start(producer: AsyncProducer) -> None:
+            begun = await producer.send_batch_soon(messages, timeout=timeout, queue=queue, wait=wait)
+            begun.add_done_callback(partial(_settle, future))
+
+        self._run(start)
+        return future
 
     def send_arrow(
         self, rows: Any, *, topic: str | None = None, queue: MessageQueue | None = None, timeout: float | None = None
@@ -285,7 +305,7 @@ def _begin(drafted: _Drafted, pending: PendingSend, alone: bool) -> None:
     parts.begin(message, payload, to, drafted.seconds_left(), pending, alone=alone)
 
 
-def _settle(future: Future[SendResult], pending: PendingSend) -> None:
+def _settle(future: Future[R], pending: Pending[R]) -> None:
     """Gives the future what became of the send, unless it was cancelled. What its callbacks raise is logged."""
     try:
         if not future.set_running_or_notify_cancel():

@@ -12,13 +12,13 @@ from pyrmq_core.blocking.client import Client
 from pyrmq_core.blocking.face import BlockingFace
 from pyrmq_core.blocking.portal import HeldContext, portal
 from pyrmq_core.client.arrow_library import columnar
+from pyrmq_core.client.consumer.group.subscriptions import filter_of
 from pyrmq_core.client.consumer.pull.puller import ReadWindow
 from pyrmq_core.client.consumer.pull_consumer import PullConsumer as AsyncPullConsumer
-from pyrmq_core.client.consumer.pull_consumer import filter_of
 from pyrmq_core.client.consumer.settings import ConsumerSettings
 from pyrmq_core.client.parameters import parameters_of
 from pyrmq_core.filtering.tags import TagFilter
-from pyrmq_core.model import MessageQueue, OffsetRange, PullResult, TopicQueues
+from pyrmq_core.model import MessageExt, MessageQueue, OffsetRange, PullResult, TopicQueues
 from pyrmq_core.protocol.messages.bodies import MAX_BODY_BYTES
 from pyrmq_core.protocol.messages.payload import RawPull
 
@@ -44,7 +44,7 @@ class PullConsumer(BlockingFace[AsyncPullConsumer]):
         return AsyncPullConsumer._of(self._settings, None if client is None else client._async())
 
     def topics(self) -> tuple[str, ...]:
-        """Returns every topic the NameServer knows, RocketMQ's own too."""
+        """Returns every topic the NameServer knows, RocketMQ's own too; with a namespace, those that have it."""
         return self._run(lambda consumer: consumer.topics())
 
     def message_queues(self, topic: str) -> tuple[MessageQueue, ...]:
@@ -70,6 +70,7 @@ class PullConsumer(BlockingFace[AsyncPullConsumer]):
         *,
         max_messages: int = 32,
         tags: str = "*",
+        sql: str | None = None,
         wait: float = 0.0,
         verify_crc: bool = True,
         max_body_bytes: int = MAX_BODY_BYTES,
@@ -81,6 +82,7 @@ class PullConsumer(BlockingFace[AsyncPullConsumer]):
                 offset,
                 max_messages=max_messages,
                 tags=tags,
+                sql=sql,
                 wait=wait,
                 verify_crc=verify_crc,
                 max_body_bytes=max_body_bytes,
@@ -187,6 +189,30 @@ class PullConsumer(BlockingFace[AsyncPullConsumer]):
     def commit_offsets(self, offsets: Mapping[MessageQueue, int]) -> None:
         """Commits the offsets of many queues together; raises the first failure."""
         self._run(lambda consumer: consumer.commit_offsets(offsets))
+
+    def view_message(self, offset_msg_id: str, *, topic: str | None = None) -> MessageExt:
+        """Returns the message with this `offset_msg_id`."""
+        return self._run(lambda consumer: consumer.view_message(offset_msg_id, topic=topic))
+
+    def query_message(
+        self,
+        topic: str,
+        key: str,
+        *,
+        max_num: int = 32,
+        begin: datetime | None = None,
+        end: datetime | None = None,
+    ) -> tuple[MessageExt, ...]:
+        """Returns messages that have `key` among their `keys`, stored from `begin` to `end`, oldest first."""
+        return self._run(lambda consumer: consumer.query_message(topic, key, max_num=max_num, begin=begin, end=end))
+
+    def query_message_by_unique_key(self, topic: str, unique_key: str) -> MessageExt | None:
+        """Returns the message with this `msg_id`, the producer's UNIQ_KEY; None if no broker of the topic has one."""
+        return self._run(lambda consumer: consumer.query_message_by_unique_key(topic, unique_key))
+
+    def earliest_msg_store_time(self, queue: MessageQueue) -> datetime | None:
+        """Returns the store time of the oldest message that is kept; None for a queue without messages."""
+        return self._run(lambda consumer: consumer.earliest_msg_store_time(queue))
 
 
 class RangeReader:

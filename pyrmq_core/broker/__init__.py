@@ -4,26 +4,24 @@
 keeps it registered with the NameServers, and `__main__` runs it as a process. The folders:
 
 - `processors` answers requests: one module a family, and the table from request codes to functions.
-- `store` keeps the messages: commit log, consume queues, checkpoint, recovery.
-- `store_services` works on the store in the background: it syncs it to the disk.
+- `store` keeps the messages: commit log, consume queues, index of keys, checkpoint, recovery.
+- `store_services` works on the store in the background: it syncs it to the disk, indexes it, and
+  removes old segments.
 - `tables` keeps topics, subscription groups and consumer offsets, in JSON files.
 - `clients` knows the connected clients, their queue locks and their waiting pulls.
 - `schedule` delivers messages with a delay level.
+- `timers` delivers messages at any time, from Java's timer log and wheel.
+- `transactions` keeps half messages and checks them back with their producers.
+- `statistics` measures what the broker does, by topic and group.
 
-Some parts have a place, but are not built:
-
-- `transactions` is for half messages and the checks back to producers. There is no such folder yet.
-- `schedule` is for timer messages, too (`timer_wheel`).
-- `ha` is for replication to slaves. There is no such folder yet: this broker is a master without slaves.
-- `store` is for the index of keys (`key_index`), and `store_services` for the removal of old segments.
-
-SQL filters of heartbeats, access control, static topics and pop consumption are not built, either. A request that needs
-one of these parts is refused by name, and so is a setting that would switch one on.
+Replication to slaves (`ha`), static topics and pop consumption are not built: this broker is a master without slaves. A
+request that needs one of these is refused by name, and so is a setting that would switch one on.
 """
 
+from pyrmq_core.broker.processors.topics_and_groups import make_topics
 from pyrmq_core.broker.server import RunningBroker, run_broker
 from pyrmq_core.broker.settings import BrokerConfig
-from pyrmq_core.broker.store.files import DiskFiles
+from pyrmq_core.broker.store.disk_files import DiskFiles
 from pyrmq_core.broker.store.unsynced import ForgetfulFiles
 
-__all__ = ["BrokerConfig", "DiskFiles", "ForgetfulFiles", "RunningBroker", "run_broker"]
+__all__ = ["BrokerConfig", "DiskFiles", "ForgetfulFiles", "RunningBroker", "make_topics", "run_broker"]

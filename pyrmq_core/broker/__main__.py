@@ -69,12 +69,14 @@ def _configured(options: argparse.Namespace) -> BrokerConfig:
     if unused := unused_names(settings):
         sys.stderr.write(f"{options.config_file}: without effect here: {', '.join(unused)}\n")
     nameservers = options.namesrv_addr or config.namesrv_addr or os.environ.get("NAMESRV_ADDR", "")
-    given = {"namesrvAddr": nameservers}
+    overrides = {"namesrvAddr": nameservers}
+    if options.config_file is not None:
+        overrides["brokerConfigPath"] = os.path.abspath(options.config_file)
     if options.port is not None:
-        given["listenPort"] = str(options.port)
+        overrides["listenPort"] = str(options.port)
     if options.host is not None:
-        given |= {"bindAddress": options.host, "brokerIP1": options.host}
-    return config.with_settings(given)
+        overrides |= {"bindAddress": options.host, "brokerIP1": options.host}
+    return config.with_settings(overrides)
 
 
 def _parser(prog: str) -> argparse.ArgumentParser:

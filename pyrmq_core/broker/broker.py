@@ -12,23 +12,39 @@ from typing import Any, Final, TypeAlias
 
 import trio
 
-from pyrmq_core.broker.clients.client_table import ClientTable
+from pyrmq_core.access.control import AccessControl
+from pyrmq_core.broker.clients.client_table import BROADCASTING, ClientTable
+from pyrmq_core.broker.clients.consumer_calls import REPLIES, ConsumerCalls
 from pyrmq_core.broker.clients.group_notices import GroupNotices
 from pyrmq_core.broker.clients.held_pulls import HeldPulls
 from pyrmq_core.broker.clients.queue_locks import QueueLocks
 from pyrmq_core.broker.registration import BrokerRegistration
 from pyrmq_core.broker.schedule.delay_levels import DelayLevels
 from pyrmq_core.broker.settings import BrokerConfig
+from pyrmq_core.broker.statistics.figures import BrokerFigures
 from pyrmq_core.broker.store.message_store import MessageStore
 from pyrmq_core.broker.store_services.flush import Flusher
+from pyrmq_core.broker.store_services.key_indexing import KeyIndexing
+from pyrmq_core.broker.store_services.retention import Retention
+from pyrmq_core.broker.tables.consumer_filters import ConsumerFilters
 from pyrmq_core.broker.tables.consumer_offsets import GroupOffsets
 from pyrmq_core.broker.tables.subscription_groups import GroupTable
 from pyrmq_core.broker.tables.topics import TopicTable
+from pyrmq_core.broker.timers.service import Timers
+from pyrmq_core.broker.transactions.transactions import Transactions
+from pyrmq_core.broker.turns import BoundedWork
 from pyrmq_core.protocol.framing.command import Command
 from pyrmq_core.protocol.messages.message_id import UniqueIdMaker, month_start_ms
+from pyrmq_core.protocol.routes.topic_config import NO_VERSION, DataVersion
 
 # A coroutine if the answer has to wait for something; None for no answer.
 Answer: TypeAlias = Command | Coroutine[Any, Any, Command | None] | None
+
+# Requests that walk whole tables at a time, and all that wait or work: each takes the loop's time, and memory for its
+# answer. One waits so many seconds for its turn.
+LONG_REQUESTS_AT_ONCE: Final = 4
+MOST_LONG_REQUESTS: Final = 64
+LONG_TURN_SECONDS: Final = 5.0
 
 HELP: Final = "See https://rocketmq.apache.org/docs/bestPractice/06FAQ for further details."
 
@@ -42,19 +58,51 @@ class Broker:
     topics: TopicTable
     groups: GroupTable
     offsets: GroupOffsets
+    filters: ConsumerFilters
     held: HeldPulls
     delays: DelayLevels
+    timers: Timers
+    transactions: Transactions
     flusher: Flusher
+    retention: Retention
+    index: KeyIndexing
     registration: BrokerRegistration
+    figures: BrokerFigures
     nursery: trio.Nursery
     address: str
     store_host: bytes
     ids: UniqueIdMaker
-    clients: ClientTable = field(default_factory=ClientTable)
+    clients: ClientTable
+    access: AccessControl = field(default_factory=AccessControl)
     locks: QueueLocks = field(default_factory=QueueLocks)
     notices: GroupNotices = field(default_factory=GroupNotices)
+    calls: ConsumerCalls = field(default_factory=ConsumerCalls)
+    replies: ConsumerCalls = field(default_factory=lambda: ConsumerCalls(REPLIES))
+    long_work: BoundedWork = field(
+        default_factory=lambda: BoundedWork(LONG_REQUESTS_AT_ONCE, MOST_LONG_REQUESTS, LONG_TURN_SECONDS)
+    )
     booted_ms: int = 0
+    settings_version: DataVersion = NO_VERSION
+    settings_turn: trio.Lock = field(default_factory=trio.Lock)
     id_counter: Any = field(default_factory=lambda: itertools.count(random.randrange(1 << 16)))
+
+    def configure(self, config: BrokerConfig) -> None:
+        """Puts other settings in force; `changeable_settings` says which ones may differ."""
+        now_ms, version = self.now_ms(), self.topics.data_version
+        if config.broker_permission != self.config.broker_permission:
+            self.topics.touch(now_ms)
+        self.config = config
+        self.topics.configure(config, now_ms)
+        if self.access.guard is not None:
+            self.access.guard.max_body_bytes = config.max_heartbeat_bytes
+        self.groups.auto_create = config.auto_create_subscription_group
+        self.transactions.config = config
+        self.retention.configure(config)
+        self.retention.want()
+        self.registration.configure(config)
+        self.settings_version = self.settings_version.next(now_ms)
+        if self.topics.data_version != version:
+            self.registration.register_now()
 
     def now_ms(self) -> int:
         return time.time_ns() // 1_000_000
@@ -69,5 +117,16 @@ class Broker:
         return self.ids.make(now_ms, month_start_ms(now_ms, zone), next(self.id_counter))
 
     def notify_groups(self, groups: Iterable[str]) -> None:
-        """Notifies each group's clients, soon, that its members or subscriptions changed."""
-        self.notices.changed(groups)
+        """Notifies each group's clients, soon, that its members or subscriptions changed.
+
+        Members of a broadcasting group have no queues to divide; nor do groups that do not want it get a notice.
+        """
+        notified = []
+        for name in groups:
+            group, settings = self.clients.consumers.get(name), self.groups.known(name) or {}
+            if group is None:
+                self.filters.group_left(name, self.now_ms())
+            elif group.message_model != BROADCASTING and settings.get("notifyConsumerIdsChangedEnable", True):
+                notified.append(name)
+        if self.config.notify_consumer_ids_changed_enable:
+            self.notices.changed(notified)

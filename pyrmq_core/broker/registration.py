@@ -7,28 +7,33 @@ forgets one broker per closed connection. Source: broker/out/BrokerOuterAPI.java
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable
 from contextlib import suppress
+from dataclasses import replace
 from typing import Final
 
 import trio
 
 from pyrmq_core.broker.settings import BrokerConfig
-from pyrmq_core.broker.tables.topics import TopicTable
+from pyrmq_core.broker.tables.topics import READ_WRITE, TopicTable
 from pyrmq_core.errors import RocketMQError, StoreError
 from pyrmq_core.model import TopicConfig
 from pyrmq_core.network import ConnectionPool
 from pyrmq_core.network.log_lines import line_logger
+from pyrmq_core.protocol.acl import sign
 from pyrmq_core.protocol.framing.codes import RequestCode, ResponseCode
 from pyrmq_core.protocol.framing.command import Command
 from pyrmq_core.protocol.framing.header_requests import response_error
 from pyrmq_core.protocol.requests.nameserver.register_broker import (
+    KnownDataVersion,
+    QueryDataVersion,
     RegisterBroker,
     RegisteredBroker,
     RegistrationHeader,
     UnregisterBroker,
 )
 from pyrmq_core.protocol.routes.registration import RegistrationBody
+from pyrmq_core.protocol.routes.topic_config import NO_VERSION, DataVersion
 
 log = line_logger(__name__)
 
@@ -36,7 +41,8 @@ log = line_logger(__name__)
 PERIOD_SECONDS: Final = (10.0, 60.0)
 FIRST_REPEAT_SECONDS: Final = 10.0
 RETRY_SECONDS: Final = 1.0
-# How long a send waits for the NameServers to learn of the topic it created.
+# How long a send waits for the NameServers to learn of the topic it created, so that the next client finds a route. A
+# send to 5.4.0 waits for registerBrokerTimeoutMills, 24 s; 4.9.7 waits for no answer, and a route may be missing.
 ANNOUNCE_SECONDS: Final = 3.0
 UNREGISTER_SECONDS: Final = 3.0
 # How long a registration waits for the file of its topics.
@@ -46,7 +52,7 @@ TOPICS_AT_ONCE: Final = 100
 
 
 class BrokerRegistration:
-    """The registration with all NameServers. `run` keeps it until cancelled; `announce` and `unregister` act once.
+    """The registration with all NameServers. `run` keeps it until cancelled; the other functions act once.
 
     `pool` has no other connection to a NameServer, and outlives `run`, for `unregister`.
     """
@@ -58,6 +64,7 @@ class BrokerRegistration:
         topics: TopicTable,
         pool: ConnectionPool,
     ) -> None:
+        self._config = config
         self._header = header
         self._topics = topics
         low, high = PERIOD_SECONDS
@@ -65,6 +72,7 @@ class BrokerRegistration:
         self._timeout_seconds = config.register_broker_timeout_mills / 1000
         self._servers = [_NameServer(address) for address in dict.fromkeys(config.nameservers)]
         self._pool = pool
+        self._user = config.access.inner_client
         self._succeeded = trio.Event()
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
@@ -79,17 +87,37 @@ class BrokerRegistration:
             task_status.started()
             await trio.sleep_forever()
 
-    async def announce(self, topics: Sequence[TopicConfig]) -> None:
-        """Sends these topics alone to the registered NameServers; returns after all answers, or after a time-out.
+    def configure(self, config: BrokerConfig) -> None:
+        """Puts other settings in force: brokerPermission and forceRegister."""
+        self._config = config
 
-        A failure is only logged.
+    def register_now(self) -> None:
+        """Has all topics registered everywhere soon."""
+        for server in self._servers:
+            server.again.set()
+
+    async def register_anew(self, address: str) -> None:
+        """Registers all topics at once with a NameServer that was started again; a failure is only logged.
+
+        The connection to the one before it may still count as open: it is dropped.
+        """
+        self._pool.close(address)
+        for server in self._servers:
+            if server.address == address:
+                await self._register(server)
+
+    async def announce(self) -> None:
+        """Sends the changed topics alone to the registered NameServers; returns after all answers or a time-out.
+
+        A failure is only logged. Each NameServer gets one announcement at a time, with every change since the version
+        that it acknowledged last: it passes over a second registration of one version, whatever topics that has.
         """
         with trio.move_on_after(ANNOUNCE_SECONDS):
             async with trio.open_nursery() as nursery:
                 for server in self._servers:
                     # A server that does not know this broker would refuse a single topic; it gets all of them soon.
                     if server.is_registered:
-                        nursery.start_soon(self._register, server, topics)
+                        nursery.start_soon(self._announce, server)
 
     async def unregister(self) -> None:
         """Unregisters everywhere; a failure is only logged, since a NameServer's own time-out does the same."""
@@ -113,7 +141,7 @@ class BrokerRegistration:
         while True:
             server.again = trio.Event()
             was_registered, sent = server.is_registered, self._topics.data_version
-            succeeded = await self._register(server, None)
+            succeeded = await self._register(server)
             server.tried.set()
             if succeeded and not was_registered and sent != self._topics.data_version:
                 continue  # a topic was made meanwhile, and was not announced
@@ -122,11 +150,25 @@ class BrokerRegistration:
                 await trio.sleep(RETRY_SECONDS)
             pause = self._period_seconds if succeeded else pause
 
-    async def _register(self, server: _NameServer, topics: Sequence[TopicConfig] | None) -> bool:
-        """Registers these topics, or all, after their file is written; returns True if the NameServer accepts them."""
+    async def _announce(self, server: _NameServer) -> None:
+        async with server.announcing:
+            await self._register(server, only_changes=True)
+
+    async def _register(self, server: _NameServer, *, only_changes: bool = False) -> bool:
+        """Registers all topics, or those that changed, after their file is written.
+
+        Returns True if the NameServer accepts them.
+        """
         with trio.move_on_after(FILE_SECONDS), suppress(StoreError):  # a failed disk must not end the registration
             await self._topics.file.written()
-        body = RegistrationBody(self._topics.data_version, tuple(topics or self._topics))
+        changed = self._topics.changed_since(server.acknowledged) if only_changes else None
+        if changed == []:
+            return True
+        if server.is_registered and not (only_changes or self._config.force_register) and await self._is_known(server):
+            server.succeeded(self._header.broker_name, server.acknowledged)
+            return True
+        topics = self._permitted(self._topics if changed is None else changed)
+        body = RegistrationBody(self._topics.data_version, topics)
         if len(body.topic_configs) > TOPICS_AT_ONCE:
             request = await trio.to_thread.run_sync(self._request, body)
         else:
@@ -137,20 +179,48 @@ class BrokerRegistration:
         except RocketMQError as error:
             server.failed(error)
             return False
-        server.succeeded(self._header.broker_name)
+        server.succeeded(self._header.broker_name, body.data_version)
         self._succeeded.set()
         if registered.order_topic_table:
             self._topics.mark_ordered(registered.order_topic_table, time.time_ns() // 1_000_000)
         return True
 
+    def _permitted(self, topics: Iterable[TopicConfig]) -> tuple[TopicConfig, ...]:
+        """Returns the topics with no more permissions than brokerPermission leaves them."""
+        permission = self._config.broker_permission
+        if permission & READ_WRITE == READ_WRITE:
+            return tuple(topics)
+        return tuple([replace(topic, perm=topic.perm & permission) for topic in topics])
+
+    async def _is_known(self, server: _NameServer) -> bool:
+        """Returns True if the NameServer has this broker with the topics' version, which is also a sign of life."""
+        header, version = self._header, self._topics.data_version
+        query = QueryDataVersion(header.cluster_name, header.broker_addr, version, header.broker_name, header.broker_id)
+        try:
+            answer = await self._call(server, query.to_command(), self._timeout_seconds)
+            found = KnownDataVersion.from_command(answer)
+        except RocketMQError as error:
+            log.info(
+                "NameServer %s is sent all topics, since the version is not known there: %s", server.address, error
+            )
+            return False
+        return not found.changed and found.data_version in (None, version)
+
     def _request(self, body: RegistrationBody) -> Command:
         return RegisterBroker.of(self._header, body).to_command()
 
     async def _call(self, server: _NameServer, request: Command, timeout: float) -> Command:
-        answer = await self._pool.call(server.address, request, timeout=timeout)
+        answer = await self._pool.call(server.address, self._signed(request), timeout=timeout)
         if answer.code != ResponseCode.SUCCESS:
             raise response_error(answer, RequestCode(request.code), server.address)
         return answer
+
+    def _signed(self, request: Command) -> Command:
+        """Returns the request as the broker's own user signs it, for NameServers with authentication."""
+        user = self._user
+        if user is None:
+            return request
+        return replace(request, ext=sign(request.ext, request.body, user.name, user.password))
 
 
 class _NameServer:
@@ -161,16 +231,20 @@ class _NameServer:
         self.is_registered = False
         self.tried = trio.Event()
         self.again = trio.Event()  # set by a failure, also that of a single topic: all topics are sent soon
-        self._is_told = False
+        self.announcing = trio.Lock()
+        self.acknowledged = NO_VERSION  # of the topics that it has
+        self._is_reported = False
 
-    def succeeded(self, broker_name: str) -> None:
+    def succeeded(self, broker_name: str, version: DataVersion) -> None:
+        if version.counter > self.acknowledged.counter:
+            self.acknowledged = version
         if not self.is_registered:
             log.info("%s is registered with NameServer %s", broker_name, self.address)
-        self.is_registered, self._is_told = True, False
+        self.is_registered, self._is_reported = True, False
 
     def failed(self, error: RocketMQError) -> None:
         """Logs a failure, once until the next success, and has all topics sent soon."""
-        if not self._is_told:
+        if not self._is_reported:
             log.warning("not registered with NameServer %s: %s", self.address, error)
-        self.is_registered, self._is_told = False, True
+        self.is_registered, self._is_reported = False, True
         self.again.set()

@@ -5,29 +5,44 @@ from __future__ import annotations
 import os
 import random
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
 import trio
 
+from pyrmq_core.access.control import AccessControl, access_control
 from pyrmq_core.broker.broker import Answer, Broker
+from pyrmq_core.broker.clients.client_table import ClientTable
 from pyrmq_core.broker.clients.held_pulls import HeldPulls
+from pyrmq_core.broker.processors.put_message import ensure_topic
 from pyrmq_core.broker.processors.table import handle
 from pyrmq_core.broker.registration import BrokerRegistration
 from pyrmq_core.broker.schedule.delay_levels import FILE_NAME as DELAYS_FILE
 from pyrmq_core.broker.schedule.delay_levels import DelayLevels, entry_maker
 from pyrmq_core.broker.settings import BrokerConfig
-from pyrmq_core.broker.store.files import DiskFiles, Files
+from pyrmq_core.broker.statistics.figures import BrokerFigures
+from pyrmq_core.broker.statistics.sampler import sample_figures
+from pyrmq_core.broker.store.disk_files import DiskFiles
+from pyrmq_core.broker.store.files import Files
 from pyrmq_core.broker.store.message_store import MessageStore
-from pyrmq_core.broker.store.recovery import QueueKey
+from pyrmq_core.broker.store.reading import QueueKey
 from pyrmq_core.broker.store.unsynced import ForgetfulFiles
 from pyrmq_core.broker.store_services.flush import Flusher
+from pyrmq_core.broker.store_services.key_indexing import KeyIndexing
+from pyrmq_core.broker.store_services.retention import Retention
+from pyrmq_core.broker.store_services.unread import unread_lines
 from pyrmq_core.broker.tables.config_files import FOLDER
+from pyrmq_core.broker.tables.consumer_filters import FILE_NAME as FILTERS_FILE
+from pyrmq_core.broker.tables.consumer_filters import ConsumerFilters
 from pyrmq_core.broker.tables.consumer_offsets import FILE_NAME as OFFSETS_FILE
 from pyrmq_core.broker.tables.consumer_offsets import GroupOffsets
 from pyrmq_core.broker.tables.subscription_groups import GroupTable
 from pyrmq_core.broker.tables.topics import TopicTable
+from pyrmq_core.broker.timers.service import Timers
+from pyrmq_core.broker.timers.timer_rules import TIMER_TOPIC
+from pyrmq_core.broker.transactions.producer_checks import ProducerChecks
+from pyrmq_core.broker.transactions.transactions import Transactions
 from pyrmq_core.errors import InvalidArgument, InvalidState, StoreError
 from pyrmq_core.network import ConnectionPool, Handler, Listening, Peer, failure_in, format_address, serve
 from pyrmq_core.network.log_lines import line_logger
@@ -91,6 +106,8 @@ class RunningBroker:
                 for path, table in rarely_written(broker).items():
                     if (text := table.unsaved()) is not None:
                         broker.store.files.save(path, text())
+                broker.timers.close()
+                broker.index.close()
                 broker.store.close()
             except StoreError as error:
                 log.error("the store is not closed in order, the next start recovers it: %s", error)
@@ -100,6 +117,15 @@ class RunningBroker:
         if self._forgets and isinstance(broker.store.files, ForgetfulFiles):
             broker.store.files.power_cut()
             broker.store.files.close()
+
+
+@dataclass(frozen=True, slots=True)
+class StoreParts:
+    """The opened store, and what is opened with it."""
+
+    store: MessageStore
+    index: KeyIndexing
+    timers: Timers
 
 
 async def run_broker(
@@ -115,6 +141,12 @@ async def run_broker(
     receives all requests. Cancelled, the broker stops in order: it unregisters, closes port and connections, and
     flushes. Raises `StoreError` if the store cannot be opened, `NetworkError` if the port cannot.
     """
+    access = await access_control(
+        config.access,
+        cluster=config.broker_cluster_name,
+        folder=config.store_root / FOLDER,
+        max_body_bytes=config.max_heartbeat_bytes,
+    )
     directory = DiskFiles(config.store_root) if files is None else files
     store = MessageStore(directory, config.store_settings, entry_maker(config.delays_ms()))
     running: list[RunningBroker] = []
@@ -122,15 +154,16 @@ async def run_broker(
         # Opening the queues needs each topic's kind of queue.
         saved = TopicTable(directory, config)
         saved.load()
-        store.is_batch_topic = saved.is_batch_topic
+        store.queues.is_batch_topic = saved.is_batch_topic
         recovery = await trio.to_thread.run_sync(store.open, os.getpid())
         log.info("store opened: %s", recovery)
         for warning in recovery.warnings():
             log.warning("%s", warning)
+        parts = await _open_parts(config, store, clean=recovery.clean)
         async with trio.open_nursery() as nursery:
             services = await nursery.start(_keep_services)
             try:
-                running.append(await _start(config, store, services, wrap_handler))
+                running.append(await _start(config, parts, access, services, wrap_handler))
                 await _work(running[0], task_status)
             finally:
                 if running and not running[0].is_killed:
@@ -145,6 +178,23 @@ async def run_broker(
             store.abandon()
 
 
+async def _open_parts(config: BrokerConfig, store: MessageStore, *, clean: bool) -> StoreParts:
+    """Opens what belongs to a store that was opened."""
+    index = KeyIndexing(store, config)
+    timers = Timers(
+        store,
+        store.files,
+        config.timer_settings,
+        enabled=config.timer_wheel_enable,
+        flush_ms=config.timer_flush_interval_ms,
+    )
+    await trio.to_thread.run_sync(partial(index.open, clean=clean))
+    await trio.to_thread.run_sync(timers.open)
+    if config.message_index_safe:
+        await index.catch_up()
+    return StoreParts(store, index, timers)
+
+
 async def _keep_services(task_status: trio.TaskStatus[trio.Nursery]) -> None:
     """Keeps a nursery for port and connections open through a cancellation, so that the broker can stop in order."""
     with trio.CancelScope(shield=True):
@@ -155,7 +205,8 @@ async def _keep_services(task_status: trio.TaskStatus[trio.Nursery]) -> None:
 
 async def _start(
     config: BrokerConfig,
-    store: MessageStore,
+    parts: StoreParts,
+    access: AccessControl,
     services: trio.Nursery,
     wrap_handler: Callable[[Handler], Handler] | None,
 ) -> RunningBroker:
@@ -165,7 +216,8 @@ async def _start(
     def answer(request: Command, peer: Peer) -> Answer:
         if not started:
             return refusal(ResponseCode.SERVICE_NOT_AVAILABLE, "this broker is starting")
-        return handle(started[0], request, peer)
+        denied = access.denied(request, peer)
+        return handle(started[0], request, peer) if denied is None else denied
 
     def closed(peer: Peer) -> None:
         if started:
@@ -187,7 +239,8 @@ async def _start(
         tls_mode=config.tls.mode,
     )
     listening: Listening = await services.start(listen)
-    started.append(make_broker(config, store, services, listening.port))
+    started.append(make_broker(config, parts, services, listening.port))
+    started[0].access = access
     return RunningBroker(started[0], listening)
 
 
@@ -198,15 +251,16 @@ async def _leave(running: RunningBroker) -> None:
         await running.listening.aclose()
 
 
-def make_broker(config: BrokerConfig, store: MessageStore, services: trio.Nursery, port: int) -> Broker:
+def make_broker(config: BrokerConfig, parts: StoreParts, services: trio.Nursery, port: int) -> Broker:
     """Makes the broker's parts, and loads them from its files."""
+    store = parts.store
     config = replace(config, listen_port=port)
     files, address = store.files, format_address(config.advertised_ip, port)
     try:
         store_host = pack_host(address)
     except InvalidArgument as error:
         raise InvalidArgument(f"brokerIP1 is {config.advertised_ip!r}; it has to be an ip address") from error
-    topics = TopicTable(files, config)
+    topics, offsets, clients = TopicTable(files, config), GroupOffsets(files), ClientTable()
     header = RegistrationHeader(
         cluster_name=config.broker_cluster_name,
         broker_addr=address,
@@ -220,25 +274,38 @@ def make_broker(config: BrokerConfig, store: MessageStore, services: trio.Nurser
         store=store,
         topics=topics,
         groups=GroupTable(files, auto_create=config.auto_create_subscription_group),
-        offsets=GroupOffsets(files),
+        offsets=offsets,
+        filters=ConsumerFilters(files, kept_ms=config.filter_data_clean_time_span),
         held=HeldPulls(config.held_limits),
         delays=DelayLevels(store, files, config.delays_ms()),
+        transactions=Transactions(store, offsets, ProducerChecks(clients, config.broker_name), config, store_host),
+        timers=parts.timers,
         flusher=Flusher(store, config),
+        retention=Retention(store, config),
+        index=parts.index,
         registration=BrokerRegistration(
             config, header, topics, ConnectionPool(services, tls=config.tls.client_context())
         ),
+        figures=BrokerFigures(config.broker_cluster_name, topics.is_system),
         nursery=services,
         address=address,
         store_host=store_host,
         ids=UniqueIdMaker(store_host[:-4], os.getpid(), random.getrandbits(32)),
+        clients=clients,
     )
     broker.booted_ms = broker.now_ms()
     topics.load()
-    topics.file.save()
-    store.is_batch_topic = topics.is_batch_topic
+    try:
+        topics.file.save()
+    except StoreError as error:
+        log.error("topics.json is written later: %s", error)
+        topics.file.changed()
+    store.queues.is_batch_topic = topics.is_batch_topic
     broker.groups.load()
     broker.offsets.load()
+    broker.filters.load(broker.booted_ms)
     broker.delays.load()
+    broker.transactions.load()
     return broker
 
 
@@ -250,14 +317,27 @@ async def _work(running: RunningBroker, task_status: trio.TaskStatus[RunningBrok
         broker.held.wake(key, entries)
         if key[0] == SCHEDULE_TOPIC:
             broker.delays.arrived()
+        elif key[0] == TIMER_TOPIC:
+            broker.timers.arrived()
 
     broker.store.on_readable = readable
     broker.store.on_stored = broker.flusher.want
+    broker.delays.on_delivered = broker.figures.note_delivery
+    broker.transactions.on_committed = broker.figures.note_commit
+    broker.timers.messages.delivery.on_delivered = broker.figures.note_commit
+    broker.retention.on_removed = partial(_note_removal, broker)
+    broker.retention.other_bytes = lambda: broker.index.stored_bytes
     with running.scope:
         async with trio.open_nursery() as nursery:
+            nursery.start_soon(broker.access.run)
             nursery.start_soon(broker.flusher.run)
+            nursery.start_soon(broker.retention.run)
+            nursery.start_soon(broker.index.run)
             nursery.start_soon(broker.delays.run)
+            nursery.start_soon(broker.timers.run)
+            nursery.start_soon(broker.transactions.run, partial(ensure_topic, broker))
             nursery.start_soon(broker.held.run)
+            nursery.start_soon(sample_figures, broker.figures)
             nursery.start_soon(broker.notices.run, broker.clients)
             nursery.start_soon(broker.topics.file.run)
             nursery.start_soon(broker.groups.file.run)
@@ -267,9 +347,21 @@ async def _work(running: RunningBroker, task_status: trio.TaskStatus[RunningBrok
             task_status.started(running)
 
 
-def rarely_written(broker: Broker) -> dict[str, GroupOffsets | DelayLevels]:
+async def _note_removal(broker: Broker) -> None:
+    """Logs the messages that were removed before the broker had worked on them, and removes their index files."""
+    broker.delays.arrived()
+    for line in unread_lines(broker.store, broker.offsets):
+        log.error("%s", line)
+    await broker.index.remove_old()
+
+
+def rarely_written(broker: Broker) -> dict[str, GroupOffsets | ConsumerFilters | DelayLevels]:
     """Returns the tables that are written at intervals, by the path of their file."""
-    return {f"{FOLDER}/{OFFSETS_FILE}": broker.offsets, f"{FOLDER}/{DELAYS_FILE}": broker.delays}
+    return {
+        f"{FOLDER}/{OFFSETS_FILE}": broker.offsets,
+        f"{FOLDER}/{FILTERS_FILE}": broker.filters,
+        f"{FOLDER}/{DELAYS_FILE}": broker.delays,
+    }
 
 
 async def _keep_written(broker: Broker) -> None:
@@ -296,4 +388,5 @@ async def _expire_clients(broker: Broker) -> None:
         for changed in broker.clients.expire(now_ms - broker.config.channel_expired_timeout):
             broker.notify_groups(changed)
             await trio.lowlevel.checkpoint()
+        broker.filters.clean(broker.now_ms())
         broker.locks.expire(now_ms)

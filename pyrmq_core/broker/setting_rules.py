@@ -39,18 +39,9 @@ def _names(text: str) -> tuple[str, ...]:
 
 REFUSED: Final = (
     RefusedSettings(
-        _names("aclEnable authenticationEnabled authorizationEnabled migrateAuthFromV1Enabled"),
-        "this broker has no access control and would serve anybody; set it to false, and let only those reach the port "
-        "that may (bindAddress, a firewall, tls.server.need.client.auth=require)",
-    ),
-    RefusedSettings(
-        _names("fileReservedTime deleteWhen diskMaxUsedSpaceRatio diskSpaceCleanForciblyRatio cleanFileForciblyEnable"),
-        "this broker keeps everything and removes no old messages; remove the line",
-    ),
-    RefusedSettings(
-        _names("diskSpaceWarningLevelRatio"),
-        "this broker takes messages until the disk is full; remove the line and watch the disk",
-        ("",),
+        _names("replicasPerDiskPartition"),
+        "this broker looks at the whole disk, not at its share of it; set it to 1, and maxStoreBytes to its share",
+        ("", "1"),
     ),
     RefusedSettings(
         _names("slaveReadEnable asyncLearner duplicationEnable enableSlaveActingMaster enableRemoteEscape"),
@@ -58,7 +49,7 @@ REFUSED: Final = (
     ),
     RefusedSettings(
         _names("enableControllerMode enableDLegerCommitLog allAckInSyncStateSet enableAutoInSyncReplicas"),
-        "this broker keeps one copy and elects nobody; set it to false",
+        "this broker keeps one copy and elects no leader; set it to false",
     ),
     RefusedSettings(_names("totalReplicas minInSyncReplicas"), "this broker keeps one copy; set it to 1", ("", "1")),
     RefusedSettings(_names("storeType"), "this broker stores in files; set it to default", ("", "default")),
@@ -82,6 +73,10 @@ REFUSED: Final = (
     RefusedSettings(
         _names("enabledAppendPropCRC forceVerifyPropCRC"),
         "this broker stores no checksum of properties; set it to false",
+    ),
+    RefusedSettings(
+        _names("timerStopEnqueue"),
+        "this broker delivers timer messages as long as timerWheelEnable is true; remove the line",
     ),
     RefusedSettings(
         _names("rejectPullConsumerEnable disableConsumeIfConsumerReadSlowly"),
@@ -169,41 +164,36 @@ WITHOUT_EFFECT: Final = (
     ),
     WithoutEffect(
         _names(
-            """deleteCommitLogFilesInterval deleteConsumeQueueFilesInterval destroyMapedFileIntervalForcibly
-            redeleteHangedFileInterval deleteFileBatchMax maxBatchDeleteFilesNum cleanResourceInterval
-            replicasPerDiskPartition logicalDiskSpaceCleanForciblyThreshold enableCleanExpiredOffset"""
+            """destroyMapedFileIntervalForcibly maxBatchDeleteFilesNum logicalDiskSpaceCleanForciblyThreshold
+            enableCleanExpiredOffset"""
         ),
-        "how fast old files go: none go",
+        "how Java waits for readers of a file that goes, and counts replicas on a disk: no file here has such readers",
+    ),
+    WithoutEffect(
+        _names("putMsgIndexHightWater maxRocksDBIndexQueryDays"),
+        "the index of keys: it is in files, and messages wait for it in bounded memory",
     ),
     WithoutEffect(
         _names(
-            """messageIndexEnable messageIndexSafe maxHashSlotNum maxIndexNum putMsgIndexHightWater maxMsgsNumBatch
-            defaultQueryMaxNum indexFileWriteEnable indexFileReadEnable maxRocksDBIndexQueryDays"""
-        ),
-        "the index of keys: QUERY_MESSAGE (12) is refused by name",
-    ),
-    WithoutEffect(
-        _names(
-            """rejectTransactionMessage transactionTimeOut transactionCheckMax transactionCheckInterval
-            transactionMetricFlushInterval transactionOpMsgMaxSize transactionOpBatchInterval
+            """transactionMetricFlushInterval transactionOpMsgMaxSize transactionOpBatchInterval
             transWriteOriginTransHalfEnable"""
         ),
-        "transactions: each such message is refused by name",
+        "transactions: each end is recorded at once, and open ones are not counted",
     ),
     WithoutEffect(
         _names(
-            """mappedFileSizeTimerLog timerPrecisionMs timerGetMessageThreadNum timerPutMessageThreadNum
-            timerEnableCheckMetrics timerStopEnqueue timerSkipUnknownError timerEnableRetryUntilSuccess
-            timerWheelSnapshotFlush timerMetricSmallThreshold timerCongestNumEachSlot timerFlushIntervalMs
-            timerRollWindowSlot timerWheelSnapshotIntervalMs timerProgressLogIntervalMs timerInterceptDelayLevel
-            timerMaxDelaySec timerColdDataCheckIntervalMs timerRocksDBRollMaxTps timerRocksDBTimeExpiredMaxTps
+            """timerGetMessageThreadNum timerPutMessageThreadNum
+            timerEnableCheckMetrics timerSkipUnknownError timerEnableRetryUntilSuccess
+            timerWheelSnapshotFlush timerMetricSmallThreshold timerCongestNumEachSlot
+            timerWheelSnapshotIntervalMs timerProgressLogIntervalMs timerInterceptDelayLevel
+            timerColdDataCheckIntervalMs timerRocksDBRollMaxTps timerRocksDBTimeExpiredMaxTps
             timerRocksDBStopScan timerRocksDBPrecisionMs timerRecallToTimeWheelEnable timerRecallToTimelineEnable
             timerRocksDBRollIntervalHours timerRocksDBRollRangeHours disappearTimeAfterStart
-            appendTopicForTimerDeleteKey recallMessageEnable allowRecallWhenBrokerNotWriteable
+            appendTopicForTimerDeleteKey
             enableScheduleMessageStats enableScheduleAsyncDeliver scheduleAsyncDeliverMaxPendingLimit
             scheduleAsyncDeliverMaxResendNum2Blocked flushDelayOffsetInterval delayOffsetUpdateVersionStep"""
         ),
-        "timer messages are refused by name; delay levels are delivered when due",
+        "how fast Java's threads deliver: a message is delivered here when it is due",
     ),
     WithoutEffect(
         _names(
@@ -253,22 +243,19 @@ WITHOUT_EFFECT: Final = (
     ),
     WithoutEffect(
         _names(
-            """authConfigPath authenticationProvider authenticationMetadataProvider authenticationStrategy
-            authenticationWhitelist initAuthenticationUser innerClientAuthenticationCredentials authorizationProvider
-            authorizationMetadataProvider authorizationStrategy authorizationWhitelist userCacheMaxNum
-            userCacheExpiredSecond userCacheRefreshSecond aclCacheMaxNum aclCacheExpiredSecond aclCacheRefreshSecond
-            statefulAuthenticationCacheMaxNum statefulAuthenticationCacheExpiredSecond
+            """userCacheMaxNum userCacheExpiredSecond userCacheRefreshSecond aclCacheMaxNum aclCacheExpiredSecond
+            aclCacheRefreshSecond statefulAuthenticationCacheMaxNum statefulAuthenticationCacheExpiredSecond
             statefulAuthorizationCacheMaxNum statefulAuthorizationCacheExpiredSecond configName clusterName"""
         ),
-        "access control: in RocketMQ, too, they do nothing until it is switched on, which is refused",
+        "access control: each request is checked, and a change counts at once",
     ),
     WithoutEffect(
         _names(
-            """enableCalcFilterBitMap expectConsumerNumUseFilter maxErrorRateOfBloomFilter filterDataCleanTimeSpan
+            """enableCalcFilterBitMap expectConsumerNumUseFilter maxErrorRateOfBloomFilter
             filterSupportRetry maxFilterMessageSize enableConsumeQueueExt mappedFileSizeConsumeQueueExt
             bitMapLengthConsumeQueueExt"""
         ),
-        "bitmaps that quicken SQL filters: each message is looked at, and a heartbeat's SQL is refused by name",
+        "bitmaps that quicken SQL filters: each message is looked at",
     ),
     WithoutEffect(
         _names(
@@ -285,7 +272,7 @@ WITHOUT_EFFECT: Final = (
     ),
     WithoutEffect(
         _names(
-            """compressedRegister forceRegister updateNameServerAddrPeriod fetchNamesrvAddrInterval
+            """compressedRegister updateNameServerAddrPeriod fetchNamesrvAddrInterval
             compatibleWithOldNameSrv enableSingleTopicRegister enableSplitRegistration splitRegistrationSize
             enableSplitMetadata splitMetadataSize"""
         ),
@@ -293,11 +280,11 @@ WITHOUT_EFFECT: Final = (
     ),
     WithoutEffect(
         _names(
-            """brokerConfigPath rocketmqHome configBlackList flushConsumerOffsetHistoryInterval
+            """flushConsumerOffsetHistoryInterval
             consumerOffsetUpdateVersionStep subscriptionExpiredTimeout useStaticSubscription
-            notifyConsumerIdsChangedEnable realTimeNotifyConsumerChange useServerSideResetOffset
+            realTimeNotifyConsumerChange
             enableBroadcastOffsetStore broadcastOffsetExpireSecond broadcastOffsetExpireMaxSecond
-            storeReplyMessageEnable enableMixedMessageType validateSystemTopicWhenUpdateTopic enableRegisterProducer
+            enableMixedMessageType validateSystemTopicWhenUpdateTopic enableRegisterProducer
             enableCreateSysGroup maxLmqConsumeQueueNum"""
         ),
         "places and habits of Java's broker: what they switch is always done here, or its request is refused by name",
@@ -322,8 +309,8 @@ def check(settings: Mapping[str, str]) -> None:
 def nearest(unknown: Iterable[str], known: Iterable[str]) -> list[str]:
     """Returns each unknown name with the nearest known one, if any is near."""
     names = [*known, *KNOWN]
-    told = []
+    hints = []
     for name in unknown:
         close = difflib.get_close_matches(name, names, 1)
-        told.append(f"{name} (did you mean {close[0]}?)" if close else name)
-    return told
+        hints.append(f"{name} (did you mean {close[0]}?)" if close else name)
+    return hints

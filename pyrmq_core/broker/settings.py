@@ -1,7 +1,7 @@
 """`BrokerConfig`: the broker's settings under RocketMQ's names, from a properties file, command line, or Python.
 
-Defaults are RocketMQ's (common/BrokerConfig.java, store/config/MessageStoreConfig.java, 5.4.0), with three exceptions:
-the broker listens on 127.0.0.1, its name is broker-a as in RocketMQ's own example, and timer messages are off.
+Defaults are RocketMQ's (common/BrokerConfig.java, store/config/MessageStoreConfig.java, 5.4.0), with two exceptions:
+the broker listens on 127.0.0.1, and its name is broker-a as in RocketMQ's own example.
 """
 
 from __future__ import annotations
@@ -13,10 +13,24 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from pyrmq_core.access.settings import NAMES as ACCESS_NAMES
+from pyrmq_core.access.settings import AccessSettings
 from pyrmq_core.broker import setting_rules
 from pyrmq_core.broker.clients.held_pulls import HeldLimits
+from pyrmq_core.broker.setting_ranges import MAX_INT, check_numbers
+from pyrmq_core.broker.store.index.index_file import Layout
 from pyrmq_core.broker.store.layout import LOG_FOLDER, StoreSettings
 from pyrmq_core.broker.store.reading import GetLimits
+from pyrmq_core.broker.store.retention_rules import (
+    CLEAN_RANGE,
+    HOUR_MS,
+    MAX_USED_RANGE,
+    WARNING_RANGE,
+    RetentionRules,
+    hours_of,
+    percent_within,
+)
+from pyrmq_core.broker.timers.timer_rules import MAX_ROLL_SLOTS, PRECISIONS_MS, TimerSettings
 from pyrmq_core.errors import InvalidArgument
 from pyrmq_core.model import Permission
 from pyrmq_core.network import ServerBounds, TlsSettings, local_ip
@@ -24,7 +38,6 @@ from pyrmq_core.network.server import MAX_CONNECTIONS, MAX_RECEIVED_BYTES, MAX_W
 from pyrmq_core.network.tls_settings import NAMES as TLS_NAMES
 from pyrmq_core.protocol.framing.frame import SERVER_HEADER_BYTES
 from pyrmq_core.protocol.java.properties_text import parse_java_properties
-from pyrmq_core.protocol.routes.topic_config import MAX_QUEUES_PER_TOPIC
 
 DELAY_LEVELS: Final = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
 UNIT_MS: Final = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
@@ -33,6 +46,14 @@ ASYNC_FLUSH: Final = "ASYNC_FLUSH"
 SYNC_FLUSH: Final = "SYNC_FLUSH"
 # The characters of a topic's name, and dots: in RocketMQ a broker without a name has that of its host.
 SERVER_NAME: Final = re.compile(r"(?!\.+$)[%|a-zA-Z0-9_.-]{1,127}")
+# RocketMQ reads these from JVM properties, too, which win. Here they are in the same file.
+JVM_PREFIX: Final = "rocketmq.broker."
+RATIOS: Final = ("diskSpaceCleanForciblyRatio", "diskSpaceWarningLevelRatio")
+NUMBER: Final = re.compile(r"[+-]?[0-9]+")
+MAX_DELAY_MS: Final = MAX_INT * UNIT_MS["s"]
+MAX_REGION_CHARS: Final = 127
+# The most characters of a wrong value that are shown.
+SHOWN: Final = 40
 ROLES: Final = ("ASYNC_MASTER", "SYNC_MASTER", "SLAVE")
 
 
@@ -56,6 +77,9 @@ class BrokerConfig:
     namesrv_addr: str = named("namesrvAddr", "")
     region_id: str = named("regionId", "DefaultRegion")
     trace_on: bool = named("traceOn", True)
+    # The file of `-c`, to which settings that change while the broker runs are written.
+    broker_config_path: str = named("brokerConfigPath", "")
+    config_black_list: str = named("configBlackList", "configBlackList;brokerConfigPath")
 
     store_path_root_dir: str = named("storePathRootDir", "")
     store_path_commit_log: str = named("storePathCommitLog", "")
@@ -67,9 +91,35 @@ class BrokerConfig:
     flush_interval_commit_log: int = named("flushIntervalCommitLog", 500)
     flush_interval_consume_queue: int = named("flushIntervalConsumeQueue", 1000)
     sync_flush_timeout: int = named("syncFlushTimeout", 5000)
+    file_reserved_time: int = named("fileReservedTime", 72)
+    delete_when: str = named("deleteWhen", "04")
+    disk_max_used_space_ratio: int = named("diskMaxUsedSpaceRatio", 75)
+    disk_space_clean_forcibly_ratio: int = named("diskSpaceCleanForciblyRatio", 85)
+    disk_space_warning_level_ratio: int = named("diskSpaceWarningLevelRatio", 90)
+    clean_file_forcibly_enable: bool = named("cleanFileForciblyEnable", True)
+    clean_resource_interval: int = named("cleanResourceInterval", 10_000)
+    delete_commit_log_files_interval: int = named("deleteCommitLogFilesInterval", 100)
+    delete_consume_queue_files_interval: int = named("deleteConsumeQueueFilesInterval", 100)
+    delete_file_batch_max: int = named("deleteFileBatchMax", 10)
+    redelete_hanged_file_interval: int = named("redeleteHangedFileInterval", 120_000)
+    # Not RocketMQ's: the size that the store keeps to; 0 for none.
+    max_store_bytes: int = named("maxStoreBytes", 0)
     in_sync_replicas: int = named("inSyncReplicas", 1)
     message_delay_level: str = named("messageDelayLevel", DELAY_LEVELS)
-    timer_wheel_enable: bool = named("timerWheelEnable", False)
+    timer_wheel_enable: bool = named("timerWheelEnable", True)
+    timer_precision_ms: int = named("timerPrecisionMs", 1000)
+    timer_max_delay_sec: int = named("timerMaxDelaySec", 259_200)
+    timer_roll_window_slot: int = named("timerRollWindowSlot", 172_800)
+    timer_flush_interval_ms: int = named("timerFlushIntervalMs", 1000)
+    mapped_file_size_timer_log: int = named("mappedFileSizeTimerLog", 104_857_600)
+    recall_message_enable: bool = named("recallMessageEnable", False)
+    allow_recall_when_broker_not_writeable: bool = named("allowRecallWhenBrokerNotWriteable", True)
+
+    reject_transaction_message: bool = named("rejectTransactionMessage", False)
+    store_reply_message_enable: bool = named("storeReplyMessageEnable", True)
+    transaction_time_out: int = named("transactionTimeOut", 6000)
+    transaction_check_max: int = named("transactionCheckMax", 15)
+    transaction_check_interval: int = named("transactionCheckInterval", 30_000)
 
     auto_create_topic_enable: bool = named("autoCreateTopicEnable", True)
     default_topic_queue_nums: int = named("defaultTopicQueueNums", 8)
@@ -78,7 +128,19 @@ class BrokerConfig:
     trace_topic_enable: bool = named("traceTopicEnable", False)
     auto_create_subscription_group: bool = named("autoCreateSubscriptionGroup", True)
 
+    message_index_enable: bool = named("messageIndexEnable", True)
+    message_index_safe: bool = named("messageIndexSafe", False)
+    index_file_write_enable: bool = named("indexFileWriteEnable", True)
+    index_file_read_enable: bool = named("indexFileReadEnable", True)
+    max_hash_slot_num: int = named("maxHashSlotNum", 5_000_000)
+    max_index_num: int = named("maxIndexNum", 20_000_000)
+    max_msgs_num_batch: int = named("maxMsgsNumBatch", 64)
+    default_query_max_num: int = named("defaultQueryMaxNum", 32)
+
     enable_property_filter: bool = named("enablePropertyFilter", False)
+    filter_data_clean_time_span: int = named("filterDataCleanTimeSpan", 86_400_000)
+    use_server_side_reset_offset: bool = named("useServerSideResetOffset", True)
+    notify_consumer_ids_changed_enable: bool = named("notifyConsumerIdsChangedEnable", True)
     lite_pull_message_enable: bool = named("litePullMessageEnable", True)
     long_polling_enable: bool = named("longPollingEnable", True)
     short_polling_time_mills: int = named("shortPollingTimeMills", 1000)
@@ -98,6 +160,7 @@ class BrokerConfig:
     max_subscriptions_per_heartbeat: int = named("maxSubscriptionsPerHeartbeat", 5_000)
 
     register_name_server_period: int = named("registerNameServerPeriod", 30_000)
+    force_register: bool = named("forceRegister", True)
     register_broker_timeout_mills: int = named("registerBrokerTimeoutMills", 24_000)
 
     server_channel_max_idle_time_seconds: int = named("serverChannelMaxIdleTimeSeconds", 120)
@@ -108,6 +171,7 @@ class BrokerConfig:
     server_max_header_bytes: int = named("serverMaxHeaderBytes", SERVER_HEADER_BYTES)
 
     tls: TlsSettings = dataclasses.field(default_factory=TlsSettings)
+    access: AccessSettings = dataclasses.field(default_factory=AccessSettings)
 
     def __post_init__(self) -> None:
         if self.broker_role not in ROLES:
@@ -116,8 +180,6 @@ class BrokerConfig:
             raise InvalidArgument("this broker is always a master: set brokerRole=ASYNC_MASTER and brokerId=0")
         if self.in_sync_replicas > 1:
             raise InvalidArgument("inSyncReplicas is above 1, and this broker has no slaves that could be waited for")
-        if self.timer_wheel_enable:
-            raise InvalidArgument("timerWheelEnable=true asks for timer messages, which this broker does not keep")
         if self.flush_disk_type not in (ASYNC_FLUSH, SYNC_FLUSH):
             raise InvalidArgument(f"flushDiskType is {self.flush_disk_type!r}; {ASYNC_FLUSH} and {SYNC_FLUSH} exist")
         for name, value in (("brokerName", self.broker_name), ("brokerClusterName", self.broker_cluster_name)):
@@ -125,26 +187,33 @@ class BrokerConfig:
                 raise InvalidArgument(
                     f"{name} is {value!r}; it is 1 to 127 letters, digits and % | _ - . and becomes a topic's name"
                 )
-        if not 1 <= self.default_topic_queue_nums <= MAX_QUEUES_PER_TOPIC:
-            raise InvalidArgument(
-                f"defaultTopicQueueNums is {self.default_topic_queue_nums}; 1 to {MAX_QUEUES_PER_TOPIC} are possible"
-            )
         self._check_numbers()
 
     def _check_numbers(self) -> None:
-        for field in _plain_fields():
-            if isinstance(value := getattr(self, field.name), int) and value < 0:
-                raise InvalidArgument(f"{field.metadata['name']} is {value}; it cannot be negative")
-        if 0 in (self.server_max_connections, *self.bounds_in_bytes):
-            raise InvalidArgument("serverMaxConnections and the other bounds of the server are numbers above 0")
-        if self.mapped_file_size_commit_log < 1024 or self.mapped_file_size_consume_queue < 20:
-            raise InvalidArgument("mappedFileSizeCommitLog is at least 1024 bytes, mappedFileSizeConsumeQueue 20")
+        numbers = {field.metadata["name"]: getattr(self, field.name) for field in _plain_fields()}
+        check_numbers({name: number for name, number in numbers.items() if type(number) is int})
         if "," in self.store_path_commit_log:
             raise InvalidArgument("storePathCommitLog names several directories; this broker's log has one")
-        if min(self.delays_ms(), default=-1) < 0:
-            raise InvalidArgument(f"messageDelayLevel is {self.message_delay_level!r}; it needs a level, none below 0")
-        if not self.server_channel_max_idle_time_seconds:
-            raise InvalidArgument("serverChannelMaxIdleTimeSeconds is 0; a time above 0 is wanted")
+        if self.timer_precision_ms not in PRECISIONS_MS:
+            raise InvalidArgument(f"timerPrecisionMs is {self.timer_precision_ms}; 100, 200, 500 and 1000 are possible")
+        delays_ms = self.delays_ms()
+        if not delays_ms or not 0 <= min(delays_ms) <= max(delays_ms) <= MAX_DELAY_MS:
+            raise InvalidArgument(
+                f"messageDelayLevel is {self.message_delay_level!r}; it needs a level, none below 0 or above 24855 days"
+            )
+        if 0 < self.max_store_bytes < 2 * self.mapped_file_size_commit_log:
+            raise InvalidArgument(
+                f"maxStoreBytes is {self.max_store_bytes}; it is 0, or at least twice mappedFileSizeCommitLog, since "
+                "the newest file of the log always stays"
+            )
+        if not (self.max_hash_slot_num > 0 and self.max_index_num > 1 and self.index_layout.file_bytes <= MAX_INT):
+            raise InvalidArgument("maxHashSlotNum is 1 or more, maxIndexNum 2; 4 and 20 times these are at most 2 GiB")
+        hours_of(self.delete_when)
+        if not self.region_id.isprintable() or len(self.region_id) > MAX_REGION_CHARS:
+            raise InvalidArgument(
+                f"regionId is {self.region_id[:SHOWN]!r}; it is at most {MAX_REGION_CHARS} printable characters, "
+                "since it becomes a property of each message"
+            )
 
     @property
     def advertised_ip(self) -> str:
@@ -171,6 +240,34 @@ class BrokerConfig:
             batch_queue_file_bytes=self.mapper_file_size_batch_consume_queue,
             readable_when_flushed=self.flush_disk_type == SYNC_FLUSH,
             log_folder=self.store_path_commit_log or LOG_FOLDER,
+        )
+
+    @property
+    def index_layout(self) -> Layout:
+        return Layout(self.max_hash_slot_num, self.max_index_num)
+
+    @property
+    def retention(self) -> RetentionRules:
+        return RetentionRules(
+            reserved_ms=self.file_reserved_time * HOUR_MS,
+            hours=hours_of(self.delete_when),
+            max_used_percent=percent_within(self.disk_max_used_space_ratio, MAX_USED_RANGE),
+            clean_percent=percent_within(self.disk_space_clean_forcibly_ratio, CLEAN_RANGE),
+            warning_percent=percent_within(self.disk_space_warning_level_ratio, WARNING_RANGE),
+            is_forcible=self.clean_file_forcibly_enable,
+            max_store_bytes=self.max_store_bytes,
+            segment_bytes=self.mapped_file_size_commit_log,
+        )
+
+    @property
+    def timer_settings(self) -> TimerSettings:
+        # Fewer than 2 slots, or more than the wheel has for a time ahead, mean as many as it has (5.4.0).
+        roll_slots = self.timer_roll_window_slot
+        return TimerSettings(
+            precision_ms=self.timer_precision_ms,
+            max_delay_ms=self.timer_max_delay_sec * 1000,
+            roll_slots=roll_slots if 2 <= roll_slots <= MAX_ROLL_SLOTS else MAX_ROLL_SLOTS,
+            log_file_bytes=self.mapped_file_size_timer_log,
         )
 
     @property
@@ -202,7 +299,7 @@ class BrokerConfig:
     def to_properties(self) -> dict[str, str]:
         """Returns every setting by RocketMQ's name, sorted; passwords are hidden."""
         texts = {field.metadata["name"]: _text(getattr(self, field.name)) for field in _plain_fields()}
-        return dict(sorted({**texts, **self.tls.to_settings()}.items()))
+        return dict(sorted({**texts, **self.tls.to_settings(), **self.access.to_settings()}.items()))
 
     def with_settings(self, properties: Mapping[str, str]) -> BrokerConfig:
         """Returns a copy with these settings; raises `InvalidArgument` for one that `setting_rules` refuses.
@@ -210,13 +307,30 @@ class BrokerConfig:
         Names that have no effect here are ignored; `unused_names` and `unknown_names` return them.
         """
         setting_rules.check(properties)
+        properties = with_ratios(properties)
         fields = {field.metadata["name"]: field for field in _plain_fields()}
         values: dict[str, Any] = {
             fields[name].name: _parse(name, text, type(fields[name].default))
             for name, text in properties.items()
             if name in fields
         }
-        return dataclasses.replace(self, **values, tls=self.tls.with_settings(properties))
+        tls, access = self.tls.with_settings(properties), self.access.with_settings(properties)
+        return dataclasses.replace(self, **values, tls=tls, access=access)
+
+
+def with_ratios(properties: Mapping[str, str]) -> dict[str, str]:
+    """Returns the settings with RocketMQ's JVM properties among them, which are fractions, in place of the percentages.
+
+    Raises `InvalidArgument` for one that is no fraction.
+    """
+    found = dict(properties)
+    for name in RATIOS:
+        if (text := found.pop(JVM_PREFIX + name, "").strip()) != "":
+            try:
+                found[name] = str(round(100 * float(text)))
+            except (ValueError, OverflowError) as error:
+                raise InvalidArgument(f"{JVM_PREFIX}{name} is {text!r}; it is a fraction such as 0.90") from error
+    return found
 
 
 def _plain_fields() -> list[dataclasses.Field[Any]]:
@@ -230,7 +344,12 @@ def unused_names(properties: Mapping[str, str]) -> list[str]:
 
 def unknown_names(properties: Mapping[str, str]) -> list[str]:
     """Returns the names among these settings that do not exist, each with the nearest one that does."""
-    known = [*(field.metadata["name"] for field in _plain_fields()), *TLS_NAMES]
+    known = [
+        *(field.metadata["name"] for field in _plain_fields()),
+        *TLS_NAMES,
+        *ACCESS_NAMES,
+        *(JVM_PREFIX + name for name in RATIOS),
+    ]
     return setting_rules.nearest(sorted(set(properties) - {*known, *setting_rules.KNOWN}), known)
 
 
@@ -250,11 +369,10 @@ def _parse(name: str, text: str, kind: type) -> object:
     text = text.strip()
     if kind is bool:
         if text.lower() not in ("true", "false"):
-            raise InvalidArgument(f"{name} is {text!r}; true or false are possible")
+            raise InvalidArgument(f"{name} is {text[:SHOWN]!r}; true or false are possible")
         return text.lower() == "true"
     if kind is int:
-        try:
-            return int(text)
-        except ValueError as error:
-            raise InvalidArgument(f"{name} is {text!r}; it is a whole number") from error
+        if not NUMBER.fullmatch(text) or len(text) > SHOWN:
+            raise InvalidArgument(f"{name} is {text[:SHOWN]!r}; it is a whole number of at most 19 digits")
+        return int(text)
     return text

@@ -1,7 +1,7 @@
 """The `pyrmq` command, whose libraries come with the extra `cli`.
 
-`commands` joins the commands, which are in `admin`, `dev`, `doctor`, `send` and `tail`; `servers` and `tables` hold
-what they share: the NameServer's option, the end of the process, and the output as table or JSON.
+`commands` joins the commands, which are in `admin`, `consume`, `dev`, `doctor`, `send` and `tail`; `servers` and
+`tables` hold what they share: the NameServer's option, the end of the process, and the output as table or JSON.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""The commands for servers to try things on, for sending and for reading; those of `admin` and `doctor` are added."""
+"""The commands for servers to try things on, for sending and for reading; those of `admin` and `doctor` are added.
+
+A server is imported by the command that starts it: it takes longer to load than all that the other commands need.
+"""
 
 from __future__ import annotations
 
@@ -10,14 +13,12 @@ from datetime import UTC, datetime
 import click
 
 from pyrmq_core import Message, Producer, PullConsumer
-from pyrmq_core.broker.__main__ import main as broker_main
 from pyrmq_core.cli.admin import cluster, kv, topic
-from pyrmq_core.cli.dev import serve_dev
+from pyrmq_core.cli.consume import consume_topic
 from pyrmq_core.cli.doctor import doctor
 from pyrmq_core.cli.send import MAX_UNDER_WAY, say_result, send_lines
 from pyrmq_core.cli.servers import GROUP, OneLineGroup, nameserver_option, run
 from pyrmq_core.cli.tail import tail_topic
-from pyrmq_core.nameserver.process import main as nameserver_main
 
 # The options of these two commands are RocketMQ's own. The servers parse them, because they also run without click.
 passed_on = {"ignore_unknown_options": True, "help_option_names": []}
@@ -40,13 +41,17 @@ for administering in (topic, cluster, kv, doctor):
 @click.option("--dir", "directory", type=click.Path(file_okay=False), help="Keep the stores here, and open them again.")
 def dev(brokers: int, port: int, host: str, directory: str | None) -> None:
     """Run a NameServer and brokers in this process, until Ctrl-C."""
-    run(serve_dev, brokers, _given_address(host), port, directory)
+    from pyrmq_core.cli.dev import serve_dev
+
+    run(serve_dev, brokers, _numeric_address(host), port, directory)
 
 
 @pyrmq.command(context_settings=passed_on)
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def nameserver(arguments: tuple[str, ...]) -> None:
     """Run a NameServer, as `python -m pyrmq_core.nameserver`."""
+    from pyrmq_core.nameserver.process import main as nameserver_main
+
     raise SystemExit(nameserver_main(list(arguments), prog="pyrmq nameserver"))
 
 
@@ -54,6 +59,8 @@ def nameserver(arguments: tuple[str, ...]) -> None:
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def broker(arguments: tuple[str, ...]) -> None:
     """Run a broker, as `python -m pyrmq_core.broker`."""
+    from pyrmq_core.broker.__main__ import main as broker_main
+
     raise SystemExit(broker_main(list(arguments), prog="pyrmq broker"))
 
 
@@ -112,6 +119,48 @@ def tail(
     run(print_all)
 
 
+@pyrmq.command()
+@click.argument("topic")
+@nameserver_option
+@click.option("-g", "--group", required=True, help="The consumer group, whose members share the messages.")
+@click.option("--from", "start", default="latest", show_default=True, help="As for tail, where no offset is stored.")
+@click.option("--tags", help='As "TagA || TagB".')
+@click.option("--sql", help="An SQL92 expression over properties, instead of --tags.")
+@click.option("--orderly", is_flag=True, help="Lock each queue, and take its messages in their order.")
+@click.option("--max", "limit", type=click.IntRange(1), help="Stop after so many messages.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a message.")
+def consume(
+    topic: str,
+    nameserver: str | None,
+    group: str,
+    start: str,
+    tags: str | None,
+    sql: str | None,
+    orderly: bool,
+    limit: int | None,
+    as_json: bool,
+) -> None:
+    """Print a group's messages and acknowledge them, until Ctrl-C."""
+    if tags and sql:
+        raise click.UsageError("--tags and --sql exclude each other; SQL can say TAGS = '...' itself")
+    position = start if start in ("earliest", "latest") else _time(start)
+
+    async def consume_all() -> None:
+        await consume_topic(
+            topic,
+            group,
+            nameserver,
+            start=position,
+            tags=tags or "*",
+            sql=sql,
+            orderly=orderly,
+            limit=limit,
+            as_json=as_json,
+        )
+
+    run(consume_all)
+
+
 def _name_and_value(text: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
     if not equals or not name or not value:
@@ -119,7 +168,7 @@ def _name_and_value(text: str) -> tuple[str, str]:
     return name, value
 
 
-def _given_address(host: str) -> str:
+def _numeric_address(host: str) -> str:
     """Checks that clients can use the address that brokers register: an IP address, not that of all interfaces."""
     try:
         address = ipaddress.ip_address(host)

@@ -24,8 +24,8 @@ async def serve_dev(brokers: int, host: str, port: int, directory: str | None) -
             table.add_row("nameserver", cluster.nameserver)
             for name, address in cluster.brokers.items():
                 table.add_row(name, address)
-            kept = "" if directory else " (removed at the end; keep them with --dir)"
-            stores = f"stores in {cluster.directory}{kept}"
+            removal = "" if directory else " (removed at the end; keep them with --dir)"
+            stores = f"stores in {cluster.directory}{removal}"
             hint = f"try: pyrmq -h; pyrmq send demo hello -n {cluster.nameserver}; Ctrl-C stops"
             click.echo(rendered(table, stores, hint), nl=False)
             async for _ in signals:

@@ -152,17 +152,17 @@ def check_java(environment: Mapping[str, str]) -> Check:
     """Checks the Java that Spark would start."""
     home = environment.get("JAVA_HOME")
     path = shutil.which(str(Path(home, "bin", "java")) if home else "java", path=environment.get("PATH"))
-    wanted = "install a JDK 17 or 21, or name one in JAVA_HOME"
+    remedy = "install a JDK 17 or 21, or name one in JAVA_HOME"
     if path is None:
-        return Check("java", FAIL, f"JAVA_HOME={home} has no bin/java" if home else "there is none", wanted)
+        return Check("java", FAIL, f"JAVA_HOME={home} has no bin/java" if home else "there is none", remedy)
     said = _output([path, "-version"], JAVA_SECONDS, environment)
     version = re.search(r'version "(?:1\.)?(\d+)[^"]*"', said)
     if version is None:
-        return Check("java", FAIL, f"{path} does not say its version: {_last_line(said)}", wanted)
+        return Check("java", FAIL, f"{path} does not say its version: {_last_line(said)}", remedy)
     number = int(version[1])
     found = f"{path}, {version[0].removeprefix('version ').strip(chr(34))}"
     if number < MIN_JAVA:
-        return Check("java", FAIL, found, f"Spark 4 needs Java {MIN_JAVA}: {wanted}")
+        return Check("java", FAIL, found, f"Spark 4 needs Java {MIN_JAVA}: {remedy}")
     return Check("java", OK, found) if number in TRIED_JAVAS else Check("java", WARN, found, "17 and 21 are tried")
 
 

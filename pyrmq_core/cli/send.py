@@ -13,7 +13,7 @@ import click
 import trio
 
 from pyrmq_core import Message, Producer, RocketMQError, SendResult
-from pyrmq_core.client.producer.bulk.in_flight import PendingSend
+from pyrmq_core.client.producer.bulk.pending_sends import PendingSend
 
 MAX_UNDER_WAY: Final = 256
 CHUNK_BYTES: Final = 65536

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Awaitable, Callable
+import signal
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 import click
@@ -33,8 +34,32 @@ class OneLineGroup(click.Group):
 
 
 def run(call: Callable[..., Awaitable[None]], *args: Any) -> None:
-    """Runs the async function; the group reports what it raises."""
-    trio.run(functools.partial(call, *args))
+    """Runs the async function; the group reports what it raises.
+
+    Ctrl-C and SIGTERM cancel it, then `KeyboardInterrupt` is raised, or `SystemExit` with status 143.
+    """
+    trio.run(functools.partial(_interruptible, call, *args))
+
+
+async def _interruptible(call: Callable[..., Awaitable[None]], *args: Any) -> None:
+    # By default trio raises the interrupt between any two instructions, also where a task is just being made: its
+    # coroutine would be lost, and Python would say so on standard error.
+    received: list[int] = []
+    with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(_cancel_at_first, signals, received, nursery.cancel_scope)
+            await call(*args)
+            nursery.cancel_scope.cancel()
+    if signal.SIGTERM in received:
+        raise SystemExit(128 + signal.SIGTERM)
+    if received:
+        raise KeyboardInterrupt
+
+
+async def _cancel_at_first(signals: AsyncIterator[int], received: list[int], scope: trio.CancelScope) -> None:
+    async for number in signals:
+        received.append(number)
+        scope.cancel()
 
 
 def _ended(work: Callable[[], object]) -> None:

@@ -46,7 +46,7 @@ async def tail_topic(
                 end = None if follow else bounds[queue].end
                 nursery.start_soon(reader.read, queue, first, end, send.clone())
         async for message in receive:
-            click.echo(_line(message, as_json))
+            click.echo(message_line(message, as_json))
             printed += 1
             if printed == limit:
                 nursery.cancel_scope.cancel()
@@ -124,7 +124,8 @@ def _nothing(topic: str, start: str | datetime, tags: str, held: int) -> str:
     return f"topic {topic} holds {held} messages, none of them{where}{tagged}"
 
 
-def _line(message: MessageExt, as_json: bool) -> str:
+def message_line(message: MessageExt, as_json: bool) -> str:
+    """Returns the line of a message: its place, tags, keys and body, or one JSON object."""
     body = message.body.decode(errors="replace")
     if not as_json:
         marks = " ".join(mark for mark in (message.tags, message.keys) if mark)

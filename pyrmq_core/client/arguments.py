@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 import ssl
 from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime, timedelta
 from typing import Final, TypeVar
 
 from pyrmq_core.errors import InvalidArgument
@@ -16,6 +17,7 @@ from pyrmq_core.model import Message, MessageQueue
 # Java's.
 MAX_INT: Final = 2**31 - 1
 MAX_LONG: Final = 2**63 - 1
+EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 T = TypeVar("T")
 
@@ -27,6 +29,13 @@ def seconds_of(name: str, value: object) -> float:
     if not 0 < value < math.inf:
         raise InvalidArgument(f"{name}={value:g}: it is a time in seconds, and has to be more than 0")
     return value
+
+
+def first_millisecond(when: datetime) -> int:
+    """Returns the first whole millisecond since 1970 at or after a time with a zone: store times are whole ones."""
+    if getattr(when, "tzinfo", None) is None:
+        raise InvalidArgument(f"{when!r} has no time zone; write datetime(..., tzinfo=UTC)")
+    return -((EPOCH - when) // timedelta(milliseconds=1))
 
 
 def whole_number(name: str, value: object, least: int, most: int = MAX_INT) -> int:

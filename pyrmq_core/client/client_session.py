@@ -16,11 +16,12 @@ from typing import TYPE_CHECKING, Final, Self
 
 import trio
 
+from pyrmq_core.client.callbacks.consumer_requests import ConsumerMember, ConsumerRequests
 from pyrmq_core.client.callbacks.replies import Replies
 from pyrmq_core.client.callbacks.transaction_checks import TransactionChecks
 from pyrmq_core.client.client_settings import ClientSettings
 from pyrmq_core.client.remoting.heartbeats import Heartbeats
-from pyrmq_core.client.remoting.identity import client_id
+from pyrmq_core.client.remoting.identity import client_id, namespace_of, offsets_id
 from pyrmq_core.client.remoting.remoting_client import PinnedConnection, RemotingClient
 from pyrmq_core.client.routes.batch_topics import BatchTopics
 from pyrmq_core.client.routes.name_servers import NameServers
@@ -30,12 +31,13 @@ from pyrmq_core.client.routing.publish_info import reading_address
 from pyrmq_core.client.service_state import Life, ServiceState, check_trio
 from pyrmq_core.errors import BrokerNotFound, InvalidState, RocketMQError
 from pyrmq_core.model import MessageQueue
-from pyrmq_core.network import ConnectionPool, Handler, Peer, local_ip, open_owned_nursery
+from pyrmq_core.network import ConnectionPool, Handler, Peer, local_ip, open_lasting_nursery
 from pyrmq_core.network.connection.answers import refuse_unsupported
 from pyrmq_core.protocol.framing.codes import RequestCode, ResponseCode
 from pyrmq_core.protocol.framing.command import Command
 from pyrmq_core.protocol.framing.header_requests import response_error
-from pyrmq_core.protocol.messages.namespaces import instance_namespace
+from pyrmq_core.protocol.messages.namespaces import instance_namespace, with_namespace
+from pyrmq_core.protocol.requests.broker.heartbeat import ConsumerData
 
 if TYPE_CHECKING:
     from pyrmq_core.client.routes.name_server_url import Discovery
@@ -72,12 +74,15 @@ class ClientSession:
             draw=random.getrandbits(48),
             unit_name=unit_name,
         )
+        self.offsets_id = offsets_id(self.client_id, local_ip(), settings.instance_name, unit_name)
         self._life = Life("client", self.client_id)
         self.transaction_checks = TransactionChecks()
         self.replies = Replies()
+        self.consumer_requests = ConsumerRequests()
         self._handlers: dict[int, Handler] = {
             RequestCode.CHECK_TRANSACTION_STATE: self.transaction_checks,
             RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT: self.replies,
+            **self.consumer_requests.handlers(),
         }
         self._stack = AsyncExitStack()
         self._nursery: trio.Nursery | None = None
@@ -99,7 +104,7 @@ class ClientSession:
         check_trio()
         self._life.starting()
         async with AsyncExitStack() as stack:
-            nursery = await stack.enter_async_context(open_owned_nursery())
+            nursery = await stack.enter_async_context(open_lasting_nursery())
             pool = ConnectionPool(
                 nursery, handler=self._answer, tls=self._settings.tls, on_open=self._opened, on_close=self._closed
             )
@@ -175,16 +180,24 @@ class ClientSession:
         await peer.connection.send_oneway(self.caller.prepared(peer.address, command), timeout=timeout)
 
     async def ask_broker(
-        self, queue: MessageQueue, command: Command, *, timeout: float = CALL_TIMEOUT_SECONDS
+        self,
+        queue: MessageQueue,
+        command: Command,
+        *,
+        timeout: float = CALL_TIMEOUT_SECONDS,
+        namespace: str | None = None,
     ) -> Command:
-        """Sends one request to the master of the queue's broker; `ResponseError` for any answer but SUCCESS."""
-        address = await self.master_address(queue, timeout=timeout)
+        """Sends one request to the master of the queue's broker; `ResponseError` for any answer but SUCCESS.
+
+        With `namespace` the queue, which errors name, is the tenant's own.
+        """
+        address = await self.master_address(queue, timeout=timeout, namespace=namespace)
         answer = await self.call(address, command, timeout=timeout)
         if answer.code != ResponseCode.SUCCESS:
             raise response_error(answer, command.code, f"{queue.broker_name} ({address})", f"queue {queue}")
         return answer
 
-    async def master_address(self, queue: MessageQueue, *, timeout: float) -> str:
+    async def master_address(self, queue: MessageQueue, *, timeout: float, namespace: str | None = None) -> str:
         """Returns the master's address of the queue's broker; fetches the route when the broker is not known yet.
 
         Without a master it is the address of the slave with the lowest id; `BrokerNotFound` without any.
@@ -192,10 +205,10 @@ class ClientSession:
         try:
             broker = self.routes.broker(queue.broker_name)
         except RocketMQError:
-            await self.routes.refresh(queue.topic, timeout=timeout)
+            await self.routes.refresh(with_namespace(queue.topic, namespace), timeout=timeout)
             broker = self.routes.broker(queue.broker_name)
         if broker.master is None:
-            await self.routes.refresh(queue.topic, timeout=timeout)
+            await self.routes.refresh(with_namespace(queue.topic, namespace), timeout=timeout)
             broker = self.routes.broker(queue.broker_name)
         address = reading_address(broker)
         if address is None:
@@ -204,6 +217,10 @@ class ClientSession:
                 broker_name=queue.broker_name,
             )
         return address
+
+    def namespace_or_own(self, namespace: str | None) -> str | None:
+        """Returns the namespace of a producer or consumer: the given one, else that of the address; None for `""`."""
+        return self.namespace if namespace is None else namespace_of(namespace)
 
     def register_producer(self, group: str) -> None:
         """Reports the group to brokers now and in every heartbeat; `InvalidState` when the client has one of it."""
@@ -220,6 +237,19 @@ class ClientSession:
         """Removes the group from brokers; one that cannot be reached forgets it with the connection."""
         await self.heartbeats.remove(producer=group)
 
+    def register_consumer(self, consumer: ConsumerData, member: ConsumerMember) -> None:
+        """Adds the group to heartbeats, and passes brokers' requests about it to `member`.
+
+        Raises `InvalidState` when the client has a consumer of the group.
+        """
+        self.consumer_requests.register(consumer.group_name, member)
+        self.heartbeats.add_consumer(consumer)
+
+    async def unregister_consumer(self, group: str) -> None:
+        """Removes the group from brokers; one that cannot be reached forgets it with the connection."""
+        self.consumer_requests.unregister(group)
+        await self.heartbeats.remove(consumer=group)
+
     def serve(self, code: RequestCode, handler: Handler) -> None:
         """Registers `handler` for requests with this code that brokers send over the client's connections."""
         self._handlers[code] = handler
@@ -234,6 +264,8 @@ class ClientSession:
             with trio.move_on_after(CLOSE_SECONDS, shield=True):
                 for group in sorted(heartbeats.producer_groups):
                     await heartbeats.remove(producer=group)
+                for group in sorted(heartbeats.consumer_groups):
+                    await heartbeats.remove(consumer=group)
         finally:
             self._life.ended()
             self._caller = self._routes = self._nameservers = self._heartbeats = self._batch_topics = None

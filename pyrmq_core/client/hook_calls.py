@@ -1,4 +1,4 @@
-"""Checks and calls hooks of both kinds: a producer's and a client's.
+"""Checks and calls hooks of every kind: a producer's, a consumer's and a client's.
 
 Hooks are plain functions, never `async`: they run on the loop, between other work, and delay it while they run. A hook
 that takes longer than 0.1 s is logged by name. An exception of a hook is logged and changes nothing, except that a
@@ -25,8 +25,8 @@ def check_hooks(hooks: Sequence[object], kinds: Sequence[Sequence[str]]) -> None
     """Raises `InvalidArgument` for what has no hook's methods, and for async ones: those would never run."""
     for hook in hooks:
         if not any(all(callable(getattr(hook, name, None)) for name in kind) for kind in kinds):
-            wanted = ", or ".join(" and ".join(kind) for kind in kinds)
-            raise InvalidArgument(f"{type(hook).__name__} is no hook: it has no {wanted}")
+            required = ", or ".join(" and ".join(kind) for kind in kinds)
+            raise InvalidArgument(f"{type(hook).__name__} is no hook: it has no {required}")
         for name in (name for kind in kinds for name in kind):
             if inspect.iscoroutinefunction(getattr(hook, name, None)):
                 raise InvalidArgument(

@@ -93,10 +93,12 @@ def byte_view(array: pa.Array) -> Octets:
 
 
 def encoded(texts: pa.Array) -> pa.DictionaryArray:
-    """Returns the texts as a dictionary array whose nulls are all null indices, never a null in the dictionary."""
+    """Returns the texts as a dictionary array: each text has one index, and nulls are null indices."""
     if not pa.types.is_dictionary(texts.type):
         return texts.dictionary_encode()
-    return texts.dictionary_decode().dictionary_encode() if texts.dictionary.null_count else texts
+    # A dictionary of the caller's may hold a text twice, or a null.
+    is_plain = not texts.dictionary.null_count and pc.count_distinct(texts.dictionary).as_py() == len(texts.dictionary)
+    return texts if is_plain else texts.dictionary_decode().dictionary_encode()
 
 
 def as_text(array: pa.Array) -> pa.Array:

@@ -82,11 +82,11 @@ class _Parser:
         self.kind = self.token = ""
         self._advance()
 
-    def refuse(self, wanted: str = "an operator or the end") -> NoReturn:
+    def refuse(self, expected: str = "an operator or the end") -> NoReturn:
         found = f"{self.token!r}" if self.token else "the end"
         raise InvalidArgument(
             f"the SQL expression {self._text[:SHOWN_CHARS]!r} has {found[:SHOWN_CHARS]} at character {self._at + 1}, "
-            f"where {wanted} is wanted"
+            f"where {expected} is wanted"
         )
 
     def either(self) -> Expression:
@@ -113,10 +113,10 @@ class _Parser:
                 right = self._comparison()
                 left = self._made(_compare(sign, left, right), left, right)
             elif self._take("IS"):
-                wanted = not self._take("NOT")
+                expected = not self._take("NOT")
                 if not self._take("NULL"):
                     self.refuse("NULL")
-                left = self._made(_is_null(left, wanted), left)
+                left = self._made(_is_null(left, expected), left)
             else:
                 return left
 
@@ -289,8 +289,8 @@ def _truth(value: Value) -> bool | None:
     return value if isinstance(value, bool) else None
 
 
-def _is_null(inner: Expression, wanted: bool) -> Expression:
-    return lambda properties: (inner(properties) is None) is wanted
+def _is_null(inner: Expression, expected: bool) -> Expression:
+    return lambda properties: (inner(properties) is None) is expected
 
 
 def _one_of(inner: Expression, texts: frozenset[str]) -> Expression:
@@ -301,10 +301,10 @@ def _one_of(inner: Expression, texts: frozenset[str]) -> Expression:
     return contained
 
 
-def _text_test(test: Callable[[str, str], bool], inner: Expression, wanted: str) -> Expression:
+def _text_test(test: Callable[[str, str], bool], inner: Expression, part: str) -> Expression:
     def tested(properties: Properties) -> Value:
         value = inner(properties)
-        return None if value is None else isinstance(value, str) and bool(wanted) and test(value, wanted)
+        return None if value is None else isinstance(value, str) and bool(part) and test(value, part)
 
     return tested
 

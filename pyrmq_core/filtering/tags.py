@@ -9,6 +9,7 @@ from typing import ClassVar, Final, Self
 from pyrmq_core.errors import InvalidArgument
 
 ALL_TAGS: Final = "*"
+JAVA_BLANKS: Final = "".join(map(chr, range(0x21)))  # those of String.trim, which leaves U+3000 in a tag
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,9 +27,9 @@ class TagFilter:
         """Returns the filter of an expression; `InvalidArgument` if it names no tag."""
         if expression is not None and not _is_text(expression):
             raise InvalidArgument(f'tags={expression!r}: it is a text such as "TagA || TagB", or "*"')
-        if expression is None or expression.strip() in ("", ALL_TAGS):
+        if expression is None or expression.strip(JAVA_BLANKS) in ("", ALL_TAGS):
             return cls()
-        tags = frozenset(tag for part in expression.split("||") if (tag := part.strip()))
+        tags = frozenset(tag for part in expression.split("||") if (tag := part.strip(JAVA_BLANKS)))
         if not tags:
             raise InvalidArgument(f'the tag expression {expression!r} names no tag; write "TagA || TagB", or "*"')
         return cls(tags)

@@ -15,6 +15,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final, Self
 
+from pyrmq_core.access.settings import NAMES as ACCESS_NAMES
+from pyrmq_core.access.settings import AccessSettings, without_plain_acl
 from pyrmq_core.errors import HeaderError, InvalidArgument
 from pyrmq_core.nameserver.kvconfig import MAX_BYTES
 from pyrmq_core.nameserver.tables import TableRules
@@ -35,7 +37,6 @@ WITHOUT_EFFECT: Final[Mapping[str, str]] = {
     "defaultThreadPoolQueueCapacity": "10000",
     "enableShutdownGracefully": "false",
     "productEnvName": "center",
-    "rocketmqHome": "",
     "serverAsyncSemaphoreValue": "64",
     "serverCallbackExecutorThreads": "0",
     "serverNettyWorkerGroupEnable": "true",
@@ -55,9 +56,6 @@ WITHOUT_EFFECT: Final[Mapping[str, str]] = {
 # Features that do not exist here, by the setting that would switch each on. The setting is refused: a server that
 # started without the feature would be more open than its settings say, or answer differently.
 NOT_BUILT: Final[Mapping[str, str]] = {
-    "aclEnable": "access control",
-    "authenticationEnabled": "access control",
-    "authorizationEnabled": "access control",
     "clusterTest": "asking another environment's NameServer for routes",
     "enableControllerInNamesrv": "a controller inside the NameServer",
 }
@@ -73,12 +71,12 @@ ALWAYS_BLACK: Final = frozenset(
         "listenPort",
         "maxRegisteredBrokers",
         "maxRegisteredTopicBytes",
-        "rocketmqHome",
         "serverMaxConnections",
         "serverMaxHeaderBytes",
         "serverMaxReceivedBytes",
         "serverMaxWaitingBytes",
         *TLS_NAMES,
+        *ACCESS_NAMES,
     }
 )
 BOUNDS: Final = (
@@ -125,6 +123,7 @@ class NameServerConfig:
     max_registered_topic_bytes: int = wire("maxRegisteredTopicBytes", 1 << 30)
     others: Mapping[str, str] = field(default_factory=dict)
     tls: TlsSettings = field(default_factory=TlsSettings)
+    access: AccessSettings = field(default_factory=AccessSettings)
 
     @property
     def rules(self) -> TableRules:
@@ -155,6 +154,11 @@ class NameServerConfig:
         return self._file(self.config_store_path, f"namesrv-{self.listen_port}.properties")
 
     @property
+    def users_folder(self) -> Path | None:
+        """The folder of users and policies; None means memory only, as for port 0 without `authConfigPath`."""
+        return self._file("", f"auth-{self.listen_port}")
+
+    @property
     def black_list(self) -> frozenset[str]:
         """The names of settings that cannot be changed over the network."""
         return ALWAYS_BLACK | {name for name in self.config_black_list.split(";") if name}
@@ -163,6 +167,7 @@ class NameServerConfig:
         """Returns every setting with its effective value, by RocketMQ's name; hides passwords unless `secrets`."""
         settings = {**WITHOUT_EFFECT, **dict.fromkeys(NOT_BUILT, "false"), **self.others, **encode_fields(self)}
         settings.update(self.tls.to_settings(secrets=secrets))
+        settings.update(self.access.to_settings(secrets=secrets))
         settings["kvConfigPath"] = str(self.kv_config_file or "")
         settings["configStorePath"] = str(self.config_store_file or "")
         return dict(sorted(settings.items()))
@@ -189,8 +194,8 @@ class NameServerConfig:
         except HeaderError as error:
             raise InvalidArgument(f"{error}; correct the setting") from error
         others = {name: value for name, value in settings.items() if name in WITHOUT_EFFECT}
-        tls = self.tls.with_settings(settings)
-        return replace(changed, others={**self.others, **others}, tls=tls)._checked()
+        tls, access = self.tls.with_settings(settings), without_plain_acl(self.access.with_settings(settings))
+        return replace(changed, others={**self.others, **others}, tls=tls, access=access)._checked()
 
     def _checked(self) -> Self:
         if not 0 <= self.listen_port <= 65_535:
@@ -211,7 +216,7 @@ class NameServerConfig:
 
 def unknown_settings(settings: Mapping[str, str]) -> dict[str, str]:
     """Returns the names that are not settings, each with the nearest setting's name, or an empty text."""
-    names = [*_TYPES, *WITHOUT_EFFECT, *NOT_BUILT, *TLS_NAMES]
+    names = [*_TYPES, *WITHOUT_EFFECT, *NOT_BUILT, *TLS_NAMES, *ACCESS_NAMES]
     return {name: next(iter(difflib.get_close_matches(name, names, 1)), "") for name in settings if name not in names}
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Final, NamedTuple
 
+from pyrmq_core.access import user_requests
 from pyrmq_core.errors import BodyError, InvalidArgument, StoreError
 from pyrmq_core.nameserver.route_cache import encode_cluster_info, encode_route, encode_topic_list
 from pyrmq_core.nameserver.service import NameServer, now_ms
@@ -108,9 +109,9 @@ def get_route_info(server: NameServer, request: Command, peer: Peer) -> Answer:
     zone = request.ext.get("__ZONE_NAME", "").strip()
     if zone and parse_bool(request.ext.get("__ZONE_MODE", "")):
         return server.in_turn(_zone_answer(route, zone, order, bare_ids=not standard), peer, is_short=is_short)
-    kept = server.answers.kept(topic, route, order, bare_ids=not standard)
-    if kept is not None:
-        return kept
+    cached = server.answers.cached(topic, route, order, bare_ids=not standard)
+    if cached is not None:
+        return cached
     return server.in_turn(_route_answer(server, topic, route, order, bare_ids=not standard), peer, is_short=is_short)
 
 
@@ -126,13 +127,13 @@ def _route_answer(
 
 
 def register_broker(server: NameServer, request: Command, peer: Peer) -> Answer:
-    asked = RegisterBroker.from_command(request)
-    accepted.check_registration(asked.header)
+    register = RegisterBroker.from_command(request)
+    accepted.check_registration(register.header)
     try:
-        asked.check_crc()
+        register.check_crc()
     except BodyError as error:
         return refusal(ResponseCode.SYSTEM_ERROR, str(error))
-    return server.intake.take(asked, peer)
+    return server.registrations.take(register, peer)
 
 
 def unregister_broker(server: NameServer, request: Command, _: Peer) -> Command:
@@ -143,17 +144,17 @@ def unregister_broker(server: NameServer, request: Command, _: Peer) -> Command:
 
 
 def query_data_version(server: NameServer, request: Command, _: Peer) -> Command:
-    asked = QueryDataVersion.from_command(request)
-    key = _live_key(asked.cluster_name, asked.broker_addr)
+    header = QueryDataVersion.from_command(request)
+    key = _live_key(header.cluster_name, header.broker_addr)
     live = server.tables.broker_live_table.get(key)
     registration.heartbeat(server.tables, key, now_ms())
     known = None if live is None else live.data_version
-    return KnownDataVersion(known != asked.data_version, known).to_command()
+    return KnownDataVersion(known != header.data_version, known).to_command()
 
 
 def broker_heartbeat(server: NameServer, request: Command, _: Peer) -> Command:
-    asked = BrokerHeartbeat.from_command(request)
-    registration.heartbeat(server.tables, _live_key(asked.cluster_name, asked.broker_addr), now_ms())
+    header = BrokerHeartbeat.from_command(request)
+    registration.heartbeat(server.tables, _live_key(header.cluster_name, header.broker_addr), now_ms())
     return success()
 
 
@@ -172,8 +173,8 @@ def get_cluster_info(server: NameServer, _request: Command, peer: Peer) -> Answe
 
 
 def get_broker_member_group(server: NameServer, request: Command, _: Peer) -> Command:
-    asked = GetBrokerMemberGroup.from_command(request)
-    return lookups.broker_member_group(server.tables, asked.cluster_name, asked.broker_name).to_command()
+    header = GetBrokerMemberGroup.from_command(request)
+    return lookups.broker_member_group(server.tables, header.cluster_name, header.broker_name).to_command()
 
 
 def get_all_topics(server: NameServer, _request: Command, peer: Peer) -> Answer:
@@ -211,11 +212,11 @@ def _topic_list(server: NameServer, topics: Steps[list[str]], peer: Peer, *, ena
 
 
 def wipe_write_perm(server: NameServer, request: Command, peer: Peer) -> Answer:
-    asked = WipeWritePerm.from_command(request)
-    accepted.check_name("brokerName", asked.broker_name)
+    header = WipeWritePerm.from_command(request)
+    accepted.check_name("brokerName", header.broker_name)
 
     def steps() -> Steps[Command]:
-        switched = yield from outside.wipe_write_perm(server.tables, asked.broker_name)
+        switched = yield from outside.wipe_write_perm(server.tables, header.broker_name)
         server.tell([switched])
         return WipedWritePerm(switched.topics).to_command()
 
@@ -223,11 +224,11 @@ def wipe_write_perm(server: NameServer, request: Command, peer: Peer) -> Answer:
 
 
 def add_write_perm(server: NameServer, request: Command, peer: Peer) -> Answer:
-    asked = AddWritePerm.from_command(request)
-    accepted.check_name("brokerName", asked.broker_name)
+    header = AddWritePerm.from_command(request)
+    accepted.check_name("brokerName", header.broker_name)
 
     def steps() -> Steps[Command]:
-        switched = yield from outside.add_write_perm(server.tables, asked.broker_name)
+        switched = yield from outside.add_write_perm(server.tables, header.broker_name)
         server.tell([switched])
         return AddedWritePerm(switched.topics).to_command()
 
@@ -235,36 +236,36 @@ def add_write_perm(server: NameServer, request: Command, peer: Peer) -> Answer:
 
 
 def delete_topic(server: NameServer, request: Command, _: Peer) -> Command:
-    asked = DeleteTopicInNamesrv.from_command(request)
-    accepted.check_topic("topic", asked.topic)
-    server.tell(outside.delete_topic(server.tables, asked.topic, asked.cluster_name))
+    header = DeleteTopicInNamesrv.from_command(request)
+    accepted.check_topic("topic", header.topic)
+    server.tell(outside.delete_topic(server.tables, header.topic, header.cluster_name))
     return success()
 
 
 def register_topic(server: NameServer, request: Command, _: Peer) -> Command:
-    asked = RegisterTopicInNamesrv.from_command(request)
-    accepted.check_topic("topic", asked.topic)
-    change = outside.set_topic(server.tables, asked.topic, asked.queue_datas)
+    header = RegisterTopicInNamesrv.from_command(request)
+    accepted.check_topic("topic", header.topic)
+    change = outside.set_topic(server.tables, header.topic, header.queue_datas)
     server.tell([] if change is None else [change])
     return success()
 
 
 def put_kv_config(server: NameServer, request: Command, _: Peer) -> Answer:
-    asked = PutKvConfig.from_command(request)
-    if asked.namespace is None or asked.key is None:
+    header = PutKvConfig.from_command(request)
+    if header.namespace is None or header.key is None:
         return refusal(ResponseCode.SYSTEM_ERROR, KEY_MISSING)
-    accepted.check_key("namespace", asked.namespace)
-    accepted.check_key("key", asked.key)
-    accepted.check_value("value", asked.value or "")
-    server.kv.put(asked.namespace, asked.key, asked.value)
+    accepted.check_key("namespace", header.namespace)
+    accepted.check_key("key", header.key)
+    accepted.check_value("value", header.value or "")
+    server.kv.put(header.namespace, header.key, header.value)
     return _saved(server)
 
 
 def delete_kv_config(server: NameServer, request: Command, _: Peer) -> Answer:
-    asked = DeleteKvConfig.from_command(request)
-    if asked.namespace is None or asked.key is None:
+    header = DeleteKvConfig.from_command(request)
+    if header.namespace is None or header.key is None:
         return refusal(ResponseCode.SYSTEM_ERROR, KEY_MISSING)
-    server.kv.delete(asked.namespace, asked.key)
+    server.kv.delete(header.namespace, header.key)
     return _saved(server)
 
 
@@ -278,19 +279,19 @@ async def _saved(server: NameServer) -> Command:
 
 
 def get_kv_config(server: NameServer, request: Command, _: Peer) -> Command:
-    asked = GetKvConfig.from_command(request)
-    value = server.kv.get(asked.namespace, asked.key)
+    header = GetKvConfig.from_command(request)
+    value = server.kv.get(header.namespace, header.key)
     if value is None:
-        where = f"Namespace: {_java_text(asked.namespace)} Key: {_java_text(asked.key)}"
+        where = f"Namespace: {_java_text(header.namespace)} Key: {_java_text(header.key)}"
         return refusal(ResponseCode.QUERY_NOT_FOUND, f"No config item, {where}")
     return KvConfig(value).to_command()
 
 
 def get_kv_list(server: NameServer, request: Command, _: Peer) -> Command:
-    asked = GetKvList.from_command(request)
-    body = server.kv.table_body(asked.namespace or "")
+    header = GetKvList.from_command(request)
+    body = server.kv.table_body(header.namespace or "")
     if body is None:
-        return refusal(ResponseCode.QUERY_NOT_FOUND, f"No config item, Namespace: {_java_text(asked.namespace)}")
+        return refusal(ResponseCode.QUERY_NOT_FOUND, f"No config item, Namespace: {_java_text(header.namespace)}")
     return success(body=body)
 
 
@@ -303,14 +304,18 @@ def get_namesrv_config(server: NameServer, _request: Command, _: Peer) -> Comman
 
 
 async def update_namesrv_config(server: NameServer, request: Command, _: Peer) -> Command:
-    asked = UpdateNamesrvConfig.from_command(request)
-    if server.config.black_list.intersection(asked.settings):
+    header = UpdateNamesrvConfig.from_command(request)
+    if server.config.black_list.intersection(header.settings):
         return refusal(ResponseCode.NO_PERMISSION, "Can not update config in black list.")
     try:
-        await server.update_config(asked.settings)
+        await server.update_config(header.settings)
     except (InvalidArgument, StoreError) as error:
         return refusal(ResponseCode.SYSTEM_ERROR, str(error))
     return success()
+
+
+async def administer_users(server: NameServer, request: Command, _: Peer) -> Command:
+    return await user_requests.answer(server.access.users, request)
 
 
 HANDLERS: Final[Mapping[int, RequestEntry]] = {
@@ -347,4 +352,5 @@ HANDLERS: Final[Mapping[int, RequestEntry]] = {
     RequestCode.ADD_WRITE_PERM_OF_BROKER: RequestEntry(add_write_perm, "gives write permission to a broker's topics"),
     RequestCode.GET_BROKER_MEMBER_GROUP: RequestEntry(get_broker_member_group, "the addresses of a broker name"),
     RequestCode.BROKER_HEARTBEAT: RequestEntry(broker_heartbeat, "a sign of life"),
+    **{code: RequestEntry(administer_users, about, TOPIC_BODY_BYTES) for code, about in user_requests.ABOUT.items()},
 }

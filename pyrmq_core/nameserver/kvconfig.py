@@ -8,13 +8,14 @@ client may put values, and each is kept in memory, written and sent again and ag
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 import trio
 
+from pyrmq_core.access.file_replacement import ORDINARY, replace_keeping_previous
 from pyrmq_core.errors import BodyError, InvalidArgument, StoreError
-from pyrmq_core.nameserver.files import write_atomically
 from pyrmq_core.protocol.java.json_text import dumps, load_object
 from pyrmq_core.protocol.requests.nameserver.kv_config import KvTable
 
@@ -116,7 +117,8 @@ class KvConfig:
                 return
             self.is_dirty = False
             try:
-                await trio.to_thread.run_sync(write_atomically, self.path, self.to_json())
+                write = partial(replace_keeping_previous, self.path, self.to_json(), mode=ORDINARY)
+                await trio.to_thread.run_sync(write)
             except OSError as error:
                 self.is_dirty = True
                 raise StoreError(f"the KV configuration is not written to {self.path}: {error}") from error

@@ -33,7 +33,7 @@ ORDINARY_BODY_BYTES: Final = 4 * 1024 * 1024
 Apply = Callable[[RegisterBroker, RegistrationBody | None, bytes | None, Peer], Generator[None, None, Command]]
 
 
-class RegistrationIntake:
+class RegistrationQueue:
     """The registrations that wait; those of one broker name are applied in the order in which they came.
 
     A request takes its place in line when it comes, not when its task first runs: the loop starts tasks in any order.
@@ -54,12 +54,12 @@ class RegistrationIntake:
         self._peers: Counter[Peer] = Counter()
         self._bytes = {True: 0, False: 0}  # True: of ordinary bodies; False: of larger ones
 
-    def take(self, asked: RegisterBroker, peer: Peer) -> Command | Awaitable[Command]:
+    def take(self, register: RegisterBroker, peer: Peer) -> Command | Awaitable[Command]:
         """Returns the answer, or an awaitable of it if it has to wait; `BodyError` for an unreadable body."""
-        header, size = asked.header, len(asked.raw_body)
+        header, size = register.header, len(register.raw_body)
         is_short = size <= SHORT_BODY_BYTES and not header.compressed
         if is_short and header.broker_name not in self._lines and not self._is_leaving(header.broker_name):
-            return finished(self._apply(asked, asked.body(), None, peer))
+            return finished(self._apply(register, register.body(), None, peer))
         waiting = self._bytes[size <= ORDINARY_BODY_BYTES]
         if self._peers[peer] >= WAITING_OF_PEER or waiting + size > WAITING_BYTES // 2:
             return refusal(
@@ -71,31 +71,33 @@ class RegistrationIntake:
         line = self._lines.setdefault(header.broker_name, deque())
         line.append(turn)
         line[0].set()
-        self._count(asked, peer, 1)
-        return self._take_in_turn(asked, peer, turn)
+        self._count(register, peer, 1)
+        return self._take_in_turn(register, peer, turn)
 
-    async def _take_in_turn(self, asked: RegisterBroker, peer: Peer, turn: trio.Event) -> Command:
-        line = self._lines[asked.header.broker_name]
+    async def _take_in_turn(self, register: RegisterBroker, peer: Peer, turn: trio.Event) -> Command:
+        line = self._lines[register.header.broker_name]
         try:
             await turn.wait()
-            return await self._turns.run(self._steps(asked, peer), owner=peer, size=len(asked.raw_body))
+            return await self._turns.run(self._steps(register, peer), owner=peer, size=len(register.raw_body))
         finally:
             line.remove(turn)
             if line:
                 line[0].set()
             else:
-                del self._lines[asked.header.broker_name]
-            self._count(asked, peer, -1)
+                del self._lines[register.header.broker_name]
+            self._count(register, peer, -1)
 
-    def _steps(self, asked: RegisterBroker, peer: Peer) -> Generator[None, None, Command]:
-        digest = _digest(asked.raw_body)
-        if self._knows(asked.header, digest):
-            return (yield from self._apply(asked, None, digest, peer))
-        body = yield from registration_steps(asked.raw_body, version=asked.version, compressed=asked.header.compressed)
-        return (yield from self._apply(asked, body, digest, peer))
+    def _steps(self, register: RegisterBroker, peer: Peer) -> Generator[None, None, Command]:
+        digest = _digest(register.raw_body)
+        if self._knows(register.header, digest):
+            return (yield from self._apply(register, None, digest, peer))
+        body = yield from registration_steps(
+            register.raw_body, version=register.version, compressed=register.header.compressed
+        )
+        return (yield from self._apply(register, body, digest, peer))
 
-    def _count(self, asked: RegisterBroker, peer: Peer, one: int) -> None:
-        size = len(asked.raw_body)
+    def _count(self, register: RegisterBroker, peer: Peer, one: int) -> None:
+        size = len(register.raw_body)
         self._bytes[size <= ORDINARY_BODY_BYTES] += one * size
         self._peers[peer] += one
         if not self._peers[peer]:  # else a Counter keeps every connection there ever was

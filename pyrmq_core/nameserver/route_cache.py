@@ -20,40 +20,40 @@ MAX_KEPT_BYTES: Final = 32 * 1024 * 1024
 ROUTE_BYTES: Final = 1024
 
 
-class _Kept(NamedTuple):
+class _CachedAnswer(NamedTuple):
     route: TopicRouteData
     order_topic_conf: str | None
     answer: Command
 
 
-class RouteAnswers:
+class RouteCache:
     """A cache of encoded routes. It compares routes by identity: the tables return the same object until it changes."""
 
     def __init__(self, max_bytes: int = MAX_KEPT_BYTES) -> None:
         self._max_bytes = max_bytes
         self._bytes = 0
-        self._kept: dict[tuple[str, bool], _Kept] = {}
+        self._cache: dict[tuple[str, bool], _CachedAnswer] = {}
 
-    def kept(
+    def cached(
         self, topic: str, route: TopicRouteData, order_topic_conf: str | None, *, bare_ids: bool
     ) -> Command | None:
         """Returns the cached answer for this route object, or None."""
-        kept = self._kept.get((topic, bare_ids))
-        if kept is not None and kept.route is route and kept.order_topic_conf == order_topic_conf:
-            return kept.answer
+        cached = self._cache.get((topic, bare_ids))
+        if cached is not None and cached.route is route and cached.order_topic_conf == order_topic_conf:
+            return cached.answer
         return None
 
     def keep(
         self, topic: str, route: TopicRouteData, order_topic_conf: str | None, body: bytes, *, bare_ids: bool
     ) -> Command:
         """Returns the answer with this body, and caches it."""
-        before = self._kept.get((topic, bare_ids))
+        before = self._cache.get((topic, bare_ids))
         self._bytes += len(body) - len(before.answer.body) if before is not None else len(body) + ROUTE_BYTES
         if self._bytes > self._max_bytes:
-            self._kept.clear()
+            self._cache.clear()
             self._bytes = len(body) + ROUTE_BYTES
         answer = success(body=body)
-        self._kept[topic, bare_ids] = _Kept(route, order_topic_conf, answer)
+        self._cache[topic, bare_ids] = _CachedAnswer(route, order_topic_conf, answer)
         return answer
 
 

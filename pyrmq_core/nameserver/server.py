@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
 import trio
 
+from pyrmq_core.access.control import access_control
 from pyrmq_core.errors import InvalidArgument, NetworkError, StoreError
 from pyrmq_core.nameserver.config import NameServerConfig
 from pyrmq_core.nameserver.handlers import handle
@@ -16,9 +17,10 @@ from pyrmq_core.nameserver.kvconfig import KvConfig
 from pyrmq_core.nameserver.service import NameServer
 from pyrmq_core.nameserver.tables import RouteTables
 from pyrmq_core.nameserver.tables.changes import MinBrokerIdChange
-from pyrmq_core.network import ConnectionPool, Handler, Listening, failure_in, serve
+from pyrmq_core.network import ConnectionPool, Handler, Listening, Peer, failure_in, serve
 from pyrmq_core.network.log_lines import line_logger
 from pyrmq_core.network.tls_settings import watch_certificate
+from pyrmq_core.protocol.framing.command import Command
 from pyrmq_core.protocol.requests.nameserver.broker_heartbeat import NotifyMinBrokerIdChange
 
 log = line_logger(__name__)
@@ -29,17 +31,21 @@ FIRST_KV_SECONDS: Final = 60.0
 KV_SECONDS: Final = 600.0
 NOTICE_SECONDS: Final = 0.3
 NOTICES: Final = 1000
+# The cluster that policies name for requests without one; RocketMQ's default (BrokerConfig).
+DEFAULT_CLUSTER: Final = "DefaultCluster"
 # A client queries one route at a time and a broker registers every 30 s. A connection with this many unanswered
 # requests is not read: further ones wait at the sender.
 REQUESTS_PER_CONNECTION: Final = 64
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(eq=False, slots=True)
 class RunningNameServer:
-    """A NameServer that is up: its real address, tables, KV configuration and settings."""
+    """A NameServer that is up: its real address, tables, KV configuration and settings, and the two ways to end it."""
 
     listening: Listening
     server: NameServer
+    scope: trio.CancelScope
+    is_killed: bool = False
 
     @property
     def address(self) -> str:
@@ -58,6 +64,15 @@ class RunningNameServer:
         """The settings in force, which change while it runs."""
         return self.server.config
 
+    def stop(self) -> None:
+        """Stops as after SIGTERM: ends `run_nameserver` in order."""
+        self.scope.cancel()
+
+    def kill(self) -> None:
+        """Stops as after SIGKILL: KV configuration that is not in its file yet is lost."""
+        self.is_killed = True
+        self.scope.cancel()
+
 
 async def run_nameserver(
     config: NameServerConfig | None = None,
@@ -65,7 +80,7 @@ async def run_nameserver(
     wrap_handler: Callable[[Handler], Handler] | None = None,
     task_status: trio.TaskStatus[RunningNameServer] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Runs a NameServer until cancelled; `nursery.start` returns the `RunningNameServer`.
+    """Runs a NameServer until cancelled or stopped; `nursery.start` returns the `RunningNameServer`.
 
     KV configuration is loaded before the port opens. `wrap_handler` may read and change each request and answer. When
     cancelled, it closes the port and all connections, then writes unsaved KV configuration. Raises `NetworkError` when
@@ -73,9 +88,15 @@ async def run_nameserver(
     """
     config = config or NameServerConfig()
     to_send, to_take = trio.open_memory_channel[MinBrokerIdChange](NOTICES)
+    access = await access_control(config.access, cluster=DEFAULT_CLUSTER, folder=config.users_folder)
     server = NameServer(config, notify=partial(_queue_notice, to_send))
+    server.access = access
     server.load()
-    answer: Handler = partial(handle, server)
+
+    def answer(request: Command, peer: Peer) -> Command | Awaitable[Command | None] | None:
+        denied = access.denied(request, peer)
+        return handle(server, request, peer) if denied is None else denied
+
     tls = config.tls.server_context()
     listen = partial(
         serve,
@@ -89,6 +110,7 @@ async def run_nameserver(
         tls=tls,
         tls_mode=config.tls.mode,
     )
+    running: RunningNameServer | None = None
     try:
         async with trio.open_nursery() as nursery:
             server.nursery = nursery
@@ -97,12 +119,14 @@ async def run_nameserver(
             nursery.start_soon(tell_kv_rounds, server)
             if tls is not None:
                 nursery.start_soon(watch_certificate, config.tls, tls)
-            task_status.started(RunningNameServer(listening, server))
+            running = RunningNameServer(listening, server, nursery.cancel_scope)
+            task_status.started(running)
             await scan_rounds(server)
     except BaseExceptionGroup as failures:
         raise failure_in(failures) from None
     finally:
-        await _write_kv(server)
+        if running is None or not running.is_killed:
+            await _write_kv(server)
 
 
 async def scan_rounds(server: NameServer) -> None:
@@ -125,7 +149,7 @@ def _queue_notice(to_send: trio.MemorySendChannel[MinBrokerIdChange], notice: Mi
     try:
         to_send.send_nowait(notice)
     except trio.WouldBlock:
-        log.warning("broker %s is not told of its smallest id: %d notices wait", notice.broker_name, NOTICES)
+        log.warning("broker %s gets no notice of its smallest id: %d notices wait", notice.broker_name, NOTICES)
 
 
 async def _send_notices(pool: ConnectionPool, to_take: trio.MemoryReceiveChannel[MinBrokerIdChange]) -> None:
@@ -137,13 +161,13 @@ async def _send_notices(pool: ConnectionPool, to_take: trio.MemoryReceiveChannel
             offline_broker_addr=notice.offline_address,
             ha_broker_addr=notice.ha_server_addr,
         ).to_command()
-        who = ", ".join(notice.targets)
-        log.info("smallest id of broker %s is now %d, telling %s", notice.broker_name, notice.min_broker_id, who)
+        targets = ", ".join(notice.targets)
+        log.info("smallest id of broker %s is now %d, notifying %s", notice.broker_name, notice.min_broker_id, targets)
         for address in notice.targets:
             try:
                 await pool.send_oneway(address, command, timeout=NOTICE_SECONDS)
             except (NetworkError, InvalidArgument) as error:  # the registered address may be unusable
-                log.warning("%s is not told of its group's smallest id: %s", address, error)
+                log.warning("%s gets no notice of its group's smallest id: %s", address, error)
 
 
 async def _write_kv(server: NameServer) -> None:

@@ -15,12 +15,13 @@ from typing import Final
 
 import trio
 
+from pyrmq_core.access.control import AccessControl
+from pyrmq_core.access.file_replacement import replace_keeping_previous
 from pyrmq_core.errors import StoreError
 from pyrmq_core.nameserver.config import NameServerConfig, unknown_settings
-from pyrmq_core.nameserver.files import write_atomically
 from pyrmq_core.nameserver.kvconfig import KvConfig
-from pyrmq_core.nameserver.registration_queue import RegistrationIntake
-from pyrmq_core.nameserver.route_cache import RouteAnswers
+from pyrmq_core.nameserver.registration_queue import RegistrationQueue
+from pyrmq_core.nameserver.route_cache import RouteCache
 from pyrmq_core.nameserver.tables import BrokerAddrInfo, RouteTables, registration, removal
 from pyrmq_core.nameserver.tables.changes import Change, MinBrokerIdChange, Removal, TopicsRemoved
 from pyrmq_core.nameserver.tables.state import TOPICS_PER_STEP, Steps
@@ -67,9 +68,10 @@ class NameServer:
         self.config = config
         self.tables = RouteTables(config.rules)
         self.kv = KvConfig(config.kv_config_file, config.kv_config_max_bytes)
-        self.answers = RouteAnswers()
+        self.answers = RouteCache()
         self.turns = Turns()
-        self.intake = RegistrationIntake(self._apply, self._knows, self.tables.leaving.__contains__, self.turns)
+        self.access = AccessControl()
+        self.registrations = RegistrationQueue(self._apply, self._knows, self.tables.leaving.__contains__, self.turns)
         self.found_a_route = False
         self._notify = notify
         self.nursery = nursery
@@ -120,11 +122,11 @@ class NameServer:
         except StopIteration as end:
             finished(self._tell_removal(end.value))
             return
-        told = self._removed(steps)
+        pending_removal = self._removed(steps)
         if self.nursery is None:
-            finished(told)
+            finished(pending_removal)
         else:
-            self.nursery.start_soon(self._run_alone, told)
+            self.nursery.start_soon(self._run_alone, pending_removal)
 
     async def _run_alone(self, steps: Steps[None]) -> None:
         await self.turns.run(steps, owner=steps, size=LOOK_SIZE)
@@ -165,7 +167,7 @@ class NameServer:
                 return
             stored = format_java_properties(self.config.to_settings(secrets=True)).encode("utf-8", "replace")
             try:
-                await trio.to_thread.run_sync(write_atomically, self._store_file, stored)
+                await trio.to_thread.run_sync(replace_keeping_previous, self._store_file, stored)
             except OSError as error:
                 raise StoreError(f"the settings are in force and not written to {self._store_file}: {error}") from error
 
@@ -173,10 +175,10 @@ class NameServer:
         return registration.knows(self.tables, header, digest)
 
     def _apply(
-        self, asked: RegisterBroker, body: RegistrationBody | None, digest: bytes | None, peer: Peer
+        self, register: RegisterBroker, body: RegistrationBody | None, digest: bytes | None, peer: Peer
     ) -> Steps[Command]:
         done = yield from registration.register(
-            self.tables, asked.header, body, connection=peer, now_ms=now_ms(), digest=digest
+            self.tables, register.header, body, connection=peer, now_ms=now_ms(), digest=digest
         )
         self.tell(done.changes)
         if done.notice is not None:

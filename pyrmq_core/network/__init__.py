@@ -16,7 +16,7 @@ from pyrmq_core.network.connection.calls import BulkCall, Call, Done
 from pyrmq_core.network.connection.connection import Connection
 from pyrmq_core.network.connection.peer import CutConnection, Handler, Peer
 from pyrmq_core.network.loop_access import ON_LOOP, LoopAccess
-from pyrmq_core.network.nurseries import failure_in, open_owned_nursery
+from pyrmq_core.network.nurseries import failure_in, open_lasting_nursery, open_owned_nursery
 from pyrmq_core.network.pool import ConnectionPool
 
 if TYPE_CHECKING:
@@ -42,6 +42,7 @@ __all__ = [
     "failure_in",
     "format_address",
     "local_ip",
+    "open_lasting_nursery",
     "open_owned_nursery",
     "parse_address",
     "serve",

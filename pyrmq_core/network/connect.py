@@ -33,7 +33,7 @@ async def open_wire(address: str, *, tls: ssl.SSLContext | None, timeout: float)
             return await _over_tls(wire, tls, server_side=False, host=host)
         except (trio.BrokenResourceError, ssl.CertificateError) as error:
             raise _failed(address, _tls_reason(error)) from error
-    raise _failed(address, f"nobody accepted within {timeout:g} s; is the address right, and no firewall between?")
+    raise _failed(address, f"no server accepted within {timeout:g} s; is the address right, and no firewall between?")
 
 
 async def _connect(host: str, port: int) -> SocketWire:
@@ -81,7 +81,7 @@ def _failed(address: str, reason: str) -> ConnectFailed:
 
 def _reason(error: OSError | UnicodeError) -> str:
     if isinstance(error, ConnectionRefusedError):
-        return "connection refused; nobody listens there: is the server started, and is the port right?"
+        return "connection refused; nothing listens there: is the server started, and is the port right?"
     if isinstance(error, socket.gaierror):
         return f"the name cannot be resolved ({error.strerror}); correct it or use the IP address"
     return f"{getattr(error, 'strerror', None) or error}; look at the route and the firewall between here and there"

@@ -33,6 +33,29 @@ async def open_owned_nursery() -> AsyncIterator[trio.Nursery]:
     await manager.__aexit__(None, None, None)
 
 
+@asynccontextmanager
+async def open_lasting_nursery() -> AsyncIterator[trio.Nursery]:
+    """Opens a nursery whose tasks last until its block has ended, also when the block is cancelled.
+
+    So a block that is cancelled still has its connections to store offsets and to unregister over, for a bounded time.
+    """
+    async with open_owned_nursery() as outer:
+        with trio.CancelScope(shield=True):  # it takes a moment, and adds no point at which the caller is cancelled
+            nursery: trio.Nursery = await outer.start(_hold)
+        try:
+            yield nursery
+        finally:
+            nursery.cancel_scope.cancel()
+
+
+async def _hold(task_status: trio.TaskStatus[trio.Nursery]) -> None:
+    """Holds a nursery open in a task of its own: its scope shields its tasks, and not the caller's block."""
+    async with trio.open_nursery() as nursery:
+        nursery.cancel_scope.shield = True
+        task_status.started(nursery)
+        await trio.sleep_forever()
+
+
 def failure_in(failure: BaseException) -> BaseException:
     """Returns the failure inside exception groups: an interrupt if there is one, else the first if all are expected.
 

@@ -89,8 +89,8 @@ class TlsSettings:
         if made.server_mode not in MODES:
             raise InvalidArgument(f"tls.server.mode={made.server_mode}: {', '.join(MODES)} exist")
         if made.server_need_client_auth not in CLIENT_AUTH:
-            wanted = ", ".join(CLIENT_AUTH)
-            raise InvalidArgument(f"tls.server.need.client.auth={made.server_need_client_auth}: {wanted} exist")
+            possible = ", ".join(CLIENT_AUTH)
+            raise InvalidArgument(f"tls.server.need.client.auth={made.server_need_client_auth}: {possible} exist")
         return made
 
     def server_context(self) -> ssl.SSLContext | None:

@@ -15,6 +15,7 @@ from typing import Final
 ACCESS_KEY: Final = "AccessKey"
 SECURITY_TOKEN: Final = "SecurityToken"
 SIGNATURE: Final = "Signature"
+COPIED_BYTES: Final = 64 * 1024
 
 
 def sign(
@@ -35,11 +36,19 @@ def sign(
 
 def signature(ext: Mapping[str, str], body: bytes | memoryview, secret_key: str) -> str:
     """Returns the right value of `Signature` for these fields; compare with `hmac.compare_digest`."""
-    names = sorted((name for name in ext if name != SIGNATURE), key=_java_order)
-    digest = hmac.new(secret_key.encode(), digestmod="sha1")
-    digest.update("".join([ext[name] for name in names]).encode("utf-8", "replace"))
+    names = [name for name in ext if name != SIGNATURE]
+    names.sort(key=None if "".join(names).isascii() else _java_order)
+    fields = "".join([ext[name] for name in names]).encode("utf-8", "replace")
+    return base64.b64encode(_digest(secret_key.encode(), fields, body)).decode("ascii")
+
+
+def _digest(key: bytes, fields: bytes, body: bytes | memoryview) -> bytes:
+    """Returns the HMAC of both: of a short body in one call, at half the price; of a long one without a copy."""
+    if len(body) <= COPIED_BYTES:
+        return hmac.digest(key, b"".join((fields, body)), "sha1")
+    digest = hmac.new(key, fields, "sha1")
     digest.update(body)
-    return base64.b64encode(digest.digest()).decode("ascii")
+    return digest.digest()
 
 
 def _java_order(name: str) -> bytes:

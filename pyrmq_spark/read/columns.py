@@ -45,11 +45,11 @@ class SourceSchema:
     """The schema of a reader: `columns` by the source's names, `given` by the user's, in one order and type."""
 
     columns: pa.Schema
-    given: pa.Schema
+    spark_schema: pa.Schema
 
-    def as_given(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+    def as_spark_schema(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Returns the batch with the names and nullabilities that Spark expects."""
-        return pa.RecordBatch.from_arrays(batch.columns, schema=self.given)
+        return pa.RecordBatch.from_arrays(batch.columns, schema=self.spark_schema)
 
     def of_topic(self, batch: pa.RecordBatch, topic: str) -> pa.RecordBatch:
         """Returns the batch with `topic` in every row of the column `topic`, if there is one."""
@@ -71,16 +71,18 @@ def source_schema(schema: StructType) -> SourceSchema:
         if name in seen:
             _refuse_source_column(f"column {field.name} stands in it twice")
         if field.dataType.simpleString() not in SOURCE_TYPES[name]:
-            wanted = " or ".join(SOURCE_TYPES[name])
-            _refuse_source_column(f"column {field.name} is {wanted}, not {field.dataType.simpleString()}")
+            expected = " or ".join(SOURCE_TYPES[name])
+            _refuse_source_column(f"column {field.name} is {expected}, not {field.dataType.simpleString()}")
         if SOURCE_COLUMNS[name].nullable and not field.nullable:
             _refuse_source_column(f"column {field.name} is null where a message has none, so it cannot be NOT NULL")
         seen.add(name)
         names.append(name)
     if not names:
         _refuse_source_column("it has no column")
-    given = to_arrow_schema(schema, timezone="UTC")
-    return SourceSchema(pa.schema([field.with_name(name) for name, field in zip(names, given, strict=True)]), given)
+    spark_schema = to_arrow_schema(schema, timezone="UTC")
+    return SourceSchema(
+        pa.schema([field.with_name(name) for name, field in zip(names, spark_schema, strict=True)]), spark_schema
+    )
 
 
 def _refuse_source_column(fault: str) -> NoReturn:

@@ -48,42 +48,42 @@ def consumer_of(connection: ConnectionOptions, options: SourceOptions) -> PullCo
 
 
 def read_range(
-    connection: ConnectionOptions, options: SourceOptions, schema: SourceSchema, wanted: QueueRange
+    connection: ConnectionOptions, options: SourceOptions, schema: SourceSchema, queue_range: QueueRange
 ) -> Iterator[pa.RecordBatch]:
     """Yields every row once and in order; data loss fails the task, or is passed over with failOnDataLoss=false.
 
     If it is closed early (LIMIT, a cancelled task), no pull stays behind.
     """
-    position, deadline = wanted.start, None
-    topic = name_of_tenant(wanted.queue.topic, options.namespace)
+    position, deadline = queue_range.start, None
+    topic = name_of_tenant(queue_range.queue.topic, options.namespace)
     freeze_loaded_objects()
-    with as_spark_error(str(wanted.queue)):
-        while position < wanted.end:
+    with as_spark_error(str(queue_range.queue)):
+        while position < queue_range.end:
             try:
-                for following, batch in _batches(connection, options, schema, wanted, position):
+                for following, batch in _batches(connection, options, schema, queue_range, position):
                     position, deadline = following, None
                     if batch.num_rows:
                         named = batch if options.namespace is None else schema.of_topic(batch, topic or "")
-                        yield schema.as_given(named)
+                        yield schema.as_spark_schema(named)
                 return
             except DataLost as lost:
-                position = _after(lost, position, wanted, options)
+                position = _after(lost, position, queue_range, options)
             except (NetworkError, RoutingError, ResponseError) as error:
                 if isinstance(error, ResponseError) and error.code not in GONE_CODES:
                     raise
                 # The reader itself has waited for failures of the connection.
                 patience = options.pull_timeout if isinstance(error, ResponseError) else 0.0
                 deadline = deadline or time.monotonic() + patience
-                if _is_gone(connection, options, wanted.queue):
-                    position = _after(_gone(error, position, wanted), position, wanted, options)
+                if _is_gone(connection, options, queue_range.queue):
+                    position = _after(_gone(error, position, queue_range), position, queue_range, options)
                 elif time.monotonic() >= deadline:
-                    raise _unavailable(error, wanted, options) from error
+                    raise _unavailable(error, queue_range, options) from error
                 else:
                     time.sleep(PAUSE_SECONDS)
 
 
 def _batches(
-    connection: ConnectionOptions, options: SourceOptions, schema: SourceSchema, wanted: QueueRange, start: int
+    connection: ConnectionOptions, options: SourceOptions, schema: SourceSchema, queue_range: QueueRange, start: int
 ) -> Iterator[tuple[int, pa.RecordBatch]]:
     """Yields each batch with the offset after it.
 
@@ -99,7 +99,7 @@ def _batches(
         return columnar.decode_batches(
             pulls,
             schema.columns,
-            wanted.offsets,
+            queue_range.offsets,
             tags=tags,
             keep_undecodable=keep,
             verify_crc=options.verify_crc,
@@ -120,41 +120,43 @@ def _batches(
         for batch, rest in chain((head,), made):
             yield rest[0].start if rest else pulls[-1].next_offset, batch
 
-    with consumer.read(wanted.queue, start, wanted.end, tags=options.tags, sql=options.sql, window=window) as reader:
+    with consumer.read(
+        queue_range.queue, start, queue_range.end, tags=options.tags, sql=options.sql, window=window
+    ) as reader:
         yield from reader.decoded_in_parts(decoded)
 
 
-def _after(lost: DataLost, position: int, wanted: QueueRange, options: SourceOptions) -> int:
+def _after(lost: DataLost, position: int, queue_range: QueueRange, options: SourceOptions) -> int:
     """Returns the offset to go on at with failOnDataLoss=false: directly behind the lost offsets.
 
     Raises `lost` with failOnDataLoss=true, or if it does not lead beyond `position`.
     """
     if options.fail_on_data_loss:
         raise lost
-    following = wanted.end  # nothing is left of a queue that ends before the position
+    following = queue_range.end  # nothing is left of a queue that ends before the position
     if position < lost.max_offset:
-        following = min(wanted.end, lost.min_offset if lost.min_offset > position else lost.end)
+        following = min(queue_range.end, lost.min_offset if lost.min_offset > position else lost.end)
     if following <= position:
         raise lost
-    log.warning("%s: offsets %d to %d are skipped: %s", wanted.queue, position, following, lost)
+    log.warning("%s: offsets %d to %d are skipped: %s", queue_range.queue, position, following, lost)
     return following
 
 
-def _gone(error: RocketMQError, position: int, wanted: QueueRange) -> DataLost:
+def _gone(error: RocketMQError, position: int, queue_range: QueueRange) -> DataLost:
     return DataLost(
-        f"offsets {position} to {wanted.end} of {wanted.queue} cannot be read, the queue is gone: {error}; set "
-        "failOnDataLoss=false to go on with what is left",
-        queue=wanted.queue,
+        f"offsets {position} to {queue_range.end} of {queue_range.queue} cannot be read, the queue is gone: {error}; "
+        "set failOnDataLoss=false to go on with what is left",
+        queue=queue_range.queue,
         start=position,
-        end=wanted.end,
+        end=queue_range.end,
         min_offset=0,
         max_offset=0,
     )
 
 
-def _unavailable(error: RocketMQError, wanted: QueueRange, options: SourceOptions) -> BrokerUnavailable:
+def _unavailable(error: RocketMQError, queue_range: QueueRange, options: SourceOptions) -> BrokerUnavailable:
     """Returns the error for a wait in vain; it says so if the broker denies a queue that the NameServer names."""
-    denied = f"the NameServer names {wanted.queue.broker_name} for {wanted.queue}, yet "
+    denied = f"the NameServer names {queue_range.queue.broker_name} for {queue_range.queue}, yet "
     return BrokerUnavailable(
         f"waited {options.pull_timeout:g} s in vain, and nothing was skipped: "
         f"{denied if isinstance(error, ResponseError) else ''}{error}"

@@ -203,11 +203,11 @@ def matching(pattern: str, topics: Iterable[str], namespace: str | None = None) 
 
     RocketMQ's own topics, retry topics and dead-letter topics are never among them.
     """
-    wanted = re.compile(pattern)
+    names_matching = re.compile(pattern)
     return sorted(
         topic
         for topic in topics
         if (name := name_of_tenant(topic, namespace)) is not None
-        and wanted.fullmatch(name)
+        and names_matching.fullmatch(name)
         and not (is_system_topic(topic) or is_retry_topic(topic) or is_dead_letter_topic(topic))
     )

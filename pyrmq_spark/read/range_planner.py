@@ -34,9 +34,9 @@ class QueueRange:
 class RangePartition(InputPartition):
     """The range that one task reads, and all that is planned for it: Spark pickles the reader before it plans."""
 
-    def __init__(self, wanted: QueueRange) -> None:
-        super().__init__(wanted)
-        self.wanted = wanted
+    def __init__(self, queue_range: QueueRange) -> None:
+        super().__init__(queue_range)
+        self.queue_range = queue_range
 
 
 def plan(

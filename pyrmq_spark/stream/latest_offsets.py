@@ -46,7 +46,7 @@ class QueueBounds:
 
     @property
     def ends(self) -> dict[MessageQueue, int]:
-        return {queue: kept.end for queue, kept in self.bounds.items()}
+        return {queue: available.end for queue, available in self.bounds.items()}
 
 
 class QueueWatch:
@@ -64,13 +64,13 @@ class QueueWatch:
         self._is_alone = False
         self._checked: set[str] = set()
         self._discovered_at = float("-inf")
-        self._asked_at = float("-inf")
+        self._queried_at = float("-inf")
         self._reached: Offsets | None = None
 
     def look(self, start: Offsets) -> QueueBounds:
         """Returns the bounds of now; `start` are the offsets reached. Waits for brokers that do not answer."""
         if self._reached == start:
-            time.sleep(max(0.0, self._asked_at + FLOOR_SECONDS - time.monotonic()))
+            time.sleep(max(0.0, self._queried_at + FLOOR_SECONDS - time.monotonic()))
         stale = time.monotonic() - self._discovered_at >= self._refresh
         seen = self.retry_until_timeout(lambda again: self._look(start, discover=stale or again))
         for number in range(LOOKS_AT_LOSS):
@@ -78,7 +78,7 @@ class QueueWatch:
                 break
             time.sleep(LOSS_PAUSE_SECONDS if number else 0.0)
             seen = self.retry_until_timeout(lambda _: self._look(start, discover=True))
-        self._reached, self._asked_at = dict(start), time.monotonic()
+        self._reached, self._queried_at = dict(start), time.monotonic()
         return seen
 
     def retry_until_timeout(self, ask: Callable[[bool], T]) -> T:
@@ -91,8 +91,8 @@ class QueueWatch:
         missing = {queue for queue in start if queue not in self._queues}
         # A missing queue whose broker is not registered is asked for all the same, where its broker was last.
         gone = {queue: self._reason(queue) for queue in missing if queue.broker_name in self._registered}
-        asked = self._queues | (missing - set(gone))
-        ends = self._consumer.max_offsets(sorted(asked))
+        queried = self._queues | (missing - set(gone))
+        ends = self._consumer.max_offsets(sorted(queried))
         for queue, reached in start.items():
             if queue.broker_name in self._masterless and queue in ends:  # a slave may lag behind its lost master
                 ends[queue] = max(ends[queue], reached)

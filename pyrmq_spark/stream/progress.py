@@ -144,14 +144,14 @@ def _sources(progress: Mapping[str, Any]) -> Iterator[_Source]:
             continue
 
 
-def _object(given: object) -> Mapping[str, Any]:
+def _object(data: object) -> Mapping[str, Any]:
     """Progress holds offsets as JSON, or as JSON in a text."""
-    if isinstance(given, str):
+    if isinstance(data, str):
         try:
-            given = json.loads(given)
+            data = json.loads(data)
         except ValueError:
             return {}
-    return given if isinstance(given, dict) else {}
+    return data if isinstance(data, dict) else {}
 
 
 def _ends(progress: Mapping[str, Any]) -> dict[MessageQueue, int]:

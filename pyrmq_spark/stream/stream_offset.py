@@ -1,12 +1,18 @@
-"""A stream's offset as Spark keeps it in a checkpoint, and what has become of its queues since. Pure.
+"""A stream's offset as Spark keeps it in a checkpoint, compared with the queues of today. Pure.
 
     {"source": "rocketmq", "version": 1, "offsets": {"orders": {"broker-a": {"0": 7}}}, "from": {"orders": ...}}
 
-`offsets` are each queue's next offset, `from` those where the batch that ends here began, for the queues it reads.
-Spark does not keep where batch 0 began, and asks for it anew after a failure: without `from` a restart at `latest`
-would lose that batch's rows. By then it may have no answer (the topic has grown, and the options name the queues it
-had): `UNRESOLVED` stands for it, which is given out as a start alone, and never kept. Spark compares offsets as text:
-names are sorted.
+`offsets` has the next offset of each queue. `from` has the offsets at which the batch that ends here began, for the
+queues that it reads.
+
+Why `from`: Spark does not store the start of batch 0. If that batch fails, Spark asks for the start again, and at
+`latest` the answer is a later offset, so the batch would lose rows. The end of the batch is stored; its `from` is used
+instead.
+
+`UNRESOLVED` stands for a start that cannot be computed again, for example because the topic has new queues that the
+options do not name. It is returned only as a start, and never stored.
+
+Spark compares offsets as text, so names are sorted.
 """
 
 from __future__ import annotations
@@ -39,23 +45,23 @@ class StreamOffset:
         return written | ({"from": _tree(self.began)} if self.began else {})
 
     @classmethod
-    def from_json(cls, given: object) -> Self:
+    def from_json(cls, data: object) -> Self:
         """Returns the offset of a checkpoint; raises `InvalidCheckpoint` for any JSON of another source or version."""
-        if not isinstance(given, Mapping) or given.get("source") != SOURCE:
+        if not isinstance(data, Mapping) or data.get("source") != SOURCE:
             raise InvalidCheckpoint(
                 "the checkpoint's offset was not written by the source rocketmq; start the query with a new "
-                f"checkpointLocation (it holds {_shortened(given)})"
+                f"checkpointLocation (it holds {_shortened(data)})"
             )
-        if given.get("version") != VERSION:
+        if data.get("version") != VERSION:
             raise InvalidCheckpoint(
-                f"the checkpoint's offset has version {given.get('version')}, this pyrmq reads version {VERSION}; "
+                f"the checkpoint's offset has version {data.get('version')}, this pyrmq reads version {VERSION}; "
                 "go on with the pyrmq that wrote it, or start with a new checkpointLocation"
             )
         try:
-            return cls(_offsets(given["offsets"]), _offsets(given.get("from", {})))
+            return cls(_offsets(data["offsets"]), _offsets(data.get("from", {})))
         except (KeyError, TypeError, ValueError, AttributeError):
             raise InvalidCheckpoint(
-                f"the checkpoint's offset is damaged: {_shortened(given)}; start with a new checkpointLocation"
+                f"the checkpoint's offset is damaged: {_shortened(data)}; start with a new checkpointLocation"
             ) from None
 
     def ranges(self) -> dict[MessageQueue, OffsetRange]:
@@ -90,19 +96,21 @@ def follow(
         for queue, reason in sorted(gone.items())
     ]
     begins: dict[MessageQueue, int] = {}
-    for queue, kept in sorted(bounds.items()):
-        begin = start.get(queue, kept.start)
-        if begin > kept.end:
+    for queue, available in sorted(bounds.items()):
+        begin = start.get(queue, available.start)
+        if begin > available.end:
             reason = (
-                f"{queue} was read up to offset {begin}, but its broker keeps {kept.start} to {kept.end}: "
+                f"{queue} was read up to offset {begin}, but its broker keeps {available.start} to {available.end}: "
                 "the topic was deleted and made again, or the broker lost its newest messages"
             )
-            losses.append(_lost(queue, reason, begin, kept))
-        elif begin < kept.start:
-            reason = f"offsets {begin} to {kept.start} of {queue} have expired: its broker keeps {kept.start} to "
-            losses.append(_lost(queue, f"{reason}{kept.end}", begin, kept))
-        begins[queue] = min(max(begin, kept.start), kept.end)
-    return FollowedOffsets(begins, {queue: kept.end for queue, kept in bounds.items()}, tuple(losses))
+            losses.append(_lost(queue, reason, begin, available))
+        elif begin < available.start:
+            reason = (
+                f"offsets {begin} to {available.start} of {queue} have expired: its broker keeps {available.start} to "
+            )
+            losses.append(_lost(queue, f"{reason}{available.end}", begin, available))
+        begins[queue] = min(max(begin, available.start), available.end)
+    return FollowedOffsets(begins, {queue: available.end for queue, available in bounds.items()}, tuple(losses))
 
 
 def all_lost(losses: tuple[DataLost, ...]) -> DataLost:
@@ -124,7 +132,7 @@ def bounds_of_run(targets: Offsets, bounds: Mapping[MessageQueue, OffsetRange]) 
 
     If a queue cannot be read up to its target, that is an error, with failOnDataLoss or without.
     """
-    ends = {queue: kept.end for queue, kept in bounds.items()}
+    ends = {queue: available.end for queue, available in bounds.items()}
     missing = sorted(set(targets) - set(ends))
     if missing:
         names = ", ".join(map(str, missing))
@@ -140,8 +148,8 @@ def bounds_of_run(targets: Offsets, bounds: Mapping[MessageQueue, OffsetRange]) 
     return {queue: OffsetRange(min(bounds[queue].start, end), end) for queue, end in targets.items()}
 
 
-def _lost(queue: MessageQueue, reason: str, offset: int, kept: OffsetRange | None) -> DataLost:
-    known = kept or OffsetRange(offset, offset)
+def _lost(queue: MessageQueue, reason: str, offset: int, available: OffsetRange | None) -> DataLost:
+    known = available or OffsetRange(offset, offset)
     going_on = min(max(offset, known.start), known.end)
     return DataLost(
         reason,
@@ -171,6 +179,6 @@ def _offsets(tree: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> dict[Messag
     return offsets
 
 
-def _shortened(given: object) -> str:
-    text = str(given)
+def _shortened(data: object) -> str:
+    text = str(data)
     return text if len(text) <= 200 else f"{text[:197]}..."

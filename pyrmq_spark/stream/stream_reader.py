@@ -59,7 +59,7 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._available_now = False
         self._targets: Offsets | None = None
         self._last_batch_at: float | None = None
-        self._told: set[str] = set()
+        self._logged: set[str] = set()
 
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ | {"_watch": None, "_latest": None, "_unstarted": None}
@@ -117,7 +117,7 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 min_partitions=self._options.min_partitions,
                 max_records=self._options.max_records_per_partition,
             )
-            return [RangePartition(wanted) for wanted in ranges]
+            return [RangePartition(queue_range) for queue_range in ranges]
 
     def commit(self, end: dict[str, Any]) -> None:
         """Publishes that rows before `end` are done; Spark calls it one batch late, and never for the last batch."""
@@ -131,7 +131,7 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         if isinstance(partition, RangePartition):
-            yield from read_range(self._connection, self._options, self._schema, partition.wanted)
+            yield from read_range(self._connection, self._options, self._schema, partition.queue_range)
 
     # --- Inside.
 
@@ -159,9 +159,9 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         for loss in followed.losses:
             goes_on = followed.begins.get(loss.queue)
             line = f"{loss}; " + ("it is left out" if goes_on is None else f"it is read on from offset {goes_on}")
-            if line not in self._told:
+            if line not in self._logged:
                 log.warning("skipped, since failOnDataLoss=false: %s", line)
-                self._told.add(line)
+                self._logged.add(line)
         if self._available_now and self._targets is None:
             self._targets = dict(followed.ends)
         return followed

@@ -56,8 +56,8 @@ def sink_schema(schema: StructType, topic: str | None) -> SinkSchema:
             other = schema.fields[columns[name]].name
             _refuse_sink_column(f"{other} and {field.name} are both {name}; keep one of them")
         if _simple_type(field.dataType) not in SINK_TYPES[name]:
-            wanted = " or ".join(SINK_TYPES[name])
-            _refuse_sink_column(f"{field.name} is {wanted}, not {field.dataType.simpleString()}")
+            expected = " or ".join(SINK_TYPES[name])
+            _refuse_sink_column(f"{field.name} is {expected}, not {field.dataType.simpleString()}")
         columns[name] = number
     if topic is None and "topic" not in columns:
         _refuse_sink_column("there is neither a column topic nor the option topic; one of them says where rows go")
@@ -68,8 +68,8 @@ def sink_schema(schema: StructType, topic: str | None) -> SinkSchema:
     return SinkSchema(columns, topic)
 
 
-def _sink_name(given: str) -> str:
-    lower = given.lower()
+def _sink_name(spelling: str) -> str:
+    lower = spelling.lower()
     if lower in BODY_NAMES:
         return "body"
     for name in SINK_TYPES:
@@ -83,10 +83,10 @@ def _sink_name(given: str) -> str:
 
     if lower in {name.lower() for name in SOURCE_COLUMNS}:
         return _refuse_sink_column(
-            f"{given} is written by RocketMQ, not by a sender; a frame that was read is written back with "
+            f"{spelling} is written by RocketMQ, not by a sender; a frame that was read is written back with "
             'select("topic", "body", "tags", "keys")'
         )
-    return _refuse_sink_column(f"there is no column {given}")
+    return _refuse_sink_column(f"there is no column {spelling}")
 
 
 def _refuse_sink_column(fault: str) -> NoReturn:
@@ -94,10 +94,10 @@ def _refuse_sink_column(fault: str) -> NoReturn:
     raise InvalidColumn(f"the frame to write: {fault}. Columns are {possible}, in any order; body is required")
 
 
-def _simple_type(given: DataType) -> str:
+def _simple_type(data_type: DataType) -> str:
     """Without whether elements may be null: each row is looked at."""
-    if isinstance(given, ArrayType) and isinstance(given.elementType, StringType):
+    if isinstance(data_type, ArrayType) and isinstance(data_type.elementType, StringType):
         return "array<string>"
-    if isinstance(given, MapType):
-        return f"map<{given.keyType.simpleString()},{given.valueType.simpleString()}>"
-    return given.simpleString()
+    if isinstance(data_type, MapType):
+        return f"map<{data_type.keyType.simpleString()},{data_type.valueType.simpleString()}>"
+    return data_type.simpleString()

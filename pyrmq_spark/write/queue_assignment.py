@@ -91,9 +91,9 @@ class QueueAssignment:
     def by_turns(self, topic: str) -> AnyQueue:
         """Returns the target of the next request of rows without a queue."""
         places = self._places(topic)
-        if places.kept is None or not self._keep:
-            places.kept = AnyQueue(places.walk.select_one_message_queue(), keep=self._keep)
-        return places.kept
+        if places.current is None or not self._keep:
+            places.current = AnyQueue(places.walk.select_one_message_queue(), keep=self._keep)
+        return places.current
 
     def is_batch_topic(self, topic: str) -> bool:
         """Returns whether the topic was a batch topic when the write first used it."""
@@ -134,7 +134,7 @@ class _TopicPlaces:
         self.walk = self._info = info
         self.named = info.queues
         self.is_batch_topic = is_batch_topic
-        self.kept: AnyQueue | None = None
+        self.current: AnyQueue | None = None
         self.fixed: list[Fixed] = []
         self._lane_of_keys: dict[int, int] = {}
         self._lane_of: dict[MessageQueue, int] = {}

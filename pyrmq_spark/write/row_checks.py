@@ -27,27 +27,27 @@ def check_rows(rows: pa.RecordBatch, first_row: int, now: datetime) -> None:
 
 def _faults(rows: pa.RecordBatch, now: datetime) -> Iterator[Fault]:
     """Yields the lowest row that breaks each rule about a message's queue and delivery time."""
-    given = dict(zip(rows.schema.names, rows.columns, strict=True))
+    columns = dict(zip(rows.schema.names, rows.columns, strict=True))
     rules: list[tuple[pa.Array, str, str]] = []
-    if "topic" in given:
+    if "topic" in columns:
         nowhere = "it is null; name the topic, or set the option topic for all rows"
-        rules.append((pc.is_null(given["topic"]), "topic", nowhere))
-    if "queueId" in given:
-        broker_name, queue_id = given["brokerName"], given["queueId"]
+        rules.append((pc.is_null(columns["topic"]), "topic", nowhere))
+    if "queueId" in columns:
+        broker_name, queue_id = columns["brokerName"], columns["queueId"]
         half = pc.xor(pc.is_null(broker_name), pc.is_null(queue_id))
         rules.append((half, "queueId", "brokerName and queueId name a queue together; give both or make both null"))
         rules.append((pc.less(queue_id, 0), "queueId", "it is below 0; queues count from 0"))
         rules.append((pc.equal(broker_name, ""), "brokerName", "it is empty; name a broker, or make it null"))
-    if "delayLevel" in given:
-        level = given["delayLevel"]
+    if "delayLevel" in columns:
+        level = columns["delayLevel"]
         outside = pc.or_(pc.less(level, 1), pc.greater(level, MAX_DELAY_LEVEL))
         rules.append((outside, "delayLevel", f"levels are 1 (1 s) to {MAX_DELAY_LEVEL} (2 h); null is no delay"))
-    if "deliverAt" in given:
+    if "deliverAt" in columns:
         last = pa.scalar(now + MAX_TIMER_DELAY, pa.timestamp("us", "UTC"))
-        late = pc.greater(given["deliverAt"].cast(pa.timestamp("us", "UTC")), last)
+        late = pc.greater(columns["deliverAt"].cast(pa.timestamp("us", "UTC")), last)
         rules.append((late, "deliverAt", "it is more than 3 days ahead (a broker's timerMaxDelaySec)"))
-    if "deliverAt" in given and "delayLevel" in given:
-        both = pc.and_(pc.is_valid(given["deliverAt"]), pc.is_valid(given["delayLevel"]))
+    if "deliverAt" in columns and "delayLevel" in columns:
+        both = pc.and_(pc.is_valid(columns["deliverAt"]), pc.is_valid(columns["delayLevel"]))
         rules.append((both, "deliverAt", "delayLevel and deliverAt exclude one another; make one of them null"))
     for broken, column, reason in rules:
         row = pc.index(broken, True).as_py()

@@ -177,12 +177,12 @@ def with_ids(rows: pa.RecordBatch) -> tuple[pa.RecordBatch, Ids]:
     """Returns the rows to encode and their ids in order: those that the rows carry, or new ones of this process."""
     if ID_COLUMN not in rows.schema.names:
         return rows, unique_id_runs
-    given, taken = rows.column(ID_COLUMN), 0
+    ids, taken = rows.column(ID_COLUMN), 0
 
     def following(count: int) -> pa.Array:
         nonlocal taken
         taken += count
-        return given.slice(taken - count, count)
+        return ids.slice(taken - count, count)
 
     return rows.drop_columns([ID_COLUMN]), following
 

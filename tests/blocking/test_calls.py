@@ -129,7 +129,7 @@ def test_a_future_can_be_awaited_in_asyncio(stage: Stage) -> None:
 
 def test_a_callback_may_not_wait_for_its_own_thread(stage: Stage) -> None:
     """Futures' callbacks run in the library's thread: a blocking call there would never end, so it raises."""
-    told: Future[BaseException | None] = Future()
+    reported: Future[BaseException | None] = Future()
     with Producer("g", nameserver=stage.nameserver.address) as producer:
         unopened = Producer("h", nameserver=stage.nameserver.address)
 
@@ -142,10 +142,10 @@ def test_a_callback_may_not_wait_for_its_own_thread(stage: Stage) -> None:
             for call in calls:
                 with pytest.raises(InvalidState, match="would wait for itself"):
                     call()
-            told.set_result(None)
+            reported.set_result(None)
 
         producer.send_soon(Message("orders", b"x")).add_done_callback(callback)
-        assert told.result(10) is None
+        assert reported.result(10) is None
 
 
 def test_a_window_takes_payloads(stage: Stage) -> None:
@@ -233,7 +233,7 @@ def test_a_range_comes_in_lists_worth_decoding(stage: Stage) -> None:
     assert len(stage.brokers["broker-a"].of(PULL)) > 300
 
 
-def test_a_range_is_decoded_where_its_bytes_are_and_a_failure_reaches_who_asked(stage: Stage) -> None:
+def test_a_range_is_decoded_where_its_bytes_are_and_a_failure_reaches_the_caller(stage: Stage) -> None:
     for number in range(100):
         stage.stores["broker-a"].put("orders", 0, b"%d" % number)
     threads: set[str] = set()
@@ -350,7 +350,7 @@ def test_errors_are_the_same_and_come_alone(stage: Stage) -> None:
         producer.send(Message("orders", b"x"))
 
 
-def test_no_text_tells_secrets() -> None:
+def test_no_text_shows_secrets() -> None:
     client = Client(nameserver="a:1", access_key="the-key", secret_key="the-secret", security_token="the-token")
     assert "a:1" in repr(client)
     for secret in ("the-secret", "the-token"):

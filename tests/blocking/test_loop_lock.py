@@ -114,7 +114,7 @@ def test_what_is_lent_comes_back() -> None:
     assert not lending.try_run(lambda: True)
 
 
-def test_what_came_too_late_for_a_wait_is_not_lent() -> None:
+def test_a_call_too_late_for_a_wait_is_not_lent() -> None:
     """The loop may begin to run between the check and the lock: then nothing is called."""
     lending = LoopLock()
     called = []

@@ -44,7 +44,7 @@ def test_a_wrong_send_harms_no_other_producer(stage: Stage, name: str, batching:
 
 
 @pytest.mark.parametrize("error", [KeyError, SystemExit, KeyboardInterrupt])
-def test_a_callback_of_a_future_that_raises_harms_nobody(stage: Stage, error: type[BaseException]) -> None:
+def test_a_callback_of_a_future_that_raises_does_no_harm(stage: Stage, error: type[BaseException]) -> None:
     with Producer("g", nameserver=stage.nameserver.address) as producer:
         for _ in range(5):
             future = producer.send_soon(Message("orders", b"x"))

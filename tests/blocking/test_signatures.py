@@ -7,14 +7,28 @@ from typing import Any
 import pytest
 
 import pyrmq_core
-from pyrmq_core import blocking
+from pyrmq_core import blocking, embedded
 
-FACES = ["Admin", "Client", "Producer", "PullConsumer", "SendWindow"]
+FACES = [
+    "Admin",
+    "Client",
+    "EmbeddedCluster",
+    "LitePullConsumer",
+    "Producer",
+    "PullConsumer",
+    "PushConsumer",
+    "SendWindow",
+]
 # A blocking object can also be opened and closed by hand.
 ONLY_BLOCKING = {"open", "close", "send_async"}
 INTERNAL = {
     "SendWindow": {"abandon", "enter_nowait", "hand_over", "interrupted", "start_more", "wait_for_room"},
 }
+
+
+def with_loop(face: str) -> Any:
+    """Returns the trio class of this name."""
+    return getattr(embedded if face == "EmbeddedCluster" else pyrmq_core, face)
 
 
 def members_of(kind: type[Any]) -> set[str]:
@@ -28,28 +42,28 @@ def parameters_of(function: Callable[..., object]) -> list[tuple[str, object, ob
 def pairs() -> list[tuple[str, str]]:
     found = []
     for face in FACES:
-        shared = members_of(getattr(pyrmq_core, face)) & members_of(getattr(blocking, face))
-        found += [(face, name) for name in sorted(shared) if callable(getattr(getattr(pyrmq_core, face), name, None))]
+        shared = members_of(with_loop(face)) & members_of(getattr(blocking, face))
+        found += [(face, name) for name in sorted(shared) if callable(getattr(with_loop(face), name, None))]
     return found
 
 
-@pytest.mark.parametrize("face", ["Admin", "Client", "Producer", "PullConsumer"])
+@pytest.mark.parametrize("face", [face for face in FACES if face != "SendWindow"])
 def test_both_are_made_with_the_same_arguments(face: str) -> None:
-    assert parameters_of(getattr(blocking, face).__init__) == parameters_of(getattr(pyrmq_core, face).__init__)
+    assert parameters_of(getattr(blocking, face).__init__) == parameters_of(with_loop(face).__init__)
 
 
 @pytest.mark.parametrize("face", FACES)
 def test_both_have_the_same_names(face: str) -> None:
     internal = INTERNAL.get(face, set())
-    trio_names = members_of(getattr(pyrmq_core, face)) - internal
+    trio_names = members_of(with_loop(face)) - internal
     blocking_names = members_of(getattr(blocking, face)) - internal - ONLY_BLOCKING
     assert blocking_names == trio_names
 
 
 @pytest.mark.parametrize(("face", "name"), pairs())
 def test_both_take_the_same_arguments(face: str, name: str) -> None:
-    with_loop, without = getattr(getattr(pyrmq_core, face), name), getattr(getattr(blocking, face), name)
-    assert parameters_of(without) == parameters_of(with_loop)
+    without = getattr(getattr(blocking, face), name)
+    assert parameters_of(without) == parameters_of(getattr(with_loop(face), name))
     assert not inspect.iscoroutinefunction(without)
     assert without.__doc__, f"blocking.{face}.{name} says nothing of itself"
 

@@ -3,17 +3,25 @@
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
+from pyrmq_core.broker.store.files import DiskSpace
 from pyrmq_core.errors import StoreError
+
+EMPTY_DISK = DiskSpace(total=100, free=90, usable=90)
 
 
 @dataclass
 class MemoryFiles:
-    """`Files` without a disk; `writes` lists every position that was written."""
+    """`Files` without a disk; `syncs` lists every step towards the medium."""
 
     contents: dict[str, bytearray] = field(default_factory=dict)
     room: int | None = None
     syncs: list[str] = field(default_factory=list)
     fails_at: int | None = None  # the number of the step towards the medium that fails
+    modified: dict[str, int] = field(default_factory=dict)  # ms, 0 for a file that is not here
+    unremovable: set[str] = field(default_factory=set)
+    unreadable: dict[str, int] = field(default_factory=dict)  # by path the first byte that cannot be read
+    disk: DiskSpace | StoreError = EMPTY_DISK
+    read_bytes: int = 0  # of all reads so far
 
     def step(self, path: str) -> None:
         """Counts a step that a disk brings to its medium before it returns; the step `fails_at` raises."""
@@ -40,6 +48,7 @@ class MemoryFiles:
         return MemoryFile(self, path)
 
     def remove(self, path: str) -> None:
+        self._check_removable(path)
         for name in [name for name in self.contents if name == path or name.startswith(f"{path}/")]:
             del self.contents[name]
         self.step(path)
@@ -47,6 +56,22 @@ class MemoryFiles:
     def set_aside(self, folder: str) -> Callable[[], None]:
         self.remove(folder)
         return lambda: None
+
+    def retire(self, path: str) -> Callable[[], None]:
+        def removed() -> None:
+            self._check_removable(path)
+            self.contents.pop(path, None)
+            self.step(path)
+
+        return removed
+
+    def modified_ms(self, path: str) -> int | None:
+        return self.modified.get(path, 0) if path in self.contents else None
+
+    def space(self, folder: str) -> DiskSpace:
+        if isinstance(self.disk, StoreError):
+            raise self.disk
+        return self.disk
 
     def load(self, path: str) -> bytes | None:
         return bytes(self.contents[path]) if path in self.contents else None
@@ -62,6 +87,10 @@ class MemoryFiles:
 
     def close(self) -> None:
         pass
+
+    def _check_removable(self, path: str) -> None:
+        if path in self.unremovable:
+            raise StoreError(f"cannot remove {path}: operation not permitted")
 
     def _below(self, folder: str) -> list[str]:
         start = f"{folder}/"
@@ -80,7 +109,9 @@ class MemoryFile:
         return len(self.files.contents[self.path])
 
     def read(self, position: int, count: int) -> bytes:
+        self._check_readable(position + count)
         assert 0 <= position <= position + count <= self.size, "read outside the file"
+        self.files.read_bytes += count
         return bytes(self.files.contents[self.path][position : position + count])
 
     def write(self, position: int, data: bytes) -> None:
@@ -96,12 +127,17 @@ class MemoryFile:
         self.files.contents[self.path][position:] = bytes(self.size - position)
 
     def pieces(self, position: int) -> Iterator[tuple[int, bytes]]:
+        self._check_readable(self.size)
         data = bytes(self.files.contents[self.path][position:])
         if data.strip(b"\0"):
             yield position, data
 
     def sync(self) -> None:
         self.files.step(self.path)
+
+    def _check_readable(self, end: int) -> None:
+        if end > self.files.unreadable.get(self.path, end):
+            raise StoreError(f"cannot read {self.path}: Input/output error")
 
     def check(self) -> None:
         if self.path not in self.files.contents:

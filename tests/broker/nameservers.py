@@ -16,7 +16,7 @@ from pyrmq_core.protocol.requests.nameserver.register_broker import RegisterBrok
 class RecordingNameServer:
     """A NameServer with `told`, its requests and their times; `refuses_single` and `answers` make it difficult."""
 
-    told: list[tuple[float, Command]] = field(default_factory=list)
+    reported: list[tuple[float, Command]] = field(default_factory=list)
     answers: bool = True
     refuses_single: bool = False
     ordered: dict[str, str] | None = None
@@ -24,7 +24,7 @@ class RecordingNameServer:
     address: str = ""
 
     async def handle(self, request: Command, _: Peer) -> Command | None:
-        self.told.append((trio.current_time(), request))
+        self.reported.append((trio.current_time(), request))
         if not self.answers:
             await trio.sleep_forever()
         if request.code != RequestCode.REGISTER_BROKER:
@@ -34,7 +34,7 @@ class RecordingNameServer:
         return RegisteredBroker(order_topic_table=self.ordered).to_command()
 
     def registrations(self) -> list[tuple[float, RegisterBroker]]:
-        codes = [(at, request) for at, request in self.told if request.code == RequestCode.REGISTER_BROKER]
+        codes = [(at, request) for at, request in self.reported if request.code == RequestCode.REGISTER_BROKER]
         return [(at, RegisterBroker.from_command(request)) for at, request in codes]
 
     def topics(self) -> list[set[str]]:

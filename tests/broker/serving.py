@@ -14,7 +14,12 @@ from pyrmq_core.protocol.framing.command import Command
 from pyrmq_core.protocol.requests.broker.pull_message import PullAnswer, PullMessage, PullSysFlag
 from pyrmq_core.protocol.requests.broker.send_message import SendMessage
 
-SMALL_FILES = {"mappedFileSizeCommitLog": str(8 << 20), "mappedFileSizeConsumeQueue": "6000"}
+# With a size of their own, stores do not depend on what else is on this machine's disk.
+SMALL_FILES = {
+    "mappedFileSizeCommitLog": str(8 << 20),
+    "mappedFileSizeConsumeQueue": "6000",
+    "maxStoreBytes": str(1 << 30),
+}
 NOW_MS = 1_700_000_000_000
 
 
@@ -65,7 +70,7 @@ def config(directory: Path, **settings: str) -> BrokerConfig:
 
 async def until(holds: Callable[[], bool]) -> None:
     """Returns when the condition holds; polls it, with a deadline."""
-    with trio.fail_after(10):
+    with trio.fail_after(30):
         while not holds():  # noqa: ASYNC110 - the condition sets no event
             await trio.sleep(0.005)
 

@@ -62,7 +62,7 @@ def inner(bodies: Sequence[bytes], tags: str = "") -> bytes:
 
 def opened(files: Files, settings: StoreSettings = SMALL) -> MessageStore:
     store = MessageStore(files, settings)
-    store.is_batch_topic = lambda topic: topic == "B"
+    store.queues.is_batch_topic = lambda topic: topic == "B"
     store.open(1)
     return store
 
@@ -164,29 +164,29 @@ def test_queue_entries_are_those_of_5_4_0() -> None:
 
 
 @pytest.mark.parametrize(
-    ("size", "asked", "records"),
+    ("size", "requested", "records"),
     [
         (10, 1, 1), (10, 8, 1), (10, 32, 3), (10, 64, 4), (10, 1000, 4),
         (30, 32, 1), (30, 64, 2), (30, 4096, 2), (100, 1000, 1), (1000, 4096, 1),
     ],
 )  # fmt: skip
-def test_how_many_records_one_pull_takes(size: int, asked: int, records: int) -> None:
+def test_how_many_records_one_pull_takes(size: int, requested: int, records: int) -> None:
     """The numbers were counted on 5.4.0 with its default caps."""
     store = opened(MemoryFiles(), BIG)
     put(store, *[Put((b"x" * 50,) * size, whole=True)] * 6)
-    found = store.get(KEY, 0, GetLimits(min(asked, 32), 262_144, asked))
+    found = store.get(KEY, 0, GetLimits(min(requested, 32), 262_144, requested))
     assert len(list(iterate_records(found.records))) == records
     assert found.next_offset == records * size
 
 
 @pytest.mark.parametrize(
-    ("cap", "asked", "size", "body_bytes", "records"),
+    ("cap", "requested", "size", "body_bytes", "records"),
     [(32_768, 1024, 10, 100, 102), (32_768, 100, 30, 100, 3), (4096, 4096, 100, 1000, 2)],
 )
-def test_raised_caps(cap: int, asked: int, size: int, body_bytes: int, records: int) -> None:
+def test_raised_caps(cap: int, requested: int, size: int, body_bytes: int, records: int) -> None:
     store = opened(MemoryFiles(), BIG)
     put(store, *[Put((b"x" * body_bytes,) * size, whole=True)] * 110)
-    found = store.get(KEY, 0, GetLimits(min(asked, cap), 262_144, asked))
+    found = store.get(KEY, 0, GetLimits(min(requested, cap), 262_144, requested))
     assert found.next_offset == records * size
 
 
@@ -227,27 +227,45 @@ def test_queues_of_the_other_kind_end_the_start() -> None:
     put(store, Put((b"x",), whole=True))
     store.close()
     store = MessageStore(files, SMALL)
-    store.is_batch_topic = lambda topic: False
+    store.queues.is_batch_topic = lambda topic: False
     with pytest.raises(StoreError, match="The queue type of topic: B should be SimpleCQ, but is BatchCQ"):
         store.open(1)
 
 
-def test_a_topic_made_again_as_the_other_kind_keeps_what_is_younger() -> None:
+@pytest.mark.parametrize("damaged", [b"INNER_NUM\x01-", b"INNER_NUN\x013", b"INNER_NUM\x010"])
+def test_a_batch_with_a_damaged_count_is_a_hole_and_the_store_opens(damaged: bytes) -> None:
+    """No CRC covers properties."""
+    files = MemoryFiles()
+    store = opened(files)
+    put(store, Put((b"a",), whole=True), Put((b"b", b"c", b"d"), whole=True), Put((b"e", b"f"), whole=True))
+    store.close()
+    log = files.contents["commitlog/" + file_name(0)]
+    at = log.index(b"INNER_NUM\x013")
+    log[at : at + len(damaged)] = damaged
+    files.remove("batchconsumequeue")
+    store = MessageStore(files, SMALL)
+    store.queues.is_batch_topic = lambda topic: topic == "B"
+    recovery = store.open(1)
+    assert any("no record can be read between" in line for line in recovery.warnings())
+    assert bodies_of(store.get(KEY, 0, GetLimits()).records) == [(0, b"a"), (4, b"e"), (5, b"f")]
+
+
+def test_a_topic_made_again_as_the_other_kind_keeps_its_later_messages() -> None:
     """All queues are also built again from the log, which holds records of both."""
     for kinds in ((True, False), (False, True)):
         files, given = MemoryFiles(), Put((b"new",), whole=kinds[1])
         store = opened(files)
-        store.is_batch_topic = always(kinds[0])
+        store.queues.is_batch_topic = always(kinds[0])
         put(store, Put((b"old", b"older"), whole=kinds[0]))
         store.delete_topic("B")
-        store.is_batch_topic = always(kinds[1])
+        store.queues.is_batch_topic = always(kinds[1])
         put(store, given)
         store.abandon()
         files.remove("consumequeue")
         files.remove("batchconsumequeue")
         files.remove("checkpoint")
         store = MessageStore(files, SMALL)
-        store.is_batch_topic = always(kinds[1])
+        store.queues.is_batch_topic = always(kinds[1])
         store.open(1)
         assert contents(store)[:1] == [(0, b"new")]
 

@@ -5,13 +5,20 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from pyrmq_core.broker.store import log_scan
 from pyrmq_core.broker.store.formats import ENTRY, Checkpoint, file_name
-from pyrmq_core.broker.store.layout import CHECKPOINT_NAME
+from pyrmq_core.broker.store.layout import CHECKPOINT_NAME, StoreSettings
 from pyrmq_core.broker.store.message_store import MessageStore
 from pyrmq_core.broker.store.reading import GetStatus
 from pyrmq_core.broker.store.recovery import Recovery
 from pyrmq_core.errors import RecordError, StoreError
-from pyrmq_core.protocol.messages.record import iterate_records
+from pyrmq_core.protocol.messages.record import (
+    COMMIT_LOG_OFFSET_POSITION,
+    FIXED_V4,
+    HEAD,
+    MAGIC_V1,
+    iterate_records,
+)
 from tests.broker.memory_files import MemoryFiles
 from tests.broker.stores import ALL, NOW_MS, SMALL, Sent, contents, expected, opened, put, read
 
@@ -363,3 +370,30 @@ def test_damage_at_random_is_reported_and_serves_nothing_false() -> None:
 @pytest.mark.timeout(900)
 def test_much_damage_at_random_is_reported_and_serves_nothing_false() -> None:
     fuzz(range(400, 20_000))
+
+
+def forged_head(place: int, size: int, magic: int = MAGIC_V1) -> bytes:
+    """Returns a body that looks like the beginning of a record at a place of the log."""
+    return HEAD.pack(size, magic) + bytes(COMMIT_LOG_OFFSET_POSITION - HEAD.size) + place.to_bytes(8) + bytes(100)
+
+
+@pytest.mark.parametrize("fault", ["magic", "place", "beyond the end", "larger than any record", "smaller than a head"])
+def test_no_more_is_read_of_a_false_record_than_its_head(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    files = MemoryFiles()
+    store = opened(files, StoreSettings(segment_bytes=1 << 20))
+    place, size, magic = FIXED_V4.size, 10_000, MAGIC_V1
+    match fault:
+        case "magic":
+            magic += 1
+        case "beyond the end":
+            size = 100_000
+        case "larger than any record":
+            monkeypatch.setattr(log_scan, "MAX_RECORD_BYTES", 9_999)
+        case "smaller than a head":
+            size = 8
+    forged = forged_head(place + (fault == "place"), size, magic)
+    put(store, Sent("A", 0, (forged,)), Sent("A", 0, (bytes(20_000),)))
+    before = files.read_bytes
+    assert store.record(place) is None
+    assert files.read_bytes - before < 100
+    assert store.record(0) is not None

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pyrmq_core.broker.store.files import DiskFiles
+from pyrmq_core.broker.store.disk_files import DiskFiles
 from pyrmq_core.broker.store.formats import file_name
 from pyrmq_core.broker.store.layout import StoreSettings
 from pyrmq_core.broker.store.message_store import MessageStore

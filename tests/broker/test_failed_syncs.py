@@ -218,3 +218,26 @@ def test_the_mark_of_a_deletion_outlives_a_power_cut() -> None:
     store = opened(files)
     assert store.bounds(("B", 0)) == (0, 0)
     assert [record.body for record in read(store, "A", 0)] == [b"1"]
+
+
+def test_two_syncs_of_one_file_at_a_time_keep_what_was_written_meanwhile() -> None:
+    memory = MemoryFiles()
+    files = ForgetfulFiles(memory)
+    file = files.open("file", 2 * 4096)
+    file.write(0, b"a")
+    step = memory.step
+    depth = 0
+
+    def nested(path: str) -> None:
+        nonlocal depth
+        depth += 1
+        if depth == 1:
+            file.write(1, b"b")
+            file.sync()
+            file.write(2, b"c")
+        step(path)
+
+    memory.step = nested  # type: ignore[method-assign]
+    file.sync()
+    files.power_cut()
+    assert file.read(0, 3) == b"ab\0"

@@ -67,6 +67,28 @@ async def test_many_are_woken_in_turns(autojump_clock: trio.testing.MockClock) -
         nursery.cancel_scope.cancel()
 
 
+async def test_pulls_of_a_group_are_woken_whatever_they_want(autojump_clock: trio.testing.MockClock) -> None:
+    held, woken = HeldPulls(LIMITS), list[str]()
+
+    async def wait(name: str, group: str, codes: frozenset[int] | None, queue_id: int = 0) -> None:
+        await held.wait(("T", queue_id), codes, 60_000, A, 1, group)
+        woken.append(name)
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(wait, "tags", "g", frozenset({1, 2}))
+        nursery.start_soon(wait, "any", "g", None)
+        nursery.start_soon(wait, "other group", "h", None)
+        nursery.start_soon(wait, "other queue", "g", None, 1)
+        await trio.testing.wait_all_tasks_blocked()
+        held.wake_group(KEY, "g")
+        held.wake_group(KEY, "g")
+        held.wake_group(("U", 0), "g")
+        await trio.testing.wait_all_tasks_blocked()
+        assert (sorted(woken), held.count) == (["any", "tags"], 2)
+        assert trio.current_time() < 60
+    assert (held.count, held._queues, held._of_peers) == (0, {}, {})
+
+
 @pytest.mark.parametrize("timeout_ms", [-(2**63), 0, 1, 2**63 - 1])
 async def test_any_time_is_borne(autojump_clock: trio.testing.MockClock, timeout_ms: int) -> None:
     held = HeldPulls(LIMITS)

@@ -114,7 +114,7 @@ async def test_a_signal_stops_in_order_and_the_next_start_reads_nothing_again(tm
                 await pool.aclose()
             process.send_signal(number)
             assert await trio.to_thread.run_sync(process.wait, 10) == 0
-        assert server.told[-1][1].code == RequestCode.UNREGISTER_BROKER
+        assert server.reported[-1][1].code == RequestCode.UNREGISTER_BROKER
         assert not (tmp_path / "store" / "abort").exists()
         assert (tmp_path / "store" / "config" / "topics.json").exists()
         async with started(*arguments) as (_, address):
@@ -133,14 +133,14 @@ def test_p_prints_every_setting_and_ends(tmp_path: Path) -> None:
     lines = printed.stdout.splitlines()
     assert printed.returncode == 0
     assert lines == sorted(lines)
-    wanted = {
+    expected = {
         "brokerName=b7",
         "listenPort=11",
         "namesrvAddr=127.0.0.1:9",
         "brokerIP1=127.0.0.1",
         "flushDiskType=ASYNC_FLUSH",
     }
-    assert wanted <= set(lines)
+    assert expected <= set(lines)
     assert "there is no such setting: noSuchSetting" in printed.stderr
     assert "namesrvAddr=127.0.0.1:8" in run("-p", NAMESRV_ADDR="127.0.0.1:8").stdout
 

@@ -2,22 +2,32 @@
 
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
 import trio
 from trio.testing import MockClock
 
+from pyrmq_core import Admin, Message, Producer
 from pyrmq_core.broker import DiskFiles
 from pyrmq_core.broker.registration import BrokerRegistration
 from pyrmq_core.broker.tables.topics import TopicTable
+from pyrmq_core.embedded import EmbeddedCluster
 from pyrmq_core.errors import ConnectFailed
 from pyrmq_core.model import TopicConfig
 from pyrmq_core.network import ConnectionPool
 from pyrmq_core.protocol.framing.codes import RequestCode
 from pyrmq_core.protocol.framing.command import Command
-from pyrmq_core.protocol.requests.nameserver.register_broker import RegisteredBroker, RegistrationHeader
+from pyrmq_core.protocol.requests.nameserver.register_broker import (
+    KnownDataVersion,
+    QueryDataVersion,
+    RegisterBroker,
+    RegisteredBroker,
+    RegistrationHeader,
+)
 from pyrmq_core.protocol.routes.registration import registration_crc
+from pyrmq_core.protocol.routes.topic_config import DataVersion
 from tests.broker.nameservers import RecordingNameServer, nameservers
 from tests.broker.serving import config, serving, until
 from tests.nameserver.longest_step import LongestStep
@@ -30,6 +40,9 @@ SYSTEM_TOPICS = {
     "broker-a",
     "OFFSET_MOVED_EVENT",
     "SCHEDULE_TOPIC_XXXX",
+    "RMQ_SYS_TRANS_HALF_TOPIC",
+    "RMQ_SYS_TRANS_OP_HALF_TOPIC",
+    "rmq_sys_wheel_timer",
     "DefaultCluster_REPLY_TOPIC",
 }
 
@@ -51,8 +64,18 @@ async def test_all_nameservers_get_all_topics_over_connections_of_their_own(tmp_
             perms = {topic.topic: topic.perm for topic in registration.body().topic_configs}
             assert (perms["TBW102"], perms["BenchmarkTest"]) == (7, 6)
         for server in servers:
-            assert server.told[-1][1].code == RequestCode.UNREGISTER_BROKER
+            assert server.reported[-1][1].code == RequestCode.UNREGISTER_BROKER
             await until(lambda server=server: server.closed == 1)  # type: ignore[misc]
+
+
+async def test_a_nameserver_that_was_started_again_gets_all_topics_over_a_new_connection(tmp_path: Path) -> None:
+    """The old connection may still count as open, and would fail the registration."""
+    async with nameservers(1) as (server,), serving(tmp_path, namesrvAddr=server.address) as served:
+        registration = served.running.broker.registration
+        before = registration._pool.connections
+        await registration.register_anew(server.address)
+        assert len(server.registrations()) == 2
+        assert set(registration._pool.connections).isdisjoint(before)
 
 
 async def test_a_killed_broker_unregisters_nowhere(tmp_path: Path) -> None:
@@ -60,7 +83,7 @@ async def test_a_killed_broker_unregisters_nowhere(tmp_path: Path) -> None:
         served.running.kill()
         await served.ended.wait()
         await until(lambda: server.closed == 1)
-        assert [request.code for _, request in server.told] == [RequestCode.REGISTER_BROKER]
+        assert [request.code for _, request in server.reported] == [RequestCode.REGISTER_BROKER]
 
 
 async def test_a_new_topic_is_registered_alone_before_the_sender_is_answered(tmp_path: Path) -> None:
@@ -87,7 +110,7 @@ async def test_one_that_refuses_a_single_topic_gets_all(tmp_path: Path) -> None:
         assert server.topics()[1:] == [{"New"}, SYSTEM_TOPICS | {"New"}]
 
 
-async def test_a_dead_nameserver_holds_up_nobody_and_is_tried_again(tmp_path: Path) -> None:
+async def test_a_dead_nameserver_holds_up_no_other_and_is_tried_again(tmp_path: Path) -> None:
     async with nameservers() as (gone,):
         port = int(gone.address.rpartition(":")[2])
     async with nameservers() as (server,), trio.open_nursery() as nursery:
@@ -151,8 +174,34 @@ class RecordingPool(ConnectionPool):
     async def call(self, address: str, command: Command, *, timeout: float) -> Command:
         self.times.append(trio.current_time())
         if not self.answers():
-            raise ConnectFailed("nobody listens", address=address)
+            raise ConnectFailed("nothing listens", address=address)
         return RegisteredBroker().to_command()
+
+
+class SilentPool(RecordingPool):
+    """A pool that answers the first registration and no further one."""
+
+    async def call(self, address: str, command: Command, *, timeout: float) -> Command:
+        answer = await super().call(address, command, timeout=timeout)
+        if len(self.times) > 1:
+            await trio.sleep_forever()
+        return answer
+
+
+async def test_a_new_topic_waits_3_s_at_most_for_a_silent_nameserver(tmp_path: Path, autojump_clock: MockClock) -> None:
+    """In 5.4.0 a send waits up to registerBrokerTimeoutMills, 24 s; in 4.9.7 it waits for no answer."""
+    settings = config(tmp_path, namesrvAddr="127.0.0.1:1")
+    topics = TopicTable(DiskFiles(tmp_path), settings)
+    pool = SilentPool(lambda: True)
+    registration = BrokerRegistration(settings, RegistrationHeader("C", "127.0.0.1:2", "b", 0), topics, pool)
+    async with trio.open_nursery() as nursery:
+        await nursery.start(registration.run)
+        topics.put(TopicConfig("T", 4, 4), 1)
+        began = trio.current_time()
+        await registration.announce()
+        assert trio.current_time() - began == pytest.approx(3.0)
+        assert len(pool.times) == 2
+        nursery.cancel_scope.cancel()
 
 
 async def rounds(directory: Path, answers: Callable[[], bool], seconds: float, **settings: str) -> list[int]:
@@ -168,6 +217,43 @@ async def rounds(directory: Path, answers: Callable[[], bool], seconds: float, *
 
 async def test_all_topics_go_out_again_after_10_s_and_then_every_30(tmp_path: Path, autojump_clock: MockClock) -> None:
     assert await rounds(tmp_path, lambda: True, 99) == [0, 10, 40, 70]
+
+
+class KnowingPool(ConnectionPool):
+    """A pool that answers as a NameServer with the version of the last registration; None when it was restarted."""
+
+    def __init__(self) -> None:
+        self.known: DataVersion | None = None
+        self.codes: list[int] = []
+
+    async def call(self, address: str, command: Command, *, timeout: float) -> Command:
+        self.codes.append(command.code)
+        if command.code == RequestCode.REGISTER_BROKER:
+            self.known = RegisterBroker.from_command(command).body().data_version
+            return RegisteredBroker().to_command()
+        asked = QueryDataVersion.from_command(command).data_version
+        return KnownDataVersion(self.known != asked, self.known).to_command()
+
+
+async def test_topics_that_did_not_change_are_not_sent_again_without_force_register(
+    tmp_path: Path, autojump_clock: MockClock
+) -> None:
+    """A round asks for the version; all topics follow if they changed here, or if the NameServer was restarted."""
+    settings = config(tmp_path, namesrvAddr="127.0.0.1:1", forceRegister="false")
+    topics, pool = TopicTable(DiskFiles(tmp_path), settings), KnowingPool()
+    async with trio.open_nursery() as nursery:
+        await nursery.start(
+            BrokerRegistration(settings, RegistrationHeader("C", "127.0.0.1:2", "b", 0), topics, pool).run
+        )
+        await trio.sleep(75)
+        assert pool.codes == [103, 322, 322, 322]
+        topics.put(TopicConfig("T"), 1)
+        await trio.sleep(30)
+        assert pool.codes[4:] == [322, 103]
+        pool.known = None
+        await trio.sleep(60)
+        assert pool.codes[6:] == [322, 103, 322]
+        nursery.cancel_scope.cancel()
 
 
 @pytest.mark.parametrize(("period_ms", "seconds"), [("1000", 10), ("600000", 60), ("20000", 20)])
@@ -203,3 +289,21 @@ async def test_many_topics_are_written_off_the_loop(tmp_path: Path) -> None:
         trio.lowlevel.remove_instrument(longest)
         nursery.cancel_scope.cancel()
     assert longest.seconds < 0.015
+
+
+async def test_topics_that_change_in_one_moment_are_all_announced() -> None:
+    """A NameServer passes over a registration with a version that it knows, whatever topics that has."""
+    async with EmbeddedCluster() as cluster, Admin(nameserver=cluster.nameserver, timeout=2.0) as admin:
+        for queues in range(1, 6):
+            async with trio.open_nursery() as nursery:
+                for topic in ("a", "b", "c"):
+                    nursery.start_soon(partial(admin.create_topic, topic, queues=queues))
+
+
+async def test_a_new_topic_is_made_by_the_brokers_in_turn() -> None:
+    """The route of TBW102 has all brokers: the first messages to an unknown topic spread over all of them."""
+    async with EmbeddedCluster(brokers=3) as cluster, Producer("P", nameserver=cluster.nameserver) as producer:
+        sent = [await producer.send(Message("Spread", b"x")) for _ in range(12)]
+        assert {one.message_queue.broker_name for one in sent} == {"broker-a", "broker-b", "broker-c"}
+        async with Admin(nameserver=cluster.nameserver) as admin:
+            assert set(await admin.topic_config("Spread")) == set(cluster.brokers)

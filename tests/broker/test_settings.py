@@ -7,13 +7,20 @@ from pathlib import Path
 
 import pytest
 
+from pyrmq_core.access.settings import NAMES as ACCESS_NAMES
 from pyrmq_core.broker import BrokerConfig
+from pyrmq_core.broker.setting_ranges import ANY, RANGES
 from pyrmq_core.broker.setting_rules import KNOWN, REFUSED, WITHOUT_EFFECT
 from pyrmq_core.broker.settings import unknown_names, unused_names
 from pyrmq_core.errors import InvalidArgument
 from pyrmq_core.network.tls_settings import NAMES as TLS_NAMES
 from tests.support.server_page import PAGE, written
 
+NUMBERS = [
+    (name, text) for name, text in BrokerConfig().to_properties().items() if text.isdecimal() and name != "deleteWhen"
+]
+# The intervals of tasks that would run without a pause.
+ROUNDS = ("cleanResourceInterval", "timerFlushIntervalMs", "transactionCheckInterval")
 ROCKETMQS = (Path(__file__).parent.parent / "golden" / "broker_settings_5.4.0.txt").read_text().split()
 
 
@@ -43,15 +50,15 @@ def test_what_asks_for_nothing_is_taken(row: object) -> None:
 
 
 def test_all_that_is_refused_is_reported_at_once() -> None:
-    with pytest.raises(InvalidArgument, match=r"aclEnable=true: .*; fileReservedTime=72: this broker keeps everything"):
-        BrokerConfig().with_settings({"aclEnable": "true", "fileReservedTime": "72", "brokerName": "b"})
+    with pytest.raises(InvalidArgument, match=r"enableLmq=true: .*; slaveReadEnable=true: this broker is a master"):
+        BrokerConfig().with_settings({"enableLmq": "true", "slaveReadEnable": "true", "brokerName": "b"})
 
 
 def test_a_name_that_there_is_nowhere_is_reported_with_the_nearest_one() -> None:
-    told = unknown_names(
+    reported = unknown_names(
         {"brokerNam": "x", "fileReservedTimes": "1", "qqqqqq": "1", "listenPort": "1", "aclEnable": ""}
     )
-    assert told == [
+    assert reported == [
         "brokerNam (did you mean brokerName?)",
         "fileReservedTimes (did you mean fileReservedTime?)",
         "qqqqqq",
@@ -65,18 +72,42 @@ def test_a_name_that_there_is_nowhere_is_reported_with_the_nearest_one() -> None
         ("brokerRole", "SLAVE"),
         ("brokerId", "1"),
         ("inSyncReplicas", "2"),
-        ("timerWheelEnable", "true"),
+        ("timerPrecisionMs", "300"),
+        ("mappedFileSizeTimerLog", "100"),
+        ("timerStopEnqueue", "true"),
         ("storePathCommitLog", "/a,/b"),
         ("messageDelayLevel", ""),
         ("messageDelayLevel", "-1s"),
         ("defaultTopicQueueNums", "0"),
         ("defaultTopicQueueNums", "65536"),
         ("serverChannelMaxIdleTimeSeconds", "0"),
+        ("listenPort", "65536"),
+        ("brokerPermission", "8"),
+        ("mapperFileSizeBatchConsumeQueue", "45"),
+        ("messageDelayLevel", "1s 24856d"),
+        ("maxMessageSize", "1_000"),
+        ("regionId", "a\x01b"),
+        ("regionId", "a\x02b"),
+        ("regionId", "\ud800"),
+        ("regionId", "x" * 128),
     ],
 )
 def test_a_value_that_cannot_be_is_refused_by_name(name: str, value: str) -> None:
     with pytest.raises(InvalidArgument, match=name):
         BrokerConfig().with_settings({name: value})
+
+
+@pytest.mark.parametrize(("name", "default"), [(name, int(default)) for name, default in NUMBERS])
+def test_every_number_has_a_greatest_one_and_a_wait_between_rounds(name: str, default: int) -> None:
+    most = RANGES.get(name, ANY).most
+    assert default <= most <= 2**63 - 1
+    for impossible in (most + 1, 10**400):
+        with pytest.raises(InvalidArgument, match=name) as refused:
+            BrokerConfig().with_settings({name: str(impossible)})
+        assert len(str(refused.value)) < 200
+    if name.startswith("flush") or name in ROUNDS:
+        with pytest.raises(InvalidArgument, match=name):
+            BrokerConfig().with_settings({name: "0"})
 
 
 def test_the_page_has_the_tables_of_the_code() -> None:
@@ -86,10 +117,10 @@ def test_the_page_has_the_tables_of_the_code() -> None:
 
 def test_every_honoured_setting_has_its_row_and_its_default() -> None:
     part = PAGE.read_text("utf-8").partition("### Settings of a broker\n")[2].partition("A broker does not start")[0]
-    told: dict[str, str] = {}
+    reported: dict[str, str] = {}
     for names, defaults in re.findall(r"^\| (`.+?) \| (.+?) \|", part, re.MULTILINE):
         texts = ["" if text == "none" else text.strip("`") for text in defaults.split(", ")]
         named = re.findall(r"`(\w+)`", names)
-        told.update(zip(named, texts * len(named) if len(texts) == 1 else texts, strict=True))
+        reported.update(zip(named, texts * len(named) if len(texts) == 1 else texts, strict=True))
     settings = BrokerConfig().to_properties()
-    assert told == {name: value for name, value in settings.items() if name not in TLS_NAMES}
+    assert reported == {name: value for name, value in settings.items() if name not in TLS_NAMES | ACCESS_NAMES}

@@ -1,6 +1,7 @@
 """The store's files: RocketMQ's records, segments, blanks and queue entries; and files on a real disk."""
 
 import json
+import struct
 import zlib
 from pathlib import Path
 
@@ -10,16 +11,16 @@ from hypothesis import strategies as st
 
 from pyrmq_core.broker.store.appending import (
     Append,
+    DoesNotFit,
     appended_bytes,
     batch_pieces,
     build,
     piece,
     properties_tags_code,
 )
-from pyrmq_core.broker.store.files import DiskFiles
+from pyrmq_core.broker.store.disk_files import DiskFiles
 from pyrmq_core.broker.store.formats import Checkpoint, Entry, blank_record, file_name, file_offset
 from pyrmq_core.broker.store.layout import StoreSettings
-from pyrmq_core.broker.store.message_store import DoesNotFit
 from pyrmq_core.errors import BodyError, StoreError
 from pyrmq_core.protocol.java.string_hash import tags_code
 from pyrmq_core.protocol.messages.batch import BatchItem, encode_batch_body, iterate_batch_body
@@ -136,6 +137,17 @@ def test_a_checkpoint_of_another_broker_names_no_safe_offset() -> None:
     foreign = Checkpoint(10_000, 9_000, 0, 0, 77)
     assert Checkpoint.decode(foreign.encode()).safe_offset is None
     assert Checkpoint.decode(None) == Checkpoint.decode(b"short") == Checkpoint()
+
+
+def test_checkpoints_of_earlier_versions_are_read() -> None:
+    fields = struct.pack(">qqqqq8sqi", 10_000, 9_000, 0, 0, 77, b"PYRMQ\0\0\2", 77, 3)
+    second = fields.ljust(4096, b"\0")
+    assert Checkpoint.decode(second) == Checkpoint(10_000, 9_000, 0, 0, 77, 77, 3)
+    fields = struct.pack(">qqqqq8sqiq", 10_000, 9_000, 0, 0, 77, b"PYRMQ\0\0\3", 77, 3, 500)
+    third = (fields + struct.pack(">I", zlib.crc32(fields))).ljust(4096, b"\0")
+    assert Checkpoint.decode(third) == Checkpoint(10_000, 9_000, 0, 0, 77, 77, 3, 500)
+    for wrong in (b"\1" + third[1:], b"\1" + Checkpoint(10_000, safe_offset=1, log_start=1).encode()[1:]):
+        assert Checkpoint.decode(wrong).safe_offset is None
 
 
 def test_a_segment_is_closed_by_a_blank_record() -> None:

@@ -147,7 +147,7 @@ def test_the_first_bad_record_ends_the_log(clean: bool) -> None:
     assert not any(files.contents[LOG][ends[0] :])
 
 
-def test_a_flipped_body_byte_is_met_by_its_crc() -> None:
+def test_a_flipped_body_byte_is_found_by_its_crc() -> None:
     files, ends = three_puts()
     files.remove(CHECKPOINT_NAME)
     at = bytes(files.contents[LOG]).index(b"b" * 30)

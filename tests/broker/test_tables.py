@@ -2,7 +2,7 @@
 
 import json
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -14,7 +14,7 @@ from pyrmq_core.broker.clients.queue_locks import LIFE_MS, QueueLocks
 from pyrmq_core.broker.tables.config_files import encode_config, load_config, save_config
 from pyrmq_core.broker.tables.consumer_offsets import GroupOffsets
 from pyrmq_core.broker.tables.subscription_groups import GroupTable
-from pyrmq_core.broker.tables.topics import TopicTable
+from pyrmq_core.broker.tables.topics import RECENT_CHANGES, TopicTable
 from pyrmq_core.errors import StoreError
 from pyrmq_core.model import MessageQueue, TopicConfig
 from pyrmq_core.network import Peer
@@ -50,11 +50,11 @@ def test_a_group_changes_with_its_members_and_topics_only() -> None:
     assert beat(table, B, "b", topic) == ["G"]
     assert beat(table, A, "a", topic, SubscriptionData("U")) == ["G"]
     assert beat(table, B, "b", topic) == ["G"]
-    younger = SubscriptionData("T", sub_string="x", sub_version=2)
-    assert beat(table, A, "a", younger) == []
-    assert table.subscription("G", "T") == younger
+    later = SubscriptionData("T", sub_string="x", sub_version=2)
+    assert beat(table, A, "a", later) == []
+    assert table.subscription("G", "T") == later
     assert beat(table, B, "b", topic) == []
-    assert table.subscription("G", "T") == younger
+    assert table.subscription("G", "T") == later
     assert table.consumers["G"].client_ids == ["a", "b"]
 
 
@@ -107,7 +107,7 @@ def test_offsets_are_kept_with_java_s_own_keys() -> None:
     assert (again.topics_of("G"), again.groups_of("U")) == (["T"], ["H"])
     again.forget_topic("T")
     again.forget_group("H")
-    assert again.members()["offsetTable"] == {}
+    assert (again.members()["offsetTable"], again.members()["groupTopicMap"]) == ({}, {})
 
 
 def test_groups_take_rocketmqs_defaults() -> None:
@@ -253,3 +253,17 @@ async def test_a_table_is_written_once_for_many_changes_and_says_when_it_is_not(
     again = TopicTable(files, config(tmp_path))
     again.load()
     assert {"t0", "t499", "late", "later"} <= {topic.topic for topic in again}
+
+
+def test_the_topics_changed_since_a_version_are_known_for_a_while(tmp_path: Path) -> None:
+    topics = TopicTable(MemoryFiles(), config(tmp_path))
+    before = topics.data_version
+    for name in ("a", "b", "a"):
+        topics.put(TopicConfig(name, len(topics.changed_since(before) or ()) + 1), 0)
+    topics.remove("b", 0)
+    assert [topic.topic for topic in topics.changed_since(before) or ()] == ["a"]
+    assert topics.changed_since(topics.data_version) == []
+    for number in range(RECENT_CHANGES):
+        topics.put(TopicConfig(f"t{number}"), 0)
+    assert topics.changed_since(before) is None
+    assert topics.changed_since(replace(before, counter=topics.data_version.counter + 1)) is None

@@ -176,12 +176,12 @@ def test_no_java(tmp_path: Path) -> None:
 
 def test_servers_that_are_away(cluster: EmbeddedCluster, tmp_path: Path) -> None:
     given = {"PYSPARK_PYTHON": sys.executable, "JAVA_HOME": java(tmp_path, "17.0.15")}
-    nobody = "127.0.0.1:1"
-    code, rows = run(nobody, **given)
+    closed_port = "127.0.0.1:1"
+    code, rows = run(closed_port, **given)
     [(status, found, _)] = rows_of(rows, "nameserver")
     assert (code, status) == (1, FAIL)
-    assert nobody in found
-    code, rows = run(f"{nobody};{cluster.nameserver}", **given)  # clients go on to the next one
+    assert closed_port in found
+    code, rows = run(f"{closed_port};{cluster.nameserver}", **given)  # clients go on to the next one
     assert (code, [row[0] for row in rows_of(rows, "nameserver")]) == (0, [WARN, OK])
 
     async def with_others(request: Command, peer: Peer) -> Command:

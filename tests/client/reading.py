@@ -38,5 +38,5 @@ async def read_all(
     return offsets, pulls
 
 
-def asked(stage: Stage) -> list[PullMessage]:
+def requested(stage: Stage) -> list[PullMessage]:
     return [PullMessage.from_command(command) for command in stage.brokers["broker-a"].of(PULL)]

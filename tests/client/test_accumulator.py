@@ -23,7 +23,7 @@ from pyrmq_core import (
     SendFailed,
     WindowFull,
 )
-from pyrmq_core.client.producer.bulk.in_flight import PendingSend
+from pyrmq_core.client.producer.bulk.pending_sends import PendingSend
 from pyrmq_core.protocol.messages.batch import iterate_batch_body
 from pyrmq_core.protocol.messages.properties import decode_properties
 from tests.support.scripted import BATCH, SEND, cut, refuse, silence

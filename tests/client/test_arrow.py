@@ -28,7 +28,7 @@ from pyrmq_core import (
 from pyrmq_core.columnar import DEFAULT_COLUMNS, batches_of
 from pyrmq_core.columnar.encoding.sink_rows import JOINED_ROWS
 from pyrmq_core.errors import RecordError
-from tests.client.reading import A0, asked, fill
+from tests.client.reading import A0, fill, requested
 from tests.support.scripted import BATCH, after, refuse
 from tests.support.stage import Stage, settled
 
@@ -61,7 +61,7 @@ async def test_requests_take_the_queues_in_turn(stage: Stage, producer: Producer
     assert len({message.unique_id for message in stage.stored("orders")}) == 8500
 
 
-async def test_nothing_to_send_is_sent_to_nobody(stage: Stage, producer: Producer) -> None:
+async def test_nothing_to_send_makes_no_request(stage: Stage, producer: Producer) -> None:
     assert await producer.send_arrow(rows(0), topic="nowhere") == WriteSummary()
     assert await producer.send_arrow(rows(0).schema.empty_table(), topic="nowhere") == WriteSummary()
     assert await producer.send_arrow(pa.Table.from_batches([rows(0)] * 2), topic="nowhere") == WriteSummary()
@@ -152,7 +152,7 @@ async def test_the_topic_given_wins_over_the_column(stage: Stage, producer: Prod
 
 
 @pytest.mark.parametrize(
-    ("columns", "topic", "told"),
+    ("columns", "topic", "reported"),
     [
         ({"tags": ["a", "b", ""]}, "orders", "row 2, column tags: it is empty"),
         ({"topic": ["orders", None, "orders"]}, None, "row 1, column topic: it is null"),
@@ -160,15 +160,15 @@ async def test_the_topic_given_wins_over_the_column(stage: Stage, producer: Prod
     ],
 )
 async def test_a_row_that_cannot_be_sent_is_named_and_none_is(
-    stage: Stage, producer: Producer, columns: dict[str, Any], topic: str | None, told: str
+    stage: Stage, producer: Producer, columns: dict[str, Any], topic: str | None, reported: str
 ) -> None:
-    with pytest.raises(InvalidMessage, match=told):
+    with pytest.raises(InvalidMessage, match=reported):
         await producer.send_arrow(rows(3, **columns), topic=topic)
     assert stage.sends() == []
 
 
 @pytest.mark.parametrize(
-    ("columns", "topic", "told"),
+    ("columns", "topic", "reported"),
     [
         ({"offset": [1, 2, 3]}, "orders", "no column offset to send; there are body, topic, "),
         ({"tags": [1, 2, 3]}, "orders", "column tags is int64; it has to be string"),
@@ -177,9 +177,9 @@ async def test_a_row_that_cannot_be_sent_is_named_and_none_is(
     ],
 )
 async def test_columns_that_make_no_message_are_reported(
-    stage: Stage, producer: Producer, columns: dict[str, Any], topic: str | None, told: str
+    stage: Stage, producer: Producer, columns: dict[str, Any], topic: str | None, reported: str
 ) -> None:
-    with pytest.raises(InvalidArgument, match=told):
+    with pytest.raises(InvalidArgument, match=reported):
         await producer.send_arrow(rows(3, **columns), topic=topic)
     assert stage.sends() == []
 
@@ -215,7 +215,7 @@ async def test_after_a_failure_the_error_says_what_is_stored(stage: Stage, produ
     assert len(stage.stored("orders")) == 2000
 
 
-async def test_a_topic_nobody_knows_is_reported(stage: Stage, producer: Producer) -> None:
+async def test_an_unknown_topic_is_reported(stage: Stage, producer: Producer) -> None:
     with pytest.raises(NoRoute):
         await producer.send_arrow(rows(10), topic="nowhere")
 
@@ -312,9 +312,9 @@ async def test_leaving_early_ends_all_pulls(stage: Stage, consumer: PullConsumer
         async for _ in batches:
             break
     await settled()
-    before = len(asked(stage))
+    before = len(requested(stage))
     await settled()
-    assert len(asked(stage)) == before < 20_000 / 32
+    assert len(requested(stage)) == before < 20_000 / 32
 
 
 # --- Without the extra

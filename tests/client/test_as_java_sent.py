@@ -228,11 +228,11 @@ async def test_a_transaction_and_its_check(stage: Stage, client: Client) -> None
     for server in stage.brokers.values():
         server.always(SEND, store)
     async with Producer("PG_TX", client=client, transaction_listener=Listener()) as producer:
-        told = await producer.send_in_transaction(
+        ended = await producer.send_in_transaction(
             Message("TxTopic", b"txbody", keys="KT", tags="TagT"), lambda *_: LocalTransactionState.UNKNOW
         )
         await settled()
-        msg_id = told.result.msg_id
+        msg_id = ended.result.msg_id
         check = CheckTransactionState(5, 6668, msg_id, "TID", topic=HALF, broker_name="?", record=half(msg_id))
         await peers[0].connection.send_oneway(check.to_command(), timeout=3)
         server = next(server for server in stage.brokers.values() if server.of(SEND))

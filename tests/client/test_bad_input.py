@@ -62,11 +62,11 @@ async def test_no_nameserver() -> None:
     assert (error.outcome, error.attempts) == (Outcome.NOT_STORED, ())
 
 
-async def test_nobody_listens(stage: Stage) -> None:
+async def test_no_server_listens(stage: Stage) -> None:
     await stage.nameserver.stop()
     began = trio.current_time()
     error = await failure_of(stage.nameserver.address)
-    check(error, NoNameServer, stage.nameserver.address, "nobody listens there", "check the addresses")
+    check(error, NoNameServer, stage.nameserver.address, "nothing listens there", "check the addresses")
     assert trio.current_time() - began < 3
     assert (error.outcome, error.attempts) == (Outcome.NOT_STORED, ())
 
@@ -128,7 +128,7 @@ async def test_no_route_and_no_auto_creation(stage: Stage) -> None:
     assert (error.outcome, error.attempts) == (Outcome.NOT_STORED, ())
 
 
-async def test_reading_a_topic_that_nobody_knows(stage: Stage) -> None:
+async def test_reading_an_unknown_topic(stage: Stage) -> None:
     with pytest.raises(NoRoute) as caught:
         async with PullConsumer("g", nameserver=stage.nameserver.address) as consumer:
             await consumer.message_queues("unheard")
@@ -170,7 +170,7 @@ async def test_the_only_broker_is_gone(stage: Stage) -> None:
     stage.topic("orders", brokers=["broker-a"])
     await stage.brokers["broker-a"].stop()
     error = await failure_of(stage.nameserver.address)
-    check(error, SendFailed, "broker-a", stage.addresses["broker-a"], "nobody listens there", "safe to send again")
+    check(error, SendFailed, "broker-a", stage.addresses["broker-a"], "nothing listens there", "safe to send again")
     assert error.outcome is Outcome.NOT_STORED
     assert len(error.attempts) == 3
 
@@ -183,7 +183,7 @@ async def test_the_only_broker_cuts_every_connection(stage: Stage) -> None:
     assert [attempt.outcome for attempt in error.attempts] == [Outcome.PERHAPS_STORED] * 3
 
 
-async def test_a_silent_broker_with_nobody_beside_it(stage: Stage, jumping_clock: MockClock) -> None:
+async def test_a_silent_broker_without_another_beside_it(stage: Stage, jumping_clock: MockClock) -> None:
     stage.topic("orders", brokers=["broker-a"])
     stage.brokers["broker-a"].always(SEND, silence)
     began = trio.current_time()

@@ -29,11 +29,11 @@ ASK = RequestCode.GET_TOPIC_CONFIG
 A0 = MessageQueue("orders", "broker-a", 0)
 
 
-def told(attributes: dict[str, str]) -> Step:
+def reported(attributes: dict[str, str]) -> Step:
     return answer(TopicConfigFound(TopicConfig("orders", 4, 4, attributes=attributes)).to_command())
 
 
-BATCH_TOPIC, PLAIN_TOPIC = told({"queue.type": "BatchCQ"}), told({})
+BATCH_TOPIC, PLAIN_TOPIC = reported({"queue.type": "BatchCQ"}), reported({})
 
 
 def everywhere(stage: Stage, step: Step) -> None:
@@ -58,11 +58,11 @@ def requests(stage: Stage) -> list[tuple[dict[str, str], list[tuple[str, str | N
     return found
 
 
-def asked(stage: Stage) -> int:
+def requested(stage: Stage) -> int:
     return sum(len(server.of(ASK)) for server in stage.brokers.values())
 
 
-async def test_a_batch_to_a_batch_topic_is_named_and_tells_its_tag(stage: Stage, client: Client) -> None:
+async def test_a_batch_to_a_batch_topic_is_named_and_carries_its_tag(stage: Stage, client: Client) -> None:
     everywhere(stage, BATCH_TOPIC)
     async with Producer("g", client=client) as producer:
         await producer.send_batch(messages("a", "a"), queue=A0)
@@ -72,14 +72,14 @@ async def test_a_batch_to_a_batch_topic_is_named_and_tells_its_tag(stage: Stage,
     assert tagged["TAGS"] == "a"
     assert set(plain) == {"UNIQ_KEY"}
     assert tagged["UNIQ_KEY"] != plain["UNIQ_KEY"]
-    assert asked(stage) == 1
+    assert requested(stage) == 1
 
 
 @pytest.mark.parametrize(
     "step",
     [PLAIN_TOPIC, refuse(ResponseCode.REQUEST_CODE_NOT_SUPPORTED), refuse(ResponseCode.NO_PERMISSION), cut],
 )
-async def test_nobody_else_is_given_its_name(stage: Stage, client: Client, step: Step) -> None:
+async def test_no_other_topic_gets_its_name(stage: Stage, client: Client, step: Step) -> None:
     """A plain topic, a broker of 4.9, one that does not report its settings, one that cuts the connection instead."""
     everywhere(stage, step)
     async with Producer("g", client=client) as producer:
@@ -95,7 +95,7 @@ async def test_a_broker_whose_version_is_known_to_be_old_is_not_even_asked(stage
         await producer.send(Message("orders", b"x"))
         await stage.heard_of()
         await producer.send_batch(messages("a", "a"))
-    assert asked(stage) == 0
+    assert requested(stage) == 0
     assert stage.sends()[-1][1].properties in (None, "")
 
 
@@ -212,7 +212,7 @@ async def test_many_senders_ask_once(stage: Stage, client: Client) -> None:
     async with Producer("g", client=client) as producer, trio.open_nursery() as nursery:
         for _ in range(20):
             nursery.start_soon(_send, producer, messages("a", "a"))
-    assert asked(stage) == 1
+    assert requested(stage) == 1
     assert len(stage.sends()) == 20
 
 
@@ -226,7 +226,7 @@ async def test_single_messages_are_sent_as_ever(stage: Stage, client: Client) ->
         await producer.send(Message("orders", b"x", tags="a"))
     ((_, sent),) = stage.sends()
     assert not sent.batch
-    assert asked(stage) == 0
+    assert requested(stage) == 0
 
 
 async def test_the_topic_of_a_namespace_is_asked_about_as_brokers_name_it(stage: Stage, client: Client) -> None:

@@ -93,10 +93,10 @@ async def test_ranges_that_begin_and_end_inside_records(both: Both) -> None:
     every = sorted(range(COUNT), key=lambda number: number % 3)
     for tags in ("*", "a", "b") * 10:
         start, end = sorted(chance.sample(range(COUNT + 1), 2))
-        wanted = [number for number in every[start:end] if tags in ("*", TAGS[number % 3])]
+        expected = [number for number in every[start:end] if tags in ("*", TAGS[number % 3])]
         async with both.consumer.read_arrow(both.batch, start, end, columns=["body"], tags=tags) as batches:
             found = [int(body) async for batch in batches for body in batch["body"].to_pylist()]
-        assert found == wanted
+        assert found == expected
 
 
 async def test_one_pull_inside_a_record(both: Both) -> None:

@@ -71,12 +71,12 @@ async def test_a_queue_that_is_given_wins(stage: Stage, producer: Producer) -> N
 
 
 async def test_a_list_that_is_no_batch_is_refused_before_anything_is_sent(stage: Stage, producer: Producer) -> None:
-    for wrong, told in (
+    for wrong, reported in (
         (Message("audit", b"x", sharding_key="other"), "message 5 is for audit"),
         (Message("orders", b"x", sharding_key="other", delay_level=1), "message 5 of orders is"),
         (Message("orders", b"", sharding_key="other"), "empty"),
     ):
-        with pytest.raises(InvalidMessage, match=told):
+        with pytest.raises(InvalidMessage, match=reported):
             await producer.send_batch([*keyed(5), wrong])
     assert stage.sends() == []
 

@@ -152,7 +152,7 @@ def test_half_a_credential_is_refused() -> None:
             Client(access_key=access, secret_key=secret)
 
 
-def test_no_text_of_a_client_tells_its_secrets() -> None:
+def test_no_text_of_a_client_shows_its_secrets() -> None:
     client = Client(nameserver="a:1", access_key="the-key", secret_key="the-secret", security_token="the-token")
     assert "a:1" in repr(client)
     for secret in ("the-secret", "the-token"):

@@ -181,7 +181,7 @@ def test_the_least_bad(settings: FaultLatencySettings, picked: str) -> None:
 # --- The detector's part
 
 
-def test_who_is_due() -> None:
+def test_addresses_that_are_due() -> None:
     faults = made()
     faults.update("a", 1, isolation=True, reachable=False, now=10)
     assert faults.due(10) == ["a"]

@@ -76,7 +76,7 @@ async def test_a_new_connection_begins_with_a_heartbeat(stage: Stage, client: Cl
         await producer.send(Message("orders", b"x"), queue=A0)
         await server.wait_seen(BEAT, heard + 1)
         await settled()
-        assert client._session.heartbeats.was_told(server.address)
+        assert client._session.heartbeats.was_reached(server.address)
 
 
 async def test_the_version_of_a_broker_is_remembered(stage: Stage, client: Client) -> None:
@@ -89,14 +89,14 @@ async def test_the_version_of_a_broker_is_remembered(stage: Stage, client: Clien
     assert client._session.heartbeats.version_of(server.address) == 493
 
 
-async def test_a_refused_heartbeat_tells_the_version_too(stage: Stage, client: Client) -> None:
+async def test_a_refused_heartbeat_gives_the_version_too(stage: Stage, client: Client) -> None:
     """With authentication on, a broker answers 16 and its version; the group is not known there then."""
     server = stage.brokers["broker-a"]
     server.on(BEAT, refuse(16, "username cannot be null."))
     with pytest.raises(ResponseError, match=r"NO_PERMISSION \(16\): username cannot be null"):
         await client._session.heartbeats.tell(server.address)
     assert client._session.heartbeats.version_of(server.address) is not None
-    assert not client._session.heartbeats.was_told(server.address)
+    assert not client._session.heartbeats.was_reached(server.address)
 
 
 async def test_a_silent_broker_does_not_hold_up_the_others(
@@ -108,12 +108,12 @@ async def test_a_silent_broker_does_not_hold_up_the_others(
     began = trio.current_time()
     await client._session.heartbeats.send_round()
     assert trio.current_time() - began == pytest.approx(3, abs=0.2)
-    assert client._session.heartbeats.was_told(stage.brokers["broker-b"].address)
+    assert client._session.heartbeats.was_reached(stage.brokers["broker-b"].address)
     with pytest.raises(CallTimeout):
         await client._session.heartbeats.tell(stage.brokers["broker-a"].address, timeout=1)
 
 
-async def test_good_byes_go_to_those_who_may_know_us(stage: Stage, client: Client) -> None:
+async def test_unregistrations_go_to_brokers_that_may_know_the_client(stage: Stage, client: Client) -> None:
     """Leaving opens no connection to any other broker."""
     async with Producer("g", client=client) as producer:
         await producer.send(Message("orders", b"x"), queue=A0)
@@ -124,7 +124,7 @@ async def test_good_byes_go_to_those_who_may_know_us(stage: Stage, client: Clien
     assert stage.brokers["broker-b"].of(GOODBYE) == []
 
 
-async def test_what_nobody_serves_is_refused(stage: Stage, client: Client) -> None:
+async def test_a_request_without_a_handler_is_refused(stage: Stage, client: Client) -> None:
     """A request of a broker that no part of the client serves: code 3, as in Java."""
     peers: list[Peer] = []
 
@@ -134,9 +134,9 @@ async def test_what_nobody_serves_is_refused(stage: Stage, client: Client) -> No
 
     stage.brokers["broker-a"].always(BEAT, note)
     await client._session.heartbeats.tell(stage.brokers["broker-a"].address)
-    answer = await peers[0].connection.call(Command(RequestCode.GET_CONSUMER_RUNNING_INFO), timeout=3)
-    assert (answer.code, answer.remark) == (3, " request type 307 not supported")
+    answer = await peers[0].connection.call(Command(RequestCode.INVOKE_BROKER_TO_RESET_OFFSET), timeout=3)
+    assert (answer.code, answer.remark) == (3, " request type 222 not supported")
     assert isinstance(client, AsyncClient)
-    client._session.serve(RequestCode.GET_CONSUMER_RUNNING_INFO, lambda request, peer: success({"served": "yes"}))
-    answer = await peers[0].connection.call(Command(RequestCode.GET_CONSUMER_RUNNING_INFO), timeout=3)
+    client._session.serve(RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, lambda request, peer: success({"served": "yes"}))
+    answer = await peers[0].connection.call(Command(RequestCode.INVOKE_BROKER_TO_RESET_OFFSET), timeout=3)
     assert answer.ext == {"served": "yes"}

@@ -126,7 +126,7 @@ async def test_hooks_get_each_mode(stage: Stage, client: Client) -> None:
     assert hook.after[0].error is None
 
 
-async def test_without_a_route_there_is_no_try_to_tell_of(client: Client) -> None:
+async def test_without_a_route_there_is_no_try_to_report(client: Client) -> None:
     hook = Recorder()
     async with Producer("g", client=client, hooks=[hook]) as producer:
         with pytest.raises(NoRoute):
@@ -277,7 +277,7 @@ def test_what_is_no_rpc_hook_is_refused() -> None:
         Client(nameserver="127.0.0.1:1", rpc_hooks=[Recorder()])  # type: ignore[list-item]
 
 
-async def test_a_send_that_fails_tells_its_last_error(stage: Stage, client: Client) -> None:
+async def test_a_send_that_fails_reports_its_last_error(stage: Stage, client: Client) -> None:
     hook = Recorder()
     for server in stage.brokers.values():
         server.always(SEND, refuse(13, "too large"))

@@ -133,9 +133,9 @@ ANSWERS = {
 }
 
 
-@pytest.mark.parametrize("told", ANSWERS.values(), ids=ANSWERS)
+@pytest.mark.parametrize("nonsense", ANSWERS.values(), ids=ANSWERS)
 async def test_any_answer_of_a_broker_ends_its_call_alone(
-    stage: Stage, client: Client, jumping_clock: MockClock, told: Command
+    stage: Stage, client: Client, jumping_clock: MockClock, nonsense: Command
 ) -> None:
     broker = stage.brokers["broker-a"]
     codes = (
@@ -149,7 +149,7 @@ async def test_any_answer_of_a_broker_ends_its_call_alone(
     async with PullConsumer("c", client=client, timeout=SECONDS) as consumer:
         await consumer.message_queues("orders")
         for code in codes:
-            broker.always(code, answer(told))
+            broker.always(code, answer(nonsense))
         for call in (
             lambda: consumer.max_offset(A0),
             lambda: consumer.min_offset(A0),
@@ -173,14 +173,14 @@ async def test_a_queue_that_begins_behind_its_end_is_named(stage: Stage, client:
     assert "orders/broker-a/0 begins at offset 7 and ends at 0" in str(error)
 
 
-@pytest.mark.parametrize("told", ANSWERS.values(), ids=ANSWERS)
+@pytest.mark.parametrize("nonsense", ANSWERS.values(), ids=ANSWERS)
 async def test_any_answer_of_a_nameserver_ends_its_call_alone(
-    stage: Stage, jumping_clock: MockClock, told: Command
+    stage: Stage, jumping_clock: MockClock, nonsense: Command
 ) -> None:
     async with Admin(nameserver=stage.nameserver.address, timeout=SECONDS) as admin:
         for code in (RequestCode.GET_BROKER_CLUSTER_INFO, RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER, ROUTE):
-            stage.nameserver.always(code, answer(told))
-        if told.body or told.code:
+            stage.nameserver.always(code, answer(nonsense))
+        if nonsense.body or nonsense.code:
             await ends_in_time(lambda: admin.topics())
         await ends_in_time(lambda: admin.cluster_info())
         await ends_in_time(lambda: admin.route("orders"))
@@ -234,12 +234,12 @@ async def test_the_loop_of_blocking_clients_outlives_what_it_is_answered(stage: 
         assert await trio.to_thread.run_sync(blocked, stranger) == 0
 
 
-@pytest.mark.parametrize("told", ANSWERS.values(), ids=ANSWERS)
-async def test_a_send_that_is_answered_nonsense_fails_alone(stage: Stage, told: Command) -> None:
+@pytest.mark.parametrize("nonsense", ANSWERS.values(), ids=ANSWERS)
+async def test_a_send_that_is_answered_nonsense_fails_alone(stage: Stage, nonsense: Command) -> None:
     async with Producer("g", nameserver=stage.nameserver.address, send_timeout=SECONDS) as producer:
         await producer.send(Message("orders", b"first"))
         for broker in stage.brokers.values():
-            broker.always(SEND, answer(told))
+            broker.always(SEND, answer(nonsense))
         await ends_in_time(lambda: producer.send(Message("orders", b"x")))
         pending = await producer.send_soon(Message("orders", b"x"))
         await ends_in_time(pending.wait)

@@ -7,7 +7,7 @@ import trio
 from trio.testing import MockClock
 
 from pyrmq_core import Client, LocalTransactionState, Message, MessageExt, MessageQueue, Producer, SendFailed
-from pyrmq_core.client.producer import message_trace as tracing
+from pyrmq_core.client.producer import trace_dispatcher as tracing
 from pyrmq_core.network import Peer
 from pyrmq_core.protocol.framing.codes import RequestCode
 from pyrmq_core.protocol.framing.command import Command
@@ -139,19 +139,19 @@ async def test_transactions_and_recalls_are_traced(traced: Stage, client: Client
         server.always(SEND, storing(msgId="7F00000100002A9F0000000000001A0C", transactionId="TID"))
         server.always(RequestCode.RECALL_MESSAGE, answer(MessageRecalled("M-9").to_command()))
     async with Producer("g", client=client, trace=True, transaction_listener=Listener()) as producer:
-        told = await producer.send_in_transaction(
+        ended = await producer.send_in_transaction(
             Message("orders", b"x", tags="t", keys="k"), lambda *_: LocalTransactionState.COMMIT_MESSAGE
         )
         await producer.recall("orders", RecallHandle("orders", "broker-a", 1, "M-9").encode())
     pub, end, recall = records(traced)
     assert (pub[0], pub[11]) == ("Pub", "1")
-    address = traced.brokers[told.result.message_queue.broker_name].address
+    address = traced.brokers[ended.result.message_queue.broker_name].address
     assert end[0] == "EndTransaction"
     assert end[2:] == [
         "east",
         "g",
         "orders",
-        told.result.msg_id,
+        ended.result.msg_id,
         "t",
         "k",
         address,

@@ -93,7 +93,7 @@ async def test_all_failures_are_named(stage: Stage) -> None:
         with pytest.raises(NoNameServer) as caught:
             await info_of(client, "orders")
     text = str(caught.value)
-    for part in (stage.nameserver.address, garbage, "nobody listens there", "not RocketMQ's", "check the addresses"):
+    for part in (stage.nameserver.address, garbage, "nothing listens there", "not RocketMQ's", "check the addresses"):
         assert part in text
     assert "\n" not in text
 

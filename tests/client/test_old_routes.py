@@ -82,7 +82,7 @@ async def test_sends_in_turn_find_the_queue_that_is_left(shrinking: Stage, produ
     assert len(topics_asked(shrinking.nameserver)) == 2
 
 
-async def test_what_nobody_waits_for_finds_it_too(shrinking: Stage, producer: Producer) -> None:
+async def test_a_send_in_the_background_finds_it_too(shrinking: Stage, producer: Producer) -> None:
     heard(shrinking)
     pending = [await producer.send_soon(Message("orders", b"%d" % number)) for number in range(50)]
     assert {(await one.wait()).message_queue.queue_id for one in pending} == {0}

@@ -9,8 +9,10 @@ from trio.testing import MockClock
 from pyrmq_core import (
     CallTimeout,
     Client,
+    InvalidArgument,
     MessageQueue,
     ProtocolError,
+    PullConsumer,
     PullStatus,
     RawPull,
     ResponseError,
@@ -20,7 +22,8 @@ from pyrmq_core import (
 from pyrmq_core.client.consumer.pull.puller import Puller
 from pyrmq_core.errors import BrokerNotFound, ConnectionClosed
 from pyrmq_core.protocol.framing.command import Command
-from tests.client.reading import A0, asked, fill
+from tests.client.reading import A0, fill, requested
+from tests.support.memory_broker import MemoryBroker
 from tests.support.scripted import PULL, Step, answer, cut, later, refuse, route_of, silence
 from tests.support.stage import Stage
 
@@ -30,7 +33,7 @@ from tests.support.stage import Stage
 async def test_a_pull_says_what_java_says(stage: Stage, puller: Puller) -> None:
     fill(stage, 3)
     pull = await puller.pull(A0, 1)
-    (request,) = asked(stage)
+    (request,) = requested(stage)
     assert (request.consumer_group, request.topic, request.queue_id, request.queue_offset) == (
         "readers",
         "orders",
@@ -75,7 +78,7 @@ async def test_a_pull_waits_for_a_first_message(stage: Stage, puller: Puller) ->
         await stage.brokers["broker-a"].wait_seen(PULL)
         fill(stage, 1)
     assert [message.body for message in decode(pulls[0])] == [b"0|"]
-    (request,) = asked(stage)
+    (request,) = requested(stage)
     assert (request.sys_flag, request.suspend_timeout_ms) == (6, 20_000)
 
 
@@ -109,7 +112,7 @@ async def test_one_pull_is_not_tried_again(
     stage.brokers["broker-a"].on(PULL, step)
     with pytest.raises(error, match=words):
         await puller.pull(A0, 0)
-    assert len(asked(stage)) == 1
+    assert len(requested(stage)) == 1
 
 
 async def test_a_pull_finds_an_unknown_broker_by_its_topic(stage: Stage, client: Client) -> None:
@@ -125,3 +128,16 @@ async def test_a_slave_is_read_when_the_master_is_gone(stage: Stage, client: Cli
     only_slave = replace(route.broker_datas[0], broker_addrs={1: stage.addresses["broker-a"]})
     stage.table.routes["orders"] = replace(route, broker_datas=(only_slave,))
     assert (await Puller(client._session, "g").pull(A0, 0)).status is PullStatus.FOUND
+
+
+async def test_an_sql_expression_goes_to_the_broker(stage: Stage, client: Client) -> None:
+    fill(stage, 3)
+    async with PullConsumer("g", client=client) as consumer:
+        stage.brokers["broker-a"].always(PULL, MemoryBroker("broker-a"))  # whose queues are empty
+        await consumer.pull(A0, 0, sql="amount > 3")
+        with pytest.raises(InvalidArgument, match="exclude each other"):
+            await consumer.pull(A0, 0, tags="paid", sql="amount > 3")
+        with pytest.raises(InvalidArgument, match="SQL expression is empty"):
+            await consumer.pull(A0, 0, sql=" ")
+    (request,) = requested(stage)
+    assert (request.expression_type, request.subscription) == ("SQL92", "amount > 3")

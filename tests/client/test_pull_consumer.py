@@ -24,7 +24,7 @@ from pyrmq_core import (
     ResponseError,
     decode,
 )
-from pyrmq_core.client.consumer.pull_consumer import EPOCH, first_millisecond
+from pyrmq_core.client.arguments import EPOCH, first_millisecond
 from pyrmq_core.network import Peer
 from pyrmq_core.protocol.framing.codes import RequestCode
 from pyrmq_core.protocol.framing.command import Command, success
@@ -311,8 +311,8 @@ async def test_the_first_message_at_or_after_a_time(
     if generation == "4.9":
         stage.brokers["broker-a"].always(SEARCH, OldSearch(stage))
     times = [message.store_ms for message in store.queues["orders", 0]]
-    wanted = 1000 + lower(times, FIRST_STORE_MS + -(-int(millisecond * 10) // 10))
-    assert await consumer.offset_at(A0, at(millisecond)) == wanted
+    expected = 1000 + lower(times, FIRST_STORE_MS + -(-int(millisecond * 10) // 10))
+    assert await consumer.offset_at(A0, at(millisecond)) == expected
 
 
 @pytest.mark.parametrize("generation", ["5.x", "4.9"])

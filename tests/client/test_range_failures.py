@@ -27,7 +27,7 @@ from pyrmq_core.network import Peer, ask
 from pyrmq_core.protocol.framing.codes import ResponseCode
 from pyrmq_core.protocol.framing.command import Command, refusal
 from pyrmq_core.protocol.requests.broker.pull_message import PullAnswer
-from tests.client.reading import A0, asked, fill, read_all
+from tests.client.reading import A0, fill, read_all, requested
 from tests.support.scripted import (
     PULL,
     ROUTE,
@@ -275,7 +275,7 @@ async def test_a_broker_that_stays_away_is_reported_after_the_patience(
     fill(stage, 100)
     await stage.brokers["broker-a"].stop()
     began = trio.current_time()
-    with pytest.raises(ConnectFailed, match="nobody listens there"):
+    with pytest.raises(ConnectFailed, match="nothing listens there"):
         await read_all(puller, 0, 100, window=ReadWindow(patience=9))
     assert trio.current_time() - began == pytest.approx(9, abs=0.5)
 
@@ -332,10 +332,10 @@ async def test_leaving_early_ends_all_pulls(stage: Stage, puller: Puller) -> Non
             break
     assert trio.lowlevel.current_task().child_nurseries == nurseries
     await settled()
-    before = len(asked(stage))
+    before = len(requested(stage))
     assert before <= 1 + MAX_UNDER_WAY  # the pulls of the window, and no more
     await settled()
-    assert len(asked(stage)) == before
+    assert len(requested(stage)) == before
 
 
 async def test_a_cancelled_read_ends_all_pulls(stage: Stage, puller: Puller) -> None:

@@ -33,7 +33,7 @@ class Read:
         self.answer = answer
         self.draw = draw
         self.under_way: list[PullSlice] = []
-        self.asked: list[tuple[int, int]] = []
+        self.requested: list[tuple[int, int]] = []
         self.pulls: list[RawPull] = []
         if start < end:
             self.progress.begin(answer(PullSlice(start, end)))
@@ -59,7 +59,7 @@ class Read:
         for each in slices:
             assert each.state is ASKED
             assert each.position < each.end_offset <= self.progress.end
-            self.asked.append((each.position, each.end_offset))
+            self.requested.append((each.position, each.end_offset))
         self.under_way += slices
 
     def answer_one(self) -> PullSlice:
@@ -100,15 +100,15 @@ def test_any_answers_come_whole_and_nothing_is_asked_twice(
 ) -> None:
     start, end = bounds
 
-    def answer(asked: PullSlice) -> RawPull:
-        count = data.draw(st.integers(1, min(most, asked.end_offset - asked.position)))
-        return pull(asked.position, asked.position + count, b"x" * count)
+    def answer(requested: PullSlice) -> RawPull:
+        count = data.draw(st.integers(1, min(most, requested.end_offset - requested.position)))
+        return pull(requested.position, requested.position + count, b"x" * count)
 
     read = Read(start, end, window, answer, data)
     first = read.progress.next_start
     check_in_order(read.run(), start, end)
-    assert sum(to - position for position, to in read.asked) == end - first
-    assert sorted(read.asked) == read.asked
+    assert sum(to - position for position, to in read.requested) == end - first
+    assert sorted(read.requested) == read.requested
 
 
 @given(st.data(), st.lists(st.integers(1, 12), min_size=1, max_size=40), windows)
@@ -116,10 +116,10 @@ def test_any_batches_come_whole(data: st.DataObject, sizes: list[int], window: R
     bases = [0, *accumulate(sizes)]
     start, end = sorted(data.draw(st.tuples(st.integers(0, bases[-1]), st.integers(0, bases[-1]))))
 
-    def answer(asked: PullSlice) -> RawPull:
-        number = bisect_right(bases, asked.position) - 1
+    def answer(requested: PullSlice) -> RawPull:
+        number = bisect_right(bases, requested.position) - 1
         base, following = bases[number : number + 2]
-        return pull(asked.position, min(following, end), stored(base, following))
+        return pull(requested.position, min(following, end), stored(base, following))
 
     check_in_order(Read(start, end, window, answer, data).run(), start, end)
 
@@ -130,8 +130,10 @@ def test_what_a_filter_passes_over_is_delivered_once(
 ) -> None:
     start, end = bounds
 
-    def answer(asked: PullSlice) -> RawPull:
-        return pull(asked.position, data.draw(st.integers(asked.position + 1, min(asked.position + 100, end))))
+    def answer(requested: PullSlice) -> RawPull:
+        return pull(
+            requested.position, data.draw(st.integers(requested.position + 1, min(requested.position + 100, end)))
+        )
 
     check_in_order(Read(start, end, window, answer, data).run(), start, end)
 
@@ -142,12 +144,12 @@ def test_an_error_is_raised_after_all_that_lies_before_it(
 ) -> None:
     start, end = bounds
 
-    def answer(asked: PullSlice) -> RawPull:
-        if asked.position == broken and broken != start:
+    def answer(requested: PullSlice) -> RawPull:
+        if requested.position == broken and broken != start:
             raise FAILURE
         # The first answer is larger: slices of its size take several answers, so some break behind their first pulls.
-        following = min(asked.position + (20 if asked.position == start else 7), asked.end_offset)
-        return pull(asked.position, broken if asked.position < broken < following else following)
+        following = min(requested.position + (20 if requested.position == start else 7), requested.end_offset)
+        return pull(requested.position, broken if requested.position < broken < following else following)
 
     read = Read(start, end, window, answer, data)
     if not start < broken < end:
@@ -162,8 +164,8 @@ def test_an_error_is_raised_after_all_that_lies_before_it(
 
 @given(st.data(), windows, st.integers(1, 40))
 def test_slices_under_way_stay_within_the_window(data: st.DataObject, window: ReadWindow, size: int) -> None:
-    def answer(asked: PullSlice) -> RawPull:
-        return pull(asked.position, min(asked.position + size, asked.end_offset), b"x" * size)
+    def answer(requested: PullSlice) -> RawPull:
+        return pull(requested.position, min(requested.position + size, requested.end_offset), b"x" * size)
 
     read = Read(0, 1000, window, answer, data)
     read.progress.want(EVERYTHING, EVERYTHING)
@@ -176,12 +178,12 @@ def test_a_slice_is_covered_when_its_pulls_reach_its_end() -> None:
     progress = RangeProgress(0, 100, ReadWindow(messages=1))
     progress.begin(pull(0, 40))
     progress.want(EVERYTHING, EVERYTHING)
-    (asked,) = progress.deliver_in_order()
-    assert (asked.position, asked.end_offset, asked.state) == (40, 80, ASKED)
-    assert progress.add_answer(asked, pull(40, 60)) is ASKED
-    assert asked.position == 60
+    (requested,) = progress.deliver_in_order()
+    assert (requested.position, requested.end_offset, requested.state) == (40, 80, ASKED)
+    assert progress.add_answer(requested, pull(40, 60)) is ASKED
+    assert requested.position == 60
     assert not progress.deliver_in_order()
-    assert progress.add_answer(asked, pull(60, 80)) is COVERED
+    assert progress.add_answer(requested, pull(60, 80)) is COVERED
     (last,) = progress.deliver_in_order()
     assert (last.position, last.end_offset, progress.is_enough()) == (80, 100, False)
     last.fail(FAILURE)

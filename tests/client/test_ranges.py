@@ -10,7 +10,7 @@ from pyrmq_core import Client, ReadWindow, decode
 from pyrmq_core.client.consumer.pull.puller import Puller
 from pyrmq_core.network import Peer
 from pyrmq_core.protocol.framing.command import Command
-from tests.client.reading import A0, asked, fill, read_all
+from tests.client.reading import A0, fill, read_all, requested
 from tests.support.scripted import PULL, after, later
 from tests.support.stage import Stage, settled, staged
 
@@ -33,7 +33,7 @@ async def test_a_part_of_a_queue_is_read(stage: Stage, puller: Puller) -> None:
 async def test_nothing_is_asked_for_an_empty_range(stage: Stage, puller: Puller) -> None:
     for start, end in ((5, 5), (9, 3)):
         assert await read_all(puller, start, end) == ([], [])
-    assert asked(stage) == []
+    assert requested(stage) == []
 
 
 async def test_several_stretches_are_under_way_at_once(stage: Stage, puller: Puller) -> None:
@@ -45,7 +45,7 @@ async def test_several_stretches_are_under_way_at_once(stage: Stage, puller: Pul
     async with trio.open_nursery() as nursery:
         nursery.start_soon(read_all, puller, 0, 400)
         await settled()
-        starts = [request.queue_offset for request in asked(stage)]
+        starts = [request.queue_offset for request in requested(stage)]
         assert starts == list(range(0, 400, 32))
         release.set()
 
@@ -66,7 +66,7 @@ async def test_what_is_under_way_is_bounded(stage: Stage, puller: Puller, window
 
         nursery.start_soon(read)
         await settled()
-        assert len(asked(stage)) == 1 + expected
+        assert len(requested(stage)) == 1 + expected
         release.set()
 
 
@@ -78,18 +78,18 @@ async def test_bytes_under_way_follow_the_size_of_messages(stage: Stage, puller:
     async with trio.open_nursery() as nursery:
         nursery.start_soon(lambda: read_all(puller, 0, 200, window=ReadWindow(bytes=1_000_000)))
         await settled()
-        assert len(asked(stage)) == 1 + 3  # 32 messages of 10 kB each: three answers are a megabyte
+        assert len(requested(stage)) == 1 + 3  # 32 messages of 10 kB each: three answers are a megabyte
         release.set()
 
 
-async def test_who_does_not_read_on_is_not_read_for(stage: Stage, puller: Puller) -> None:
+async def test_a_caller_that_stops_reading_is_not_read_for(stage: Stage, puller: Puller) -> None:
     """Pulled messages that the reader has not taken stay within the window, however slow the reader is."""
     fill(stage, 2000)
     async with puller.read(A0, 0, 2000, window=ReadWindow(messages=320)) as pulls:
         await anext(pulls)
         await anext(pulls)
         await settled()
-        assert len(asked(stage)) <= 1 + 10 + 1
+        assert len(requested(stage)) <= 1 + 10 + 1
 
 
 async def test_answers_that_overtake_each_other_are_put_in_order(
@@ -159,12 +159,12 @@ async def test_lists_of_pulls_are_as_large_as_asked(stage: Stage, puller: Puller
     assert max(sizes) < 100_000 + 64 * record_bytes
 
 
-async def test_while_nobody_takes_a_list_no_more_than_the_window_is_asked(stage: Stage, puller: Puller) -> None:
+async def test_while_no_list_is_taken_no_more_than_the_window_is_requested(stage: Stage, puller: Puller) -> None:
     fill(stage, 3000)
     async with puller.read_joined(A0, 0, 3000, join_messages=640, window=ReadWindow(messages=320)) as source:
         assert sum(pull.next_offset - pull.start for pull in await anext(source)) == 640
         await settled()
-        assert len(asked(stage)) == 20 + 10
+        assert len(requested(stage)) == 20 + 10
 
 
 @pytest.mark.parametrize("tag_every", [2, 7, 100, 5000])

@@ -20,7 +20,7 @@ from pyrmq_core.protocol.framing.command import Command
 from pyrmq_core.protocol.messages.record import encode_record
 from pyrmq_core.protocol.messages.sysflag import BATCH_RECORD
 from pyrmq_core.protocol.requests.broker.pull_message import PullAnswer, PullMessage
-from tests.client.reading import A0, asked, read_all
+from tests.client.reading import A0, read_all, requested
 from tests.support.memory_broker import HOST
 from tests.support.scripted import PULL, after, cut, later, refuse
 from tests.support.stage import Stage, settled
@@ -70,10 +70,10 @@ async def asks(stage: Stage, puller: Puller, batches: WholeBatches, start: int =
     """Returns the number of pulls for a range, and checks that it is read whole."""
     end = batches.end if end is None else end
     stage.brokers["broker-a"].always(PULL, batches)
-    before = len(asked(stage))
+    before = len(requested(stage))
     offsets, _ = await read_all(puller, start, end)
     assert offsets == list(range(start, end))
-    return len(asked(stage)) - before
+    return len(requested(stage)) - before
 
 
 async def test_batches_of_one_size_are_asked_for_once_each(stage: Stage, puller: Puller) -> None:
@@ -135,7 +135,7 @@ async def test_a_batch_that_lies_elsewhere_is_not_asked_for_again_and_again(
         offsets, _ = await read_all(puller, 0, 200, allow_gaps=True)
     left = [offset for offset in range(200) if offset // 10 != number]
     assert offsets == sorted([*left, *(offset for offset in range(base, base + 5) if 0 <= offset < 200)])
-    assert len(asked(stage)) <= 30
+    assert len(requested(stage)) <= 30
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -188,5 +188,5 @@ async def test_two_batches_are_under_way_though_one_fills_the_window(
     async with trio.open_nursery() as nursery:
         nursery.start_soon(partial(read_all, puller, 0, batches.end, window=window))
         await settled()
-        assert len(asked(stage)) == 1 + expected
+        assert len(requested(stage)) == 1 + expected
         release.set()

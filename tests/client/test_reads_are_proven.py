@@ -10,11 +10,11 @@ import trio
 from trio.testing import MockClock
 
 from pyrmq_core import Client, DataLost, PullConsumer, ReadWindow, TagFilter, decode
-from pyrmq_core.client.consumer import pull_consumer
 from pyrmq_core.client.consumer.pull.puller import Puller
 from pyrmq_core.errors import BodyDamaged, BodyTooLarge, RecordError, RocketMQError
 from pyrmq_core.network import Peer, ask
 from pyrmq_core.protocol.framing.command import Command
+from pyrmq_core.protocol.messages import payload
 from pyrmq_core.protocol.messages.compression import CompressionType, compress
 from pyrmq_core.protocol.requests.broker.pull_message import PullAnswer, PullMessage
 from tests.client.reading import A0, fill, read_all
@@ -39,8 +39,8 @@ def changed(stage: Stage, change: Callable[[PullMessage, PullAnswer], PullAnswer
 def without(offset: int) -> Callable[[PullMessage, PullAnswer], PullAnswer]:
     """Returns a change that drops one entry, as a broker skips an unreadable one: the header does not show it."""
 
-    def change(asked: PullMessage, answer: PullAnswer) -> PullAnswer:
-        records, start = bytes(answer.records), asked.queue_offset
+    def change(requested: PullMessage, answer: PullAnswer) -> PullAnswer:
+        records, start = bytes(answer.records), requested.queue_offset
         if not start <= offset < answer.next_begin_offset or len(records) == 0:
             return answer
         size = len(records) // (answer.next_begin_offset - start)
@@ -95,7 +95,7 @@ async def test_no_answer_goes_beyond_what_the_broker_says_it_has(
     """With a filter there is no other proof: an empty answer that goes to the end would end the read."""
     fill(stage, 100, tag_every=50)
 
-    def far(asked: PullMessage, answer: PullAnswer) -> PullAnswer:
+    def far(requested: PullMessage, answer: PullAnswer) -> PullAnswer:
         return replace(answer, code=20, next_begin_offset=min(2**63 - 1, 200 + beyond), max_offset=100, records=b"")
 
     stage.brokers["broker-a"].always(PULL, changed(stage, far))
@@ -109,7 +109,7 @@ async def test_a_broker_that_is_written_to_may_be_ahead_of_itself_once(
     """4.9 looks at its maximum before it looks for messages."""
     fill(stage, 100)
 
-    def behind(asked: PullMessage, answer: PullAnswer) -> PullAnswer:
+    def behind(requested: PullMessage, answer: PullAnswer) -> PullAnswer:
         return replace(answer, max_offset=answer.next_begin_offset - 1)
 
     stage.brokers["broker-a"].on(PULL, *[changed(stage, behind)] * 4)
@@ -119,16 +119,16 @@ async def test_a_broker_that_is_written_to_may_be_ahead_of_itself_once(
 @pytest.mark.parametrize(
     "change",
     [
-        lambda asked, answer: replace(answer, next_begin_offset=-1),
-        lambda asked, answer: replace(answer, next_begin_offset=asked.queue_offset),
-        lambda asked, answer: replace(answer, next_begin_offset=-(2**63)),
-        lambda asked, answer: replace(answer, records=bytes(answer.records) * 2),
-        lambda asked, answer: replace(answer, records=bytes(answer.records)[:-1]),
-        lambda asked, answer: replace(answer, records=b"\xff" * 200),
-        lambda asked, answer: replace(answer, records=b""),
-        lambda asked, answer: replace(answer, min_offset=2**63 - 1, max_offset=-(2**63)),
-        lambda asked, answer: replace(answer, code=21, next_begin_offset=2**63 - 1),
-        lambda asked, answer: replace(answer, code=20, next_begin_offset=2**63 - 1),
+        lambda requested, answer: replace(answer, next_begin_offset=-1),
+        lambda requested, answer: replace(answer, next_begin_offset=requested.queue_offset),
+        lambda requested, answer: replace(answer, next_begin_offset=-(2**63)),
+        lambda requested, answer: replace(answer, records=bytes(answer.records) * 2),
+        lambda requested, answer: replace(answer, records=bytes(answer.records)[:-1]),
+        lambda requested, answer: replace(answer, records=b"\xff" * 200),
+        lambda requested, answer: replace(answer, records=b""),
+        lambda requested, answer: replace(answer, min_offset=2**63 - 1, max_offset=-(2**63)),
+        lambda requested, answer: replace(answer, code=21, next_begin_offset=2**63 - 1),
+        lambda requested, answer: replace(answer, code=20, next_begin_offset=2**63 - 1),
     ],
 )
 async def test_absurd_answers_end_the_read_by_name_and_nothing_else(
@@ -141,7 +141,7 @@ async def test_absurd_answers_end_the_read_by_name_and_nothing_else(
 ) -> None:
     window = ReadWindow(patience=1.0)
     for skip in (0, 3):  # the first answer, whose pull is sent alone, and one of many under way
-        honest = changed(stage, lambda asked, answer: answer)
+        honest = changed(stage, lambda requested, answer: answer)
         stage.brokers["broker-a"].on(PULL, *[honest] * skip)
         stage.brokers["broker-a"].always(PULL, changed(stage, change))
         with trio.fail_after(60), pytest.raises((RocketMQError,)):
@@ -155,7 +155,7 @@ async def test_absurd_answers_end_the_read_by_name_and_nothing_else(
 async def test_a_flipped_bit_is_reported_with_its_broker(
     stage: Stage, client: Client, puller: Puller, same_size: int, number: int
 ) -> None:
-    def flipped(asked: PullMessage, answer: PullAnswer) -> PullAnswer:
+    def flipped(requested: PullMessage, answer: PullAnswer) -> PullAnswer:
         return replace(answer, records=bytes(answer.records).replace(b"%03d" % number, b"9x9"))
 
     stage.brokers["broker-a"].always(PULL, changed(stage, flipped))
@@ -183,7 +183,7 @@ async def test_bodies_that_swell_come_in_parts_of_pulls_and_batches(
         async with consumer.read_arrow(A0, 0, 100, columns=["body"]) as batches:
             sizes = [batch.num_rows async for batch in batches]
         assert sizes == [32, 32, 32, 4]
-        monkeypatch.setattr(pull_consumer, "MAX_PLAIN_BYTES", 10 * 1024 * 1024)
+        monkeypatch.setattr(payload, "MAX_PLAIN_BYTES", 10 * 1024 * 1024)
         pulled = await consumer.pull(A0, 5)
         assert (len(pulled.messages), pulled.next_offset) == (10, 15)
         with pytest.raises(BodyTooLarge, match="offset 5 of orders/broker-a/0"):

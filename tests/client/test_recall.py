@@ -16,8 +16,8 @@ async def test_the_broker_of_the_handle_is_asked(stage: Stage, client: Client) -
     stage.brokers["broker-b"].always(RECALL, answer(MessageRecalled("ABC").to_command()))
     async with Producer("g", client=client) as producer:
         assert await producer.recall("orders", HANDLE) == "ABC"
-    (asked,) = stage.brokers["broker-b"].of(RECALL)
-    assert RecallMessage.from_command(asked) == RecallMessage("g", "orders", HANDLE, "broker-b")
+    (requested,) = stage.brokers["broker-b"].of(RECALL)
+    assert RecallMessage.from_command(requested) == RecallMessage("g", "orders", HANDLE, "broker-b")
     assert stage.brokers["broker-a"].of(RECALL) == []
 
 
@@ -37,7 +37,7 @@ async def test_refusals_are_reported(stage: Stage, client: Client, code: int, re
     assert caught.value.code == code
 
 
-async def test_what_is_no_handle_asks_nobody(stage: Stage, client: Client) -> None:
+async def test_an_invalid_handle_makes_no_request(stage: Stage, client: Client) -> None:
     async with Producer("g", client=client) as producer:
         with pytest.raises(InvalidArgument, match="recall handle is invalid"):
             await producer.recall("orders", "nonsense")
@@ -52,5 +52,5 @@ async def test_a_tenants_topic_carries_its_namespace(stage: Stage, client: Clien
     stage.brokers["broker-b"].always(RECALL, answer(MessageRecalled("ABC").to_command()))
     async with Producer("g", client=client, namespace="NS") as producer:
         await producer.recall("orders", HANDLE)
-    asked = RecallMessage.from_command(stage.brokers["broker-b"].of(RECALL)[0])
-    assert (asked.topic, asked.producer_group) == ("NS%orders", "NS%g")
+    requested = RecallMessage.from_command(stage.brokers["broker-b"].of(RECALL)[0])
+    assert (requested.topic, requested.producer_group) == ("NS%orders", "NS%g")

@@ -94,11 +94,11 @@ async def test_a_reply_ends_the_wait(stage: Stage, client: Client, before: bool)
         reply = await producer.request(Message("orders", b"how much?", tags="t"), timeout=5)
     assert (reply.body, reply.topic) == (b"the reply", "DefaultCluster_REPLY_TOPIC")
     assert reply.properties["ARRIVE_TIME"].isdecimal()
-    (asked,) = replier.requests
-    assert str(uuid.UUID(asked["CORRELATION_ID"])) == asked["CORRELATION_ID"]
-    assert asked["REPLY_TO_CLIENT"] == client.client_id
-    assert asked["TTL"] == "5000"
-    assert asked["TAGS"] == "t"
+    (requested,) = replier.requests
+    assert str(uuid.UUID(requested["CORRELATION_ID"])) == requested["CORRELATION_ID"]
+    assert requested["REPLY_TO_CLIENT"] == client.client_id
+    assert requested["TTL"] == "5000"
+    assert requested["TAGS"] == "t"
     assert [answered.code for answered in replier.answers] == [0]
 
 

@@ -167,7 +167,7 @@ def test_no_try_takes_more_than_is_left(left: float, per_attempt: float | None, 
         assert seconds <= max(0.05, per_attempt)
 
 
-def test_the_text_tells_the_whole_story_in_one_line() -> None:
+def test_the_text_reports_every_try_in_one_line() -> None:
     attempts = [
         Attempt("broker-a", "10.0.0.1:10911", 1.0, PERHAPS, "10.0.0.1:10911 did not answer SEND_MESSAGE_V2 (310)"),
         Attempt("broker-b", "10.0.0.2:10911", 0.25, NOT, "answered with SYSTEM_BUSY (2)"),

@@ -76,7 +76,7 @@ async def test_a_borrowed_route_serves_until_the_next_poll(
     assert len(stage.stored("fresh")) == 8
 
 
-async def test_a_topic_that_nobody_made_borrows_again_after_the_poll(
+async def test_a_topic_that_does_not_exist_borrows_again_after_the_poll(
     stage: Stage, client: Client, jumping_clock: MockClock
 ) -> None:
     """Brokers that came meanwhile get some too."""
@@ -145,8 +145,8 @@ async def test_routes_are_asked_for_every_30_seconds(stage: Stage, client: Clien
     await info_of(client, "orders")
     await client._session.routes.route("orders")
     await trio.sleep(95)
-    asked = [at - began for at in stage.nameserver.times_of(ROUTE)]
-    assert asked == pytest.approx([0, 30, 60, 90], abs=0.5)
+    requested = [at - began for at in stage.nameserver.times_of(ROUTE)]
+    assert requested == pytest.approx([0, 30, 60, 90], abs=0.5)
 
 
 async def test_a_changed_route_is_used_from_the_next_round_on(
@@ -200,7 +200,7 @@ async def test_a_round_that_fails_never_ends_the_next(stage: Stage, client: Clie
 
 
 @pytest.mark.parametrize("work", ["routes.refresh_all", "heartbeats.send_round"])
-async def test_not_even_a_failure_that_nobody_foresaw_ends_the_next_round(
+async def test_not_even_an_unforeseen_failure_ends_the_next_round(
     work: str,
     client: Client,
     jumping_clock: MockClock,
@@ -212,13 +212,13 @@ async def test_not_even_a_failure_that_nobody_foresaw_ends_the_next_round(
 
     async def failing() -> None:
         began.append(trio.current_time())
-        raise ArithmeticError("nobody foresaw this")
+        raise ArithmeticError("not foreseen")
 
     room, _, name = work.partition(".")
     monkeypatch.setattr(getattr(client._session, room), name, failing)
     await trio.sleep(95)
     assert len(began) >= 3
-    assert "failed and will be tried again: nobody foresaw this" in caplog.text
+    assert "failed and will be tried again: not foreseen" in caplog.text
 
 
 async def test_one_topics_failure_does_not_hold_up_the_others(
@@ -328,7 +328,7 @@ async def test_an_impatient_question_does_not_fail_a_patient_one(
         assert len((await info_of(client, "orders", timeout=3)).queues) == 8
 
 
-async def test_who_waits_behind_a_question_keeps_its_own_time(
+async def test_a_caller_behind_a_question_keeps_its_own_time(
     stage: Stage, client: Client, jumping_clock: MockClock
 ) -> None:
     stage.nameserver.always(ROUTE, silence)

@@ -22,15 +22,15 @@ async def test_send_soon_gives_results_later(stage: Stage, client: Client) -> No
     async with Producer("g", client=client) as producer:
         pending = [await producer.send_soon(Message("orders", b"%d" % number)) for number in range(20)]
         assert not any(one.is_done for one in pending)
-        told: list[PendingSend] = []
+        reported: list[PendingSend] = []
         for one in pending:
-            one.add_done_callback(told.append)
+            one.add_done_callback(reported.append)
         release.set()
         results = [await one.wait() for one in pending]
     assert len({result.msg_id for result in results}) == 20
-    assert sorted(map(id, told)) == sorted(map(id, pending))
-    pending[0].add_done_callback(told.append)
-    assert told[-1] is pending[0]  # added after the end: called at once
+    assert sorted(map(id, reported)) == sorted(map(id, pending))
+    pending[0].add_done_callback(reported.append)
+    assert reported[-1] is pending[0]  # added after the end: called at once
     assert await pending[0].wait() is results[0]  # and again, as often as one likes
 
 

@@ -189,7 +189,7 @@ async def test_a_keys_broker_that_stays_away_is_reported(
     await sender.publish_info("orders", timeout=3)
     await stage.brokers["broker-b"].stop()
     began = trio.current_time()
-    with pytest.raises(SendFailed, match="nobody listens there") as caught:
+    with pytest.raises(SendFailed, match="nothing listens there") as caught:
         await sender.send(payload(), KeyedQueue("order-1"), timeout=3)
     assert 2.5 <= trio.current_time() - began <= 3.2
     assert caught.value.outcome is Outcome.NOT_STORED

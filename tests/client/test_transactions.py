@@ -68,20 +68,20 @@ async def test_the_end_is_sent(halves: Stage, client: Client, state: LocalTransa
 
     message = Message("orders", b"x", tags="t", keys="k")
     async with Producer("g", client=client, transaction_listener=Listener()) as producer:
-        told = await producer.send_in_transaction(message, local)
+        ended = await producer.send_in_transaction(message, local)
         ((name, end, command),) = await ends(halves)
-    assert told.local_transaction_state is state
-    assert told.error is None
-    assert seen == [(message, told.result)]
+    assert ended.local_transaction_state is state
+    assert ended.error is None
+    assert seen == [(message, ended.result)]
     assert command.is_oneway
-    assert name == told.result.message_queue.broker_name
+    assert name == ended.result.message_queue.broker_name
     assert end == EndTransaction(
         producer_group="g",
         tran_state_table_offset=5,
         commit_log_offset=6668,
         commit_or_rollback=state.value,
         from_transaction_check=False,
-        msg_id=told.result.msg_id,
+        msg_id=ended.result.msg_id,
         transaction_id="TID",
         topic="orders",
         broker_name=name,
@@ -138,10 +138,10 @@ async def test_what_raises_or_is_no_state_is_unknown(
 ) -> None:
     async with Producer("g", client=client, transaction_listener=Listener()) as producer:
         with caplog.at_level(logging.INFO):
-            told = await producer.send_in_transaction(Message("orders", b"x"), local)
+            ended = await producer.send_in_transaction(Message("orders", b"x"), local)
         ((_, end, _),) = await ends(halves)
-    assert told.local_transaction_state is UNKNOW
-    assert isinstance(told.error, ZeroDivisionError | TypeError)
+    assert ended.local_transaction_state is UNKNOW
+    assert isinstance(ended.error, ZeroDivisionError | TypeError)
     assert end.commit_or_rollback == 0
     assert end.remark is not None
     assert end.remark.startswith("executeLocalTransactionBranch exception: ")
@@ -154,13 +154,13 @@ async def test_what_is_not_stored_safely_is_rolled_back(stage: Stage, client: Cl
     for server in stage.brokers.values():
         server.always(SEND, answer(replace(HALF.to_command(), code=status)))
     async with Producer("g", client=client, transaction_listener=Listener()) as producer:
-        told = await producer.send_in_transaction(Message("orders", b"x"), lambda *_: pytest.fail("was begun"))
-        assert told.result.status is SendStatus(status)
-        assert told.local_transaction_state is ROLLBACK
+        ended = await producer.send_in_transaction(Message("orders", b"x"), lambda *_: pytest.fail("was begun"))
+        assert ended.result.status is SendStatus(status)
+        assert ended.local_transaction_state is ROLLBACK
         transaction = await producer.begin_transaction(Message("orders", b"x"))
         assert not transaction.is_safe
-        told = await producer.end_transaction(transaction, COMMIT)
-        assert told.local_transaction_state is ROLLBACK
+        ended = await producer.end_transaction(transaction, COMMIT)
+        assert ended.local_transaction_state is ROLLBACK
         assert [end.commit_or_rollback for _, end, _ in await ends(stage)] == [12, 12]
 
 
@@ -192,9 +192,9 @@ async def test_an_end_that_cannot_be_sent_is_logged(
             await server.stop()
         await settled()
         with caplog.at_level(logging.INFO):
-            told = await producer.end_transaction(transaction, COMMIT)
-    assert told.local_transaction_state is COMMIT
-    assert "could not be told, the broker will ask" in caplog.text
+            ended = await producer.end_transaction(transaction, COMMIT)
+    assert ended.local_transaction_state is COMMIT
+    assert "did not reach the broker, which checks it" in caplog.text
 
 
 async def test_without_a_listener_there_are_no_transactions(client: Client) -> None:
@@ -218,11 +218,13 @@ async def test_hooks_hear_of_ends(halves: Stage, client: Client) -> None:
             heard.append(context)
 
     async with Producer("g", client=client, transaction_listener=Listener(), hooks=[Hook()]) as producer:
-        told = await producer.send_in_transaction(Message("orders", b"x", tags="t", keys=["a", "b"]), lambda *_: COMMIT)
+        ended = await producer.send_in_transaction(
+            Message("orders", b"x", tags="t", keys=["a", "b"]), lambda *_: COMMIT
+        )
         await check(halves, client)
         await halves.brokers["broker-a"].wait_seen(END)
         await settled()
-    own, asked = heard
-    assert (own.msg_id, own.transaction_id, own.state, own.from_check) == (told.result.msg_id, "TID", COMMIT, False)
+    own, requested = heard
+    assert (own.msg_id, own.transaction_id, own.state, own.from_check) == (ended.result.msg_id, "TID", COMMIT, False)
     assert (own.topic, own.tags, own.keys, own.producer_group) == ("orders", "t", "a b", "g")
-    assert (asked.msg_id, asked.transaction_id, asked.from_check) == ("U-1", "TX-1", True)
+    assert (requested.msg_id, requested.transaction_id, requested.from_check) == ("U-1", "TX-1", True)

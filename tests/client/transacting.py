@@ -73,7 +73,7 @@ async def checking_peer(stage: Stage, client: Client) -> Peer:
     return server.seen[-1].peer
 
 
-async def check(stage: Stage, client: Client, asked: CheckTransactionState = CHECK) -> Peer:
+async def check(stage: Stage, client: Client, requested: CheckTransactionState = CHECK) -> Peer:
     peer = await checking_peer(stage, client)
-    await peer.connection.send_oneway(asked.to_command(), timeout=3)
+    await peer.connection.send_oneway(requested.to_command(), timeout=3)
     return peer

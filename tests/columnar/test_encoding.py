@@ -219,7 +219,7 @@ def test_other_columns_of_wider_types() -> None:
 
 
 @pytest.mark.parametrize(
-    ("columns", "told"),
+    ("columns", "reported"),
     [
         ({"tags": pa.array([1] * BREAK_EVEN_ROWS)}, "column tags is int64; it has to be string"),
         ({"body": pa.array([1.5] * BREAK_EVEN_ROWS)}, "column body is double; it has to be binary or string"),
@@ -229,8 +229,8 @@ def test_other_columns_of_wider_types() -> None:
         ({"keys": pa.array([b"k"] * BREAK_EVEN_ROWS)}, "column keys is binary; it has to be string"),
     ],
 )
-def test_a_column_of_another_type_is_reported(columns: dict[str, Any], told: str) -> None:
-    with pytest.raises(InvalidArgument, match=told):
+def test_a_column_of_another_type_is_reported(columns: dict[str, Any], reported: str) -> None:
+    with pytest.raises(InvalidArgument, match=reported):
         list(encode_batches(many(**columns), "t", ids))
 
 

@@ -41,6 +41,20 @@ def test_a_name_that_no_row_has_makes_no_group() -> None:
     assert [topic for topic, _ in by_topic(pa.record_batch({"topic": topics, "body": BODIES.slice(1, 1)}))] == ["a"]
 
 
+def test_a_name_that_a_dictionary_holds_twice_makes_one_group() -> None:
+    twice = pa.DictionaryArray.from_arrays([0, 1, 2, None, 0], ["a", "b", "a"])
+    parts = list(by_topic(pa.record_batch({"topic": twice, "body": BODIES})))
+    assert [(topic, rows.column("body").to_pylist()) for topic, rows in parts] == [
+        ("a", [b"0", b"2", b"4"]),
+        ("b", [b"1"]),
+    ]
+    assert [rows.column("body").to_pylist() for rows in by_tag(pa.record_batch({"tags": twice, "body": BODIES}))] == [
+        [b"0", b"2", b"4"],
+        [b"1"],
+        [b"3"],
+    ]
+
+
 @given(st.lists(st.none() | st.text(max_size=80), max_size=40), st.integers(1, 7), st.integers(0, 3))
 def test_keys_go_where_single_messages_go(keys: list[str | None], queues: int, skipped: int) -> None:
     info = TopicPublishInfo("t", [MessageQueue("t", "b", number) for number in range(queues)], counter_start=0)

@@ -60,6 +60,14 @@ def test_every_message_comes_once_in_parts_that_are_bounded(
 
 
 @pytest.mark.parametrize("count", COUNTS)
+def test_bodies_that_are_not_requested_stay_compressed(small_parts: int, count: int) -> None:
+    """Bodies that are decompressed make parts; the stored ones all fit into one."""
+    pulls = [pull(0, *(packed(n, 30 * KIB) for n in range(count)))]
+    (part,) = decode_batches(pulls, schema_of(["queueOffset", "tags"]))
+    assert part.batch.column("queueOffset").to_pylist() == list(range(count))
+
+
+@pytest.mark.parametrize("count", COUNTS)
 def test_filters_and_ranges_hold_in_every_part(small_parts: int, count: int) -> None:
     pulls = [pull(0, *(packed(n, 30 * KIB) for n in range(count)))]
     parts = list(decode_batches(pulls, COLUMNS, OffsetRange(3, count - 2), tags=TagFilter.parse("tag1")))

@@ -47,6 +47,8 @@ def rows(**columns: Any) -> pa.RecordBatch:
         ({"tags": ["a", "b", ""], "body": [b"1", b"", b"3"]}, 1, "body", "it is empty"),
         ({"shardingKey": ["a", None, "b\x01"]}, 2, "shardingKey", "U+0001 or U+0002"),
         ({"topic": ["a", None, "c"]}, 1, "topic", "it is null"),
+        ({"topic": ["a", "b c", None]}, 1, "topic", "holds characters that RocketMQ does not take"),
+        ({"topic": ["a", None, "b c"]}, 1, "topic", "it is null"),
         ({"topic": ["a", "b c", ""]}, 1, "topic", "holds characters that RocketMQ does not take"),
         ({"topic": ["a", "b", ""]}, 2, "topic", "needs a name"),
         ({"topic": ["a", "SCHEDULE_TOPIC_XXXX"]}, 1, "topic", "RocketMQ's own"),

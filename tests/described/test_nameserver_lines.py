@@ -205,8 +205,8 @@ async def test_line_11_filter_server_table() -> None:
 @pytest.mark.parametrize("compressed", [False, True])
 async def test_line_12_header_and_body_of_a_registration(compressed: bool) -> None:
     desk = Desk()
-    asked = registration(topics=["T", "U"], filters=["127.0.0.1:9"], compressed=compressed)
-    command = asked.to_command()
+    requested = registration(topics=["T", "U"], filters=["127.0.0.1:9"], compressed=compressed)
+    command = requested.to_command()
     assert command.ext.keys() >= {
         "brokerAddr",
         "brokerId",
@@ -225,12 +225,12 @@ async def test_line_12_header_and_body_of_a_registration(compressed: bool) -> No
 
 async def test_line_12_versions_before_3_0_11_send_topics_alone() -> None:
     desk = Desk()
-    asked = registration(topics=["T", "U"])
+    requested = registration(topics=["T", "U"])
     wrapper = (
         b'{"dataVersion":{"counter":1,"timestamp":5},"topicConfigTable":{"T":{"topicName":"T","perm":6,'
         b'"readQueueNums":4,"writeQueueNums":4}}}'
     )
-    command = Command(103, {**asked.to_command().ext, "bodyCrc32": "0"}, wrapper, version=36)
+    command = Command(103, {**requested.to_command().ext, "bodyCrc32": "0"}, wrapper, version=36)
     assert (await desk.ask(command)).code == 0
     assert set(desk.server.tables.topic_queue_table) == {"T"}
 

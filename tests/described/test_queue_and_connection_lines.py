@@ -93,7 +93,7 @@ async def test_line_66_a_dead_broker_leaves_with_the_next_round(
 # --- Connection
 
 
-async def test_lines_67_to_69_answers_find_their_callers_and_nobody_waits_for_ever(jumping_clock: MockClock) -> None:
+async def test_lines_67_to_69_answers_find_their_callers_and_no_call_waits_for_ever(jumping_clock: MockClock) -> None:
     """By opaque, in any order; a broken wire and a silent peer end differently; no entry is left."""
 
     async def backwards(request: Command, peer: object) -> Command:
@@ -152,7 +152,7 @@ async def test_line_70_calls_are_bounded(jumping_clock: MockClock) -> None:
         nursery.cancel_scope.cancel()
 
 
-async def test_line_71_who_is_not_there_is_named(stage: Stage, client: Client) -> None:
+async def test_line_71_an_absent_server_is_named(stage: Stage, client: Client) -> None:
     await client._session.routes.refresh("orders")
     address = stage.brokers["broker-a"].address
     await stage.brokers["broker-a"].stop()

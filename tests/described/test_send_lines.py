@@ -253,11 +253,11 @@ async def test_line_58_which_code(stage: Stage, client: Client) -> None:
     reply = RequestCode.SEND_REPLY_MESSAGE_V2
     for server in stage.brokers.values():
         server.always(reply, answer(STORED.to_command()))
-    asked = {"CLUSTER": "DefaultCluster", "CORRELATION_ID": "c", "REPLY_TO_CLIENT": "r"}
+    requested = {"CLUSTER": "DefaultCluster", "CORRELATION_ID": "c", "REPLY_TO_CLIENT": "r"}
     async with Producer("g", client=client) as producer:
         await producer.send(X)
         await producer.send_batch([X, X])
-        await producer.reply(read_message(asked), b"x")
+        await producer.reply(read_message(requested), b"x")
     # Heartbeats and unregistration, and before a batch the query for the kind of the topic (351).
     beside = {RequestCode.HEART_BEAT, RequestCode.UNREGISTER_CLIENT, RequestCode.GET_TOPIC_CONFIG}
     codes = {code for server in stage.brokers.values() for code in server.codes} - beside

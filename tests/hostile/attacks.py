@@ -52,6 +52,7 @@ GOOD = {
     "clientID": "client",
     "topicFilterType": "SINGLE_TAG",
     "attributes": "",
+    "commitOrRollback": "8",
     "i": "",
     "properties": "",
 }

@@ -5,8 +5,26 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from pyrmq_core.access.plain.addresses import address_rule
+from pyrmq_core.access.plain.rules import rules_of
+from pyrmq_core.access.user_file import read_rules
+from pyrmq_core.access.users.needs import needs_of
+from pyrmq_core.access.users.values import policies_of
+from pyrmq_core.access.yaml_text import load_document
+from pyrmq_core.broker.changeable_settings import changed
+from pyrmq_core.broker.processors.administration.lists import listed_groups, listed_topics
+from pyrmq_core.broker.settings import BrokerConfig
+from pyrmq_core.broker.store.appending import piece
+from pyrmq_core.broker.transactions.half_messages import (
+    checked_again,
+    committed,
+    ended_offsets,
+    half_message,
+    postponed,
+)
+from pyrmq_core.broker.transactions.producer_checks import check_request
 from pyrmq_core.columnar import decode_batches, schema_of
 from pyrmq_core.filtering.sql92 import parse as parse_sql
 from pyrmq_core.filtering.tags import TagFilter
@@ -15,7 +33,7 @@ from pyrmq_core.protocol.framing.codes import RequestCode
 from pyrmq_core.protocol.framing.command import Command, Serialization
 from pyrmq_core.protocol.framing.frame import FrameDecoder
 from pyrmq_core.protocol.framing.headers import decode_header, encode_header
-from pyrmq_core.protocol.java.json_text import dumps, loads
+from pyrmq_core.protocol.java.json_text import dumps, load_object, loads
 from pyrmq_core.protocol.java.properties_text import parse_java_properties
 from pyrmq_core.protocol.messages.batch import iterate_batch_body
 from pyrmq_core.protocol.messages.compression import decompress
@@ -29,7 +47,10 @@ from pyrmq_core.protocol.requests.broker.lock_queues import LockQueues
 from pyrmq_core.protocol.requests.nameserver.cluster_info import ClusterInfo
 from pyrmq_core.protocol.routes.registration import decode_registration
 from pyrmq_core.protocol.routes.route import TopicRouteData
+from tests.broker.transactions.halves import HALF, raw
+from tests.hostile import index_parsers, timer_parsers
 from tests.support import golden
+from tests.support.guarded import ACL_4
 
 QUEUE = MessageQueue("T", "broker-a", 0)
 MAX_PLAIN_BYTES = 1 << 20
@@ -152,7 +173,64 @@ _BEATS = _bodies(golden.requests(RequestCode.HEART_BEAT))
 _REGISTRATIONS = _bodies(golden.requests(RequestCode.REGISTER_BROKER))
 _GROUP = b'{"groupName":"g%d","subscriptionDataSet":[]}'
 
+
+def _half(data: bytes) -> None:
+    """Reads a half message, and makes all that a broker makes of one."""
+    half = half_message(data)
+    if half is not None:
+        committed(half)
+        checked_again(half, (half.checks or 0) + 1)
+        postponed(half)
+        check_request(half, "broker-a")
+
+
+_POLICIES = (
+    b'{"policies":[{"policyType":"Custom","entries":[{"resource":"Topic:t*","actions":["Pub"],"sourceIps":["10.0.0.0/8"],'
+    b'"decision":"Allow"}]}],"subject":"User:u"}'
+)
+_USERS = b'{"users":[{"username":"u","password":"p","userType":"Super","userStatus":"enable"}],"acls":[%s]}' % _POLICIES
+_NEEDY = (b'{"topicConfigList":[{"topicName":"t"}],"groupConfigList":[{"groupName":"g"}],"groupName":"g"}', *_BEATS)
+
+
 TARGETS: Mapping[str, Target] = {
+    "plain_acl.yml": Target(
+        lambda data: rules_of([("plain_acl.yml", load_document(data))]),
+        (ACL_4.encode(), b"accounts: &a [{accessKey: 12345678, secretKey: 0x12345678, admin: yes}]\nagain: *a"),
+        b"accounts:\n",
+        b"- {accessKey: account, secretKey: s3cret-key, topicPerms: [a=PUB]}\n",
+    ),
+    "white addresses": Target(
+        lambda data: address_rule(data.decode("latin-1")).matches("10.0.0.1"),
+        (b"10.0.0.1,10.0.0.2", b"10.0.0-9.*", b"fe80::{1,2}", b"fe80::1-ff:*"),
+        b"10.0.0.{1",
+        b",2",
+        b"}",
+    ),
+    "authUsers.json": Target(read_rules, (_USERS,)),
+    "policies": Target(lambda data: policies_of(load_object(data, "acl").get("policies")), (_POLICIES,)),
+    "bodies that need permissions": Target(
+        lambda data: [needs_of(_members(code, data), "c") for code in (18, 34, 41, 200, 225)], _NEEDY
+    ),
+    "lists of topics": Target(
+        lambda data: list(listed_topics(data)),
+        (
+            b'{"topicConfigList":[{"topicName":"T","perm":6,"attributes":{"+message.type":"NORMAL","-reserve.time":""}}]}',
+        ),
+        b'{"topicConfigList":[',
+        b'{"topicName":"T","perm":6,"readQueueNums":1,"writeQueueNums":1},',
+        b'{"topicName":"U","perm":6}]}',
+    ),
+    "lists of groups": Target(
+        lambda data: list(listed_groups(data)),
+        (b'{"groupConfigList":[{"groupName":"g","retryMaxTimes":3,"consumeEnable":false}]}',),
+        b'{"groupConfigList":[',
+        b'{"groupName":"g"},',
+        b'{"groupName":"h"}]}',
+    ),
+    "settings that change": Target(
+        lambda data: changed(BrokerConfig(), parse_java_properties(data.decode("latin-1"))),
+        (b"maxMessageSize=1000\ntraceOn=false\n", b"deleteWhen=04;16\nbrokerPermission=6", b"noSuchSetting=1"),
+    ),
     "frames": Target(_frame, tuple(frame.raw for frame in golden.frames()[:60]), unit=golden.frames()[0].raw),
     "JSON headers": Target(
         _header(Serialization.JSON),
@@ -230,6 +308,17 @@ TARGETS: Mapping[str, Target] = {
         b" OR a = 2",
     ),
     "tags": Target(_text(TagFilter.parse), (b"a || b||c",), b"a", b" || b"),
+    "half messages": Target(_half, (raw(HALF), raw(replace(HALF, pieces=[piece(0, b"x", b"TRAN_MSG\x01true\x02")])))),
+    "ended half messages": Target(
+        lambda data: ended_offsets(raw(replace(HALF, pieces=[piece(0, data, b"TAGS\x01d\x02")]))),
+        (b"12,13,", b"7"),
+        unit=b"123,",
+    ),
+    "index files": Target(index_parsers.index_file, index_parsers.FILES),
+    "timer messages": Target(timer_parsers.message, (raw(HALF), timer_parsers.MESSAGE)),
+    "timer logs": Target(timer_parsers.log, (timer_parsers.ENTRIES,), unit=timer_parsers.ENTRIES),
+    "timer wheels": Target(timer_parsers.wheel, (timer_parsers.SLOTS,)),
+    "timer checkpoints": Target(timer_parsers.checkpoint, (timer_parsers.CHECKPOINT,)),
     "unique ids": Target(_text(decode_unique_id), (b"7F0000010B7D18B4AAC2926A3C800000",)),
     "offset ids": Target(_text(decode_offset_msg_id), (b"7F00000100002A9F0000000000000000",)),
     **{

@@ -31,7 +31,7 @@ def pull(topic: str, queue_id: int = 0, *, offset: int = 0, wait_ms: int = 0, gr
     }
 
 
-def asked(stranger: Stranger, code: int, fields: dict[str, Any] | None = None, body: object = b"") -> Answer:
+def answer_of(stranger: Stranger, code: int, fields: dict[str, Any] | None = None, body: object = b"") -> Answer:
     """Returns the answer; sends a body that is not bytes as JSON."""
     answer = stranger.ask(code, fields, body if isinstance(body, bytes) else json.dumps(body).encode())
     assert answer is not None
@@ -56,19 +56,19 @@ def test_a_heartbeat_of_many_new_groups_is_one_writing(tmp_path: Path) -> None:
     with broker_process(tmp_path) as broker:
         one, many = broker.stranger(), broker.stranger()
         started = time.monotonic()
-        assert asked(one, 34, body=beat("one", consumers=["first"])).code == 0
+        assert answer_of(one, 34, body=beat("one", consumers=["first"])).code == 0
         first = time.monotonic() - started
         with ThreadPoolExecutor(1) as thread:
             started, slowest = time.monotonic(), 0.0
-            heart = thread.submit(asked, many, 34, {}, beat("many", consumers=names(1000)))
+            heart = thread.submit(answer_of, many, 34, {}, beat("many", consumers=names(1000)))
             while not heart.done():
                 began = time.monotonic()
-                assert asked(one, 30, {"topic": "x", "queueId": 0}).code == 0
+                assert answer_of(one, 30, {"topic": "x", "queueId": 0}).code == 0
                 slowest = max(slowest, time.monotonic() - began)
             assert heart.result().code == 0
         assert time.monotonic() - started < 100 * max(first, 0.03)
         assert slowest < 1.0
-        groups = json.loads(asked(one, 201).body)["subscriptionGroupTable"]
+        groups = json.loads(answer_of(one, 201).body)["subscriptionGroupTable"]
         assert {"first", *names(1000)} <= groups.keys()
         assert broker.stop() == 0
     saved = json.loads((tmp_path / "store/config/subscriptionGroup.json").read_text())
@@ -80,31 +80,31 @@ def test_a_heartbeat_of_many_new_groups_is_one_writing(tmp_path: Path) -> None:
 def test_what_an_admin_made_and_what_made_a_topic_outlives_a_kill(tmp_path: Path) -> None:
     with broker_process(tmp_path) as broker:
         stranger = broker.stranger()
-        assert asked(stranger, 17, {**TOPIC, "topic": "made"}).code == 0
-        assert asked(stranger, 200, body={"groupName": "g", "retryMaxTimes": 3}).code == 0
+        assert answer_of(stranger, 17, {**TOPIC, "topic": "made"}).code == 0
+        assert answer_of(stranger, 200, body={"groupName": "g", "retryMaxTimes": 3}).code == 0
         for number in range(20):
             stranger.send(request(310, {**SEND, "b": f"sent-{number}"}, b"body", opaque=number))
         for _ in range(20):
             answer = stranger.read()
             assert answer is not None
             assert answer.code == 0
-        assert asked(stranger, 215, {"topic": "sent-7"}).code == 0
+        assert answer_of(stranger, 215, {"topic": "sent-7"}).code == 0
         broker.process.kill()
         broker.process.wait(10)
     with broker_process(tmp_path) as broker, broker.stranger() as stranger:
-        topics = json.loads(asked(stranger, 21).body)["topicConfigTable"]
+        topics = json.loads(answer_of(stranger, 21).body)["topicConfigTable"]
         assert {"made", *(f"sent-{number}" for number in range(20))} - {"sent-7"} <= topics.keys()
         assert "sent-7" not in topics
-        assert json.loads(asked(stranger, 352, {"group": "g"}).body)["retryMaxTimes"] == 3
+        assert json.loads(answer_of(stranger, 352, {"group": "g"}).body)["retryMaxTimes"] == 3
 
 
 def test_on_a_full_disk_a_new_group_pulls_and_creation_says_why_it_fails(tmp_path: Path) -> None:
     """A directory in the place of the file that is written first stands for the full disk."""
     with broker_process(tmp_path) as broker, broker.stranger() as stranger:
-        assert asked(stranger, 310, {**SEND, "b": "orders"}, b"body").code == 0
+        assert answer_of(stranger, 310, {**SEND, "b": "orders"}, b"body").code == 0
         for name in ("topics.json.tmp", "subscriptionGroup.json.tmp"):
             (tmp_path / "store/config" / name).mkdir()
-        pulled = asked(stranger, 11, pull("orders", group="new"))
+        pulled = answer_of(stranger, 11, pull("orders", group="new"))
         assert (pulled.code, pulled.body[-4:] != b"") == (0, True)
         for code, fields, body in (
             (17, {**TOPIC, "topic": "made"}, b""),
@@ -112,30 +112,30 @@ def test_on_a_full_disk_a_new_group_pulls_and_creation_says_why_it_fails(tmp_pat
             (200, {}, {"groupName": "g"}),
             (310, {**SEND, "b": "fresh"}, b"body"),
         ):
-            answer = asked(stranger, code, fields, body)
+            answer = answer_of(stranger, code, fields, body)
             assert answer.code == 14, answer.remark
             assert "cannot write" in answer.remark
-        assert asked(stranger, 310, {**SEND, "b": "orders"}, b"body").code == 0
+        assert answer_of(stranger, 310, {**SEND, "b": "orders"}, b"body").code == 0
         for name in ("topics.json.tmp", "subscriptionGroup.json.tmp"):
             (tmp_path / "store/config" / name).rmdir()
-        assert asked(stranger, 17, {**TOPIC, "topic": "other"}).code == 0
-        assert asked(stranger, 310, {**SEND, "b": "fresh"}, b"body").code == 0
+        assert answer_of(stranger, 17, {**TOPIC, "topic": "other"}).code == 0
+        assert answer_of(stranger, 310, {**SEND, "b": "fresh"}, b"body").code == 0
 
 
 @pytest.mark.parametrize("number", [-1, 65_536, 100_000, 2**31 - 1, 2**31, 2**63 - 1, 2**63])
 def test_a_topic_has_a_number_of_queues_that_clients_bear(tmp_path: Path, number: int) -> None:
     with broker_process(tmp_path, defaultTopicQueueNums=8) as broker, broker.stranger() as stranger:
         for field in ("readQueueNums", "writeQueueNums"):
-            answer = asked(stranger, 17, {**TOPIC, "topic": "T", field: number})
+            answer = answer_of(stranger, 17, {**TOPIC, "topic": "T", field: number})
             assert answer.code in (1, 29)
             assert field in answer.remark
-            assert asked(stranger, 202, {"topic": "T"}).code == 17
-        sent = asked(stranger, 310, {**SEND, "b": "sent", "d": number}, b"body")
+            assert answer_of(stranger, 202, {"topic": "T"}).code == 17
+        sent = answer_of(stranger, 310, {**SEND, "b": "sent", "d": number}, b"body")
         if sent.code == 0:
-            topic = json.loads(asked(stranger, 351, {"topic": "sent"}).body)
+            topic = json.loads(answer_of(stranger, 351, {"topic": "sent"}).body)
             assert 0 <= topic["writeQueueNums"] <= 8
         for name in ("retryQueueNums", "retryMaxTimes") if number >= 2**31 else ("retryQueueNums",):
-            answer = asked(stranger, 200, body={"groupName": "G", name: number})
+            answer = answer_of(stranger, 200, body={"groupName": "G", name: number})
             assert (answer.code, name in answer.remark) == (29, True)
 
 
@@ -143,15 +143,15 @@ def test_the_figures_of_the_largest_topic_are_answered_in_turns(tmp_path: Path) 
     with broker_process(tmp_path) as broker:
         large, other = broker.stranger(), broker.stranger()
         most = {"readQueueNums": 65_535, "writeQueueNums": 65_535}
-        assert asked(large, 17, {**TOPIC, "topic": "T", **most}).code == 0
-        assert asked(large, 17, {**TOPIC, "topic": "none", "readQueueNums": 0, "writeQueueNums": 0}).code == 0
+        assert answer_of(large, 17, {**TOPIC, "topic": "T", **most}).code == 0
+        assert answer_of(large, 17, {**TOPIC, "topic": "none", "readQueueNums": 0, "writeQueueNums": 0}).code == 0
         large.send(request(202, {"topic": "T"}))
         for _ in range(5):  # answered although the other is under way
-            assert asked(other, 30, {"topic": "T", "queueId": 0}).code == 0
+            assert answer_of(other, 30, {"topic": "T", "queueId": 0}).code == 0
         answer = large.read()
         assert answer is not None
         assert (answer.code, answer.body.count(b'"queueId"')) == (0, 65_535)
-        assert asked(other, 202, {"topic": "none"}).body.startswith(b'{"offsetTable":{}')
+        assert answer_of(other, 202, {"topic": "none"}).body.startswith(b'{"offsetTable":{}')
 
 
 @pytest.mark.parametrize(
@@ -165,10 +165,10 @@ def test_the_figures_of_the_largest_topic_are_answered_in_turns(tmp_path: Path) 
 )
 def test_a_heartbeat_has_bounds(tmp_path: Path, body: dict[str, Any], setting: str) -> None:
     with broker_process(tmp_path) as broker, broker.stranger() as stranger:
-        answer = asked(stranger, 34, body=body)
+        answer = answer_of(stranger, 34, body=body)
         assert (answer.code, setting in answer.remark) == (29, True)
-        assert asked(stranger, 34, body=beat("c", consumers=["g"], producers=names(1999))).code == 0
-        assert asked(stranger, 34, body=beat("c", producers=["one-more"])).code == 29
+        assert answer_of(stranger, 34, body=beat("c", consumers=["g"], producers=names(1999))).code == 0
+        assert answer_of(stranger, 34, body=beat("c", producers=["one-more"])).code == 29
 
 
 def test_settings_of_a_group_are_bounded(tmp_path: Path) -> None:
@@ -178,22 +178,22 @@ def test_settings_of_a_group_are_bounded(tmp_path: Path) -> None:
             ({"groupName": "g", "attributes": {"a": "v" * 70_000}}, "65536"),
             ({"groupName": "g", "retryMaxTimes": 1.5}, "retryMaxTimes"),
         ):
-            answer = asked(stranger, 200, body=body)
+            answer = answer_of(stranger, 200, body=body)
             assert (answer.code, said in answer.remark) == (29, True)
-        assert asked(stranger, 33, {"offset": "9" * 5000}).code == 29
+        assert answer_of(stranger, 33, {"offset": "9" * 5000}).code == 29
 
 
 def test_held_pulls_are_read_when_their_answers_are_written(tmp_path: Path) -> None:
     with broker_process(tmp_path) as broker:
         sender, silent = broker.stranger(), broker.stranger()
-        assert asked(sender, 17, {**TOPIC, "topic": "T"}).code == 0
+        assert answer_of(sender, 17, {**TOPIC, "topic": "T"}).code == 0
         for number in range(300):
             silent.send(request(11, pull("T", wait_ms=60_000), opaque=number))
         until_held(sender, 300)
         before = broker.memory_bytes
-        assert asked(sender, 310, {**SEND, "b": "T"}, b"x" * MEGABYTE).code == 0
+        assert answer_of(sender, 310, {**SEND, "b": "T"}, b"x" * MEGABYTE).code == 0
         for _ in range(200):  # while these are answered, the held ones have their turn
-            assert asked(sender, 30, {"topic": "T", "queueId": 0}).code == 0
+            assert answer_of(sender, 30, {"topic": "T", "queueId": 0}).code == 0
         assert broker.memory_bytes - before < 64 * MEGABYTE
         silent.socket.settimeout(30)
         for _ in range(300):  # none is forgotten
@@ -209,7 +209,7 @@ def until_held(stranger: Stranger, count: int) -> None:
 
 
 def held(stranger: Stranger) -> int:
-    return int(json.loads(asked(stranger, 28).body)["table"]["pullThreadPoolQueueSize"])
+    return int(json.loads(answer_of(stranger, 28).body)["table"]["pullThreadPoolQueueSize"])
 
 
 @pytest.mark.parametrize(
@@ -224,7 +224,7 @@ def held(stranger: Stranger) -> int:
 def test_pulls_beyond_the_bound_are_answered_at_once(tmp_path: Path, settings: dict[str, Any], count: int) -> None:
     with broker_process(tmp_path, **settings) as broker:
         other, stranger = broker.stranger(), broker.stranger()
-        assert asked(other, 17, {**TOPIC, "topic": "T"}).code == 0
+        assert answer_of(other, 17, {**TOPIC, "topic": "T"}).code == 0
         for number in range(100):
             stranger.send(request(11, pull("T", wait_ms=60_000), opaque=number))
             stranger.send(request(30, {"topic": "T", "queueId": 0}, opaque=1000 + number))
@@ -243,10 +243,10 @@ def test_pulls_beyond_the_bound_are_answered_at_once(tmp_path: Path, settings: d
 @pytest.mark.parametrize("queue_id", [-(2**31), -1, 65_535, 2**31 - 1])
 def test_offsets_are_kept_of_queues_that_can_be(tmp_path: Path, queue_id: int) -> None:
     with broker_process(tmp_path) as broker, broker.stranger() as stranger:
-        assert asked(stranger, 17, {**TOPIC, "topic": "T"}).code == 0
-        assert asked(stranger, 200, body={"groupName": "G"}).code == 0
+        assert answer_of(stranger, 17, {**TOPIC, "topic": "T"}).code == 0
+        assert answer_of(stranger, 200, body={"groupName": "G"}).code == 0
         commit = {"consumerGroup": "G", "topic": "T", "commitOffset": 7}
-        answer = asked(stranger, 15, {**commit, "queueId": queue_id})
+        answer = answer_of(stranger, 15, {**commit, "queueId": queue_id})
         assert (answer.code, "queueId" in answer.remark) == (29, True)
-        assert asked(stranger, 15, {**commit, "queueId": 3}).code == 0
-        assert json.loads(asked(stranger, 43).body)["offsetTable"] == {"T@G": {"3": 7}}
+        assert answer_of(stranger, 15, {**commit, "queueId": 3}).code == 0
+        assert json.loads(answer_of(stranger, 43).body)["offsetTable"] == {"T@G": {"3": 7}}

@@ -245,7 +245,7 @@ def test_an_expression_that_cannot_be_evaluated_is_refused(broker: ServerProcess
     assert_served(broker)
 
 
-def test_a_registration_of_bare_names_holds_nobody(nameserver: ServerProcess) -> None:
+def test_a_registration_of_bare_names_holds_up_no_other(nameserver: ServerProcess) -> None:
     """1 MB of them once took 24 s, in which no other request was answered."""
     topics = ",".join(f'"t{number}":{{"topicName":"t","attributes":{{{number}:"1"}}}}' for number in range(20_000))
     body = f'{{"topicConfigSerializeWrapper":{{"topicConfigTable":{{{topics}}}}}}}'.encode()

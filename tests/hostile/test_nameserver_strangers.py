@@ -44,8 +44,8 @@ def test_half_a_surrogate_keeps_no_other_value_from_the_file(tmp_path: Path) -> 
 def test_kv_configuration_of_a_stranger_is_bounded(tmp_path: Path) -> None:
     with nameserver_process(tmp_path, kvConfigMaxBytes=1 << 20) as nameserver:
         stranger, honest = nameserver.stranger(), nameserver.stranger()
-        asked = ({"namespace": "N", "key": key, "value": "x" * 60_000} for key in range(40))
-        answers = [answer for fields in asked if (answer := stranger.ask(100, fields)) is not None]
+        requested = ({"namespace": "N", "key": key, "value": "x" * 60_000} for key in range(40))
+        answers = [answer for fields in requested if (answer := stranger.ask(100, fields)) is not None]
         assert [answer.code for answer in answers] == 17 * [0] + 23 * [1]
         assert (tmp_path / "kv.json").stat().st_size <= 1 << 20
         assert "kvConfigMaxBytes" in answers[-1].remark
@@ -68,7 +68,7 @@ def test_paths_of_the_settings_stay(tmp_path: Path) -> None:
     assert not (tmp_path / "home" / "precious").exists()
 
 
-def test_ten_thousand_settings_that_are_none_hold_nobody_up(tmp_path: Path) -> None:
+def test_ten_thousand_settings_that_are_none_hold_up_no_other(tmp_path: Path) -> None:
     """Each was compared with every existing name: half a millisecond, and a line of the log."""
     with nameserver_process(tmp_path) as nameserver:
         body = "".join(f"listenPorz{number}=1\n" for number in range(3_000)).encode()
@@ -76,8 +76,8 @@ def test_ten_thousand_settings_that_are_none_hold_nobody_up(tmp_path: Path) -> N
         assert nameserver.output().count("is not known") <= 20
 
 
-@pytest.mark.parametrize("name", ["aclEnable", "authenticationEnabled", "authorizationEnabled"])
-def test_a_nameserver_that_should_control_access_does_not_start(tmp_path: Path, name: str) -> None:
+@pytest.mark.parametrize("name", ["aclEnable", "authorizationEnabled", "migrateAuthFromV1Enabled"])
+def test_a_nameserver_that_would_control_less_than_it_says_does_not_start(tmp_path: Path, name: str) -> None:
     conf = tmp_path / "namesrv.conf"
     conf.write_text(f"listenPort=0\n{name}=true\n")
     command = [sys.executable, "-m", "pyrmq_core.nameserver", "-c", str(conf)]
@@ -96,7 +96,7 @@ def longest_lookup(honest: Stranger, goes_on: Callable[[], bool]) -> float:
     return longest
 
 
-def test_five_thousand_silent_brokers_of_one_connection_hold_nobody_up(tmp_path: Path) -> None:
+def test_five_thousand_silent_brokers_of_one_connection_hold_up_no_other(tmp_path: Path) -> None:
     """Each of them was searched among all: two seconds in which no request was answered."""
     with nameserver_process(tmp_path, scanNotActiveBrokerInterval=1000) as nameserver:
         stranger, honest, watcher = nameserver.stranger(), nameserver.stranger(), nameserver.stranger()
@@ -110,12 +110,12 @@ def test_five_thousand_silent_brokers_of_one_connection_hold_nobody_up(tmp_path:
                 assert answer is not None
                 assert answer.code == 0
         end = time.monotonic() + 60
-        asked = 0
+        requested = 0
 
         def some_live() -> bool:
-            nonlocal asked
-            asked += 1
-            if asked % 50:
+            nonlocal requested
+            requested += 1
+            if requested % 50:
                 return True
             answer = watcher.ask(901, {"clusterName": "C", "brokerName": "s4999"})
             return time.monotonic() < end and answer is not None and b"h:4999" in answer.body

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.apache import VERSIONS, ApacheCluster, boot_cluster
+from tests.support.guarded import CLUSTERS, Guarded
 from tests.support.maven import ApacheUnavailable
 
 HERE = Path(__file__).parent
@@ -43,6 +44,16 @@ def apache_4() -> Iterator[ApacheCluster]:
     """Apache RocketMQ 4.9.7."""
     with cluster_or_skip("4.9.7") as cluster:
         yield cluster
+
+
+@pytest.fixture(scope="session", params=CLUSTERS)
+def guarded(request: pytest.FixtureRequest) -> Iterator[Guarded]:
+    """A cluster with access control: ours and Apache's, in both forms."""
+    try:
+        with CLUSTERS[request.param]() as cluster:
+            yield cluster
+    except ApacheUnavailable as reason:
+        pytest.skip(str(reason))
 
 
 @pytest.fixture(params=VERSIONS)

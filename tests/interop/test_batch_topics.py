@@ -66,12 +66,12 @@ def test_java_reads_the_batches_we_write(nameserver: str, topic: str) -> None:
     # Three records, one a tag, and a plain one; each result has its message's own place.
     assert sorted(result.queue_offset for result in sent) == list(range(COUNT))
     assert len({result.offset_msg_id for result in sent}) == 3
-    wanted = {
+    target = {
         (result.queue_offset, result.msg_id, TAGS[n % 3] or "null", f"k{n}", f"body-{n}")
         for n, result in enumerate(sent)
     } | {(single.queue_offset, single.msg_id, "TagA", "alone", "body-alone")}
     for expression, tags in (("*", {"TagA", "TagB", "null"}), ("TagA", {"TagA"})):
-        expected = {one for one in wanted if one[2] in tags}
+        expected = {one for one in target if one[2] in tags}
         arguments = (nameserver, topic, expression, str(len(expected)))
         printed = run_java("5.4.0", JAVA / "ReadBatchTopic.java", *arguments, timeout=120)
         for how in ("push", "lite"):

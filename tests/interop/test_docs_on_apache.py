@@ -25,8 +25,8 @@ EXAMPLES = [
 @pytest.mark.parametrize("example", EXAMPLES)
 def test_an_example_runs(example: str, apache_5: ApacheCluster) -> None:
     for broker in apache_5.brokers.values():
-        told = ask(broker.address, Command(RequestCode.UPDATE_BROKER_CONFIG, body=b"recallMessageEnable=true"))
-        assert told.code == 0
+        reported = ask(broker.address, Command(RequestCode.UPDATE_BROKER_CONFIG, body=b"recallMessageEnable=true"))
+        assert reported.code == 0
     code = example.replace(NAMESERVER, apache_5.nameserver.address)
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr[-3000:]

@@ -65,7 +65,9 @@ def test_a_java_program_that_fails_is_reported(apache_5: ApacheCluster, tmp_path
 
 
 def test_a_broker_is_killed_restarted_and_paused() -> None:
-    with boot_cluster("5.4.0", broker_settings={"defaultTopicQueueNums": "3"}) as cluster:
+    as_by_default = ("-Dtls.server.mode=permissive",)
+    settings = {"defaultTopicQueueNums": "3"}
+    with boot_cluster("5.4.0", broker_settings=settings, java_options=as_by_default) as cluster:
         broker, nameserver = cluster.brokers["broker-a"], cluster.nameserver.address
         broker.kill()
         wait_for(lambda: registered_brokers(nameserver) == {})
@@ -112,7 +114,7 @@ def test_a_free_port_is_given_once() -> None:
     assert int(printed) >= 40
 
 
-def test_a_server_never_outlives_who_started_it(apache_5: ApacheCluster) -> None:
+def test_a_server_never_outlives_the_process_that_started_it(apache_5: ApacheCluster) -> None:
     starts_and_hangs = (
         "import pathlib, sys, tempfile, time\n"
         "from tests.support.jvm import JavaProcess\n"

@@ -48,7 +48,7 @@ def test_a_java_client_sends_and_pulls(version: str, certificates: Certificates)
 
 def test_a_java_broker_registers(certificates: Certificates) -> None:
     """Its own port makes itself a certificate (Apache's default), so that only our NameServer's is checked."""
-    client = java_options(certificates)[:-1]
+    client = [*java_options(certificates)[:-1], "-Dtls.server.mode=permissive"]
     with (
         EmbeddedCluster(brokers=1, settings=certificates.calls(), nameserver_settings=certificates.server()) as cluster,
         boot_broker("5.4.0", cluster.nameserver, "java", java_options=client, tls=accepting_any()) as broker,

@@ -113,10 +113,10 @@ class Listener:
     """Commits checked transactions, except those rolled back: a busy broker may check before it records the end."""
 
     def __init__(self) -> None:
-        self.asked: list[MessageExt] = []
+        self.checked: list[MessageExt] = []
 
     def check_local_transaction(self, message: MessageExt) -> LocalTransactionState:
-        self.asked.append(message)
+        self.checked.append(message)
         return ROLLBACK if message.body == ROLLBACK.name.encode() else COMMIT
 
 
@@ -131,18 +131,18 @@ async def test_transactions(cluster: ApacheCluster, client: Client, consumer: Pu
         sent = {}
         for state in (COMMIT, ROLLBACK, UNKNOW):
             message = Message(topic, state.name.encode(), tags="t", keys=state.name)
-            told = await producer.send_in_transaction(message, lambda *_, state=state: state)
-            assert told.local_transaction_state is state
-            sent[state] = told.result
-        await until(lambda: any(asked.body == b"UNKNOW" for asked in listener.asked), seconds=60)
+            ended = await producer.send_in_transaction(message, lambda *_, state=state: state)
+            assert ended.local_transaction_state is state
+            sent[state] = ended.result
+        await until(lambda: any(message.body == b"UNKNOW" for message in listener.checked), seconds=60)
         messages = await stored_in(consumer, topic, 2)
     by_body = {message.body: message for message in messages}
     assert set(by_body) == {b"COMMIT_MESSAGE", b"UNKNOW"}
     assert by_body[b"COMMIT_MESSAGE"].msg_id == sent[COMMIT].msg_id
     assert by_body[b"UNKNOW"].msg_id == sent[UNKNOW].msg_id
-    asked = next(asked for asked in listener.asked if asked.body == b"UNKNOW")
-    assert (asked.topic, asked.tags, asked.keys, asked.msg_id) == (topic, "t", "UNKNOW", sent[UNKNOW].msg_id)
-    assert asked.queue_id == sent[UNKNOW].message_queue.queue_id
+    checked = next(message for message in listener.checked if message.body == b"UNKNOW")
+    assert (checked.topic, checked.tags, checked.keys) == (topic, "t", "UNKNOW")
+    assert (checked.msg_id, checked.queue_id) == (sent[UNKNOW].msg_id, sent[UNKNOW].message_queue.queue_id)
 
 
 async def test_another_producer_of_the_group_is_asked(cluster: ApacheCluster, topic: str) -> None:
@@ -161,7 +161,7 @@ async def test_another_producer_of_the_group_is_asked(cluster: ApacheCluster, to
         await left.publish_info(topic)
         for broker in cluster.brokers.values():
             await client._session.heartbeats.tell(broker.address)
-        await until(lambda: heir.asked, seconds=60)
+        await until(lambda: heir.checked, seconds=60)
         (message,) = await stored_in(consumer, topic, 1)
     assert message.msg_id == transaction.result.msg_id
 
@@ -200,7 +200,7 @@ async def test_we_ask_and_we_reply(client: Client, consumer: PullConsumer, topic
         nursery.cancel_scope.cancel()
 
 
-async def test_nobody_replies(client: Client, topic: str) -> None:
+async def test_no_consumer_replies(client: Client, topic: str) -> None:
     async with Producer("askers", client=client) as asker:
         with pytest.raises(RequestTimeout):
             await asker.request(Message(topic, b"?"), timeout=3)

@@ -6,7 +6,7 @@ import json
 import ssl
 import uuid
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,81 +28,12 @@ from pyrmq_core import (
     ResponseError,
     SendFailed,
 )
-from tests.support.apache import BOOT_SECONDS, ApacheBroker, ApacheNameServer, boot_cluster, registered_brokers
+from tests.support.apache import boot_cluster
 from tests.support.client_jobs import stored_in
-from tests.support.java_programs import temporary_directory
+from tests.support.guarded import KEY, READER, READER_SECRET, SECRET, Guarded, consume_all
 from tests.support.maven import ApacheUnavailable
 
 pytestmark = pytest.mark.timeout(180)
-
-KEY, SECRET = "administrator", "a-very-s3cret-key"  # 4.9 wants more than six characters of each
-PROVIDER = "org.apache.rocketmq.auth.authentication.provider.LocalAuthenticationMetadataProvider"
-POLICIES = "org.apache.rocketmq.auth.authorization.provider.LocalAuthorizationMetadataProvider"
-# 5.x: authentication and authorization ("ACL 2.0").
-AUTH_5 = {
-    "authenticationEnabled": "true",
-    "authenticationMetadataProvider": PROVIDER,
-    "initAuthenticationUser": json.dumps({"username": KEY, "password": SECRET}),
-    "innerClientAuthenticationCredentials": json.dumps({"accessKey": KEY, "secretKey": SECRET}),
-    "authorizationEnabled": "true",
-    "authorizationMetadataProvider": POLICIES,
-}
-# 4.9: plain_acl.yml in the home's conf.
-ACL_4 = f"""
-globalWhiteRemoteAddresses: []
-accounts:
-- accessKey: {KEY}
-  secretKey: {SECRET}
-  whiteRemoteAddress:
-  admin: true
-- accessKey: reader-only
-  secretKey: another-s3cret
-  whiteRemoteAddress:
-  admin: false
-  defaultTopicPerm: SUB
-  defaultGroupPerm: SUB
-"""
-
-
-@dataclass(frozen=True)
-class Guarded:
-    """A cluster that refuses unsigned requests."""
-
-    version: str
-    nameserver: str
-
-    def client(self, key: str | None = KEY, secret: str | None = SECRET) -> Client:
-        return Client(nameserver=self.nameserver, access_key=key, secret_key=secret)
-
-
-@contextmanager
-def guarded_5() -> Iterator[Guarded]:
-    with boot_cluster("5.4.0", broker_settings=AUTH_5) as cluster:
-        yield Guarded("5.4.0", cluster.nameserver.address)
-
-
-@contextmanager
-def guarded_4() -> Iterator[Guarded]:
-    with ExitStack() as stack:
-        home = stack.enter_context(temporary_directory("4.9.7"))
-        nameserver = ApacheNameServer("4.9.7", home / "namesrv", {}, ())
-        stack.callback(nameserver.kill)
-        nameserver.start()
-        broker = ApacheBroker("broker-a", "4.9.7", nameserver.address, home / "broker-a", {"aclEnable": "true"}, ())
-        (broker.home / "conf" / "plain_acl.yml").write_text(ACL_4)
-        stack.callback(broker.kill)
-        broker.launch()  # it refuses the probe, which is unsigned; its NameServer knows when it has registered
-        broker.process.wait_until(lambda: "broker-a" in registered_brokers(nameserver.address), BOOT_SECONDS)
-        yield Guarded("4.9.7", nameserver.address)
-
-
-@pytest.fixture(scope="module", params=[guarded_5, guarded_4], ids=["5.4.0", "4.9.7"])
-def guarded(request: pytest.FixtureRequest) -> Iterator[Guarded]:
-    try:
-        with request.param() as cluster:
-            yield cluster
-    except ApacheUnavailable as reason:
-        pytest.skip(str(reason))
 
 
 @pytest.fixture
@@ -132,7 +63,7 @@ async def test_every_request_is_accepted_when_signed(guarded: Guarded, topic: st
         for broker in client._session.routes.brokers:
             assert broker.master is not None
             await client._session.heartbeats.tell(broker.master)
-            assert client._session.heartbeats.was_told(broker.master)
+            assert client._session.heartbeats.was_reached(broker.master)
         queue = (await consumer.message_queues(topic))[0]
         await consumer.commit(queue, 0)
         assert await consumer.committed(queue) == 0
@@ -154,7 +85,7 @@ async def test_a_wrong_key_is_one_clear_line(
             await producer.send(Message(topic, b"x"))
     text = str(caught.value)
     assert "\n" not in text
-    assert (remark_5 if guarded.version == "5.4.0" else remark_4) in text
+    assert (remark_5 if guarded.users else remark_4) in text
     assert "check the topic's permission and, with ACL on, the access key" in text
     assert SECRET not in text
     assert "wr0ng-secret" not in text
@@ -162,22 +93,22 @@ async def test_a_wrong_key_is_one_clear_line(
 
 
 async def test_a_user_without_the_right_is_refused_with_the_reason(guarded: Guarded, topic: str) -> None:
-    if guarded.version == "5.4.0":
+    if guarded.users:
         async with guarded.client() as admin:
             await admin._session.routes.refresh("TBW102")
             (broker,) = admin._session.routes.brokers
             assert broker.master is not None
             user = {
-                "username": "reader-only",
-                "password": "another-s3cret",
+                "username": READER,
+                "password": READER_SECRET,
                 "userType": "Normal",
                 "userStatus": "enable",
             }
             created = await admin._session.call(
-                broker.master, Command(3001, {"username": "reader-only"}, json.dumps(user).encode())
+                broker.master, Command(3001, {"username": READER}, json.dumps(user).encode())
             )
-            assert created.code == 0
-    async with guarded.client("reader-only", "another-s3cret") as client, Producer("g", client=client) as producer:
+            assert created.code == 0 or "existed" in (created.remark or "")
+    async with guarded.client(READER, READER_SECRET) as client, Producer("g", client=client) as producer:
         with pytest.raises(SendFailed, match=r"NO_PERMISSION \(16\)|no permission|No default permission") as caught:
             await producer.send(Message(topic, b"x"), timeout=15)
     assert "\n" not in str(caught.value)
@@ -259,6 +190,11 @@ async def test_over_tls_everything_works(encrypted: Encrypted, topic: str) -> No
         await producer.send_in_transaction(Message(topic, b"tx"), lambda *_: LocalTransactionState.COMMIT_MESSAGE)
         messages = await stored_in(consumer, topic, 203)
     assert bytes(range(256)) * 8000 in {message.body for message in messages}
+
+
+async def test_consumers_speak_tls(encrypted: Encrypted) -> None:
+    async with Client(nameserver=encrypted.nameserver, tls=encrypted.trusting) as client:
+        await consume_all(client, client)
 
 
 async def test_a_certificate_that_is_not_trusted_is_reported(encrypted: Encrypted) -> None:

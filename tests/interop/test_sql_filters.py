@@ -76,6 +76,8 @@ def test_the_same_messages_pass(apache: ApacheCluster) -> None:
             consumer.check_sql(queue, expression)
             with consumer.read(queue, 0, len(MESSAGES), sql=expression) as reader:
                 given = [int(message.body) for pulls in reader for pull in pulls for message in decode(pull)]
+            pulled = [int(message.body) for message in consumer.pull(queue, 0, sql=expression).messages]
+            assert pulled == given, expression
             ours = [n for n, properties in enumerate(MESSAGES) if passes(properties)]
             if given != ours:
                 differences.append(f"{expression}: RocketMQ gives {given}, ours {ours}")

@@ -28,16 +28,16 @@ class Caller:
     async def call(self, command: Command) -> Command:
         return await self.pool.call(self.address, command, timeout=TIMEOUT)
 
-    async def register(self, asked: RegisterBroker) -> None:
-        assert (await self.call(asked.to_command())).code == 0
+    async def register(self, requested: RegisterBroker) -> None:
+        assert (await self.call(requested.to_command())).code == 0
 
     async def route(self, topic: str) -> TopicRouteData | None:
         answer = await self.call(GetRouteInfo(topic).to_command())
         return TopicRouteData.from_json(answer.body) if answer.code == 0 else None
 
-    async def wait_for(self, topic: str, wanted: Callable[[TopicRouteData | None], bool]) -> None:
+    async def wait_for(self, topic: str, expected: Callable[[TopicRouteData | None], bool]) -> None:
         with trio.fail_after(TIMEOUT):
-            while not wanted(await self.route(topic)):
+            while not expected(await self.route(topic)):
                 pass
 
     def hang_up(self) -> None:

@@ -24,9 +24,9 @@ CONNECTION, OTHER = object(), object()
 def register(
     tables: RouteTables, *args: Any, at: int = 0, over: object = CONNECTION, digest: bytes | None = None, **more: Any
 ) -> RegistrationResult:
-    asked = desk.registration(*args, **more)
+    requested = desk.registration(*args, **more)
     return finished(
-        registration.register(tables, asked.header, asked.body(), connection=over, now_ms=at, digest=digest)
+        registration.register(tables, requested.header, requested.body(), connection=over, now_ms=at, digest=digest)
     )
 
 

@@ -96,7 +96,7 @@ async def test_garbage_ends_its_own_connection_at_most(stack: ExitStack, garbage
         await still_serves(caller())
 
 
-async def test_half_a_frame_holds_nobody_up(stack: ExitStack) -> None:
+async def test_half_a_frame_holds_up_no_other(stack: ExitStack) -> None:
     async with nameserver() as (running, caller):
         await caller().register(registration(topics=["T", "U"]))
         for cut in range(1, len(QUESTION), 7):
@@ -206,7 +206,7 @@ async def test_a_million_topics_do_not_stop_the_others() -> None:
     await many_topics(MAX_FRAME_BYTES, 3)
 
 
-async def test_a_clock_set_back_or_on_removes_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_clock_set_back_or_on_removes_no_broker(monkeypatch: pytest.MonkeyPatch) -> None:
     """The system's time has no effect: liveness goes by a monotonic clock."""
     async with nameserver() as (running, caller):
         await caller().register(registration(topics=["T", "U"]))
@@ -235,7 +235,7 @@ async def idle_connections(count: int) -> None:
                     await still_serves(client)
 
 
-async def test_idle_connections_cost_nobody_an_answer() -> None:
+async def test_idle_connections_cost_no_other_an_answer() -> None:
     await idle_connections(400)  # two descriptors each, and many systems give a process 1,024
 
 
@@ -255,7 +255,7 @@ def hold_connections(stack: ExitStack, host: str, port: int, count: int) -> None
 
 @pytest.mark.soak
 @pytest.mark.timeout(300)
-async def test_ten_thousand_idle_connections_cost_nobody_an_answer() -> None:
+async def test_ten_thousand_idle_connections_cost_no_other_an_answer() -> None:
     """Their other ends are processes of their own, as one process may have too few descriptors for both."""
     async with nameserver() as (running, caller):
         client = caller()

@@ -50,10 +50,7 @@ def test_a_value_that_is_none_is_named(settings: dict[str, str]) -> None:
         NameServerConfig().with_settings(settings)
 
 
-@pytest.mark.parametrize(
-    "name",
-    ["aclEnable", "authenticationEnabled", "authorizationEnabled", "clusterTest", "enableControllerInNamesrv"],
-)
+@pytest.mark.parametrize("name", ["clusterTest", "enableControllerInNamesrv"])
 def test_what_is_not_built_is_refused_by_name(name: str) -> None:
     assert NameServerConfig().with_settings({name: "false"}) == NameServerConfig()
     with pytest.raises(InvalidArgument, match=f"{name}=true: .* not supported"):

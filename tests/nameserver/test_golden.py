@@ -75,16 +75,16 @@ async def test_recorded_conversations_get_the_same_answers(source: str) -> None:
     desk = Desk()
     peers = {conn: peer(f"127.0.0.1:{50_000 + conn}") for conn in (1, 2)}
     frames = [frame for frame in golden.frames() if frame.source == source]
-    asked: dict[tuple[int, int], Command] = {}
+    requested: dict[tuple[int, int], Command] = {}
     compared = 0
     for frame in frames:
         command = commands(frame.raw)
         if frame.dir == "c2s":
-            asked[frame.conn, command.opaque] = command
+            requested[frame.conn, command.opaque] = command
             if frame.oneway:
                 await desk.ask(command, peers[frame.conn])
             continue
-        request = asked[frame.conn, command.opaque]
+        request = requested[frame.conn, command.opaque]
         if "client" in source and command.code == 0:
             await broker_of_recorded_client(desk, request.ext["topic"], loads(command.body, "route"))
         ours = await desk.ask(request, peers[frame.conn])
@@ -126,9 +126,9 @@ def answered_by(row: dict[str, Any], version: str) -> dict[str, Any] | None:
 
 def question(row: dict[str, Any]) -> Command:
     """Returns a recorded request; restores a body that the recording cut, with its sum."""
-    asked = row["request"]
-    ext = dict(asked.get("ext", {}))
-    body = asked.get("body", b"")
+    requested = row["request"]
+    ext = dict(requested.get("ext", {}))
+    body = requested.get("body", b"")
     if isinstance(body, dict):
         body = bytes.fromhex(body["hex"])
     elif isinstance(body, str):
@@ -139,11 +139,11 @@ def question(row: dict[str, Any]) -> Command:
         body = bytes(whole.raw_body)
         ext["bodyCrc32"] = str(zlib.crc32(body) & 0x7FFFFFFF)
     return Command(
-        asked["code"],
+        requested["code"],
         ext,
         body,
-        version=asked.get("version", SPEAKS_VERSION),
-        serialization=Serialization(asked.get("serialization", 0)),
+        version=requested.get("version", SPEAKS_VERSION),
+        serialization=Serialization(requested.get("serialization", 0)),
     )
 
 
@@ -230,100 +230,100 @@ def route(topic: str, version: int = 479, **ext: str) -> Command:
 
 
 async def test_the_probe_of_5_3_3() -> None:
-    asked = Probe()
+    probe = Probe()
     master, slave, other = peer("127.0.0.1:1"), peer("127.0.0.1:2"), peer("127.0.0.1:3")
-    await probe_routes_and_kv(asked)
-    await probe_registration(asked, master)
-    await probe_lists(asked)
-    await probe_changes(asked)
-    await probe_settings_and_slave(asked, slave)
-    await probe_compressed(asked, other)
-    asked.desk.server.connection_closed(master)
-    await asked.same("after master conn close", route("TopicTest"))
-    asked.desk.server.connection_closed(slave)
-    await asked.same("after slave conn close", route("TopicTest"))
-    await asked.same("cluster empty", Command(106))
-    await asked.same("zone", route("TopicTest", __ZONE_MODE="true", __ZONE_NAME="z"))
+    await probe_routes_and_kv(probe)
+    await probe_registration(probe, master)
+    await probe_lists(probe)
+    await probe_changes(probe)
+    await probe_settings_and_slave(probe, slave)
+    await probe_compressed(probe, other)
+    probe.desk.server.connection_closed(master)
+    await probe.same("after master conn close", route("TopicTest"))
+    probe.desk.server.connection_closed(slave)
+    await probe.same("after slave conn close", route("TopicTest"))
+    await probe.same("cluster empty", Command(106))
+    await probe.same("zone", route("TopicTest", __ZONE_MODE="true", __ZONE_NAME="z"))
     brief = registration(topics=["HbT", "HbU"], heartbeat_timeout_ms=3000)
-    await asked.same("reg hb3000", brief.to_command(), master)
-    assert set(asked.theirs) - asked.compared == {"HbT gone"}  # depends on the clock: test_tables_removal has it
+    await probe.same("reg hb3000", brief.to_command(), master)
+    assert set(probe.theirs) - probe.compared == {"HbT gone"}  # depends on the clock: test_tables_removal has it
 
 
-async def probe_routes_and_kv(asked: Probe) -> None:
+async def probe_routes_and_kv(probe: Probe) -> None:
     order = {"namespace": "ORDER_TOPIC_CONFIG", "key": "TopicTest"}
-    await asked.same("route none", route("NoSuch"))
-    await asked.same("route no ext", Command(105))
-    await asked.same("unknown code", Command(9999))
-    await asked.same("kv get none", with_fields(101, namespace="N", key="k"))
-    await asked.same("kv put", with_fields(100, **order, value="broker-a:4"))
-    await asked.same("kv get", with_fields(101, **order))
-    await asked.same("kv list", with_fields(219, namespace="ORDER_TOPIC_CONFIG"))
-    await asked.same("kv list none", with_fields(219, namespace="X"))
-    await asked.same("kv put null val", with_fields(100, namespace="N", key="k"))
-    await asked.same("kv put null key", with_fields(100, namespace="N"))
+    await probe.same("route none", route("NoSuch"))
+    await probe.same("route no ext", Command(105))
+    await probe.same("unknown code", Command(9999))
+    await probe.same("kv get none", with_fields(101, namespace="N", key="k"))
+    await probe.same("kv put", with_fields(100, **order, value="broker-a:4"))
+    await probe.same("kv get", with_fields(101, **order))
+    await probe.same("kv list", with_fields(219, namespace="ORDER_TOPIC_CONFIG"))
+    await probe.same("kv list none", with_fields(219, namespace="X"))
+    await probe.same("kv put null val", with_fields(100, namespace="N", key="k"))
+    await probe.same("kv put null key", with_fields(100, namespace="N"))
 
 
-async def probe_registration(asked: Probe, master: Peer) -> None:
+async def probe_registration(probe: Probe, master: Peer) -> None:
     topics = [TopicConfig("ROnly", 4, 4, 4), TopicConfig("TopicTest", 4, 4), TopicConfig("TBW102", 8, 8, 7)]
-    await asked.same("reg single topic first", registration(topics=["TopicTest"]).to_command(), master)
+    await probe.same("reg single topic first", registration(topics=["TopicTest"]).to_command(), master)
     whole = registration(topics=topics, enable_acting_master=False).to_command()
-    await asked.same("reg bad crc", Command(103, {**whole.ext, "bodyCrc32": "5"}, whole.body), master)
-    await asked.same("reg ok", whole, master)
-    await asked.same("route v479", route("TopicTest"))
-    await asked.same("route v0", route("TopicTest", 0))
-    await asked.same("route v0 std", route("TopicTest", 0, acceptStandardJsonOnly="true"))
+    await probe.same("reg bad crc", Command(103, {**whole.ext, "bodyCrc32": "5"}, whole.body), master)
+    await probe.same("reg ok", whole, master)
+    await probe.same("route v479", route("TopicTest"))
+    await probe.same("route v0", route("TopicTest", 0))
+    await probe.same("route v0 std", route("TopicTest", 0, acceptStandardJsonOnly="true"))
 
 
-async def probe_lists(asked: Probe) -> None:
+async def probe_lists(probe: Probe) -> None:
     me = {"brokerName": "broker-a", "brokerAddr": "127.0.0.1:10911", "clusterName": "DefaultCluster", "brokerId": "0"}
     version_body = b'{"counter":%d,"stateVersion":0,"timestamp":1700000000000}'
-    await asked.same("cluster", Command(106))
-    await asked.same("topics", Command(206))
-    await asked.same("sys topics", Command(304))
-    await asked.same("topics by cluster", with_fields(224, cluster="DefaultCluster"))
-    await asked.same("topics by cluster none", with_fields(224, cluster="X"))
-    await asked.same("member group", with_fields(901, clusterName="DefaultCluster", brokerName="broker-a"))
-    await asked.same("data version same", Command(322, me, version_body % 1))
-    await asked.same("data version diff", Command(322, me, version_body % 2))
-    await asked.same("heartbeat", Command(904, me))
+    await probe.same("cluster", Command(106))
+    await probe.same("topics", Command(206))
+    await probe.same("sys topics", Command(304))
+    await probe.same("topics by cluster", with_fields(224, cluster="DefaultCluster"))
+    await probe.same("topics by cluster none", with_fields(224, cluster="X"))
+    await probe.same("member group", with_fields(901, clusterName="DefaultCluster", brokerName="broker-a"))
+    await probe.same("data version same", Command(322, me, version_body % 1))
+    await probe.same("data version diff", Command(322, me, version_body % 2))
+    await probe.same("heartbeat", Command(904, me))
 
 
-async def probe_changes(asked: Probe) -> None:
+async def probe_changes(probe: Probe) -> None:
     queues = (
         b'{"queueDatas":[{"brokerName":"broker-a","perm":6,"readQueueNums":2,"topicSysFlag":0,"writeQueueNums":2}]}'
     )
-    await asked.same("wipe", with_fields(205, brokerName="broker-a"))
-    await asked.same("route after wipe", route("TopicTest"))
-    await asked.same("add", with_fields(327, brokerName="broker-a"))
-    await asked.same("TBW102 after add", route("TBW102"))
-    await asked.same("register topic", Command(217, {"topic": "NewT"}, queues))
-    await asked.same("route NewT", route("NewT"))
-    await asked.same("delete topic", with_fields(216, topic="NewT"))
+    await probe.same("wipe", with_fields(205, brokerName="broker-a"))
+    await probe.same("route after wipe", route("TopicTest"))
+    await probe.same("add", with_fields(327, brokerName="broker-a"))
+    await probe.same("TBW102 after add", route("TBW102"))
+    await probe.same("register topic", Command(217, {"topic": "NewT"}, queues))
+    await probe.same("route NewT", route("NewT"))
+    await probe.same("delete topic", with_fields(216, topic="NewT"))
 
 
-async def probe_settings_and_slave(asked: Probe, slave: Peer) -> None:
-    ours = await asked.same("get nsconfig", Command(319))
-    theirs = parse_java_properties(asked.theirs["get nsconfig"][1].decode().rpartition("\n")[0])
+async def probe_settings_and_slave(probe: Probe, slave: Peer) -> None:
+    ours = await probe.same("get nsconfig", Command(319))
+    theirs = parse_java_properties(probe.theirs["get nsconfig"][1].decode().rpartition("\n")[0])
     assert parse_java_properties(bytes(ours.body).decode()).keys() >= theirs.keys()
-    await asked.same("upd nsconfig", Command(318, body=b"orderMessageEnable=true\n"))
-    await asked.same("route ordered", route("TopicTest"))
-    await asked.same("upd black", Command(318, body=b"kvConfigPath=/x\n"))
+    await probe.same("upd nsconfig", Command(318, body=b"orderMessageEnable=true\n"))
+    await probe.same("route ordered", route("TopicTest"))
+    await probe.same("upd black", Command(318, body=b"kvConfigPath=/x\n"))
     topics = ["SlaveOnly", "TopicTest"]
     second = registration(address="127.0.0.1:10921", broker_id=1, topics=topics, enable_acting_master=False)
-    await asked.same("reg slave", second.to_command(), slave)
-    await asked.same("route w slave", route("TopicTest"))
-    await asked.same("route SlaveOnly", route("SlaveOnly"))
+    await probe.same("reg slave", second.to_command(), slave)
+    await probe.same("route w slave", route("TopicTest"))
+    await probe.same("route SlaveOnly", route("SlaveOnly"))
 
 
-async def probe_compressed(asked: Probe, other: Peer) -> None:
+async def probe_compressed(probe: Probe, other: Peer) -> None:
     topics = [TopicConfig("CompT", 3, 3), TopicConfig("CompU", 3, 3)]
     compressed = registration("broker-c", "127.0.0.1:10931", topics=topics, compressed=True, enable_acting_master=False)
-    await asked.same("reg compressed", compressed.to_command(), other)
-    await asked.same("route CompT", route("CompT"))
+    await probe.same("reg compressed", compressed.to_command(), other)
+    await probe.same("route CompT", route("CompT"))
     old_body = compressed.body().to_compressed(401)
     old_ext = {**compressed.to_command().ext, "bodyCrc32": str(zlib.crc32(old_body) & 0x7FFFFFFF)}
-    await asked.same("reg compressed v401 no mapping", Command(103, old_ext, old_body, version=401), other)
-    await asked.same("binary req", Command(105, {"topic": "CompT"}, serialization=Serialization.ROCKETMQ))
+    await probe.same("reg compressed v401 no mapping", Command(103, old_ext, old_body, version=401), other)
+    await probe.same("binary req", Command(105, {"topic": "CompT"}, serialization=Serialization.ROCKETMQ))
     gone = {"brokerName": "broker-c", "brokerAddr": "127.0.0.1:10931", "clusterName": "DefaultCluster", "brokerId": "0"}
-    await asked.same("unreg", Command(104, gone))
-    await asked.same("route CompT gone", route("CompT"))
+    await probe.same("unreg", Command(104, gone))
+    await probe.same("route CompT gone", route("CompT"))

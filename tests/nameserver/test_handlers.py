@@ -9,6 +9,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
+from pyrmq_core.access.user_requests import ABOUT
 from pyrmq_core.model import TopicConfig
 from pyrmq_core.nameserver.handlers import HANDLERS, handle
 from pyrmq_core.protocol.framing.codes import RequestCode
@@ -25,7 +26,7 @@ ALL_CODES = {100, 101, 102, 103, 104, 105, 106, 205, 206, 216, 217, 219, 224, 30
 
 
 def test_every_code_of_a_nameserver_is_served() -> None:
-    assert set(HANDLERS) == ALL_CODES | {901, 904}
+    assert set(HANDLERS) == ALL_CODES | {901, 904} | set(ABOUT)
 
 
 async def test_codes_of_others_are_refused_by_name() -> None:
@@ -250,13 +251,13 @@ async def test_a_registration_cancelled_in_line_gives_its_place_up() -> None:
 
 async def test_an_unchanged_long_registration_is_not_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
     desk = Desk()
-    asked = registration(topics=[f"topic-{number}" for number in range(1_000)])
-    await desk.ask(asked.to_command())
+    requested = registration(topics=[f"topic-{number}" for number in range(1_000)])
+    await desk.ask(requested.to_command())
     tables = desk.server.tables
     monkeypatch.setattr("pyrmq_core.nameserver.registration_queue.registration_steps", None)
-    assert (await desk.ask(asked.to_command())).code == 0
-    stamped = bytes(asked.raw_body).replace(b'"timestamp":0}', b'"timestamp":99}', 1)
-    again = type(asked)(asked.header, stamped)
+    assert (await desk.ask(requested.to_command())).code == 0
+    stamped = bytes(requested.raw_body).replace(b'"timestamp":0}', b'"timestamp":99}', 1)
+    again = type(requested)(requested.header, stamped)
     assert (await desk.ask(Command(103, {**again.to_command().ext, "bodyCrc32": "0"}, stamped))).code == 0
     assert len(tables.topic_queue_table) == 1_000
 

@@ -109,7 +109,7 @@ async def test_without_a_path_nothing_is_written(tmp_path: Path, monkeypatch: py
     assert os.listdir(tmp_path) == []
 
 
-async def test_a_round_tells_every_value(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_round_logs_every_value(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     desk = Desk()
     await desk.ask(PutKvConfig("N", "k", "v").to_command())

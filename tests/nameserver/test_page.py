@@ -5,11 +5,20 @@ from __future__ import annotations
 import re
 
 from pyrmq_core.broker import BrokerConfig
+from pyrmq_core.broker.broker import LONG_REQUESTS_AT_ONCE, LONG_TURN_SECONDS, MOST_LONG_REQUESTS
+from pyrmq_core.broker.clients.consumer_calls import ADMINISTRATION, MAX_ANSWER_BYTES, REPLIES
 from pyrmq_core.broker.clients.queue_locks import MOST_LOCKS
+from pyrmq_core.broker.processors.administration.broker_settings import MAX_SETTINGS_BYTES
+from pyrmq_core.broker.processors.administration.lists import MAX_LIST_BYTES, MAX_LISTED
+from pyrmq_core.broker.processors.called_consumers import CALL_SECONDS, MEMBERS_AT_ONCE, MOST_MEMBERS, STATUS_SECONDS
+from pyrmq_core.broker.processors.long_answers import MAX_LONG_ANSWER_BYTES
 from pyrmq_core.broker.processors.name_rules import MAX_CLIENT_ID_CHARS, MAX_RETRY_TOPIC_CHARS
 from pyrmq_core.broker.processors.queue_locks import MAX_BODY_BYTES
-from pyrmq_core.broker.processors.statistics import MAX_TABLE_BYTES
-from pyrmq_core.broker.tables.subscription_groups import MAX_GROUP_BYTES
+from pyrmq_core.broker.statistics.figures import MAX_TALLIES
+from pyrmq_core.broker.store_services.key_indexing import MOST_LOOK_UPS, TURN_SECONDS
+from pyrmq_core.broker.tables.consumer_filters import MOST_CHARS, MOST_FILTERS
+from pyrmq_core.broker.tables.subscription_groups import MAX_FORBIDDEN, MAX_GROUP_BYTES
+from pyrmq_core.broker.transactions.ended_halves import MOST_KEPT
 from pyrmq_core.filtering.sql92 import MAX_CHARS, MAX_CONDITIONS
 from pyrmq_core.nameserver import NameServerConfig
 from pyrmq_core.nameserver.config import NOT_BUILT, WITHOUT_EFFECT
@@ -36,24 +45,27 @@ def test_the_codes_are_those_of_the_handlers() -> None:
 
 
 def test_every_setting_with_effect_has_its_row_and_its_default() -> None:
-    told: dict[str, str] = {}
+    reported: dict[str, str] = {}
     page = PAGE.read_text("utf-8")
     nameserver, tls = page.partition("\n## Broker\n")[0], page.partition("\n## TLS\n")[2]
     for names, defaults in re.findall(r"^\| (`.+?) \| (.+?) \|", nameserver + tls, re.MULTILINE):
         texts = ["" if text == "none" else text.strip("`") for text in defaults.split(", ")]
         named = re.findall(r"`([\w.]+)`", names)
-        told.update(zip(named, texts * len(named) if len(texts) == 1 else texts, strict=True))
+        reported.update(zip(named, texts * len(named) if len(texts) == 1 else texts, strict=True))
     settings = NameServerConfig().to_settings()
     with_effect = settings.keys() - WITHOUT_EFFECT.keys() - NOT_BUILT.keys()
-    assert told.keys() == with_effect
+    assert reported.keys() == with_effect
     for name in with_effect - {"kvConfigPath", "configStorePath"}:  # these derive from home and port
-        assert told[name] == settings[name], name
+        assert reported[name] == settings[name], name
 
 
 MIB = 1024 * 1024
+LONG_REQUESTS = [MOST_LONG_REQUESTS, LONG_REQUESTS_AT_ONCE, int(LONG_TURN_SECONDS)]
 BOUND = re.compile(
     r"(server)?Max[A-Z]|^max(Held|Heartbeat|Groups|Subscriptions|Registered|Message)|serverChannelMaxIdle"
 )
+# Of these, two bound what the broker itself does, and one what an answer has.
+NO_BOUNDS = {"diskMaxUsedSpaceRatio", "timerMaxDelaySec", "defaultQueryMaxNum"}
 
 
 def limit_rows() -> list[list[str]]:
@@ -64,16 +76,16 @@ def limit_rows() -> list[list[str]]:
 
 
 def test_every_bound_that_is_a_setting_is_a_limit_with_its_default() -> None:
-    told: dict[str, str] = {}
+    reported: dict[str, str] = {}
     for _, _, names, defaults, _ in limit_rows():
         named = re.findall(r"`(\w+)`", names)
-        told.update(zip(named, re.findall(r"`(\d+)`", defaults), strict=True))
+        reported.update(zip(named, re.findall(r"`(\d+)`", defaults), strict=True))
     nameserver, broker = NameServerConfig().to_settings(), BrokerConfig().to_properties()
     ours = {**{name: value for name, value in nameserver.items() if name not in WITHOUT_EFFECT}, **broker}
-    assert told.keys() == {name for name in ours if BOUND.search(name)}
+    assert reported.keys() == {name for name in ours if BOUND.search(name)} - NO_BOUNDS
     for settings in (nameserver, broker):
-        assert {name: value for name, value in settings.items() if name in told} == {
-            name: told[name] for name in settings if name in told
+        assert {name: value for name, value in settings.items() if name in reported} == {
+            name: reported[name] for name in settings if name in reported
         }
 
 
@@ -110,9 +122,35 @@ def test_the_limits_without_a_setting_are_those_of_the_code() -> None:
         "an SQL expression": [MAX_CHARS, MAX_CONDITIONS],
         "a group's settings; the body of a lock request": [MAX_GROUP_BYTES, MAX_BODY_BYTES],
         "locks of queues": [MOST_LOCKS],
-        "a table of offsets in an answer": [MAX_TABLE_BYTES // MIB],
+        "an answer with many rows: offsets, topics, groups, clients": [MAX_LONG_ANSWER_BYTES // MIB],
+        "SQL expressions of groups; their text together": [MOST_FILTERS, MOST_CHARS],
+        "requests passed on to consumers (307, 309, 221) at a time; an answer; the wait for it": [
+            ADMINISTRATION.calls,
+            MAX_ANSWER_BYTES // MIB,
+            int(CALL_SECONDS),
+        ],
+        "replies on their way to the clients that asked; to one client": [
+            REPLIES.calls,
+            REPLIES.request_bytes // MIB,
+            REPLIES.calls_each,
+            REPLIES.request_bytes_each // MIB,
+        ],
+        "a list of topics (18) or groups (225); settings to change (25)": [
+            MAX_LISTED,
+            MAX_LIST_BYTES // MIB,
+            MAX_SETTINGS_BYTES // 1024,
+        ],
+        "pairs of a group and a topic forbidden to it (353)": [MAX_FORBIDDEN],
+        "topics, and pairs of topic and group, with figures of their own": [MAX_TALLIES],
+        "ends of transactions, and half messages stored again, of which it knows beyond a round": [MOST_KEPT],
+        "look-ups by key that wait or read; a look-up's turn": [MOST_LOOK_UPS, int(TURN_SECONDS)],
+        "long requests (many rows, 222, 314) that wait or work; a request's turn": LONG_REQUESTS,
+        "members of a group for a 223": [MOST_MEMBERS, MEMBERS_AT_ONCE, int(STATUS_SECONDS)],
     }
     assert MAX_RETRY_TOPIC_CHARS == MAX_GROUP_CHARS
+
+
+def test_the_numbers_beyond_a_limit_are_those_of_the_code() -> None:
     beyond = " ".join(row[-1] for row in limit_rows())
     assert f"more than {MAX_FIELDS} fields" in beyond
     assert f"in {FRAME_TIMEOUT_SECONDS:.0f} s" in beyond

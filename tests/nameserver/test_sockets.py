@@ -113,10 +113,10 @@ async def test_a_wrapped_handler_sees_and_changes_answers() -> None:
 
 @pytest.mark.parametrize("asked_for", [True, False])
 async def test_brokers_are_notified_of_another_smallest_id_if_the_settings_say_so(asked_for: bool) -> None:
-    told: list[Command] = []
+    reported: list[Command] = []
 
     def hear(request: Command, _: Peer) -> None:
-        told.append(request)
+        reported.append(request)
 
     async with (
         trio.open_nursery() as nursery,
@@ -130,13 +130,13 @@ async def test_brokers_are_notified_of_another_smallest_id_if_the_settings_say_s
         await client.wait_for("T", lambda route: route is not None and route.broker_datas[0].master is None)
         if asked_for:
             with trio.fail_after(TIMEOUT):
-                while not told:
+                while not reported:
                     await trio.lowlevel.checkpoint()
-            notice = NotifyMinBrokerIdChange.from_command(told[0])
+            notice = NotifyMinBrokerIdChange.from_command(reported[0])
             assert notice == NotifyMinBrokerIdChange(1, listening.address, "127.0.0.1:10911", None)
-            assert told[0].is_oneway
+            assert reported[0].is_oneway
         else:
-            assert not told
+            assert not reported
         nursery.cancel_scope.cancel()
 
 
@@ -147,7 +147,7 @@ async def test_a_broker_that_cannot_be_notified_holds_nothing_up(caplog: pytest.
         await slave.register(registration(address="127.0.0.1:1", broker_id=1, topics=["T", "U"]))
         master.hang_up()
         with trio.fail_after(TIMEOUT):
-            while not any("is not told of its group's smallest id" in line for line in caplog.messages):
+            while not any("gets no notice of its group's smallest id" in line for line in caplog.messages):
                 await client.route("T")
 
 
@@ -174,10 +174,23 @@ async def test_a_silent_broker_is_gone_after_120_s_by_the_rounds_alone(autojump_
         nursery.cancel_scope.cancel()
 
 
-async def test_rounds_tell_the_kv_configuration(autojump_clock: MockClock, caplog: pytest.LogCaptureFixture) -> None:
+async def test_rounds_log_the_kv_configuration(autojump_clock: MockClock, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     desk = Desk()
     desk.server.kv.put("N", "k", "v")
     with trio.move_on_after(700):
         await tell_kv_rounds(desk.server)
     assert caplog.messages == ["KV configuration N: k = v"] * 2
+
+
+@pytest.mark.parametrize(("end", "is_written"), [("stop", True), ("kill", False)])
+async def test_a_stop_writes_what_is_not_in_the_file_yet_and_a_kill_does_not(
+    tmp_path: Path, end: str, is_written: bool
+) -> None:
+    path = tmp_path / "kvConfig.json"
+    async with nameserver(kvConfigPath=path) as (running, caller):
+        assert (await caller().call(PutKvConfig("N", "k", "v").to_command())).code == 0
+        path.unlink()
+        running.kv.put("N", "later", "v")  # as if its write were still to come
+        getattr(running, end)()
+    assert path.exists() == is_written

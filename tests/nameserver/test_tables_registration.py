@@ -140,7 +140,7 @@ def test_an_address_stands_under_one_id() -> None:
     assert dict(tables.broker_addr_table["broker-a"].broker_addrs) == {0: SLAVE}
 
 
-def test_another_address_takes_an_id_over_unless_the_holder_is_younger() -> None:
+def test_another_address_takes_an_id_over_unless_the_holder_is_newer() -> None:
     tables = RouteTables()
     register(tables, topics=["T", "U"], version=DataVersion(1, 1, 5))
     late = register(tables, address=B, topics=["T", "U"], version=DataVersion(1, 1, 4), over=OTHER)
@@ -168,9 +168,9 @@ def test_what_an_address_left_behind_goes_with_its_connection() -> None:
 def test_an_empty_filter_list_removes_its_entry_and_an_absent_one_keeps_it() -> None:
     tables = RouteTables()
     register(tables, topics=["T", "U"], filters=["f:1"])
-    asked = desk.registration(topics=["T", "U"])
-    absent = replace(asked.body(), filter_servers=None)
-    finished(registration.register(tables, asked.header, absent, connection=CONNECTION, now_ms=0))
+    requested = desk.registration(topics=["T", "U"])
+    absent = replace(requested.body(), filter_servers=None)
+    finished(registration.register(tables, requested.header, absent, connection=CONNECTION, now_ms=0))
     assert tables.filter_server_table == {KEY_A: ("f:1",)}
     route = lookups.route(tables, "T")
     assert route is not None

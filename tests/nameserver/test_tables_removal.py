@@ -143,12 +143,12 @@ def test_write_permission_taken_and_given_back() -> None:
 
 def test_a_deleted_topic_comes_back_with_the_next_registration_though_its_body_is_known() -> None:
     tables = RouteTables()
-    asked = desk.registration(topics=["T", "U"])
+    requested = desk.registration(topics=["T", "U"])
     register(tables, topics=["T", "U"], digest=b"d")
-    assert registration.knows(tables, asked.header, b"d")
+    assert registration.knows(tables, requested.header, b"d")
     assert outside.delete_topic(tables, "T") == [QueuesRemoved("T", "broker-a"), TopicRemoved("T")]
     assert lookups.route(tables, "T") is None
-    assert not registration.knows(tables, asked.header, b"d")
+    assert not registration.knows(tables, requested.header, b"d")
     register(tables, topics=["T", "U"])
     assert lookups.route(tables, "T") is not None
 

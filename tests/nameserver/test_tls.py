@@ -188,7 +188,7 @@ async def test_a_renewed_certificate_is_taken_over(
         assert await is_reached(address, new.trusting())
 
 
-async def test_a_keys_password_is_shown_to_nobody(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_keys_password_is_never_shown(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     locked = Certificates(tmp_path, password=PASSWORD)
     given = {**locked.server(), "tls.server.keyPassword": PASSWORD}
     config = NameServerConfig().with_settings(given)
@@ -226,7 +226,7 @@ async def test_stored_settings_keep_the_password_where_it_was(tmp_path: Path) ->
         assert store.stat().st_mode & 0o777 == 0o600
 
 
-async def test_nobody_changes_tls_over_the_network(certificates: Certificates) -> None:
+async def test_tls_cannot_be_changed_over_the_network(certificates: Certificates) -> None:
     answer = await Desk().ask(UpdateNamesrvConfig({"tls.server.mode": "disabled"}).to_command())
     assert (answer.code, answer.remark) == (16, "Can not update config in black list.")
 

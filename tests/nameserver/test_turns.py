@@ -75,7 +75,7 @@ async def test_cancelled_work_passes_its_turn_on() -> None:
     assert await turns.run(steps("d", 2, trace), owner="d", size=1) == "d"
 
 
-async def test_a_failure_is_the_callers_and_nobody_elses() -> None:
+async def test_a_failure_is_the_callers_alone() -> None:
     turns = Turns()
 
     def fails() -> Generator[None, None, None]:
@@ -118,8 +118,8 @@ async def test_giants_that_wait_keep_no_ordinary_broker_out(monkeypatch: pytest.
     codes: dict[str, int] = {}
 
     async def register(name: str, topics: int) -> None:
-        asked = registration(name, f"{name}:1", topics=[f"{name}-{topic}" for topic in range(topics)])
-        codes[name] = (await desk.ask(asked.to_command(), peer())).code
+        requested = registration(name, f"{name}:1", topics=[f"{name}-{topic}" for topic in range(topics)])
+        codes[name] = (await desk.ask(requested.to_command(), peer())).code
 
     async with trio.open_nursery() as nursery:
         for number in range(3):

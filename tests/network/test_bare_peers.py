@@ -21,7 +21,7 @@ from pyrmq_core.protocol.framing.frame import KEPT_BUFFER_BYTES, encode_frame
 from tests.network.ends import Recorder, against_socket, dialled, echo, serving, until
 
 
-async def test_an_answer_of_a_number_nobody_asked_is_ignored(caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_answer_with_an_unknown_number_is_ignored(caplog: pytest.LogCaptureFixture) -> None:
     answers: list[Command] = []
     async with against_socket() as (connection, peer), trio.open_nursery() as nursery:
 
@@ -34,7 +34,7 @@ async def test_an_answer_of_a_number_nobody_asked_is_ignored(caplog: pytest.LogC
         with caplog.at_level(logging.DEBUG, "pyrmq_core.network"):
             stray = Command(0, NO_FIELDS, opaque=request.opaque + 1, flag=1)
             await peer.send(stray, request.answered(success(body=b"right")), request.answered(success(body=b"again")))
-            await until(lambda: caplog.text.count("which nobody waits for") == 2 and bool(answers))
+            await until(lambda: caplog.text.count("which no call waits for") == 2 and bool(answers))
         assert [answer.body for answer in answers] == [b"right"]
         assert not connection.is_closed
 
@@ -96,7 +96,7 @@ async def test_garbage_ends_the_connection_with_one_line_in_the_log(
     assert connection.address in caplog.text
 
 
-async def test_what_came_whole_before_garbage_is_answered() -> None:
+async def test_whole_requests_before_garbage_are_answered() -> None:
     async with against_socket(echo) as (_, peer):
         await peer.send_bytes(encode_frame(Command(1, opaque=5)) + GARBAGE["http"])
         answer = await peer.receive()
@@ -272,7 +272,7 @@ async def test_a_reset_differs_from_a_close() -> None:
         await connection.wait_closed()
 
 
-async def test_a_flood_of_answers_that_nobody_asked_for_lets_others_run() -> None:
+async def test_a_flood_of_unrequested_answers_lets_others_run() -> None:
     taken = [0]
     async with against_socket() as (connection, peer), trio.open_nursery() as nursery:
         nursery.start_soon(peer.send, *(Command(0, opaque=opaque, flag=1) for opaque in range(20_000)))

@@ -43,9 +43,9 @@ async def test_answers_out_of_order_find_their_callers(kind: str) -> None:
     async with joined(kind, there=held) as (here, there), trio.open_nursery() as nursery:
         for number in gates:
             nursery.start_soon(call, number)
-        for wanted, (number, gate) in enumerate(reversed(gates.items()), 1):
+        for expected, (number, gate) in enumerate(reversed(gates.items()), 1):
             gate.set()
-            await until(lambda wanted=wanted: len(answers) == wanted)  # type: ignore[misc]
+            await until(lambda expected=expected: len(answers) == expected)  # type: ignore[misc]
             assert answers[-1] == number
     assert there.is_closed
 
@@ -108,7 +108,7 @@ async def test_no_time_left_is_a_timeout_and_sends_nothing(kind: str) -> None:
     assert [request.code for request in recorder.requests] == [11]
 
 
-async def test_a_late_answer_is_dropped_and_disturbs_nobody(
+async def test_a_late_answer_is_dropped_and_disturbs_no_call(
     kind: str, autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     recorder = Recorder()
@@ -118,7 +118,7 @@ async def test_a_late_answer_is_dropped_and_disturbs_nobody(
         recorder.gate.set()
         with caplog.at_level(logging.DEBUG, "pyrmq_core.network"):
             assert dict((await here.call(Command(11, {"n": "next"}), timeout=1)).ext) == {"n": "next"}
-    assert "which nobody waits for" in caplog.text
+    assert "which no call waits for" in caplog.text
 
 
 async def test_numbers_that_are_taken_are_skipped(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -103,8 +103,8 @@ async def test_each_failed_call_says_whether_its_request_had_left(way: str) -> N
         with pytest.raises(kind) as caught:
             await connection.call(Command(310, {}, bytes(100 * KIB)), timeout=0.2 if way == "timeout" else 500)
         left[number] = caught.value.request_left
-        told = "did not answer" if left[number] else "could not be written"
-        assert way != "timeout" or told in str(caught.value)
+        reported = "did not answer" if left[number] else "could not be written"
+        assert way != "timeout" or reported in str(caught.value)
 
     async with slow_peer() as (connection, peer), trio.open_nursery() as nursery:
         for number in range(10):
@@ -183,7 +183,7 @@ async def test_the_queue_is_bounded_and_those_beyond_it_wait() -> None:
         assert connection.calls_under_way == 0
 
 
-async def test_who_cannot_be_written_after_all_passes_the_room_on() -> None:
+async def test_a_frame_that_cannot_be_written_passes_the_room_on() -> None:
     async def fail() -> None:
         with pytest.raises(HeaderError, match="cannot hold code 40000"):
             await connection.call(Command(40_000, serialization=Serialization.ROCKETMQ), timeout=30)
@@ -202,7 +202,7 @@ async def test_who_cannot_be_written_after_all_passes_the_room_on() -> None:
             assert command.code == code
 
 
-async def test_those_who_wait_for_room_end_at_their_deadlines_and_with_the_connection() -> None:
+async def test_waits_for_room_end_at_their_deadlines_and_with_the_connection() -> None:
     left: list[tuple[str, bool]] = []
 
     async def call(timeout: float) -> None:

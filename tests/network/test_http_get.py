@@ -43,7 +43,7 @@ async def test_a_silent_server_costs_its_time_only() -> None:
         assert trio.current_time() - began < 2
 
 
-async def test_nobody_there() -> None:
+async def test_no_server_there() -> None:
     with pytest.raises(NetworkError, match="refused"):
         await fetch_text("http://127.0.0.1:1/list", timeout=5)
 

@@ -64,7 +64,7 @@ def frame(head: bytes, body: Chunk = b"") -> Outgoing:
     return made
 
 
-async def test_a_frame_that_is_alone_is_written_at_once_and_wakes_nobody() -> None:
+async def test_a_frame_that_is_alone_is_written_at_once_and_wakes_no_task() -> None:
     wire = RecordingWire()
     async with outbox_on(wire) as outbox:
         for mark in (b"a", b"b", b"c"):
@@ -96,7 +96,7 @@ async def test_what_is_held_is_written_in_one_go() -> None:
         assert wire.writes == [b"abc"]
 
 
-async def test_the_order_is_kept_whoever_writes() -> None:
+async def test_the_order_is_kept_from_any_writer() -> None:
     wire = RecordingWire(room=5)
     async with outbox_on(wire) as outbox:
         sent = b""
@@ -159,3 +159,15 @@ async def test_a_large_body_is_not_copied_behind_its_head() -> None:
         outbox.send(frame(b"head", memoryview(bytes(APART_FROM_BYTES))), alone=True)
         assert wire.pieces == [1, 2]
         assert [len(data) for data in wire.writes] == [APART_FROM_BYTES + 3, APART_FROM_BYTES + 4]
+
+
+async def test_a_writer_that_was_cancelled_is_not_woken() -> None:
+    """A connection that ends cancels its tasks one after another: frames may be sent before it counts as closed."""
+    async with trio.open_nursery() as nursery:
+        outbox = Outbox(RecordingWire(), lambda: nursery.start_soon(outbox.run))
+        outbox.send(frame(b"a"), alone=False)
+        await wait_all_tasks_blocked()
+        nursery.cancel_scope.cancel()
+        outbox.send(frame(b"b"), alone=False)  # while it is about to end
+    outbox.send(frame(b"c"), alone=False)  # after its end
+    outbox.release()

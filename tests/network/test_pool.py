@@ -14,7 +14,7 @@ from pyrmq_core.protocol.framing.command import Command, refusal, success
 from tests.network.ends import Recorder, closed_port, echo, serving, silent_port, until
 
 
-async def test_all_who_ask_share_one_connect() -> None:
+async def test_all_callers_share_one_connect() -> None:
     recorder = Recorder()
     async with serving(recorder.at_once) as listening, trio.open_nursery() as nursery:
         pool = ConnectionPool(nursery)
@@ -85,13 +85,13 @@ async def test_one_way_requests_connect_too() -> None:
         await pool.aclose()
 
 
-async def test_nobody_listens_there() -> None:
+async def test_nothing_listens_there() -> None:
     address = closed_port()
     async with trio.open_nursery() as nursery:
         pool = ConnectionPool(nursery)
         for ask in (pool.call, pool.send_oneway):
             with pytest.raises(
-                ConnectFailed, match=f"no connection to {address}: connection refused; nobody"
+                ConnectFailed, match=f"no connection to {address}: connection refused; nothing"
             ) as caught:
                 await ask(address, Command(1), timeout=5)
             assert caught.value.address == address
@@ -99,7 +99,7 @@ async def test_nobody_listens_there() -> None:
         await pool.aclose()
 
 
-async def test_a_failed_connect_fails_all_who_wait_and_the_next_tries_anew() -> None:
+async def test_a_failed_connect_fails_all_waiting_calls_and_the_next_tries_anew() -> None:
     address = closed_port()
     failures: list[ConnectFailed] = []
 
@@ -123,7 +123,7 @@ async def test_a_failed_connect_fails_all_who_wait_and_the_next_tries_anew() -> 
         await pool.aclose()
 
 
-async def test_a_name_nobody_knows() -> None:
+async def test_an_unknown_host_name() -> None:
     async with trio.open_nursery() as nursery:
         pool = ConnectionPool(nursery, connect_timeout=5)
         for name in ("no-such-host.invalid", "a" * 64 + ".invalid"):
@@ -148,7 +148,7 @@ async def test_connecting_ends_at_its_own_limit_and_at_the_callers(monkeypatch: 
     monkeypatch.setattr("pyrmq_core.network.connect._connect", never)
     async with trio.open_nursery() as nursery:
         pool = ConnectionPool(nursery, connect_timeout=0.1)
-        with pytest.raises(ConnectFailed, match=r"nobody accepted within 0\.1 s"):
+        with pytest.raises(ConnectFailed, match=r"no server accepted within 0\.1 s"):
             await pool.call("127.0.0.1:1", Command(1), timeout=5)
         with pytest.raises(ConnectFailed, match=r"within 0\.02 s"):
             await pool.call("127.0.0.1:1", Command(1), timeout=0.02)

@@ -21,15 +21,15 @@ both_kinds = pytest.mark.parametrize("kind", KINDS)
 
 @both_kinds
 async def test_each_gets_its_answer(kind: str) -> None:
-    told: list[tuple[int, Command | NetworkError]] = []
+    reported: list[tuple[int, Command | NetworkError]] = []
     async with joined(kind, there=echo) as (here, _):
         for number in range(300):
             request = Command(11, {"n": str(number)})
-            here.post(request, timeout=5, done=lambda result, number=number: told.append((number, result)))  # type: ignore[misc]
-        assert told == []  # never before there is an answer
-        await until(lambda: len(told) == 300)
+            here.post(request, timeout=5, done=lambda result, number=number: reported.append((number, result)))  # type: ignore[misc]
+        assert reported == []  # never before there is an answer
+        await until(lambda: len(reported) == 300)
         assert here.calls_under_way == 0
-    assert all(isinstance(result, Command) and result.ext["n"] == str(number) for number, result in told)
+    assert all(isinstance(result, Command) and result.ext["n"] == str(number) for number, result in reported)
 
 
 @both_kinds
@@ -39,17 +39,17 @@ async def test_one_leads_to_the_next(kind: str) -> None:
     ended = trio.Event()
     async with joined(kind, there=echo) as (here, _):
 
-        def told(result: Command | NetworkError) -> None:
+        def reported(result: Command | NetworkError) -> None:
             assert isinstance(result, Command)
             number = int(result.ext["n"])
             seen.append(number)
             if number < 200:
-                here.post(Command(11, {"n": str(number + 10)}), timeout=5, done=told)
+                here.post(Command(11, {"n": str(number + 10)}), timeout=5, done=reported)
             elif len(seen) == 210:
                 ended.set()
 
         for number in range(10):
-            here.post(Command(11, {"n": str(number)}), timeout=5, done=told)
+            here.post(Command(11, {"n": str(number)}), timeout=5, done=reported)
         with trio.fail_after(5):
             await ended.wait()
     assert sorted(seen) == list(range(210))
@@ -58,60 +58,60 @@ async def test_one_leads_to_the_next(kind: str) -> None:
 @both_kinds
 async def test_a_deadline_is_reported(kind: str, autojump_clock: MockClock) -> None:
     recorder = Recorder()
-    told: list[Command | NetworkError] = []
+    reported: list[Command | NetworkError] = []
     async with joined(kind, there=recorder.held) as (here, _):
-        here.post(Command(11), timeout=3, done=told.append)
+        here.post(Command(11), timeout=3, done=reported.append)
         await trio.sleep(2.5)
-        assert told == []
+        assert reported == []
         await trio.sleep(1)
-        (error,) = told
+        (error,) = reported
         assert isinstance(error, CallTimeout)
         assert error.request_left
         recorder.gate.set()
         await here.call(Command(11), timeout=3)
-    assert len(told) == 1
+    assert len(reported) == 1
 
 
 @both_kinds
 async def test_the_end_of_the_connection_is_reported(kind: str) -> None:
     recorder = Recorder()
-    told: list[Command | NetworkError] = []
+    reported: list[Command | NetworkError] = []
     async with joined(kind, there=recorder.held) as (here, there):
         for _ in range(3):
-            here.post(Command(11), timeout=30, done=told.append)
+            here.post(Command(11), timeout=30, done=reported.append)
         await until(lambda: len(recorder.requests) == 3)
         there.close()
-        await until(lambda: len(told) == 3)
-        assert all(isinstance(error, ConnectionClosed) for error in told)
+        await until(lambda: len(reported) == 3)
+        assert all(isinstance(error, ConnectionClosed) for error in reported)
         with pytest.raises(ConnectionClosed):
-            here.post(Command(11), timeout=30, done=told.append)
-    assert len(told) == 3
+            here.post(Command(11), timeout=30, done=reported.append)
+    assert len(reported) == 3
 
 
 @both_kinds
 async def test_an_abandoned_call_gets_nothing(kind: str) -> None:
     recorder = Recorder()
-    told: list[Command | NetworkError] = []
+    reported: list[Command | NetworkError] = []
     async with joined(kind, there=recorder.held) as (here, _):
-        forget = here.post(Command(11), timeout=30, done=told.append)
+        forget = here.post(Command(11), timeout=30, done=reported.append)
         await until(lambda: len(recorder.requests) == 1)
         forget()
         assert here.calls_under_way == 0
         recorder.gate.set()
         await here.call(Command(11), timeout=3)
         forget()
-    assert told == []
+    assert reported == []
 
 
 @both_kinds
 async def test_what_is_not_written_yet_is_withdrawn(kind: str) -> None:
     async with joined(kind, there=echo) as (here, _):
-        told: list[Command | NetworkError] = []
-        forgets = [here.post(Command(11, {"n": str(number)}), timeout=5, done=told.append) for number in range(5)]
+        reported: list[Command | NetworkError] = []
+        forgets = [here.post(Command(11, {"n": str(number)}), timeout=5, done=reported.append) for number in range(5)]
         for forget in forgets[1:]:
             forget()
         assert (await here.call(Command(12, {"n": "last"}), timeout=5)).ext["n"] == "last"
-        assert [result.ext["n"] for result in told if isinstance(result, Command)] == ["0"]
+        assert [result.ext["n"] for result in reported if isinstance(result, Command)] == ["0"]
         assert here.calls_under_way == 0
 
 
@@ -133,11 +133,11 @@ async def test_what_answers_lead_to_is_written_together() -> None:
         async with running(wire) as here:
             peer = Socket(trio.socket.from_stdlib_socket(far))
 
-            def told(result: Command | NetworkError) -> None:
+            def reported(result: Command | NetworkError) -> None:
                 here.post(Command(11, {"again": "yes"}), timeout=5, done=lambda _: None)
 
             for _ in range(20):
-                here.post(Command(11), timeout=5, done=told)
+                here.post(Command(11), timeout=5, done=reported)
             requests = [await peer.receive() for _ in range(20)]
             wire.writes = 0
             await peer.send(*(request.answered(success()) for request in requests if request))
@@ -152,8 +152,8 @@ async def test_a_pool_gives_its_connection() -> None:
     async with serving(echo) as listening, trio.open_nursery() as nursery:
         pool = ConnectionPool(nursery)
         connection = await pool.connection(listening.address, timeout=5)
-        told: list[Command | NetworkError] = []
-        connection.post(Command(11, {"n": "1"}), timeout=5, done=told.append)
-        await until(lambda: len(told) == 1)
+        reported: list[Command | NetworkError] = []
+        connection.post(Command(11, {"n": "1"}), timeout=5, done=reported.append)
+        await until(lambda: len(reported) == 1)
         assert pool.connections == (connection,)
         await pool.aclose()

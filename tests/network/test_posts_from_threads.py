@@ -30,35 +30,35 @@ def post_from_thread(connection: Connection, ends: list[Command | NetworkError],
 
 
 async def test_it_is_written_at_once_and_gets_its_answer() -> None:
-    told: list[Command | NetworkError] = []
+    reported: list[Command | NetworkError] = []
     async with joined("socket", there=echo) as (here, there):
         for number in range(1, 4):
-            assert post_from_thread(here, told, b"%d" % number) is not None
+            assert post_from_thread(here, reported, b"%d" % number) is not None
             assert here.calls_under_way == 1
-            assert len(told) == number - 1
+            assert len(reported) == number - 1
             await until(lambda: not here.calls_under_way)
         assert there.calls_under_way == 0
-    assert [one.body for one in told if isinstance(one, Command)] == [b"1", b"2", b"3"]
+    assert [one.body for one in reported if isinstance(one, Command)] == [b"1", b"2", b"3"]
 
 
 @pytest.mark.parametrize("kind", KINDS)
 async def test_not_while_others_are_under_way(kind: str) -> None:
     recorder = Recorder()
-    told: list[Command | NetworkError] = []
+    reported: list[Command | NetworkError] = []
     async with joined(kind, there=recorder.held) as (here, _):
-        here.post(Command(11), timeout=LATER, done=told.append)
-        assert post_from_thread(here, told) is None
+        here.post(Command(11), timeout=LATER, done=reported.append)
+        assert post_from_thread(here, reported) is None
         assert here.calls_under_way == 1
         recorder.gate.set()
 
 
 async def test_not_over_a_wire_that_only_its_writer_may_use() -> None:
-    told: list[Command | NetworkError] = []
+    reported: list[Command | NetworkError] = []
     async with joined("stream", there=echo) as (here, _):
-        assert post_from_thread(here, told) is None
+        assert post_from_thread(here, reported) is None
         assert here.calls_under_way == 0
         assert (await here.call(Command(12), timeout=5)).code == 0
-    assert told == []
+    assert reported == []
 
 
 async def test_not_before_the_sweeper_would_look() -> None:
@@ -119,7 +119,7 @@ async def test_a_write_that_fails_ends_the_connection(error: type[BaseException]
     """After an interrupt it is unknown how much of the frame is out: neither the rest nor another frame may follow."""
     here, there = socket.socketpair()
     wire = Sparing(here)
-    told: list[Command | NetworkError] = []
+    reported: list[Command | NetworkError] = []
 
     def fail(chunk: Chunk) -> int:
         raise error
@@ -128,10 +128,10 @@ async def test_a_write_that_fails_ends_the_connection(error: type[BaseException]
         async with running(wire) as connection:
             wire.take = fail
             if issubclass(error, OSError):
-                assert post_from_thread(connection, told) is not None
+                assert post_from_thread(connection, reported) is not None
             else:
                 with pytest.raises(error):
-                    post_from_thread(connection, told)
+                    post_from_thread(connection, reported)
             await connection.wait_closed()
-    (end,) = told
+    (end,) = reported
     assert isinstance(end, ConnectionClosed)

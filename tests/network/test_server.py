@@ -115,7 +115,7 @@ async def test_on_close_is_called_once_for_each_connection() -> None:
     assert closed == recorder.peers
 
 
-async def test_an_on_close_that_fails_costs_nobody_else(caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_on_close_that_fails_costs_no_other_connection(caplog: pytest.LogCaptureFixture) -> None:
     def fail(peer: Peer) -> None:
         raise RuntimeError("cannot say goodbye")
 
@@ -130,16 +130,16 @@ async def test_an_on_close_that_fails_costs_nobody_else(caplog: pytest.LogCaptur
 
 async def test_a_server_calls_its_client_back() -> None:
     recorder = Recorder()
-    asked = Recorder()
+    requested = Recorder()
     async with serving(recorder.at_once) as listening, trio.open_nursery() as nursery:
-        pool = ConnectionPool(nursery, handler=asked.at_once)
+        pool = ConnectionPool(nursery, handler=requested.at_once)
         await pool.call(listening.address, Command(34), timeout=5)
         connection = recorder.peers[0].connection
         answer = await connection.call(Command(39, {"id": "x"}), timeout=5)
         assert dict(answer.ext) == {"id": "x"}
         await connection.send_oneway(Command(40), timeout=5)
-        await until(lambda: len(asked.requests) == 2)
-        assert asked.peers[0].address == listening.address
+        await until(lambda: len(requested.requests) == 2)
+        assert requested.peers[0].address == listening.address
         await pool.aclose()
 
 

@@ -107,7 +107,7 @@ async def test_requests_under_way_count_with_their_bodies() -> None:
             assert await end.receive() is not None
 
 
-async def test_answers_that_nobody_reads_are_bounded_over_all_connections(caplog: pytest.LogCaptureFixture) -> None:
+async def test_unread_answers_are_bounded_over_all_connections(caplog: pytest.LogCaptureFixture) -> None:
     def answer(request: Command, _: Peer) -> Command:
         return success(body=bytes(MIB if request.code == 2 else 10))
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import base64
+import hmac
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyrmq_core.protocol.acl import sign, signature
+from pyrmq_core.protocol.acl import COPIED_BYTES, sign, signature
 from tests.protocol.strategies import EXT
 from tests.support import golden
 
@@ -36,6 +39,14 @@ def test_with_a_security_token() -> None:
     signed = sign(ext, b"hello", KEY, SECRET, "tok")
     assert signed["SecurityToken"] == "tok"
     assert signed["Signature"] == "fNDHuJEs3c9bTJrGQThY2VNxGwg="
+
+
+@pytest.mark.parametrize("size", [0, COPIED_BYTES, COPIED_BYTES + 1, 3_000_000])
+def test_a_body_of_any_length(size: int) -> None:
+    body = bytes(range(256)) * (size // 256 + 1)
+    plain = hmac.new(SECRET.encode(), b"T" + body[:size], "sha1").digest()
+    for form in (body[:size], memoryview(body)[:size]):
+        assert base64.b64decode(signature({"topic": "T"}, form, SECRET)) == plain
 
 
 def test_an_old_signature_is_not_signed() -> None:

@@ -31,7 +31,7 @@ def test_codes_are_named() -> None:
     assert response_name(4711) == "4711"
 
 
-def test_a_refusal_says_who_what_why_and_what_to_do() -> None:
+def test_a_refusal_names_peer_request_reason_and_remedy() -> None:
     answer = refusal(ResponseCode.TOPIC_NOT_EXIST, " topic[T] not exist\n")
     error = response_error(answer, RequestCode.SEND_MESSAGE_V2, "127.0.0.1:10911", "topic T")
     assert (error.code, error.remark, error.address) == (17, "topic[T] not exist", "127.0.0.1:10911")

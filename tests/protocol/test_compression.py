@@ -121,10 +121,10 @@ def test_a_missing_library_says_what_to_install(
 ) -> None:
     compressed = compress(b"x", CompressionType[kind])
     monkeypatch.setitem(sys.modules, module, None)
-    wanted = rf'pip install "pyrmq-spark\[{extra}\]"'
-    with pytest.raises(MissingLibrary, match=wanted):
+    expected = rf'pip install "pyrmq-spark\[{extra}\]"'
+    with pytest.raises(MissingLibrary, match=expected):
         compress(b"x", CompressionType[kind])
-    with pytest.raises(MissingLibrary, match=wanted):
+    with pytest.raises(MissingLibrary, match=expected):
         CompressionType[kind].check_library()
-    with pytest.raises(MissingLibrary, match=wanted):
+    with pytest.raises(MissingLibrary, match=expected):
         decompress(compressed, CompressionType[kind].sys_flag, max_bytes=10)

@@ -305,6 +305,13 @@ def test_a_small_answer_is_not_parsed_until_asked_either() -> None:
     assert repr(command.ext) == repr(json.loads(header)["extFields"])
 
 
+@pytest.mark.parametrize("opaque", [2**31, -(2**31) - 1, 9_999_999_999, -9_999_999_999])
+@pytest.mark.parametrize("count", [2, 1000])
+def test_an_answer_with_an_opaque_beyond_32_bits_is_refused(count: int, opaque: int) -> None:
+    with pytest.raises(HeaderError, match=r"opaque is .* not a whole number of 32 bits"):
+        decode_json(java_batch_answer(count, opaque))
+
+
 def test_small_requests_and_refusals_are_parsed_at_once() -> None:
     for header in (
         java_batch_answer(2).replace(b'"flag":1', b'"flag":0'),

@@ -44,12 +44,12 @@ def test_a_unique_id_of_java() -> None:
 
 def test_a_unique_id_of_java_with_ipv6() -> None:
     text, *facts = golden.vectors()["uniq sample"].split(" ")
-    told = dict(fact.split("=") for fact in facts)
+    fact_of = dict(fact.split("=") for fact in facts)
     found = decode_unique_id(text)
     assert ipaddress.ip_address(found.ip) == ipaddress.ip_address("fd00::2")
-    assert found.pid == int(told["pid"])
-    assert found.discriminator == int(told["cl"], 16)
-    now = int(told["now"])
+    assert found.pid == int(fact_of["pid"])
+    assert found.discriminator == int(fact_of["cl"], 16)
+    now = int(fact_of["now"])
     month = month_start_ms(now, UTC)
     assert UniqueIdMaker(found.ip, found.pid, found.discriminator).make(now, month, found.counter)[:48] == text[:48]
     assert now - month - found.month_ms in range(1000)  # Java printed the time a moment after it made the id

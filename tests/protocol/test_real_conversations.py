@@ -221,8 +221,8 @@ def test_an_answer_is_read_or_is_a_refusal(row: dict[str, Any]) -> None:
 
 def test_the_questions_hold_what_a_client_must_stand() -> None:
     """Edge offsets, refusals and both spellings: these rows are among those read above."""
-    told = {(row["request"]["code"], answer["code"]) for row in golden.rows() for answer in answers(row)}
-    assert told >= {(11, code) for code in (0, 1, 17, 19, 20, 21, 23, 24, 25, 29)}
-    assert told >= {(310, code) for code in (0, 1, 13, 16, 29)}
-    assert told >= {(14, 0), (14, 22), (15, 26), (15, 17), (105, 17)}
+    reported = {(row["request"]["code"], answer["code"]) for row in golden.rows() for answer in answers(row)}
+    assert reported >= {(11, code) for code in (0, 1, 17, 19, 20, 21, 23, 24, 25, 29)}
+    assert reported >= {(310, code) for code in (0, 1, 13, 16, 29)}
+    assert reported >= {(14, 0), (14, 22), (15, 26), (15, 17), (105, 17)}
     assert json.loads(json.dumps(golden.rows())) == golden.rows()

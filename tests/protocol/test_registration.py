@@ -228,7 +228,7 @@ def test_the_time_grows_as_the_body_does(make: Callable[[int], bytes]) -> None:
     assert seconds(make(20_000)) < 12 * seconds(make(5_000))
 
 
-def test_members_that_nobody_knows_are_read_in_steps() -> None:
+def test_unknown_members_are_read_in_steps() -> None:
     steps = registration_steps(unknown_members(5_000), version=479, compressed=False)
     assert sum(1 for _ in steps) >= 25
 

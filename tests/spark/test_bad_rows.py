@@ -33,7 +33,7 @@ GIVEN: dict[str, tuple[Any, pa.DataType]] = {
 
 
 def test_null_is_no_value_in_every_column_that_may_lack_one(cluster: EmbeddedCluster) -> None:
-    """Row 0 has every value, row 1 none; a time of delivery excludes a level, and our brokers have no timers."""
+    """Row 0 has every value, row 1 none; a time of delivery excludes a level."""
     given = {name: value for name, value in GIVEN.items() if name != "deliverAt"}
     columns = {name: pa.array([value, None], kind) for name, (value, kind) in given.items()}
     columns["deliverAt"] = pa.nulls(2, GIVEN["deliverAt"][1])

@@ -57,23 +57,23 @@ def test_the_default_columns_are_the_documented_ones() -> None:
 
 def test_every_column_has_the_arrow_type_that_spark_expects_of_its_spark_type() -> None:
     for name, column in SOURCE_COLUMNS.items():
-        wanted = to_arrow_schema(frame(**{name: SPARK[SOURCE_TYPES[name][0]]}), timezone="UTC")
-        assert wanted == pa.schema([(name, column.type)]), name
+        expected = to_arrow_schema(frame(**{name: SPARK[SOURCE_TYPES[name][0]]}), timezone="UTC")
+        assert expected == pa.schema([(name, column.type)]), name
 
 
 def test_a_schema_prunes_reorders_and_keeps_the_users_spelling() -> None:
     schema = source_schema(frame(QUEUEOFFSET=LONG, body=STRING, bodyCrc=INT))
     assert schema.columns.names == ["queueOffset", "body", "bodyCrc"]
-    assert schema.given.names == ["QUEUEOFFSET", "body", "bodyCrc"]
+    assert schema.spark_schema.names == ["QUEUEOFFSET", "body", "bodyCrc"]
     batch = pa.RecordBatch.from_arrays(
         [pa.array([1], pa.int64()), pa.array(["x"]), pa.array([2], pa.int32())], schema=schema.columns
     )
-    assert schema.as_given(batch).schema == schema.given
+    assert schema.as_spark_schema(batch).schema == schema.spark_schema
 
 
 def test_not_null_is_taken_where_nothing_is_null() -> None:
-    wanted = StructType([StructField("body", BINARY, nullable=False)])
-    assert not source_schema(wanted).given.field("body").nullable
+    expected = StructType([StructField("body", BINARY, nullable=False)])
+    assert not source_schema(expected).spark_schema.field("body").nullable
     with pytest.raises(InvalidColumn, match="cannot be NOT NULL"):
         source_schema(StructType([StructField("tags", STRING, nullable=False)]))
 

@@ -54,7 +54,7 @@ def offsets(cluster: EmbeddedCluster, **options: str) -> list[int]:
     return [row["queueOffset"] for batch in batches for row in batch.to_pylist()]
 
 
-def told(cluster: EmbeddedCluster, answer: PullAnswer, *, times: int | None = None, **options: str) -> str:
+def reported(cluster: EmbeddedCluster, answer: PullAnswer, *, times: int | None = None, **options: str) -> str:
     """Returns the error of a task whose pulls get this answer."""
 
     async def answered(request: Command, peer: Peer) -> Command:
@@ -79,7 +79,7 @@ def answer(next_offset: int, records: bytes, code: int = ResponseCode.SUCCESS) -
 def test_an_answer_that_does_not_go_forward(
     cluster: EmbeddedCluster, records: bytes, next_offset: int, fail: str
 ) -> None:
-    line = told(cluster, answer(next_offset, records), failOnDataLoss=fail)
+    line = reported(cluster, answer(next_offset, records), failOnDataLoss=fail)
     assert line.startswith(
         "[RMQ_BAD_RECORD] orders/broker-a/0: broker-a answered a pull of orders/broker-a/0 at 0 with"
     )
@@ -114,21 +114,21 @@ def test_an_answer_that_goes_backwards_later_on(cluster: EmbeddedCluster, record
 )
 def test_a_record_that_lies_about_its_length(cluster: EmbeddedCluster, records: bytes, size: int) -> None:
     lying = struct.pack(">i", size) + records[4:]
-    assert "[RMQ_BAD_RECORD] orders/broker-a/0: " in told(cluster, answer(10, lying))
+    assert "[RMQ_BAD_RECORD] orders/broker-a/0: " in reported(cluster, answer(10, lying))
 
 
 def test_a_body_that_lies_about_its_length(cluster: EmbeddedCluster, records: bytes) -> None:
     body = records.index(b"row 0") - 4
     lying = records[:body] + struct.pack(">i", 2**31 - 1) + records[body + 4 :]
-    assert "[RMQ_BAD_RECORD] orders/broker-a/0: " in told(cluster, answer(10, lying))
+    assert "[RMQ_BAD_RECORD] orders/broker-a/0: " in reported(cluster, answer(10, lying))
 
 
 def test_half_a_record(cluster: EmbeddedCluster, records: bytes) -> None:
-    assert "[RMQ_BAD_RECORD] orders/broker-a/0: " in told(cluster, answer(10, records[:-1]))
+    assert "[RMQ_BAD_RECORD] orders/broker-a/0: " in reported(cluster, answer(10, records[:-1]))
 
 
 def test_garbage_for_records(cluster: EmbeddedCluster) -> None:
-    assert "[RMQ_BAD_RECORD] orders/broker-a/0: " in told(cluster, answer(10, b"\xff" * 500))
+    assert "[RMQ_BAD_RECORD] orders/broker-a/0: " in reported(cluster, answer(10, b"\xff" * 500))
 
 
 def test_an_answer_without_its_offsets(cluster: EmbeddedCluster, records: bytes) -> None:
@@ -143,7 +143,7 @@ def test_an_answer_without_its_offsets(cluster: EmbeddedCluster, records: bytes)
         control.remove()
 
 
-def test_records_of_offsets_that_nobody_asked_for(cluster: EmbeddedCluster, records: bytes) -> None:
+def test_records_of_offsets_that_were_not_requested(cluster: EmbeddedCluster, records: bytes) -> None:
     """Messages before a range's start and after its end belong to other ranges: batch topics return such."""
 
     async def too_much(request: Command, peer: Peer) -> Command:
@@ -180,13 +180,13 @@ def test_offsets_that_an_answer_passes_over_in_silence(
 
 
 def test_an_answer_with_messages_twice(cluster: EmbeddedCluster, records: bytes) -> None:
-    line = told(cluster, answer(10, records + records), times=1)
+    line = reported(cluster, answer(10, records + records), times=1)
     assert "[RMQ_BAD_RECORD] orders/broker-a/0: broker-a answered 20 messages for the 10 offsets" in line
 
 
 def test_a_body_that_changed_fails_the_task_or_is_given_as_it_is(cluster: EmbeddedCluster, records: bytes) -> None:
     damaged = records.replace(b"row 3", b"row 2")
-    line = told(cluster, answer(10, damaged), times=1)
+    line = reported(cluster, answer(10, damaged), times=1)
     assert "[RMQ_BODY_DAMAGED] orders/broker-a/0: the body of the message at offset 3 of orders/broker-a/0" in line
     assert "verifyCrc=false" in line
 
@@ -219,10 +219,10 @@ def test_a_body_that_swells_beyond_its_bound_is_named_and_passed(cluster: Embedd
 
 def test_a_broker_that_stays_busy_is_waited_for_so_long_as_said(cluster: EmbeddedCluster) -> None:
     """A slave that may not serve says so (`slaveReadEnable`, 5.4.0); nothing is skipped."""
-    asked: list[int] = []
+    requested: list[int] = []
 
     async def busy(request: Command, peer: Peer) -> Command:
-        asked.append(int(request.ext["queueOffset"]))
+        requested.append(int(request.ext["queueOffset"]))
         return refusal(ResponseCode.SYSTEM_BUSY, "[REJECTREQUEST]system busy, start flow control for a while")
 
     control = cluster.control(RequestCode.PULL_MESSAGE, busy)
@@ -233,8 +233,8 @@ def test_a_broker_that_stays_busy_is_waited_for_so_long_as_said(cluster: Embedde
     finally:
         control.remove()
     assert time.monotonic() - began >= 0.5
-    assert set(asked) == {0}
-    assert len(asked) >= 2
+    assert set(requested) == {0}
+    assert len(requested) >= 2
 
 
 @pytest.mark.parametrize("fail", ["true", "false"])

@@ -76,21 +76,21 @@ def test_what_is_written_is_checked_before_anything_is_asked(start: Point, end: 
             check_order({A0: start}, {A0: end})
 
 
-def test_what_came_out_is_checked_too() -> None:
+def test_the_output_is_checked_too() -> None:
     assert ranges_between(ResolvedOffsets({A0: 3}), ResolvedOffsets({A0: 9})) == {A0: OffsetRange(3, 9)}
     with pytest.raises(InvalidOffsets, match="came to be read from offset 10 to 9"):
         ranges_between(ResolvedOffsets({A0: 10}), ResolvedOffsets({A0: 9}))
 
 
 def test_words_come_to_bounds() -> None:
-    asked = BrokerAnswers(BOUNDS, committed={A0: 42, A1: None})
+    requested = BrokerAnswers(BOUNDS, committed={A0: 42, A1: None})
     for point, offsets in (
         (Word.EARLIEST, {A0: 10, A1: 0}),
         (Word.LATEST, {A0: 100, A1: 0}),
         (Word.COMMITTED, {A0: 42, A1: 0}),
     ):
-        assert resolve_start(dict.fromkeys(BOUNDS, point), asked).offsets == offsets
-    assert resolve_end(dict.fromkeys(BOUNDS, Word.LATEST), asked).offsets == {A0: 100, A1: 0}
+        assert resolve_start(dict.fromkeys(BOUNDS, point), requested).offsets == offsets
+    assert resolve_end(dict.fromkeys(BOUNDS, Word.LATEST), requested).offsets == {A0: 100, A1: 0}
 
 
 def test_only_what_is_needed_is_asked() -> None:
@@ -105,13 +105,13 @@ def test_a_time_starts_at_what_was_found_within_bounds(found: int, offset: int) 
 
 
 def test_no_message_as_young_fails_or_starts_at_the_end() -> None:
-    asked = BrokerAnswers(BOUNDS, {A0: 100})
+    requested = BrokerAnswers(BOUNDS, {A0: 100})
     with pytest.raises(
         InvalidOffsets, match=r"a/broker-a/0 has no message stored at or after 1970-01-01T00:00:00.007000"
     ):
-        resolve_start({A0: AtTime(7)}, asked)
-    assert resolve_start({A0: AtTime(7)}, asked, none_as_young=NoMatchStrategy.LATEST).offsets == {A0: 100}
-    assert resolve_end({A0: AtTime(7)}, asked).offsets == {A0: 100}
+        resolve_start({A0: AtTime(7)}, requested)
+    assert resolve_start({A0: AtTime(7)}, requested, none_as_young=NoMatchStrategy.LATEST).offsets == {A0: 100}
+    assert resolve_end({A0: AtTime(7)}, requested).offsets == {A0: 100}
 
 
 def test_a_queue_without_messages_has_none_to_miss() -> None:

@@ -97,7 +97,7 @@ def test_a_row_that_names_a_queue_that_is_gone_fails_by_name_and_is_no_dead_lett
         dead_task(cluster, QUEUED).run(iter([queued(7)]))
 
 
-def test_a_row_may_name_a_queue_that_is_younger_than_the_route(cluster: EmbeddedCluster) -> None:
+def test_a_row_may_name_a_queue_that_is_newer_than_the_route(cluster: EmbeddedCluster) -> None:
     make(cluster, 16)
     written = task(cluster, schema=QUEUED).run(iter([queued(15)]))
     assert written.rows_by_queue == {"orders/broker-a/15": 10}

@@ -27,7 +27,7 @@ from pyrmq_spark.spark_errors import InvalidOption, one_line
 NAME_SERVER = {"nameServer": "127.0.0.1:9876"}
 
 
-def told(error: pytest.ExceptionInfo[BaseException]) -> str:
+def reported(error: pytest.ExceptionInfo[BaseException]) -> str:
     assert isinstance(error.value, RocketMQError)
     return one_line(error.value)
 
@@ -74,7 +74,7 @@ def test_names_of_other_connectors_are_taken(alias: dict[str, str], field: str, 
 def test_an_alias_beside_its_name_is_refused() -> None:
     with pytest.raises(RocketMQError) as error:
         read_source({"topic": "a", "subscribe": "b"})
-    assert told(error) == "[RMQ_INVALID_OPTION] subscribe is another name of topic; set one of them"
+    assert reported(error) == "[RMQ_INVALID_OPTION] subscribe is another name of topic; set one of them"
 
 
 @pytest.mark.parametrize(
@@ -85,7 +85,7 @@ def test_an_unknown_option_names_the_nearest(name: str, nearest: str) -> None:
     with pytest.raises(RocketMQError) as error:
         check_names({name: "x"})
     hint = f"did you mean {nearest}?" if nearest else "there are nameServer, "
-    assert told(error).startswith(f"[RMQ_UNKNOWN_OPTION] rocketmq has no option {name}; {hint}")
+    assert reported(error).startswith(f"[RMQ_UNKNOWN_OPTION] rocketmq has no option {name}; {hint}")
 
 
 def test_options_of_both_directions_and_of_spark_pass() -> None:
@@ -123,7 +123,7 @@ def test_several_name_servers_and_endpoints_are_taken_as_they_are(several: str) 
 def test_without_a_name_server_it_says_where_to_name_one(environment: dict[str, str]) -> None:
     with pytest.raises(RocketMQError) as error:
         read_connection({}, environment)
-    assert told(error).startswith("[RMQ_INVALID_OPTION] no NameServer is named: set option")
+    assert reported(error).startswith("[RMQ_INVALID_OPTION] no NameServer is named: set option")
 
 
 def test_secrets_are_in_no_repr_and_in_no_error() -> None:
@@ -134,7 +134,7 @@ def test_secrets_are_in_no_repr_and_in_no_error() -> None:
     assert pickle.loads(pickle.dumps(connection)) == connection
     with pytest.raises(RocketMQError) as error:
         read_connection({**NAME_SERVER, "secretKey": "SK-secret"}, {})
-    assert "SK-secret" not in told(error)
+    assert "SK-secret" not in reported(error)
 
 
 def test_equal_settings_are_one_key() -> None:
@@ -221,8 +221,8 @@ def test_options_of_streams_are_listed_for_a_batch() -> None:
 def test_a_wrong_value_is_reported_with_its_option(name: str, value: str, text: str) -> None:
     with pytest.raises(RocketMQError) as error:
         read_source({"topic": "a", name: value})
-    assert name in told(error)
-    assert text in told(error)
+    assert name in reported(error)
+    assert text in reported(error)
 
 
 def test_streams_make_ids_of_content_unless_set_otherwise() -> None:
@@ -261,7 +261,7 @@ def test_any_text_is_read_or_refused_by_a_named_error(texts: dict[str, str]) -> 
 def test_a_text_of_several_lines_is_reported_in_one() -> None:
     with pytest.raises(RocketMQError) as error:
         read_source({"topic": "a", "assign": "{\n\n"})
-    assert "\n" not in told(error)
+    assert "\n" not in reported(error)
 
 
 def test_every_line_of_the_table_reads_its_default_back() -> None:

@@ -187,12 +187,12 @@ def test_messages_that_expire_while_they_are_read(cluster: EmbeddedCluster, capl
             ResponseCode.PULL_OFFSET_MOVED, next_begin_offset=300, min_offset=300, max_offset=MESSAGES
         ).to_command()
 
-    wanted = RangePartition(QueueRange(A0, 100, 400))
+    expected = RangePartition(QueueRange(A0, 100, 400))
     cluster.control(RequestCode.PULL_MESSAGE, expired, times=1)
     with pytest.raises(RocketMQSparkError, match=r"\[RMQ_DATA_LOSS\] orders/broker-a/0: offsets 100 to 400 .* 300 to"):
-        rows(reader(cluster).read(wanted))
+        rows(reader(cluster).read(expected))
     cluster.control(RequestCode.PULL_MESSAGE, expired, times=1)
-    given = rows(reader(cluster, failOnDataLoss="false").read(wanted))
+    given = rows(reader(cluster, failOnDataLoss="false").read(expected))
     assert [offset for offset, _ in given] == list(range(300, 400))
     assert "orders/broker-a/0: offsets 100 to 300 are skipped" in caplog.text
 
@@ -214,7 +214,7 @@ def test_bodies_may_be_asked_for_as_they_are(cluster: EmbeddedCluster) -> None:
     raw = RocketMQReader(ConnectionOptions(name_server=cluster.nameserver), read_source({"topic": "orders"}), binary)
     (batch,) = raw.read(RangePartition(QueueRange(A0, 0, 1)))
     assert batch.to_pydict() == {"BODY": [b"row 0"]}
-    assert batch.schema == binary.given
+    assert batch.schema == binary.spark_schema
 
 
 def test_a_range_is_as_long_as_it_says() -> None:

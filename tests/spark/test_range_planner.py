@@ -71,9 +71,9 @@ def test_no_offset_is_dropped_or_read_twice(
     max_records = None if pieces_at_least is None else max(1, total // pieces_at_least)
     pieces = plan(ranges, min_partitions=min_partitions, max_records=max_records)
     assert pieces == sorted(pieces)
-    for wanted, length in zip(ranges, lengths, strict=True):
+    for expected, length in zip(ranges, lengths, strict=True):
         position = 7
-        for piece in (piece for piece in pieces if piece.queue == wanted):
+        for piece in (piece for piece in pieces if piece.queue == expected):
             assert piece.start == position < piece.end
             position = piece.end
         assert position == 7 + length

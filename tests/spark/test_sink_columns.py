@@ -137,12 +137,12 @@ def test_delayed_rows_go_one_by_one_beside_the_others(cluster: EmbeddedCluster) 
 
 
 def test_a_time_of_delivery_goes_with_its_row(cluster: EmbeddedCluster) -> None:
-    """A broker without timers, such as ours, refuses it, and the task's error names that."""
     seen = single_properties(cluster)
     at = datetime.now(UTC) + timedelta(hours=1)
     rows = pa.record_batch({"body": pa.array([b"x"]), "deliverAt": pa.array([at], pa.timestamp("us", "UTC"))})
-    with pytest.raises(RocketMQSparkError, match="timerWheelEnable is false"):
-        task(cluster, schema=SinkSchema({"body": 0, "deliverAt": 1}, "orders")).run(iter([rows]))
+    written = task(cluster, schema=SinkSchema({"body": 0, "deliverAt": 1}, "orders")).run(iter([rows]))
+    assert written.rows == 1
+    assert not any(stored(cluster).values())
     assert {decode_properties(text)["TIMER_DELIVER_MS"] for text in seen} == {str(int(at.timestamp() * 1000))}
 
 
@@ -153,8 +153,7 @@ def test_a_time_of_delivery_may_come_in_any_zone_of_a_session(cluster: EmbeddedC
     instants = pa.array([at], pa.timestamp("us", "UTC"))
     times = pa.Array.from_buffers(pa.timestamp("us", zone), 1, instants.buffers())
     rows = pa.record_batch({"body": pa.array([b"x"]), "deliverAt": times})
-    with pytest.raises(RocketMQSparkError, match="timerWheelEnable is false"):
-        task(cluster, schema=SinkSchema({"body": 0, "deliverAt": 1}, "orders"), messageIds="content").run(iter([rows]))
+    task(cluster, schema=SinkSchema({"body": 0, "deliverAt": 1}, "orders"), messageIds="content").run(iter([rows]))
     assert {decode_properties(text)["TIMER_DELIVER_MS"] for text in seen} == {str(int(at.timestamp() * 1000))}
 
 

@@ -42,7 +42,7 @@ AGAIN = [*RIGHT, *RIGHT[:5]]
     ("topic", "by_queue", "fault"),
     [
         ("plain", {"q": RIGHT[1:]}, "1 of 200 rows are lost"),
-        ("plain", {"q": [*RIGHT, ("0-0 200", "id 200")]}, "1 rows are there that nobody sent"),
+        ("plain", {"q": [*RIGHT, ("0-0 200", "id 200")]}, "1 rows are there that were never sent"),
         ("plain", {"q": [RIGHT[1], RIGHT[0], *RIGHT[2:]]}, "rows of key 0-0 are out of order"),
         ("shuffled", {"q": [*RIGHT[:150], *RIGHT[160:], *RIGHT[150:160]]}, "rows of key 0-0 are out of order"),
         ("shuffled", {"q": [*RIGHT[ROWS_A_KEY:], *RIGHT[:ROWS_A_KEY]]}, "batches of key 0-0 are out of order"),
@@ -174,7 +174,7 @@ def check(topic: str, by_queue: dict[str, list[tuple[str, str]]], rows: set[str]
                     seen.setdefault(key, []).append(int(number))
             ids_of.setdefault(body, set()).add(msg_id)
     assert rows <= set(ids_of), f"{topic}: {len(rows - set(ids_of))} of {len(rows)} rows are lost"
-    assert rows >= set(ids_of), f"{topic}: {len(set(ids_of) - rows)} rows are there that nobody sent"
+    assert rows >= set(ids_of), f"{topic}: {len(set(ids_of) - rows)} rows are there that were never sent"
     for key, numbers in seen.items():
         batches = [batch_of[file_of(key, number)] for number in numbers]
         assert batches == sorted(batches), f"{topic}: batches of key {key} are out of order"

@@ -321,9 +321,9 @@ class StreamOverChanges(RuleBasedStateMachine):
 
     def expected(self, ranges: Mapping[MessageQueue, OffsetRange], *, fail: bool) -> Expected:
         right = Expected()
-        for queue, wanted in sorted(ranges.items(), key=lambda item: item[0]):
+        for queue, target in sorted(ranges.items(), key=lambda item: item[0]):
             broker = self.cluster.broker(queue)
-            found = {offset: body for offset, body in self.cluster.kept(queue).items() if offset in wanted}
+            found = {offset: body for offset, body in self.cluster.kept(queue).items() if offset in target}
             is_known = self.cluster.nameserver_is_up and broker.is_registered
             if not is_known or not broker.is_up:
                 right.reasons.add(UNAVAILABLE)
@@ -333,7 +333,7 @@ class StreamOverChanges(RuleBasedStateMachine):
                 right.excused |= set(found.values())
                 right.must_fail |= not is_known  # it is unknown whether the queue is gone
                 found = {}
-            if len(found) < len(wanted):
+            if len(found) < len(target):
                 right.reasons |= {LOST} if fail else set()
                 right.must_fail |= fail or (self.cluster.nameserver_is_up and not broker.is_registered)
             right.must_fail |= not broker.is_up and self.cluster.is_routed(queue)

@@ -142,7 +142,7 @@ def test_a_checkpoint_of_another_source_is_reported(cluster: EmbeddedCluster, to
         query.batch()
 
 
-def test_a_topic_nobody_knows(cluster: EmbeddedCluster) -> None:
+def test_an_unknown_topic(cluster: EmbeddedCluster) -> None:
     with pytest.raises(RocketMQSparkError, match=r"\[RMQ_TOPIC_NOT_FOUND\] .*nowhere"):
         Query(cluster, topic="nowhere").plan()
 

@@ -106,7 +106,7 @@ def test_a_lost_acknowledgement_fails_the_write(cluster: EmbeddedCluster, monkey
         task(cluster).run(iter([bodies(0, 2000)]))
 
 
-def test_a_refusal_fails_the_write_and_tells_what_was_stored_before(cluster: EmbeddedCluster) -> None:
+def test_a_refusal_fails_the_write_and_says_how_many_rows_are_stored(cluster: EmbeddedCluster) -> None:
     answered: list[int] = []
 
     async def refuse_the_third(request: Command, peer: Peer) -> Command | object:
@@ -138,7 +138,7 @@ def test_properties_that_are_too_large_together_fail_the_write(cluster: Embedded
         task(cluster, schema=both).run(iter([rows.slice(0, 1)] * 10 + [rows]))
 
 
-def test_a_topic_that_nobody_creates_fails_the_write() -> None:
+def test_a_topic_that_is_never_created_fails_the_write() -> None:
     with EmbeddedCluster(settings={"autoCreateTopicEnable": "false"}) as cluster:
         with pytest.raises(RocketMQSparkError) as error:
             task(cluster, sendTimeoutMs="2000").run(iter([bodies(0, 1)]))
@@ -227,7 +227,7 @@ def test_a_worker_keeps_few_clients(cluster: EmbeddedCluster) -> None:
     assert again.message_queues("orders")
 
 
-def test_the_line_at_the_end_tells_rows_queues_and_what_was_not_plain() -> None:
+def test_the_line_at_the_end_counts_rows_queues_and_repetitions() -> None:
     written = [
         PartitionWritten(0, 30, 300, 3, rows_by_queue={"t/a/0": 30}, rows_by_status={"SEND_OK": 30}),
         PartitionWritten(

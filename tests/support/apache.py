@@ -73,11 +73,18 @@ BROKER_SETTINGS: Mapping[str, str] = {
     "enableCompaction": "false",
     "transactionCheckInterval": "3000",
     "transactionTimeOut": "4000",
+    # 5.4.0 spins at its start until the first of these intervals has passed (10 s by default), and walks 38 MB at each
+    # of the second ones (1 s).
+    "transactionMetricFlushInterval": "200",
+    "timerFlushIntervalMs": "60000",
 }
 # Both releases write one of these when they cannot bind.
 PORT_TAKEN = ("Address already in use", "BindException")
 NAMESERVER_MEMORY = ("-Xms64m", "-Xmx256m")
 BROKER_MEMORY = ("-Xms256m", "-Xmx1g", "-XX:MaxDirectMemorySize=1g")
+
+# By default a server makes keys for itself at each start, in case a connection should want TLS.
+NO_TLS = "-Dtls.server.mode=disabled"
 
 Settings = Mapping[str, str]
 
@@ -209,7 +216,9 @@ class ApacheNameServer(ApacheServer):
         first = {"bindAddress": "127.0.0.1", "kvConfigPath": str(home / "kv.json")}
         logs = "-Drmq.logback.configurationFile=rmq.namesrv.logback.xml"
         main = "org.apache.rocketmq.namesrv.NamesrvStartup"
-        super().__init__("NameServer", version, main, home, {**first, **settings}, (*NAMESERVER_MEMORY, logs, *options))
+        super().__init__(
+            "NameServer", version, main, home, {**first, **settings}, (*NAMESERVER_MEMORY, logs, NO_TLS, *options)
+        )
 
     def is_ready(self) -> bool:
         return ask(self.address, Command(RequestCode.GET_BROKER_CLUSTER_INFO), tls=self.tls).code == 0
@@ -233,7 +242,7 @@ class ApacheBroker(ApacheServer):
         }
         logs = "-Drmq.logback.configurationFile=rmq.broker.logback.xml"
         main = "org.apache.rocketmq.broker.BrokerStartup"
-        options = (*BROKER_MEMORY, *OPENED, logs, *options)
+        options = (*BROKER_MEMORY, *OPENED, logs, NO_TLS, *options)
         super().__init__(name, version, main, home, {**BROKER_SETTINGS, **first, **settings}, options)
 
     @property

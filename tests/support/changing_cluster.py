@@ -47,13 +47,16 @@ class ChangingBroker(MemoryBroker):
                 return refusal(ResponseCode.INVALID_PARAMETER, "queueId is illegal")
         return super().__call__(request, peer)
 
-    def answer_pull(self, asked: PullMessage) -> Command:
-        offset, end = asked.queue_offset, asked.queue_offset + min(max(1, asked.max_msg_nums), self.pull_cap)
-        hole = (asked.topic, asked.queue_id, offset) in self.holes
+    def answer_pull(self, requested: PullMessage) -> Command:
+        offset, end = (
+            requested.queue_offset,
+            requested.queue_offset + min(max(1, requested.max_msg_nums), self.pull_cap),
+        )
+        hole = (requested.topic, requested.queue_id, offset) in self.holes
         first = offset
-        while offset < end and ((asked.topic, asked.queue_id, offset) in self.holes) is hole:
+        while offset < end and ((requested.topic, requested.queue_id, offset) in self.holes) is hole:
             offset += 1
-        answer = super().answer_pull(replace(asked, max_msg_nums=offset - first))
+        answer = super().answer_pull(replace(requested, max_msg_nums=offset - first))
         if not hole or answer.code != ResponseCode.SUCCESS:
             return answer
         found = PullAnswer.from_command(answer)

@@ -15,6 +15,8 @@ from pyrmq_core.cli.commands import pyrmq
 
 PROGRAM = (sys.executable, "-m", "pyrmq_core.cli")
 ENDS_WITHIN = 60.0
+# The options with which a command ends by itself.
+ENDING = {"consume": ("--max", "1")}
 
 
 def commands() -> dict[str, click.Command]:
@@ -40,13 +42,19 @@ def listens(command: click.Command) -> bool:
 
 
 def filled(words: str, value: str) -> list[str]:
-    """Returns the command's words with `value` for each of its arguments."""
+    """Returns the command's words with `value` for each of its arguments and required options, so that it ends."""
     positional = [
         parameter
         for parameter in commands()[words].params
         if isinstance(parameter, click.Argument) and parameter.nargs == 1
     ]
-    return [*words.split(), *([value] * len(positional))]
+    required = [
+        text
+        for parameter in commands()[words].params
+        if isinstance(parameter, click.Option) and parameter.required
+        for text in (parameter.opts[0], value)
+    ]
+    return [*words.split(), *([value] * len(positional)), *required, *ENDING.get(words, ())]
 
 
 def started(

@@ -3,14 +3,13 @@
 import atexit
 import os
 import shutil
-import subprocess
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from functools import cache
 from pathlib import Path
 
-from tests.support.jvm import JavaFailed, JavaProcess
+from tests.support.java_machine import JavaMachine
+from tests.support.jvm import JavaProcess
 from tests.support.maven import jars, java
 
 # 4.9.7 deletes topics wholly, and starts again after SIGKILL, only with these (buffers are unmapped by reflection).
@@ -20,24 +19,48 @@ OPENED = tuple(
     for option in ("--add-opens", f"java.base/{package}=ALL-UNNAMED")
 )
 
-RUN_AND_EXIT = Path(__file__).parent / "java" / "RunAndExit.java"
+_machines: dict[str, JavaMachine] = {}
 
 
 def mqadmin(version: str, *arguments: str, nameserver: str, timeout: float = 60.0) -> str:
     """Returns the output of Java's administration tool, errors included: its exit status is always 0."""
     main = "org.apache.rocketmq.tools.command.MQAdminStartup"
-    with temporary_directory(version) as home:
-        logs = "-Drmq.logback.configurationFile=rmq.tools.logback.xml"
-        rest = (*OPENED, logs, RUN_AND_EXIT.stem, main, *arguments, "-n", nameserver)
-        return _run(java_command(version, home, *rest, classes=_launcher()), timeout)
+    return shared_machine(version).run(main, *arguments, "-n", nameserver, timeout=timeout)
 
 
 def run_java(
-    version: str, source: Path, *arguments: str, timeout: float = 60.0, java_options: Sequence[str] = ()
+    version: str, source: Path, *arguments: str, timeout: float = 60.0, java_options: Sequence[str] | None = None
 ) -> str:
-    """Runs one Java file against a release's client and returns its output; raises `JavaFailed` when it fails."""
+    """Runs one Java file against a release's client and returns its output; raises `JavaFailed` when it fails.
+
+    It runs in the machine that this process keeps for the release; with options, even none, in one of its own.
+    """
+    if java_options is None:
+        return shared_machine(version).run(source.stem, *arguments, source=source, timeout=timeout)
+    with own_machine(version, java_options) as machine:
+        return machine.run(source.stem, *arguments, source=source, timeout=timeout)
+
+
+def shared_machine(version: str) -> JavaMachine:
+    """Returns the machine that runs the programs of this process against a release, one after another."""
+    if version not in _machines or not _machines[version].is_running():
+        machine = own_machine(version)
+        _machines[version] = machine.__enter__()
+        atexit.register(machine.__exit__, None, None, None)
+    return _machines[version]
+
+
+@contextmanager
+def own_machine(version: str, options: Sequence[str] = ()) -> Iterator[JavaMachine]:
+    """Yields a machine that runs one caller's programs; kills it on leaving."""
     with temporary_directory(version) as home:
-        return _run(java_command(version, home, *java_options, str(source), *arguments), timeout)
+        logs = "-Drmq.logback.configurationFile=rmq.tools.logback.xml"
+        command = java_command(version, home, "-XX:+DisplayVMOutputToStderr", *OPENED, logs, *options)
+        machine = JavaMachine(command, home, java_environment())
+        try:
+            yield machine
+        finally:
+            machine.close()
 
 
 @contextmanager
@@ -53,44 +76,13 @@ def start_java(version: str, source: Path, *arguments: str) -> Iterator[JavaProc
             process.kill()
 
 
-def _run(command: Sequence[str], timeout: float) -> str:
-    try:
-        done = subprocess.run(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            errors="replace",
-            timeout=timeout,
-            env=java_environment(),
-        )
-    except subprocess.TimeoutExpired as late:
-        text = (late.stdout or b"")[-3000:].decode(errors="replace")  # bytes, in spite of text=True
-        raise JavaFailed(f"{' '.join(command[-4:])} did not end within {timeout:g} s\n{text}") from None
-    if done.returncode:
-        raise JavaFailed(f"{' '.join(command[-4:])} ended with {done.returncode}\n{done.stdout[-3000:]}")
-    return done.stdout
-
-
-def java_command(version: str, home: Path, *rest: str, classes: Path | None = None) -> list[str]:
+def java_command(version: str, home: Path, *rest: str) -> list[str]:
     """Returns a `java` command with a release's jars.
 
     Files it would write under the user's home or /tmp (RocksDB) go to `home`.
     """
     properties = [f"-Drocketmq.home.dir={home}", f"-Duser.home={home}", f"-Djava.io.tmpdir={home}"]
-    path = os.pathsep.join([f"{jars(version)}/*", *([str(classes)] if classes else [])])
-    return [java(), *properties, "-cp", path, *rest]
-
-
-@cache
-def _launcher() -> Path:
-    """Returns the directory of the class of `RUN_AND_EXIT`, compiled once a process."""
-    directory = Path(tempfile.mkdtemp(prefix="pyrmq-launcher-"))
-    atexit.register(shutil.rmtree, directory, ignore_errors=True)
-    compiler = [java(), "-m", "jdk.compiler/com.sun.tools.javac.Main"]
-    _run([*compiler, "-d", str(directory), str(RUN_AND_EXIT)], timeout=60)
-    return directory
+    return [java(), *properties, "-cp", f"{jars(version)}/*", *rest]
 
 
 def java_environment() -> dict[str, str]:

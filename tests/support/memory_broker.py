@@ -111,21 +111,21 @@ class MemoryBroker:
             queue_offset=offsets[0],
         ).to_command()
 
-    def pull(self, asked: PullMessage) -> Command | Awaitable[Command | None]:
-        found = self.answer_pull(asked)
-        hold = asked.sys_flag & PullSysFlag.SUSPEND and found.code == ResponseCode.PULL_NOT_FOUND
-        return self._hold(asked) if hold else found
+    def pull(self, requested: PullMessage) -> Command | Awaitable[Command | None]:
+        found = self.answer_pull(requested)
+        hold = requested.sys_flag & PullSysFlag.SUSPEND and found.code == ResponseCode.PULL_NOT_FOUND
+        return self._hold(requested) if hold else found
 
-    def answer_pull(self, asked: PullMessage) -> Command:
-        key = (asked.topic, asked.queue_id)
-        first, end, offset = self.first_offset[key], self.max_offset(key), asked.queue_offset
+    def answer_pull(self, requested: PullMessage) -> Command:
+        key = (requested.topic, requested.queue_id)
+        first, end, offset = self.first_offset[key], self.max_offset(key), requested.queue_offset
         if offset < first or offset > end:
             return _pulled(ResponseCode.PULL_OFFSET_MOVED, first if offset < first else end, first, end)
         if offset == end:
             return _pulled(ResponseCode.PULL_NOT_FOUND, offset, first, end)
-        tags = TagFilter.parse(asked.subscription)
+        tags = TagFilter.parse(requested.subscription)
         records: list[bytes] = []
-        while offset < end and len(records) < min(max(1, asked.max_msg_nums), self.pull_cap):
+        while offset < end and len(records) < min(max(1, requested.max_msg_nums), self.pull_cap):
             message = self.queues[key][offset - first]
             if tags.matches(message.tags):
                 records.append(self._record(key, offset, message))
@@ -133,10 +133,10 @@ class MemoryBroker:
         code = ResponseCode.SUCCESS if records else ResponseCode.PULL_RETRY_IMMEDIATELY
         return _pulled(code, offset, first, end, b"".join(records))
 
-    def search(self, asked: SearchOffset) -> Command:
+    def search(self, requested: SearchOffset) -> Command:
         """Returns the offset of LOWER in 5.x: the first at or after the time, else the end."""
-        key = (asked.topic, asked.queue_id)
-        older = sum(message.store_ms < asked.timestamp_ms for message in self.queues[key])
+        key = (requested.topic, requested.queue_id)
+        older = sum(message.store_ms < requested.timestamp_ms for message in self.queues[key])
         return OffsetFound(self.first_offset[key] + older).to_command()
 
     def offsets_of_group(self, request: Command) -> Command:
@@ -152,11 +152,11 @@ class MemoryBroker:
             return refusal(ResponseCode.QUERY_NOT_FOUND, "Not found, maybe this group boot first")
         return OffsetFound(known).to_command()
 
-    async def _hold(self, asked: PullMessage) -> Command:
-        with trio.move_on_after(asked.suspend_timeout_ms / 1000):
-            while self.max_offset((asked.topic, asked.queue_id)) <= asked.queue_offset:
+    async def _hold(self, requested: PullMessage) -> Command:
+        with trio.move_on_after(requested.suspend_timeout_ms / 1000):
+            while self.max_offset((requested.topic, requested.queue_id)) <= requested.queue_offset:
                 await self._arrived.wait()
-        return self.answer_pull(asked)
+        return self.answer_pull(requested)
 
     def _record(self, key: tuple[str, int], offset: int, message: Stored) -> bytes:
         return encode_record(

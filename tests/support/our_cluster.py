@@ -17,7 +17,11 @@ from tests.support.jvm import JavaProcess
 
 BOOT_SECONDS = 30.0
 MEMORY_BACKED = Path("/dev/shm")
-SMALL_FILES = {"mappedFileSizeCommitLog": str(64 << 20), "mappedFileSizeConsumeQueue": "600000"}
+SMALL_FILES = {
+    "mappedFileSizeCommitLog": str(64 << 20),
+    "mappedFileSizeConsumeQueue": "600000",
+    "maxStoreBytes": str(4 << 30),
+}
 
 
 class OurServer:
@@ -70,7 +74,10 @@ class OurCluster:
 
 @contextmanager
 def boot_our_cluster(
-    brokers: Sequence[str] = ("broker-a", "broker-b"), *, nameserver_settings: Mapping[str, str] = MappingProxyType({})
+    brokers: Sequence[str] = ("broker-a", "broker-b"),
+    *,
+    nameserver_settings: Mapping[str, str] = MappingProxyType({}),
+    broker_settings: Mapping[str, str] = MappingProxyType({}),
 ) -> Iterator[OurCluster]:
     """Yields a NameServer and brokers, up and registered; ends them all and removes their files on leaving."""
     with ExitStack() as stack:
@@ -89,6 +96,7 @@ def boot_our_cluster(
                 "namesrvAddr": nameserver.address,
                 "storePathRootDir": str(home / name / "store"),
                 **SMALL_FILES,
+                **broker_settings,
             }
             broker = OurServer(name, "pyrmq_core.broker", home / name, nameserver.address, settings)
             stack.callback(broker.kill)

@@ -146,9 +146,9 @@ def another_opaque(inner: Step) -> Step:
     """Returns a step that sends the right answer under an opaque that no request used."""
 
     async def step(request: Command, peer: Peer) -> None:
-        told = await ask(inner, request, peer)
-        if told is not None:
-            peer.connection.answer(replace(request, opaque=request.opaque + 1000), told)
+        reported = await ask(inner, request, peer)
+        if reported is not None:
+            peer.connection.answer(replace(request, opaque=request.opaque + 1000), reported)
 
     return step
 

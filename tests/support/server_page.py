@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import re
+import textwrap
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
+from pyrmq_core.broker.changeable_settings import CHANGEABLE
 from pyrmq_core.broker.setting_rules import REFUSED, WITHOUT_EFFECT
 from pyrmq_core.nameserver.handlers import HANDLERS
 from pyrmq_core.protocol.framing.codes import REQUEST_NAMES
+from tests.support.broker_codes import refused_codes, served_codes
 
 PAGE: Final = Path(__file__).parent.parent.parent / "docs" / "servers.md"
 
@@ -32,6 +35,12 @@ def settings_without_effect() -> str:
     return "".join(("| why they harm nothing | settings |\n|---|---|\n", *rows))
 
 
+def changeable_settings() -> str:
+    """Returns the settings that may change while a broker runs."""
+    listed = f"{_quoted(sorted(CHANGEABLE, key=str.lower))}."
+    return textwrap.fill(listed, 120, break_long_words=False, break_on_hyphens=False) + "\n"
+
+
 def _quoted(names: Iterable[str]) -> str:
     return ", ".join(f"`{name}`" for name in names)
 
@@ -42,6 +51,9 @@ def _values(harmless: Iterable[str]) -> str:
 
 TABLES: Final[Mapping[str, Callable[[], str]]] = {
     "codes of the NameServer": nameserver_codes,
+    "settings that change while a broker runs": changeable_settings,
+    "codes of the broker": served_codes,
+    "codes that the broker refuses": refused_codes,
     "settings that a broker refuses": refused_settings,
     "settings without effect on a broker": settings_without_effect,
 }

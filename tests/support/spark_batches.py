@@ -86,8 +86,8 @@ class BatchJobs:
         write(some_rows(spark, 3000, 2), nameserver, topic=topic)
         wait_readable(nameserver, topic, 3000)
         rows = read(spark, nameserver, "body string, tags string", topic=topic, tags="tag1 || tag2").collect()
-        wanted = [n for n in range(3000) if n % 5 and n % 3]
-        assert sorted(int(row.body.removeprefix("row ")) for row in rows) == wanted
+        expected = [n for n in range(3000) if n % 5 and n % 3]
+        assert sorted(int(row.body.removeprefix("row ")) for row in rows) == expected
 
     def test_ranges_are_cut_without_loss(self, spark: SparkSession, nameserver: str, topic: str) -> None:
         write(some_rows(spark, 3000, 3), nameserver, topic=topic)
@@ -219,6 +219,6 @@ class RefusedJobs:
         with pytest.raises(PySparkException, match=r"row 1, column body: it is larger than 4194304 bytes"):
             write(frame, nameserver, topic=topic)
 
-    def test_a_topic_nobody_knows(self, spark: SparkSession, nameserver: str, topic: str) -> None:
+    def test_an_unknown_topic(self, spark: SparkSession, nameserver: str, topic: str) -> None:
         with pytest.raises(PySparkException, match=rf"\[RMQ_TOPIC_NOT_FOUND\] .*{topic}"):
             read(spark, nameserver, topic=topic).count()

@@ -31,9 +31,10 @@ ROOMS: dict[str, set[str]] = {
     "pyrmq_core.filtering": BYTES,
     "pyrmq_core.columnar": BYTES | {"pyrmq_core.filtering"},
     "pyrmq_core.network": BYTES,
+    "pyrmq_core.access": BYTES | {"pyrmq_core.network"},
     "pyrmq_core.client": SHARED | {"pyrmq_core.columnar"},
-    "pyrmq_core.broker": SHARED,
-    "pyrmq_core.nameserver": SHARED - {"pyrmq_core.filtering"},
+    "pyrmq_core.broker": SHARED | {"pyrmq_core.access"},
+    "pyrmq_core.nameserver": SHARED - {"pyrmq_core.filtering"} | {"pyrmq_core.access"},
     "pyrmq_core.embedded": SHARED | {"pyrmq_core.broker", "pyrmq_core.nameserver"},
     "pyrmq_core.testing": BYTES | {"pyrmq_core.network", "pyrmq_core.embedded"},
     "pyrmq_core.blocking": SHARED | {"pyrmq_core.client", "pyrmq_core.columnar", "pyrmq_core.embedded"},
@@ -41,6 +42,7 @@ ROOMS: dict[str, set[str]] = {
     "pyrmq_core": BYTES | {"pyrmq_core.client", "pyrmq_core.filtering"},
     "pyrmq_spark": set(),
     "pyspark_rocketmq": {"pyrmq_spark"},
+    "pyrmq_pytest": {"pyrmq_core.blocking"},
 }
 # The core's names that Spark's side may use, exactly: no module below these.
 PUBLIC_CORE = {
@@ -60,15 +62,32 @@ PURE_ROOMS = (
     "pyrmq_core.filtering",
     "pyrmq_core.columnar",
     "pyrmq_core.client.routing",
+    "pyrmq_core.client.consumer.offsets.offsets_in_memory",
     "pyrmq_core.client.consumer.pull.pull_errors",
     "pyrmq_core.client.consumer.pull.pull_sizes",
     "pyrmq_core.client.consumer.pull.range_progress",
+    "pyrmq_core.client.consumer.rebalance.averages",
+    "pyrmq_core.client.consumer.rebalance.by_config",
+    "pyrmq_core.client.consumer.rebalance.consistent_hash",
+    "pyrmq_core.client.consumer.rebalance.java_order",
+    "pyrmq_core.client.consumer.rebalance.machine_rooms",
+    "pyrmq_core.client.consumer.rebalance.strategy",
     "pyrmq_core.client.producer.bulk.send_order",
     "pyrmq_core.nameserver.tables",
+    "pyrmq_core.access.plain",
+    "pyrmq_core.access.users",
+    "pyrmq_core.access.signed_requests",
+    "pyrmq_core.broker.statistics",
     "pyrmq_core.broker.store",
+    "pyrmq_core.broker.timers",
 )
-# Those that touch the disk.
-PURE_EXCEPTIONS = ("pyrmq_core.broker.store.files", "pyrmq_core.broker.store.descriptors")
+# Those that touch the disk, and those that wait.
+PURE_EXCEPTIONS = (
+    "pyrmq_core.broker.statistics.sampler",
+    "pyrmq_core.broker.timers.service",
+    "pyrmq_core.broker.store.disk_files",
+    "pyrmq_core.broker.store.descriptors",
+)
 IMPURE_MODULES = {
     "trio",
     "socket",
@@ -104,6 +123,7 @@ TRIO_SOCKET_NAMES = {
 THIRD_PARTY: dict[str, tuple[str, ...]] = {
     "trio": (
         "pyrmq_core.network",
+        "pyrmq_core.access",
         "pyrmq_core.client",
         "pyrmq_core.broker",
         "pyrmq_core.nameserver",
@@ -111,8 +131,10 @@ THIRD_PARTY: dict[str, tuple[str, ...]] = {
         "pyrmq_core.blocking",
         "pyrmq_core.cli",
     ),
+    "yaml": ("pyrmq_core.access.yaml_text",),
     "lz4": ("pyrmq_core.protocol.messages.compression",),
     "zstandard": ("pyrmq_core.protocol.messages.compression",),
+    "pytest": ("pyrmq_pytest",),
     "click": ("pyrmq_core.cli",),
     "rich": ("pyrmq_core.cli",),
     "pyarrow": ("pyrmq_core.columnar", "pyrmq_spark"),

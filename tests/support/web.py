@@ -39,8 +39,8 @@ class WebServer:
 
     async def asked_again(self, times: int) -> None:
         """Returns when so many further requests have arrived."""
-        wanted = len(self.paths) + times
-        await until(lambda: len(self.paths) >= wanted)
+        expected = len(self.paths) + times
+        await until(lambda: len(self.paths) >= expected)
 
     async def serve(self, stream: trio.SocketStream) -> None:
         async with stream:

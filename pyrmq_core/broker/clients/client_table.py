@@ -46,6 +46,7 @@ class _Groups:
 
     producers: dict[str, None] = field(default_factory=dict)
     consumers: dict[str, None] = field(default_factory=dict)
+    producer_id: str = ""  # the client id of the producers, as they named it last
 
 
 _NO_GROUPS: Final = _Groups()
@@ -61,6 +62,7 @@ class ClientTable:
         self.consumers: dict[str, ConsumerGroup] = {}
         self.producers: dict[str, dict[Peer, ClientInfo]] = {}
         self._groups_of: dict[Peer, _Groups] = {}
+        self._by_producer_id: dict[str, Peer] = {}
 
     def heartbeat(
         self, beat: HeartBeat, groups: Iterable[ConsumerData], peer: Peer, language: str, version: int, now_ms: int
@@ -74,6 +76,10 @@ class ClientTable:
         for group in beat.producer_groups:
             self.producers.setdefault(group, {})[peer] = info()
             own.producers[group] = None
+        if beat.producer_groups:
+            self._forget_producer_id(peer, own)
+            own.producer_id = beat.client_id
+            self._by_producer_id[beat.client_id] = peer
         changed = []
         for data in groups:
             own.consumers[data.group_name] = None
@@ -122,6 +128,10 @@ class ClientTable:
                 self._drop_consumer(group, peer)
             yield silent
 
+    def producer(self, client_id: str) -> Peer | None:
+        """Returns the connection over which a client with producers sent its last heartbeat."""
+        return self._by_producer_id.get(client_id)
+
     def members(self, group: str) -> Mapping[Peer, ClientInfo]:
         known = self.consumers.get(group)
         return {} if known is None else known.members
@@ -138,14 +148,14 @@ class ClientTable:
         known = group.members.get(peer)
         changed = known is None or known.client_id != info.client_id
         group.members[peer] = info
-        wanted = {subscription.topic: subscription for subscription in data.subscriptions}
-        for topic, subscription in wanted.items():
+        subscribed = {subscription.topic: subscription for subscription in data.subscriptions}
+        for topic, subscription in subscribed.items():
             before = group.subscriptions.get(topic)
             if before is None:
                 changed = True
             if before is None or subscription.sub_version > before.sub_version:
                 group.subscriptions[topic] = subscription
-        for topic in group.subscriptions.keys() - wanted.keys():
+        for topic in group.subscriptions.keys() - subscribed.keys():
             del group.subscriptions[topic]
             changed = True
         return changed
@@ -157,6 +167,8 @@ class ClientTable:
             del self.producers[group]
         own = self._groups_of[peer]
         del own.producers[group]
+        if not own.producers:
+            self._forget_producer_id(peer, own)
         self._forget_if_idle(peer, own)
 
     def _drop_consumer(self, group: str, peer: Peer) -> None:
@@ -171,3 +183,7 @@ class ClientTable:
     def _forget_if_idle(self, peer: Peer, own: _Groups) -> None:
         if not own.producers and not own.consumers:
             del self._groups_of[peer]
+
+    def _forget_producer_id(self, peer: Peer, own: _Groups) -> None:
+        if self._by_producer_id.get(own.producer_id) is peer:
+            del self._by_producer_id[own.producer_id]

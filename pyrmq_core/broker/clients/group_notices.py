@@ -20,7 +20,7 @@ from pyrmq_core.protocol.framing.command import Command
 
 NOTIFY_SECONDS: Final = 3.0
 # The notices sent before other tasks have a turn; they take a millisecond or two.
-TOLD_AT_ONCE: Final = 64
+NOTICES_AT_ONCE: Final = 64
 
 
 class GroupNotices:
@@ -37,7 +37,7 @@ class GroupNotices:
             self._has_work.set()
 
     async def run(self, clients: ClientTable) -> None:
-        told = 0
+        sent = 0
         while True:
             await self._has_work.wait()
             self._has_work = trio.Event()
@@ -47,8 +47,8 @@ class GroupNotices:
                 request = Command(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, {"consumerGroup": group}).oneway()
                 for peer in list(clients.members(group)):
                     _tell(peer, request)
-                    told += 1
-                    if told % TOLD_AT_ONCE == 0:
+                    sent += 1
+                    if sent % NOTICES_AT_ONCE == 0:
                         await trio.lowlevel.checkpoint()
 
 

@@ -15,7 +15,7 @@ from typing import Final
 import trio
 
 from pyrmq_core.broker.store.formats import ENTRY
-from pyrmq_core.broker.store.recovery import QueueKey
+from pyrmq_core.broker.store.reading import QueueKey
 from pyrmq_core.network import Peer
 from pyrmq_core.protocol.framing.command import Command
 from pyrmq_core.protocol.framing.headers import LazyFields
@@ -43,6 +43,7 @@ class HeldLimits:
 @dataclass(eq=False, slots=True)
 class _Held:
     tags_codes: Collection[int] | None
+    group: str
     woken: trio.Event = field(default_factory=trio.Event)
     is_waiting: bool = True
 
@@ -78,7 +79,14 @@ class _Queue:
 
     def take(self, codes: set[int]) -> list[_Held]:
         """Removes and returns the pulls that want a message with one of these codes."""
-        found = [*self.by_code.get(None, ()), *(held for code in codes for held in self.by_code.get(code, ()))]
+        wanting = (held for code in codes for held in self.by_code.get(code, ()))
+        return self._taken([*self.by_code.get(None, ()), *wanting])
+
+    def take_group(self, group: str) -> list[_Held]:
+        """Removes and returns the pulls of a group."""
+        return self._taken([held for waiting in self.by_code.values() for held in waiting if held.group == group])
+
+    def _taken(self, found: list[_Held]) -> list[_Held]:
         taken = list(dict.fromkeys(found))
         for held in taken:
             self.remove(held)
@@ -118,10 +126,19 @@ class HeldPulls:
             del self._queues[key]
 
     async def wait(
-        self, key: QueueKey, tags_codes: Collection[int] | None, timeout_ms: int, peer: Peer, size_bytes: int
+        self,
+        key: QueueKey,
+        tags_codes: Collection[int] | None,
+        timeout_ms: int,
+        peer: Peer,
+        size_bytes: int,
+        group: str = "",
     ) -> None:
-        """Returns when the queue gets a message with one of these tags codes (None: any), or after the time."""
-        held = _Held(tags_codes)
+        """Returns when the queue gets a message with one of these tags codes (None: any), or after the time.
+
+        `wake_group` with the pull's group ends the wait, too.
+        """
+        held = _Held(tags_codes, group)
         queue = self._queues.setdefault(key, _Queue())
         own = self._of_peers.setdefault(peer, _Amount())
         queue.add(held)
@@ -146,6 +163,17 @@ class HeldPulls:
             return
         woken = queue.take({code for _, _, code in ENTRY.iter_unpack(entries)})
         self._drop_if_empty(key, queue)
+        self._wake_in_turns(woken)
+
+    def wake_group(self, key: QueueKey, group: str) -> None:
+        """Wakes the pulls of a group at a queue, whatever messages they want."""
+        queue = self._queues.get(key)
+        if queue is not None:
+            woken = queue.take_group(group)
+            self._drop_if_empty(key, queue)
+            self._wake_in_turns(woken)
+
+    def _wake_in_turns(self, woken: list[_Held]) -> None:
         for held in woken[:WOKEN_AT_ONCE]:
             held.woken.set()
         if len(woken) > WOKEN_AT_ONCE:

@@ -13,7 +13,7 @@ import trio
 
 from pyrmq_core.broker.broker import Answer, Broker
 from pyrmq_core.broker.processors.name_rules import client_fault, group_fault, topic_fault
-from pyrmq_core.broker.processors.pull_message import codes_of_expression
+from pyrmq_core.broker.processors.pull_filters import filter_of_expression
 from pyrmq_core.broker.processors.put_message import announce_topics
 from pyrmq_core.broker.tables.topics import READ_WRITE
 from pyrmq_core.errors import BodyError
@@ -23,6 +23,7 @@ from pyrmq_core.protocol.framing.codes import ResponseCode
 from pyrmq_core.protocol.framing.command import Command, refusal, success
 from pyrmq_core.protocol.java.json_text import dumps, load_object
 from pyrmq_core.protocol.messages.names import RETRY_PREFIX
+from pyrmq_core.protocol.requests.broker.consumer_list import ConsumerList
 from pyrmq_core.protocol.requests.broker.heartbeat import ConsumerData, HeartBeat, HeartBeatAnswer, UnregisterClient
 
 # The groups of a heartbeat that are processed before other tasks have a turn.
@@ -75,8 +76,8 @@ def _objects(value: object) -> list[dict[str, Any]]:
 
 def _without_faults(data: ConsumerData) -> ConsumerData:
     if any(topic_fault(subscription.topic) for subscription in data.subscriptions):
-        kept = tuple(one for one in data.subscriptions if not topic_fault(one.topic))
-        return replace(data, subscriptions=kept)
+        valid = tuple(one for one in data.subscriptions if not topic_fault(one.topic))
+        return replace(data, subscriptions=valid)
     return data
 
 
@@ -105,6 +106,8 @@ def _take(broker: Broker, beat: HeartBeat, request: Command, peer: Peer) -> list
             queues = group["retryQueueNums"]
             topics.append(TopicConfig(name, queues, queues, READ_WRITE))
     changed = broker.clients.heartbeat(beat, taken, peer, request.language, request.version, broker.running_ms())
+    for data in taken:
+        broker.filters.register(data.group_name, data.subscriptions, now_ms)
     broker.notify_groups(changed)
     return topics
 
@@ -135,7 +138,7 @@ def consumer_list(broker: Broker, request: Command, _: Peer) -> Command:
     clients = broker.clients.consumers.get(group)
     if clients is None:
         return refusal(ResponseCode.SYSTEM_ERROR, f"no consumer for this group, {group}")
-    return success(body=dumps({"consumerIdList": clients.client_ids}))
+    return ConsumerList(tuple(clients.client_ids)).to_command()
 
 
 def check_client_config(broker: Broker, request: Command, _peer: Peer) -> Command:
@@ -146,7 +149,7 @@ def check_client_config(broker: Broker, request: Command, _peer: Peer) -> Comman
         return success()
     if not isinstance(subscription, dict):
         raise BodyError("client configuration: subscriptionData is not an object")
-    found = codes_of_expression(broker, subscription.get("subString"), subscription.get("expressionType"))
+    found = filter_of_expression(broker, subscription.get("subString"), subscription.get("expressionType"))
     return found if isinstance(found, Command) else success()
 
 

@@ -16,6 +16,7 @@ from pyrmq_core.broker.processors.name_rules import topic_fault
 from pyrmq_core.broker.processors.put_message import RequestRefused, make_topic, message_illegal, put, refused_by_disk
 from pyrmq_core.broker.store.appending import Append, piece
 from pyrmq_core.broker.tables.topics import READ_WRITE, WRITE
+from pyrmq_core.broker.timers.timer_rules import drop_times
 from pyrmq_core.model import TopicConfig
 from pyrmq_core.network import Peer
 from pyrmq_core.protocol.framing.codes import ResponseCode
@@ -57,17 +58,26 @@ async def send_back(broker: Broker, request: Command, _: Peer) -> Command:
         return refusal(ResponseCode.NO_PERMISSION, remark)
     if group["retryQueueNums"] <= 0:
         return success()
-    raw = broker.store.record(back.offset)
-    if raw is None:
-        return refusal(ResponseCode.SYSTEM_ERROR, f"look message by offset failed, {back.offset}")
-    record = unpack_record(raw, 0)
-    tries = _most_tries(group, back.max_reconsume_times, request.version)
+    retry_topic, retry_queues = RETRY_PREFIX + back.group, int(group["retryQueueNums"])
     try:
+        # Before the look-up, as Java does: tools find the group by its retry topic.
+        await _ensure_topic(broker, retry_topic, retry_queues)
+        topic = broker.topics.get(retry_topic)
+        if topic is not None and not topic.perm & WRITE:
+            raise RequestRefused(ResponseCode.NO_PERMISSION, f"the topic[{retry_topic}] sending message is forbidden")
+        raw = broker.store.record(back.offset)
+        if raw is None:
+            return refusal(ResponseCode.SYSTEM_ERROR, f"look message by offset failed, {back.offset}")
+        record = unpack_record(raw, 0)
+        tries = _most_tries(group, back.max_reconsume_times, request.version)
         if back.delay_level < 0 or record.reconsume_times >= tries:
             await _store_again(broker, record, DLQ_PREFIX + back.group, DLQ_QUEUES, 0)
         else:
             level = back.delay_level or FIRST_RETRY_LEVEL + record.reconsume_times
-            await _store_again(broker, record, RETRY_PREFIX + back.group, int(group["retryQueueNums"]), level)
+            await _store_again(broker, record, retry_topic, retry_queues, level)
+        properties = decode_properties(decode_java_utf8(record.properties))
+        origin = properties.get(RETRY_TOPIC) or decode_java_utf8(record.topic)
+        broker.figures.note_send_back(origin, back.group)
     except RequestRefused as refused:
         return refusal(refused.code, str(refused))
     return success()
@@ -100,12 +110,16 @@ def _most_tries(group: GroupConfig, said: int | None, version: int) -> int:
     return said if said is not None and version >= SAYS_MAX_TRIES_VERSION else int(group["retryMaxTimes"])
 
 
-async def _store_again(broker: Broker, record: RawRecord, topic: str, queues: int, level: int) -> None:
-    """Stores the message in another topic, with one more try counted; delayed if `level` is above 0."""
+async def _ensure_topic(broker: Broker, topic: str, queues: int) -> None:
     if fault := topic_fault(topic):
         raise RequestRefused(ResponseCode.INVALID_PARAMETER, fault)
     if topic not in broker.topics:
         await make_topic(broker, TopicConfig(topic, queues, queues, READ_WRITE))
+
+
+async def _store_again(broker: Broker, record: RawRecord, topic: str, queues: int, level: int) -> None:
+    """Stores the message in another topic, with one more try counted; delayed if `level` is above 0."""
+    await _ensure_topic(broker, topic, queues)
     with refused_by_disk():
         await broker.topics.saved(topic)
     ip, (port,) = record.store_host[:-4], INT.unpack(record.store_host[-4:])
@@ -113,9 +127,10 @@ async def _store_again(broker: Broker, record: RawRecord, topic: str, queues: in
     properties.setdefault(RETRY_TOPIC, decode_java_utf8(record.topic))
     properties.setdefault(ORIGIN_MESSAGE_ID, offset_msg_id(ip, port, record.commit_log_offset))
     properties[WAIT] = "false"
-    properties.pop(DELAY, None)
+    properties[DELAY] = "0"
     target, delay_ms = (topic, random.randrange(queues)), None
     if level > 0:
+        drop_times(properties)
         level_queue, delay_ms = broker.delays.place(*target, level, properties)
         target = (SCHEDULE_TOPIC, level_queue)
     encoded = encode_properties(properties).encode("utf-8", "replace")

@@ -6,10 +6,11 @@ not exist, 29 to 32 give the answer of an empty queue.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
 from pyrmq_core.broker.broker import Answer, Broker
-from pyrmq_core.broker.processors.table_answers import table_answer
+from pyrmq_core.broker.processors.long_answers import answer_in_turns, object_pieces
 from pyrmq_core.network import Peer
 from pyrmq_core.protocol.framing.codes import ResponseCode
 from pyrmq_core.protocol.framing.command import Command, refusal, success
@@ -30,55 +31,57 @@ NOT_ZERO: Final = "Not found, do not set to zero, maybe this group boot first"
 
 
 def max_offset(broker: Broker, request: Command, _: Peer) -> Command:
-    wanted = GetMaxOffset.from_command(request)
-    return OffsetFound(broker.store.bounds((wanted.topic, wanted.queue_id))[1]).to_command()
+    header = GetMaxOffset.from_command(request)
+    return OffsetFound(broker.store.bounds((header.topic, header.queue_id))[1]).to_command()
 
 
 def min_offset(broker: Broker, request: Command, _: Peer) -> Command:
-    wanted = GetMinOffset.from_command(request)
-    return OffsetFound(broker.store.bounds((wanted.topic, wanted.queue_id))[0]).to_command()
+    header = GetMinOffset.from_command(request)
+    return OffsetFound(broker.store.bounds((header.topic, header.queue_id))[0]).to_command()
 
 
 def search_offset(broker: Broker, request: Command, _: Peer) -> Command:
-    wanted = SearchOffset.from_command(request)
-    upper = (wanted.boundary_type or "").upper() == UPPER
-    found = broker.store.search((wanted.topic, wanted.queue_id), wanted.timestamp_ms, upper=upper)
+    header = SearchOffset.from_command(request)
+    upper = (header.boundary_type or "").upper() == UPPER
+    found = broker.store.search((header.topic, header.queue_id), header.timestamp_ms, upper=upper)
     return OffsetFound(found).to_command()
 
 
 def earliest_store_time(broker: Broker, request: Command, _: Peer) -> Command:
-    wanted = GetEarliestStoreTime.from_command(request)
-    key = (wanted.topic, wanted.queue_id)
+    header = GetEarliestStoreTime.from_command(request)
+    key = (header.topic, header.queue_id)
     stored = broker.store.store_time(key, broker.store.bounds(key)[0])
     return StoreTimeFound(-1 if stored is None else stored).to_command()
 
 
 def query_consumer_offset(broker: Broker, request: Command, _: Peer) -> Command:
     """Returns the committed offset; without one, 0 for a queue that has messages and lost none."""
-    wanted = QueryConsumerOffset.from_command(request)
-    committed = broker.offsets.committed(wanted.consumer_group, wanted.topic, wanted.queue_id)
+    header = QueryConsumerOffset.from_command(request)
+    committed = broker.offsets.committed(header.consumer_group, header.topic, header.queue_id)
     if committed is not None:
         return OffsetFound(committed).to_command()
-    if wanted.set_zero_if_not_found is False:
+    if header.set_zero_if_not_found is False:
         return refusal(ResponseCode.QUERY_NOT_FOUND, NOT_ZERO)
-    start, end = broker.store.bounds((wanted.topic, wanted.queue_id))
+    start, end = broker.store.bounds((header.topic, header.queue_id))
     if start <= 0 < end:
         return OffsetFound(0).to_command()
     return refusal(ResponseCode.QUERY_NOT_FOUND, NOT_FOUND)
 
 
 def update_consumer_offset(broker: Broker, request: Command, _: Peer) -> Command:
-    wanted = UpdateConsumerOffset.from_command(request)
-    if wanted.consumer_group not in broker.groups:
-        return refusal(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"Group {wanted.consumer_group} not exist!")
-    if wanted.topic not in broker.topics:
-        return refusal(ResponseCode.TOPIC_NOT_EXIST, f"Topic {wanted.topic} not exist!")
+    header = UpdateConsumerOffset.from_command(request)
+    if header.consumer_group not in broker.groups:
+        return refusal(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"Group {header.consumer_group} not exist!")
+    if header.topic not in broker.topics:
+        return refusal(ResponseCode.TOPIC_NOT_EXIST, f"Topic {header.topic} not exist!")
     # The topic's number of queues is no limit, since it may have been larger; RocketMQ keeps a commit for any number.
-    if not 0 <= wanted.queue_id < MAX_QUEUES_PER_TOPIC:
-        return refusal(ResponseCode.INVALID_PARAMETER, f"queueId[{wanted.queue_id}] is illegal, no topic has it")
-    broker.offsets.commit(wanted.consumer_group, wanted.topic, wanted.queue_id, wanted.commit_offset)
+    if not 0 <= header.queue_id < MAX_QUEUES_PER_TOPIC:
+        return refusal(ResponseCode.INVALID_PARAMETER, f"queueId[{header.queue_id}] is illegal, no topic has it")
+    if broker.offsets.is_reset(header.consumer_group, header.topic, header.queue_id):
+        return replace(success(), remark="Offset has been previously reset")
+    broker.offsets.commit(header.consumer_group, header.topic, header.queue_id, header.commit_offset)
     return success()
 
 
 def all_consumer_offsets(broker: Broker, _request: Command, _: Peer) -> Answer:
-    return table_answer(broker.offsets.members())
+    return answer_in_turns(broker.long_work, object_pieces(broker.offsets.members()))

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Iterator
 
 import trio
 
 from pyrmq_core.broker.broker import Broker
-from pyrmq_core.broker.store.appending import Append
-from pyrmq_core.broker.store.message_store import AppendResult, DoesNotFit
+from pyrmq_core.broker.store.appending import Append, AppendResult, DoesNotFit
 from pyrmq_core.errors import StoreError
 from pyrmq_core.model import TopicConfig
 from pyrmq_core.protocol.framing.codes import ResponseCode
@@ -24,12 +24,29 @@ class RequestRefused(Exception):
 
 
 def put(broker: Broker, append: Append) -> AppendResult:
-    """Stores messages; raises `RequestRefused` if the disk fails, storing has ended, or they are too large."""
+    """Stores messages and counts them.
+
+    Raises `RequestRefused` if the disk fails, storing has ended, or they are too large.
+    """
+    began = time.perf_counter_ns()
+    with refused_by_store(broker):
+        stored = broker.store.put(append, broker.now_ms())
+    took_ms = (time.perf_counter_ns() - began) // 1_000_000
+    messages = append.inner_num or len(stored.positions)
+    broker.figures.note_put(append.topic, messages, stored.end - stored.positions[0], took_ms)
+    return stored
+
+
+@contextlib.contextmanager
+def refused_by_store(broker: Broker) -> Iterator[None]:
+    """Raises `RequestRefused` in place of the errors of storing a message."""
     try:
-        return broker.store.put(append, broker.now_ms())
+        yield
     except DoesNotFit as error:
+        broker.figures.store.put_failures += 1
         raise message_illegal(broker, str(error)) from error
     except StoreError as error:
+        broker.figures.store.put_failures += 1
         raise RequestRefused(ResponseCode.SERVICE_NOT_AVAILABLE, f"service not available now: {error}") from error
 
 
@@ -67,7 +84,7 @@ async def announce_topics(broker: Broker, *topics: TopicConfig, behind_file: boo
         try:
             if behind_file:
                 await broker.topics.file.written()
-            await broker.registration.announce(topics)
+            await broker.registration.announce()
         except StoreError as error:
             failures.append(error)
         announced.set()
@@ -76,6 +93,13 @@ async def announce_topics(broker: Broker, *topics: TopicConfig, behind_file: boo
     await announced.wait()
     if failures:
         raise failures[0]
+
+
+async def ensure_topic(broker: Broker, topic: TopicConfig) -> None:
+    """Makes the topic if there is none; returns when the file has it, and raises `StoreError` if that fails."""
+    if topic.topic not in broker.topics:
+        await announce_topics(broker, topic, behind_file=True)
+    await broker.topics.saved(topic.topic)
 
 
 @contextlib.contextmanager

@@ -17,18 +17,18 @@ MAX_BODY_BYTES: Final = 4 << 20
 
 
 def lock_queues(broker: Broker, request: Command, _: Peer) -> Command:
-    wanted = _read(request, LockQueues)
-    if isinstance(wanted, Command):
-        return wanted
-    taken = broker.locks.take(wanted.consumer_group, wanted.client_id, wanted.queues, broker.running_ms())
+    lock = _read(request, LockQueues)
+    if isinstance(lock, Command):
+        return lock
+    taken = broker.locks.take(lock.consumer_group, lock.client_id, lock.queues, broker.running_ms())
     return LockedQueues(tuple(taken)).to_command()
 
 
 def unlock_queues(broker: Broker, request: Command, _: Peer) -> Command:
-    given = _read(request, UnlockQueues)
-    if isinstance(given, Command):
-        return given
-    broker.locks.release(given.consumer_group, given.client_id, given.queues)
+    unlock = _read(request, UnlockQueues)
+    if isinstance(unlock, Command):
+        return unlock
+    broker.locks.release(unlock.consumer_group, unlock.client_id, unlock.queues)
     return success()
 
 
@@ -37,12 +37,12 @@ def _read(request: Command, form: type[LockQueues]) -> LockQueues | Command:
     if len(request.body) > MAX_BODY_BYTES:
         remark = f"the body has {len(request.body)} bytes; {MAX_BODY_BYTES} at most name the queues of a topic"
         return refusal(ResponseCode.INVALID_PARAMETER, remark)
-    wanted = form.from_command(request)
-    fault = group_fault(wanted.consumer_group) or client_fault(wanted.client_id)
-    if not fault and len(wanted.queues) > MAX_QUEUES_PER_TOPIC:
-        fault = f"{len(wanted.queues)} queues are named; {MAX_QUEUES_PER_TOPIC} at most in one request"
-    for queue in wanted.queues if not fault else ():
+    decoded = form.from_command(request)
+    fault = group_fault(decoded.consumer_group) or client_fault(decoded.client_id)
+    if not fault and len(decoded.queues) > MAX_QUEUES_PER_TOPIC:
+        fault = f"{len(decoded.queues)} queues are named; {MAX_QUEUES_PER_TOPIC} at most in one request"
+    for queue in decoded.queues if not fault else ():
         fault = topic_fault(queue.topic) or client_fault(queue.broker_name)
         if fault:
             break
-    return refusal(ResponseCode.INVALID_PARAMETER, fault) if fault else wanted
+    return refusal(ResponseCode.INVALID_PARAMETER, fault) if fault else decoded

@@ -1,7 +1,7 @@
 """SEND_MESSAGE (10, 310) and SEND_BATCH_MESSAGE (320): checks a message, makes its topic if needed, and stores it.
 
 Source: broker/processor/SendMessageProcessor.java, AbstractSendMessageProcessor.java (5.4.0), in the same order and
-with the same codes. Transactions and timer messages are refused by name.
+with the same codes. A message in a transaction is stored as a half message.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Final
 
 from pyrmq_core.broker.broker import HELP, Answer, Broker
 from pyrmq_core.broker.processors.consumer_send_back import divert
+from pyrmq_core.broker.processors.delays import Place, delay_level, delayed
 from pyrmq_core.broker.processors.name_rules import topic_fault
 from pyrmq_core.broker.processors.put_message import (
     RequestRefused,
@@ -22,18 +23,18 @@ from pyrmq_core.broker.processors.put_message import (
     put,
     refused_by_disk,
 )
-from pyrmq_core.broker.store.appending import Append, Piece, batch_pieces, piece
-from pyrmq_core.broker.store.message_store import INNER_BYTES, AppendResult
+from pyrmq_core.broker.store.appending import INNER_BYTES, Append, AppendResult, Piece, batch_pieces, piece
 from pyrmq_core.broker.tables.topics import WRITE
+from pyrmq_core.broker.timers.timer_rules import DELIVERY_BYTES, TIMER_NAMES, TIMER_OUT_MS, TIMER_TOPIC, is_timer
+from pyrmq_core.broker.transactions.half_messages import ADDED_BY_CHECKS, HALF_QUEUE, half_properties, is_prepared
 from pyrmq_core.errors import BodyError
 from pyrmq_core.model import Permission, TopicConfig
 from pyrmq_core.network import Peer
 from pyrmq_core.protocol.framing.codes import ResponseCode
 from pyrmq_core.protocol.framing.command import Command, refusal
-from pyrmq_core.protocol.java.integers import parse_int
 from pyrmq_core.protocol.messages.batch_topic import MAX_RECORD_MESSAGES
 from pyrmq_core.protocol.messages.message_id import offset_msg_id
-from pyrmq_core.protocol.messages.names import FORBIDDEN_TOPICS, SCHEDULE_TOPIC, is_retry_topic
+from pyrmq_core.protocol.messages.names import FORBIDDEN_TOPICS, is_retry_topic
 from pyrmq_core.protocol.messages.properties import (
     CLUSTER,
     DELAY,
@@ -42,9 +43,6 @@ from pyrmq_core.protocol.messages.properties import (
     MAX_STORED_PROPERTIES_BYTES,
     MSG_REGION,
     POP_CK,
-    TIMER_DELAY_MS,
-    TIMER_DELAY_SEC,
-    TIMER_DELIVER_MS,
     TRACE_ON,
     UNIQ_KEY,
     WAIT,
@@ -54,10 +52,11 @@ from pyrmq_core.protocol.messages.properties import (
 )
 from pyrmq_core.protocol.messages.record import INT, SHORT, pack_host
 from pyrmq_core.protocol.messages.sysflag import BATCH_RECORD, COMPRESSED, TRANSACTION_MASK, SysFlag
+from pyrmq_core.protocol.requests.broker.recall_message import RecallHandle
 from pyrmq_core.protocol.requests.broker.send_message import MessageStored, SendMessage
 
-TRAN_MSG: Final = "TRAN_MSG"
-TIMER_NAMES: Final = (TIMER_DELAY_SEC, TIMER_DELAY_MS, TIMER_DELIVER_MS)
+# A message of another kind in this topic, which RocketMQ takes, ends the delivery of its timers for good.
+CLOSED_TOPICS: Final = FORBIDDEN_TOPICS | {TIMER_TOPIC}
 MULTI_TAGS: Final = int(SysFlag.MULTI_TAGS)
 # A committed message is stored like an ordinary one.
 NO_TRANSACTION: Final = (0, int(SysFlag.TRANSACTION_COMMIT))
@@ -72,6 +71,7 @@ class PreparedMessage:
     unique_id: str | None
     waits_for_flush: bool
     is_one_record: bool = False
+    recall_handle: str | None = None
 
 
 def send(broker: Broker, request: Command, peer: Peer) -> Answer:
@@ -88,7 +88,7 @@ def send(broker: Broker, request: Command, peer: Peer) -> Answer:
             return _create_and_store(broker, message, peer)
         return _store(broker, message, topic, peer)
     except RequestRefused as refused:
-        return _refusal(broker, refused)
+        return send_refusal(broker, refused)
 
 
 def check_topic(broker: Broker, topic: str) -> None:
@@ -96,7 +96,7 @@ def check_topic(broker: Broker, topic: str) -> None:
     known = broker.topics.get(topic)
     if known is None and (fault := topic_fault(topic)):
         raise RequestRefused(ResponseCode.INVALID_PARAMETER, fault)
-    if topic in FORBIDDEN_TOPICS:
+    if topic in CLOSED_TOPICS:
         raise RequestRefused(ResponseCode.NO_PERMISSION, f"Sending message to topic[{topic}] is forbidden.")
     if known is not None and known.order and not broker.config.broker_permission & WRITE:
         raise RequestRefused(
@@ -115,30 +115,35 @@ async def _retry(broker: Broker, message: SendMessage, peer: Peer, version: int)
             text = encode_properties(properties)
             message = replace(message, topic=dead_letters.topic, queue_id=0, properties=text)
     except RequestRefused as refused:
-        return _refusal(broker, refused)
+        return send_refusal(broker, refused)
     return await _create_and_store(broker, message, peer)
 
 
 async def _create_and_store(broker: Broker, message: SendMessage, peer: Peer) -> Command | None:
-    """Stores in a topic that does not exist, or is not in its file yet.
+    """Stores in a topic that does not exist, or is not in its file yet."""
+    try:
+        answer = _store(broker, message, await saved_topic(broker, message), peer)
+    except RequestRefused as refused:
+        return send_refusal(broker, refused)
+    return answer if answer is None or isinstance(answer, Command) else await answer
+
+
+async def saved_topic(broker: Broker, message: SendMessage) -> TopicConfig:
+    """Returns the message's topic when its file has it; makes it if the default topic allows that.
 
     A new topic is announced to the NameServers before the sender gets its answer: its next query finds the route.
     """
-    try:
-        if message.topic not in broker.topics:
-            made = broker.topics.for_send(message.topic, message.default_topic, message.default_topic_queue_nums)
-            if made is None:
-                raise _no_topic(message.topic)
-            await announce_topics(broker, made)
-        with refused_by_disk():
-            await broker.topics.saved(message.topic)
-        topic = broker.topics.get(message.topic)
-        if topic is None:  # deleted meanwhile
+    if message.topic not in broker.topics:
+        made = broker.topics.for_send(message.topic, message.default_topic, message.default_topic_queue_nums)
+        if made is None:
             raise _no_topic(message.topic)
-        answer = _store(broker, message, topic, peer)
-    except RequestRefused as refused:
-        return _refusal(broker, refused)
-    return answer if answer is None or isinstance(answer, Command) else await answer
+        await announce_topics(broker, made)
+    with refused_by_disk():
+        await broker.topics.saved(message.topic)
+    topic = broker.topics.get(message.topic)
+    if topic is None:  # deleted meanwhile
+        raise _no_topic(message.topic)
+    return topic
 
 
 def _no_topic(topic: str) -> RequestRefused:
@@ -146,7 +151,7 @@ def _no_topic(topic: str) -> RequestRefused:
 
 
 def _store(broker: Broker, message: SendMessage, topic: TopicConfig, peer: Peer) -> Answer:
-    queue_id = _queue_id(message, topic, peer)
+    queue_id = queue_of_send(message, topic, peer)
     if not message.body:
         raise RequestRefused(ResponseCode.SYSTEM_ERROR, "the body is empty, and an empty message cannot be stored")
     sys_flag = message.sys_flag | (MULTI_TAGS if topic.topic_filter_type == "MULTI_TAG" else 0)
@@ -162,11 +167,12 @@ async def _answer_when_flushed(broker: Broker, prepared: PreparedMessage, stored
     flushed = await broker.flusher.wait_flushed(stored.end)
     if not flushed and broker.flusher.failure:
         remark = f"service not available now: {broker.flusher.failure}"
-        return _refusal(broker, RequestRefused(ResponseCode.SERVICE_NOT_AVAILABLE, remark))
+        return send_refusal(broker, RequestRefused(ResponseCode.SERVICE_NOT_AVAILABLE, remark))
     return _stored(broker, prepared, stored, ResponseCode.SUCCESS if flushed else ResponseCode.FLUSH_DISK_TIMEOUT)
 
 
-def _queue_id(message: SendMessage, topic: TopicConfig, peer: Peer) -> int:
+def queue_of_send(message: SendMessage, topic: TopicConfig, peer: Peer) -> int:
+    """Returns the queue that the sender chose, or any; raises `RequestRefused` for one that the topic lacks."""
     if message.queue_id < 0:
         return random.randrange(topic.write_queue_nums) if topic.write_queue_nums > 0 else 0
     if message.queue_id >= max(topic.write_queue_nums, topic.read_queue_nums):
@@ -196,35 +202,41 @@ def _prepare_one(broker: Broker, message: SendMessage, queue_id: int, sys_flag: 
     The header's properties (field `i`) become a map, as in Java, so that duplicates and their order are lost.
     """
     properties = decode_properties(message.properties or "")
-    refuse_unkept(broker, properties, sys_flag)
+    is_half = is_in_transaction(broker, properties, sys_flag, message.reconsume_times or 0)
     if INNER_NUM in properties or sys_flag & BATCH_RECORD:
         raise message_illegal(broker)
     properties.pop(POP_CK, None)
     unique_id = properties.get(UNIQ_KEY) or broker.unique_id(broker.now_ms())
     properties[UNIQ_KEY] = unique_id
     properties[MSG_REGION] = broker.config.region_id
-    properties[TRACE_ON] = _trace_on(broker)
+    properties[TRACE_ON] = trace_text(broker)
     properties[CLUSTER] = broker.config.broker_cluster_name
-    level = delay_level(properties, sys_flag)
-    target, delay_ms = (message.topic, queue_id), None
-    if level > 0:
-        level_queue, delay_ms = broker.delays.place(message.topic, queue_id, level, properties)
-        target = (SCHEDULE_TOPIC, level_queue)
+    if is_half:
+        properties, place = half_properties(message.topic, queue_id, properties), Place(*HALF_QUEUE)
+        sys_flag &= ~TRANSACTION_MASK
+    else:
+        place = delayed(broker, message.topic, queue_id, properties)
     encoded = encode_properties(properties).encode("utf-8", "replace")
-    if len(message.body) > broker.config.max_message_size or len(encoded) > MAX_STORED_PROPERTIES_BYTES:
+    room = {HALF_QUEUE[0]: ADDED_BY_CHECKS, TIMER_TOPIC: DELIVERY_BYTES}.get(place.topic, 0)
+    if len(message.body) > broker.config.max_message_size or len(encoded) + room > MAX_STORED_PROPERTIES_BYTES:
         raise message_illegal(broker)
     append = Append(
-        topic=target[0],
-        queue_id=target[1],
+        topic=place.topic,
+        queue_id=place.queue_id,
         pieces=[piece(message.flag, message.body, encoded)],
         born_timestamp_ms=message.born_timestamp_ms,
         born_host=pack_host(peer.address),
         store_host=broker.store_host,
         sys_flag=sys_flag,
         reconsume_times=message.reconsume_times or 0,
-        delay_ms=delay_ms,
+        delay_ms=place.delay_ms,
     )
-    return PreparedMessage(append, queue_id, unique_id, properties.get(WAIT) != "false")
+    handle = None
+    if place.topic == TIMER_TOPIC and not is_retry_topic(message.topic):
+        out_ms = int(properties[TIMER_OUT_MS]) + 1  # Java adds 1, so that a recall rounds it down to the same slot
+        handle = RecallHandle(message.topic, broker.config.broker_name, out_ms, unique_id).encode()
+    waits_for_flush = properties.get(WAIT) != "false"
+    return PreparedMessage(append, queue_id, unique_id, waits_for_flush, recall_handle=handle)
 
 
 def _prepare_batch(broker: Broker, message: SendMessage, queue_id: int, sys_flag: int, peer: Peer) -> PreparedMessage:
@@ -234,9 +246,8 @@ def _prepare_batch(broker: Broker, message: SendMessage, queue_id: int, sys_flag
         raise RequestRefused(
             ResponseCode.MESSAGE_ILLEGAL, f"batch request does not support retry group {message.topic}"
         )
-    if sys_flag & TRANSACTION_MASK or delay_level(properties, sys_flag) > 0:
+    if sys_flag & TRANSACTION_MASK or is_prepared(properties) or delay_level(properties) > 0 or is_timer(properties):
         raise message_illegal(broker)
-    refuse_unkept(broker, properties, sys_flag)
     whole = bool(broker.topics.is_batch_topic(message.topic) and properties.get(UNIQ_KEY))
     if sys_flag & BATCH_RECORD and not whole:
         raise message_illegal(broker)
@@ -284,7 +295,7 @@ def _whole_batch(
             f"{MAX_RECORD_MESSAGES} messages a batch",
         )
     own = {name: value for name, value in properties.items() if name not in (INNER_NUM, INNER_BASE)}
-    own |= {MSG_REGION: broker.config.region_id, TRACE_ON: _trace_on(broker)}
+    own |= {MSG_REGION: broker.config.region_id, TRACE_ON: trace_text(broker)}
     own[CLUSTER] = broker.config.broker_cluster_name
     encoded = encode_properties(own).encode("utf-8", "replace")
     if len(encoded) > MAX_STORED_PROPERTIES_BYTES - INNER_BYTES:
@@ -292,39 +303,22 @@ def _whole_batch(
     return piece(message.flag, message.body, encoded)
 
 
-def refuse_unkept(broker: Broker, properties: dict[str, str], sys_flag: int) -> None:
-    """Raises `RequestRefused` with ILLEGAL_OPERATION for transactions and timer messages, which are not built.
+def is_in_transaction(broker: Broker, properties: dict[str, str], sys_flag: int, reconsume_times: int) -> bool:
+    """Returns True for a half message; raises `RequestRefused` for one that cannot be kept.
 
-    RocketMQ answers 16 and 1 where they are switched off, and its clients then try another broker.
+    A delayed retry in a transaction is one that a client before 4.6.1 sends back: it is no half message.
     """
-    transaction = sys_flag & TRANSACTION_MASK
-    if properties.get(TRAN_MSG) == "true" or transaction not in NO_TRANSACTION:
-        ip = broker.config.advertised_ip
-        remark = "This broker keeps no transactions, and nothing is stored; send the message by itself"
-        raise RequestRefused(
-            ResponseCode.ILLEGAL_OPERATION, f"the broker[{ip}] sending transaction message is forbidden. {remark}"
-        )
-    if any(name in properties for name in TIMER_NAMES) and delay_level(properties, sys_flag) <= 0:
-        remark = "This broker keeps no timer messages, and nothing is stored; use a delay level"
-        raise RequestRefused(
-            ResponseCode.ILLEGAL_OPERATION,
-            f"accurate timer message is not enabled, timerWheelEnable is false. {remark}",
-        )
-
-
-def delay_level(properties: dict[str, str], sys_flag: int) -> int:
-    """Returns the level of DELAY; 0 without one, and in a transaction.
-
-    Raises `RequestRefused` for a text that is no number; Java fails for it, too.
-    """
-    text = properties.get(DELAY)
-    if text is None or sys_flag & TRANSACTION_MASK not in NO_TRANSACTION:
-        return 0
-    try:
-        return parse_int(text)
-    except ValueError:
-        remark = f'java.lang.NumberFormatException: For input string: "{text[:80]}"'
-        raise RequestRefused(ResponseCode.SYSTEM_ERROR, f"{remark}; DELAY is a level, a whole number") from None
+    if is_prepared(properties) and not (reconsume_times > 0 and delay_level(properties) > 0):
+        if broker.config.reject_transaction_message:
+            ip = broker.config.advertised_ip
+            remark = f"the broker[{ip}] sending transaction message is forbidden"
+            raise RequestRefused(ResponseCode.NO_PERMISSION, remark)
+        if any(name in properties for name in (DELAY, *TIMER_NAMES)):
+            raise message_illegal(broker, "A message in a transaction cannot be delayed.")
+        return True
+    if sys_flag & TRANSACTION_MASK not in NO_TRANSACTION:
+        raise message_illegal(broker, "Its sysFlag is of a transaction, and its properties lack TRAN_MSG.")
+    return False
 
 
 def _refuse_delays_inside(broker: Broker, body: bytes | memoryview, pieces: Sequence[Piece]) -> None:
@@ -338,7 +332,8 @@ def _refuse_delays_inside(broker: Broker, body: bytes | memoryview, pieces: Sequ
             raise message_illegal(broker, "A message of a batch cannot be delayed; send it by itself.")
 
 
-def _trace_on(broker: Broker) -> str:
+def trace_text(broker: Broker) -> str:
+    """Returns the value of TRACE_ON."""
     return "true" if broker.config.trace_on else "false"
 
 
@@ -350,12 +345,14 @@ def _stored(broker: Broker, prepared: PreparedMessage, stored: AppendResult, cod
         queue_offset=stored.queue_offset,
         transaction_id=prepared.unique_id,
         region_id=broker.config.region_id,
-        trace_on=_trace_on(broker),
+        trace_on=trace_text(broker),
         batch_uniq_id=prepared.unique_id if prepared.is_one_record else None,
+        recall_handle=prepared.recall_handle,
     ).to_command()
     return answer if code == ResponseCode.SUCCESS else Command(code, answer.ext)
 
 
-def _refusal(broker: Broker, refused: RequestRefused) -> Command:
-    ext = {MSG_REGION: broker.config.region_id, TRACE_ON: _trace_on(broker)}
+def send_refusal(broker: Broker, refused: RequestRefused) -> Command:
+    """Returns the answer to a send that is refused."""
+    ext = {MSG_REGION: broker.config.region_id, TRACE_ON: trace_text(broker)}
     return refusal(refused.code, str(refused), {} if refused.code == ResponseCode.SYSTEM_ERROR else ext)

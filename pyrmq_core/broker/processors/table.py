@@ -10,15 +10,27 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from pyrmq_core.access import user_requests
 from pyrmq_core.broker.broker import Answer, Broker
+from pyrmq_core.broker.processors import called_consumers as called
 from pyrmq_core.broker.processors import clients as client_requests
 from pyrmq_core.broker.processors import consumer_send_back as retries
+from pyrmq_core.broker.processors import end_transaction as transactions
 from pyrmq_core.broker.processors import offsets as offset_requests
 from pyrmq_core.broker.processors import pull_message as pulling
 from pyrmq_core.broker.processors import queue_locks as lock_requests
+from pyrmq_core.broker.processors import recall_message as recalls
+from pyrmq_core.broker.processors import reply_message as replying
+from pyrmq_core.broker.processors import reset_offsets as resets
 from pyrmq_core.broker.processors import send_message as sending
 from pyrmq_core.broker.processors import statistics as status_requests
 from pyrmq_core.broker.processors import topics_and_groups as topic_requests
+from pyrmq_core.broker.processors.administration import broker_figures as figures
+from pyrmq_core.broker.processors.administration import consumption, lists, retention
+from pyrmq_core.broker.processors.administration import plain_acl as acl_requests
+from pyrmq_core.broker.processors.administration import query_message as look_ups
+from pyrmq_core.broker.processors.administration.broker_settings import update_config
+from pyrmq_core.broker.processors.administration.queue_entries import queue_entries
 from pyrmq_core.broker.processors.name_rules import checked, client_fault, group_fault, if_any, listed, topic_fault
 from pyrmq_core.network import Peer
 from pyrmq_core.protocol.framing.codes import REQUEST_NAMES, RequestCode, ResponseCode
@@ -28,7 +40,12 @@ HANDLERS: Final[Mapping[int, Callable[[Broker, Command, Peer], Answer]]] = {
     RequestCode.SEND_MESSAGE: sending.send,
     RequestCode.SEND_MESSAGE_V2: sending.send,
     RequestCode.SEND_BATCH_MESSAGE: sending.send,
+    RequestCode.SEND_REPLY_MESSAGE: replying.reply,
+    RequestCode.SEND_REPLY_MESSAGE_V2: replying.reply,
     RequestCode.CONSUMER_SEND_MSG_BACK: retries.send_back,
+    RequestCode.END_TRANSACTION: transactions.end_transaction,
+    RequestCode.RESUME_CHECK_HALF_MESSAGE: transactions.resume_check,
+    RequestCode.RECALL_MESSAGE: checked(recalls.recall, topic=topic_fault),
     RequestCode.PULL_MESSAGE: pulling.pull,
     RequestCode.LITE_PULL_MESSAGE: pulling.pull,
     RequestCode.GET_MAX_OFFSET: checked(offset_requests.max_offset, topic=topic_fault),
@@ -54,6 +71,16 @@ HANDLERS: Final[Mapping[int, Callable[[Broker, Command, Peer], Answer]]] = {
     RequestCode.GET_CONSUMER_CONNECTION_LIST: checked(client_requests.consumer_connections, consumerGroup=group_fault),
     RequestCode.GET_PRODUCER_CONNECTION_LIST: checked(client_requests.producer_connections, producerGroup=group_fault),
     RequestCode.QUERY_TOPIC_CONSUME_BY_WHO: checked(client_requests.groups_of_topic, topic=topic_fault),
+    RequestCode.INVOKE_BROKER_TO_RESET_OFFSET: checked(resets.reset_offset, topic=topic_fault, group=group_fault),
+    RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS: checked(
+        called.consumer_status, topic=topic_fault, group=group_fault, clientAddr=client_fault
+    ),
+    RequestCode.GET_CONSUMER_RUNNING_INFO: checked(
+        called.running_info, consumerGroup=group_fault, clientId=client_fault
+    ),
+    RequestCode.CONSUME_MESSAGE_DIRECTLY: checked(
+        called.consume_directly, consumerGroup=group_fault, clientId=client_fault, topic=if_any(topic_fault)
+    ),
     RequestCode.LOCK_BATCH_MQ: lock_requests.lock_queues,
     RequestCode.UNLOCK_BATCH_MQ: lock_requests.unlock_queues,
     RequestCode.UPDATE_AND_CREATE_TOPIC: checked(topic_requests.update_topic, topic=topic_fault),
@@ -64,8 +91,44 @@ HANDLERS: Final[Mapping[int, Callable[[Broker, Command, Peer], Answer]]] = {
     RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG: checked(topic_requests.get_group, group=group_fault),
     RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: topic_requests.all_groups,
     RequestCode.DELETE_SUBSCRIPTIONGROUP: checked(topic_requests.delete_group, groupName=group_fault),
-    RequestCode.VIEW_MESSAGE_BY_ID: topic_requests.view_message,
-    RequestCode.GET_BROKER_RUNTIME_INFO: status_requests.runtime_info,
+    RequestCode.DELETE_EXPIRED_COMMITLOG: retention.delete_expired_log,
+    RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE: retention.clean_expired_queues,
+    RequestCode.CLEAN_UNUSED_TOPIC: retention.clean_unused_topics,
+    RequestCode.UPDATE_AND_CREATE_ACL_CONFIG: acl_requests.update_account,
+    RequestCode.DELETE_ACL_CONFIG: acl_requests.delete_account,
+    RequestCode.GET_BROKER_CLUSTER_ACL_INFO: acl_requests.acl_version,
+    RequestCode.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG: acl_requests.update_white_addresses,
+    RequestCode.GET_BROKER_CLUSTER_ACL_CONFIG: acl_requests.all_accounts,
+    **dict.fromkeys(
+        user_requests.ABOUT,
+        lambda broker, request, _: user_requests.answer(broker.access.users, request),
+    ),
+    RequestCode.QUERY_MESSAGE: checked(look_ups.query_message, topic=topic_fault),
+    RequestCode.VIEW_MESSAGE_BY_ID: look_ups.view_message,
+    RequestCode.GET_BROKER_RUNTIME_INFO: figures.runtime_info,
+    RequestCode.UPDATE_BROKER_CONFIG: update_config,
+    RequestCode.VIEW_BROKER_STATS_DATA: figures.stats_data,
+    RequestCode.GET_BROKER_HA_STATUS: figures.ha_status,
+    RequestCode.UPDATE_AND_CREATE_TOPIC_LIST: lists.update_topics,
+    RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST: lists.update_groups,
+    RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER: lists.system_topics,
+    RequestCode.GET_ALL_PRODUCER_INFO: lists.all_producers,
+    RequestCode.QUERY_TOPICS_BY_CONSUMER: checked(consumption.topics_of_group, group=group_fault),
+    RequestCode.QUERY_SUBSCRIPTION_BY_CONSUMER: checked(
+        consumption.subscription_of_group, group=group_fault, topic=topic_fault
+    ),
+    RequestCode.QUERY_CONSUME_TIME_SPAN: checked(consumption.time_spans, group=group_fault, topic=topic_fault),
+    RequestCode.QUERY_CORRECTION_OFFSET: checked(
+        consumption.correction_offsets, compareGroup=group_fault, topic=topic_fault
+    ),
+    RequestCode.CLONE_GROUP_OFFSET: checked(
+        consumption.clone_offsets, srcGroup=group_fault, destGroup=group_fault, topic=if_any(topic_fault)
+    ),
+    RequestCode.GET_BROKER_CONSUME_STATS: consumption.broker_consume_stats,
+    RequestCode.UPDATE_AND_GET_GROUP_FORBIDDEN: checked(
+        consumption.group_forbidden, group=group_fault, topic=topic_fault
+    ),
+    RequestCode.QUERY_CONSUME_QUEUE: checked(queue_entries, topic=topic_fault, consumerGroup=if_any(group_fault)),
     RequestCode.GET_BROKER_CONFIG: status_requests.broker_config,
     RequestCode.GET_TOPIC_STATS_INFO: checked(status_requests.topic_stats, topic=topic_fault),
     RequestCode.GET_CONSUME_STATS: checked(
@@ -78,13 +141,47 @@ HANDLERS: Final[Mapping[int, Callable[[Broker, Command, Peer], Answer]]] = {
 
 # The part that is not built, for each request that needs one.
 NOT_BUILT: Final[Mapping[int, str]] = {
-    RequestCode.QUERY_MESSAGE: "index of keys",
-    RequestCode.UPDATE_BROKER_CONFIG: "settings that change while it runs",
-    RequestCode.END_TRANSACTION: "transactions",
-    RequestCode.SEND_REPLY_MESSAGE: "request-reply",
-    RequestCode.SEND_REPLY_MESSAGE_V2: "request-reply",
-    RequestCode.RECALL_MESSAGE: "timer messages",
-    RequestCode.QUERY_ASSIGNMENT: "pop consumption",
+    **dict.fromkeys(
+        (
+            RequestCode.QUERY_ASSIGNMENT,
+            RequestCode.SET_MESSAGE_REQUEST_MODE,
+            RequestCode.GET_ALL_MESSAGE_REQUEST_MODE,
+            RequestCode.POP_MESSAGE,
+            RequestCode.ACK_MESSAGE,
+            RequestCode.BATCH_ACK_MESSAGE,
+            RequestCode.PEEK_MESSAGE,
+            RequestCode.CHANGE_MESSAGE_INVISIBLETIME,
+            RequestCode.NOTIFICATION,
+            RequestCode.POLLING_INFO,
+            RequestCode.POP_ROLLBACK,
+        ),
+        "pop consumption",
+    ),
+    **dict.fromkeys(
+        (RequestCode.CHECK_ROCKSDB_CQ_WRITE_PROGRESS, RequestCode.EXPORT_ROCKSDB_CONFIG_TO_JSON),
+        "queues or tables in RocksDB",
+    ),
+    RequestCode.SWITCH_TIMER_ENGINE: "timers in RocksDB",
+    RequestCode.UPDATE_AND_CREATE_STATIC_TOPIC: "static topics",
+    **dict.fromkeys((RequestCode.ADD_BROKER, RequestCode.REMOVE_BROKER), "container of brokers"),
+    **dict.fromkeys(
+        (
+            RequestCode.GET_ALL_DELAY_OFFSET,
+            RequestCode.EXCHANGE_BROKER_HA_INFO,
+            RequestCode.RESET_MASTER_FLUSH_OFFSET,
+        ),
+        "slaves",
+    ),
+    **dict.fromkeys((RequestCode.GET_BROKER_EPOCH_CACHE, RequestCode.NOTIFY_BROKER_ROLE_CHANGED), "controller"),
+    **dict.fromkeys(
+        (
+            RequestCode.UPDATE_COLD_DATA_FLOW_CTR_CONFIG,
+            RequestCode.REMOVE_COLD_DATA_FLOW_CTR_CONFIG,
+            RequestCode.GET_COLD_DATA_FLOW_CTR_INFO,
+            RequestCode.SET_COMMITLOG_READ_MODE,
+        ),
+        "control of cold data",
+    ),
 }
 
 

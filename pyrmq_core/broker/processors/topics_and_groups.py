@@ -7,15 +7,16 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Final
 
 import trio
 
 from pyrmq_core.broker.broker import Answer, Broker
+from pyrmq_core.broker.processors.long_answers import answer_in_turns, object_pieces
 from pyrmq_core.broker.processors.name_rules import group_fault
-from pyrmq_core.broker.processors.put_message import RequestRefused, make_topic, refused_by_disk
-from pyrmq_core.broker.processors.table_answers import table_answer
+from pyrmq_core.broker.processors.put_message import RequestRefused, announce_topics, make_topic, refused_by_disk
 from pyrmq_core.broker.tables.subscription_groups import MAX_GROUP_BYTES
 from pyrmq_core.broker.tables.table_file import TableFile
 from pyrmq_core.errors import HeaderError, InvalidArgument, StoreError
@@ -49,57 +50,86 @@ ATTRIBUTES: Final = (
 )
 KEPT_ONLY: Final = {"queue.type": ("SimpleCQ", "BatchCQ"), "cleanup.policy": ("DELETE",)}
 MAX_ATTRIBUTE_CHARS: Final = 127
-OFFSET: Final = re.compile(r"\d{1,18}", re.ASCII)
 ATTRIBUTE_VALUE: Final = re.compile(f"[!-~]{{1,{MAX_ATTRIBUTE_CHARS}}}")
 # READ, WRITE, INHERIT; PERM_PRIORITY is the next bit (common/constant/PermName.java).
 MAX_PERM: Final = 15
 MAX_SYS_FLAG: Final = 2**31 - 1
+# A group's offsets go with it, in the words of 5.x and of 4.9.
+CLEAN_OFFSET: Final = ("cleanOffset", "removeOffset")
 # Set when the topic is made, and never changed (common/attribute/AttributeUtil.java).
 UNCHANGEABLE: Final = re.compile(r"[+-](queue\.type|cleanup\.policy)(?:=|,|$)")
 
 
 def update_topic(broker: Broker, request: Command, _: Peer) -> Answer:
     """Makes a topic or changes its settings; answers after the file is written and the NameServers are informed."""
-    wanted = UpdateTopic.from_command(request)
-    if is_system(broker, wanted.topic):
-        remark = f"The topic[{wanted.topic}] is conflict with system topic."
+    changed = changed_topic(broker, UpdateTopic.from_command(request))
+    return changed if isinstance(changed, Command) else made(broker, changed)
+
+
+async def make_topics(broker: Broker, topics: Iterable[TopicConfig]) -> None:
+    """Makes or changes topics as 17 does, without a request; attributes that are not named stay.
+
+    Raises `InvalidArgument` for a topic that is refused, before any is made, and `StoreError` for a failed disk.
+    """
+    wanted = []
+    for topic in topics:
+        known = broker.topics.get(topic.topic)
+        attributes = {} if known is None else known.attributes
+        named = replace(topic, attributes=dict(topic.attributes.items() - attributes.items()))
+        changed = changed_topic(broker, UpdateTopic.of(named))
+        if isinstance(changed, Command):
+            raise InvalidArgument(f"topic {topic.topic} of {broker.config.broker_name}: {changed.remark}")
+        wanted.append(changed)
+    await announce_topics(broker, *wanted, behind_file=True)
+
+
+def changed_topic(broker: Broker, header: UpdateTopic) -> TopicConfig | Command:
+    """Returns the topic as it is wanted, or a refusal."""
+    if is_system(broker, header.topic):
+        remark = f"The topic[{header.topic}] is conflict with system topic."
         return refusal(ResponseCode.INVALID_PARAMETER, remark)
-    if fault := number_fault(wanted):
+    if fault := number_fault(header):
         return refusal(ResponseCode.INVALID_PARAMETER, fault)
-    if wanted.topic_filter_type not in FILTER_TYPES:
-        return refusal(ResponseCode.SYSTEM_ERROR, f"topicFilterType = [{wanted.topic_filter_type}] value invalid")
-    known = broker.topics.get(wanted.topic)
-    if known is not None and (said := UNCHANGEABLE.search(wanted.attributes or "")):
+    if header.topic_filter_type not in FILTER_TYPES:
+        return refusal(ResponseCode.SYSTEM_ERROR, f"topicFilterType = [{header.topic_filter_type}] value invalid")
+    known = broker.topics.get(header.topic)
+    if known is not None and (said := UNCHANGEABLE.search(header.attributes or "")):
         remark = f"attempt to update an unchangeable attribute. key: {said[1]}"
         return refusal(ResponseCode.SYSTEM_ERROR, remark)
     try:
-        attributes = changed_attributes({} if known is None else known.attributes, wanted.attributes or "")
+        attributes = changed_attributes({} if known is None else known.attributes, header.attributes or "")
     except HeaderError as error:
         return refusal(ResponseCode.SYSTEM_ERROR, str(error))
     if fault := attribute_fault(attributes):
         return refusal(ResponseCode.SYSTEM_ERROR, fault)
-    topic = TopicConfig(
-        topic=wanted.topic,
-        read_queue_nums=wanted.read_queue_nums,
-        write_queue_nums=wanted.write_queue_nums,
-        perm=wanted.perm,
-        topic_filter_type=wanted.topic_filter_type,
-        topic_sys_flag=wanted.topic_sys_flag or 0,
-        order=bool(wanted.order),
+    return TopicConfig(
+        topic=header.topic,
+        read_queue_nums=header.read_queue_nums,
+        write_queue_nums=header.write_queue_nums,
+        perm=header.perm,
+        topic_filter_type=header.topic_filter_type,
+        topic_sys_flag=header.topic_sys_flag or 0,
+        order=bool(header.order),
         attributes=attributes,
     )
-    return success() if topic == known and not broker.topics.file.is_behind else _made(broker, topic)
 
 
-async def _made(broker: Broker, topic: TopicConfig) -> Command:
+def made(broker: Broker, *topics: TopicConfig) -> Answer:
+    """Makes or changes the topics; answers at once if they are so already."""
+    changed = [topic for topic in topics if topic != broker.topics.get(topic.topic)]
+    return announced(broker, *changed) if changed or broker.topics.file.is_behind else success()
+
+
+async def announced(broker: Broker, *topics: TopicConfig) -> Command:
+    """Makes or changes the topics; returns success when they, and those made before, are in the file and announced."""
     try:
-        await make_topic(broker, topic)
+        await make_topic(broker, *topics)
     except RequestRefused as refused:
         return refusal(refused.code, str(refused))
     return success()
 
 
-async def _saved(file: TableFile) -> Command:
+async def saved(file: TableFile) -> Command:
     """Returns success when the file has every change so far, a refusal if it cannot be written."""
     try:
         with refused_by_disk():
@@ -109,19 +139,19 @@ async def _saved(file: TableFile) -> Command:
     return success()
 
 
-def number_fault(wanted: UpdateTopic) -> str:
+def number_fault(header: UpdateTopic) -> str:
     """Returns the fault of a number out of range, or an empty text.
 
     5.4.0 accepts any number, and its clients then receive a route with more queues than they can hold.
     """
     for name, number, most in (
-        ("readQueueNums", wanted.read_queue_nums, MAX_QUEUES_PER_TOPIC),
-        ("writeQueueNums", wanted.write_queue_nums, MAX_QUEUES_PER_TOPIC),
-        ("perm", wanted.perm, MAX_PERM),
-        ("topicSysFlag", wanted.topic_sys_flag or 0, MAX_SYS_FLAG),
+        ("readQueueNums", header.read_queue_nums, MAX_QUEUES_PER_TOPIC),
+        ("writeQueueNums", header.write_queue_nums, MAX_QUEUES_PER_TOPIC),
+        ("perm", header.perm, MAX_PERM),
+        ("topicSysFlag", header.topic_sys_flag or 0, MAX_SYS_FLAG),
     ):
         if not 0 <= number <= most:
-            return f"{name} of topic[{wanted.topic}] is {number}; 0 to {most} are possible"
+            return f"{name} of topic[{header.topic}] is {number}; 0 to {most} are possible"
     return ""
 
 
@@ -147,12 +177,12 @@ def delete_topic(broker: Broker, request: Command, _: Peer) -> Answer:
 
     The queues go first: a message that arrives before the file is written belongs to a new topic.
     """
-    wanted = DeleteTopic.from_command(request)
-    if is_system(broker, wanted.topic):
-        return refusal(ResponseCode.INVALID_PARAMETER, f"The topic[{wanted.topic}] is conflict with system topic.")
-    if wanted.topic not in broker.topics and not broker.store.queues_of(wanted.topic):
+    header = DeleteTopic.from_command(request)
+    if is_system(broker, header.topic):
+        return refusal(ResponseCode.INVALID_PARAMETER, f"The topic[{header.topic}] is conflict with system topic.")
+    if header.topic not in broker.topics and not broker.store.queues_of(header.topic):
         return success()
-    return _deleted(broker, wanted.topic)
+    return _deleted(broker, header.topic)
 
 
 async def _deleted(broker: Broker, topic: str) -> Command:
@@ -165,7 +195,8 @@ async def _deleted(broker: Broker, topic: str) -> Command:
     broker.topics.remove(topic, broker.now_ms())
     broker.offsets.forget_topic(topic)
     broker.nursery.start_soon(_free, topic, frees)
-    return await _saved(broker.topics.file)
+    broker.figures.forget_topic(topic)
+    return await saved(broker.topics.file)
 
 
 async def _free(topic: str, frees: list[Callable[[], None]]) -> None:
@@ -178,10 +209,10 @@ async def _free(topic: str, frees: list[Callable[[], None]]) -> None:
 
 
 def get_topic(broker: Broker, request: Command, _: Peer) -> Command:
-    wanted = GetTopicConfig.from_command(request)
-    topic = broker.topics.get(wanted.topic)
+    header = GetTopicConfig.from_command(request)
+    topic = broker.topics.get(header.topic)
     if topic is None:
-        return refusal(ResponseCode.TOPIC_NOT_EXIST, f"No topic in this broker. topic: {wanted.topic}")
+        return refusal(ResponseCode.TOPIC_NOT_EXIST, f"No topic in this broker. topic: {header.topic}")
     return TopicConfigFound(topic).to_command()
 
 
@@ -193,7 +224,7 @@ def all_topics(broker: Broker, _request: Command, _: Peer) -> Answer:
         "topicQueueMappingDetailMap": {},
         "topicQueueMappingInfoMap": {},
     }
-    return table_answer(members, {"totalTopicNum": str(len(table.topic_configs))})
+    return answer_in_turns(broker.long_work, object_pieces(members), {"totalTopicNum": str(len(table.topic_configs))})
 
 
 def update_group(broker: Broker, request: Command, _: Peer) -> Answer:
@@ -209,7 +240,7 @@ def update_group(broker: Broker, request: Command, _: Peer) -> Answer:
         broker.groups.put(members, broker.now_ms())
     except InvalidArgument as error:
         return refusal(ResponseCode.INVALID_PARAMETER, str(error))
-    return _saved(broker.groups.file)
+    return saved(broker.groups.file)
 
 
 def get_group(broker: Broker, request: Command, _: Peer) -> Command:
@@ -221,22 +252,16 @@ def get_group(broker: Broker, request: Command, _: Peer) -> Command:
 
 
 def all_groups(broker: Broker, _request: Command, _: Peer) -> Answer:
-    return table_answer(broker.groups.members(), {"totalGroupNum": str(len(broker.groups))})
+    return answer_in_turns(
+        broker.long_work, object_pieces(broker.groups.members()), {"totalGroupNum": str(len(broker.groups))}
+    )
 
 
 def delete_group(broker: Broker, request: Command, _: Peer) -> Answer:
     name = request.ext.get("groupName", "")
+    if name in broker.groups:
+        broker.figures.forget_group(name)
     broker.groups.remove(name, broker.now_ms())
-    if parse_bool(request.ext.get("cleanOffset", "false")):
+    if any(parse_bool(request.ext.get(field, "false")) for field in CLEAN_OFFSET):
         broker.offsets.forget_group(name)
-    return _saved(broker.groups.file)
-
-
-def view_message(broker: Broker, request: Command, _: Peer) -> Command:
-    text = request.ext.get("offset", "")
-    if not OFFSET.fullmatch(text):
-        return refusal(ResponseCode.INVALID_PARAMETER, f"field offset is {text[:80]!r}; a place in the log is a number")
-    record = broker.store.record(int(text))
-    if record is None:
-        return refusal(ResponseCode.SYSTEM_ERROR, f"can not find message by the offset, {text}")
-    return success(body=record)
+    return saved(broker.groups.file)

@@ -14,10 +14,10 @@ from typing import Final
 
 import trio
 
-from pyrmq_core.broker.store.appending import Append, entry_of_record, piece
+from pyrmq_core.broker.store.appending import Append, DoesNotFit, entry_of_record, piece
 from pyrmq_core.broker.store.files import Files
 from pyrmq_core.broker.store.formats import ENTRY
-from pyrmq_core.broker.store.message_store import DoesNotFit, MessageStore
+from pyrmq_core.broker.store.message_store import MessageStore
 from pyrmq_core.broker.store.paths import UnsafePath
 from pyrmq_core.broker.store.recovery import EntryOf
 from pyrmq_core.broker.tables.config_files import encode_config, load_config
@@ -40,7 +40,10 @@ FAR_MS: Final = 1 << 50
 
 
 class DelayLevels:
-    """The delay levels. `place` returns the queue for a delayed message; `run` delivers until cancelled."""
+    """The delay levels. `place` returns the queue for a delayed message; `run` delivers until cancelled.
+
+    `on_delivered` is called with the topic and the bytes of each message that was delivered.
+    """
 
     def __init__(self, store: MessageStore, files: Files, delays_ms: Sequence[int]) -> None:
         self._store = store
@@ -50,6 +53,7 @@ class DelayLevels:
         self.is_changed = False
         self._arrived = trio.Event()
         self._data_version = DataVersion()
+        self.on_delivered: Callable[[str, int], None] = lambda topic, size_bytes: None
 
     def load(self) -> None:
         members = load_config(self._files, FILE_NAME)
@@ -71,6 +75,13 @@ class DelayLevels:
         """Returns the members of `delayOffset.json`."""
         return {"dataVersion": self._data_version.to_members(), "offsetTable": dict(self._delivered)}
 
+    def progress(self) -> list[tuple[int, int, int]]:
+        """Returns for each level that delivered the next offset to deliver, and the end of its queue."""
+        return [
+            (level, offset, self._store.bounds((SCHEDULE_TOPIC, level - 1))[1])
+            for level, offset in sorted(self._delivered.items())
+        ]
+
     def place(self, topic: str, queue_id: int, level: int, properties: dict[str, str]) -> tuple[int, int]:
         """Returns a queue of SCHEDULE_TOPIC_XXXX and the delay in ms; adds the real topic and queue to `properties`."""
         level = min(level, len(self._delays_ms))
@@ -86,16 +97,25 @@ class DelayLevels:
     async def run(self) -> None:
         while True:
             self._arrived = trio.Event()
-            now_ms = time.time_ns() // 1_000_000
-            next_ms = min([self._deliver_level(level, now_ms) for level in range(1, len(self._delays_ms) + 1)])
-            with trio.move_on_after(max(0, next_ms - now_ms) / 1000):
+            wait_ms = FAR_MS
+            for level in range(1, len(self._delays_ms) + 1):
+                before, now_ms = self._delivered.get(level), _now_ms()
+                wait_ms = min(wait_ms, self._deliver_level(level, now_ms) - now_ms)
+                if self._delivered.get(level) != before:  # other tasks have a turn after the work of a level
+                    await trio.lowlevel.checkpoint()
+            with trio.move_on_after(max(0, wait_ms) / 1000):
                 await self._arrived.wait()
 
     def _deliver_level(self, level: int, now_ms: int) -> int:
         """Delivers the messages that are due; returns the time in ms of the next call."""
         key = (SCHEDULE_TOPIC, level - 1)
         start, end = self._store.bounds(key)
-        first = min(max(self._delivered.get(level, 0), start), end)
+        if self._delivered.get(level, 0) < start:
+            missed = start - self._delivered.get(level, 0)
+            log.error("%d delayed messages of level %d are gone undelivered, with old segments", missed, level)
+            self._delivered[level] = start
+            self.is_changed = True
+        first = min(self._delivered.get(level, 0), end)
         for offset in range(first, min(end, first + DELIVERIES_AT_ONCE)):
             try:
                 entry = self._store.entry(key, offset)
@@ -125,7 +145,7 @@ class DelayLevels:
         except (RecordError, KeyError, ValueError) as error:
             log.error("delayed message %d is not delivered, it does not say where it belongs: %s", offset, error)
             return
-        self._store.put(
+        stored = self._store.put(
             Append(
                 topic=topic,
                 queue_id=queue_id,
@@ -136,8 +156,13 @@ class DelayLevels:
                 sys_flag=record.sys_flag,
                 reconsume_times=record.reconsume_times,
             ),
-            time.time_ns() // 1_000_000,
+            _now_ms(),
         )
+        self.on_delivered(topic, stored.end - stored.positions[0])
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
 
 
 def entry_maker(delays_ms: Sequence[int]) -> EntryOf:

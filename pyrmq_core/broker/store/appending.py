@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 
 from pyrmq_core.broker.store.batch_queue import BatchEntry
 from pyrmq_core.broker.store.formats import ENTRY
-from pyrmq_core.errors import BodyError
+from pyrmq_core.errors import BodyError, StoreError
 from pyrmq_core.protocol.java.string_hash import tags_code
 from pyrmq_core.protocol.messages.batch import HEAD, OVERHEAD_BYTES
 from pyrmq_core.protocol.messages.properties import INNER_BASE, INNER_NUM, decode_java_utf8, encode_properties
@@ -33,6 +33,8 @@ from pyrmq_core.protocol.messages.record import (
 from pyrmq_core.protocol.messages.sysflag import BORN_HOST_V6, HOSTS_V6, STORE_HOST_V6
 
 TAGS_START: Final = b"TAGS\x01"
+# The most that INNER_NUM and INNER_BASE add to a batch record.
+INNER_BYTES: Final = 64
 SEPARATOR: Final = b"\x02"
 # A record's first seven fields, packed for each message; the next ones, up to the body's length, are equal in a batch.
 START: Final = struct.Struct(
@@ -45,6 +47,12 @@ START: Final = struct.Struct(
     "q"  # queue offset
     "q"  # commit-log offset
 )
+# The next ones, without the two hosts.
+MIDDLE_BYTES: Final = struct.calcsize(">iqqiq")
+
+
+class DoesNotFit(StoreError):
+    """Messages of one append that are larger than a segment."""
 
 
 class Piece(NamedTuple):
@@ -82,6 +90,23 @@ class Append:
         return replace(self, pieces=[batch._replace(properties=_lengthened(batch.properties, added))])
 
 
+class AppendResult(NamedTuple):
+    """The place of an append: its records in the log, its first queue offset, and the log's end behind it."""
+
+    positions: list[int]
+    queue_offset: int
+    end: int
+
+
+class Dispatched(NamedTuple):
+    """Messages of one append that became readable, and where they are in the log."""
+
+    append: Append
+    positions: list[int]
+    store_ms: int
+    end: int
+
+
 class EncodedRecords(NamedTuple):
     """The bytes for log and queue, and the log offset of each record."""
 
@@ -116,7 +141,8 @@ def batch_pieces(body: bytes) -> list[Piece]:
 
 def appended_bytes(append: Append) -> int:
     """Returns the number of bytes that an append takes in the log."""
-    overhead = START.size + len(_middle(append, 0)) + len(topic_part(append.topic)[1])
+    hosts = len(append.born_host) + len(append.store_host)
+    overhead = START.size + MIDDLE_BYTES + hosts + len(topic_part(append.topic)[1])
     return sum([overhead + len(body) + len(properties) for _, body, properties in append.pieces])
 
 

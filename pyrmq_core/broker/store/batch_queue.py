@@ -85,8 +85,8 @@ class BatchConsumeQueue:
     def settle(self) -> None:
         """Sets the offsets from the first and the last entry."""
         slots = self.slots
-        self.start = slots.entry(slots.start).base if slots.start < slots.end else 0
-        self.end = self.next_offset = slots.entry(slots.end - 1).end if slots.start < slots.end else 0
+        self.end = self.next_offset = slots.entry(slots.end - 1).end if slots.first < slots.end else 0
+        self.start = slots.entry(slots.start).base if slots.start < slots.end else self.end
 
     def number_of(self, offset: int) -> int:
         """Returns the number of the entry that holds the message at `offset`, or of the next one if none does."""

@@ -6,8 +6,9 @@ which are the only sign of the end. Source: store/CommitLog.java (5.4.0).
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator
-from typing import Final
+from typing import Final, NamedTuple
 
 from pyrmq_core.broker.store.files import Files, StoredFile
 from pyrmq_core.broker.store.formats import blank_record, file_name
@@ -18,6 +19,14 @@ from pyrmq_core.errors import StoreError
 BLANK_BYTES: Final = 8
 
 
+class OldSegment(NamedTuple):
+    """A segment that may go: its first offset, that of the next segment, and its path."""
+
+    start: int
+    next_start: int
+    path: str
+
+
 class CommitLog:
     """Appends and reads by physical offset; `end` is where the next record begins."""
 
@@ -26,6 +35,7 @@ class CommitLog:
         self._folder = folder
         self.segment_bytes = segment_bytes
         self._segments: dict[int, StoredFile] = {}  # by the offset of their first byte, ascending
+        self.on_new_segment: Callable[[], None] = lambda: None
         self.end = 0
         self.flushed = 0
 
@@ -60,6 +70,7 @@ class CommitLog:
             self.end += left
         if self.end not in self._segments and self.end % self.segment_bytes == 0:
             self._segments[self.end] = self._files.open(self._path(file_name(self.end)), self.segment_bytes)
+            self.on_new_segment()
         return self.end
 
     def append(self, records: bytes) -> int:
@@ -89,6 +100,27 @@ class CommitLog:
         if self.flushed == self.end:
             return self.end, []
         return self.end, [segment.sync for offset, segment in self._segments.items() if first <= offset < self.end]
+
+    @property
+    def full_bytes(self) -> int:
+        """The length of all segments; of the last one, too, which is not full yet."""
+        return -(-self.end // self.segment_bytes) * self.segment_bytes - self.start
+
+    @property
+    def oldest(self) -> OldSegment | None:
+        """The oldest segment; None if it is the last one, which is written to."""
+        if len(self._segments) < 2:
+            return None
+        path, (first, second) = self._path(file_name(self.start)), itertools.islice(self._segments, 2)
+        return OldSegment(first, second, path)
+
+    def retire_oldest(self) -> Callable[[], None]:
+        """Forgets the oldest segment; returns a function for any thread that removes it."""
+        oldest = self.oldest
+        if oldest is None:
+            raise StoreError("the commit log's last segment is never removed")
+        del self._segments[oldest.start]
+        return self._files.retire(oldest.path)
 
     def checks(self) -> list[Callable[[], None]]:
         """Returns functions for any thread, each of which raises `StoreError` if its segment left its path."""

@@ -28,6 +28,7 @@ class EntryFiles:
         "_syncing",
         "_unsynced",
         "end",
+        "log_start",
         "start",
     )
 
@@ -41,11 +42,22 @@ class EntryFiles:
         self._unsynced: set[int] = set()
         self._syncing: set[int] = set()  # those whose sync `unsynced` returned, until `synced` is called
         self.start = self.end = 0
+        self.log_start = 0  # of the log that `start` goes with
+
+    @property
+    def first(self) -> int:
+        """The number of the first entry in the files, which may be before `start`."""
+        return next(iter(self._opened), 0) // self._entry_bytes
+
+    @property
+    def stored_bytes(self) -> int:
+        """The bytes of all entries in the files."""
+        return (self.end - self.first) * self._entry_bytes
 
     def open(self) -> None:
         """Finds the files; `end` is that of the last one until it is cut. Raises `StoreError` for other lengths."""
         self._opened = open_all(self._files, self._folder, self._file_bytes, self._file_setting)
-        self.start = next(iter(self._opened), 0) // self._entry_bytes
+        self.start = self.first
         self.end = (max(self._opened, default=-self._file_bytes) + self._file_bytes) // self._entry_bytes
 
     def is_whole(self, *, from_first: bool) -> bool:
@@ -65,11 +77,11 @@ class EntryFiles:
 
     def write(self, index: int, entries: bytes) -> None:
         """Writes entries from number `index` on."""
-        position, rest = index * self._entry_bytes, memoryview(entries)
+        position, rest = index * self._entry_bytes, entries
         while rest:
             base = position - position % self._file_bytes
-            part = rest[: base + self._file_bytes - position]
-            self._file(base).write(position - base, bytes(part))
+            part = rest[: base + self._file_bytes - position]  # no copy if it is all
+            self._file(base).write(position - base, part)
             self._unsynced.add(base)
             position, rest = position + len(part), rest[len(part) :]
         self.end = max(self.end, position // self._entry_bytes)
@@ -98,6 +110,18 @@ class EntryFiles:
     def synced(self) -> None:
         """Notes that the functions of `unsynced` have returned."""
         self._syncing.clear()
+
+    def retire_files(self) -> list[Callable[[], None]]:
+        """Forgets the files whose entries are all before `start`, but never the last.
+
+        Returns functions for any thread that remove them, to be called in this order: no gap may stay.
+        """
+        gone = [base for base in list(self._opened)[:-1] if base + self._file_bytes <= self.start * self._entry_bytes]
+        for base in gone:
+            del self._opened[base]
+            self._unsynced.discard(base)
+            self._syncing.discard(base)
+        return [self._files.retire(self._path(file_name(base))) for base in gone]
 
     def remove(self) -> None:
         """Removes all files and begins anew."""

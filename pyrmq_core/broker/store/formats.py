@@ -11,10 +11,11 @@
     index flushed to           8
     slave flushed offset       8
     confirmed offset           8
-    mark                       8      `PYRMQ\\0\\0\\3`; this and the next four are not RocketMQ's
+    mark                       8      `PYRMQ\\0\\0\\4`; this and the next five are not RocketMQ's
     safe offset                8      log and queues are synced up to here
     queues                     4      number of queues with entries
     entries                    8      number of their entries before the safe offset, of each queue from 0 on
+    log start                  8      the log was removed up to here; bytes behind it that are missing are lost
     CRC                        4      CRC-32 of all fields before: another broker's change makes the mark invalid
     zeros                      to 4096
 
@@ -36,11 +37,14 @@ ENTRY: Final = struct.Struct(">qiq")
 # entries where a record cannot be read. There it has the log offset of the entry before it, so that these ascend.
 FILLER_SIZE: Final = 0x7FFFFFFF
 FILLER: Final = ENTRY.pack(0, FILLER_SIZE, 0)
-CHECKPOINT: Final = struct.Struct(">qqqqq8sqiq")
+CHECKPOINT: Final = struct.Struct(">qqqqq8sqiqq")
 CHECKPOINT_CRC: Final = struct.Struct(">I")
 CHECKPOINT_BYTES: Final = 4096
-CHECKPOINT_MARK: Final = b"PYRMQ\0\0\3"
-MARK_WITHOUT_ENTRIES: Final = b"PYRMQ\0\0\2"  # of earlier versions, with no CRC either
+CHECKPOINT_MARK: Final = b"PYRMQ\0\0\4"
+# Of earlier versions: without the log's start, its place taken by the CRC; and without entries, with no CRC either.
+MARK_WITHOUT_START: Final = b"PYRMQ\0\0\3"
+START_BYTES: Final = 8
+MARK_WITHOUT_ENTRIES: Final = b"PYRMQ\0\0\2"
 # The most that the flush times of queues and log may differ by (StoreCheckpoint.getMinTimestamp).
 CHECKPOINT_MARGIN_MS: Final = 3000
 
@@ -83,7 +87,7 @@ def blank_record(left: int) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """The extent of synced data; in RocketMQ's checkpoint `safe_offset`, `queues`, `entries` are None, 0 and 0."""
+    """The extent of synced data; RocketMQ's has no `safe_offset` and none of the fields behind it."""
 
     log_time_ms: int = 0
     queue_time_ms: int = 0
@@ -93,6 +97,7 @@ class Checkpoint:
     safe_offset: int | None = None
     queues: int = 0
     entries: int = 0
+    log_start: int = 0
 
     @property
     def safe_time_ms(self) -> int:
@@ -111,6 +116,7 @@ class Checkpoint:
             self.safe_offset or 0,
             self.queues,
             self.entries,
+            self.log_start,
         )
         return (fields + CHECKPOINT_CRC.pack(zlib.crc32(fields))).ljust(CHECKPOINT_BYTES, b"\0")
 
@@ -119,11 +125,25 @@ class Checkpoint:
         """Decodes a checkpoint; a missing or short one gives the defaults, and the log is read from its start."""
         if data is None or len(data) < CHECKPOINT.size + CHECKPOINT_CRC.size:
             return cls()
-        *times, mark, safe, queues, entries = CHECKPOINT.unpack_from(data)
-        (crc,) = CHECKPOINT_CRC.unpack_from(data, CHECKPOINT.size)
+        *times, mark, safe, queues, entries, log_start = CHECKPOINT.unpack_from(data)
         known = cls(*times)
-        if mark == MARK_WITHOUT_ENTRIES and not entries and not crc:
+        if mark == CHECKPOINT_MARK and _has_crc(data, CHECKPOINT.size):
+            return replace(known, safe_offset=safe, queues=queues, entries=entries, log_start=log_start)
+        if mark == MARK_WITHOUT_START and _has_crc(data, CHECKPOINT.size - START_BYTES):
+            return replace(known, safe_offset=safe, queues=queues, entries=entries)
+        if mark == MARK_WITHOUT_ENTRIES and not any(data[CHECKPOINT.size - 2 * START_BYTES : CHECKPOINT.size]):
             return replace(known, safe_offset=safe, queues=queues)
-        if mark != CHECKPOINT_MARK or crc != zlib.crc32(data[: CHECKPOINT.size]):
-            return known
-        return replace(known, safe_offset=safe, queues=queues, entries=entries)
+        return known
+
+
+def _has_crc(data: bytes, size: int) -> bool:
+    (crc,) = CHECKPOINT_CRC.unpack_from(data, size)
+    return bool(crc == zlib.crc32(data[:size]))
+
+
+class Mark(NamedTuple):
+    """An offset of the log, with the number of queue entries and of topics' deletions before it."""
+
+    end: int
+    entries: int
+    deletions: int

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
@@ -9,8 +10,10 @@ from typing import Final
 from pyrmq_core.broker.store.commit_log import CommitLog
 from pyrmq_core.broker.store.damage import next_record
 from pyrmq_core.errors import RecordError, StoreError
+from pyrmq_core.protocol.framing.frame import MAX_FRAME_BYTES
 from pyrmq_core.protocol.messages.record import (
     BLANK_MAGIC,
+    COMMIT_LOG_OFFSET_POSITION,
     HEAD,
     MAGIC_V1,
     MAGIC_V2,
@@ -21,6 +24,9 @@ from pyrmq_core.protocol.messages.record import (
 
 READ_BYTES: Final = 1 << 20
 PAGE_BYTES: Final = 4096
+# A message arrives in a frame, and the broker adds properties.
+MAX_RECORD_BYTES: Final = MAX_FRAME_BYTES + (64 << 10)
+PLACE: Final = struct.Struct(">q")
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +105,23 @@ def record_at(log: CommitLog, offset: int, size: int, *, any_body: bool = False)
     except StoreError:
         return None
     return found if isinstance(found, RawRecord) and found.store_size == size else None
+
+
+def record_bytes(log: CommitLog, offset: int) -> bytes | None:
+    """Returns the record that begins at `offset`; None if none does.
+
+    The offset may be a peer's, and the bytes there those of a body: the head is checked before the rest is read.
+    """
+    try:
+        head = log.read(offset, COMMIT_LOG_OFFSET_POSITION + PLACE.size)
+        (size, magic), (place,) = HEAD.unpack_from(head), PLACE.unpack_from(head, COMMIT_LOG_OFFSET_POSITION)
+        is_head = magic in (MAGIC_V1, MAGIC_V2) and place == offset
+        if not is_head or size > min(MAX_RECORD_BYTES, log.end - offset):
+            return None
+        found = log.read(offset, size)
+    except StoreError:
+        return None
+    return None if isinstance(_check(found, 0, offset), LogEnd) else found
 
 
 def _check(buffer: bytes, position: int, offset: int, *, any_body: bool = False) -> RawRecord | LogEnd:

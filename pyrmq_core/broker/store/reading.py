@@ -18,13 +18,13 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple, TypeAlias
 
 from pyrmq_core.broker.store.appending import topic_part
-from pyrmq_core.broker.store.batch_queue import BATCH_ENTRY_BYTES, BatchConsumeQueue
+from pyrmq_core.broker.store.batch_queue import BATCH_ENTRY_BYTES, BatchConsumeQueue, BatchEntry
 from pyrmq_core.broker.store.commit_log import CommitLog
 from pyrmq_core.broker.store.consume_queue import ConsumeQueue
 from pyrmq_core.broker.store.formats import FILLER_SIZE
 from pyrmq_core.errors import StoreError
-from pyrmq_core.protocol.messages.record import FIXED, INT, MIN_RECORD_BYTES
-from pyrmq_core.protocol.messages.sysflag import HOSTS_V6
+from pyrmq_core.protocol.messages.record import FIXED, INT, MIN_RECORD_BYTES, SYS_FLAG_POSITION
+from pyrmq_core.protocol.messages.sysflag import BORN_HOST_V6, HOSTS_V6
 
 QueueKey: TypeAlias = tuple[str, int]
 AnyConsumeQueue: TypeAlias = ConsumeQueue | BatchConsumeQueue
@@ -60,12 +60,12 @@ class GetStatus(enum.Enum):
 class GetLimits:
     """The limits of one answer; the first message is returned whatever its size.
 
-    `asked_messages` is the number in the request, which may be more: it limits whole batches.
+    `requested_messages` is the number in the request, which may be more: it limits whole batches.
     """
 
     max_messages: int = 32
     max_bytes: int = 262_144
-    asked_messages: int | None = None
+    requested_messages: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,7 +194,7 @@ def _choose_records(
 
     Each skipped offset counts as an entry of its own, as in 5.4.0, so that one answer skips few.
     """
-    asked = max(1, limits.max_messages if limits.asked_messages is None else limits.asked_messages)
+    requested = max(1, limits.max_messages if limits.requested_messages is None else limits.requested_messages)
     runs: list[Run] = []
     count = total = 0
     status, position = GetStatus.NO_MATCHED_MESSAGE, offset
@@ -206,7 +206,7 @@ def _choose_records(
         if entry.physical_offset < log_start:
             status = GetStatus.MESSAGE_WAS_REMOVING
         elif tags_codes is None or entry.tags_code in tags_codes:
-            full = count + entry.inner_num > asked or count >= limits.max_messages
+            full = count + entry.inner_num > requested or count >= limits.max_messages
             if count and (full or total + entry.size > limits.max_bytes):
                 break
             start, base = entry.physical_offset, entry.base
@@ -264,6 +264,25 @@ def check_record(log: CommitLog, place: int, size: int, key: QueueKey, index: in
             if body >= 0 and log.read(place + body_at + body, len(topic)) == topic:
                 return start
     raise StoreError(_other_record(place))
+
+
+def stored_ms(log: CommitLog, queue: AnyConsumeQueue, key: QueueKey, offset: int) -> int | None:
+    """Returns the store time in ms of the message at a queue offset; None if there is none.
+
+    Raises `StoreError` if the entry names another record.
+    """
+    if not queue.start <= offset < queue.end:
+        return None
+    entry = queue.entry(offset)
+    if entry.is_filler or 0 <= entry.physical_offset < log.start:
+        return None
+    index = entry.base if isinstance(entry, BatchEntry) else offset
+    try:
+        head = check_record(log, entry.physical_offset, entry.size, key, index)
+    except StoreError as error:
+        raise entry_error(key, index, str(error)) from error
+    at = 68 if int.from_bytes(head[SYS_FLAG_POSITION : SYS_FLAG_POSITION + 4]) & BORN_HOST_V6 else 56
+    return int.from_bytes(head[at : at + 8], signed=True)
 
 
 def _other_record(place: int) -> str:

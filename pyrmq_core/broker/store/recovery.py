@@ -16,16 +16,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from pyrmq_core.broker.store.batch_queue import BatchConsumeQueue, BatchEntry, BatchSlots
+from pyrmq_core.broker.store.batch_queue import BatchConsumeQueue, BatchEntry
 from pyrmq_core.broker.store.commit_log import CommitLog
-from pyrmq_core.broker.store.consume_queue import ConsumeQueue
 from pyrmq_core.broker.store.damage import Kept, keep_aside
 from pyrmq_core.broker.store.files import Files
 from pyrmq_core.broker.store.formats import ENTRY, Checkpoint, Entry
 from pyrmq_core.broker.store.log_scan import Hole, LogEnd, record_at, scan
 from pyrmq_core.broker.store.paths import UnsafePath
-from pyrmq_core.broker.store.reading import AnyConsumeQueue
-from pyrmq_core.errors import StoreError
+from pyrmq_core.broker.store.queue_table import QueueTable, Slots, first_slot, follow_log, slots_of
+from pyrmq_core.broker.store.reading import AnyConsumeQueue, QueueKey
 from pyrmq_core.protocol.messages.batch_topic import MAX_RECORD_MESSAGES
 from pyrmq_core.protocol.messages.properties import INNER_NUM, decode_java_utf8, decode_properties
 from pyrmq_core.protocol.messages.record import MIN_RECORD_BYTES, RawRecord, body_crc
@@ -35,8 +34,6 @@ MAX_NAMED: Final = 5
 # Records of prepared and rolled-back transactions have no queue entry (MessageSysFlag.java).
 WITHOUT_ENTRY: Final = (0x4, 0xC)
 
-QueueKey = tuple[str, int]
-Slots = ConsumeQueue | BatchSlots
 EntryOf = Callable[[RawRecord], bytes]
 # Returns the queue of a key. A new one is a batch queue if its topic is; for an unknown topic, if the flag is True.
 QueueOf = Callable[[QueueKey, bool], AnyConsumeQueue]
@@ -48,8 +45,8 @@ class Recovery:
 
     `kept` is the copy of the bytes that were cut, `holes` are ranges of the log in which no record can be read,
     `bad_bodies` the offsets of records whose body contradicts its CRC, `gaps` counts queue offsets without a message,
-    and `missing_bytes` are those that were synced once. `start` is the log's first byte; `has_mark` is False if the
-    checkpoint is not this broker's.
+    and `missing_bytes` are those that were synced once. `start` is the log's first byte, `removed_end` the one up to
+    which this broker removed old messages; `has_mark` is False if the checkpoint is not this broker's.
     """
 
     clean: bool
@@ -67,11 +64,12 @@ class Recovery:
     start: int = 0
     has_mark: bool = True
     missing_segments: Sequence[int] = ()
+    removed_end: int = 0
 
     def warnings(self) -> list[str]:
         """Returns a line for each damage."""
         lines = [f"the commit log has no segment {offset}" for offset in self.missing_segments]
-        if self.start:
+        if self.start > self.removed_end:
             lines.append(f"the commit log begins at {self.start}: messages before are gone")
         if not self.has_mark and self.end:
             lines.append("the checkpoint is another broker's, missing or damaged: lost queue entries may go unnoticed")
@@ -104,18 +102,18 @@ class MissingEntries(Exception):
 def recover(
     files: Files,
     log: CommitLog,
-    queues: dict[QueueKey, AnyConsumeQueue],
-    queue_of: QueueOf,
+    table: QueueTable,
     entry_of: EntryOf,
     checkpoint: Checkpoint,
     *,
     clean: bool,
 ) -> Recovery:
-    """Makes an opened log and its opened queues agree. `queue_of` makes the queues that are missing."""
+    """Makes an opened log and its opened queues agree."""
+    queues = table.by_key
     start = choose_start(log, checkpoint, len(queues), clean=clean)
     safe = checkpoint.safe_offset if checkpoint.safe_offset is not None else log.start
     unwritten = max(start, safe)
-    reread = _Reread(log, queue_of, entry_of, trusted=min(safe, log.end))
+    reread = _Reread(log, table.make, entry_of, trusted=min(safe, log.end))
     dropped = behind = 0
     lacks = not all(slots_of(queue).is_whole(from_first=log.start == 0) for queue in queues.values())
     if not lacks:
@@ -131,7 +129,7 @@ def recover(
         start = log.start
         for queue in queues.values():
             queue.remove()
-        reread = _Reread(log, queue_of, entry_of, trusted=min(safe, log.end))
+        reread = _Reread(log, table.make, entry_of, trusted=min(safe, log.end))
         reread.run(start, whole=True)
     kept = keep_aside(files, log, reread.end.offset)
     log.cut(reread.end.offset)
@@ -154,6 +152,7 @@ def recover(
         start=log.start,
         has_mark=checkpoint.safe_offset is not None,
         missing_segments=log.missing,
+        removed_end=checkpoint.log_start,
     )
 
 
@@ -179,11 +178,6 @@ def choose_start(log: CommitLog, checkpoint: Checkpoint, queues: int, *, clean: 
             break
         chosen = offset
     return chosen
-
-
-def slots_of(queue: AnyConsumeQueue) -> Slots:
-    """Returns the entries of a queue by their number."""
-    return queue.slots if isinstance(queue, BatchConsumeQueue) else queue
 
 
 class _Reread:
@@ -217,7 +211,7 @@ class _Reread:
                         self.bad_bodies.append(found.commit_log_offset)
                     try:
                         self._take(found, whole=whole)
-                    except (UnsafePath, _Misplaced):
+                    except (UnsafePath, _DamagedRecord):
                         self.holes.append((found.commit_log_offset, found.commit_log_offset + found.store_size))
 
     def _take(self, found: RawRecord, *, whole: bool) -> None:
@@ -234,14 +228,17 @@ class _Reread:
         is_plain = not isinstance(queue, BatchConsumeQueue)
         is_far = is_plain and found.queue_offset * MIN_RECORD_BYTES > found.commit_log_offset
         if (whole and is_far) or (found.commit_log_offset < self._trusted and not _is_placed(queue, found, entry)):
-            raise _Misplaced
+            raise _DamagedRecord
         if whole and (queue.end or not self._log.start):  # otherwise the older messages went with their segments
             self.gaps += max(0, found.queue_offset - queue.end)
         _refill(queue, found.queue_offset, entry, whole)
 
 
-class _Misplaced(Exception):
-    """A damaged record: its queue offset, which no CRC covers, is another message's or too large for the log."""
+class _DamagedRecord(Exception):
+    """A record damaged where no CRC covers it.
+
+    Its queue offset is another message's or too large for the log, or its INNER_NUM is no possible count of messages.
+    """
 
 
 def _is_placed(queue: AnyConsumeQueue, record: RawRecord, entry: bytes) -> bool:
@@ -253,16 +250,14 @@ def _is_placed(queue: AnyConsumeQueue, record: RawRecord, entry: bytes) -> bool:
 def batch_entry_of(record: RawRecord, entry: bytes) -> bytes:
     """Returns the entry of a record in a batch queue, from its `entry` in a plain one.
 
-    Raises `StoreError` for a batch with an impossible number of messages.
+    Raises `_DamagedRecord` for a batch with an impossible number of messages.
     """
     count = 1
     if record.sys_flag & BATCH_RECORD == BATCH_RECORD:
-        given = decode_properties(decode_java_utf8(record.properties)).get(INNER_NUM, "")
-        count = int(given) if len(given) < 10 and given.isascii() and given.isdigit() else 0
+        text = decode_properties(decode_java_utf8(record.properties)).get(INNER_NUM, "")
+        count = int(text) if len(text) < 10 and text.isascii() and text.isdigit() else 0
         if not 0 < count <= MAX_RECORD_MESSAGES:
-            raise StoreError(
-                f"the batch record at {record.commit_log_offset} holds {given[:80]!r} messages by INNER_NUM"
-            )
+            raise _DamagedRecord
     place, size, code = ENTRY.unpack(entry)
     return BatchEntry(place, size, code, record.store_timestamp_ms, record.queue_offset, count).pack()
 
@@ -278,41 +273,31 @@ def _refill(queue: AnyConsumeQueue, index: int, entry: bytes, whole: bool) -> No
 
 
 def _cut_queue(queue: AnyConsumeQueue, key: QueueKey, log: CommitLog, start: int) -> int:
-    """Keeps the entries of records before `start`; returns how many of them it drops, as the log lacks the record."""
+    """Cuts a queue to the entries before `start` whose records are in the log.
+
+    Entries of records from `start` on are cut because the log is read again from there. Of the entries before, the last
+    ones are cut until one agrees with its record: a power cut may keep an entry and lose its record. Returns the number
+    of those.
+    """
     slots = slots_of(queue)
-    end = _first(slots, slots.start, lambda entry: not entry.is_valid or entry.physical_offset >= start)
-    kept = end
-    while kept > slots.start and not _agrees(slots.entry(kept - 1), key, kept - 1, log):
-        kept -= 1
-    if kept < slots.end:
-        slots.cut(kept)
-    if log.start:
-        slots.start = _first(slots, slots.start, lambda entry: entry.physical_offset >= log.start)
-    while slots.start < slots.end and slots.entry(slots.start).is_leading_filler:
-        slots.start += 1
+    before_start = first_slot(slots, slots.start, lambda entry: not entry.is_valid or entry.physical_offset >= start)
+    end = before_start
+    while end > slots.start and not _agrees(slots.entry(end - 1), key, end - 1, log):
+        end -= 1
+    if end < slots.end:
+        slots.cut(end)
     if isinstance(queue, BatchConsumeQueue):
         queue.settle()
-    return end - kept
+    follow_log(queue, log.start)
+    return before_start - end
 
 
 def _entries_behind(slots: Slots, start: int) -> int:
     """Returns the number of entries that name records from `start` on, which the log should have, too."""
-    number = first = _first(slots, slots.start, lambda entry: not entry.is_valid or entry.physical_offset >= start)
+    number = first = first_slot(slots, slots.start, lambda entry: not entry.is_valid or entry.physical_offset >= start)
     while number < slots.end and slots.entry(number).is_valid:
         number += 1
     return number - first
-
-
-def _first(queue: Slots, low: int, holds: Callable[[Entry | BatchEntry], bool]) -> int:
-    """Returns the first index from `low` on whose entry `holds`, as all behind it must; the end if there is none."""
-    high = queue.end
-    while low < high:
-        middle = (low + high) // 2
-        if holds(queue.entry(middle)):
-            high = middle
-        else:
-            low = middle + 1
-    return low
 
 
 def _agrees(entry: Entry | BatchEntry, key: QueueKey, number: int, log: CommitLog) -> bool:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from pyrmq_core.broker.store.files import Files, StoredFile
+from pyrmq_core.broker.store.files import DiskSpace, Files, StoredFile
 from pyrmq_core.errors import StoreError
 
 PAGE_BYTES: Final = 4096
@@ -25,7 +25,8 @@ class ForgetfulFiles:
         self._files = files
         self._synced: dict[Page, bytes] = {}  # the medium's content of pages that differ from it
         self._dropped: dict[Page, bytes] = {}  # the medium's content of pages whose sync failed
-        self._syncing: dict[str, dict[Page, bytes]] = {}  # by file being synced: pages before a write during the sync
+        # By file: for each sync under way, which may be several, the pages before a write during it.
+        self._syncing: dict[str, list[dict[Page, bytes]]] = {}
 
     def add_folder(self, folder: str) -> None:
         self._files.add_folder(folder)
@@ -50,6 +51,16 @@ class ForgetfulFiles:
         free = self._files.set_aside(folder)
         self._forget(folder)
         return free
+
+    def retire(self, path: str) -> Callable[[], None]:
+        self._forget(path)
+        return self._files.retire(path)
+
+    def modified_ms(self, path: str) -> int | None:
+        return self._files.modified_ms(path)
+
+    def space(self, folder: str) -> DiskSpace:
+        return self._files.space(folder)
 
     def _forget(self, path: str) -> None:
         for pages in (self._synced, self._dropped):
@@ -82,32 +93,39 @@ class ForgetfulFiles:
         self._dropped.clear()
 
     def about_to_write(self, path: str, file: StoredFile, position: int, count: int) -> None:
-        meanwhile = self._syncing.get(path, self._synced)
+        under_way = self._syncing.get(path, [])
         for number in range(position // PAGE_BYTES, (position + count - 1) // PAGE_BYTES + 1 if count else 0):
             page, start = (path, number), number * PAGE_BYTES
-            if page not in self._synced or page not in meanwhile:
+            if page not in self._synced or any(page not in meanwhile for meanwhile in under_way):
                 content = self._dropped.pop(page, b"") or file.read(start, min(PAGE_BYTES, file.size - start))
                 self._synced.setdefault(page, content)
-                meanwhile.setdefault(page, content)
+                for meanwhile in under_way:
+                    meanwhile.setdefault(page, content)
 
     def sync(self, path: str, file: StoredFile) -> None:
         """Syncs a file; pages that the store's thread writes meanwhile do not count as synced."""
         pages = [page for page in list(self._synced) if page[0] == path]
-        self._syncing[path] = {}
+        meanwhile: dict[Page, bytes] = {}
+        self._syncing[path] = [*self._syncing.get(path, ()), meanwhile]
         try:
             file.sync()
         except StoreError:
             for page in pages:
-                if page in self._synced and page not in self._syncing[path]:
+                if page in self._synced and page not in meanwhile:
                     self._dropped[page] = self._synced.pop(page)
             raise
         finally:
-            meanwhile = self._syncing.pop(path)
+            self._syncing[path] = [one for one in self._syncing[path] if one is not meanwhile]
         for page in pages:
             if page in meanwhile:
                 self._synced[page] = meanwhile[page]
             else:
                 self._synced.pop(page, None)
+            for other in self._syncing[path]:  # the medium has newer bytes than when that one began
+                if page in other and page in meanwhile:
+                    other[page] = meanwhile[page]
+                else:
+                    other.pop(page, None)
 
 
 class _ForgetfulFile:

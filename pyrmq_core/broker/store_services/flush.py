@@ -37,7 +37,7 @@ class Flusher:
         self._queue_seconds = config.flush_interval_consume_queue / MILLISECONDS
         self._timeout_seconds = config.sync_flush_timeout / MILLISECONDS
         self._waiting: deque[tuple[int, trio.Event]] = deque()  # by the log's end they wait for, ascending
-        self._wanted = trio.Event()
+        self._requested = trio.Event()
         self._queue_turn = trio.Lock()
         store.on_failure = self._failed
 
@@ -63,7 +63,7 @@ class Flusher:
 
     def want(self) -> None:
         """Requests a flush of what was stored, also if no send waits for it."""
-        self._wanted.set()
+        self._requested.set()
 
     async def run(self) -> None:
         async with trio.open_nursery() as nursery:
@@ -73,8 +73,8 @@ class Flusher:
     async def _flush_log(self) -> None:
         while not self.failure:
             if self._is_sync:
-                await self._wanted.wait()
-                self._wanted = trio.Event()
+                await self._requested.wait()
+                self._requested = trio.Event()
             else:
                 await trio.sleep(self._log_seconds)
             end, syncs = self._store.unsynced()
@@ -115,7 +115,7 @@ class Flusher:
         log.critical("nothing more is stored until a new start recovers the store: %s", reason)
         while self._waiting:
             self._waiting.popleft()[1].set()
-        self._wanted.set()
+        self._requested.set()
 
 
 def _call_all(calls: list[Callable[[], None]]) -> None:

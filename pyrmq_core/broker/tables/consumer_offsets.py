@@ -21,12 +21,17 @@ SEPARATOR: Final = "@"
 
 
 class GroupOffsets:
-    """Committed offsets by (topic, group) and queue id, and in memory alone the next offset after each last pull."""
+    """Committed offsets by (topic, group) and queue id.
+
+    In memory alone: the next offset after each last pull, and resets that no pull of the group has received yet.
+    """
 
     def __init__(self, files: Files) -> None:
         self._files = files
         self._committed: dict[tuple[str, str], dict[int, int]] = {}
+        self._topics: dict[str, set[str]] = {}  # by group: those of which it committed offsets
         self._pulled: dict[tuple[str, str], dict[int, int]] = {}
+        self._resets: dict[tuple[str, str], dict[int, int]] = {}
         self.is_changed = False
         self.data_version = DataVersion()
 
@@ -35,7 +40,7 @@ class GroupOffsets:
         try:
             for key, offsets in (members.get("offsetTable") or {}).items():
                 topic, _, group = key.partition(SEPARATOR)
-                self._committed[topic, group] = {int(queue): int(offset) for queue, offset in offsets.items()}
+                self._queues(topic, group).update((int(queue), int(offset)) for queue, offset in offsets.items())
             self.data_version = DataVersion.from_members(members.get("dataVersion") or {})
         except (BodyError, AttributeError, TypeError, ValueError) as error:
             raise StoreError(f"{FILE_NAME}: {error}") from error
@@ -47,8 +52,38 @@ class GroupOffsets:
 
     def commit(self, group: str, topic: str, queue_id: int, offset: int) -> None:
         """Commits any number, as RocketMQ does: a consumer may go back."""
-        self._committed.setdefault((topic, group), {})[queue_id] = offset
+        self._queues(topic, group)[queue_id] = offset
         self.is_changed = True
+
+    def _queues(self, topic: str, group: str) -> dict[int, int]:
+        """Returns the table of a group's offsets in a topic, which is made if it is missing."""
+        queues = self._committed.get((topic, group))
+        if queues is None:
+            queues = self._committed[topic, group] = {}
+            self._topics.setdefault(group, set()).add(topic)
+        return queues
+
+    def reset(self, group: str, topic: str, queue_id: int, offset: int) -> None:
+        """Commits the offset, and keeps it until the group's next pull of the queue receives it.
+
+        The consumers' own commits are meanwhile of no effect: they do not know of the reset yet.
+        """
+        self.commit(group, topic, queue_id, offset)
+        self._resets.setdefault((topic, group), {})[queue_id] = offset
+
+    def is_reset(self, group: str, topic: str, queue_id: int) -> bool:
+        """Returns True while no pull has received the reset of this queue."""
+        return queue_id in self._resets.get((topic, group), {})
+
+    def take_reset(self, group: str, topic: str, queue_id: int) -> int | None:
+        """Returns and forgets the offset of a reset that no pull has received; None without one."""
+        resets = self._resets.get((topic, group))
+        if resets is None:
+            return None
+        offset = resets.pop(queue_id, None)
+        if not resets:
+            del self._resets[topic, group]
+        return offset
 
     def pulled(self, group: str, topic: str, queue_id: int) -> int | None:
         return self._pulled.get((topic, group), {}).get(queue_id)
@@ -56,23 +91,30 @@ class GroupOffsets:
     def note_pull(self, group: str, topic: str, queue_id: int, offset: int) -> None:
         self._pulled.setdefault((topic, group), {})[queue_id] = offset
 
+    def of_group(self, group: str, topic: str) -> dict[int, int]:
+        """Returns a copy of the group's committed offsets by queue id."""
+        return dict(self._committed.get((topic, group), {}))
+
     def topics_of(self, group: str) -> list[str]:
-        return sorted(topic for topic, name in self._committed if name == group)
+        return sorted(self._topics.get(group, ()))
 
     def groups_of(self, topic: str) -> list[str]:
-        return sorted(group for name, group in self._committed if name == topic)
+        return sorted(group for group, topics in self._topics.items() if topic in topics)
 
     def forget_topic(self, topic: str) -> None:
         self._forget(lambda key: key[0] == topic)
+        for group in self.groups_of(topic):
+            self._topics[group].discard(topic)
+            if not self._topics[group]:
+                del self._topics[group]
 
     def forget_group(self, group: str) -> None:
         self._forget(lambda key: key[1] == group)
+        self._topics.pop(group, None)
 
     def members(self) -> dict[str, Any]:
         """Returns the members of `consumerOffset.json`."""
-        groups: dict[str, list[str]] = {}
-        for topic, group in self._committed:
-            groups.setdefault(group, []).append(topic)
+        groups = {group: sorted(topics) for group, topics in self._topics.items()}
         table = {f"{topic}{SEPARATOR}{group}": dict(offsets) for (topic, group), offsets in self._committed.items()}
         return {"dataVersion": self.data_version.to_members(), "groupTopicMap": groups, "offsetTable": table}
 
@@ -84,7 +126,7 @@ class GroupOffsets:
         return partial(encode_config, self.members())
 
     def _forget(self, gone: Callable[[tuple[str, str]], bool]) -> None:
-        tables: tuple[dict[tuple[str, str], dict[int, int]], ...] = (self._committed, self._pulled)
+        tables: tuple[dict[tuple[str, str], dict[int, int]], ...] = (self._committed, self._pulled, self._resets)
         for table in tables:
             for key in [key for key in table if gone(key)]:
                 del table[key]

@@ -44,6 +44,9 @@ SYSTEM_GROUPS: Final = (
 )
 
 GroupConfig = Mapping[str, Any]
+# The bit of reading (common/constant/PermName.java), and the most pairs of group and topic with such bits.
+READ: Final = 4
+MAX_FORBIDDEN: Final = 10_000
 
 # The ranges of numbers: for the queues of a retry topic those of any topic, for the rest Java's int and long.
 INT: Final = (-(2**31), 2**31 - 1)
@@ -80,26 +83,33 @@ class GroupTable:
 
     def __init__(self, files: Files, *, auto_create: bool) -> None:
         self.file = TableFile(files, FILE_NAME, self._snapshot)
-        self._auto_create = auto_create
+        self.auto_create = auto_create
         self._groups: dict[str, GroupConfig] = {name: {**DEFAULTS, "groupName": name} for name in SYSTEM_GROUPS}
+        self._forbidden: dict[str, dict[str, int]] = {}  # by group and topic: the forbidden permissions' bits
         self.data_version = DataVersion()
 
     def load(self) -> None:
         members = self.file.load()
         try:
+            for name, topics in (members.get("forbiddenTable") or {}).items():
+                self._forbidden[name] = {topic: int(bits) for topic, bits in topics.items()}
             for name, group in (members.get("subscriptionGroupTable") or {}).items():
                 self._groups[name] = group_settings({**group, "groupName": name})
             self.data_version = DataVersion.from_members(members.get("dataVersion") or {})
-        except (BodyError, InvalidArgument, AttributeError, TypeError) as error:
+        except (BodyError, InvalidArgument, AttributeError, TypeError, ValueError) as error:
             raise StoreError(f"{FILE_NAME}: {error}") from error
 
     def __contains__(self, group: str) -> bool:
         return group in self._groups
 
+    def known(self, group: str) -> GroupConfig | None:
+        """Returns a group's settings; None for an unknown group."""
+        return self._groups.get(group)
+
     def find(self, group: str, now_ms: int) -> GroupConfig | None:
         """Returns a group's settings. An unknown group is made, or None returned if that is off or the name wrong."""
         known = self._groups.get(group)
-        if known is not None or not self._auto_create:
+        if known is not None or not self.auto_create:
             return known
         try:
             check_group(group)
@@ -116,14 +126,37 @@ class GroupTable:
             self._changed(now_ms)
 
     def remove(self, group: str, now_ms: int) -> None:
-        if self._groups.pop(group, None) is not None:
+        forbidden = self._forbidden.pop(group, None)
+        if self._groups.pop(group, None) is not None or forbidden is not None:
             self._changed(now_ms)
+
+    def is_readable(self, group: str, topic: str) -> bool:
+        """Returns False if the group is forbidden to read the topic by its subscription."""
+        return not self._forbidden or not self._forbidden.get(group, {}).get(topic, 0) & READ
+
+    def set_readable(self, group: str, topic: str, now_ms: int, *, is_readable: bool) -> None:
+        """Forbids a group to read a topic, or allows it again; raises `InvalidArgument` for too many topics."""
+        topics = self._forbidden.get(group, {})
+        bits = topics.get(topic, 0)
+        changed = bits & ~READ if is_readable else bits | READ
+        if changed == bits:
+            return
+        if not bits and sum(map(len, self._forbidden.values())) >= MAX_FORBIDDEN:
+            raise InvalidArgument(f"{MAX_FORBIDDEN} topics are forbidden to groups; allow others again first")
+        topics = {**topics, topic: changed}
+        self._forbidden[group] = {name: left for name, left in topics.items() if left}
+        if not self._forbidden[group]:
+            del self._forbidden[group]
+        self._changed(now_ms)
+
+    def names(self) -> list[str]:
+        return list(self._groups)
 
     def members(self) -> dict[str, Any]:
         """Returns the members of `subscriptionGroup.json`."""
         return {
             "dataVersion": self.data_version.to_members(),
-            "forbiddenTable": {},
+            "forbiddenTable": {group: dict(topics) for group, topics in self._forbidden.items()},
             "subscriptionGroupTable": dict(self._groups),
         }
 

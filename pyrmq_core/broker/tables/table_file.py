@@ -53,7 +53,7 @@ class TableFile:
         self._failure = ""
         self._changed = trio.Event()
         self._ended = trio.Event()
-        self._asked = trio.Event()
+        self._requested = trio.Event()
 
     @property
     def is_behind(self) -> bool:
@@ -71,11 +71,11 @@ class TableFile:
 
     async def written(self, changes: int | None = None) -> None:
         """Returns when the file has that many changes, or all made so far; `StoreError` if it cannot be written."""
-        wanted = self.changes if changes is None else changes
-        while self.written_changes < wanted:
-            if self._failure and self._tried >= wanted:
+        target = self.changes if changes is None else changes
+        while self.written_changes < target:
+            if self._failure and self._tried >= target:
                 raise StoreError(self._failure)
-            self._asked.set()
+            self._requested.set()
             await self._ended.wait()
 
     async def run(self) -> None:
@@ -83,7 +83,7 @@ class TableFile:
         while True:
             with trio.move_on_after(RETRY_SECONDS if self._failure else math.inf):
                 await self._changed.wait()
-            self._changed, self._asked = trio.Event(), trio.Event()
+            self._changed, self._requested = trio.Event(), trio.Event()
             changes, members, seconds = self.changes, self._snapshot(), 0.0
             try:
                 seconds = await trio.to_thread.run_sync(self._save, members)
@@ -102,7 +102,7 @@ class TableFile:
     async def _pause(self, seconds: float) -> None:
         await trio.sleep(seconds)
         with trio.move_on_after(UNASKED_PAUSES * seconds):
-            await self._asked.wait()
+            await self._requested.wait()
 
     def save(self) -> None:
         """Writes the file in this thread, at start and stop; raises `StoreError` if that fails."""

@@ -8,6 +8,7 @@ the file has it, and no message to it is acknowledged before that.
 from __future__ import annotations
 
 import re
+from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Final
@@ -15,10 +16,18 @@ from typing import Final
 from pyrmq_core.broker.settings import BrokerConfig
 from pyrmq_core.broker.store.files import Files
 from pyrmq_core.broker.tables.table_file import Members, TableFile
+from pyrmq_core.broker.timers.timer_rules import TIMER_TOPIC
 from pyrmq_core.errors import BodyError, StoreError
 from pyrmq_core.model import Permission, TopicConfig
 from pyrmq_core.protocol.messages.batch_topic import is_batch_topic
-from pyrmq_core.protocol.messages.names import AUTO_CREATE_TOPIC, SCHEDULE_TOPIC, is_retry_topic
+from pyrmq_core.protocol.messages.names import (
+    AUTO_CREATE_TOPIC,
+    HALF_TOPIC,
+    OP_HALF_TOPIC,
+    REPLY_TOPIC_SUFFIX,
+    SCHEDULE_TOPIC,
+    is_retry_topic,
+)
 from pyrmq_core.protocol.routes.topic_config import (
     MAX_QUEUES_PER_TOPIC,
     DataVersion,
@@ -35,6 +44,7 @@ INHERITED: Final = READ_WRITE | int(Permission.INHERIT)
 # The name of a topic, or of a cluster or broker, which may be a host name. It becomes a folder, so it is never a path.
 FOLDER_NAME: Final = re.compile(r"(?!\.+$)[%|a-zA-Z0-9_.-]{1,255}")
 MAX_DELAY_QUEUES: Final = 18
+RECENT_CHANGES: Final = 1000
 
 
 class TopicTable:
@@ -47,6 +57,7 @@ class TopicTable:
         self._topics: dict[str, TopicConfig] = {topic.topic: topic for topic in system_topics(config)}
         self._system = frozenset(self._topics)
         self.data_version = DataVersion()
+        self._recent: deque[tuple[int, str]] = deque(maxlen=RECENT_CHANGES)  # the version's counter and the topic
 
     def load(self) -> None:
         """Loads `topics.json`; raises `StoreError` if it cannot be read."""
@@ -57,6 +68,14 @@ class TopicTable:
             self.data_version = DataVersion.from_members(members.get("dataVersion") or {})
         except (BodyError, AttributeError) as error:
             raise StoreError(f"{FILE_NAME}: {error}") from error
+
+    def configure(self, config: BrokerConfig, now_ms: int) -> None:
+        """Puts other settings in force; makes TBW102 if autoCreateTopicEnable was switched on and it is missing."""
+        self._config = config
+        missing = [topic for topic in system_topics(config) if topic.topic not in self._topics]
+        self._system |= {topic.topic for topic in missing}
+        for topic in missing:
+            self.put(topic, now_ms)
 
     def __contains__(self, topic: str) -> bool:
         return topic in self._topics
@@ -76,9 +95,22 @@ class TopicTable:
         """Returns True for a topic that the broker made for itself, such as those of its own and its cluster's name."""
         return topic in self._system
 
+    @property
+    def system_names(self) -> frozenset[str]:
+        """The topics that the broker made for itself."""
+        return self._system
+
     def table(self) -> TopicConfigTable:
         """Returns a copy of the topics and their version, for `topics.json` and GET_ALL_TOPIC_CONFIG."""
         return TopicConfigTable(self.data_version, dict(self._topics))
+
+    def changed_since(self, version: DataVersion) -> list[TopicConfig] | None:
+        """Returns the topics that were made or changed after a version; None if that is too long ago to be known."""
+        missing = self.data_version.counter - version.counter
+        if not 0 <= missing <= len(self._recent):
+            return None
+        names = dict.fromkeys(name for counter, name in self._recent if counter > version.counter)
+        return [topic for name in names if (topic := self._topics.get(name)) is not None]
 
     def inherit(self, topic: str, default_topic: str, queue_nums: int) -> TopicConfig | None:
         """Returns the settings of a topic that a send creates; None if the default topic does not allow it."""
@@ -111,7 +143,7 @@ class TopicTable:
         if known == topic:
             return False
         self._topics[topic.topic] = topic
-        self._changed(now_ms)
+        self._changed(now_ms, topic.topic)
         if known is None:
             self.unsaved[topic.topic] = self.file.changes
         return True
@@ -120,7 +152,7 @@ class TopicTable:
         if self._topics.pop(topic, None) is None:
             return False
         self.unsaved.pop(topic, None)
-        self._changed(now_ms)
+        self._changed(now_ms, topic)
         return True
 
     async def saved(self, topic: str) -> None:
@@ -131,16 +163,22 @@ class TopicTable:
         while (change := self.unsaved.get(topic)) is not None:
             await self.file.written(change)
 
+    def touch(self, now_ms: int) -> None:
+        """Gives all topics a new DataVersion, since what is registered of them changed."""
+        self.data_version = self.data_version.next(now_ms)
+        self._recent.clear()
+        self.file.changed()
+
     def mark_ordered(self, ordered: Mapping[str, str], now_ms: int) -> None:
         """Marks the topics of the NameServer's order configuration (TopicConfigManager.updateOrderTopicConfig)."""
         changed = [name for name in ordered if (topic := self._topics.get(name)) is not None and not topic.order]
         for name in changed:
             self._topics[name] = replace(self._topics[name], order=True)
-        if changed:
-            self._changed(now_ms)
+            self._changed(now_ms, name)
 
-    def _changed(self, now_ms: int) -> None:
+    def _changed(self, now_ms: int, topic: str) -> None:
         self.data_version = self.data_version.next(now_ms)
+        self._recent.append((self.data_version.counter, topic))
         self.file.changed()
 
     def _forget_saved(self) -> None:
@@ -163,7 +201,7 @@ def _possible(topic: TopicConfig) -> TopicConfig:
 
 
 def system_topics(config: BrokerConfig) -> Iterator[TopicConfig]:
-    """Yields the topics that exist from the start, without those of transactions and timers."""
+    """Yields the topics that exist from the start."""
 
     def topic(name: str, queues: int, perm: int = READ_WRITE) -> TopicConfig:
         return TopicConfig(name, queues, queues, perm)
@@ -176,6 +214,10 @@ def system_topics(config: BrokerConfig) -> Iterator[TopicConfig]:
     yield topic(config.broker_name, 1, INHERITED if config.broker_topic_enable else READ_WRITE)
     yield topic("OFFSET_MOVED_EVENT", 1)
     yield topic(SCHEDULE_TOPIC, MAX_DELAY_QUEUES)
+    yield topic(HALF_TOPIC, 1)
+    yield topic(OP_HALF_TOPIC, 1)
+    if config.timer_wheel_enable:
+        yield topic(TIMER_TOPIC, 1)
     if config.trace_topic_enable:
         yield topic("RMQ_SYS_TRACE_TOPIC", 1)
-    yield topic(f"{config.broker_cluster_name}_REPLY_TOPIC", 1)
+    yield topic(f"{config.broker_cluster_name}{REPLY_TOPIC_SUFFIX}", 1)

@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import AsyncExitStack
+from dataclasses import replace
+from datetime import datetime
 from types import TracebackType
-from typing import Final, Self
+from typing import Any, Final, Self
 
 import trio
 
-from pyrmq_core.client.arguments import instance_of, seconds_of
+from pyrmq_core.client.admin.settings import AdminSettings
 from pyrmq_core.client.client import Client
 from pyrmq_core.client.client_session import ClientSession
-from pyrmq_core.client.client_settings import ClientSettings
+from pyrmq_core.client.message_queries import MessageQueries
+from pyrmq_core.client.parameters import parameters_of
 from pyrmq_core.errors import InvalidArgument, InvalidState, NoRoute, ResponseError
-from pyrmq_core.model import Permission, TopicConfig
+from pyrmq_core.model import MessageExt, MessageQueue, Permission, TopicConfig
 from pyrmq_core.protocol.framing.codes import ResponseCode
 from pyrmq_core.protocol.framing.command import Command
 from pyrmq_core.protocol.framing.header_requests import response_error
 from pyrmq_core.protocol.messages.batch_topic import BATCH_QUEUE, QUEUE_TYPE, is_batch_topic
 from pyrmq_core.protocol.messages.names import check_topic, is_system_topic
+from pyrmq_core.protocol.messages.namespaces import is_reachable, with_namespace, without_namespace
 from pyrmq_core.protocol.requests.broker.topic_admin import DeleteTopic, GetTopicConfig, TopicConfigFound, UpdateTopic
 from pyrmq_core.protocol.requests.nameserver.cluster_info import ClusterInfo, GetClusterInfo
 from pyrmq_core.protocol.requests.nameserver.kv_config import (
@@ -34,27 +38,31 @@ from pyrmq_core.protocol.requests.nameserver.topic_in_namesrv import DeleteTopic
 from pyrmq_core.protocol.requests.nameserver.topic_lists import GetAllTopicList, GetTopicsByCluster, TopicList
 from pyrmq_core.protocol.routes.route import TopicRouteData
 
-TIMEOUT_SECONDS: Final = 5.0
 LOOK_AGAIN_SECONDS: Final = 0.02
 
 
 class Admin:
-    """Administration over a client of its own, or a shared one; errors name the server that refused."""
+    """Administration over a client of its own, or a shared one; errors name the server that refused.
 
-    def __init__(
-        self,
-        *,
-        client: Client | None = None,
-        nameserver: str | Sequence[str] | None = None,
-        timeout: float = TIMEOUT_SECONDS,
-    ) -> None:
-        if client is not None and nameserver is not None:
-            raise InvalidArgument("a shared client has its own nameserver; give either it or one")
-        if client is not None:
-            instance_of("client", client, Client, "a pyrmq_core.Client")
+    `namespace` stands in front of topics at servers, and nowhere else.
+    """
+
+    @parameters_of(AdminSettings[Client])
+    def __init__(self, settings: AdminSettings[Client]) -> None:
+        self._configure(settings, settings.shared_client(Client, "pyrmq_core.Client"))
+
+    @classmethod
+    def _of(cls, settings: AdminSettings[Any], client: Client | None) -> Self:
+        """Returns an Admin of settings that exist already, for the blocking face."""
+        admin = cls.__new__(cls)
+        admin._configure(settings, client)
+        return admin
+
+    def _configure(self, settings: AdminSettings[Any], client: Client | None) -> None:
         self._shares_client = client is not None
-        self._session = ClientSession(ClientSettings(nameserver=nameserver)) if client is None else client._session
-        self._timeout = seconds_of("timeout", timeout)
+        self._session = ClientSession(settings.own_client()) if client is None else client._session
+        self._namespace = self._session.namespace_or_own(settings.namespace)
+        self._timeout = settings.timeout
         self._stack = AsyncExitStack()
         self._opened = False
 
@@ -78,7 +86,7 @@ class Admin:
     async def route(self, topic: str) -> TopicRouteData:
         """Returns the topic's route, as a NameServer knows it now; raises `NoRoute` if it knows none."""
         routes = self._open().routes
-        route = await routes.refresh(topic, timeout=self._timeout)
+        route = await routes.refresh(self._on_wire(topic), timeout=self._timeout)
         if route is None:
             raise routes.no_route(topic)
         return route
@@ -115,25 +123,26 @@ class Admin:
         masters = await self._masters(cluster)
         fresh = {name: await self._changes(name, masters[name], topic, settings) for name in masters}
         for name, address in masters.items():
-            config = TopicConfig(topic, reading, queues, perm, order=order, attributes=fresh[name])
+            config = TopicConfig(self._on_wire(topic), reading, queues, perm, order=order, attributes=fresh[name])
             await self._ask(name, address, UpdateTopic.of(config).to_command(), topic)
         await self._wait_announced(topic, dict.fromkeys(masters, (reading, queues)))
 
-    async def _wait_announced(self, topic: str, wanted: Mapping[str, tuple[int, int]]) -> None:
+    async def _wait_announced(self, topic: str, expected: Mapping[str, tuple[int, int]]) -> None:
         """Brokers answer when they have the topic; NameServers hear of it a moment later, from each by itself."""
         routes, deadline = self._open().routes, trio.current_time() + self._timeout
         while True:
-            route = await routes.refresh(topic, timeout=self._timeout)
+            route = await routes.refresh(self._on_wire(topic), timeout=self._timeout)
             announced = {} if route is None else {data.broker_name: data for data in route.queue_datas}
             numbers = {name: (data.read_queue_nums, data.write_queue_nums) for name, data in announced.items()}
-            missing = sorted(name for name, queues in wanted.items() if numbers.get(name) != queues)
+            missing = sorted(name for name, queues in expected.items() if numbers.get(name) != queues)
             if not missing:
                 return
             if trio.current_time() >= deadline:
                 nameservers = ";".join(self._open().nameservers.addresses)
                 raise NoRoute(
-                    f"topic {topic} is made on {', '.join(sorted(wanted))}, but NameServer {nameservers} has not heard "
-                    f"so from {', '.join(missing)} after {self._timeout:.3g} s; look whether they are registered there",
+                    f"topic {topic} is made on {', '.join(sorted(expected))}, but NameServer {nameservers} has not "
+                    f"heard so from {', '.join(missing)} after {self._timeout:.3g} s; look whether they are registered "
+                    "there",
                     topic=topic,
                 )
             await trio.sleep(LOOK_AGAIN_SECONDS)
@@ -143,27 +152,33 @@ class Admin:
         configs = {}
         for name, address in (await self._masters(None)).items():
             try:
-                answer = await self._ask(name, address, GetTopicConfig(topic).to_command(), topic)
+                answer = await self._ask(name, address, GetTopicConfig(self._on_wire(topic)).to_command(), topic)
             except ResponseError as error:
                 if error.code != ResponseCode.TOPIC_NOT_EXIST:
                     raise
             else:
-                configs[name] = TopicConfigFound.from_command(answer).config
+                found = TopicConfigFound.from_command(answer).config
+                configs[name] = replace(found, topic=without_namespace(found.topic, self._namespace))
         return configs
 
     async def delete_topic(self, topic: str, *, cluster: str | None = None) -> None:
         """Deletes the topic and its messages on every master, then on every NameServer; a missing one is no error."""
         check_topic(topic)
-        client = self._open()
+        client, on_wire = self._open(), self._on_wire(topic)
         for name, address in (await self._masters(cluster)).items():
-            await self._ask(name, address, DeleteTopic(topic).to_command(), topic)
+            await self._ask(name, address, DeleteTopic(on_wire).to_command(), topic)
         for address in client.nameservers.addresses:
-            await self._ask("NameServer", address, DeleteTopicInNamesrv(topic, cluster).to_command(), topic)
+            await self._ask("NameServer", address, DeleteTopicInNamesrv(on_wire, cluster).to_command(), topic)
 
     async def topics(self, *, cluster: str | None = None) -> tuple[str, ...]:
-        """Returns all topics that the NameServer knows, RocketMQ's own included, or those of one cluster; sorted."""
-        asked = GetAllTopicList() if cluster is None else GetTopicsByCluster(cluster)
-        return tuple(sorted(TopicList.from_command(await self._ask_nameserver(asked.to_command())).topics))
+        """Returns all topics that the NameServer knows, RocketMQ's own included, or those of one cluster; sorted.
+
+        With a namespace, those of the namespace and RocketMQ's own.
+        """
+        query = GetAllTopicList() if cluster is None else GetTopicsByCluster(cluster)
+        known = TopicList.from_command(await self._ask_nameserver(query.to_command())).topics
+        namespace = self._namespace
+        return tuple(sorted(without_namespace(topic, namespace) for topic in known if is_reachable(topic, namespace)))
 
     async def kv_value(self, namespace: str, key: str) -> str | None:
         """Returns a value of KV configuration, as the chosen NameServer has it; None without one."""
@@ -182,6 +197,41 @@ class Admin:
     async def delete_kv(self, namespace: str, key: str) -> None:
         """Deletes a value on every NameServer; a missing key is no error."""
         await self._tell_nameservers(DeleteKvConfig(namespace, key).to_command())
+
+    async def view_message(self, offset_msg_id: str, *, topic: str | None = None) -> MessageExt:
+        """Returns the message with this `offset_msg_id`; of a batch that is stored whole, its first.
+
+        Queries the broker whose address the id contains: use ids of a source that you trust. Raises `ResponseError` if
+        it has no message there. A broker of 5.x with authorization wants its `topic`.
+        """
+        return await self._querying().view(offset_msg_id, topic)
+
+    async def query_message(
+        self,
+        topic: str,
+        key: str,
+        *,
+        max_num: int = 32,
+        begin: datetime | None = None,
+        end: datetime | None = None,
+    ) -> tuple[MessageExt, ...]:
+        """Returns messages that have `key` among their `keys`, stored from `begin` to `end`, oldest first.
+
+        Each broker of the topic answers with its newest `max_num`; one that fails or has no index raises its error. A
+        message is found a moment after it is stored.
+        """
+        return await self._querying().by_key(topic, key, max_num, begin, end)
+
+    async def query_message_by_unique_key(self, topic: str, unique_key: str) -> MessageExt | None:
+        """Returns the message with this `msg_id`, the producer's UNIQ_KEY; None if no broker of the topic has one."""
+        return await self._querying().by_unique_key(topic, unique_key)
+
+    async def earliest_msg_store_time(self, queue: MessageQueue) -> datetime | None:
+        """Returns the store time of the oldest message that is kept; None for a queue without messages."""
+        return await self._querying().earliest_store_time(queue)
+
+    def _querying(self) -> MessageQueries:
+        return MessageQueries(self._open(), timeout=self._timeout, namespace=self._namespace)
 
     async def _ask_nameserver(self, command: Command, *accepted: ResponseCode) -> Command:
         answer = await self._open().nameservers.ask(command, timeout=self._timeout)
@@ -214,14 +264,15 @@ class Admin:
         """Returns the attributes to change; the broker refuses some even if they have the value already."""
         if not settings:
             return {}
-        answer = await self._open().call(address, GetTopicConfig(topic).to_command(), timeout=self._timeout)
+        question = GetTopicConfig(self._on_wire(topic)).to_command()
+        answer = await self._open().call(address, question, timeout=self._timeout)
         if answer.code == ResponseCode.TOPIC_NOT_EXIST:
             return settings
         if answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
-            asked = ", ".join(f"{key}={value}" for key, value in settings.items())
+            listed = ", ".join(f"{key}={value}" for key, value in settings.items())
             raise InvalidArgument(
                 f"topic {topic} was not made: {name} ({address}) is older than 5.0, whose topics have no attributes "
-                f"({asked}); make a plain topic"
+                f"({listed}); make a plain topic"
             )
         if answer.code != ResponseCode.SUCCESS:
             raise response_error(answer, GetTopicConfig.CODE, f"{name} ({address})", f"topic {topic}")
@@ -238,6 +289,9 @@ class Admin:
         if answer.code != ResponseCode.SUCCESS:
             raise response_error(answer, command.code, f"{name} ({address})", f"topic {topic}")
         return answer
+
+    def _on_wire(self, topic: str) -> str:
+        return with_namespace(topic, self._namespace)
 
     def _open(self) -> ClientSession:
         if not self._opened:

@@ -1,6 +1,7 @@
 """The handlers of requests that brokers send to a client.
 
     replies               replies to request messages, passed to the tasks that wait for them
+    consumer_requests     requests to the consumers of groups, passed to the consumer of their group
     transaction_checks    checks of half messages, passed to the producer of their group
 
 A client registers each handler under its request code.

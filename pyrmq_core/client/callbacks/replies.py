@@ -20,10 +20,10 @@ log = logging.getLogger(__name__)
 
 
 class AwaitedReply:
-    """The reply to one request message; `came` is set when it arrives."""
+    """The reply to one request message; `received` is set when it arrives."""
 
     def __init__(self) -> None:
-        self.came = trio.Event()
+        self.received = trio.Event()
         self.message: MessageExt | None = None
 
 
@@ -39,10 +39,10 @@ class Replies:
         arrived = {**message.properties, ARRIVE_TIME: str(time.time_ns() // 1_000_000)}
         awaited = self._awaited.get(message.properties.get(CORRELATION_ID, ""))
         if awaited is None:
-            log.debug("%s pushed a reply that nobody waits for", peer.address)
+            log.debug("%s pushed a reply that no request waits for", peer.address)
         else:
             awaited.message = replace(message, properties=arrived)
-            awaited.came.set()
+            awaited.received.set()
         return success()
 
     @contextmanager

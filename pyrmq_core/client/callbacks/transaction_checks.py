@@ -30,11 +30,11 @@ class TransactionChecks:
 
     def __call__(self, request: Command, peer: Peer) -> None:
         """Passes the check to the producer of its group; its END_TRANSACTION is the answer, so no response is sent."""
-        asked = CheckTransactionState.from_command(request)
-        message = asked.message()
+        header = CheckTransactionState.from_command(request)
+        message = header.message()
         group = message.properties.get(PGROUP, "")
         check = self._by_group.get(group)
         if check is None:
             log.info("%s asks for a transaction of group %r, which has no producer here", peer.address, group)
         else:
-            check(asked, message, peer)
+            check(header, message, peer)

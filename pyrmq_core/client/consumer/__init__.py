@@ -1,1 +1,11 @@
-"""Consumers: `pull_consumer` is the public face, `queue_offsets` queries brokers for offsets, `pull` reads messages."""
+"""Consumers: reading by offset, by poll, and as a handler of messages.
+
+pull_consumer         the face that reads queues at offsets; `queue_offsets` queries brokers for offsets
+lite_pull_consumer    the face that is polled; `running_lite_pull` has its parts at work
+push_consumer         the face that calls a handler; `running_push` has its parts at work
+pull                  the requests that bring messages
+rebalance             the division of queues among the members of a group
+consume               messages on their way from a pull to a handler or a poll
+offsets               how far a group's queues are consumed, and the store of that
+group                 subscriptions and membership
+"""

@@ -4,34 +4,36 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from types import TracebackType
 from typing import Any, Final, Self
 
-from pyrmq_core.client.arguments import MAX_LONG, offset_of, queue_of, seconds_of, whole_number
+from pyrmq_core.client.arguments import MAX_LONG, first_millisecond, offset_of, queue_of, seconds_of, whole_number
 from pyrmq_core.client.client import Client
 from pyrmq_core.client.client_session import ClientSession
-from pyrmq_core.client.consumer.pull.puller import Filter, Puller, ReadWindow
+from pyrmq_core.client.consumer.group.subscriptions import filter_of
+from pyrmq_core.client.consumer.pull.puller import Puller, ReadWindow
 from pyrmq_core.client.consumer.pull.read_arrow import read_rows
 from pyrmq_core.client.consumer.queue_offsets import QueueOffsets
+from pyrmq_core.client.consumer.retry_topic import RetryTopic
 from pyrmq_core.client.consumer.settings import ConsumerSettings
+from pyrmq_core.client.message_queries import MessageQueries
 from pyrmq_core.client.parameters import parameters_of
 from pyrmq_core.errors import InvalidArgument, InvalidState
 from pyrmq_core.filtering.sql import SqlFilter
-from pyrmq_core.filtering.tags import TagFilter
 from pyrmq_core.model import MessageExt, MessageQueue, OffsetRange, PullResult, TopicQueues
-from pyrmq_core.protocol.messages.bodies import MAX_BODY_BYTES, MAX_PLAIN_BYTES, BodyRules
-from pyrmq_core.protocol.messages.payload import RawPull, iterate_messages
+from pyrmq_core.protocol.messages.bodies import MAX_BODY_BYTES, BodyRules
+from pyrmq_core.protocol.messages.payload import RawPull, messages_of
 
 LONGEST_WAIT_SECONDS: Final = 600.0
-EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class PullConsumer:
     """Reads queues; it takes no part in its group's rebalancing and sends no heartbeats.
 
     `async with PullConsumer("audit", nameserver="127.0.0.1:9876") as consumer:` opens a client of its own; with
-    `client=` it shares one. `timeout` is for one request to a broker, in seconds.
+    `client=` it shares one. `timeout` is for one request to a broker, in seconds. `namespace` stands in front of topics
+    and the group at brokers, and nowhere else.
     """
 
     @parameters_of(ConsumerSettings[Client])
@@ -49,7 +51,9 @@ class PullConsumer:
         self.group = settings.group
         self._shares_client = client is not None
         self._session = ClientSession(settings.own_client()) if client is None else client._session
+        self._namespace = self._session.namespace_or_own(settings.namespace)
         self._timeout = settings.timeout
+        self._retry_topic = RetryTopic(self._session, self.group, timeout=self._timeout, namespace=self._namespace)
         self._stack: AsyncExitStack | None = None
         self._puller: Puller | None = None
         self._lookups: QueueOffsets | None = None
@@ -60,8 +64,9 @@ class PullConsumer:
         self._stack = AsyncExitStack()
         if not self._shares_client:
             await self._stack.enter_async_context(self._session)
-        self._puller = Puller(self._session, self.group)
-        self._lookups = QueueOffsets(self._session, self.group, timeout=self._timeout)
+        namespace = self._namespace
+        self._puller = Puller(self._session, self.group, namespace)
+        self._lookups = QueueOffsets(self._session, self.group, timeout=self._timeout, namespace=namespace)
         return self
 
     async def __aexit__(
@@ -72,7 +77,7 @@ class PullConsumer:
             await self._stack.__aexit__(kind, error, traceback)
 
     async def topics(self) -> tuple[str, ...]:
-        """Returns every topic the NameServer knows, RocketMQ's own too."""
+        """Returns every topic the NameServer knows, RocketMQ's own too; with a namespace, those that have it."""
         return await self._asking().topics()
 
     async def message_queues(self, topic: str) -> tuple[MessageQueue, ...]:
@@ -98,6 +103,7 @@ class PullConsumer:
         *,
         max_messages: int = 32,
         tags: str = "*",
+        sql: str | None = None,
         wait: float = 0.0,
         verify_crc: bool = True,
         max_body_bytes: int = MAX_BODY_BYTES,
@@ -106,8 +112,8 @@ class PullConsumer:
         rest of the batch that holds `offset`, whatever its size.
 
         The broker waits up to `wait` seconds for a first message. Continue at `next_offset`, also without a message:
-        messages with other tags are skipped, and an illegal offset is corrected. An answer whose bodies, decompressed,
-        take more than 256 MiB together ends before the first that is too much.
+        messages with other tags are skipped, and an illegal offset is corrected. `sql` is as in `read`. An answer whose
+        bodies, decompressed, take more than 256 MiB together ends before the first that is too much.
         """
         if wait != 0 and seconds_of("wait", wait) > LONGEST_WAIT_SECONDS:
             raise InvalidArgument(f"wait={wait:g}: between 0 and {LONGEST_WAIT_SECONDS:g} seconds are possible")
@@ -115,19 +121,13 @@ class PullConsumer:
         whole_number("offset", offset, -MAX_LONG, MAX_LONG)
         queue_of(queue)
         rules = BodyRules(verify_crc, max_body_bytes=max_body_bytes)
-        tag_filter = TagFilter.parse(tags)
-        pulled = await self._pulling().pull(queue, offset, max_messages=max_messages, tags=tag_filter, wait=wait)
+        wanted = filter_of(tags, sql)
+        pulled = await self._pulling().pull(queue, offset, max_messages=max_messages, tags=wanted, wait=wait)
         own = OffsetRange(offset, max(offset, pulled.next_offset))  # a batch topic answers whole records
-        messages: list[MessageExt] = []
-        following, plain_bytes = pulled.next_offset, 0
-        for message in iterate_messages(pulled, own, rules, allow_gaps=True):
-            plain_bytes += len(message.body)
-            if plain_bytes > MAX_PLAIN_BYTES and messages:
-                following = message.queue_offset
-                break
-            if tag_filter.matches(message.tags):
-                messages.append(message)
-        return PullResult(pulled.status, tuple(messages), following, pulled.min_offset, pulled.max_offset)
+        found, left_out = messages_of(pulled, own, rules, allow_gaps=True)
+        messages = tuple(found if wanted.passes_all else [one for one in found if wanted.matches(one.tags)])
+        following = pulled.next_offset if left_out is None else left_out
+        return PullResult(pulled.status, messages, following, pulled.min_offset, pulled.max_offset)
 
     def read(
         self,
@@ -232,8 +232,6 @@ class PullConsumer:
 
     async def offset_at(self, queue: MessageQueue, when: datetime) -> int:
         """Returns the offset of the first message stored at or after `when` (with a time zone), else the maximum."""
-        if getattr(when, "tzinfo", None) is None:
-            raise InvalidArgument(f"{when!r} has no time zone; write datetime(..., tzinfo=UTC)")
         return await self._asking().offset_at(queue, first_millisecond(when))
 
     async def offsets_at(self, when_ms: Mapping[MessageQueue, int]) -> dict[MessageQueue, int]:
@@ -255,12 +253,50 @@ class PullConsumer:
         """
         offset_of(f"offset to commit of {queue}", offset)
         await self._asking().commit(queue, offset)
+        await self._retry_topic.ensure((queue,))
 
     async def commit_offsets(self, offsets: Mapping[MessageQueue, int]) -> None:
         """Commits the offsets of many queues together; raises the first failure."""
         for queue, offset in offsets.items():
             offset_of(f"the offset of {queue} to commit", offset)
         await self._asking().commit_offsets(offsets)
+        await self._retry_topic.ensure(offsets)
+
+    async def view_message(self, offset_msg_id: str, *, topic: str | None = None) -> MessageExt:
+        """Returns the message with this `offset_msg_id`; of a batch that is stored whole, its first.
+
+        Queries the broker whose address the id contains: use ids of a source that you trust. Raises `ResponseError` if
+        it has no message there. A broker of 5.x with authorization wants its `topic`.
+        """
+        return await self._querying().view(offset_msg_id, topic)
+
+    async def query_message(
+        self,
+        topic: str,
+        key: str,
+        *,
+        max_num: int = 32,
+        begin: datetime | None = None,
+        end: datetime | None = None,
+    ) -> tuple[MessageExt, ...]:
+        """Returns messages that have `key` among their `keys`, stored from `begin` to `end`, oldest first.
+
+        Each broker of the topic answers with its newest `max_num`; one that fails or has no index raises its error. A
+        message is found a moment after it is stored.
+        """
+        return await self._querying().by_key(topic, key, max_num, begin, end)
+
+    async def query_message_by_unique_key(self, topic: str, unique_key: str) -> MessageExt | None:
+        """Returns the message with this `msg_id`, the producer's UNIQ_KEY; None if no broker of the topic has one."""
+        return await self._querying().by_unique_key(topic, unique_key)
+
+    async def earliest_msg_store_time(self, queue: MessageQueue) -> datetime | None:
+        """Returns the store time of the oldest message that is kept; None for a queue without messages."""
+        return await self._querying().earliest_store_time(queue)
+
+    def _querying(self) -> MessageQueries:
+        self._asking()  # raises unless it is open
+        return MessageQueries(self._session, timeout=self._timeout, namespace=self._namespace)
 
     def _pulling(self) -> Puller:
         if self._puller is None:
@@ -276,23 +312,8 @@ class PullConsumer:
         return InvalidState(f"consumer {self.group} is not open: use it inside `async with`")
 
 
-def first_millisecond(when: datetime) -> int:
-    """Returns the first whole millisecond since 1970 at or after `when`: store times are whole ones."""
-    return -((EPOCH - when) // timedelta(milliseconds=1))
-
-
 def check_range(queue: MessageQueue, start: int, end: int) -> None:
     """Raises `InvalidArgument` unless `queue` is a queue and both offsets are whole numbers from 0 on."""
     queue_of(queue)
     offset_of("start", start)
     offset_of("end", end)
-
-
-def filter_of(tags: str, sql: str | None) -> Filter:
-    """Returns the tag filter, or the SQL filter if there is an SQL expression; raises `InvalidArgument` for both."""
-    tag_filter = TagFilter.parse(tags)
-    if sql is None:
-        return tag_filter
-    if not tag_filter.passes_all:
-        raise InvalidArgument(f"tags={tags!r} and sql={sql!r} exclude each other; SQL can say TAGS = '...' itself")
-    return SqlFilter(sql)

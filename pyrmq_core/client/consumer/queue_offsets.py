@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from typing import Final, TypeVar
+from typing import Final
 
 import trio
 
 from pyrmq_core.client.arguments import queue_of
 from pyrmq_core.client.client_session import ClientSession
 from pyrmq_core.client.consumer.pull.puller import Filter, Puller, no_progress
+from pyrmq_core.client.query_many import query_many
 from pyrmq_core.client.routing.publish_info import broker_addresses, order_brokers, topic_queues
 from pyrmq_core.errors import HeaderError, ResponseError, RocketMQError
 from pyrmq_core.model import MessageQueue, OffsetRange, PullStatus, TopicQueues
-from pyrmq_core.network import open_owned_nursery
 from pyrmq_core.protocol.framing.codes import RequestCode, ResponseCode
 from pyrmq_core.protocol.framing.command import Command
 from pyrmq_core.protocol.framing.header_requests import HeaderRequest, response_error
 from pyrmq_core.protocol.framing.versions import V5_0_0
 from pyrmq_core.protocol.messages.names import check_topic
+from pyrmq_core.protocol.messages.namespaces import is_reachable, with_namespace, without_namespace
 from pyrmq_core.protocol.messages.record import iterate_records
 from pyrmq_core.protocol.requests.broker.check_client_config import CheckClientConfig
 from pyrmq_core.protocol.requests.broker.consumer_offsets import QueryConsumerOffset, UpdateConsumerOffset
@@ -31,30 +32,38 @@ from pyrmq_core.protocol.requests.nameserver.kv_config import GetKvList, KvTable
 from pyrmq_core.protocol.requests.nameserver.topic_lists import GetAllTopicList, TopicList
 from pyrmq_core.protocol.routes.route import TopicRouteData
 
-QUESTIONS_AT_ONCE: Final = 256
 # The answer of 5.4.0 where there is no offset.
 NO_OFFSET: Final = -1
 # A search by time reads messages of one millisecond for so many times the timeout of one question.
 SEARCH_TIMEOUTS: Final = 20
 ORDER_TOPIC_CONFIG: Final = "ORDER_TOPIC_CONFIG"
 
-K = TypeVar("K")
-V = TypeVar("V")
-
 
 class QueueOffsets:
-    """Queries about queues for one consumer group; `timeout` is each query's own, in seconds."""
+    """Queries about queues for one consumer group; `timeout` is each query's own, in seconds.
 
-    def __init__(self, client: ClientSession, consumer_group: str, *, timeout: float) -> None:
+    With `namespace`, the group, topics and queues that come in or go out are the tenant's own; on the wire they carry
+    it.
+    """
+
+    def __init__(
+        self, client: ClientSession, consumer_group: str, *, timeout: float, namespace: str | None = None
+    ) -> None:
         self._client = client
-        self._group = consumer_group
+        self._namespace = namespace
+        self._group = with_namespace(consumer_group, namespace)
         self._timeout = timeout
-        self._puller = Puller(client, consumer_group)
+        self._puller = Puller(client, consumer_group, namespace)
 
     async def topics(self) -> tuple[str, ...]:
-        """Returns every topic the NameServer knows, system topics too."""
+        """Returns every topic the NameServer knows, system topics too; of a tenant, those that it can name."""
         question = GetAllTopicList().to_command()
-        return await self._client.nameservers.ask_for(question, _topics_of, timeout=self._timeout)
+        known = await self._client.nameservers.ask_for(question, _topics_of, timeout=self._timeout)
+        if self._namespace is None:
+            return known
+        return tuple(
+            without_namespace(topic, self._namespace) for topic in known if is_reachable(topic, self._namespace)
+        )
 
     async def message_queues(self, topic: str) -> tuple[MessageQueue, ...]:
         """Returns the queues the topic may be read from; raises `NoRoute` if no NameServer knows it.
@@ -77,10 +86,10 @@ class QueueOffsets:
 
         async def current(topic: str) -> TopicQueues | None:
             check_topic(topic)
-            route = await self._client.routes.refresh(topic, timeout=self._timeout)
+            route = await self._client.routes.refresh(self._on_wire(topic), timeout=self._timeout)
             return None if route is None else topic_queues(topic, route)
 
-        return await _many(topics, current)
+        return await query_many(topics, current)
 
     async def expected_brokers(self, topics: Iterable[str]) -> dict[str, frozenset[str]]:
         """Returns the brokers that each topic is on, by its order configuration or by the route of any NameServer.
@@ -90,10 +99,11 @@ class QueueOffsets:
         order = await self._order_configurations()
 
         async def expected(topic: str) -> frozenset[str]:
-            found = {name for route in await self._routes_everywhere(topic) for name in broker_addresses([route])}
-            return order_brokers(order.get(topic, "")) | found
+            on_wire = self._on_wire(topic)
+            found = {name for route in await self._routes_everywhere(on_wire) for name in broker_addresses([route])}
+            return order_brokers(order.get(on_wire, "")) | found
 
-        return await _many(topics, expected)
+        return await query_many(topics, expected)
 
     async def _order_configurations(self) -> dict[str, str]:
         with suppress(RocketMQError):
@@ -115,21 +125,22 @@ class QueueOffsets:
             return None
 
         addresses = self._client.nameservers.addresses
-        routes = await _many(addresses if len(addresses) > 1 else (), route)  # the chosen one has said
+        routes = await query_many(addresses if len(addresses) > 1 else (), route)  # the chosen one has said
         return [found for found in routes.values() if found is not None]
 
     async def min_offset(self, queue: MessageQueue) -> int:
         """Returns the lowest offset; 0 for the -1 that 5.4.0 answers for a batch topic's queue without messages."""
-        return max(0, await self._offset(queue, GetMinOffset(queue_of(queue).topic, queue.queue_id, queue.broker_name)))
+        question = GetMinOffset(self._on_wire(queue_of(queue).topic), queue.queue_id, queue.broker_name)
+        return max(0, await self._offset(queue, question))
 
     async def max_offset(self, queue: MessageQueue) -> int:
-        question = GetMaxOffset(queue_of(queue).topic, queue.queue_id, broker_name=queue.broker_name)
+        question = GetMaxOffset(self._on_wire(queue_of(queue).topic), queue.queue_id, broker_name=queue.broker_name)
         return max(0, await self._offset(queue, question))
 
     async def offset_at(self, queue: MessageQueue, when_ms: int) -> int:
         """Returns the offset of the first message stored at or after `when_ms`, else the maximum."""
         try:
-            answer = await self._ask(queue, _search(queue, when_ms))
+            answer = await self._ask(queue, self._search(queue, when_ms))
         except ResponseError:
             end = await self.max_offset(queue)
             if end > await self.min_offset(queue):
@@ -140,15 +151,20 @@ class QueueOffsets:
             # For a batch topic 5.4.0 answers the last record if all are earlier.
             return await self._first_at_or_after(queue, found, when_ms) if await self._keeps_batches(queue) else found
         # 4.9 answers an earlier neighbour, or any message of an equal time: messages are read from before that time on.
-        return await self._first_at_or_after(queue, await self._offset(queue, _search(queue, when_ms - 1)), when_ms)
+        return await self._first_at_or_after(
+            queue, await self._offset(queue, self._search(queue, when_ms - 1)), when_ms
+        )
 
-    async def committed(self, queue: MessageQueue) -> int | None:
-        """Returns the group's committed offset; None without one."""
+    async def committed(self, queue: MessageQueue, *, zero_if_young: bool = False) -> int | None:
+        """Returns the group's committed offset; None without one.
+
+        With `zero_if_young` a broker answers 0 without one if the queue still has its first message, in memory.
+        """
         request = QueryConsumerOffset(
             self._group,
-            queue_of(queue).topic,
+            self._on_wire(queue_of(queue).topic),
             queue.queue_id,
-            set_zero_if_not_found=False,
+            set_zero_if_not_found=None if zero_if_young else False,
             broker_name=queue.broker_name,
         )
         try:
@@ -160,7 +176,8 @@ class QueueOffsets:
 
     async def commit(self, queue: MessageQueue, offset: int) -> None:
         """Returns when the broker has it in memory. A group that it does not know is created, if it permits that."""
-        request = UpdateConsumerOffset(self._group, queue_of(queue).topic, queue.queue_id, offset, queue.broker_name)
+        topic = self._on_wire(queue_of(queue).topic)
+        request = UpdateConsumerOffset(self._group, topic, queue.queue_id, offset, queue.broker_name)
         try:
             await self._ask(queue, request)
         except ResponseError as error:
@@ -169,11 +186,17 @@ class QueueOffsets:
             await self._ask(queue, GetSubscriptionGroupConfig(self._group))
             await self._ask(queue, request)
 
+    async def commit_oneway(self, queue: MessageQueue, offset: int) -> None:
+        """Returns when the commit is written; the broker does not answer it."""
+        request = UpdateConsumerOffset(self._group, queue_of(queue).topic, queue.queue_id, offset, queue.broker_name)
+        address = await self._client.master_address(queue, timeout=self._timeout)
+        await self._client.send_oneway(address, request.to_command(), timeout=self._timeout)
+
     async def min_offsets(self, queues: Iterable[MessageQueue]) -> dict[MessageQueue, int]:
-        return await _many(queues, self.min_offset)
+        return await query_many(queues, self.min_offset)
 
     async def max_offsets(self, queues: Iterable[MessageQueue]) -> dict[MessageQueue, int]:
-        return await _many(queues, self.max_offset)
+        return await query_many(queues, self.max_offset)
 
     async def mean_sizes(self, positions: Mapping[MessageQueue, int]) -> dict[MessageQueue, float]:
         """Returns the stored bytes per message of each queue, from one pull at its position; 0 for an empty answer."""
@@ -184,7 +207,7 @@ class QueueOffsets:
             answered = max(1, pulled.next_offset - min(first, pulled.start))  # a record may begin before the position
             return len(pulled.records) / answered
 
-        return await _many(positions, mean)
+        return await query_many(positions, mean)
 
     async def offset_bounds(self, queues: Iterable[MessageQueue]) -> dict[MessageQueue, OffsetRange]:
         """Returns the offsets that each queue keeps: from its minimum up to, without, its maximum."""
@@ -198,28 +221,30 @@ class QueueOffsets:
                 )
             return kept
 
-        return await _many(queues, bounds)
+        return await query_many(queues, bounds)
 
     async def offsets_at(self, when_ms: Mapping[MessageQueue, int]) -> dict[MessageQueue, int]:
         """Returns `offset_at` of many queues, each with its own time."""
-        return await _many(when_ms, lambda queue: self.offset_at(queue, when_ms[queue]))
+        return await query_many(when_ms, lambda queue: self.offset_at(queue, when_ms[queue]))
 
     async def committed_offsets(self, queues: Iterable[MessageQueue]) -> dict[MessageQueue, int | None]:
-        return await _many(queues, self.committed)
+        return await query_many(queues, self.committed)
 
     async def commit_offsets(self, offsets: Mapping[MessageQueue, int]) -> None:
         """Commits the offsets of many queues."""
-        await _many(offsets, lambda queue: self.commit(queue, offsets[queue]))
+        await query_many(offsets, lambda queue: self.commit(queue, offsets[queue]))
 
     async def check_filter(self, queue: MessageQueue, wanted: Filter) -> None:
         """Raises `ResponseError` if the queue's broker cannot evaluate the filter."""
-        subscription = SubscriptionData(queue_of(queue).topic, wanted.expression, expression_type=wanted.KIND)
+        topic = self._on_wire(queue_of(queue).topic)
+        subscription = SubscriptionData(topic, wanted.expression, expression_type=wanted.KIND)
         await self._ask(queue, CheckClientConfig(self._client.client_id, self._group, subscription))
 
     async def _keeps_batches(self, queue: MessageQueue) -> bool:
-        address = await self._client.master_address(queue, timeout=self._timeout)
+        address = await self._client.master_address(queue, timeout=self._timeout, namespace=self._namespace)
         topics = self._client.batch_topics
-        return await topics.is_batch_topic(queue.topic, queue.broker_name, address, timeout=self._timeout)
+        on_wire = self._on_wire(queue.topic)
+        return await topics.is_batch_topic(on_wire, queue.broker_name, address, timeout=self._timeout)
 
     async def _first_at_or_after(self, queue: MessageQueue, offset: int, when_ms: int) -> int:
         deadline = trio.current_time() + SEARCH_TIMEOUTS * self._timeout
@@ -238,35 +263,15 @@ class QueueOffsets:
         return _offset_of(queue, await self._ask(queue, request))
 
     async def _ask(self, queue: MessageQueue, request: HeaderRequest | CheckClientConfig) -> Command:
-        return await self._client.ask_broker(queue, request.to_command(), timeout=self._timeout)
+        command = request.to_command()
+        return await self._client.ask_broker(queue, command, timeout=self._timeout, namespace=self._namespace)
 
+    def _search(self, queue: MessageQueue, when_ms: int) -> SearchOffset:
+        topic = self._on_wire(queue_of(queue).topic)
+        return SearchOffset(topic, queue.queue_id, when_ms, broker_name=queue.broker_name)
 
-async def _many(keys: Iterable[K], ask: Callable[[K], Awaitable[V]]) -> dict[K, V]:
-    """Returns the answer for each key, queried together; the first failure ends the rest and is raised as it is."""
-    limit = trio.CapacityLimiter(QUESTIONS_AT_ONCE)
-    answers: dict[K, V] = {}
-    failures: list[Exception] = []
-
-    async def one(key: K) -> None:
-        async with limit:
-            try:
-                answers[key] = await ask(key)
-            except Exception as error:
-                failures.append(error)
-                ended.set()
-            if len(answers) == len(wanted):
-                ended.set()
-
-    wanted = list(dict.fromkeys(keys))
-    ended = trio.Event()
-    async with open_owned_nursery() as nursery:
-        for key in wanted:
-            nursery.start_soon(one, key)
-        if wanted:
-            await ended.wait()
-    if failures:
-        raise failures[0]
-    return {key: answers[key] for key in wanted}
+    def _on_wire(self, topic: str) -> str:
+        return with_namespace(topic, self._namespace)
 
 
 def _offset_of(queue: MessageQueue, answer: Command) -> int:
@@ -280,7 +285,3 @@ def _topics_of(answer: Command, address: str) -> tuple[str, ...]:
     if answer.code != ResponseCode.SUCCESS:
         raise response_error(answer, RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER, f"NameServer {address}")
     return TopicList.from_command(answer).topics
-
-
-def _search(queue: MessageQueue, when_ms: int) -> SearchOffset:
-    return SearchOffset(queue_of(queue).topic, queue.queue_id, when_ms, broker_name=queue.broker_name)

@@ -8,10 +8,12 @@ from typing import Final
 
 from pyrmq_core.client.producer.settings import compression_type
 from pyrmq_core.client.unique_ids import unique_id, unique_ids
+from pyrmq_core.errors import InvalidMessage
 from pyrmq_core.model import NO_PROPERTIES, Message
 from pyrmq_core.protocol.messages.batch_topic import MAX_RECORD_MESSAGES
 from pyrmq_core.protocol.messages.compression import CompressionType
-from pyrmq_core.protocol.messages.payload import Payload, encode_one, split_batch
+from pyrmq_core.protocol.messages.names import check_message
+from pyrmq_core.protocol.messages.payload import EMPTY_BATCH, Payload, check_batch, encode_one, split_batch
 from pyrmq_core.protocol.messages.properties import INSTANCE_ID
 
 # Requests near 1 MiB keep a broker busiest; larger ones gain nothing.
@@ -46,6 +48,16 @@ class MessageEncoder:
             max_message_bytes=self.max_message_bytes,
             system_properties={**own, **system_properties} if system_properties else own,
         )
+
+    def checked(self, messages: Sequence[Message]) -> tuple[Message, ...]:
+        """Returns the messages of a batch; raises `InvalidMessage` with the rule that one of them breaks."""
+        whole = tuple(messages)
+        for message in whole:
+            check_message(message, self.max_message_bytes)
+        if not whole:
+            raise InvalidMessage(EMPTY_BATCH)
+        check_batch(whole)
+        return whole
 
     def batch(self, messages: Sequence[Message], *, split_by_tag: bool = False) -> Iterator[Payload]:
         """Messages of one topic in as few requests as hold them; with `split_by_tag` of one tag each."""

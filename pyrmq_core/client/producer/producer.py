@@ -14,7 +14,7 @@ from pyrmq_core.client.arguments import chosen_by, seconds_of
 from pyrmq_core.client.client import Client
 from pyrmq_core.client.client_session import ClientSession
 from pyrmq_core.client.parameters import parameters_of
-from pyrmq_core.client.producer.bulk.in_flight import PendingSend
+from pyrmq_core.client.producer.bulk.pending_sends import PendingBatch, PendingSend
 from pyrmq_core.client.producer.bulk.send_arrow import send_rows
 from pyrmq_core.client.producer.bulk.send_window import SendWindow, WriteSummary, open_send_window
 from pyrmq_core.client.producer.bulk.split_batches import send_list
@@ -29,7 +29,6 @@ from pyrmq_core.client.producer.transactions import (
     decided,
     local_failure,
 )
-from pyrmq_core.client.remoting.identity import namespace_of
 from pyrmq_core.client.routing.publish_info import TopicPublishInfo
 from pyrmq_core.client.service_state import Life, ServiceState
 from pyrmq_core.errors import InvalidArgument, InvalidState
@@ -75,7 +74,7 @@ class Producer:
         self.group = settings.group
         self._shares_client = client is not None
         self._session = ClientSession(settings.own_client()) if client is None else client._session
-        namespace = namespace_of(settings.namespace) or self._session.namespace
+        namespace = self._session.namespace_or_own(settings.namespace)
         self._settings = replace(settings, namespace=namespace)
         self._encoding = MessageEncoder.of(
             settings.compress_body_over_bytes, settings.compression, settings.max_message_bytes, namespace
@@ -189,6 +188,25 @@ class Producer:
         sender, seconds = self._open().sender, self._seconds(timeout)
         return await send_list(sender, self._encoding, messages, queue, timeout=seconds)
 
+    async def send_batch_soon(
+        self,
+        messages: Sequence[Message],
+        *,
+        timeout: float | None = None,
+        queue: MessageQueue | None = None,
+        wait: bool = True,
+    ) -> PendingBatch:
+        """Sends as `send_batch`, in the background; waits only for room, where the list counts as one message.
+
+        `await pending.wait()` returns one result a message, or raises as `send_batch` does. With `wait=False` it raises
+        `WindowFull` instead of waiting. What brokers answer is final, as of `send_soon`.
+        """
+        parts, seconds = self._open(), self._seconds(timeout)
+        pending, whole = PendingBatch(), self._encoding.checked(messages)
+        await parts.in_flight.enter(pending, sum(len(message.body) for message in whole), wait=wait)
+        parts.batches.start(pending, self._encoding, whole, queue, seconds)
+        return pending
+
     async def send_arrow(
         self, rows: Any, *, topic: str | None = None, queue: MessageQueue | None = None, timeout: float | None = None
     ) -> WriteSummary:
@@ -274,8 +292,8 @@ class Producer:
 
         A message that is not stored safely (`status` is not SEND_OK) is rolled back whatever `state` says, as in Java.
         """
-        told = await self._open().transactions.end(transaction, state, reason)
-        return TransactionSendResult(transaction.result, told)
+        ended_as = await self._open().transactions.end(transaction, state, reason)
+        return TransactionSendResult(transaction.result, ended_as)
 
     async def send_in_transaction(
         self,

@@ -32,7 +32,7 @@ log = logging.getLogger(__name__)
 REPLY: Final = "reply"
 
 
-class Requests:
+class RequestSender:
     """The requests of one producer."""
 
     def __init__(self, client: ClientSession, sender: Sender) -> None:
@@ -56,7 +56,7 @@ class Requests:
         with self._client.replies.expecting(correlation_id) as awaited:
             receipt = await self._sender.send(payload, to, timeout=max(0.0, deadline - trio.current_time()))
             with trio.move_on_at(deadline):
-                await awaited.came.wait()
+                await awaited.received.wait()
         if awaited.message is None:
             raise RequestTimeout(
                 f"topic {payload.topic}: send request message to {receipt.queue.broker_name} OK, but wait reply "
@@ -78,7 +78,7 @@ class Requests:
         masters = [broker.master for broker in self._client.routes.brokers if broker.cluster in self._clusters]
         async with trio.open_nursery() as nursery:
             for address in masters:
-                if address is not None and not self._client.heartbeats.was_told(address):
+                if address is not None and not self._client.heartbeats.was_reached(address):
                     nursery.start_soon(self._tell, address)
 
     async def _tell(self, address: str) -> None:

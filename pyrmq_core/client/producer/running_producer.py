@@ -2,35 +2,33 @@
 
 from __future__ import annotations
 
-import itertools
 import random
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 import trio
 
 from pyrmq_core.client.client_session import CLOSE_SECONDS, ClientSession
 from pyrmq_core.client.producer.bulk.accumulator import Accumulator
-from pyrmq_core.client.producer.bulk.in_flight import InFlight, PendingSend
+from pyrmq_core.client.producer.bulk.batch_sends import BatchSends
+from pyrmq_core.client.producer.bulk.in_flight import InFlight
+from pyrmq_core.client.producer.bulk.pending_sends import PendingSend
 from pyrmq_core.client.producer.message_trace import Tracer
 from pyrmq_core.client.producer.producer_settings import ProducerSettings
-from pyrmq_core.client.producer.request_reply import Requests
+from pyrmq_core.client.producer.request_reply import RequestSender
 from pyrmq_core.client.producer.send.fault_detector import run_detector
 from pyrmq_core.client.producer.send.fault_latency import FaultLatency
 from pyrmq_core.client.producer.send.hooks import ProducerHooks
 from pyrmq_core.client.producer.send.send_errors import unexpected
 from pyrmq_core.client.producer.send.sender import Sender
 from pyrmq_core.client.producer.send.targets import Target
-from pyrmq_core.client.producer.settings import SendSettings
+from pyrmq_core.client.producer.trace_dispatcher import PRODUCE, open_tracing
 from pyrmq_core.client.producer.transactions import Transactions
 from pyrmq_core.model import Message
 from pyrmq_core.network import open_owned_nursery
 from pyrmq_core.protocol.messages.payload import Payload
-
-# client/trace/AsyncTraceDispatcher.java: a producer of its own sends trace messages.
-TRACE_NUMBERS: Final = itertools.count(1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +38,9 @@ class RunningProducer:
     client: ClientSession
     sender: Sender
     in_flight: InFlight
+    batches: BatchSends
     accumulator: Accumulator | None
-    requests: Requests
+    requests: RequestSender
     transactions: Transactions
     tracer: Tracer | None
 
@@ -67,7 +66,12 @@ class RunningProducer:
         """Waits until nothing is under way."""
         if self.accumulator is not None:
             self.accumulator.flush()
+        await self.batches.drain()
         await self.in_flight.drain()
+
+    def longest_seconds(self, now: float) -> float:
+        """Returns the time that the longest send under way has left; from any thread."""
+        return max(self.in_flight.longest_seconds(now), self.batches.longest_seconds(now))
 
 
 @asynccontextmanager
@@ -89,22 +93,18 @@ async def open_parts(client: ClientSession, settings: ProducerSettings[Any]) -> 
                 client=client,
                 sender=sender,
                 in_flight=in_flight,
+                batches=BatchSends(nursery, sender, in_flight),
                 accumulator=accumulator,
-                requests=Requests(client, sender),
+                requests=RequestSender(client, sender),
                 transactions=Transactions(client, sender, nursery, settings.transaction_listener, hooks),
                 tracer=tracer,
             )
-            trace_sender = _trace_sender(client, settings)
-            if tracer is not None:
-                nursery.start_soon(tracer.run, trace_sender)
-            try:
-                yield parts
-            finally:
-                parts.abandon()
-                parts.transactions.close()
-                if tracer is not None:
-                    with trio.move_on_after(CLOSE_SECONDS, shield=True):
-                        await tracer.flush(trace_sender)
+            async with open_tracing(tracer, nursery, client, settings.group, PRODUCE):
+                try:
+                    yield parts
+                finally:
+                    parts.abandon()
+                    parts.transactions.close()
     finally:
         with trio.move_on_after(CLOSE_SECONDS, shield=True):
             await client.unregister_producer(settings.producer_group)
@@ -119,7 +119,3 @@ def _fault_latency(
     if settings.start_detector_enable:
         nursery.start_soon(run_detector, client, faults)
     return faults
-
-
-def _trace_sender(client: ClientSession, settings: SendSettings) -> Sender:
-    return Sender(client, SendSettings(f"_INNER_TRACE_PRODUCER-{settings.group}-PRODUCE-{next(TRACE_NUMBERS)}"))

@@ -139,34 +139,34 @@ class Transactions:
                 transaction.broker_address, request.to_command(), timeout=END_TIMEOUT_SECONDS
             )
         except RocketMQError as error:
-            log.info("the end of transaction %s could not be told, the broker will ask: %s", result.msg_id, error)
+            log.info("the end of transaction %s did not reach the broker, which checks it: %s", result.msg_id, error)
         message = transaction.message
         keys = message.keys if isinstance(message.keys, str | None) else " ".join(message.keys)
         self._tell_hooks(request, transaction.broker_address, message.topic, message.tags, keys)
         return state
 
-    def _take_check(self, asked: CheckTransactionState, message: MessageExt, peer: Peer) -> None:
+    def _take_check(self, header: CheckTransactionState, message: MessageExt, peer: Peer) -> None:
         if self._held >= CHECKS_HELD:
             log.info("a transaction check of %s is passed over, because %d wait", peer.address, self._held)
             return
         self._held += 1
-        self._nursery.start_soon(self._check, asked, message, peer)
+        self._nursery.start_soon(self._check, header, message, peer)
 
-    async def _check(self, asked: CheckTransactionState, message: MessageExt, peer: Peer) -> None:
+    async def _check(self, header: CheckTransactionState, message: MessageExt, peer: Peer) -> None:
         try:
             seen = replace(message, topic=without_namespace(message.topic, self._namespace))
             assert self._listener is not None
             state, error = await decided(self._listener.check_local_transaction, seen, limiter=self._limiter)
             request = EndTransaction(
                 producer_group=self._group,
-                tran_state_table_offset=asked.tran_state_table_offset,
-                commit_log_offset=asked.commit_log_offset,
+                tran_state_table_offset=header.tran_state_table_offset,
+                commit_log_offset=header.commit_log_offset,
                 commit_or_rollback=state,
                 from_transaction_check=True,
-                msg_id=message.properties.get(UNIQ_KEY, asked.msg_id),
-                transaction_id=asked.transaction_id,
-                topic=asked.topic,
-                broker_name=asked.broker_name,
+                msg_id=message.properties.get(UNIQ_KEY, header.msg_id),
+                transaction_id=header.transaction_id,
+                topic=header.topic,
+                broker_name=header.broker_name,
                 remark=None if error is None else f"checkLocalTransactionState Exception: {error!r}",
             )
             await self._client.send_oneway_over(peer, request.to_command(), timeout=END_TIMEOUT_SECONDS)

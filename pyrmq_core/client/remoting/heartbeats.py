@@ -37,27 +37,32 @@ class Heartbeats:
         self._producers: set[str] = set()
         self._consumers: dict[str, ConsumerData] = {}
         self._versions: dict[str, int] = {}
-        self._told: set[str] = set()
-        self._perhaps_told: set[str] = set()
+        self._reached: set[str] = set()
+        self._perhaps_reached: set[str] = set()
         self._locks: defaultdict[str, trio.Lock] = defaultdict(trio.Lock)
 
     @property
     def producer_groups(self) -> frozenset[str]:
         return frozenset(self._producers)
 
+    @property
+    def consumer_groups(self) -> frozenset[str]:
+        return frozenset(self._consumers)
+
     def add_producer(self, group: str) -> None:
         self._producers.add(group)
 
     def add_consumer(self, consumer: ConsumerData) -> None:
+        """Adds a consumer, or changes the subscriptions of one that is there."""
         self._consumers[consumer.group_name] = consumer
 
     def version_of(self, address: str) -> int | None:
         """Returns the broker's version by common/MQVersion.java; None before its first answer."""
         return self._versions.get(address)
 
-    def was_told(self, address: str) -> bool:
+    def was_reached(self, address: str) -> bool:
         """Returns whether the broker got this client's groups over a connection that is still open."""
-        return address in self._told
+        return address in self._reached
 
     async def send_round(self) -> None:
         """Sends one to every broker that should know the groups, at once; one that does not answer gets the next."""
@@ -79,14 +84,14 @@ class Heartbeats:
 
     async def connected(self, address: str) -> None:
         """Sends one over a new connection, if its broker should know the groups (as 5.x does)."""
-        self._told.discard(address)
+        self._reached.discard(address)
         if not self._locks[address].locked() and address in self._addresses():
             await self._tell_quietly(address, trio.CapacityLimiter(1))
 
     def disconnected(self, address: str) -> None:
         """Notes that the broker forgot the groups with the connection."""
-        self._told.discard(address)
-        self._perhaps_told.discard(address)
+        self._reached.discard(address)
+        self._perhaps_reached.discard(address)
 
     async def remove(self, *, producer: str | None = None, consumer: str | None = None) -> None:
         """Unregisters a group at the brokers that may know it."""
@@ -96,7 +101,7 @@ class Heartbeats:
             self._consumers.pop(consumer, None)
         command = UnregisterClient(self._client_id, producer_group=producer, consumer_group=consumer).to_command()
         async with trio.open_nursery() as nursery:
-            for address in sorted(self._perhaps_told):
+            for address in sorted(self._perhaps_reached):
                 nursery.start_soon(self._say_goodbye, address, command)
 
     def _addresses(self) -> list[str]:
@@ -109,17 +114,17 @@ class Heartbeats:
 
     async def _tell(self, address: str, timeout: float) -> int:
         beat = HeartBeat(self._client_id, tuple(sorted(self._producers)), tuple(self._consumers.values())).to_command()
-        self._perhaps_told.add(address)
+        self._perhaps_reached.add(address)
         try:
             answer = await self._caller.call(address, beat, timeout=timeout)
         except NetworkError as error:
             if not error.request_left:
-                self._perhaps_told.discard(address)
+                self._perhaps_reached.discard(address)
             raise
         self._versions[address] = answer.version
         if answer.code != ResponseCode.SUCCESS:
             raise response_error(answer, beat.code, address)
-        self._told.add(address)
+        self._reached.add(address)
         return answer.version
 
     async def _tell_quietly(self, address: str, limit: trio.CapacityLimiter) -> None:
@@ -133,4 +138,4 @@ class Heartbeats:
         try:
             await self._caller.call(address, command, timeout=TIMEOUT_SECONDS)
         except RocketMQError as error:
-            log.debug("%s was not told that a group left: %s", address, error)
+            log.debug("%s did not learn that a group left: %s", address, error)

@@ -54,11 +54,22 @@ def client_id(
     Brokers keep one channel for each client id, and share a group's queues by it: two clients with one id would take
     each other's.
     """
-    where = f"[{ip}]" if ":" in ip else ip
     kin = hashlib.sha256("\n".join([*sorted(nameservers), access_key or ""]).encode()).hexdigest()[:8]
     name = f"{instance_name}#{pid}" if instance_name else str(pid)
     unit = f"@{unit_name}" if unit_name else ""
-    return f"{where}@{name}#{kin}{draw & 0xFFFFFFFFFFFF:012x}{unit}"
+    return f"{_bracketed(ip)}@{name}#{kin}{draw & 0xFFFFFFFFFFFF:012x}{unit}"
+
+
+def offsets_id(own_id: str, ip: str, instance_name: str | None, unit_name: str | None = None) -> str:
+    """Returns the name under which a broadcasting consumer keeps its offsets: Java's `ip@instance[@unit]`.
+
+    A client id is new at each start, so offsets under it would not be found again. Without an instance name it is
+    `own_id` all the same: two programs of one machine must not share a file.
+    """
+    if not instance_name:
+        return own_id
+    unit = f"@{unit_name}" if unit_name else ""
+    return f"{_bracketed(ip)}@{instance_name}{unit}"
 
 
 def checked_unit_name(unit_name: str | None) -> str | None:
@@ -77,3 +88,7 @@ def namespace_of(namespace: str | None) -> str | None:
 
 def _is_text(value: object) -> bool:
     return isinstance(value, str)
+
+
+def _bracketed(ip: str) -> str:
+    return f"[{ip}]" if ":" in ip else ip

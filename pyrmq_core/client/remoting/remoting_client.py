@@ -129,8 +129,8 @@ class PinnedConnection:
         if self._plain:
             self._connection.post_all(form, requests, timeout=timeout)
             return
-        for asked in requests:
+        for bulk_call in requests:
             try:
-                self.post(form.command(asked.numbers()), timeout=timeout, done=asked.end)
+                self.post(form.command(bulk_call.numbers()), timeout=timeout, done=bulk_call.end)
             except RocketMQError as error:
-                asked.end(error)
+                bulk_call.end(error)

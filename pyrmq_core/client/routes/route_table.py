@@ -54,7 +54,11 @@ class _Question:
 
 
 class Routes:
-    """Routes by topic, and the publish infos and broker addresses made from them."""
+    """Routes by topic, and the publish infos and broker addresses made from them.
+
+    `changed` is set, and replaced by another event, when a topic's route is another one than before; `brokers_changed`
+    when the addresses of brokers are.
+    """
 
     def __init__(self, nameservers: NameServers, *, random_start: Callable[[], int]) -> None:
         self._nameservers = nameservers
@@ -65,6 +69,7 @@ class Routes:
         self._brokers: dict[str, BrokerData] = {}
         self._questions: defaultdict[str, _Question] = defaultdict(_Question)
         self.brokers_changed = trio.Event()
+        self.changed = trio.Event()
 
     @property
     def topics(self) -> tuple[str, ...]:
@@ -127,11 +132,11 @@ class Routes:
             return ready
         known = self._publish_infos.get(topic)
         deadline = trio.current_time() + timeout
-        asked_before = self._questions[create_topic_key].count
+        count = self._questions[create_topic_key].count
         try:
             await self.refresh(topic, timeout=timeout)
             if topic not in self._routes:
-                template = await self._ask(create_topic_key, deadline - trio.current_time(), asked_before)
+                template = await self._ask(create_topic_key, deadline - trio.current_time(), count)
                 self._borrow(topic, template, default_topic_queue_nums)
         except RocketMQError:
             if known is None or not known.queues:
@@ -172,15 +177,16 @@ class Routes:
             except RocketMQError as error:
                 log.info("the route of %s could not be refreshed: %s", topic, error)
 
-    async def _ask(self, topic: str, timeout: float, asked: int | None = None) -> TopicRouteData | None:
-        """Sends the query, one at a time for each topic, or shares the result of another task's query.
+    async def _ask(self, topic: str, timeout: float, count: int | None = None) -> TopicRouteData | None:
+        """Returns the route by a query of this task, or by another task's query that ended in the meantime.
 
-        An answer since query number `asked` (default: since now) is shared. A failure is shared only if it had at least
-        the time that is left to this call.
+        One query of a topic runs at a time. A result is shared if more than `count` queries have ended; by default, if
+        one ended while this call waited for its turn. A failure is shared only if that query had at least as much time
+        as this call has left.
         """
         deadline = trio.current_time() + timeout
         question = self._questions[topic]
-        asked = question.count if asked is None else asked
+        count = question.count if count is None else count
         with trio.move_on_after(max(0.0, timeout)):
             await question.lock.acquire()
         if not question.is_mine():
@@ -190,7 +196,7 @@ class Routes:
             )
         try:
             time_left = deadline - trio.current_time()
-            if question.count == asked or (question.error is not None and question.timeout < time_left):
+            if question.count == count or (question.error is not None and question.timeout < time_left):
                 await self._put(question, topic, time_left)
             if question.error is not None:
                 raise copy(question.error)
@@ -232,6 +238,8 @@ class Routes:
         )
         self._routes[topic] = route
         self._learn_brokers(route)
+        changed, self.changed = self.changed, trio.Event()
+        changed.set()
         log.info("the route of %s changed: brokers %s", topic, ", ".join(_broker_names(route)))
 
     def _learn_brokers(self, route: TopicRouteData) -> None:

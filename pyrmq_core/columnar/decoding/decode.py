@@ -27,6 +27,7 @@ from pyrmq_core.filtering.tags import TagFilter
 from pyrmq_core.model import EVERYTHING, OffsetRange
 from pyrmq_core.protocol.messages.bodies import AS_STORED, MAX_BODY_BYTES, MAX_PLAIN_BYTES, BodyRules, too_much
 from pyrmq_core.protocol.messages.completeness import check_whole
+from pyrmq_core.protocol.messages.namespaces import without_namespace
 from pyrmq_core.protocol.messages.payload import RawPull
 from pyrmq_core.protocol.messages.properties import KEYS, SHARDING_KEY, TAGS, UNIQ_KEY
 
@@ -127,8 +128,8 @@ def decode_columns(
 def _batch(rows: Rows, pulls: Sequence[RawPull], columns: pa.Schema, tags: TagFilter) -> pa.RecordBatch:
     made = _Columns(rows, pulls)
     if tags.tags:
-        wanted = pc.is_in(made.pairs.column(TAGS), value_set=pa.array(sorted(tags.tags), pa.string()))
-        made = _Columns(rows.only(wanted.to_numpy(zero_copy_only=False)), pulls)
+        matching = pc.is_in(made.pairs.column(TAGS), value_set=pa.array(sorted(tags.tags), pa.string()))
+        made = _Columns(rows.only(matching.to_numpy(zero_copy_only=False)), pulls)
     arrays = [_of_type(BUILDERS[field.name](made), field) for field in columns]
     return pa.RecordBatch.from_arrays(arrays, schema=columns)
 
@@ -172,7 +173,17 @@ class _Columns:
         return offset_msg_ids(self.rows)
 
     def topic(self) -> pa.Array:
-        return as_text(spans(self.rows.data, *self.rows.topic))
+        """Returns the topics; those of a tenant without its namespace."""
+        topics = as_text(spans(self.rows.data, *self.rows.topic))
+        namespaces = {pull.namespace for pull in self._pulls}
+        if not any(namespaces):
+            return topics
+        if len(namespaces) > 1:  # pulls of several consumers, which the caller joined
+            raise Unreadable
+        (namespace,) = namespaces
+        names = topics.dictionary_encode()
+        texts = [without_namespace(name, namespace) for name in names.dictionary.to_pylist()]
+        return pa.array(texts, pa.string()).take(names.indices)
 
     def body(self) -> pa.Array:
         return spans(self.rows.data, *self.rows.body)

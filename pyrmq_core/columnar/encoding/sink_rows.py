@@ -134,22 +134,22 @@ def _is_large(rows: pa.RecordBatch) -> bool:
 
 def outgoing_rows(rows: pa.RecordBatch) -> SinkRows:
     """Returns the rows in known types; raises `InvalidArgument` for a column of another type, or without a body."""
-    given = dict(zip(rows.schema.names, rows.columns, strict=True))
+    columns = dict(zip(rows.schema.names, rows.columns, strict=True))
     _check_body(rows.schema.names)
-    words = given.get("keys")
+    words = columns.get("keys")
     if words is not None and _is_list(words.type):
         words = _cast("keys", words, pa.list_(pa.string()))
-        given["keys"] = _joined_words(words)
+        columns["keys"] = _joined_words(words)
     else:
         words = None
-    texts = {name: _bytes(name, given[name]) for name in TEXTS if name in given}
-    properties = _cast("properties", given["properties"], STRING_MAP) if "properties" in given else None
+    texts = {name: _bytes(name, columns[name]) for name in TEXTS if name in columns}
+    properties = _cast("properties", columns["properties"], STRING_MAP) if "properties" in columns else None
     return SinkRows(
-        body=_bytes("body", given["body"]),
+        body=_bytes("body", columns["body"]),
         texts=texts,
         words=words,
         properties=None if properties is None else _tidied(UserProperties.of(properties), texts.get("shardingKey")),
-        flag=_cast("flag", given["flag"], pa.int32()) if "flag" in given else None,
+        flag=_cast("flag", columns["flag"], pa.int32()) if "flag" in columns else None,
     )
 
 
@@ -190,15 +190,15 @@ def _binary(name: str, array: pa.Array) -> pa.Array:
     raise InvalidArgument(f"column {name} is {kind}; it has to be {'binary or ' * (name == 'body')}string")
 
 
-def _cast(name: str, array: pa.Array, wanted: pa.DataType) -> pa.Array:
-    if array.type == wanted:
+def _cast(name: str, array: pa.Array, target: pa.DataType) -> pa.Array:
+    if array.type == target:
         return array
     try:
         if pa.types.is_floating(array.type):
             raise pa.ArrowInvalid("numbers with fractions are another kind of value")
-        return array.cast(wanted)
+        return array.cast(target)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-        raise InvalidArgument(f"column {name} is {array.type}, which does not make {wanted}: {error}") from error
+        raise InvalidArgument(f"column {name} is {array.type}, which does not make {target}: {error}") from error
 
 
 def _is_list(kind: pa.DataType) -> bool:

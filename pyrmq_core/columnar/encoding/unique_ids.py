@@ -22,14 +22,14 @@ COUNTERS: Final = np.frombuffer(np.arange(0x10000, dtype=">u2").tobytes().hex().
 
 def ids_of(ids: Ids, count: int) -> list[RowPart]:
     """Returns the next ids of `count` rows, as parts that joined make each id."""
-    given = ids(count)
-    if isinstance(given, pa.Array):
-        texts = given.cast(pa.string())
+    produced = ids(count)
+    if isinstance(produced, pa.Array):
+        texts = produced.cast(pa.string())
     else:
-        runs = [run for run in given if isinstance(run, IdRun)]
+        runs = [run for run in produced if isinstance(run, IdRun)]
         if runs:
             return _counted(runs, count)
-        texts = pa.array(given, pa.string())
+        texts = pa.array(produced, pa.string())
     if len(texts) != count or texts.null_count:
         raise InvalidArgument(f"{count} messages and {len(texts) - texts.null_count} ids; each message has one")
     return [texts.view(pa.binary())]

@@ -173,28 +173,26 @@ def _too_long(rows: SinkRows, size: Ints) -> Iterator[Fault]:
 
 
 def _topic_fault(topics: pa.Array) -> Fault | None:
-    """Returns the fault of the lowest row without a topic; if all have one, of the lowest row with an invalid name."""
+    """Returns the fault of the lowest row without a topic, or with an invalid one."""
     coded = encoded(topics)
-    if coded.null_count:
-        return Fault(pc.index(pc.is_null(coded), True).as_py(), "topic", NO_TOPIC)
-    wrong = {}
+    wrong = {-1: NO_TOPIC}
     for code, name in enumerate(coded.dictionary.to_pylist()):
         try:
             check_message(Message(name, b"x"))
         except InvalidMessage as error:
             wrong[code] = str(error)
-    codes = coded.indices.to_numpy()
+    codes = coded.indices.fill_null(-1).to_numpy(zero_copy_only=False)
     rows = np.flatnonzero(np.isin(codes, list(wrong)))
     return Fault(int(rows[0]), "topic", wrong[int(codes[rows[0]])]) if len(rows) else None
 
 
-def _holding(text: pa.Array, wanted: tuple[int, ...]) -> Bools | None:
+def _holding(text: pa.Array, byte_values: tuple[int, ...]) -> Bools | None:
     """Returns for each element whether it holds one of the bytes; None if no element does."""
     bounds, octets = offsets_of(text), byte_view(text)
     used = octets[bounds[0] : bounds[-1]]
-    if not len(used) or used.min() > max(wanted):
+    if not len(used) or used.min() > max(byte_values):
         return None
-    places = np.flatnonzero(np.isin(used, wanted))
+    places = np.flatnonzero(np.isin(used, byte_values))
     if not len(places):
         return None
     holding = np.zeros(len(text), np.bool_)

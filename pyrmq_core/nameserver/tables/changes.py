@@ -100,8 +100,8 @@ class BrokerRemoved:
     reason: RemovalReason
 
     def __str__(self) -> str:
-        who = "an address of no broker" if self.broker_name is None else f"{self.broker_name}, id {self.broker_id}"
-        return f"removed broker {who}, {self.address}, cluster {self.cluster}: {self.reason.value}"
+        named = "an address of no broker" if self.broker_name is None else f"{self.broker_name}, id {self.broker_id}"
+        return f"removed broker {named}, {self.address}, cluster {self.cluster}: {self.reason.value}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -50,7 +50,10 @@ def route(tables: RouteTables, topic: str) -> TopicRouteData | None:
 
 
 def route_in_zone(found: TopicRouteData, zone_name: str) -> TopicRouteData:
-    """Returns the route with the zone's brokers only (in any case of letters), and those of any zone without master."""
+    """Returns the route without the brokers of other zones.
+
+    A broker without a master stays, whatever its zone. Zone names are compared without regard to upper and lower case.
+    """
     far = [
         broker
         for broker in found.broker_datas
@@ -110,12 +113,12 @@ def unit_sub_ununit_topics(tables: RouteTables) -> Steps[list[str]]:
     return _topics(tables, lambda queues: _flag(queues) & (UNIT_SUB_FLAG | UNIT_FLAG) == UNIT_SUB_FLAG)
 
 
-def _topics(tables: RouteTables, is_wanted: Callable[[Mapping[str, QueueData]], bool]) -> Steps[list[str]]:
+def _topics(tables: RouteTables, includes: Callable[[Mapping[str, QueueData]], bool]) -> Steps[list[str]]:
     topics: list[str] = []
     for topic in tables.each_topic():
         if topic is None:
             yield
-        elif is_wanted(tables.topic_queue_table[topic]):
+        elif includes(tables.topic_queue_table[topic]):
             topics.append(topic)
     return topics
 

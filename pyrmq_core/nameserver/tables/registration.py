@@ -116,12 +116,12 @@ def min_id_change(
     """Returns the notice of a new smallest id: to all if an address left or only one is there, else to all others."""
     addrs = broker.broker_addrs
     smallest = min(addrs)
-    all_are_told = offline_address is not None or len(addrs) == 1
+    all_are_notified = offline_address is not None or len(addrs) == 1
     return MinBrokerIdChange(
         broker_name=broker.broker_name,
         min_broker_id=smallest,
         min_broker_addr=addrs[smallest],
-        targets=tuple(address for broker_id, address in addrs.items() if all_are_told or broker_id != smallest),
+        targets=tuple(address for broker_id, address in addrs.items() if all_are_notified or broker_id != smallest),
         offline_address=offline_address,
         ha_server_addr=ha_server_addr,
     )
@@ -196,11 +196,11 @@ def _take(
     changes: list[Change] = []
     name = broker.broker_name
     if tables.rules.delete_topic_with_broker_registration and not body.topic_queue_mapping_infos:
-        kept = {config.topic for config in body.topic_configs}
+        declared = {config.topic for config in body.topic_configs}
         for topic in tables.each_topic():
             if topic is None:
                 yield
-            elif topic not in kept and name in tables.topic_queue_table[topic]:
+            elif topic not in declared and name in tables.topic_queue_table[topic]:
                 changes += tables.drop_queues(topic, (name,))
         if changes:
             tables.forget_digests((name,))

@@ -193,17 +193,17 @@ class Calls:
         """Registers the requests and returns their frames; one that cannot be encoded ends at once, alone."""
         table, frames, code = self.table, Outgoing(), form.code
         parts = []
-        for asked in requests:
+        for bulk_call in requests:
             while (opaque := next(self._numbers) & MAX_OPAQUE) in table:
                 pass
-            asked.code, asked.opaque, asked.timeout, asked.deadline = code, opaque, timeout, deadline
-            asked.frames = frames
+            bulk_call.code, bulk_call.opaque, bulk_call.timeout, bulk_call.deadline = code, opaque, timeout, deadline
+            bulk_call.frames = frames
             try:
-                parts.append(form.frame(opaque, asked.numbers()))
+                parts.append(form.frame(opaque, bulk_call.numbers()))
             except Exception as error:
-                _end(asked.end, _not_encoded(code, error), code)
+                _end(bulk_call.end, _not_encoded(code, error), code)
             else:
-                table[opaque] = asked
+                table[opaque] = bulk_call
         frames.set_frame(b"".join(parts), b"")
         return frames
 

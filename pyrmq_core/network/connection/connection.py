@@ -187,8 +187,8 @@ class Connection:
     def post_all(self, form: RequestForm, requests: Iterable[BulkCall], *, timeout: float) -> None:
         """Posts requests of one form, written together; on a closed connection each ends at once."""
         if self.is_closed:
-            for asked in requests:
-                asked.end(self._calls.closed(form.code, self._close_reason, left=False))
+            for bulk_call in requests:
+                bulk_call.end(self._calls.closed(form.code, self._close_reason, left=False))
             return
         deadline = trio.current_time() + timeout
         frames = self._calls.open_all(form, requests, timeout, deadline)
@@ -336,7 +336,7 @@ class Connection:
                 elif self._calls.answered(command):
                     continue
                 else:
-                    log.debug("%s answered number %d, which nobody waits for", self.address, command.opaque)
+                    log.debug("%s answered number %d, which no call waits for", self.address, command.opaque)
                 if turn.is_over():
                     self._outbox.release()
                     await trio.lowlevel.checkpoint()

@@ -206,7 +206,12 @@ class Outbox:
                 self._writer_runs = False
                 if self._waiting or self._turns is not None:  # all that was queued may have been withdrawn
                     self.tell_room()
-                await trio.lowlevel.wait_task_rescheduled(_abort)
+                await trio.lowlevel.wait_task_rescheduled(self._abort)
+
+    def _abort(self, _: object) -> trio.lowlevel.Abort:
+        """Lets the cancelled writer end. It is not woken again: that would run a task that has ended."""
+        self._writer_runs = True
+        return trio.lowlevel.Abort.SUCCEEDED
 
     def _write(self, frame: Outgoing) -> bool:
         """Writes as much as the wire takes at once; returns whether that is the whole frame."""
@@ -266,18 +271,18 @@ class Outbox:
     async def _send_whole(self) -> None:
         """Writes to a wire that does not report partial writes (TLS): its frames count as begun before the write."""
         data = b"".join(self._next_chunks())
-        given: list[Outgoing] = []
+        collected: list[Outgoing] = []
         size = 0
         while size < len(data):
             frame = self._queue.popleft()
             if frame.chunks is not None:
                 frame.started, frame.chunks = True, None
                 size += frame.size_bytes
-                given.append(frame)
+                collected.append(frame)
         await self.wire.send_all(data)
         self.written_bytes += size
         self.queued_bytes -= size
-        for frame in given:
+        for frame in collected:
             frame.written()
         self.tell_room()
 
@@ -287,10 +292,6 @@ class Outbox:
 
 def _ended() -> None:
     """Starts no writer: the connection has ended."""
-
-
-def _abort(_: object) -> trio.lowlevel.Abort:
-    return trio.lowlevel.Abort.SUCCEEDED
 
 
 def _shorten(frame: Outgoing, count: int) -> None:

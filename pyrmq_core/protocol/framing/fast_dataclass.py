@@ -14,7 +14,7 @@ Write `Payload(...)` wherever a value is not made once a message.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, ParamSpec, TypeVar
 
 P = ParamSpec("P")
@@ -27,16 +27,26 @@ def maker_of(frozen: Callable[P, T]) -> Callable[P, T]:
     It applies no defaults, though its type shows those of the class, and calls no `__post_init__`.
     """
     assert dataclasses.is_dataclass(frozen)
-    names = [field.name for field in dataclasses.fields(frozen)]
-    draft = type(f"{frozen.__name__}Draft", frozen.__bases__, {"__slots__": tuple(names)})
+    whole: Any = frozen
+    made: Callable[P, T] = partial_maker_of(whole, whole, [field.name for field in dataclasses.fields(frozen)])
+    return made
+
+
+def partial_maker_of(frozen: Any, of_class: type[T], names: Sequence[str]) -> Callable[..., T]:
+    """Returns a function that makes a value of `of_class` from the named fields of `frozen`, by position.
+
+    `of_class` is `frozen`, or a subclass without slots of its own, which has values for the fields that are not named.
+    """
+    slots = tuple(field.name for field in dataclasses.fields(frozen))
+    draft = type(f"{frozen.__name__}Draft", frozen.__bases__, {"__slots__": slots})
     lines = [
-        f"def make_{frozen.__name__}({', '.join(names)}):",
+        f"def make_{of_class.__name__}({', '.join(names)}):",
         "    made = draft()",
         *(f"    made.{name} = {name}" for name in names),
-        "    made.__class__ = frozen",
+        "    made.__class__ = of_class",
         "    return made",
     ]
-    room: dict[str, Any] = {"draft": draft, "frozen": frozen}
+    room: dict[str, Any] = {"draft": draft, "of_class": of_class}
     exec("\n".join(lines), room)  # as dataclasses write an `__init__`
-    made: Callable[P, T] = room[f"make_{frozen.__name__}"]
+    made: Callable[..., T] = room[f"make_{of_class.__name__}"]
     return made

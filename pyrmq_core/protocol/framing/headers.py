@@ -195,9 +195,12 @@ def _decode_lazily(header: bytes, body: bytes | memoryview) -> Command | None:
     tail = _LAZY_TAIL.search(header, len(header) - _LAZY_TAIL_BYTES)
     if head is None or tail is None:
         return None
-    flag, language, opaque, version = tail.groups()
+    flag, language, digits, version = tail.groups()
+    opaque = int(digits)
+    if not MIN_INT <= opaque <= MAX_INT:
+        return None
     ext, name = LazyFields(header[head.end() : tail.start() + 1]), language.decode()
-    return make_command(int(head[1]), ext, body, int(opaque), int(flag), None, name, int(version), JSON)
+    return make_command(int(head[1]), ext, body, opaque, int(flag), None, name, int(version), JSON)
 
 
 def _json_fields(fields: Mapping[str, str]) -> str:
@@ -208,12 +211,13 @@ def _decode_answer_lazily(header: bytes, body: bytes | memoryview) -> Command | 
     found = _LAZY_ANSWER.fullmatch(header)
     if found is None:
         return None
-    fields, language, opaque, remark, version = found.groups()
-    if fields.rfind(b"{"):
+    fields, language, digits, remark, version = found.groups()
+    opaque = int(digits)
+    if fields.rfind(b"{") or not MIN_INT <= opaque <= MAX_INT:
         return None
     text = None if remark is None else remark.decode()
     ext, name = LazyFields(fields), language.decode()
-    return make_command(0, ext, body, int(opaque), RESPONSE_BIT, text, name, int(version), JSON)
+    return make_command(0, ext, body, opaque, RESPONSE_BIT, text, name, int(version), JSON)
 
 
 def _load_object(header: bytes) -> dict[str, Any]:

@@ -1,11 +1,14 @@
 """Java's text and number formats, read and written as Java does.
 
     json_text          JSON bodies as fastjson writes them, with unquoted integer keys
+    object_keys        JSON objects whose names are objects, as fastjson writes them
+    members            a dataclass as the members of a JSON object
     json_bounds        limits of JSON from outside: depth, and text that can be written again
     json_cursor        a long JSON text read member by member, with pauses
     properties_text    `key=value` configuration files
     integers           whole numbers of 32 and 64 bits
     string_hash        String.hashCode
+    murmur3            Guava's murmur3_128
 
 Nothing here knows RocketMQ's requests or messages.
 """

@@ -101,7 +101,11 @@ class JsonWalk:
         return found
 
     def _short_parts(self, opening: str, closing: str) -> Any:
-        """Returns the short parts at this place, read at once, or None if there are none; one more part must follow."""
+        """Reads the next parts of an object or array together, as many as fit into one step.
+
+        Returns them as a dict or a list, or None if the next part alone is too long for a step. They never include the
+        last part, which the caller reads by itself.
+        """
         start = self.position
         end = parts_end(self._text, start, start + self._at_once)
         if end == start:

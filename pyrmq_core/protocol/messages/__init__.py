@@ -3,6 +3,7 @@
     payload          `Payload`, the content of a send request, and `RawPull`, the answer to a pull
     split_payload    a refused batch divided in halves; a message readdressed to another topic
     record           the stored record of a message, as it lies in a commit log and in a pull's answer
+    single_record    the one message of a request whose body is a stored record
     batch            the body of a batch: several messages in one request
     batch_topic      5.x topics whose brokers store a whole batch as one record
     bodies           stored bodies to plain ones: CRC and decompression
@@ -13,6 +14,8 @@
     message_id       UNIQ_KEY and offset message id
     names            rules for the names of topics and groups, and for a message before it is sent
     namespaces       topics and groups of a tenant, `NS%topic`
+    queue_tables     message queues in JSON, and tables by queue
+    offset_file      the file of a broadcasting consumer's offsets
     sysflag          the bits of a message's sysFlag
     trace            trace records, as Java's console reads them
 

@@ -29,19 +29,22 @@ MAX_PLAIN_BYTES: Final = 256 * 1024 * 1024
 class BodyRules:
     """The rules for reading bodies; `InvalidArgument` for an impossible `max_body_bytes`.
 
-    With `keep_undecodable` a body that cannot be decompressed, or not within `max_body_bytes`, is returned as stored.
+    With `keep_undecodable` a body that cannot be decompressed, or not within `max_body_bytes`, is returned as stored;
+    with `keep_compressed` every compressed body is. Batch records are read all the same: they hold the messages.
     """
 
     verify_crc: bool = True
     keep_undecodable: bool = False
     max_body_bytes: int = MAX_BODY_BYTES
+    keep_compressed: bool = False
 
     def __post_init__(self) -> None:
         if not 1 <= self.max_body_bytes <= MOST_BODY_BYTES:
             raise InvalidArgument(f"max_body_bytes={self.max_body_bytes}: 1 to {MOST_BODY_BYTES} are possible")
 
 
-AS_STORED: Final = BodyRules(verify_crc=False, keep_undecodable=True)
+# For reads that do not return bodies.
+AS_STORED: Final = BodyRules(verify_crc=False, keep_undecodable=True, keep_compressed=True)
 
 
 def plain_body(raw: RawRecord, rules: BodyRules, queue: MessageQueue, address: str) -> bytes:
@@ -49,7 +52,7 @@ def plain_body(raw: RawRecord, rules: BodyRules, queue: MessageQueue, address: s
     body = raw.body
     if rules.verify_crc and body and zlib.crc32(body) & CRC_MASK != raw.body_crc:
         raise _damaged(raw, queue, address)
-    if not raw.sys_flag & COMPRESSED:
+    if rules.keep_compressed or not raw.sys_flag & COMPRESSED:
         return body
     try:
         return decompress(body, raw.sys_flag, max_bytes=rules.max_body_bytes)

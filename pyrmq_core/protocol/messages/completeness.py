@@ -14,29 +14,31 @@ from pyrmq_core.errors import DataLost, RecordError
 from pyrmq_core.model import MessageQueue, OffsetRange
 
 
-def check_whole(queue: MessageQueue, offsets: Sequence[int], asked: OffsetRange, *, allow_gaps: bool = False) -> None:
-    """Raises `DataLost` unless `offsets`, answered to a pull without a filter, are all those of `asked`.
+def check_whole(queue: MessageQueue, offsets: Sequence[int], within: OffsetRange, *, allow_gaps: bool = False) -> None:
+    """Raises `DataLost` unless `offsets`, answered to a pull without a filter, are all those of `within`.
 
     `RecordError` for too many offsets, or offsets out of order, which no sound queue can have. With `allow_gaps`
     missing offsets are accepted.
     """
-    expected = len(asked)
+    expected = len(within)
+    if len(offsets) == expected and offsets == list(range(within.start, within.end)):
+        return
     if len(offsets) > expected or any(one >= next_one for one, next_one in pairwise(offsets)):
         raise RecordError(
-            f"{queue.broker_name} answered {len(offsets)} messages for the {expected} offsets {asked.start} to "
-            f"{asked.end} of {queue}, some of them twice or out of order; the broker's queue is damaged"
+            f"{queue.broker_name} answered {len(offsets)} messages for the {expected} offsets {within.start} to "
+            f"{within.end} of {queue}, some of them twice or out of order; the broker's queue is damaged"
         )
     if len(offsets) == expected or allow_gaps:
         return
     there = set(offsets)
-    first = next(offset for offset in range(asked.start, asked.end) if offset not in there)
+    first = next(offset for offset in range(within.start, within.end) if offset not in there)
     raise DataLost(
-        f"{expected - len(offsets)} of the offsets {asked.start} to {asked.end} of {queue} have no message any more, "
+        f"{expected - len(offsets)} of the offsets {within.start} to {within.end} of {queue} have no message any more, "
         f"{first} is the first: they expired while they were read, the topic keeps the last message of each key alone, "
         "or the broker's queue is damaged; allow_gaps=True (Spark: failOnDataLoss=false) goes on with what is left",
         queue=queue,
-        start=asked.start,
-        end=asked.end,
-        min_offset=asked.end,
-        max_offset=asked.end,
+        start=within.start,
+        end=within.end,
+        min_offset=within.end,
+        max_offset=within.end,
     )

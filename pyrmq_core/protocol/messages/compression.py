@@ -40,6 +40,11 @@ class CompressionType(enum.Enum):
 _TYPES: Final = {0: CompressionType.ZLIB, **{kind.value: kind for kind in CompressionType}}
 
 
+def compression_of(sys_flag: int) -> CompressionType | None:
+    """Returns the form of a body; None for a plain one, and for a form of a later version."""
+    return _TYPES.get((sys_flag & COMPRESSION_MASK) >> COMPRESSION_SHIFT) if sys_flag & COMPRESSED else None
+
+
 def compress(body: bytes | memoryview, kind: CompressionType, level: int = DEFAULT_LEVEL) -> bytes:
     """Returns the body compressed in this form; `MissingLibrary` when the form's library is not installed.
 

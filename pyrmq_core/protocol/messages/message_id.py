@@ -106,7 +106,7 @@ class UniqueIdMaker:
     def run(self, now_ms: int, month_ms: int, counter: int, count: int) -> IdRun:
         """Returns the ids of `make_many` as an `IdRun`, without making each text."""
         if count > 0x10000:
-            raise InvalidArgument(f"{count} ids of one millisecond; a UNIQ_KEY's counter tells 65,536 apart")
+            raise InvalidArgument(f"{count} ids of one millisecond; a UNIQ_KEY's counter distinguishes 65,536")
         return IdRun(f"{self._prefix}{_since(now_ms, month_ms):08X}", counter, count)
 
 

@@ -28,14 +28,20 @@ REPLY_TOPIC_SUFFIX: Final = "_REPLY_TOPIC"
 # The topic whose settings a broker copies when it creates a topic by itself.
 AUTO_CREATE_TOPIC: Final = "TBW102"
 SCHEDULE_TOPIC: Final = "SCHEDULE_TOPIC_XXXX"
+# Half messages of transactions; the queue offsets of those that ended; those that were checked too often.
+HALF_TOPIC: Final = "RMQ_SYS_TRANS_HALF_TOPIC"
+OP_HALF_TOPIC: Final = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
+CHECK_MAX_TIME_TOPIC: Final = "TRANS_CHECK_MAX_TIME_TOPIC"
+# The group whose committed offsets are the broker's progress in the first two.
+TRANSACTION_GROUP: Final = "CID_RMQ_SYS_TRANS"
 
 # A broker refuses a message for one of these with code 16 (NO_PERMISSION).
 FORBIDDEN_TOPICS: Final = frozenset(
     (
         SCHEDULE_TOPIC,
-        "RMQ_SYS_TRANS_HALF_TOPIC",
-        "RMQ_SYS_TRANS_OP_HALF_TOPIC",
-        "TRANS_CHECK_MAX_TIME_TOPIC",
+        HALF_TOPIC,
+        OP_HALF_TOPIC,
+        CHECK_MAX_TIME_TOPIC,
         "SELF_TEST_TOPIC",
         "OFFSET_MOVED_EVENT",
     )

@@ -11,8 +11,10 @@ Sources: remoting/protocol/NamespaceUtil.java, common/utils/NameServerAddressUti
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Final
 
+from pyrmq_core.model import MessageExt
 from pyrmq_core.protocol.messages.names import DLQ_PREFIX, RETRY_PREFIX, is_system_topic
 
 SEPARATOR: Final = "%"
@@ -35,6 +37,16 @@ def without_namespace(name: str, namespace: str | None) -> str:
         return name
     prefix, rest = _split(name)
     return prefix + rest.removeprefix(namespace + SEPARATOR)
+
+
+def is_reachable(name: str, namespace: str | None) -> bool:
+    """Returns whether this is a broker's name of something that the tenant can name: its own, or RocketMQ's."""
+    return with_namespace(without_namespace(name, namespace), namespace) == name
+
+
+def message_without_namespace(message: MessageExt, namespace: str | None) -> MessageExt:
+    """Returns the message as its tenant knows it."""
+    return replace(message, topic=without_namespace(message.topic, namespace)) if namespace else message
 
 
 def instance_namespace(nameserver: str) -> str | None:

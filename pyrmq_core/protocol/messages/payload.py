@@ -6,11 +6,10 @@ share a request: a request has one sysFlag, and a broker stores it with every me
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Final, TypeGuard
 
 from pyrmq_core.errors import BodyDamaged, BodyError, BodyTooLarge, InvalidArgument, InvalidMessage, RecordError
 from pyrmq_core.model import (
@@ -29,20 +28,20 @@ from pyrmq_core.protocol.messages.completeness import check_whole
 from pyrmq_core.protocol.messages.compression import CompressionType, compress
 from pyrmq_core.protocol.messages.message_type import has_property
 from pyrmq_core.protocol.messages.names import MAX_MESSAGE_BYTES, check_message, is_retry_topic
+from pyrmq_core.protocol.messages.namespaces import message_without_namespace
 from pyrmq_core.protocol.messages.properties import (
-    UNIQ_KEY,
     WAIT,
     decode_java_utf8,
-    decode_properties,
     encode_properties,
     message_properties_string,
 )
-from pyrmq_core.protocol.messages.record import RawRecord, batch_base, unpack_host, unpack_record
+from pyrmq_core.protocol.messages.record import RawRecord, batch_base, unpack_record
 from pyrmq_core.protocol.messages.sysflag import BATCH_RECORD
+from pyrmq_core.protocol.messages.unread_message import UnreadMessage, add_plain_messages, unread_message
 
 # `compressMsgBodyOverHowmuch` of Java's producer.
 COMPRESS_OVER_BYTES: Final = 4096
-COMMIT_LOG_OFFSET: Final = struct.Struct(">q")
+EMPTY_BATCH: Final = "a batch holds at least one message"
 WAITS_NOT: Final = encode_properties({WAIT: "false"})
 
 
@@ -76,7 +75,8 @@ class RawPull:
 
     `passes` is a filter for the client: a broker cannot filter the messages within the records of a batch topic, so
     `decode` returns those whose properties pass. `is_unfiltered` says that every message was requested: each offset
-    from `start` to `next_offset` must then have one, or `decode` raises. `address` is the broker's.
+    from `start` to `next_offset` must then have one, or `decode` raises. `address` is the broker's. With a `namespace`
+    the topics of the queue and the messages are the tenant's.
     """
 
     queue: MessageQueue
@@ -89,6 +89,7 @@ class RawPull:
     passes: Callable[[Mapping[str, str]], bool] | None = field(default=None, compare=False)
     is_unfiltered: bool = field(default=False, compare=False)
     address: str = field(default="", compare=False)
+    namespace: str | None = None
 
     def own(self, within: OffsetRange) -> OffsetRange:
         """Returns the part of `within` that this pull answers for.
@@ -178,7 +179,7 @@ def split_batch(
     if len(messages) != len(unique_ids):
         raise InvalidArgument(f"{len(messages)} messages and {len(unique_ids)} ids; each message has one")
     if not messages:
-        raise InvalidMessage("a batch holds at least one message")
+        raise InvalidMessage(EMPTY_BATCH)
     check_batch(messages)
     items: list[bytes] = []
     first = size = 0
@@ -286,61 +287,99 @@ def decode(
     decompressed is returned as it is stored. `DataLost` where a pull without a filter lacks the message of an offset,
     unless `allow_gaps`.
     """
+    rules = BodyRules(verify_crc, keep_undecodable, max_body_bytes)
+    messages, left_out = messages_of(pull, within, rules, allow_gaps=allow_gaps)
+    if left_out is not None:
+        raise too_much(pull.queue, left_out)
+    return messages
+
+
+def messages_of(
+    pull: RawPull, within: OffsetRange, rules: BodyRules, *, allow_gaps: bool = False
+) -> tuple[list[MessageExt], int | None]:
+    """Returns the messages of `decode` and None; those whose bodies take 256 MiB together, and the next one's offset.
+
+    Messages that are stored as they are take no more than the pull, and are not counted.
+    """
+    items = _stored_items(pull, within, rules, allow_gaps=allow_gaps)
+    if _are_read(items) and pull.passes is None and pull.namespace is None:
+        return items, None
     messages: list[MessageExt] = []
     plain_bytes = 0
-    rules = BodyRules(verify_crc, keep_undecodable, max_body_bytes)
-    for message in iterate_messages(pull, within, rules, allow_gaps=allow_gaps):
+    for message in _read_items(pull, items, rules):
         plain_bytes += len(message.body)
         if plain_bytes > MAX_PLAIN_BYTES and messages:
-            raise too_much(pull.queue, message.queue_offset)
+            return messages, message.queue_offset
         messages.append(message)
-    return messages
+    return messages, None
 
 
 def iterate_messages(
     pull: RawPull, within: OffsetRange, rules: BodyRules, *, allow_gaps: bool = False
 ) -> Iterator[MessageExt]:
     """Yields the messages of `decode`; each body is decompressed when its message is taken."""
-    items = _stored_items(pull, within, rules)
-    if pull.is_unfiltered:
-        own = pull.own(within)
-        check_whole(pull.queue, [item[1] for item in items if item[1] in own], own, allow_gaps=allow_gaps)
-    queue, passes = pull.queue, pull.passes
-    with _told_with_place(pull):
-        for raw, offset, body, properties, flag in items:
-            plain = plain_body(raw, rules, queue, pull.address) if body is None else body
-            message = _message(queue, raw, offset, plain, properties, flag)
+    yield from _read_items(pull, _stored_items(pull, within, rules, allow_gaps=allow_gaps), rules)
+
+
+def _read_items(pull: RawPull, items: Iterable[_Stored], rules: BodyRules) -> Iterator[MessageExt]:
+    queue, passes, namespace = pull.queue, pull.passes, pull.namespace
+    topic_bytes, topic = b"", ""
+    with _errors_with_place(pull):
+        for item in items:
+            if isinstance(item, MessageExt):
+                message = item
+            else:
+                raw, offset, body, properties, flag = item
+                plain = plain_body(raw, rules, queue, pull.address) if body is None else body
+                if raw.topic != topic_bytes:
+                    topic_bytes, topic = raw.topic, decode_java_utf8(raw.topic)
+                message = unread_message(queue, topic, raw, offset, plain, properties, flag)
             if passes is None or passes(message.properties):
-                yield message
+                yield message if namespace is None else message_without_namespace(message, namespace)
 
 
 # A record, and offset, body, properties and flag of one message in it. The body is None where it is the record's own.
 _Item = tuple[RawRecord, int, bytes | None, bytes, int]
+_Stored = MessageExt | _Item
 
 
-def _stored_items(pull: RawPull, within: OffsetRange, rules: BodyRules) -> list[_Item]:
-    """Returns the messages within the range: batch records are unwrapped, other bodies are left unread."""
-    items: list[_Item] = []
+def _are_read(items: list[_Stored]) -> TypeGuard[list[MessageExt]]:
+    return {*map(type, items)} <= {UnreadMessage}
+
+
+def _stored_items(pull: RawPull, within: OffsetRange, rules: BodyRules, *, allow_gaps: bool) -> list[_Stored]:
+    """Returns the messages within the range, all that are wanted: batches unwrapped, compressed bodies left unread."""
+    items: list[_Stored] = []
     records, position = bytes(pull.records), 0
     start, stop = within.start, within.end
     plain_bytes = 0
-    with _told_with_place(pull):
-        while position < len(records):
+    with _errors_with_place(pull):
+        while True:
+            position = add_plain_messages(items, records, position, pull.queue, start, stop, crc=rules.verify_crc)
+            if position >= len(records):
+                break
             raw = unpack_record(records, position)
             position += raw.store_size
             if raw.sys_flag & BATCH_RECORD == BATCH_RECORD:
-                body = plain_body(raw, replace(rules, keep_undecodable=False), pull.queue, pull.address)
+                body = plain_body(
+                    raw, replace(rules, keep_undecodable=False, keep_compressed=False), pull.queue, pull.address
+                )
                 plain_bytes += len(body)
                 if plain_bytes > MAX_PLAIN_BYTES:
                     raise too_much(pull.queue, raw.queue_offset)
                 items += _unwrapped(raw, body, start, stop)
             elif start <= raw.queue_offset < stop:
                 items.append((raw, raw.queue_offset, None, raw.properties, raw.flag))
+    if pull.is_unfiltered:
+        own, offsets = pull.own(within), [one[1] if isinstance(one, tuple) else one.queue_offset for one in items]
+        if offsets and not (own.start <= min(offsets) and max(offsets) < own.end):  # of a batch around the range
+            offsets = [offset for offset in offsets if own.start <= offset < own.end]
+        check_whole(pull.queue, offsets, own, allow_gaps=allow_gaps)
     return items
 
 
 @contextmanager
-def _told_with_place(pull: RawPull) -> Iterator[None]:
+def _errors_with_place(pull: RawPull) -> Iterator[None]:
     """Adds queue and start of the pull to the error for a record that cannot be read."""
     try:
         yield
@@ -358,35 +397,3 @@ def _unwrapped(raw: RawRecord, body: bytes, start: int, stop: int) -> Iterator[_
                 yield raw, offset, bytes(item.body), item.properties, item.flag
     except BodyError as error:
         raise RecordError(f"the batch record at offset {raw.queue_offset}: {error}") from error
-
-
-# One is made for every message read (see `fast_dataclass` for the reason).
-_make_message: Final = maker_of(MessageExt)
-
-
-def _message(
-    queue: MessageQueue, raw: RawRecord, offset: int, body: bytes, properties_bytes: bytes, flag: int
-) -> MessageExt:
-    properties = decode_properties(decode_java_utf8(properties_bytes))
-    offset_id = (raw.store_host + COMMIT_LOG_OFFSET.pack(raw.commit_log_offset)).hex().upper()
-    return _make_message(
-        decode_java_utf8(raw.topic),
-        queue.broker_name,
-        queue.queue_id,
-        offset,
-        body,
-        properties,
-        flag,
-        raw.sys_flag,
-        raw.born_timestamp_ms,
-        unpack_host(raw.born_host),
-        raw.store_timestamp_ms,
-        unpack_host(raw.store_host),
-        raw.commit_log_offset,
-        raw.store_size,
-        raw.body_crc,
-        raw.reconsume_times,
-        raw.prepared_transaction_offset,
-        properties.get(UNIQ_KEY, offset_id),
-        offset_id,
-    )

@@ -69,6 +69,7 @@ FIXED: Final = {
     HOSTS_V6: _fixed_part(20, 20),
 }
 FIXED_V4: Final = FIXED[0]
+_new_record: Final = tuple.__new__  # `RawRecord._make` without its check of the length
 # The size of the shortest record: no body, no topic, no properties.
 MIN_RECORD_BYTES: Final = FIXED_V4.size + BYTE.size + SHORT.size
 
@@ -281,5 +282,7 @@ def unpack_record(buffer: bytes | memoryview, position: int) -> RawRecord:
             f"the record at byte {position} declares {size} bytes, {properties_bytes} of properties: its fields end "
             f"at byte {properties_start + properties_bytes}"
         )
-    body, topic = bytes(buffer[body_start:body_end]), bytes(buffer[topic_start:topic_end])
-    return RawRecord._make((*fields, body, topic, bytes(buffer[properties_start:end])))
+    body, topic, properties = buffer[body_start:body_end], buffer[topic_start:topic_end], buffer[properties_start:end]
+    if type(buffer) is not bytes:
+        body, topic, properties = bytes(body), bytes(topic), bytes(properties)
+    return _new_record(RawRecord, (*fields, body, topic, properties))

@@ -27,6 +27,8 @@ class SysFlag(enum.IntFlag):
 # Arithmetic on an IntFlag costs about a microsecond; these are the same numbers as plain ints.
 COMPRESSED: Final = 0x1
 TRANSACTION_PREPARED: Final = 0x4
+TRANSACTION_COMMIT: Final = 0x8
+TRANSACTION_ROLLBACK: Final = 0xC
 TRANSACTION_MASK: Final = 0xC
 BORN_HOST_V6: Final = 0x10
 STORE_HOST_V6: Final = 0x20

@@ -5,6 +5,7 @@
 import java.nio.charset.StandardCharsets;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
+import org.apache.rocketmq.client.exception.MQClientException;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
 import org.apache.rocketmq.client.producer.RequestCallback;
 import org.apache.rocketmq.common.message.Message;
@@ -15,6 +16,7 @@ public class Asker {
         producer.setNamesrvAddr(arguments[0]);
         producer.setMqClientApiTimeout(20_000);
         producer.start();
+        lookUp(producer, arguments[1]);
         CountDownLatch ended = new CountDownLatch(1);
         // With a callback: the plain request() of some 5.x clients stops waiting when the send is acknowledged.
         producer.request(new Message(arguments[1], arguments[2].getBytes(StandardCharsets.UTF_8)), new RequestCallback() {
@@ -32,6 +34,20 @@ public class Asker {
         }, 15_000);
         ended.await(20, TimeUnit.SECONDS);
         producer.shutdown();
-        System.exit(0);
+    }
+
+    // The first look-up also connects, for which the client allows 3 s: a busy machine needs more.
+    static void lookUp(DefaultMQProducer producer, String topic) throws Exception {
+        long deadline = System.currentTimeMillis() + 20_000;
+        while (true) {
+            try {
+                producer.fetchPublishMessageQueues(topic);
+                return;
+            } catch (MQClientException failed) {
+                if (System.currentTimeMillis() > deadline) {
+                    throw failed;
+                }
+            }
+        }
     }
 }

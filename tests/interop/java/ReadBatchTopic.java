@@ -17,7 +17,6 @@ public class ReadBatchTopic {
     public static void main(String[] arguments) throws Exception {
         push(arguments[0], arguments[1], arguments[2], Integer.parseInt(arguments[3]));
         lite(arguments[0], arguments[1], arguments[2], Integer.parseInt(arguments[3]));
-        System.exit(0);
     }
 
     static void push(String nameServer, String topic, String tags, int expected) throws Exception {

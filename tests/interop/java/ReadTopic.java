@@ -31,7 +31,6 @@ public class ReadTopic {
             read(consumer, queue);
         }
         consumer.shutdown();
-        System.exit(0);
     }
 
     static void read(DefaultMQPullConsumer consumer, MessageQueue queue) throws Exception {

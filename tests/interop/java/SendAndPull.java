@@ -18,7 +18,6 @@ public class SendAndPull {
     public static void main(String[] arguments) throws Exception {
         int sent = send(arguments[0], arguments[1]);
         pull(arguments[0], arguments[1], sent);
-        System.exit(0);
     }
 
     static int send(String nameServer, String topic) throws Exception {

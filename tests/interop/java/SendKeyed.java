@@ -24,6 +24,5 @@ public class SendKeyed {
                 result.getMessageQueue().getQueueId());
         }
         producer.shutdown();
-        System.exit(0);
     }
 }

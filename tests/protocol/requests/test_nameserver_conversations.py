@@ -136,10 +136,10 @@ def test_answers_survive(answer: Said) -> None:
 @pytest.mark.parametrize("compressed", [False, True])
 def test_a_registration_sums_up_its_body_and_a_lie_is_found(compressed: bool) -> None:
     header = RegistrationHeader("C", "10.0.0.1:1", "b", 0, compressed=compressed)
-    asked = RegisterBroker.from_command(travelled(RegisterBroker.of(header, BODY).to_command()))
-    asked.check_crc()
-    assert asked.body() == BODY
-    lying = RegisterBroker(asked.header, bytes(asked.raw_body) + b" ")
+    requested = RegisterBroker.from_command(travelled(RegisterBroker.of(header, BODY).to_command()))
+    requested.check_crc()
+    assert requested.body() == BODY
+    lying = RegisterBroker(requested.header, bytes(requested.raw_body) + b" ")
     with pytest.raises(BodyError, match="crc32 not match"):
         lying.check_crc()
     RegisterBroker(RegistrationHeader("C", "a", "b", 0), b"unchecked").check_crc()

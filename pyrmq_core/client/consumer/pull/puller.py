@@ -26,6 +26,7 @@ from pyrmq_core.protocol.framing.codes import ResponseCode
 from pyrmq_core.protocol.framing.command import Command
 from pyrmq_core.protocol.framing.frame import RequestForm
 from pyrmq_core.protocol.framing.header_requests import response_error
+from pyrmq_core.protocol.messages.namespaces import with_namespace
 from pyrmq_core.protocol.messages.payload import RawPull, make_raw_pull
 from pyrmq_core.protocol.requests.broker.pull_message import (
     PULL_ANSWERS,
@@ -35,6 +36,7 @@ from pyrmq_core.protocol.requests.broker.pull_message import (
     pull_offsets,
 )
 from pyrmq_core.protocol.requests.nameserver.cluster_info import ClusterInfo, GetClusterInfo
+from pyrmq_core.protocol.routes.route import MASTER_ID
 
 __all__ = ["Filter", "Puller", "ReadWindow", "no_progress"]
 
@@ -51,11 +53,26 @@ JOIN_MESSAGES: Final = 16_384
 
 
 class Puller:
-    """Pulls for one consumer group over a client's connections."""
+    """Pulls for one consumer group over a client's connections.
 
-    def __init__(self, client: ClientSession, consumer_group: str) -> None:
+    With `namespace`, the group and the queues that come in or go out are the tenant's own; on the wire they carry it.
+    With `follows_suggestions` a queue is pulled from the slave that the broker's last answer suggested, as members of
+    a group do (PullAPIWrapper.recalculatePullFromWhichNode).
+    """
+
+    def __init__(
+        self,
+        client: ClientSession,
+        consumer_group: str,
+        namespace: str | None = None,
+        *,
+        follows_suggestions: bool = False,
+    ) -> None:
         self._client = client
-        self._consumer_group = consumer_group
+        self._namespace = namespace
+        self._consumer_group = with_namespace(consumer_group, namespace)
+        self._follows_suggestions = follows_suggestions
+        self._suggested: dict[MessageQueue, int] = {}  # the ids of slaves
 
     async def pull(
         self,
@@ -66,8 +83,11 @@ class Puller:
         tags: Filter = ALL_TAGS,
         wait: float = 0.0,
         timeout: float = PULL_TIMEOUT_SECONDS,
+        commit: int | None = None,
     ) -> RawPull:
         """Sends one pull to the queue's broker, which waits up to `wait` seconds for a first message.
+
+        With `commit` the master first commits this offset for the group.
 
         Raises `ResponseError` for refusals, `NetworkError`s, and `BrokerNotFound`. Nothing is retried. A broker filters
         the records of a batch topic only as wholes: it is asked for all of them, and `RawPull.passes` is the filter.
@@ -77,11 +97,12 @@ class Puller:
         tags = tags if passes is None else ALL_TAGS
         request = PullMessage(
             consumer_group=self._consumer_group,
-            topic=queue.topic,
+            topic=self._on_wire(queue),
             queue_id=queue.queue_id,
             queue_offset=offset,
             max_msg_nums=max_messages,
-            sys_flag=PullSysFlag.SUBSCRIPTION | (PullSysFlag.SUSPEND if wait > 0 else 0),
+            sys_flag=self._flags(queue, wait, commit),
+            commit_offset=commit or 0,
             suspend_timeout_ms=round(wait * 1000),
             subscription=tags.expression,
             expression_type=tags.KIND,
@@ -89,7 +110,10 @@ class Puller:
         )
         hold = wait + HOLD_SWEEP_SECONDS if wait > 0 else 0.0
         answer = await self._client.call(address, request.to_command(), timeout=timeout + hold)
-        return _any_answer(queue, offset, answer, address, passes, is_unfiltered=passes is None and tags.passes_all)
+        if self._follows_suggestions:
+            self._note_suggestion(queue, answer)
+        is_unfiltered = passes is None and tags.passes_all
+        return _any_answer(queue, offset, answer, address, passes, self._namespace, is_unfiltered=is_unfiltered)
 
     @asynccontextmanager
     async def read(
@@ -131,13 +155,17 @@ class Puller:
             yield lists
 
     async def address(self, queue: MessageQueue, *, timeout: float = PULL_TIMEOUT_SECONDS) -> str:
-        """Returns the address the queue is pulled from: its broker's master, else the slave with the lowest id."""
+        """Returns the address the queue is pulled from.
+
+        It is that of a suggested slave, its broker's master, or the slave with the lowest id.
+        """
         try:
             broker = self._client.routes.broker(queue.broker_name)
         except BrokerNotFound:
-            await self._client.routes.refresh(queue.topic, timeout=timeout)
+            await self._client.routes.refresh(self._on_wire(queue), timeout=timeout)
             broker = self._client.routes.broker(queue.broker_name)
-        address = reading_address(broker)
+        address = broker.broker_addrs.get(self._suggested[queue]) if queue in self._suggested else None
+        address = address or reading_address(broker)
         if address is None:
             raise BrokerNotFound(
                 f"broker {queue.broker_name} has no address in the route of {queue.topic}",
@@ -145,8 +173,12 @@ class Puller:
             )
         return address
 
+    def forget(self, queue: MessageQueue) -> None:
+        """Forgets the slave that was suggested for a queue, when it fails or the queue is no longer pulled."""
+        self._suggested.pop(queue, None)
+
     async def refresh(self, queue: MessageQueue) -> None:
-        await self._client.routes.refresh(queue.topic)
+        await self._client.routes.refresh(self._on_wire(queue))
 
     async def is_master(self, queue: MessageQueue, address: str) -> bool:
         """Returns whether the queue's broker is registered as master with this address.
@@ -164,13 +196,28 @@ class Puller:
 
     def requests(self, queue: MessageQueue, tags: Filter) -> QueuePulls:
         """Returns the requests for many offsets of one queue; a `pull` before learns whether it is a batch topic."""
-        if tags.passes_all or not self._client.batch_topics.is_known(queue.topic, queue.broker_name):
-            return QueuePulls(self._consumer_group, queue, tags)
-        return QueuePulls(self._consumer_group, queue, ALL_TAGS, tags.predicate())
+        if tags.passes_all or not self._client.batch_topics.is_known(self._on_wire(queue), queue.broker_name):
+            return QueuePulls(self._consumer_group, queue, tags, namespace=self._namespace)
+        return QueuePulls(self._consumer_group, queue, ALL_TAGS, tags.predicate(), namespace=self._namespace)
 
     async def connection(self, queue: MessageQueue) -> PinnedConnection:
         """Returns the connection that the queue is read over."""
         return await self._client.open_line(await self.address(queue))
+
+    def _flags(self, queue: MessageQueue, wait: float, commit: int | None) -> PullSysFlag:
+        flags = PullSysFlag.SUBSCRIPTION
+        if wait > 0:
+            flags |= PullSysFlag.SUSPEND
+        if commit is not None and queue not in self._suggested:  # a slave's committed offsets come from its master
+            flags |= PullSysFlag.COMMIT_OFFSET
+        return flags
+
+    def _note_suggestion(self, queue: MessageQueue, answer: Command) -> None:
+        suggested = answer.ext.get("suggestWhichBrokerId", "0")
+        if len(suggested) < 10 and suggested.isascii() and suggested.isdigit() and int(suggested) != MASTER_ID:
+            self._suggested[queue] = int(suggested)
+        else:
+            self._suggested.pop(queue, None)
 
     @asynccontextmanager
     async def _reader(
@@ -186,22 +233,34 @@ class Puller:
     async def _own_filter(self, queue: MessageQueue, tags: Filter, address: str, timeout: float) -> Passes | None:
         """Returns the filter to apply here, for a batch topic, which the broker cannot filter; else None."""
         topics = self._client.batch_topics
-        if await topics.is_batch_topic(queue.topic, queue.broker_name, address, timeout=timeout):
+        if await topics.is_batch_topic(self._on_wire(queue), queue.broker_name, address, timeout=timeout):
             return tags.predicate()
         return None
+
+    def _on_wire(self, queue: MessageQueue) -> str:
+        return with_namespace(queue.topic, self._namespace)
 
 
 class QueuePulls:
     """The pulls of one queue, which differ in offset and count, and the reading of their answers."""
 
-    def __init__(self, consumer_group: str, queue: MessageQueue, tags: Filter, passes: Passes | None = None) -> None:
+    def __init__(
+        self,
+        consumer_group: str,
+        queue: MessageQueue,
+        tags: Filter,
+        passes: Passes | None = None,
+        *,
+        namespace: str | None = None,
+    ) -> None:
         self._queue = queue
+        self._namespace = namespace
         self._passes = passes
         self._passes_all = tags.passes_all
         self._is_unfiltered = passes is None and tags.passes_all
         request = PullMessage(
             consumer_group=consumer_group,
-            topic=queue.topic,
+            topic=with_namespace(queue.topic, namespace),
             queue_id=queue.queue_id,
             queue_offset=0,
             max_msg_nums=0,
@@ -226,18 +285,26 @@ class QueuePulls:
         following = following if following < end else end
         if following > maximum:
             return None
-        is_unfiltered, passes = self._is_unfiltered, self._passes
+        queue, passes, is_unfiltered, namespace = self._queue, self._passes, self._is_unfiltered, self._namespace
         return make_raw_pull(
-            self._queue, start, following, minimum, maximum, status, answer.body, passes, is_unfiltered, address
+            queue, start, following, minimum, maximum, status, answer.body, passes, is_unfiltered, address, namespace
         )
 
     def any_answer(self, start: int, answer: Command, address: str) -> RawPull:
         """Returns the pull; raises `ResponseError` for a refusal, `ProtocolError` for an answer without offsets."""
-        return _any_answer(self._queue, start, answer, address, self._passes, is_unfiltered=self._is_unfiltered)
+        queue, passes, is_unfiltered = self._queue, self._passes, self._is_unfiltered
+        return _any_answer(queue, start, answer, address, passes, self._namespace, is_unfiltered=is_unfiltered)
 
 
 def _any_answer(
-    queue: MessageQueue, offset: int, answer: Command, address: str, passes: Passes | None, *, is_unfiltered: bool
+    queue: MessageQueue,
+    offset: int,
+    answer: Command,
+    address: str,
+    passes: Passes | None,
+    namespace: str | None,
+    *,
+    is_unfiltered: bool,
 ) -> RawPull:
     if answer.code not in PULL_ANSWERS:
         raise response_error(answer, PullMessage.CODE, f"{queue.broker_name} ({address})", f"queue {queue}")
@@ -253,4 +320,5 @@ def _any_answer(
         passes=passes,
         is_unfiltered=is_unfiltered,
         address=address,
+        namespace=namespace,
     )

@@ -13,7 +13,8 @@ from typing import Final
 
 import trio
 
-from pyrmq_core.client.producer.bulk.in_flight import InFlight, PendingSend
+from pyrmq_core.client.producer.bulk.in_flight import InFlight
+from pyrmq_core.client.producer.bulk.pending_sends import PendingSend
 from pyrmq_core.client.producer.send.send_errors import given_up, unexpected
 from pyrmq_core.client.producer.send.targets import Target
 from pyrmq_core.errors import InvalidArgument

@@ -1,25 +1,24 @@
-"""Sends that were started and not waited for: `PendingSend`, and the bound on how many may be under way."""
+"""The bound on sends that were started and not waited for."""
 
 from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 import trio
 
 from pyrmq_core.client.arguments import whole_number
+from pyrmq_core.client.producer.bulk.pending_sends import Pending, PendingSend
 from pyrmq_core.client.producer.communication_mode import CommunicationMode
 from pyrmq_core.client.producer.send.background_sends import BackgroundSends
 from pyrmq_core.client.producer.send.receipt import Receipt, SendResults
 from pyrmq_core.client.producer.send.send_errors import given_up, unexpected
-from pyrmq_core.client.producer.send.send_state import SendState
 from pyrmq_core.client.producer.send.sender import Sender
 from pyrmq_core.client.producer.send.targets import Target
 from pyrmq_core.errors import RocketMQError, SendFailed, WindowFull
-from pyrmq_core.model import SendResult
 from pyrmq_core.network import ON_LOOP, LoopAccess
 from pyrmq_core.protocol.messages.payload import Payload
 
@@ -29,99 +28,6 @@ log = logging.getLogger(__name__)
 CALLS_BETWEEN_CHECKPOINTS: Final = 64
 # Closing waits this much longer than the longest send under way has left.
 DRAIN_GRACE_SECONDS: Final = 5.0
-
-
-class PendingSend:
-    """A message under way, and later its result."""
-
-    __slots__ = ("_callbacks", "_error", "_index", "_result", "_results", "_waited", "is_done", "state")
-
-    def __init__(self) -> None:
-        self.is_done = False
-        self.state: SendState | None = None
-        self._waited: trio.Event | None = None
-        self._results: Receipt | SendResults | None = None
-        self._index = 0
-        self._result: SendResult | None = None
-        self._error: RocketMQError | None = None
-        self._callbacks: list[Callable[[PendingSend], None]] | None = None
-
-    async def wait(self) -> SendResult:
-        """Returns the acknowledgement when it has come; raises the error of a failed send, each time it is called."""
-        if self.is_done:
-            await trio.lowlevel.checkpoint()
-        else:
-            if self._waited is None:
-                self._waited = trio.Event()
-            await self._waited.wait()
-        return self.result
-
-    def add_done_callback(self, callback: Callable[[PendingSend], None]) -> None:
-        """Has `callback` called on the loop when the send ends, or now if it has. Logs its exceptions, as Java does."""
-        if self.is_done:
-            self._call(callback)
-        elif self._callbacks is None:
-            self._callbacks = [callback]
-        else:
-            self._callbacks.append(callback)
-
-    @property
-    def result(self) -> SendResult:
-        """The acknowledgement of a send that has ended; raises the error of one that failed."""
-        if self._result is None:
-            self._read()
-            if self._error is not None:
-                raise self._error
-        assert self._result is not None, "the send is still under way"
-        return self._result
-
-    @property
-    def error(self) -> RocketMQError | None:
-        """The error of a send that has ended; None if it succeeded."""
-        if self._result is None:
-            self._read()
-        return self._error
-
-    def set_results(self, results: Receipt | SendResults, index: int = 0) -> None:
-        """Ends the send as stored; the acknowledgement is parsed when `result` is first read."""
-        if not self.is_done:
-            self._results, self._index = results, index
-            self._end()
-
-    def set_error(self, error: RocketMQError) -> None:
-        if not self.is_done:
-            self._error = error
-            self._end()
-
-    def _read(self) -> None:
-        results, self._results = self._results, None
-        if results is None:
-            return
-        try:
-            self._result = results.result() if isinstance(results, Receipt) else results[self._index]
-        except SendFailed as unreadable:
-            self._error = unreadable
-
-    def begun(self, state: SendState) -> None:
-        """Keeps the state, and the payload with it, while the send is under way; the result may be kept much longer."""
-        if not self.is_done:
-            self.state = state
-
-    def _end(self) -> None:
-        self.is_done = True
-        self.state = None
-        if self._waited is not None:
-            self._waited.set()
-        callbacks, self._callbacks = self._callbacks, None
-        for callback in callbacks or ():
-            self._call(callback)
-
-    def _call(self, callback: Callable[[PendingSend], None]) -> None:
-        """Calls it, and logs what it raises: other sends, and the loop, go on."""
-        try:
-            callback(self)
-        except Exception:
-            log.exception("a done callback of a send raised; the send itself has ended as it did")
 
 
 def check_bounds(max_count: int, max_bytes: int) -> tuple[int, int]:
@@ -141,13 +47,13 @@ class InFlight:
         self._lock = threading.Lock()
         self._max_count = max_count
         self._max_bytes = max_bytes
-        self._entered: dict[PendingSend, int] = {}  # bytes of each
+        self._entered: dict[Pending[Any], int] = {}  # bytes of each
         self._bytes = 0  # their sum
         self._calls = 0
         self._turn = trio.Lock()
         self._ended: trio.Event | None = None
 
-    def enter_nowait(self, pending: PendingSend, size: int) -> bool:
+    def enter_nowait(self, pending: Pending[Any], size: int) -> bool:
         """Takes room for `size` bytes unless there is none or others wait for it; from any thread."""
         with self._lock:
             if self._turn.locked() or not self._has_room(size):
@@ -156,7 +62,7 @@ class InFlight:
             self._bytes += size
             return True
 
-    async def enter(self, pending: PendingSend, size: int, *, wait: bool = True) -> None:
+    async def enter(self, pending: Pending[Any], size: int, *, wait: bool = True) -> None:
         """Waits for room for `size` bytes, in the order of the calls; raises `WindowFull` instead if not `wait`."""
         if not self.enter_nowait(pending, size):
             if not wait:
@@ -185,7 +91,7 @@ class InFlight:
             f"{self._max_bytes} may be (max_in_flight, max_in_flight_bytes); wait for some of them"
         )
 
-    def leave(self, pendings: Iterable[PendingSend]) -> None:
+    def leave(self, pendings: Iterable[Pending[Any]]) -> None:
         """Gives back the room of those pending sends that hold some."""
         with self._lock:
             for pending in pendings:
@@ -253,7 +159,8 @@ class InFlight:
         """Ends all sends with the error, after a crash of the loop and without using it."""
         self._sends.fail(error)
         for pending in list(self._entered):
-            self.end((pending,), error)
+            self.leave((pending,))
+            pending.set_error(error)
 
     def end(self, pendings: Sequence[PendingSend], end: Receipt | RocketMQError) -> None:
         """Ends the pending sends of one payload: gives back their room, sets each one's result or the error."""

@@ -136,7 +136,7 @@ async def _failed(error: RocketMQError, window: SendWindow, rows: int) -> Rocket
     if not isinstance(error, SendFailed) or not stored:
         return error
     return BatchFailed(
-        f"{stored} of {rows} rows are stored, then a request failed (error.parts[0] tells where they are). {error}",
+        f"{stored} of {rows} rows are stored, then a request failed (error.parts[0] says where they are). {error}",
         outcome=Outcome.PERHAPS_STORED,
         attempts=error.attempts,
         parts=[window.summary, error],

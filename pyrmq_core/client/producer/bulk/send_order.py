@@ -58,7 +58,7 @@ class SendOrder:
         self._handed: deque[tuple[Payload, Target]] = deque()
         self._lanes: dict[Target, deque[Payload]] = {}
         self._ready: deque[Target] = deque()
-        self._kept: dict[Target, Target] = {}
+        self._followed: dict[Target, Target] = {}
 
     def add(self, payload: Payload, to: Target) -> bool:
         """Hands over a payload, from any thread; returns whether it may be sent before any request ends.
@@ -91,7 +91,7 @@ class SendOrder:
 
     def destination(self, to: Target) -> Target:
         """Returns where a payload for `to` goes now: to the queue of its lane's last one, if a failure moved that."""
-        return self._kept.get(to, to)
+        return self._followed.get(to, to)
 
     def end(self, to: Target, stored_in: MessageQueue | None) -> None:
         """Ends a request; `stored_in` is the queue of its messages, None if none is stored."""
@@ -120,9 +120,9 @@ class SendOrder:
 
     def _keep_to(self, to: Target, stored_in: MessageQueue) -> None:
         if isinstance(to, AnyQueue):
-            self._kept[to] = AnyQueue(stored_in, keep=True)
+            self._followed[to] = AnyQueue(stored_in, keep=True)
         elif isinstance(to, KeyedQueue) and to.queues and stored_in not in to.queues:
-            self._kept[to] = KeyedQueue(to.sharding_key, (stored_in,))
+            self._followed[to] = KeyedQueue(to.sharding_key, (stored_in,))
 
 
 def is_ordered(to: Target) -> bool:

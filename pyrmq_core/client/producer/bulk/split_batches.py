@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from itertools import accumulate, chain
 from typing import TypeAlias, overload
 
+from pyrmq_core.client.producer.communication_mode import CommunicationMode
 from pyrmq_core.client.producer.message_encoder import MessageEncoder
 from pyrmq_core.client.producer.send.sender import Sender
 from pyrmq_core.client.producer.send.targets import ANY_QUEUE, AnyQueue, KeyedQueue, Target, ThisQueue, target_of
@@ -53,7 +54,13 @@ Group: TypeAlias = tuple[Target, list[int]]
 
 
 async def send_list(
-    sender: Sender, encoding: MessageEncoder, messages: Sequence[Message], queue: MessageQueue | None, *, timeout: float
+    sender: Sender,
+    encoding: MessageEncoder,
+    messages: Sequence[Message],
+    queue: MessageQueue | None,
+    *,
+    timeout: float,
+    mode: CommunicationMode = CommunicationMode.SYNC,
 ) -> Sequence[SendResult]:
     """Returns one result a message, in order; `timeout` is each part's own. After a failed part the rest is not sent.
 
@@ -64,7 +71,8 @@ async def send_list(
     by_tag = not single_tag and await sender.is_batch_topic(messages[0].topic, timeout=timeout)
     if len(groups) <= 1 and not by_tag:
         to = groups[0][0] if groups else AnyQueue()
-        return await _send_parts(sender, [(to, payload) for payload in encoding.batch(messages)], timeout=timeout)
+        whole = [(to, payload) for payload in encoding.batch(messages)]
+        return await _send_parts(sender, whole, timeout=timeout, mode=mode)
     order: list[int] = []
     parts: list[tuple[Target, Payload]] = []
     for to, places in groups:
@@ -72,7 +80,7 @@ async def send_list(
         order += together
         payloads = encoding.batch([messages[place] for place in together], split_by_tag=by_tag)
         parts += [(to, payload) for payload in payloads]
-    results = dict(zip(order, await _send_parts(sender, parts, timeout=timeout), strict=True))
+    results = dict(zip(order, await _send_parts(sender, parts, timeout=timeout, mode=mode), strict=True))
     return [results[place] for place in range(len(messages))]
 
 
@@ -105,20 +113,20 @@ def _by_tag(messages: Sequence[Message], places: Sequence[int]) -> list[int]:
 
 
 async def _send_parts(
-    sender: Sender, parts: Sequence[tuple[Target, Payload]], *, timeout: float
+    sender: Sender, parts: Sequence[tuple[Target, Payload]], *, timeout: float, mode: CommunicationMode
 ) -> Sequence[SendResult]:
     """Returns one result a message, in order; a part without a fixed queue follows to the queue of the part before."""
     done: list[Sequence[SendResult] | RocketMQError] = []
-    kept: dict[Target, Target] = {}
+    moved_to: dict[Target, Target] = {}
     for to, payload in parts:
         try:
-            receipt = await sender.send(payload, kept.get(to, to), timeout=timeout)
+            receipt = await sender.send(payload, moved_to.get(to, to), timeout=timeout, mode=mode)
             done.append(receipt.results())
         except RocketMQError as error:
             if len(parts) == 1:
                 raise
             raise _batch_failed(error, done, len(parts)) from error
-        kept[to] = to if isinstance(to, ThisQueue) else _going_on(to, receipt.queue)
+        moved_to[to] = to if isinstance(to, ThisQueue) else _going_on(to, receipt.queue)
     results = [part for part in done if not isinstance(part, RocketMQError)]
     return results[0] if len(results) == 1 else ChainedResults(results)
 

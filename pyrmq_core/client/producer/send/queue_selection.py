@@ -84,8 +84,8 @@ class QueueSelector:
             queue = state.to.queue
             if state.to.wait and state.attempts:
                 return queue
-            wanted = replace(queue, topic=self.on_wire(queue.topic))
-            await self._client.master_address(wanted, timeout=state.seconds_left())
+            wire_queue = replace(queue, topic=self.on_wire(queue.topic))
+            await self._client.master_address(wire_queue, timeout=state.seconds_left())
             return queue
         return self._of_info(await self.publish_info(state.payload.topic, timeout=state.seconds_left()), state)
 
@@ -110,9 +110,9 @@ class QueueSelector:
         if to is ANY_QUEUE and self._faults is None:
             return info.select_one_message_queue(state.last_broker_name)
         if isinstance(to, KeyedQueue):
-            as_given = to.queues and state.refused is None
-            given = TopicPublishInfo(info.topic, to.queues, counter_start=0) if as_given else info
-            return given.queue_of_key(to.sharding_key)
+            has_own_queues = to.queues and state.refused is None
+            chosen_info = TopicPublishInfo(info.topic, to.queues, counter_start=0) if has_own_queues else info
+            return chosen_info.queue_of_key(to.sharding_key)
         if isinstance(to, AnyQueue) and to.first is not None and not state.attempts and to.first in info.queues:
             return to.first
         if self._faults is not None:

@@ -1,8 +1,10 @@
-"""END_TRANSACTION (37): a producer reports the state of the local transaction to the broker of its half message.
+"""END_TRANSACTION (37) of a producer, and RESUME_CHECK_HALF_MESSAGE (323) of an administrator.
 
-Sent one-way, as Java does: a broker answers a commit and a rollback, and never an unknown state. The request's remark
-is the reason why a local transaction failed. Sources: remoting/protocol/header/EndTransactionRequestHeader.java,
-client/impl/producer/DefaultMQProducerImpl.java (endTransaction), 5.3.3; 4.9 has no `topic`.
+A producer reports the state of its local transaction to the broker of the half message. It sends this one-way, as Java
+does: a broker answers a commit and a rollback, and never an unknown state. The request's remark is the reason why a
+local transaction failed. An administrator has a half message checked again that was checked too often.
+Sources: remoting/protocol/header/EndTransactionRequestHeader.java, ResumeCheckHalfMessageRequestHeader.java,
+client/impl/producer/DefaultMQProducerImpl.java (endTransaction), 5.3.3; 4.9 has no `topic` in the first.
 """
 
 from __future__ import annotations
@@ -41,3 +43,19 @@ class EndTransaction:
     @classmethod
     def from_command(cls, command: Command) -> Self:
         return replace(decode_fields(cls, command.ext, "END_TRANSACTION (37)"), remark=command.remark)
+
+
+@dataclass(frozen=True, slots=True)
+class ResumeCheckHalfMessage:
+    """The half message to check again, by its offset message id; it may be one that was discarded."""
+
+    CODE: ClassVar[RequestCode] = RequestCode.RESUME_CHECK_HALF_MESSAGE
+    msg_id: str | None = wire("msgId", None)
+    topic: str | None = wire("topic", None)
+
+    def to_command(self) -> Command:
+        return Command(self.CODE, encode_fields(self))
+
+    @classmethod
+    def from_command(cls, command: Command) -> Self:
+        return decode_fields(cls, command.ext, "RESUME_CHECK_HALF_MESSAGE (323)")

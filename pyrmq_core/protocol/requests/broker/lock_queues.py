@@ -5,16 +5,15 @@ Sources: remoting/protocol/body/LockBatchRequestBody.java, LockBatchResponseBody
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 from pyrmq_core.errors import BodyError
 from pyrmq_core.model import MessageQueue
 from pyrmq_core.protocol.framing.codes import RequestCode
 from pyrmq_core.protocol.framing.command import Command, success
-from pyrmq_core.protocol.java.integers import int_member
 from pyrmq_core.protocol.java.json_text import dumps, load_object
+from pyrmq_core.protocol.messages.queue_tables import queue_members, queues_from
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,11 +67,3 @@ class LockedQueues:
             return cls(tuple(queues_from(members.get("lockOKMQSet") or ())))
         except (KeyError, TypeError, ValueError) as error:
             raise BodyError(f"locked queues: a member is missing or of the wrong type: {error!r}") from error
-
-
-def queue_members(queue: MessageQueue) -> dict[str, Any]:
-    return {"brokerName": queue.broker_name, "queueId": queue.queue_id, "topic": queue.topic}
-
-
-def queues_from(values: Iterable[Mapping[str, Any]]) -> Iterable[MessageQueue]:
-    return (MessageQueue(str(one["topic"]), str(one["brokerName"]), int_member(one["queueId"])) for one in values)

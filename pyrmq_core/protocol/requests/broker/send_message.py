@@ -47,7 +47,6 @@ V1_NAMES: Final = {
     "m": "batch",
     "n": "bname",
 }
-V2_LETTERS: Final = {name: letter for letter, name in V1_NAMES.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,8 +109,8 @@ class SendMessage:
     @classmethod
     def from_command(cls, command: Command) -> Self:
         ext = command.ext
-        if command.code in cls.V1_CODES:
-            ext = {V2_LETTERS.get(name, name): text for name, text in ext.items()}
+        if command.code in cls.V1_CODES:  # names alone, as access control reads them: a letter beside them is nothing
+            ext = {letter: ext[name] for letter, name in V1_NAMES.items() if name in ext}
         request = decode_fields(cls, ext, "SEND_MESSAGE")
         object.__setattr__(
             request, "body", command.body

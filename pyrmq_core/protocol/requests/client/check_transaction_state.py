@@ -11,13 +11,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import ClassVar, Self
 
-from pyrmq_core.errors import RecordError
-from pyrmq_core.model import MessageExt, MessageQueue, PullStatus
+from pyrmq_core.model import MessageExt
 from pyrmq_core.protocol.framing.codes import RequestCode
 from pyrmq_core.protocol.framing.command import Command
 from pyrmq_core.protocol.framing.fields import decode_fields, encode_fields, wire
-from pyrmq_core.protocol.messages.payload import RawPull, decode
-from pyrmq_core.protocol.messages.record import unpack_record
+from pyrmq_core.protocol.messages.single_record import single_message
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,9 +41,4 @@ class CheckTransactionState:
 
     def message(self) -> MessageExt:
         """Returns the half message; `RecordError` unless the body holds exactly one record."""
-        queue_id = unpack_record(self.record, 0).queue_id
-        queue = MessageQueue("", self.broker_name or "", queue_id)
-        messages = decode(RawPull(queue, 0, 0, 0, 0, PullStatus.FOUND, self.record))
-        if len(messages) != 1:
-            raise RecordError(f"a transaction check holds {len(messages)} messages instead of one")
-        return messages[0]
+        return single_message(self.record, self.broker_name or "", "a transaction check")

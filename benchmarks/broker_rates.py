@@ -1,0 +1,182 @@
+"""Our broker beside Apache RocketMQ 5.4.0, each a process of its own, under the same bytes from plain sockets.
+
+    python -m benchmarks broker_rates [--quick]
+
+Messages of 100 B: batches of 1,000 on one connection, four under way, until they are readable, on a plain topic and on
+a batch topic; pulls of 32 messages, 64 under way; single sends over 16 connections; one send each 10 ms, for its times.
+Each row is a pair, run A B B A, with the median of the ratios and their spread. Then ours alone: the rate of batches
+with the index of keys and without; the time of a start on 1 GB after a kill; memory while 10 million messages come.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable
+from functools import partial
+from itertools import count
+from pathlib import Path
+
+from benchmarks.support import raw
+from benchmarks.support.brokers import BROKER_SETTINGS, PATIENT
+from benchmarks.support.pairs import Pairs
+from pyrmq_core.blocking import Admin
+from tests.support.apache import boot_cluster
+from tests.support.our_cluster import OurCluster, boot_our_cluster
+
+BODY_BYTES = 100
+QUEUES = 4
+CONNECTIONS = 16
+PAIRS = 5
+MILLION = 1_000_000
+START_MESSAGES, START_BODY_BYTES = MILLION, 900
+PAUSE_SECONDS = 0.01
+HEADING = f"{'':44} {'ours, /s':>12} {'Apache, /s':>12} {'ratio':>7}"
+TOPICS = count(1)
+LARGE_LOG = {"mappedFileSizeCommitLog": str(256 << 20), "maxStoreBytes": str(16 << 30)}
+
+
+def main(*, quick: bool) -> None:
+    share, pairs = (20, 1) if quick else (1, PAIRS)
+    with (
+        boot_our_cluster(["broker-a"], broker_settings=LARGE_LOG) as ours,
+        boot_cluster("5.4.0", ("broker-a",), broker_settings={**BROKER_SETTINGS, **PATIENT}) as theirs,
+    ):
+        places = [(one.nameserver.address, one.brokers["broker-a"].address) for one in (ours, theirs)]
+        print(HEADING)
+        rows: list[tuple[str, Callable[[str, str], float]]] = [
+            ("batches of 1,000", partial(batches, messages=400_000 // share)),
+            ("batches of 1,000, batch topic", partial(batches, messages=MILLION // share, batched=True)),
+            ("pulls of 32", partial(pulls, messages=400_000 // share)),
+            (f"single sends, {CONNECTIONS} connections", partial(singles, sends=40_000 // share)),
+        ]
+        for name, rate in rows:
+            measured = Pairs()
+            for _ in range(pairs):
+                measured.run(*(partial(rate, *place) for place in places))
+            print(measured.line(name), flush=True)
+        for name, place in zip(("ours", "Apache"), places, strict=True):
+            p50, p99 = times(*place, sends=1000 // share)
+            print(f"{f'one send each 10 ms, {name}':44} p50 {p50:.2f} ms, p99 {p99:.2f} ms", flush=True)
+    index_costs(share, pairs)
+    start(share)
+    memory(share)
+
+
+def new_topic(nameserver: str, *, batched: bool = False) -> str:
+    topic = f"rates-{next(TOPICS)}"
+    with Admin(nameserver=nameserver) as admin:
+        admin.create_topic(topic, queues=QUEUES, batch=batched)
+    return topic
+
+
+def batches(nameserver: str, address: str, *, messages: int, batched: bool = False) -> float:
+    topic = new_topic(nameserver, batched=batched)
+    properties = "UNIQ_KEY\x01U\x02" if batched else ""
+    return messages / raw.write(address, topic, QUEUES, messages, BODY_BYTES, properties=properties)
+
+
+def pulls(nameserver: str, address: str, *, messages: int) -> float:
+    """Returns the rate of the second of two reads, when the broker's memory is warm."""
+    topic = new_topic(nameserver)
+    raw.write(address, topic, QUEUES, messages, BODY_BYTES)
+    raw.read(address, topic, QUEUES)
+    return messages / raw.read(address, topic, QUEUES)[0]
+
+
+def singles(nameserver: str, address: str, *, sends: int) -> float:
+    """Returns the rate with one send under way on each connection."""
+    topic = new_topic(nameserver)
+    lines = [raw.Line(address) for _ in range(CONNECTIONS)]
+    requests = [raw.single(topic, number % QUEUES, BODY_BYTES) for number in range(CONNECTIONS)]
+    try:
+        began = time.perf_counter()
+        for line, request in zip(lines, requests, strict=True):
+            line.write(request)
+        for _ in range(sends // CONNECTIONS - 1):
+            for line, request in zip(lines, requests, strict=True):
+                raw.acknowledged(line)
+                line.write(request)
+        for line in lines:
+            raw.acknowledged(line)
+        return sends // CONNECTIONS * CONNECTIONS / (time.perf_counter() - began)
+    finally:
+        for line in lines:
+            line.__exit__(None, None, None)
+
+
+def times(nameserver: str, address: str, *, sends: int) -> tuple[float, float]:
+    """Returns p50 and p99 of a send on an idle broker, in milliseconds."""
+    request = raw.single(new_topic(nameserver), 0, BODY_BYTES)
+    spent = []
+    with raw.Line(address) as line:
+        for _ in range(sends):
+            time.sleep(PAUSE_SECONDS)
+            began = time.perf_counter()
+            line.write(request)
+            raw.acknowledged(line)
+            spent.append((time.perf_counter() - began) * 1000)
+    return statistics.median(spent), sorted(spent)[len(spent) * 99 // 100]
+
+
+def index_costs(share: int, pairs: int) -> None:
+    """Prints the rate of batches with the index of keys, until all is readable, beside the rate without."""
+    without = {**LARGE_LOG, "messageIndexEnable": "false"}
+    with (
+        boot_our_cluster(["broker-a"], broker_settings=LARGE_LOG) as first,
+        boot_our_cluster(["broker-a"], broker_settings=without) as second,
+    ):
+        measured = Pairs()
+        for _ in range(pairs):
+            measured.run(
+                *(
+                    partial(batches, one.nameserver.address, one.brokers["broker-a"].address, messages=400_000 // share)
+                    for one in (first, second)
+                )
+            )
+        print(measured.line("batches of 1,000, ours: with index; without"), flush=True)
+
+
+def start(share: int) -> None:
+    """Prints the seconds of a start after a kill, from the process's start to its first answers."""
+    with boot_our_cluster(["broker-a"], broker_settings=LARGE_LOG) as cluster:
+        broker, messages = cluster.brokers["broker-a"], START_MESSAGES // share
+        topic = new_topic(cluster.nameserver.address)
+        raw.write(broker.address, topic, QUEUES, messages, START_BODY_BYTES)
+        broker.kill()
+        began = time.perf_counter()
+        broker.start()
+        wait_answered(broker.address, topic)
+        print(f"{'start after a kill, 1 GB of messages, s':44} {time.perf_counter() - began:.2f}", flush=True)
+
+
+def wait_answered(address: str, topic: str) -> None:
+    """Returns when the broker answers for the topic's queues."""
+    while True:
+        try:
+            with raw.Line(address) as line:
+                raw.wait_readable(line, topic, QUEUES, 1)
+                return
+        except OSError:
+            time.sleep(PAUSE_SECONDS)
+
+
+def memory(share: int) -> None:
+    """Prints the resident memory of the broker, at each tenth of 10 million messages."""
+    settings = {**LARGE_LOG, "maxStoreBytes": str(1 << 30), "mappedFileSizeCommitLog": str(64 << 20)}
+    with boot_our_cluster(["broker-a"], broker_settings=settings) as cluster:
+        topic, found = new_topic(cluster.nameserver.address), []
+        address = cluster.brokers["broker-a"].address
+        for part in range(1, 11):
+            messages = MILLION // share
+            raw.write(address, topic, QUEUES, messages, BODY_BYTES, before=(part - 1) * messages)
+            found.append(own_megabytes(cluster))
+        print(f"{'memory at each tenth of 10 million, MiB':44} {' '.join(f'{one:.0f}' for one in found)}", flush=True)
+
+
+def own_megabytes(cluster: OurCluster) -> float:
+    """Returns the broker's resident memory without the pages of its files."""
+    pid = cluster.brokers["broker-a"].process.pid
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    anonymous = next(line for line in lines if line.startswith("RssAnon"))
+    return int(anonymous.split()[1]) * 1024 / (1 << 20)

@@ -1,0 +1,50 @@
+"""`AccessControl`: one server's access control, of either form or none, as its settings say."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import trio
+
+from pyrmq_core.access.guard import MAX_BODY_BYTES, Guard
+from pyrmq_core.access.plain_files import PlainAcl, plain_acl, plain_verdict
+from pyrmq_core.access.settings import AccessSettings
+from pyrmq_core.access.user_file import UserFile, user_file, user_verdict
+from pyrmq_core.network import Peer
+from pyrmq_core.protocol.framing.command import Command
+
+
+@dataclass(frozen=True, slots=True)
+class AccessControl:
+    """The parts that are switched on; without a guard every request is handled."""
+
+    guard: Guard | None = None
+    plain: PlainAcl | None = None
+    users: UserFile | None = None
+
+    def denied(self, request: Command, peer: Peer) -> Command | None:
+        """Returns the refusal of a request, or None if it may be handled."""
+        return None if self.guard is None else self.guard.denied(request, peer)
+
+    async def run(self) -> None:
+        """Reads changed files again; runs until cancelled, or ends at once if there are none to read."""
+        if self.plain is not None:
+            await self.plain.run()
+
+
+async def access_control(
+    settings: AccessSettings, *, cluster: str, folder: Path | None, max_body_bytes: int = MAX_BODY_BYTES
+) -> AccessControl:
+    """Returns what these settings ask for, its files read; the file of users is in `folder`, or in memory without one.
+
+    Raises `InvalidArgument` or `StoreError` for files that cannot be used, and `MissingLibrary` if plain ACL needs
+    PyYAML.
+    """
+    plain = await trio.to_thread.run_sync(plain_acl, settings)
+    if plain is not None:
+        return AccessControl(Guard(plain_verdict(plain), max_body_bytes), plain=plain)
+    users = await trio.to_thread.run_sync(user_file, settings, folder)
+    if users is not None:
+        return AccessControl(Guard(user_verdict(users, settings, cluster), max_body_bytes), users=users)
+    return AccessControl()

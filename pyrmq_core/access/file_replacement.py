@@ -1,0 +1,54 @@
+"""Files that are replaced as a whole: a crash at any moment leaves the old or the new content."""
+
+from __future__ import annotations
+
+import os
+import stat
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+# For its owner alone: these files have passwords.
+PRIVATE: Final = 0o600
+# What the process's umask leaves of it: for files without secrets.
+ORDINARY: Final = 0o666
+
+
+def replace_file(path: Path, content: bytes, *, mode: int = PRIVATE) -> None:
+    """Writes and syncs a file beside the old one, then puts it in its place; raises OSError.
+
+    Missing folders are created, and a link to the file stays one. The file keeps its permissions, whatever the
+    process's umask is; a new one has `mode`.
+    """
+    _replace(path.resolve(), content, _permissions(path), mode)
+
+
+def replace_keeping_previous(path: Path, content: bytes, *, mode: int = PRIVATE) -> None:
+    """Like `replace_file`; the old content is copied to `<file>.bak` first, as in Java (MixAll.string2File)."""
+    path, kept = path.resolve(), _permissions(path)
+    if kept is not None:
+        _replace(path.with_name(path.name + ".bak"), path.read_bytes(), kept, mode)
+    _replace(path, content, kept, mode)
+
+
+def _permissions(path: Path) -> int | None:
+    """Returns the file's permissions; None if there is no file."""
+    return stat.S_IMODE(path.stat().st_mode) if path.exists() else None
+
+
+def _replace(path: Path, content: bytes, kept: int | None, mode: int) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    fresh = path.with_name(path.name + ".tmp")
+    fresh.unlink(missing_ok=True)  # one left by a crash may have other permissions
+    with open(fresh, "xb", opener=partial(os.open, mode=mode if kept is None else PRIVATE)) as file:
+        if kept is not None:
+            os.fchmod(file.fileno(), kept)
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    fresh.replace(path)
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)

@@ -1,0 +1,54 @@
+"""`Guard`: the check before a server's handler. A request that is denied reaches no handler and changes nothing.
+
+A verdict is a plain function of the request and its sender's address. Only bodies that name groups and topics are read
+for it, up to a limit, and only after the signature is found valid.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, TypeAlias
+
+from pyrmq_core.network import Peer
+from pyrmq_core.network.log_lines import line_logger
+from pyrmq_core.network.rare_lines import RareLine
+from pyrmq_core.protocol.framing.codes import RequestCode, ResponseCode, request_name
+from pyrmq_core.protocol.framing.command import Command, refusal
+
+log = line_logger(__name__)
+
+# The answer to a request that is denied, or None.
+Verdict: TypeAlias = Callable[[Command, str], "Command | None"]
+
+READ_BODIES: Final = frozenset(
+    {
+        RequestCode.HEART_BEAT,
+        RequestCode.LOCK_BATCH_MQ,
+        RequestCode.UNLOCK_BATCH_MQ,
+        RequestCode.UPDATE_AND_CREATE_TOPIC_LIST,
+        RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP,
+        RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST,
+    }
+)
+MAX_BODY_BYTES: Final = 1 << 20
+LOG_SECONDS: Final = 10.0
+
+
+class Guard:
+    """One server's check; `max_body_bytes` may be changed. There is a limit on how often denials are logged."""
+
+    def __init__(self, verdict: Verdict, max_body_bytes: int = MAX_BODY_BYTES) -> None:
+        self.max_body_bytes = max_body_bytes
+        self._verdict = verdict
+        self._line = RareLine(LOG_SECONDS)
+
+    def denied(self, request: Command, peer: Peer) -> Command | None:
+        """Returns the refusal of a request, or None if it may be handled."""
+        if request.code in READ_BODIES and len(request.body) > self.max_body_bytes:
+            remark = f"the body has {len(request.body)} bytes, and {self.max_body_bytes} are read for access control"
+            return refusal(ResponseCode.INVALID_PARAMETER, f"{remark} (maxHeartbeatBytes)")
+        answer = self._verdict(request, peer.ip)
+        if answer is not None and self._line.is_due():
+            name, reason = request_name(request.code), answer.remark
+            log.warning("%s from %s is denied: %s%s", name, peer.address, reason, self._line.left_out())
+        return answer

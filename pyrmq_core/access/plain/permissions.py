@@ -1,0 +1,60 @@
+"""Permissions of plain ACL: their bits, their texts in `plain_acl.yml`, and the comparison of needed and granted ones.
+
+Source: acl/common/Permission.java (4.9.7).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from pyrmq_core.errors import InvalidArgument
+
+DENY: Final = 1
+PUB: Final = 1 << 2
+SUB: Final = 1 << 3
+
+# Every other text denies, also ANY.
+_BITS: Final = {"PUB": PUB, "SUB": SUB, "PUB|SUB": PUB | SUB, "SUB|PUB": PUB | SUB}
+# The characters that Java's String.trim removes.
+BLANKS: Final = "".join(map(chr, range(0x21)))
+
+
+def permission(text: str | None) -> int:
+    """Returns the bits of a permission's text; DENY for an unknown one and for none."""
+    return DENY if text is None else _BITS.get(text.strip(BLANKS), DENY)
+
+
+def is_permitted(needed: int, granted: int) -> bool:
+    return not granted & DENY and bool(needed & granted)
+
+
+def named_permissions(entries: Iterable[str], kind: str) -> dict[str, int]:
+    """Returns the permissions of `name=permission` entries; raises `InvalidArgument` for an entry of another form."""
+    granted = {}
+    for entry in entries:
+        parts = _parts(entry)
+        if len(parts) != 2:
+            raise InvalidArgument(f"Parse resource permission failed for {kind}:{entry}")
+        granted[parts[0].strip(BLANKS)] = permission(parts[1])
+    return granted
+
+
+def check_entries(entries: Iterable[str]) -> None:
+    """Raises `InvalidArgument` for an entry that an administrator may not set, in the words of RocketMQ."""
+    for entry in entries:
+        parts = _parts(entry)
+        if len(parts) != 2:
+            raise InvalidArgument(
+                f"Parse Resource format error for {entry}.\n"
+                "The expected resource format is 'Res=Perm'. For example: topicA=SUB"
+            )
+        if parts[1].strip(BLANKS) != "DENY" and permission(parts[1]) == DENY:
+            raise InvalidArgument(
+                f"Parse resource permission error for {entry}.\n"
+                "The expected permissions are 'SUB' or 'PUB' or 'SUB|PUB' or 'PUB|SUB'."
+            )
+
+
+def _parts(entry: str) -> list[str]:
+    return [part for part in entry.split("=") if part]

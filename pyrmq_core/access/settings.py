@@ -1,0 +1,159 @@
+"""A server's settings of access control under RocketMQ's names, and the combinations that are refused.
+
+Sources: auth/config/AuthConfig.java (5.4.0), common/BrokerConfig.java (`aclEnable`, `rocketmqHome`). A setting that
+would leave a server more open than it says is refused by its name.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, Self
+
+from pyrmq_core.errors import BodyError, InvalidArgument
+from pyrmq_core.protocol.framing.codes import RequestCode
+from pyrmq_core.protocol.framing.fields import decode_fields, encode_fields, wire
+from pyrmq_core.protocol.java.json_text import load_object
+
+HIDDEN: Final = "********"
+USER_CODES: Final = range(RequestCode.AUTH_CREATE_USER, RequestCode.AUTH_LIST_ACL + 1)
+HOME_VARIABLE: Final = "ROCKETMQ_HOME"
+_AUTH: Final = "org.apache.rocketmq.auth"
+# Java's own classes. Users and policies are in a JSON file here; every request is checked, whatever the strategy.
+CLASSES: Final[Mapping[str, tuple[str, ...]]] = {
+    "authenticationProvider": (f"{_AUTH}.authentication.provider.DefaultAuthenticationProvider",),
+    "authenticationMetadataProvider": (f"{_AUTH}.authentication.provider.LocalAuthenticationMetadataProvider",),
+    "authenticationStrategy": (
+        f"{_AUTH}.authentication.strategy.StatelessAuthenticationStrategy",
+        f"{_AUTH}.authentication.strategy.StatefulAuthenticationStrategy",
+    ),
+    "authorizationProvider": (f"{_AUTH}.authorization.provider.DefaultAuthorizationProvider",),
+    "authorizationMetadataProvider": (f"{_AUTH}.authorization.provider.LocalAuthorizationMetadataProvider",),
+    "authorizationStrategy": (
+        f"{_AUTH}.authorization.strategy.StatelessAuthorizationStrategy",
+        f"{_AUTH}.authorization.strategy.StatefulAuthorizationStrategy",
+    ),
+}
+
+
+def _secret(name: str) -> str:
+    text: str = dataclasses.field(default="", repr=False, metadata={"wire": name})
+    return text
+
+
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """A user's name and password, or an account's keys."""
+
+    name: str
+    password: str = dataclasses.field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class AccessSettings:
+    """Settings of both forms. Passwords are in no `repr`, and hidden in `to_settings` by default."""
+
+    acl_enable: bool = wire("aclEnable", False)
+    rocketmq_home: str = wire("rocketmqHome", "")
+    authentication_enabled: bool = wire("authenticationEnabled", False)
+    authentication_provider: str = wire("authenticationProvider", "")
+    authentication_metadata_provider: str = wire("authenticationMetadataProvider", "")
+    authentication_strategy: str = wire("authenticationStrategy", "")
+    authentication_whitelist: str = wire("authenticationWhitelist", "")
+    init_authentication_user: str = _secret("initAuthenticationUser")
+    inner_client_authentication_credentials: str = _secret("innerClientAuthenticationCredentials")
+    authorization_enabled: bool = wire("authorizationEnabled", False)
+    authorization_provider: str = wire("authorizationProvider", "")
+    authorization_metadata_provider: str = wire("authorizationMetadataProvider", "")
+    authorization_strategy: str = wire("authorizationStrategy", "")
+    authorization_whitelist: str = wire("authorizationWhitelist", "")
+    migrate_auth_from_v1_enabled: bool = wire("migrateAuthFromV1Enabled", False)
+    auth_config_path: str = wire("authConfigPath", "")
+
+    @property
+    def home(self) -> Path | None:
+        """RocketMQ's home, in whose `conf` are the files of plain ACL: the setting, else the environment's."""
+        text = self.rocketmq_home or os.environ.get(HOME_VARIABLE, "")
+        return Path(text).expanduser() if text else None
+
+    @property
+    def initial_user(self) -> Credentials | None:
+        return _credentials("initAuthenticationUser", self.init_authentication_user, "username", "password")
+
+    @property
+    def inner_client(self) -> Credentials | None:
+        """The user as which the server itself sends requests."""
+        text = self.inner_client_authentication_credentials
+        return _credentials("innerClientAuthenticationCredentials", text, "accessKey", "secretKey")
+
+    def to_settings(self, *, secrets: bool = False) -> dict[str, str]:
+        """Returns all by RocketMQ's names, passwords hidden unless `secrets`."""
+        settings = encode_fields(self)
+        return settings if secrets else {**settings, **{name: HIDDEN for name in SECRET_NAMES if settings[name]}}
+
+    def with_settings(self, settings: Mapping[str, str]) -> Self:
+        """Returns a copy with these settings; ignores other names. Raises `InvalidArgument` that names the setting."""
+        known = {name: value.strip() for name, value in settings.items() if name in NAMES}
+        for name in BOOLEANS & known.keys():
+            known[name] = known[name].lower() or "false"
+            if known[name] not in ("true", "false"):
+                raise InvalidArgument(f"{name}={known[name]}: true or false is wanted")
+        made: Self = decode_fields(type(self), {**encode_fields(self), **known}, "access settings")
+        made._check(known)
+        return made
+
+    def _check(self, given: Mapping[str, str]) -> None:
+        if self.migrate_auth_from_v1_enabled:
+            raise InvalidArgument(
+                "migrateAuthFromV1Enabled=true: plain_acl.yml is not imported into users and policies here; set it to "
+                "false, and create them (mqadmin createUser, createAcl), or keep the file with aclEnable=true"
+            )
+        if self.authorization_enabled and not self.authentication_enabled:
+            raise InvalidArgument(
+                "authorizationEnabled=true needs authenticationEnabled=true: without it any name could be claimed"
+            )
+        if self.acl_enable and self.authentication_enabled:
+            raise InvalidArgument("aclEnable=true and authenticationEnabled=true are two forms; set one to false")
+        exempt = {code.strip() for code in self.authentication_whitelist.split(",")}
+        if exempt & set(map(str, USER_CODES)):
+            raise InvalidArgument("authenticationWhitelist names a code of 3001 to 3010: these change users; remove it")
+        for name, classes in CLASSES.items():
+            if given.get(name) and given[name] not in classes:
+                raise InvalidArgument(f"{name}={given[name]}: {' and '.join(classes)} exist here, and an empty value")
+        # Wrong texts are found at the start.
+        for user in (self.initial_user, self.inner_client):
+            if self.authentication_enabled and user is not None and not (user.name and user.password):
+                raise InvalidArgument("initAuthenticationUser and innerClientAuthenticationCredentials need both parts")
+
+
+def _credentials(setting: str, text: str, name: str, password: str) -> Credentials | None:
+    if not text:
+        return None
+    wanted = f'{setting}: {{"{name}":"...","{password}":"..."}} is wanted'
+    try:
+        members: dict[str, Any] = load_object(text.encode(), setting)
+    except BodyError as error:
+        raise InvalidArgument(wanted) from error  # without the text, which has a password
+    values = (members.get(name), members.get(password))
+    if not all(isinstance(value, str) for value in values):
+        raise InvalidArgument(wanted)
+    return Credentials(str(values[0]), str(values[1]))
+
+
+def without_plain_acl(settings: AccessSettings) -> AccessSettings:
+    """Returns the settings for a NameServer; raises `InvalidArgument` if they ask for plain ACL."""
+    if settings.acl_enable:
+        raise InvalidArgument(
+            "aclEnable=true: plain_acl.yml is for brokers alone, in RocketMQ too; leave it false, and give the "
+            "NameServer users (authenticationEnabled=true)"
+        )
+    return settings
+
+
+_FIELDS: Final = {str(row.metadata["wire"]): str(row.type) for row in dataclasses.fields(AccessSettings)}
+NAMES: Final = frozenset(_FIELDS)
+BOOLEANS: Final = frozenset(name for name, kind in _FIELDS.items() if kind == "bool")
+SECRET_NAMES: Final = ("initAuthenticationUser", "innerClientAuthenticationCredentials")

@@ -1,0 +1,29 @@
+"""Signatures of requests, checked: whether the sender of a request knows a secret.
+
+The secret is never compared itself, and the signature in constant time. As in Java, nothing
+in a request is used up: a copy of it is accepted again. TLS keeps others from reading it.
+Source: auth/authentication/builder/DefaultAuthenticationContextBuilder.java, DefaultAuthenticationHandler.java (5.4.0).
+"""
+
+from __future__ import annotations
+
+import hmac
+from typing import Final
+
+from pyrmq_core.protocol.acl import SIGNATURE, signature
+from pyrmq_core.protocol.framing.command import Command
+
+UNIQUE_KEY_QUERY: Final = "_UNIQUE_KEY_QUERY"
+# MQVersion.V4_9_3: up to it, clients add this field after they sign.
+LAST_UNSIGNED_QUERY: Final = 399
+
+
+def is_signed_with(request: Command, secret: str) -> bool:
+    """Returns whether the request's signature was made with this secret over its fields and body."""
+    given, fields = request.ext.get(SIGNATURE), request.ext
+    if given is None:
+        return False
+    if UNIQUE_KEY_QUERY in fields and request.version <= LAST_UNSIGNED_QUERY:
+        fields = {name: value for name, value in fields.items() if name != UNIQUE_KEY_QUERY}
+    right = signature(fields, request.body, secret)
+    return hmac.compare_digest(right.encode(), given.encode("utf-8", "replace"))

@@ -1,0 +1,245 @@
+"""The actions on topics, groups and clusters that each request needs.
+
+One of a need's actions is enough; of a request's needs, each must be granted. A request that is not listed needs
+none: any user may send it. Sources: auth/authorization/builder/DefaultAuthorizationContextBuilder.java, and the
+annotations of remoting/protocol/header/*.java (5.4.0). Listed here and not in 5.4.0: 361, which reads as 11 does,
+changes of settings (25, 318), of groups (200, 225) and of lists of topics (18), and the removal of files (306, 316,
+329).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+from pyrmq_core.errors import BodyError
+from pyrmq_core.protocol.framing.codes import RequestCode
+from pyrmq_core.protocol.framing.command import Command
+from pyrmq_core.protocol.java.json_text import load_object
+from pyrmq_core.protocol.messages.names import RETRY_PREFIX, is_retry_topic
+from pyrmq_core.protocol.requests.broker.heartbeat import HeartBeat
+from pyrmq_core.protocol.requests.broker.lock_queues import LockQueues
+
+TOPIC, GROUP, CLUSTER = "Topic", "Group", "Cluster"
+SUB: Final = ("Sub",)
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """One of these actions on one resource; a name that the request lacks is None."""
+
+    kind: str
+    name: str | None
+    actions: tuple[str, ...]
+
+    @property
+    def key(self) -> str:
+        return f"{self.kind}:{'null' if self.name is None else self.name}"
+
+
+# The needs of a request to a server of a cluster.
+Finder: TypeAlias = Callable[[Command, str], Iterable[Need]]
+
+
+def needs_of(request: Command, cluster: str) -> list[Need]:
+    """Returns the needs of a request to a server of this cluster; raises `BodyError` for a body that it cannot read."""
+    find = _NEEDS.get(request.code)
+    return [] if find is None else list(find(request, cluster))
+
+
+def _topic(topic: str | None, *actions: str) -> Need:
+    """Returns the need for a topic, or for the group of a retry topic."""
+    if topic is not None and is_retry_topic(topic):
+        return Need(GROUP, topic.removeprefix(RETRY_PREFIX), actions)
+    return Need(TOPIC, topic, actions)
+
+
+def _group(group: str | None, *actions: str) -> Need:
+    return Need(GROUP, None if group is None else group.removeprefix(RETRY_PREFIX), actions)
+
+
+def _send(field: str) -> Finder:
+    def find(request: Command, _: str) -> Iterable[Need]:
+        topic = request.ext.get(field)
+        return [_topic(topic, "Sub" if is_retry_topic(topic or "") else "Pub")]
+
+    return find
+
+
+def _group_and_topic(*actions: str) -> Finder:
+    def find(request: Command, _: str) -> Iterable[Need]:
+        group = _group(request.ext.get("consumerGroup"), *actions)
+        return [_topic(request.ext.get("topic"), *actions), group]
+
+    return find
+
+
+def _one_topic(*actions: str) -> Finder:
+    return lambda request, _: [_topic(request.ext.get("topic"), *actions)]
+
+
+def _one_group(field: str, *actions: str) -> Finder:
+    return lambda request, _: [_group(request.ext.get(field), *actions)]
+
+
+def _route(request: Command, _: str) -> Iterable[Need]:
+    topic = request.ext.get("topic")
+    return [_topic(topic, *(("Sub", "Get") if is_retry_topic(topic or "") else ("Pub", "Sub", "Get")))]
+
+
+def _end_transaction(request: Command, _: str) -> Iterable[Need]:
+    topic = request.ext.get("topic", "")
+    return [Need(TOPIC, topic, ("Pub",))] if topic.strip() else []
+
+
+def _leave(request: Command, _: str) -> Iterable[Need]:
+    group = request.ext.get("consumerGroup", "")
+    return [_group(group, "Sub")] if group.strip() else []
+
+
+def _heart_beat(request: Command, _: str) -> Iterable[Need]:
+    for data in HeartBeat.from_command(request).consumers:
+        yield _group(data.group_name, "Sub")
+        yield from _subscribed(subscription.topic for subscription in data.subscriptions)
+
+
+def _locks(request: Command, _: str) -> Iterable[Need]:
+    locks = LockQueues.from_command(request)
+    yield _group(locks.consumer_group, "Sub")
+    yield from _subscribed(queue.topic for queue in locks.queues)
+
+
+def _subscribed(topics: Iterable[str]) -> Iterable[Need]:
+    return (Need(TOPIC, topic, SUB) for topic in topics if not is_retry_topic(topic))
+
+
+def _created(kind: str, member: str, listed: str = "") -> Finder:
+    """Returns the rule for a body with the configuration of what is to be made, or with a list of them."""
+
+    def find(request: Command, _: str) -> Iterable[Need]:
+        members: Any = load_object(request.body, "configurations")
+        configurations = members.get(listed) or [] if listed else [members]
+        if not isinstance(configurations, list):
+            raise BodyError(f"configurations: {listed} is no list")
+        for one in configurations:
+            name = one.get(member) if isinstance(one, dict) else None
+            if not isinstance(name, str):
+                raise BodyError(f"configurations: {member} is missing")
+            yield Need(kind, name, ("Create",))
+
+    return find
+
+
+def _named(*actions: str, splitter: str = "", **named: str) -> Finder:
+    """Returns the rule for names in a header's fields: of `topic`, `group` or `cluster` here, in this order.
+
+    A value here is a field, or several with blanks between them. An absent field needs nothing; with a splitter, a
+    field may have several names.
+    """
+    fields = [(kind.capitalize(), field) for kind, texts in named.items() for field in texts.split()]
+
+    def find(request: Command, _: str) -> Iterable[Need]:
+        for kind, field in fields:
+            text = request.ext.get(field)
+            if text is None:
+                continue
+            names = [name for name in text.split(splitter) if name] if splitter else [text]
+            yield from (_topic(name, *actions) if kind == TOPIC else Need(kind, name, actions) for name in names)
+
+    return find
+
+
+def _cluster(*actions: str, field: str = "") -> Finder:
+    """Returns the rule for the cluster that a header's field names, or else for the server's."""
+    return lambda request, cluster: [Need(CLUSTER, request.ext.get(field, cluster), actions)]
+
+
+_GET_TOPIC: Final = _named("Get", topic="topic")
+_GET_BOTH: Final = _named("Get", topic="topic", group="group")
+_UPDATE_BOTH: Final = _named("Update", group="group", topic="topic")
+_OF_CLUSTER: Final = _cluster("Update", field="clusterName")
+_UPDATE: Final = _cluster("Update")
+_GET: Final = _cluster("Get")
+
+_NEEDS: Final[Mapping[int, Finder]] = {
+    RequestCode.SEND_MESSAGE: _send("topic"),
+    RequestCode.SEND_MESSAGE_V2: _send("b"),
+    RequestCode.SEND_BATCH_MESSAGE: _send("b"),
+    RequestCode.RECALL_MESSAGE: _one_topic("Pub"),
+    RequestCode.END_TRANSACTION: _end_transaction,
+    RequestCode.CONSUMER_SEND_MSG_BACK: _one_group("group", "Sub"),
+    RequestCode.PULL_MESSAGE: _group_and_topic("Sub"),
+    RequestCode.LITE_PULL_MESSAGE: _group_and_topic("Sub"),
+    RequestCode.QUERY_MESSAGE: _one_topic("Sub", "Get"),
+    RequestCode.QUERY_CONSUMER_OFFSET: _group_and_topic("Sub", "Get"),
+    RequestCode.UPDATE_CONSUMER_OFFSET: _group_and_topic("Sub", "Update"),
+    RequestCode.HEART_BEAT: _heart_beat,
+    RequestCode.UNREGISTER_CLIENT: _leave,
+    RequestCode.GET_CONSUMER_LIST_BY_GROUP: _one_group("consumerGroup", "Sub", "Get"),
+    RequestCode.LOCK_BATCH_MQ: _locks,
+    RequestCode.UNLOCK_BATCH_MQ: _locks,
+    RequestCode.GET_ROUTEINFO_BY_TOPIC: _route,
+    RequestCode.UPDATE_AND_CREATE_TOPIC: _named("Create", topic="topic"),
+    RequestCode.UPDATE_AND_CREATE_TOPIC_LIST: _created(TOPIC, "topicName", "topicConfigList"),
+    RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: _created(GROUP, "groupName"),
+    RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST: _created(GROUP, "groupName", "groupConfigList"),
+    RequestCode.DELETE_TOPIC_IN_BROKER: _named("Delete", topic="topic"),
+    RequestCode.DELETE_SUBSCRIPTIONGROUP: _named("Delete", group="groupName"),
+    RequestCode.SEARCH_OFFSET_BY_TIMESTAMP: _GET_TOPIC,
+    RequestCode.GET_MAX_OFFSET: _GET_TOPIC,
+    RequestCode.GET_MIN_OFFSET: _GET_TOPIC,
+    RequestCode.GET_EARLIEST_MSG_STORETIME: _GET_TOPIC,
+    RequestCode.VIEW_MESSAGE_BY_ID: _GET_TOPIC,
+    RequestCode.GET_TOPIC_STATS_INFO: _GET_TOPIC,
+    RequestCode.GET_TOPIC_CONFIG: _GET_TOPIC,
+    RequestCode.QUERY_TOPIC_CONSUME_BY_WHO: _GET_TOPIC,
+    RequestCode.GET_CONSUMER_CONNECTION_LIST: _named("Get", group="consumerGroup"),
+    RequestCode.GET_CONSUMER_RUNNING_INFO: _named("Get", group="consumerGroup"),
+    RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG: _named("Get", group="group"),
+    RequestCode.GET_CONSUME_STATS: _named("Get", group="consumerGroup", topic="topic topicList", splitter=";"),
+    RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS: _GET_BOTH,
+    RequestCode.INVOKE_BROKER_TO_RESET_OFFSET: _UPDATE_BOTH,
+    RequestCode.CONSUME_MESSAGE_DIRECTLY: _named("Sub", group="consumerGroup", topic="topic"),
+    RequestCode.QUERY_CONSUME_TIME_SPAN: _GET_BOTH,
+    RequestCode.QUERY_CORRECTION_OFFSET: _named("Get", group="filterGroups compareGroup", topic="topic", splitter=","),
+    RequestCode.CLONE_GROUP_OFFSET: _named("Update", group="destGroup", topic="topic"),
+    RequestCode.VIEW_BROKER_STATS_DATA: _GET,
+    RequestCode.GET_BROKER_CONSUME_STATS: _GET,
+    RequestCode.QUERY_CONSUME_QUEUE: _named("Get", topic="topic", group="consumerGroup"),
+    RequestCode.RESUME_CHECK_HALF_MESSAGE: _one_topic("Update"),
+    RequestCode.GET_ALL_PRODUCER_INFO: _GET,
+    RequestCode.QUERY_TOPICS_BY_CONSUMER: _named("Get", group="group"),
+    RequestCode.QUERY_SUBSCRIPTION_BY_CONSUMER: _named("Get", group="group", topic="topic"),
+    RequestCode.UPDATE_AND_GET_GROUP_FORBIDDEN: _UPDATE_BOTH,
+    RequestCode.EXPORT_ROCKSDB_CONFIG_TO_JSON: _GET,
+    RequestCode.UPDATE_BROKER_CONFIG: _UPDATE,
+    RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE: _UPDATE,
+    RequestCode.CLEAN_UNUSED_TOPIC: _UPDATE,
+    RequestCode.DELETE_EXPIRED_COMMITLOG: _UPDATE,
+    RequestCode.UPDATE_NAMESRV_CONFIG: _UPDATE,
+    RequestCode.GET_PRODUCER_CONNECTION_LIST: _GET,
+    RequestCode.PUT_KV_CONFIG: _UPDATE,
+    RequestCode.GET_KV_CONFIG: _GET,
+    RequestCode.DELETE_KV_CONFIG: _UPDATE,
+    RequestCode.GET_KVLIST_BY_NAMESPACE: _GET,
+    RequestCode.REGISTER_BROKER: _OF_CLUSTER,
+    RequestCode.UNREGISTER_BROKER: _OF_CLUSTER,
+    RequestCode.BROKER_HEARTBEAT: _OF_CLUSTER,
+    RequestCode.DELETE_TOPIC_IN_NAMESRV: _OF_CLUSTER,
+    RequestCode.QUERY_DATA_VERSION: _cluster("Get", field="clusterName"),
+    RequestCode.GET_BROKER_MEMBER_GROUP: _named("Get", cluster="clusterName"),
+    RequestCode.REGISTER_TOPIC_IN_NAMESRV: _UPDATE,
+    RequestCode.WIPE_WRITE_PERM_OF_BROKER: _UPDATE,
+    RequestCode.ADD_WRITE_PERM_OF_BROKER: _UPDATE,
+    RequestCode.AUTH_CREATE_USER: _UPDATE,
+    RequestCode.AUTH_UPDATE_USER: _UPDATE,
+    RequestCode.AUTH_DELETE_USER: _UPDATE,
+    RequestCode.AUTH_GET_USER: _GET,
+    RequestCode.AUTH_LIST_USER: _GET,
+    RequestCode.AUTH_CREATE_ACL: _UPDATE,
+    RequestCode.AUTH_UPDATE_ACL: _UPDATE,
+    RequestCode.AUTH_DELETE_ACL: _UPDATE,
+    RequestCode.AUTH_GET_ACL: _GET,
+    RequestCode.AUTH_LIST_ACL: _GET,
+}

@@ -1,0 +1,219 @@
+"""Users, and policies about them, in the form that administrators send and the file keeps.
+
+A policy's entry allows or denies actions on a resource: `*`, `Topic:orders`, `Topic:orders*`, `Group:*`, `Cluster:c`.
+Sources: auth/authentication/model/User.java, auth/authorization/model/*.java, broker/auth/converter/*.java,
+common/resource/ResourceType.java, common/action/Action.java (5.4.0). Texts of refusals are RocketMQ's.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any, Final, Self
+
+from pyrmq_core.errors import InvalidArgument
+
+SUPER, NORMAL = "Super", "Normal"
+ENABLE, DISABLE = "enable", "disable"
+ALLOW, DENY = "Allow", "Deny"
+CUSTOM, DEFAULT = "Custom", "Default"
+ALL: Final = "All"
+ANY: Final = "Any"
+ACTIONS: Final = ("Unknown", ALL, ANY, "Pub", "Sub", "Create", "Update", "Delete", "Get", "List")
+KINDS: Final = ("Unknown", ANY, "Cluster", "Namespace", "Topic", "Group")
+# Patterns of a resource's name, the most exact first.
+LITERAL, PREFIXED, EVERY = 0, 1, 2
+USER_PREFIX: Final = "User:"
+
+
+@dataclass(frozen=True, slots=True)
+class User:
+    """One user; a super user may do anything."""
+
+    username: str
+    password: str = field(repr=False)
+    user_type: str = NORMAL
+    user_status: str = ENABLE
+
+    @property
+    def is_super(self) -> bool:
+        return self.user_type == SUPER
+
+    def to_members(self) -> dict[str, str]:
+        return {
+            "password": self.password,
+            "userStatus": self.user_status,
+            "userType": self.user_type,
+            "username": self.username,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Resource:
+    """The topics, groups or clusters that an entry is about; `pattern` is LITERAL, PREFIXED or EVERY."""
+
+    kind: str
+    name: str | None
+    pattern: int
+
+    @classmethod
+    def of(cls, key: object) -> Self | None:
+        """Returns the resource of a key; None for a key of no known kind."""
+        if not isinstance(key, str) or not key.strip():
+            return None
+        kind, _, name = key.partition(":")
+        known = ANY if key == "*" else known_name(kind, KINDS)
+        if known is None:
+            return None
+        if known == ANY or (name.startswith("*") and name.endswith("*")):
+            return cls(known, None, EVERY)
+        if name.endswith("*"):
+            return cls(known, name.partition("*")[0], PREFIXED)
+        return cls(known, name, LITERAL)
+
+    @property
+    def key(self) -> str:
+        return "*" if self.kind == ANY else f"{self.kind}:{self.name or ''}{'' if self.pattern == LITERAL else '*'}"
+
+    def matches(self, kind: str, name: str | None) -> bool:
+        if self.kind == ANY:
+            return True
+        if self.kind != kind:
+            return False
+        if self.name is None:
+            return True
+        return name == self.name if self.pattern == LITERAL else name is not None and name.startswith(self.name)
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyEntry:
+    """One rule: these actions on this resource, from these addresses, are allowed or denied."""
+
+    resource: Resource
+    actions: tuple[str, ...]
+    source_ips: tuple[str, ...]
+    decision: str
+
+    @property
+    def order(self) -> tuple[bool, int, int, bool]:
+        """The order among entries that fit: the most exact comes first, and of two alike the one that denies."""
+        length = len(self.resource.name or "") if self.resource.pattern == PREFIXED else 0
+        return self.resource.kind == ANY, self.resource.pattern, -length, self.decision != DENY
+
+    def fits(self, kind: str, name: str | None, actions: Iterable[str], ip: str) -> bool:
+        """Returns whether the entry is about one of these actions on this resource from this address."""
+        return (
+            self.resource.matches(kind, name)
+            and (ALL in self.actions or any(action in self.actions for action in actions))
+            and (not self.source_ips or any(_is_within(ip, source) for source in self.source_ips))
+        )
+
+    def to_members(self) -> dict[str, Any]:
+        members: dict[str, Any] = {"actions": list(self.actions), "decision": self.decision}
+        members["resource"] = self.resource.key
+        return {**members, "sourceIps": list(self.source_ips)} if self.source_ips else members
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """Entries of one type; entries of type Default count only where no Custom one fits."""
+
+    policy_type: str
+    entries: tuple[PolicyEntry, ...]
+
+    def to_members(self) -> dict[str, Any]:
+        return {"entries": [entry.to_members() for entry in self.entries], "policyType": self.policy_type}
+
+
+Policies = tuple[Policy, ...]
+
+
+def acl_members(subject: str, policies: Policies) -> dict[str, Any]:
+    """Returns a subject's policies as they are sent and kept."""
+    return {"policies": [policy.to_members() for policy in policies], "subject": subject}
+
+
+def user_of(members: Mapping[str, Any]) -> User:
+    """Returns a user as it is kept; raises `InvalidArgument` for members that are no user."""
+    name, password = members.get("username"), members.get("password")
+    user_type, status = user_type_of(members.get("userType")), user_status_of(members.get("userStatus"))
+    if not isinstance(name, str) or not isinstance(password, str) or user_type is None or status is None:
+        raise InvalidArgument("a user has username, password, userType and userStatus")
+    return User(name, password, user_type, status)
+
+
+def user_type_of(text: object) -> str | None:
+    return known_name(text, (SUPER, NORMAL))
+
+
+def user_status_of(text: object) -> str | None:
+    return known_name(text, (ENABLE, DISABLE))
+
+
+def policy_type_of(text: object) -> str | None:
+    return known_name(text, (CUSTOM, DEFAULT))
+
+
+def policies_of(members: object) -> Policies:
+    """Returns the policies in a body's list; raises `InvalidArgument`, in RocketMQ's words, for wrong ones."""
+    policies = tuple(
+        Policy(policy_type_of(policy.get("policyType")) or CUSTOM, tuple(map(_entry, _objects(policy["entries"]))))
+        for policy in _objects(members)
+        if policy.get("entries")
+    )
+    if not policies:
+        raise InvalidArgument("The policies is empty.")
+    return policies
+
+
+def _entry(members: Mapping[str, Any]) -> PolicyEntry:
+    resource = Resource.of(members.get("resource"))
+    if resource is None:
+        raise InvalidArgument("The resource is null.")
+    texts = members.get("actions")
+    known = [known_name(text, ACTIONS) for text in texts] if isinstance(texts, list) else []
+    actions = tuple(dict.fromkeys(action for action in known if action is not None))
+    if not actions:
+        raise InvalidArgument("The actions is empty.")
+    if ANY in actions:
+        raise InvalidArgument("The actions can not be Any.")
+    sources = members.get("sourceIps") or []
+    for source in sources if isinstance(sources, list) else [""]:
+        if not isinstance(source, str) or not source.strip():
+            raise InvalidArgument("The source ip is empty.")
+        if _network(source) is None:
+            raise InvalidArgument("The source ip is invalid.")
+    decision = known_name(members.get("decision"), (ALLOW, DENY))
+    if decision is None:
+        raise InvalidArgument("The decision is null or illegal.")
+    return PolicyEntry(resource, actions, tuple(sources), decision)
+
+
+def _objects(value: object) -> list[dict[str, Any]]:
+    if not isinstance(value, list) or not all(isinstance(one, dict) for one in value):
+        raise InvalidArgument("The policies is empty.")
+    return value
+
+
+def known_name(text: object, names: Iterable[str]) -> str | None:
+    """Returns the name that a text spells, in any case; None for another text."""
+    wanted = text.lower() if isinstance(text, str) else None
+    return next((name for name in names if name.lower() == wanted), None)
+
+
+@lru_cache(maxsize=1024)
+def _network(text: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network | None:
+    try:
+        return ipaddress.ip_network(text, strict=False)
+    except ValueError:
+        return None
+
+
+def _is_within(ip: str, source: str) -> bool:
+    network = _network(source)
+    try:
+        return network is not None and ipaddress.ip_address(ip) in network
+    except ValueError:
+        return False

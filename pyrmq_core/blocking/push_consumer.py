@@ -1,0 +1,146 @@
+"""The blocking `PushConsumer`: handlers run in threads of their own, `run` waits in the caller's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import TracebackType
+from typing import TypeVar
+
+from pyrmq_core.blocking.client import Client
+from pyrmq_core.blocking.deliveries import Deliveries
+from pyrmq_core.blocking.face import BlockingFace
+from pyrmq_core.blocking.portal import HeldContext, portal
+from pyrmq_core.blocking.stop_signals import StopSignals
+from pyrmq_core.client.consumer.consume.handler_calls import Handler, is_async
+from pyrmq_core.client.consumer.push_consumer import HANDLING
+from pyrmq_core.client.consumer.push_consumer import PushConsumer as AsyncPushConsumer
+from pyrmq_core.client.consumer.push_settings import PushSettings
+from pyrmq_core.client.consumer.running_push import LEAVING_SECONDS
+from pyrmq_core.client.parameters import parameters_of
+from pyrmq_core.client.service_state import ServiceState
+from pyrmq_core.errors import InvalidArgument, InvalidState
+from pyrmq_core.model import MessageQueue
+
+R = TypeVar("R")
+
+
+class PushConsumer(BlockingFace[AsyncPushConsumer]):
+    """The blocking `pyrmq_core.PushConsumer`; `client` is a blocking one too. Safe to use from many threads.
+
+    `with PushConsumer("audit", nameserver=...) as consumer:`, then `consumer.subscribe("orders")` and
+    `consumer.run(handler)`. A child after `fork` has the same subscriptions, and is a member of the group of its own.
+    """
+
+    @parameters_of(PushSettings[Client])
+    def __init__(self, settings: PushSettings[Client]) -> None:
+        super().__init__()
+        self.group = settings.group
+        self._settings = settings
+        self._subscribed: dict[str, tuple[str, str | None]] = {}
+        if settings.shared_client(Client, "pyrmq_core.blocking.Client") is None:
+            self._make()  # raises for wrong arguments now, not at the first call
+
+    def __repr__(self) -> str:
+        return f"<blocking PushConsumer {self.group}>"
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Stops it and leaves the group; handlers have no time to finish if the block ended with an error."""
+        if kind is not None and self._service_state() is ServiceState.RUNNING:
+            self.stop(0)
+        self.close()  # in order after a failure too: offsets are stored
+
+    def _make(self) -> AsyncPushConsumer:
+        client = self._settings.client
+        return AsyncPushConsumer._of(self._settings, None if client is None else client._async())
+
+    def _opened_now(self, opened: HeldContext[AsyncPushConsumer]) -> None:
+        for topic, (tags, sql) in self._subscribed.items():  # a child after fork
+            portal().run(_subscribe, opened.value, topic, tags, sql)
+
+    def _closing_seconds(self, opened: HeldContext[AsyncPushConsumer]) -> float:
+        return self._settings.stop_timeout + LEAVING_SECONDS
+
+    @property
+    def state(self) -> ServiceState:
+        return self._service_state()
+
+    def subscribe(self, topic: str, *, tags: str = "*", sql: str | None = None) -> None:
+        """Subscribes to a topic, or changes its subscription, by tags ("TagA || TagB") or by an SQL92 expression."""
+        self._run(lambda consumer: consumer.subscribe(topic, tags=tags, sql=sql))
+        self._subscribed[topic] = (tags, sql)
+
+    def unsubscribe(self, topic: str) -> None:
+        """Ends the subscription; messages of the topic that no handler has yet are left to the group."""
+        self._run(lambda consumer: consumer.unsubscribe(topic))
+        self._subscribed.pop(topic, None)
+
+    def run(self, handler: Handler, *, orderly: bool = False) -> None:
+        """Consumes until `stop`: calls `handler(messages)` in up to `consume_threads` threads.
+
+        Returning acknowledges the messages, raising has them delivered again, as `pyrmq_core.PushConsumer.run` says. In
+        the main thread Ctrl-C and SIGTERM stop it in order too: pulling ends, handlers under way have `stop_timeout`
+        seconds, offsets are stored, the group is left. Then `KeyboardInterrupt` or `SystemExit` is raised. A second
+        signal does not wait for handlers.
+        """
+        if is_async(handler):
+            raise InvalidArgument(
+                f"handler={handler!r}: a plain function is called here; pyrmq_core has the async face"
+            )
+        consumer, loop = self._async(), portal()
+        with StopSignals(lambda: loop.submit(consumer.stop)):
+            self._run(lambda consumer: consumer.run(handler, orderly=orderly))
+
+    def stop(self, timeout: float | None = None) -> None:
+        """Ends `run` or the iteration; from any thread. Returns when that is done, in a handler at once."""
+        portal().run(_stop, self._async(), timeout, self._is_handler())
+
+    def close(self) -> None:
+        """Stops it and leaves the group. A second call does nothing; raises `InvalidState` in a handler."""
+        if self._is_handler():
+            raise InvalidState(f"a handler of {self!r} cannot close it; call stop, which makes `run` return")
+        super().close()
+
+    def suspend(self) -> None:
+        """Stops pulling; messages that were pulled are still consumed."""
+        self._on_loop(lambda consumer: consumer.suspend())
+
+    def resume(self) -> None:
+        """Pulls again after `suspend`."""
+        self._on_loop(lambda consumer: consumer.resume())
+
+    @property
+    def assigned_queues(self) -> tuple[MessageQueue, ...]:
+        """The queues that this consumer reads now."""
+        return self._on_loop(lambda consumer: consumer.assigned_queues)
+
+    def __iter__(self) -> Deliveries:
+        return self.deliveries()
+
+    def deliveries(self, *, orderly: bool = False) -> Deliveries:
+        """Returns an iterator of deliveries, until `stop`: `with delivery as message:` acknowledges a message."""
+        return Deliveries(self._on_loop(lambda consumer: consumer.deliveries(orderly=orderly)))
+
+    def _is_handler(self) -> bool:
+        """Returns whether this thread is one of those that call the handler."""
+        opened = self._opened
+        return opened is not None and opened.is_open and HANDLING.get() is opened.value
+
+    def _on_loop(self, call: Callable[[AsyncPushConsumer], R]) -> R:
+        """Returns the result of a plain call on the async object, made in the loop's thread."""
+
+        async def made(consumer: AsyncPushConsumer) -> R:
+            return call(consumer)
+
+        return self._run(made)
+
+
+async def _subscribe(consumer: AsyncPushConsumer, topic: str, tags: str, sql: str | None) -> None:
+    await consumer.subscribe(topic, tags=tags, sql=sql)
+
+
+async def _stop(consumer: AsyncPushConsumer, timeout: float | None, is_handler: bool) -> None:
+    if is_handler:
+        HANDLING.set(consumer)  # in this task alone: the consumer sees that it must not wait for its handler
+    await consumer.stop(timeout)

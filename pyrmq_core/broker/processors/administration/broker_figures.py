@@ -1,0 +1,129 @@
+"""The broker's figures: all together (28), one by its name and key (315), and those of replication (907).
+
+Source: broker/processor/AdminBrokerProcessor.java prepareRuntimeInfo, ViewBrokerStatsData (5.4.0).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+import trio
+
+from pyrmq_core.broker.broker import Broker
+from pyrmq_core.broker.statistics.tallies import DAY, HOUR, MINUTE, Tally
+from pyrmq_core.broker.store.files import DiskSpace
+from pyrmq_core.broker.store.layout import QUEUES_FOLDER
+from pyrmq_core.errors import StoreError
+from pyrmq_core.network import Peer
+from pyrmq_core.protocol.framing.codes import ResponseCode
+from pyrmq_core.protocol.framing.command import VERSION, Command, refusal, success
+from pyrmq_core.protocol.java.json_text import dumps
+
+VERSION_NAME: Final = "V5_3_3"
+UNITS: Final = "KMGTPE"
+SECONDS: Final = {"days": 86_400, "hours": 3_600, "minutes": 60, "seconds": 1}
+
+
+async def runtime_info(broker: Broker, _request: Command, _: Peer) -> Command:
+    """Returns the broker's figures, all as text. Queues of Java's threads are empty: requests run in one loop."""
+    spaces = await trio.to_thread.run_sync(_spaces, broker)
+    table = {**broker.figures.store.figures(), **broker.figures.totals(), **_state(broker), **_disk(broker, spaces)}
+    table |= {
+        f"scheduleMessageOffset_{level}": f"{delivered},{end}" for level, delivered, end in broker.delays.progress()
+    }
+    return success(body=dumps({"table": {name: str(value) for name, value in sorted(table.items())}}))
+
+
+def ha_status(broker: Broker, _request: Command, _: Peer) -> Command:
+    """Returns the state of replication: a master's without slaves."""
+    members = {
+        "haConnectionInfo": [],
+        "inSyncSlaveNums": 0,
+        "master": True,
+        "masterCommitLogMaxOffset": broker.store.end,
+    }
+    return success(body=dumps(members))
+
+
+def stats_data(broker: Broker, request: Command, _: Peer) -> Command:
+    """Returns one figure of the last minute, hour and day."""
+    name, key = request.ext.get("statsName", ""), request.ext.get("statsKey", "")
+    found = broker.figures.find(name, key)
+    if found is None:
+        return refusal(ResponseCode.SYSTEM_ERROR, f"The stats <{name[:255]}> <{key[:255]}> not exist")
+    return success(body=dumps(_periods(*found)))
+
+
+def _periods(tally: Tally, counter: str) -> dict[str, dict[str, float]]:
+    periods = {"statsDay": DAY, "statsHour": HOUR, "statsMinute": MINUTE}
+    return {name: tally.figure(period, counter)._asdict() for name, period in periods.items()}
+
+
+def _state(broker: Broker) -> dict[str, object]:
+    store, now_ms = broker.store, broker.now_ms()
+    table: dict[str, object] = {
+        "bootTimestamp": broker.booted_ms,
+        "brokerActive": "true",
+        "brokerVersion": VERSION,
+        "brokerVersionDesc": VERSION_NAME,
+        "commitLogMaxOffset": store.end,
+        "commitLogMinOffset": store.start,
+        "dispatchBehindBytes": 0,
+        "earliestMessageTimeStamp": store.earliest_ms(),
+        # 4.9's spelling, without which its tools fail.
+        "getTransferedTps": broker.figures.store.figures()["getTransferredTps"],
+        "pageCacheLockTimeMills": 0,
+        "remainHowManyDataToFlush": readable_size(store.end - store.flushed),
+        "remainTransientStoreBufferNumbs": 2**31 - 1,
+        "runtime": readable_time((now_ms - broker.booted_ms) // 1000),
+        "startAcceptSendRequestTimeStamp": 0,
+        "timerCongestNum": broker.timers.messages.files.waiting,
+        "timerDequeueTps": 0.0,
+        "timerEnqueueTps": 0.0,
+        "timerOffsetBehind": broker.timers.messages.unread,
+        "timerReadBehind": broker.timers.messages.late_ms(now_ms) // 1000,
+        "EndTransactionQueueSize": 0,
+    }
+    for name in ("send", "pull", "litePull", "query", "ack"):
+        table[f"{name}ThreadPoolQueueSize"] = 0
+        table[f"{name}ThreadPoolQueueHeadWaitTimeMills"] = 0
+    table["pullThreadPoolQueueSize"] = broker.held.count
+    return table
+
+
+def _spaces(broker: Broker) -> list[DiskSpace]:
+    files = broker.store.files
+    try:
+        return [files.space(folder) for folder in (broker.store.settings.log_folder.rstrip("/"), QUEUES_FOLDER)]
+    except StoreError:
+        return []
+
+
+def _disk(broker: Broker, spaces: list[DiskSpace]) -> dict[str, object]:
+    if not spaces:
+        return {}
+    log, queues = spaces
+    total, free = readable_size(log.total), readable_size(log.free)
+    return {
+        "commitLogDirCapacity": f"Total : {total}, Free : {free}.",
+        "commitLogDiskRatio": log.used_percent / 100,
+        "consumeQueueDiskRatio": queues.used_percent / 100,
+    }
+
+
+def readable_size(size_bytes: int) -> str:
+    """Returns a size as RocketMQ's tools print it: `512 B`, `1.5 GiB`."""
+    if size_bytes < 1024:
+        return f"{size_bytes} B"
+    power = int(math.log(size_bytes) / math.log(1024))
+    return f"{size_bytes / 1024**power:.1f} {UNITS[power - 1]}iB"
+
+
+def readable_time(seconds: int) -> str:
+    """Returns `[ 0 days, 1 hours, 2 minutes, 3 seconds ]`."""
+    parts = []
+    for name, length in SECONDS.items():
+        parts.append(f"{seconds // length} {name}")
+        seconds %= length
+    return f"[ {', '.join(parts)} ]"

@@ -1,0 +1,75 @@
+"""UPDATE_BROKER_CONFIG (25): settings that change while the broker runs, all of a request or none.
+
+They are in force at once, and in the file with which the broker was started (`-c FILE`), if there is one.
+Source: broker/processor/AdminBrokerProcessor.java updateBrokerConfig, remoting/Configuration.java (5.4.0).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+import trio
+
+from pyrmq_core.access.file_replacement import replace_keeping_previous
+from pyrmq_core.broker.broker import Answer, Broker
+from pyrmq_core.broker.changeable_settings import changed, is_black
+from pyrmq_core.broker.settings import JVM_PREFIX, read_config_file
+from pyrmq_core.errors import BodyError, InvalidArgument
+from pyrmq_core.network import Peer
+from pyrmq_core.network.log_lines import line_logger
+from pyrmq_core.protocol.framing.codes import ResponseCode
+from pyrmq_core.protocol.framing.command import Command, refusal, success
+from pyrmq_core.protocol.java.properties_text import format_java_properties, parse_java_properties
+
+log = line_logger(__name__)
+
+MAX_SETTINGS_BYTES: Final = 64 * 1024
+# The most characters of a refusal, since settings may be repeated in it.
+MAX_REMARK_CHARS: Final = 1000
+
+
+def update_config(broker: Broker, request: Command, peer: Peer) -> Answer:
+    if len(request.body) > MAX_SETTINGS_BYTES:
+        return refusal(ResponseCode.INVALID_PARAMETER, f"the settings have more than {MAX_SETTINGS_BYTES} bytes")
+    try:
+        properties = parse_java_properties(bytes(request.body).decode("utf-8"))
+    except UnicodeDecodeError as error:
+        raise BodyError(f"settings: {error}") from error
+    if is_black(broker.config, properties):
+        return refusal(ResponseCode.NO_PERMISSION, "Can not update config in black list.")
+    try:
+        config = changed(broker.config, properties)
+    except InvalidArgument as error:
+        return refusal(ResponseCode.INVALID_PARAMETER, str(error)[:MAX_REMARK_CHARS])
+    for name, text in sorted(properties.items()):
+        log.info("setting %s=%s, by %s", name, text, peer.address)
+    broker.configure(config)
+    return _written(broker, properties) if properties and config.broker_config_path else success()
+
+
+async def _written(broker: Broker, properties: Mapping[str, str]) -> Command:
+    """Writes the settings to their file; a caller that leaves does not stop that."""
+    path = Path(broker.config.broker_config_path)
+    with trio.CancelScope(shield=True):
+        async with broker.settings_turn:
+            try:
+                await trio.to_thread.run_sync(_write, path, properties)
+            except (OSError, InvalidArgument) as error:
+                remark = f"the settings are in force and not written to {path}: {error}"
+                return refusal(ResponseCode.SYSTEM_ERROR, remark)
+    return success()
+
+
+def _write(path: Path, properties: Mapping[str, str]) -> None:
+    """Puts settings among those of a file; the previous file is kept beside it. Both have the file's permissions.
+
+    A JVM property of a changed setting is left out: at the next start it would win.
+    """
+    kept = {
+        name: text
+        for name, text in read_config_file(str(path)).items()
+        if name.removeprefix(JVM_PREFIX) not in properties
+    }
+    replace_keeping_previous(path, format_java_properties({**kept, **properties}).encode())

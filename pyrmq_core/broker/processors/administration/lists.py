@@ -1,0 +1,141 @@
+"""Lists: topics (18) and groups (225) to make or change, system topics (305), and all producers (328).
+
+Source: broker/processor/AdminBrokerProcessor.java, broker/client/ProducerManager.java (5.4.0). A list is checked as a
+whole before anything is changed. RocketMQ leaves out all topics of a list if one of them is unchanged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+import trio
+
+from pyrmq_core.broker.broker import Answer, Broker
+from pyrmq_core.broker.clients.client_table import ClientInfo
+from pyrmq_core.broker.processors.long_answers import answer_in_turns, separated
+from pyrmq_core.broker.processors.name_rules import group_fault, topic_fault
+from pyrmq_core.broker.processors.topics_and_groups import announced, changed_topic, saved
+from pyrmq_core.broker.tables.subscription_groups import MAX_GROUP_BYTES, GroupConfig, group_settings
+from pyrmq_core.broker.turns import InTurns
+from pyrmq_core.errors import BodyError, InvalidArgument
+from pyrmq_core.network import Peer
+from pyrmq_core.protocol.framing.codes import ResponseCode
+from pyrmq_core.protocol.framing.command import Command, refusal, success
+from pyrmq_core.protocol.java.json_text import dumps, load_object
+from pyrmq_core.protocol.messages.names import SYSTEM_TOPICS
+from pyrmq_core.protocol.requests.broker.topic_admin import UpdateTopic
+from pyrmq_core.protocol.routes.topic_config import topic_config_from_members
+
+# The most topics or groups of a list, and the bytes of its body.
+MAX_LISTED: Final = 1000
+MAX_LIST_BYTES: Final = 1 << 20
+
+
+async def update_topics(broker: Broker, request: Command, _: Peer) -> Command:
+    listed: list[UpdateTopic] = []
+    try:
+        async for header in InTurns(listed_topics(request.body)):
+            if isinstance(refused := changed_topic(broker, header), Command):
+                return refused
+            listed.append(header)
+    except InvalidArgument as error:
+        return refusal(ResponseCode.INVALID_PARAMETER, str(error))
+    is_changed = False
+    refusals: list[Command] = []
+    with trio.CancelScope(shield=True):  # a caller that leaves gets no part of its list
+        async for header in InTurns(listed):
+            topic = changed_topic(broker, header)  # again: another request may have changed it meanwhile
+            if isinstance(topic, Command):
+                refusals.append(topic)
+            else:
+                is_changed |= broker.topics.put(topic, broker.now_ms())
+    answer = await announced(broker) if is_changed or broker.topics.file.is_behind else success()
+    return refusals[0] if refusals else answer
+
+
+def listed_topics(body: bytes | memoryview) -> Iterator[UpdateTopic]:
+    """Yields the topics in the body of 18, each as a request for it; raises `InvalidArgument` for a wrong name."""
+    for members in _listed(body, "topicConfigList"):
+        topic = topic_config_from_members({**members, "attributes": {}})
+        if fault := topic_fault(topic.topic):
+            raise InvalidArgument(fault)
+        attributes = ",".join(_attribute_changes(members.get("attributes")))
+        yield replace(UpdateTopic.of(topic), attributes=attributes)
+
+
+def _attribute_changes(attributes: object) -> Iterator[str]:
+    """Yields the changes in the text form of 17; their names begin with + or -."""
+    if attributes is None:
+        return
+    if not isinstance(attributes, dict):
+        raise BodyError("topic list: attributes is not an object")
+    for name, value in attributes.items():
+        yield f"{name}={value}" if name.startswith("+") else name
+
+
+async def update_groups(broker: Broker, request: Command, _: Peer) -> Command:
+    try:
+        groups = [group async for group in InTurns(listed_groups(request.body))]
+    except InvalidArgument as error:
+        return refusal(ResponseCode.INVALID_PARAMETER, str(error))
+    with trio.CancelScope(shield=True):
+        async for group in InTurns(groups):
+            broker.groups.put(group, broker.now_ms())
+    return await saved(broker.groups.file)
+
+
+def listed_groups(body: bytes | memoryview) -> Iterator[GroupConfig]:
+    """Yields the settings of the groups in the body of 225; raises `InvalidArgument` for impossible ones."""
+    for members in _listed(body, "groupConfigList"):
+        name = members.get("groupName")
+        if fault := group_fault(name if isinstance(name, str) else ""):
+            raise InvalidArgument(fault)
+        if len(dumps(members)) > MAX_GROUP_BYTES:
+            raise InvalidArgument(
+                f"the settings of group {name} take more than the {MAX_GROUP_BYTES} bytes that are kept"
+            )
+        yield group_settings(members)
+
+
+def _listed(body: bytes | memoryview, name: str) -> list[Mapping[str, Any]]:
+    """Returns the objects of a body's list; raises `InvalidArgument` if it is too long, `BodyError` if it is none."""
+    if len(body) > MAX_LIST_BYTES:
+        raise InvalidArgument(f"the list has more than {MAX_LIST_BYTES} bytes; send it in parts")
+    listed = load_object(body, name).get(name)
+    if not isinstance(listed, list) or not all(isinstance(one, dict) for one in listed):
+        raise BodyError(f"{name} is not a list of objects")
+    if len(listed) > MAX_LISTED:
+        raise InvalidArgument(f"the list has more than {MAX_LISTED} members; send it in parts")
+    return listed
+
+
+def system_topics(broker: Broker, _request: Command, _: Peer) -> Command:
+    return success(body=dumps({"topicList": sorted(SYSTEM_TOPICS | broker.topics.system_names)}))
+
+
+def all_producers(broker: Broker, _request: Command, _: Peer) -> Answer:
+    """Returns the clients of every producer group."""
+    return answer_in_turns(broker.long_work, _producer_groups(broker))
+
+
+def _producer_groups(broker: Broker) -> Iterator[bytes]:
+    yield b'{"data":{'
+    since_ms = broker.now_ms() - broker.running_ms()
+    for number, group in enumerate(list(broker.clients.producers)):
+        yield (b"," if number else b"") + dumps(group) + b":["
+        members = list(broker.clients.producers.get(group, {}).items())  # none if they left meanwhile
+        yield from separated(dumps(_producer(peer, client, since_ms)) for peer, client in members)
+        yield b"]"
+    yield b"}}"
+
+
+def _producer(peer: Peer, client: ClientInfo, since_ms: int) -> dict[str, Any]:
+    return {
+        "clientId": client.client_id,
+        "language": client.language,
+        "lastUpdateTimestamp": client.seen_ms + since_ms,
+        "remoteIP": f"/{peer.address}",
+        "version": client.version,
+    }

@@ -1,0 +1,64 @@
+"""Removal by hand: of old segments (329), of queues without messages (306), and of queues without a topic (316).
+
+Source: broker/processor/AdminBrokerProcessor.java, store/queue/ConsumeQueueStore.java (5.4.0). All answer success.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+import trio
+
+from pyrmq_core.broker.broker import Answer, Broker
+from pyrmq_core.broker.processors.put_message import RequestRefused, refused_by_disk
+from pyrmq_core.broker.store.reading import QueueKey
+from pyrmq_core.errors import StoreError
+from pyrmq_core.network import Peer
+from pyrmq_core.network.log_lines import line_logger
+from pyrmq_core.protocol.framing.command import Command, refusal, success
+from pyrmq_core.protocol.messages.names import is_system_topic
+
+log = line_logger(__name__)
+
+# The queues that are deleted together: each time the rest of the store is synced first.
+AT_ONCE: Final = 100
+
+
+def delete_expired_log(broker: Broker, _request: Command, _: Peer) -> Command:
+    """Has segments older than fileReservedTime removed now, at any hour."""
+    broker.retention.remove_by_hand()
+    return success()
+
+
+def clean_expired_queues(broker: Broker, _request: Command, _: Peer) -> Answer:
+    """Deletes queues whose messages are all gone: such a queue begins at 0 again."""
+    return _deleted(broker, broker.store.queues.is_expired)
+
+
+def clean_unused_topics(broker: Broker, _request: Command, _: Peer) -> Answer:
+    """Deletes the queues of topics that the broker does not have."""
+    return _deleted(broker, lambda key: key[0] not in broker.topics)
+
+
+async def _deleted(broker: Broker, is_gone: Callable[[QueueKey], bool]) -> Command:
+    """Deletes the queues that are gone, except those of RocketMQ's own topics, some at a time."""
+    queues = broker.store.queues
+    keys = [key for key in queues.by_key if not is_system_topic(key[0])]
+    try:
+        for at in range(0, len(keys), AT_ONCE):
+            part = [key for key in keys[at : at + AT_ONCE] if is_gone(key)]
+            if part:
+                await broker.flusher.flush_queues()  # in a thread: deleting flushes the rest on the loop
+            if gone := [key for key in part if key in queues.by_key and is_gone(key)]:
+                log.info("queues without messages or without a topic are deleted: %s", gone)
+                with refused_by_disk():
+                    frees = broker.store.delete_queues(gone, [queues.folder(key) for key in gone])
+                for free in frees:
+                    await trio.to_thread.run_sync(free)
+            await trio.lowlevel.checkpoint()
+    except RequestRefused as refused:
+        return refusal(refused.code, str(refused))
+    except StoreError as error:
+        log.warning("the space of deleted queues is not free before the next start: %s", error)
+    return success()

@@ -1,0 +1,69 @@
+"""Answers that are made piece by piece, so that other requests have their turn, and that fit into a frame."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from functools import partial
+from itertools import islice
+from typing import Any, Final
+
+from pyrmq_core.broker.broker import Answer
+from pyrmq_core.broker.turns import STEPS_AT_ONCE, BoundedWork, InTurns
+from pyrmq_core.protocol.framing.codes import ResponseCode
+from pyrmq_core.protocol.framing.command import NO_FIELDS, Command, refusal, success
+from pyrmq_core.protocol.java.json_text import dumps
+
+# A frame holds 16 MiB.
+MAX_LONG_ANSWER_BYTES: Final = 15 << 20
+BUSY: Final = "too many long requests wait for their turn; try again later"
+
+
+async def in_turn(long_work: BoundedWork, work: Callable[[], Awaitable[Command]]) -> Command:
+    """Returns the answer of long work, which begins when its turn comes; a refusal if too many others wait."""
+    answer = await long_work.run(work)
+    return refusal(ResponseCode.SYSTEM_BUSY, BUSY) if answer is None else answer
+
+
+def answer_in_turns(long_work: BoundedWork, pieces: Iterator[bytes], ext: Mapping[str, str] = NO_FIELDS) -> Answer:
+    """Returns success with a body of these pieces, a refusal if it is too long; at once if the pieces are few.
+
+    A piece takes some 10 us to make. One may be empty, for a step of the work that adds nothing to the body.
+    """
+    first = list(islice(pieces, STEPS_AT_ONCE))
+    if len(first) < STEPS_AT_ONCE:
+        return success(ext, b"".join(first))
+    return in_turn(long_work, partial(_joined, first, pieces, ext))
+
+
+async def _joined(parts: list[bytes], pieces: Iterator[bytes], ext: Mapping[str, str]) -> Command:
+    size_bytes = sum(map(len, parts))
+    async for piece in InTurns(pieces):
+        if piece:
+            parts.append(piece)
+            size_bytes += len(piece)
+        if size_bytes > MAX_LONG_ANSWER_BYTES:
+            remark = f"the answer would have more than {MAX_LONG_ANSWER_BYTES} bytes; ask for less"
+            return refusal(ResponseCode.SYSTEM_ERROR, remark)
+    return success(ext, b"".join(parts))
+
+
+def separated(rows: Iterable[bytes]) -> Iterator[bytes]:
+    """Yields the rows with a comma before each but the first."""
+    for number, row in enumerate(rows):
+        yield b"," + row if number else row
+
+
+def object_pieces(members: Mapping[str, Any], few: int = 0) -> Iterator[bytes]:
+    """Yields a JSON object, row by row where a member is a table, and a row of many members in as many pieces.
+
+    The members that are objects must be copies that do not change; those with at most `few` members stay whole.
+    """
+    yield b"{"
+    for number, (name, value) in enumerate(members.items()):
+        before = b"," if number else b""
+        if isinstance(value, dict) and len(value) > few:
+            yield before + dumps(name) + b":"
+            yield from object_pieces(value, STEPS_AT_ONCE)
+        else:
+            yield before + dumps({name: value})[1:-1]
+    yield b"}"

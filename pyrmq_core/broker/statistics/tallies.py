@@ -1,0 +1,83 @@
+"""`Tally`: a counter of one topic or group, with its figures for the last minute, hour and day.
+
+Source: common/stats/StatsItem.java (5.4.0), with its intervals: a sample every 10 s for the minute, every 10 minutes
+for the hour, every hour for the day. A figure lacks what was counted after the last sample.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+SECOND_MS: Final = 1000
+
+
+class Period(NamedTuple):
+    """The samples of one figure: the time between two of them, and the number that is kept."""
+
+    every_ms: int
+    kept: int
+
+
+MINUTE: Final = Period(10 * SECOND_MS, 7)
+HOUR: Final = Period(600 * SECOND_MS, 7)
+DAY: Final = Period(3600 * SECOND_MS, 25)
+PERIODS: Final = (MINUTE, HOUR, DAY)
+
+
+class Sample(NamedTuple):
+    """A tally's counters at a time."""
+
+    at_ms: int
+    messages: int = 0
+    requests: int = 0
+    size_bytes: int = 0
+
+
+class Figure(NamedTuple):
+    """The gain of one counter in a period: in all, a second, and for each request."""
+
+    sum: int = 0
+    tps: float = 0.0
+    avgpt: float = 0.0
+
+
+NO_FIGURE: Final = Figure()
+
+
+@dataclass(slots=True)
+class Tally:
+    """Counters that only grow, and their samples by period; `is_system` if no user's messages are counted."""
+
+    is_system: bool = False
+    messages: int = 0
+    requests: int = 0
+    size_bytes: int = 0
+    samples: dict[Period, deque[Sample]] = field(default_factory=dict)
+
+    def take_sample(self, period: Period, now_ms: int) -> None:
+        """Keeps the counters as they are now; the first sample of a period stands behind one of zeros."""
+        taken = self.samples.get(period)
+        if taken is None:
+            taken = self.samples[period] = deque([Sample(now_ms - period.every_ms)], maxlen=period.kept)
+        taken.append(Sample(now_ms, self.messages, self.requests, self.size_bytes))
+
+    def figure(self, period: Period, counter: str) -> Figure:
+        """Returns what `messages` or `size_bytes` gained between the first and the last sample of a period."""
+        taken = self.samples.get(period)
+        if not taken:
+            return NO_FIGURE
+        first, last = taken[0], taken[-1]
+        gained: int = getattr(last, counter) - getattr(first, counter)
+        requests, passed_ms = last.requests - first.requests, last.at_ms - first.at_ms
+        return Figure(
+            gained,
+            gained * SECOND_MS / passed_ms if passed_ms > 0 else 0.0,
+            gained / requests if requests > 0 else 0.0,
+        )
+
+    def is_idle(self) -> bool:
+        """Returns True if a whole day's samples are there, and nothing was counted in it."""
+        day = self.samples.get(DAY)
+        return day is not None and len(day) == DAY.kept and day[0][1:] == day[-1][1:]

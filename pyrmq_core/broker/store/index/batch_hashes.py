@@ -1,0 +1,154 @@
+"""The entries of many messages: the hashes of their keys by columns, where properties differ only within values.
+
+Messages of one producer usually do. Column k of a batch is the k-th byte of each message's properties. A hash is a sum
+of 31**n times the n-th character from the end, so equal columns are added once for the whole batch, and each other
+column is one multiplication of a large integer, in which every message has a lane of 64 bits. `record_hashes` is the
+plain form: a test compares the two.
+"""
+
+from __future__ import annotations
+
+import functools
+import struct
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from pyrmq_core.broker.store.index.key_hashes import (
+    PAIR_END,
+    TAG_TYPE,
+    WORD_END,
+    WORDS,
+    Place,
+    index_key,
+    key_hash,
+    pairs,
+    places,
+    record_hashes,
+)
+from pyrmq_core.protocol.java.string_hash import string_hash_code
+from pyrmq_core.protocol.messages.properties import decode_java_utf8
+from pyrmq_core.protocol.messages.record import SHORT
+
+LANE_BYTES: Final = 8
+MOST_MESSAGES: Final = 4096
+FEWEST_MESSAGES: Final = 16
+MASK: Final = 0xFFFFFFFF
+
+
+class Entries(NamedTuple):
+    """The entries of records, in the order in which they enter the index: for each a hash, a log offset, a time."""
+
+    hashes: list[int]
+    offsets: list[int]
+    times_ms: list[int]
+
+
+class Message(NamedTuple):
+    """A message that enters the index: `properties` begin with their length, as in a batch body."""
+
+    topic: str
+    properties: bytes
+    offset: int
+    time_ms: int
+
+
+def batch_entries(topic: str, batch: Sequence[bytes], offsets: Sequence[int], time_ms: int) -> Entries:
+    """Returns the entries of a batch's messages, which have one store time, from their properties."""
+    columns = column_hashes(topic, batch)
+    if columns is None:
+        return mixed_entries([Message(topic, *one, time_ms) for one in zip(batch, offsets, strict=True)])
+    keys = len(columns)
+    count = len(batch) * keys
+    found = Entries([0] * count, [0] * count, [time_ms] * count)
+    for at, hashes in enumerate(columns):
+        found.hashes[at::keys] = hashes
+        found.offsets[at::keys] = offsets
+    return found
+
+
+def mixed_entries(messages: Sequence[Message]) -> Entries:
+    """Returns the entries of any messages, in their order; those of one topic and length are tried together."""
+    alike: dict[tuple[str, int], list[int]] = {}
+    for number, message in enumerate(messages):
+        alike.setdefault((message.topic, len(message.properties)), []).append(number)
+    rows = list[Sequence[int]]([()] * len(messages))
+    for (topic, _), numbers in alike.items():
+        columns = column_hashes(topic, [messages[number].properties for number in numbers])
+        if columns is None:
+            for number in numbers:
+                rows[number] = record_hashes(topic, messages[number].properties[SHORT.size :])
+        elif columns:
+            for number, *row in zip(numbers, *columns, strict=True):
+                rows[number] = row
+    found = Entries([], [], [])
+    for hashes, message in zip(rows, messages, strict=True):
+        found.hashes.extend(hashes)
+        found.offsets.extend([message.offset] * len(hashes))
+        found.times_ms.extend([message.time_ms] * len(hashes))
+    return found
+
+
+def column_hashes(topic: str, batch: Sequence[bytes]) -> list[Sequence[int]] | None:
+    """Returns for each key of the first message those of all messages; None if they are few, or of several forms."""
+    width, count = len(batch[0]), len(batch)
+    if not FEWEST_MESSAGES <= count <= MOST_MESSAGES or [len(one) for one in batch].count(width) != count:
+        return None
+    first, rows = batch[0][SHORT.size :], b"".join(batch)
+    differing: dict[int, bytes] = {}
+    for at in range(len(first)):
+        column = rows[SHORT.size + at :: width]
+        if column != first[at : at + 1] * count:
+            differing[at] = column
+    wanted = places(first)
+    if not _has_one_form(first, wanted, differing):
+        return None
+    return [_hashes_at(topic, first, place, differing, count) for place in wanted]
+
+
+def _has_one_form(first: bytes, wanted: Sequence[Place], differing: dict[int, bytes]) -> bool:
+    """Returns True if the differing columns lie within values, and change neither where these end nor their words."""
+    free, words = set[int](), set[int]()
+    for name, start, end in pairs(first):
+        free.update(range(start, end))
+        if name == WORDS:
+            words.update(range(start, end))
+    for at, column in differing.items():
+        if at not in free or PAIR_END in column or (at in words and WORD_END in column):
+            return False
+    for start, end, _ in wanted:  # one byte is one character
+        columns = [differing[at] for at in range(start, end) if at in differing]
+        if columns and not (first[start:end].isascii() and all(column.isascii() for column in columns)):
+            return False
+    return True
+
+
+def _hashes_at(topic: str, first: bytes, place: Place, differing: dict[int, bytes], count: int) -> Sequence[int]:
+    """Returns the hashes of the key at a place of each message."""
+    start, end, is_tag = place
+    key = index_key(topic, decode_java_utf8(first[start:end]), TAG_TYPE if is_tag else None)
+    columns = {at: differing[at] for at in range(start, end) if at in differing}
+    if not columns:
+        return [key_hash(key)] * count
+    ones = _ones(count)
+    base, lanes = string_hash_code(key), 0
+    for at, column in columns.items():
+        power = _power(end - 1 - at)
+        base -= first[at] * power
+        spread = bytearray(LANE_BYTES * count)
+        spread[LANE_BYTES - 1 :: LANE_BYTES] = column
+        lanes += int.from_bytes(spread) * power
+    lanes = (lanes + ones * (base & MASK)) & ones * MASK
+    signs = lanes >> 31 & ones
+    lanes = (lanes ^ signs * MASK) + signs & ones * (MASK >> 1)
+    return struct.unpack(f">{count}Q", lanes.to_bytes(LANE_BYTES * count))
+
+
+@functools.lru_cache(maxsize=64)
+def _ones(count: int) -> int:
+    """Returns a number with 1 in each lane."""
+    return int.from_bytes(bytes([0] * (LANE_BYTES - 1) + [1]) * count)
+
+
+@functools.lru_cache(maxsize=4096)
+def _power(exponent: int) -> int:
+    return pow(31, exponent, MASK + 1)

@@ -1,0 +1,388 @@
+"""`KeyIndex`: the broker's index of keys, in files one after another, kept up with the log.
+
+Messages are noted when they become readable (`note`) and enter the index soon after, many at a time (`step`). An index
+that lacks messages reads them from the log (`catch_up`): after a start without its files or with damaged ones, after a
+kill, after a full disk, and when more messages wait than memory may hold. A failure of the index never concerns
+messages: it is behind until its files can be written again.
+
+After a stop in order the files are right. After another one, those that were not full and synced before may lack pages:
+their entries are checked and linked anew (`relink`), where RocketMQ removes such files and reads the log again.
+Sources: store/index/IndexService.java (5.4.0).
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from datetime import datetime
+from typing import Final
+
+from pyrmq_core.broker.store.appending import Dispatched, Piece
+from pyrmq_core.broker.store.index.batch_hashes import Entries, Message, batch_entries, mixed_entries
+from pyrmq_core.broker.store.index.index_file import FIRST_ENTRY, HEADER, Header, IndexFile, Layout
+from pyrmq_core.broker.store.index.key_hashes import index_key, key_hash
+from pyrmq_core.broker.store.index.log_messages import (
+    PROPERTIES_AT_ONCE,
+    ROLLED_BACK,
+    next_with_keys,
+    unread_messages,
+)
+from pyrmq_core.broker.store.message_store import MessageStore
+from pyrmq_core.errors import StoreError
+from pyrmq_core.protocol.messages.record import RawRecord
+from pyrmq_core.protocol.messages.sysflag import TRANSACTION_MASK
+
+FOLDER: Final = "index"
+NAME_DIGITS: Final = 17
+# The messages that enter the index in one step, and the bytes of the log that may wait for one.
+MESSAGES_AT_ONCE: Final = 1000
+MOST_WAITING_BYTES: Final = 64 << 20
+# From this number on, or with more properties than a step takes, the messages of a send have steps of their own.
+BATCH: Final = 64
+WALKED_AT_ONCE: Final = 250
+
+
+class KeyIndex:
+    """The index files of an opened store, ascending, and the messages that wait to enter the last one.
+
+    While `is_live` is False, messages have to be read from the log by `catch_up`.
+    """
+
+    def __init__(self, store: MessageStore, layout: Layout) -> None:
+        self._store = store
+        self._layout = layout
+        self._files: list[IndexFile] = []
+        self._unchecked: deque[IndexFile] = deque()
+        self._waiting: deque[Dispatched] = deque()
+        self._waiting_bytes = 0
+        self._of_batch = 0  # how many messages of the first waiting batch have entered
+        self._indexed_to = 0  # the log offset behind the last message that entered, or that has no keys
+        self._opened_end = self._readable_to = store.end
+        self._is_gapless = False
+        self.is_open = False
+        self.is_live = False
+
+    def open(self, *, clean: bool) -> list[str]:
+        """Opens the files of a store that was opened; returns a line for each damage. `catch_up` has to follow.
+
+        After a stop that was not `clean`, files are checked, except the full ones that were synced before. If it raises
+        `StoreError`, it is called again later, or `remove` before the store is closed in order.
+        """
+        self._files.clear()
+        self._unchecked.clear()
+        names = [name for name in self._store.files.names(FOLDER) if len(name) == NAME_DIGITS and name.isdigit()]
+        warnings = []
+        for position, name in enumerate(names):
+            try:
+                file = self._opened(name)
+            except StoreError:
+                file = None
+            if file is None:
+                warnings.append(f"index file {name} is damaged or of other settings: it is made anew from the log")
+                for other in names[position:]:
+                    self._store.files.remove(f"{FOLDER}/{other}")
+                break
+            if file.header.next_entry > FIRST_ENTRY:
+                self._files.append(file)
+            else:
+                self._store.files.remove(f"{FOLDER}/{name}")
+        for number, file in enumerate(self._files):
+            if not self._is_right(file, clean=clean) or file.header.end_offset >= self._store.end:
+                self._unchecked.extend(self._files[number:])
+                break
+        self.is_open = True
+        return warnings
+
+    def _is_right(self, file: IndexFile, *, clean: bool) -> bool:
+        """Returns False for a file that has to be checked."""
+        if not clean:
+            return not file.room and file.header.end_ms <= self._store.index_ms
+        try:
+            return file is not self._files[-1] or not file.room or file.load_slots()
+        except StoreError:
+            return False
+
+    def _opened(self, name: str) -> IndexFile | None:
+        """Returns a file whose header can be right behind the files before."""
+        path = f"{FOLDER}/{name}"
+        if self._store.files.size(path) != self._layout.file_bytes:
+            return None
+        stored = self._store.files.open(path, self._layout.file_bytes)
+        header = Header._make(HEADER.unpack(stored.read(0, HEADER.size)))
+        if header.next_entry <= 0:  # RocketMQ writes it with the first entry
+            header = header._replace(next_entry=FIRST_ENTRY)
+        if header.next_entry == FIRST_ENTRY or (
+            header.next_entry <= self._layout.entries
+            and 0 < header.used_slots < header.next_entry
+            and (not self._files or self._files[-1].header.end_offset <= header.begin_offset)
+            and header.begin_offset <= header.end_offset
+            and self._is_stored(header.begin_offset, header.begin_ms)
+        ):
+            return IndexFile(stored, name, self._layout, header)
+        return None
+
+    def _is_stored(self, place: int, store_ms: int) -> bool:
+        """Returns True if the log has a record of this store time at a place, or has its begin behind it."""
+        if place < self._store.start:
+            return True
+        found = next(self._store.records(place)) if place < self._store.end else None
+        return isinstance(found, RawRecord) and found.store_timestamp_ms == store_ms
+
+    @property
+    def last_update(self) -> tuple[int, int]:
+        """The store time and the log offset of the newest message in the index; zeros without one."""
+        header = self._files[-1].header if self._files else Header()
+        return header.end_ms, header.end_offset
+
+    @property
+    def has_waiting(self) -> bool:
+        return bool(self._waiting)
+
+    def note(self, messages: Dispatched) -> None:
+        """Notes messages that became readable, in the order of the log; they enter in one of the next steps."""
+        self._readable_to = messages.end
+        if not self.is_live:
+            return
+        if self._waiting_bytes >= MOST_WAITING_BYTES:
+            self._fall_behind()
+        elif messages.append.sys_flag & TRANSACTION_MASK != ROLLED_BACK:
+            self._waiting.append(messages)
+            self._waiting_bytes += messages.end - messages.positions[0]
+
+    def step(self) -> None:
+        """Enters some of the waiting messages; raises `StoreError` if the disk fails, and the index is behind."""
+        waiting, taken, properties_bytes = self._waiting, 0, 0
+        messages: list[Message] = []
+        while taken < len(waiting) and len(messages) < MESSAGES_AT_ONCE:
+            append, positions, store_ms, _ = waiting[taken]
+            if len(positions) >= BATCH:
+                break
+            properties_bytes += sum([len(piece.properties) for piece in append.pieces])
+            if properties_bytes > PROPERTIES_AT_ONCE:
+                break
+            pairs = zip(append.pieces, positions, strict=True)
+            messages += [Message(append.topic, piece.properties, offset, store_ms) for piece, offset in pairs]
+            taken += 1
+        if taken:
+            self._enter(mixed_entries(messages), waiting[taken - 1].end)
+        elif waiting:
+            taken = self._step_of_batch(waiting[0])
+        for _ in range(taken):
+            entered = waiting.popleft()
+            self._waiting_bytes -= entered.end - entered.positions[0]
+
+    def _step_of_batch(self, batch: Dispatched) -> int:
+        """Enters the next messages of a batch; returns 1 if these were its last ones, else 0."""
+        append, positions, store_ms, end = batch
+        part = slice(self._of_batch, _end_of_step(append.pieces, self._of_batch))
+        is_last = part.stop >= len(positions)
+        properties = [piece.properties for piece in append.pieces[part]]
+        entries = batch_entries(append.topic, properties, positions[part], store_ms)
+        self._enter(entries, end if is_last else positions[part.stop])
+        self._of_batch = 0 if is_last else part.stop
+        return int(is_last)
+
+    def catch_up(self) -> Iterator[None]:
+        """Reads messages that the index lacks from the log, in steps, until it has all that are readable.
+
+        Raises `StoreError` if the disk fails; then it is called again later.
+        """
+        self._fall_behind()
+        while self._unchecked:
+            yield from self._check(self._unchecked[0])
+            self._unchecked.popleft()
+        if not self._is_gapless:
+            yield from self._remove_behind_gap()
+            self._is_gapless = True
+            yield
+        start, entered = self._place()
+        while start < self._readable_to:
+            begin = start
+            for messages, start in unread_messages(self._store, begin, self._readable_to):
+                has_begun = entered and messages and messages[0].offset == begin
+                self._enter(mixed_entries(messages), start, entered if has_begun else 0)
+                entered = 0
+                yield
+            if start == begin:  # nothing can be read there any more
+                break
+        self.is_live = True
+
+    def find(
+        self, key: tuple[str, str, str | None], most: int, times_ms: tuple[int, int], found: list[int]
+    ) -> Iterator[None]:
+        """Adds to `found` the log offsets of records under a key, the newest first, in steps.
+
+        A key is topic, word and type of index; times are the first and the last store time. As the index holds hashes,
+        a record may have another key.
+        """
+        wanted, (begin_ms, end_ms) = key_hash(index_key(*key)), times_ms
+        walked = 0
+        for file in reversed(self._files[:]):
+            if file.overlaps(begin_ms, end_ms):
+                for entry in file.chain(wanted):
+                    time_ms = file.store_ms(entry)
+                    if len(found) >= most or entry.seconds < 0:
+                        break
+                    if entry.key_hash == wanted and begin_ms <= time_ms <= end_ms:
+                        found.append(entry.offset)
+                    if time_ms < begin_ms:
+                        break
+                    walked += 1
+                    if walked % WALKED_AT_ONCE == 0:
+                        yield
+            if file.header.begin_ms < begin_ms or len(found) >= most:
+                break
+
+    def full_file(self) -> IndexFile | None:
+        """Returns the first full file that is not sealed: its slots are to be written, it is to be synced, sealed."""
+        return next((file for file in self._files if file.takes_entries and not file.room), None)
+
+    def retire_before(self, log_start: int) -> list[Callable[[], None]]:
+        """Forgets files whose records are all before the log's start, but never the last.
+
+        Returns functions for any thread that remove them.
+        """
+        removals = []
+        while len(self._files) > 1 and self._files[0].header.end_offset < log_start and not self._unchecked:
+            removals.append(self._store.files.retire(f"{FOLDER}/{self._files.pop(0).name}"))
+        return removals
+
+    def stored_bytes(self, log_start: int) -> int:
+        """Returns the length of the files that `retire_before` leaves, without the last one, which always stays."""
+        return sum([self._layout.file_bytes for file in self._files[:-1] if file.header.end_offset >= log_start])
+
+    def remove(self) -> None:
+        """Removes all files: the next start makes them anew."""
+        for name in self._store.files.names(FOLDER):
+            self._store.files.remove(f"{FOLDER}/{name}")
+
+    def close(self) -> None:
+        """Enters what waits, and brings all files to the medium.
+
+        A file that cannot be written or was not checked yet is removed with all behind it: the next start makes them
+        anew from the log.
+        """
+        with contextlib.suppress(StoreError):  # these messages enter at the next start
+            while self._waiting:
+                self.step()
+        for number, file in enumerate(self._files):
+            if file in self._unchecked or (file.takes_entries and not _is_written(file)):
+                self._remove_from(number)
+                break
+
+    def _check(self, file: IndexFile) -> Iterator[None]:
+        """Links a file's entries anew; from a wrong entry on, it and the files behind are made anew from the log."""
+        old, is_readable = file.header, True
+        try:
+            yield from file.relink(self._opened_end)
+        except StoreError:
+            is_readable = False
+        if is_readable and file.header == old:
+            return
+        number = self._files.index(file)
+        if not is_readable or file.header.next_entry == FIRST_ENTRY:
+            self._remove_from(number)
+        else:
+            last = next(self._store.records(file.header.end_offset))
+            end_ms = last.store_timestamp_ms if isinstance(last, RawRecord) else file.header.begin_ms
+            file.header = file.header._replace(end_ms=end_ms)
+            file.write_header()
+            self._remove_from(number + 1)
+        self._unchecked = deque([file])
+
+    def _remove_behind_gap(self) -> Iterator[None]:
+        """Removes all files from one on whose first record is not the next one with keys: a file before is missing."""
+        place = self._store.start
+        for number, file in enumerate(self._files):
+            begin = file.header.begin_offset
+            if begin > place and (yield from next_with_keys(self._store, place)) < begin:
+                self._remove_from(number)
+                break
+            place = file.header.end_offset + 1
+
+    def _remove_from(self, number: int) -> None:
+        for file in self._files[number:]:
+            self._store.files.remove(f"{FOLDER}/{file.name}")
+        del self._files[number:]
+
+    def _fall_behind(self) -> None:
+        self.is_live = False
+        self._waiting.clear()
+        self._waiting_bytes = self._of_batch = 0
+
+    def _place(self) -> tuple[int, int]:
+        """Returns the log offset at which to read on, and how many entries of the record there the index has."""
+        last, entered = self._files[-1].header.end_offset if self._files else -1, 0
+        if max(last, self._store.start) < self._indexed_to:
+            return self._indexed_to, 0
+        if last < self._store.start:
+            return self._store.start, 0
+        for file in reversed(self._files):
+            number = file.header.next_entry - 1
+            while number >= FIRST_ENTRY and file.entry(number).offset == last:
+                entered, number = entered + 1, number - 1
+            if number >= FIRST_ENTRY:
+                break
+        return last, entered
+
+    def _enter(self, entries: Entries, end: int, entered: int = 0) -> None:
+        """Appends entries, without those that were `entered` before; begins a new file when the last one is full."""
+        at, count = entered, len(entries.hashes)
+        try:
+            while at < count:
+                file = (
+                    self._files[-1] if self._files and self._files[-1].room else self._begin_file(entries.times_ms[at])
+                )
+                part = slice(at, at + min(file.room, count - at))
+                file.append(*(column[part] for column in entries))
+                at = part.stop
+        except StoreError:
+            self._fall_behind()
+            raise
+        self._indexed_to = end
+
+    def _begin_file(self, now_ms: int) -> IndexFile:
+        """Makes a file behind the others, whose name says when it was made, in this machine's time zone."""
+        number, header = int(_name(now_ms)), Header()
+        if self._files:
+            last = self._files[-1]
+            number = max(number, int(last.name) + 1)
+            begin = last.header
+            header = Header(begin.end_ms, begin.end_ms, begin.end_offset, begin.end_offset)
+        name = f"{number:0{NAME_DIGITS}d}"
+        stored = self._store.files.open(f"{FOLDER}/{name}", self._layout.file_bytes)
+        file = IndexFile(stored, name, self._layout, header)
+        file.begin()
+        self._files.append(file)
+        return file
+
+
+def _end_of_step(pieces: Sequence[Piece], start: int) -> int:
+    """Returns the number of the message behind those that enter in one step, from `start` on: at least one does."""
+    properties_bytes = 0
+    for number, piece in enumerate(pieces[start : start + MESSAGES_AT_ONCE], start):
+        properties_bytes += len(piece.properties)
+        if number > start and properties_bytes > PROPERTIES_AT_ONCE:
+            return number
+    return start + MESSAGES_AT_ONCE
+
+
+def _is_written(file: IndexFile) -> bool:
+    """Brings a file to the medium; returns False if that fails."""
+    try:
+        for _ in file.unwritten():
+            pass
+        file.file.sync()
+    except StoreError:
+        return False
+    return True
+
+
+def _name(time_ms: int) -> str:
+    """Returns the digits of year, month, day, hour, minute, second and millisecond."""
+    try:
+        time = datetime.fromtimestamp(time_ms // 1000)
+    except (OSError, OverflowError, ValueError):
+        return "0"
+    return f"{time:%Y%m%d%H%M%S}{time_ms % 1000:03d}"

@@ -1,0 +1,76 @@
+"""The log's messages for the index, read in steps of bounded bytes and number.
+
+A record is never divided: one with 16,000 words of keys, the most there may be, takes a step of some 100 ms.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator
+from typing import Final
+
+from pyrmq_core.broker.store.index.batch_hashes import Message
+from pyrmq_core.broker.store.index.key_hashes import places
+from pyrmq_core.broker.store.log_scan import Hole, LogEnd
+from pyrmq_core.broker.store.message_store import MessageStore
+from pyrmq_core.protocol.messages.properties import decode_java_utf8
+from pyrmq_core.protocol.messages.record import SHORT, RawRecord
+from pyrmq_core.protocol.messages.sysflag import TRANSACTION_MASK
+
+ROLLED_BACK: Final = 0xC
+# The bytes of properties in one step: as many as one message may have. A word of keys takes about 5 us.
+PROPERTIES_AT_ONCE: Final = 32 << 10
+# A record in a step counts as so many bytes of properties, and as a part of its own bytes: a step is also at most 256
+# records, or 1 MiB of the log.
+RECORD_WEIGHT: Final = 128
+LOG_PART: Final = 32
+
+
+def unread_messages(store: MessageStore, start: int, end: int) -> Iterator[tuple[list[Message], int]]:
+    """Yields the log's messages from one offset to another, some at a time, with the offset behind them."""
+    messages: list[Message] = []
+    weight = 0
+    for found in store.records(start):
+        if isinstance(found, LogEnd) or (isinstance(found, RawRecord) and found.commit_log_offset >= end):
+            break
+        if isinstance(found, Hole):
+            start = found.end
+            continue
+        weight += _weight(found)
+        if weight > PROPERTIES_AT_ONCE:
+            yield messages, start
+            messages, weight = [], _weight(found)
+        start = found.commit_log_offset + found.store_size
+        if not _is_rolled_back(found):
+            messages.append(_message(found))
+    yield messages, start
+
+
+def next_with_keys(store: MessageStore, place: int) -> Generator[None, None, int]:
+    """Returns, after some steps, the offset of the first record with keys at or behind a place.
+
+    The place is a record, or 1 behind one. Without such a record it returns the log's end.
+    """
+    start = place if place == store.start else place - 1
+    weight = 0
+    for found in store.records(max(start, store.start)):
+        if isinstance(found, RawRecord):
+            if found.commit_log_offset >= place and not _is_rolled_back(found) and places(found.properties):
+                return found.commit_log_offset
+            weight += _weight(found)
+            if weight > PROPERTIES_AT_ONCE:
+                yield
+                weight = 0
+    return store.end
+
+
+def _weight(record: RawRecord) -> int:
+    return RECORD_WEIGHT + len(record.properties) + record.store_size // LOG_PART
+
+
+def _is_rolled_back(record: RawRecord) -> bool:
+    return record.sys_flag & TRANSACTION_MASK == ROLLED_BACK
+
+
+def _message(record: RawRecord) -> Message:
+    properties = SHORT.pack(len(record.properties)) + record.properties
+    return Message(decode_java_utf8(record.topic), properties, record.commit_log_offset, record.store_timestamp_ms)

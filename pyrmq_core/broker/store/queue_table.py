@@ -1,0 +1,136 @@
+"""The queues by topic and id, each beginning with its first message that the log still has.
+
+When segments of the log are removed, a queue follows the next time that it is used: the store may have many queues.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple, TypeAlias
+
+from pyrmq_core.broker.store.appending import Dispatched
+from pyrmq_core.broker.store.batch_queue import BatchConsumeQueue, BatchEntry, BatchSlots
+from pyrmq_core.broker.store.commit_log import CommitLog
+from pyrmq_core.broker.store.consume_queue import ConsumeQueue
+from pyrmq_core.broker.store.files import Files
+from pyrmq_core.broker.store.formats import Entry
+from pyrmq_core.broker.store.layout import BATCH_QUEUES_FOLDER, QUEUES_FOLDER, StoreSettings
+from pyrmq_core.broker.store.paths import queue_number, queue_place
+from pyrmq_core.broker.store.reading import AnyConsumeQueue, QueueKey
+from pyrmq_core.errors import StoreError
+
+Slots: TypeAlias = ConsumeQueue | BatchSlots
+
+
+class Waiting(NamedTuple):
+    """Stored messages that are not readable yet, with the entries for their queue."""
+
+    key: QueueKey
+    queue: AnyConsumeQueue
+    queue_offset: int
+    entries: bytes
+    end: int
+    messages: Dispatched
+
+
+class QueueTable:
+    """All queues; `is_batch_topic` returns True for a topic of batch queues, None for an unknown one."""
+
+    def __init__(self, files: Files, settings: StoreSettings, log: CommitLog) -> None:
+        self._files = files
+        self._settings = settings
+        self._log = log
+        self.by_key: dict[QueueKey, AnyConsumeQueue] = {}
+        self.is_batch_topic: Callable[[str], bool | None] = lambda topic: None
+
+    def open(self) -> None:
+        """Finds the queues and their files; raises `StoreError` for a queue of the other kind than its topic's."""
+        self._open(QUEUES_FOLDER, are_batch=False)
+        self._open(BATCH_QUEUES_FOLDER, are_batch=True)
+
+    def get(self, key: QueueKey) -> AnyConsumeQueue | None:
+        """Returns the queue, which begins behind what the log no longer has; None for an unknown one."""
+        queue = self.by_key.get(key)
+        if queue is not None and slots_of(queue).log_start != self._log.start:
+            follow_log(queue, self._log.start)
+        return queue
+
+    def make(self, key: QueueKey, has_batch: bool) -> AnyConsumeQueue:
+        """Returns the queue; a new one is a batch queue if its topic is, for an unknown topic if `has_batch`."""
+        queue = self.get(key)
+        if queue is None:
+            known = self.is_batch_topic(key[0])
+            queue = self._make(key, is_batch=has_batch if known is None else known)
+        return queue
+
+    def retire_files(self, key: QueueKey) -> list[Callable[[], None]]:
+        """Forgets a queue's files of messages that the log no longer has; returns functions that remove them."""
+        queue = self.get(key)
+        return [] if queue is None else slots_of(queue).retire_files()
+
+    def is_expired(self, key: QueueKey) -> bool:
+        """Returns True if the queue had messages, and the log has none of them any more."""
+        queue = self.get(key)
+        return queue is not None and queue.start == queue.end > 0 and queue.next_offset == queue.end
+
+    def folder(self, key: QueueKey) -> str:
+        """Returns the folder of a queue's files."""
+        kind = BATCH_QUEUES_FOLDER if isinstance(self.by_key.get(key), BatchConsumeQueue) else QUEUES_FOLDER
+        return f"{kind}/{queue_place(*key)}"
+
+    def stored_bytes(self, key: QueueKey) -> int:
+        """Returns the bytes of a queue's entries."""
+        queue = self.by_key.get(key)
+        return 0 if queue is None else slots_of(queue).stored_bytes
+
+    def count_entries(self) -> int:
+        """Returns the number of entries of all queues, of each from 0 on."""
+        return sum([slots_of(queue).end for queue in self.by_key.values()])
+
+    def _open(self, folder: str, *, are_batch: bool) -> None:
+        for topic in self._files.folders(folder):
+            if self.is_batch_topic(topic) is (not are_batch):
+                kinds = ("SimpleCQ", "BatchCQ") if are_batch else ("BatchCQ", "SimpleCQ")
+                raise StoreError(f"The queue type of topic: {topic} should be {kinds[0]}, but is {kinds[1]}")
+            for number in self._files.folders(f"{folder}/{topic}"):
+                if (queue_id := queue_number(number)) is not None:
+                    self._make((topic, queue_id), is_batch=are_batch).open()
+
+    def _make(self, key: QueueKey, *, is_batch: bool) -> AnyConsumeQueue:
+        files, settings, place = self._files, self._settings, queue_place(*key)
+        made: AnyConsumeQueue
+        if is_batch:
+            made = BatchConsumeQueue(files, f"{BATCH_QUEUES_FOLDER}/{place}", settings.batch_queue_file_bytes)
+        else:
+            made = ConsumeQueue(files, f"{QUEUES_FOLDER}/{place}", settings.queue_file_bytes)
+        self.by_key[key] = made
+        return made
+
+
+def slots_of(queue: AnyConsumeQueue) -> Slots:
+    """Returns the entries of a queue by their number."""
+    return queue.slots if isinstance(queue, BatchConsumeQueue) else queue
+
+
+def follow_log(queue: AnyConsumeQueue, log_start: int) -> None:
+    """Moves the queue's start to its first message in a log that begins at `log_start`; without one, to its end."""
+    slots = slots_of(queue)
+    if log_start:
+        slots.start = first_slot(slots, slots.start, lambda entry: entry.physical_offset >= log_start)
+    while slots.start < slots.end and slots.entry(slots.start).is_leading_filler:
+        slots.start += 1
+    slots.log_start = log_start
+    if isinstance(queue, BatchConsumeQueue):
+        queue.start = queue.slots.entry(slots.start).base if slots.start < slots.end else queue.end
+
+
+def first_slot(slots: Slots, low: int, holds: Callable[[Entry | BatchEntry], bool]) -> int:
+    """Returns the first index from `low` on whose entry `holds`, as all behind it must; the end if there is none."""
+    high = slots.end
+    while low < high:
+        middle = (low + high) // 2
+        if holds(slots.entry(middle)):
+            high = middle
+        else:
+            low = middle + 1
+    return low

@@ -1,0 +1,224 @@
+"""SQL92 expressions of consumer groups, from their heartbeats, and their file `consumerFilter.json`.
+
+An expression is compiled when the first pull needs it. That of a group that left stays for filterDataCleanTimeSpan: the
+group's next heartbeat with the same version brings it back. Their number and length are limited, which RocketMQ does
+not do. Source: broker/filter/ConsumerFilterManager.java, ConsumerFilterData.java, filter/util/BloomFilter.java (5.4.0).
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Final, TypeAlias
+
+from pyrmq_core.broker.store.files import Files
+from pyrmq_core.broker.tables.config_files import encode_config, load_config
+from pyrmq_core.errors import InvalidArgument, StoreError
+from pyrmq_core.filtering.sql92 import MAX_CHARS, parse
+from pyrmq_core.protocol.java.integers import MAX_INT, long_member
+from pyrmq_core.protocol.java.members import text_member
+from pyrmq_core.protocol.java.murmur3 import murmur3_long
+from pyrmq_core.protocol.requests.broker.heartbeat import SubscriptionData
+
+FILE_NAME: Final = "consumerFilter.json"
+SQL92: Final = "SQL92"
+MOST_FILTERS: Final = 20_000
+MOST_CHARS: Final = 32 << 20
+# What a broker with maxErrorRateOfBloomFilter=20 and expectConsumerNumUseFilter=32, the defaults, calculates from them.
+BLOOM_HASHES: Final = 3
+BLOOM_BITS: Final = 112
+
+Passes: TypeAlias = Callable[[Mapping[str, str]], bool]
+
+
+@dataclass(slots=True)
+class ConsumerFilter:
+    """A group's expression for one topic; it is dead since `dead_ms` if that is not before `born_ms`."""
+
+    expression: str
+    client_version: int
+    born_ms: int
+    dead_ms: int = 0
+    _passes: Passes | None = field(default=None, repr=False, compare=False)
+    is_wrong: bool = field(default=False, compare=False)
+
+    @property
+    def is_dead(self) -> bool:
+        return self.dead_ms >= self.born_ms
+
+    def passes(self) -> Passes | None:
+        """Returns the test of a message's properties, compiled once; None for an expression that is no SQL92."""
+        if self._passes is None and not self.is_wrong:
+            try:
+                self._passes = parse(self.expression)
+            except InvalidArgument:
+                self.is_wrong = True
+        return self._passes
+
+
+class ConsumerFilters:
+    """Expressions by topic and group; the dead ones also in the order of their deaths, so that each step is short."""
+
+    def __init__(self, files: Files, *, kept_ms: int) -> None:
+        self._files = files
+        self._kept_ms = kept_ms
+        self._topics: dict[str, dict[str, ConsumerFilter]] = {}
+        self._topics_of: dict[str, set[str]] = {}
+        self._dead: OrderedDict[tuple[str, str], None] = OrderedDict()  # the first of a plain dict is slow to find
+        self._count = 0
+        self._chars = 0
+        self.is_changed = False
+
+    def __len__(self) -> int:
+        return self._count
+
+    def load(self, now_ms: int) -> None:
+        """Reads the file. All groups are dead until they send a heartbeat."""
+        members = load_config(self._files, FILE_NAME)
+        try:
+            found = [
+                (topic, group, _loaded(data, now_ms))
+                for topic, by_group in (members.get("filterDataByTopic") or {}).items()
+                for group, data in by_group["groupFilterData"].items()
+                if data["expressionType"] == SQL92
+            ]
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise StoreError(f"{FILE_NAME}: a member is missing or wrong: {error!r}") from error
+        for topic, group, one in sorted(found, key=lambda row: row[2].dead_ms):
+            if self._put(topic, group, one):
+                self._dead[topic, group] = None
+
+    def find(self, group: str, topic: str) -> ConsumerFilter | None:
+        return self._topics.get(topic, {}).get(group)
+
+    def members_of(self, group: str, topic: str) -> dict[str, Any] | None:
+        """Returns a group's expression as the file has it; None without one."""
+        found = self.find(group, topic)
+        return None if found is None else _members(topic, group, found)
+
+    def register(self, group: str, subscriptions: Iterable[SubscriptionData], now_ms: int) -> None:
+        """Takes the expressions of a heartbeat; the group's other ones are dead."""
+        topics = set()
+        for one in subscriptions:
+            topics.add(one.topic)
+            if one.expression_type == SQL92 and 0 < len(one.sub_string) <= MAX_CHARS:
+                self._register(group, one, now_ms)
+        for topic in self._topics_of.get(group, set()) - topics:
+            self._kill(topic, group, now_ms)
+
+    def group_left(self, group: str, now_ms: int) -> None:
+        """Marks the expressions of a group that has no member any more."""
+        for topic in self._topics_of.get(group, ()):
+            self._kill(topic, group, now_ms)
+
+    def _register(self, group: str, data: SubscriptionData, now_ms: int) -> None:
+        known = self.find(group, data.topic)
+        is_newer = known is None or data.sub_version > known.client_version
+        if known is None or (is_newer and data.sub_string != known.expression):
+            if known is not None:
+                self._remove(data.topic, group)
+            self._put(data.topic, group, ConsumerFilter(data.sub_string, data.sub_version, now_ms))
+        elif is_newer or (data.sub_version == known.client_version and known.is_dead):
+            known.client_version, known.dead_ms = data.sub_version, 0
+            self._dead.pop((data.topic, group), None)
+            self.is_changed = True
+
+    def _put(self, topic: str, group: str, one: ConsumerFilter) -> bool:
+        """Keeps an expression, in the place of the first dead ones if need be; returns False if there is no room."""
+        while not self._has_room(one) and self._dead:
+            self._remove(*next(iter(self._dead)))
+        if not self._has_room(one):
+            return False
+        self._topics.setdefault(topic, {})[group] = one
+        self._topics_of.setdefault(group, set()).add(topic)
+        self._count += 1
+        self._chars += len(one.expression)
+        self.is_changed = True
+        return True
+
+    def _has_room(self, one: ConsumerFilter) -> bool:
+        return self._count < MOST_FILTERS and self._chars + len(one.expression) <= MOST_CHARS
+
+    def _remove(self, topic: str, group: str) -> None:
+        one = self._topics[topic].pop(group)
+        if not self._topics[topic]:
+            del self._topics[topic]
+        self._topics_of[group].discard(topic)
+        if not self._topics_of[group]:
+            del self._topics_of[group]
+        self._count -= 1
+        self._chars -= len(one.expression)
+        self._dead.pop((topic, group), None)
+        self.is_changed = True
+
+    def _kill(self, topic: str, group: str, now_ms: int) -> None:
+        one = self._topics[topic][group]
+        if (topic, group) not in self._dead:
+            one.dead_ms = max(now_ms, one.born_ms)
+            self._dead[topic, group] = None
+            self.is_changed = True
+
+    def clean(self, now_ms: int) -> None:
+        """Removes the expressions that are dead for filterDataCleanTimeSpan."""
+        while self._dead:
+            topic, group = next(iter(self._dead))
+            if now_ms - self._topics[topic][group].dead_ms < self._kept_ms:
+                break
+            self._remove(topic, group)
+
+    def _all(self) -> Iterator[tuple[str, str, ConsumerFilter]]:
+        for topic, groups in self._topics.items():
+            for group, one in groups.items():
+                yield topic, group, one
+
+    def unsaved(self) -> Callable[[], bytes] | None:
+        """Returns a function that makes the file's text in any thread; None without a change since the last call."""
+        if not self.is_changed:
+            return None
+        self.is_changed = False
+        rows = [(topic, group, _members(topic, group, one)) for topic, group, one in self._all() if not one.is_wrong]
+        return partial(_text, rows)
+
+
+def _loaded(data: Mapping[str, Any], now_ms: int) -> ConsumerFilter:
+    born_ms = long_member(data["bornTime"])
+    return ConsumerFilter(
+        expression=text_member(data["expression"]),
+        client_version=long_member(data["clientVersion"]),
+        born_ms=born_ms,
+        dead_ms=long_member(data.get("deadTime", 0)) or max(now_ms, born_ms),
+    )
+
+
+def _members(topic: str, group: str, one: ConsumerFilter) -> dict[str, Any]:
+    return {
+        "bornTime": one.born_ms,
+        "clientVersion": one.client_version,
+        "consumerGroup": group,
+        "dead": one.is_dead,
+        "deadTime": one.dead_ms,
+        "expression": one.expression,
+        "expressionType": SQL92,
+        "topic": topic,
+    }
+
+
+def _text(rows: Iterable[tuple[str, str, dict[str, Any]]]) -> bytes:
+    topics: dict[str, Any] = {}
+    for topic, group, members in rows:
+        data = {"bloomFilterData": {"bitNum": BLOOM_BITS, "bitPos": bloom_bits(f"{group}#{topic}")}, **members}
+        topics.setdefault(topic, {"groupFilterData": {}, "topic": topic})["groupFilterData"][group] = data
+    return encode_config({"filterDataByTopic": topics})
+
+
+def bloom_bits(text: str) -> list[int]:
+    """Returns the bits of a text in a Bloom filter; Java's broker reads no file without them."""
+    hashed = murmur3_long(text.encode())
+    first, second = hashed & 0xFFFF_FFFF, hashed >> 32
+    found = []
+    for number in range(1, BLOOM_HASHES + 1):
+        combined = first + number * second & 0xFFFF_FFFF
+        found.append((combined if combined <= MAX_INT else combined ^ 0xFFFF_FFFF) % BLOOM_BITS)
+    return found

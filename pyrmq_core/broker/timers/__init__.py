@@ -1,0 +1,17 @@
+"""Timer messages, whose delivery time is free: kept in `rmq_sys_wheel_timer` and RocketMQ's own timer files.
+
+    timer_rules        a send's delivery time: allowed, rounded, exact
+    timer_log          timerlog/*: one entry of 52 bytes for each message that waits, linked to the one before
+    timer_wheel        timerwheel: one slot for each second, which names its last entry of the log
+    timer_checkpoint   config/timercheck: where a start goes on
+    timer_files        the three together, and their repair
+    open_slot          the second that is being delivered
+    timer_copies       the message that is delivered, and the copies that a killed broker had delivered
+    timer_resumption   where a start goes on
+    timer_delivery     messages read for their entries, and their copies stored
+    timer_store        which message goes where, and when; pure, like all above
+    service            the tasks that call it
+
+Source: store/timer/TimerMessageStore.java and its neighbours (5.4.0). Not built: timers in RocksDB
+(`timerRocksDBEnable`), `config/timermetrics`.
+"""

@@ -1,0 +1,108 @@
+"""`OpenSlot`: the messages of the slot that is being delivered, in the order of their exact times.
+
+Each takes 8 bytes of memory, the offset of its entry in the timer log. A message that takes another one back takes some
+100 bytes more, whatever the lengths of the topic and UNIQ_KEY that it names: they are kept as a digest.
+"""
+
+from __future__ import annotations
+
+import heapq
+from array import array
+from collections.abc import Iterator
+from hashlib import blake2b
+from typing import Final
+
+from pyrmq_core.broker.timers.timer_log import DELETE, ROLL, TimerEntry
+
+# So long that no two names of a slot have the same digest.
+DIGEST_BYTES: Final = 16
+
+
+class OpenSlot:
+    """The entries of one slot that are not delivered yet.
+
+    `peek` returns the next entry that is due, `done` takes it away. Equal times keep the order of the sends.
+    """
+
+    def __init__(self, slot_ms: int, precision_ms: int) -> None:
+        self.slot_ms = slot_ms
+        self.end_ms = slot_ms + precision_ms
+        self._taken_back: set[bytes] = set()
+        self._deletes = array("q")  # entries of messages that take others back, newest first
+        self._late_deletes = array("q")  # those that came later, oldest first
+        self._linked: dict[int, array[int]] = {}  # by exact time: entries, newest first
+        self._times: list[int] = []  # of `_linked`, descending
+        self._late: list[tuple[int, int]] = []  # a heap of times and entries that came later
+        self._next_is_late = False
+
+    def link(self, position: int, entry: TimerEntry) -> None:
+        """Adds an entry of the chain, which leads from the newest to the oldest; `sort` ends it."""
+        if takes_back(entry):
+            self._deletes.append(position)
+        else:
+            self._linked.setdefault(self._exact(entry), array("q")).append(position)
+
+    def sort(self) -> None:
+        self._times = sorted(self._linked, reverse=True)
+
+    def add(self, position: int, entry: TimerEntry) -> None:
+        """Adds an entry that was written after the slot was opened."""
+        if takes_back(entry):
+            self._late_deletes.append(position)
+        else:
+            heapq.heappush(self._late, (self._exact(entry), position))
+
+    def take_back(self, topic: str, unique_id: str) -> None:
+        """Notes that a message of the slot is not to be delivered."""
+        self._taken_back.add(_digest(topic, unique_id))
+
+    def is_taken_back(self, topic: str, unique_id: str) -> bool:
+        return bool(self._taken_back) and _digest(topic, unique_id) in self._taken_back
+
+    @property
+    def next_ms(self) -> int | None:
+        """The time of the next entry; None if all are delivered."""
+        due_ms = self._times[-1] if self._times else None
+        late_ms = self._late[0][0] if self._late else due_ms
+        return late_ms if due_ms is None or (late_ms is not None and late_ms < due_ms) else due_ms
+
+    def peek(self, now_ms: int) -> int | None:
+        """Returns the next entry that is due; None if there is none yet."""
+        due_ms = self.next_ms
+        if due_ms is None or due_ms > now_ms:
+            return None
+        self._next_is_late = not self._times or self._times[-1] != due_ms
+        return self._late[0][1] if self._next_is_late else self._linked[due_ms][-1]
+
+    def done(self) -> None:
+        """Takes away the entry that `peek` returned."""
+        if self._next_is_late:
+            heapq.heappop(self._late)
+            return
+        due_ms = self._times[-1]
+        positions = self._linked[due_ms]
+        positions.pop()
+        if not positions:
+            del self._linked[due_ms]
+            self._times.pop()
+
+    def left(self) -> Iterator[int]:
+        """Yields all entries that are left: those that take others back, then the others, those of a time in order."""
+        yield from reversed(self._deletes)
+        yield from self._late_deletes
+        for due_ms in reversed(self._times):
+            yield from reversed(self._linked[due_ms])
+        yield from [position for _, position in sorted(self._late)]
+
+    def _exact(self, entry: TimerEntry) -> int:
+        """Returns the exact time; RocketMQ's entries have none and are due at the end."""
+        return entry.due_ms if self.slot_ms < entry.due_ms <= self.end_ms else self.end_ms
+
+
+def takes_back(entry: TimerEntry) -> bool:
+    """Returns True for an entry whose message takes another one back in the same slot."""
+    return bool(entry.magic & DELETE) and not entry.magic & ROLL
+
+
+def _digest(topic: str, unique_id: str) -> bytes:
+    return blake2b(f"{topic}\0{unique_id}".encode(), digest_size=DIGEST_BYTES).digest()

@@ -1,0 +1,121 @@
+"""The delivery time of a timer message: where it is read from, what is refused, how it is rounded.
+
+A time is rounded down to a slot: `out_ms`, which the property TIMER_OUT_MS holds. A slot has the messages due after its
+time, up to and including the next slot's. Source: broker/util/HookUtils.java (5.4.0), handleScheduleMessage.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, MutableMapping
+from dataclasses import dataclass
+from typing import Final
+
+from pyrmq_core.protocol.java.integers import parse_long
+from pyrmq_core.protocol.messages.properties import (
+    REAL_QID,
+    REAL_TOPIC,
+    TIMER_DELAY_MS,
+    TIMER_DELAY_SEC,
+    TIMER_DELIVER_MS,
+)
+
+TIMER_TOPIC: Final = "rmq_sys_wheel_timer"
+TIMER_QUEUE: Final = (TIMER_TOPIC, 0)
+TOPIC_BYTES: Final = TIMER_TOPIC.encode()
+TIMER_NAMES: Final = (TIMER_DELAY_SEC, TIMER_DELAY_MS, TIMER_DELIVER_MS)
+TIMER_OUT_MS: Final = "TIMER_OUT_MS"
+TIMER_ENQUEUE_MS: Final = "TIMER_ENQUEUE_MS"
+TIMER_DEQUEUE_MS: Final = "TIMER_DEQUEUE_MS"
+TIMER_ROLL_TIMES: Final = "TIMER_ROLL_TIMES"
+TIMER_DEL_UNIQKEY: Final = "TIMER_DEL_UNIQKEY"
+# The most that a delivery adds to the properties: a copy has to fit, too.
+DELIVERY_BYTES: Final = 100
+# TimerMessageStore: a week, less the slots that are being used.
+MAX_ROLL_SLOTS: Final = 7 * 24 * 3600 - 60
+# MessageStoreConfig.setTimerPrecisionMs.
+PRECISIONS_MS: Final = (100, 200, 500, 1000)
+
+
+@dataclass(frozen=True, slots=True)
+class TimerSettings:
+    """The settings of timers; a message further ahead than `roll_slots` is stored again on its way."""
+
+    precision_ms: int = 1000
+    max_delay_ms: int = 259_200_000
+    roll_slots: int = 172_800
+    log_file_bytes: int = 104_857_600
+
+
+class BadTimer(ValueError):
+    """A delivery time that is no number, too far ahead, or past for a message that takes another back."""
+
+
+def is_timer(properties: Mapping[str, str]) -> bool:
+    """Returns True for a message with a delivery time that no broker has rounded yet."""
+    return TIMER_OUT_MS not in properties and any(name in properties for name in TIMER_NAMES)
+
+
+def drop_times(properties: MutableMapping[str, str]) -> None:
+    """Removes the delivery time: a message with a delay level has none."""
+    for name in TIMER_NAMES:
+        properties.pop(name, None)
+
+
+def place_timer(
+    properties: MutableMapping[str, str], topic: str, queue_id: int, now_ms: int, settings: TimerSettings
+) -> bool:
+    """Adds rounded time, real topic and queue to the properties; returns False if the message is due already.
+
+    Raises `BadTimer` for a time that is refused.
+    """
+    due_ms = delivery_ms(properties, now_ms)
+    if due_ms <= now_ms:
+        if TIMER_DEL_UNIQKEY in properties:
+            raise BadTimer("the message to be taken back is due already")
+        return False
+    if due_ms - now_ms > settings.max_delay_ms:
+        raise BadTimer("the delivery time is too far ahead")
+    properties[TIMER_OUT_MS] = str(slot_of(due_ms, settings.precision_ms))
+    properties[REAL_TOPIC] = topic
+    properties[REAL_QID] = str(queue_id)
+    return True
+
+
+def delivery_ms(properties: Mapping[str, str], now_ms: int) -> int:
+    """Returns the time that the properties ask for; raises `BadTimer` if it is no number."""
+    try:
+        if (seconds := properties.get(TIMER_DELAY_SEC)) is not None:
+            return now_ms + parse_long(seconds) * 1000
+        if (delay_ms := properties.get(TIMER_DELAY_MS)) is not None:
+            return now_ms + parse_long(delay_ms)
+        return parse_long(properties.get(TIMER_DELIVER_MS, ""))
+    except ValueError as error:
+        raise BadTimer("the delivery time is no number") from error
+
+
+def slot_of(due_ms: int, precision_ms: int) -> int:
+    """Returns the time of the slot that holds what is due then: an exact multiple belongs to the one before."""
+    return (due_ms - 1) // precision_ms * precision_ms
+
+
+def exact_ms(properties: Mapping[str, str], stored_ms: int, out_ms: int, precision_ms: int) -> int:
+    """Returns the time within its slot at which a stored message is due; the slot's end if nothing else is known."""
+    try:
+        due_ms = delivery_ms(properties, stored_ms)
+    except BadTimer:
+        return out_ms + precision_ms
+    return min(max(due_ms, out_ms + 1), out_ms + precision_ms)
+
+
+def rolled_slot(out_ms: int, write_ms: int, settings: TimerSettings) -> tuple[int, bool]:
+    """Returns the slot in which a message waits, and True if it is stored again then, since its time is further ahead.
+
+    Removal of old messages would otherwise reach it before its time.
+    """
+    window_ms = settings.roll_slots * settings.precision_ms
+    beyond_ms = out_ms - write_ms - window_ms
+    if beyond_ms < 0:
+        return out_ms, False
+    if beyond_ms < settings.roll_slots // 3 * settings.precision_ms:
+        return write_ms + settings.roll_slots // 2 * settings.precision_ms, True
+    return write_ms + window_ms, True

@@ -1,0 +1,96 @@
+"""`EndedHalves`: the half messages that need no check any more, by their queue offset.
+
+A half message that is stored again has a successor: the end of either is the end of both. RocketMQ knows only the
+offset that an end names, and checks the successor of a message whose end arrived late: it may be delivered twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+# Ends and successors kept beyond the pass that needs them; those of the last minutes matter.
+MOST_KEPT: Final = 100_000
+
+
+class EndedHalves:
+    """Half messages at or behind `position`, where the checks go on, and the latest ends of producers."""
+
+    def __init__(self, most_kept: int = MOST_KEPT) -> None:
+        self.position = 0
+        self._most_kept = most_kept
+        self._done: set[int] = set()  # at or behind the position: ended, stored again, or discarded
+        self._lists: dict[int, int] = {}  # by op offset: the highest queue offset in the record
+        self._ends: dict[int, bool] = {}  # the latest ends of producers, True for a commit
+        self._successors: dict[int, int] = {}
+        self.unwritten: list[int] = []  # of which no record is stored yet
+
+    def is_done(self, offset: int) -> bool:
+        """Returns True for a half message that needs no check, at or behind the position."""
+        return offset in self._done
+
+    def has_end(self, offset: int) -> bool:
+        """Returns True if a producer ended this half message lately."""
+        return offset in self._ends
+
+    def is_committed(self, offset: int) -> bool:
+        """Returns True if the message, or its successor, was committed lately."""
+        return self._ends.get(offset, False) or self._ends.get(self.last(offset), False)
+
+    def last(self, offset: int) -> int:
+        """Returns the last successor of a half message, or its own offset."""
+        while (successor := self._successors.get(offset)) is not None:
+            offset = successor
+        return offset
+
+    def end(self, offset: int, *, committed: bool) -> None:
+        """Notes a producer's end of a half message and of its last successor."""
+        for one in dict.fromkeys((offset, self.last(offset))):
+            if one not in self._ends and not self.is_done(one):
+                self.finish(one)
+            self._ends[one] = committed or self._ends.get(one, False)
+        _shorten(self._ends, self._most_kept)
+
+    def replace(self, offset: int, successor: int) -> None:
+        """Notes that a half message was stored again."""
+        self.follow(offset, successor)
+        self.finish(offset)
+
+    def follow(self, offset: int, successor: int) -> None:
+        """Notes that a half message was stored again before this start."""
+        self._successors[offset] = successor
+        _shorten(self._successors, self._most_kept)
+
+    def finish(self, offset: int) -> None:
+        """Notes that a half message needs no check any more; it is `unwritten` until a record of it is `listed`."""
+        self._add(offset)
+        self.unwritten.append(offset)
+
+    def listed(self, op_offset: int, offsets: Iterable[int]) -> None:
+        """Notes a stored record of half messages that need no check."""
+        highest = -1
+        for offset in offsets:
+            self._add(offset)
+            highest = max(highest, offset)
+        self._lists[op_offset] = highest
+
+    def move_to(self, position: int) -> None:
+        """Moves the position forward."""
+        self._done.difference_update(range(self.position, position))
+        self.position = position
+
+    def first_needed(self, op_offset: int) -> int:
+        """Returns the first record, from `op_offset` on, that names a half message at or behind the position."""
+        while (highest := self._lists.get(op_offset)) is not None and highest < self.position:
+            del self._lists[op_offset]
+            op_offset += 1
+        return op_offset
+
+    def _add(self, offset: int) -> None:
+        if offset >= self.position:
+            self._done.add(offset)
+
+
+def _shorten(table: dict[int, int] | dict[int, bool], most: int) -> None:
+    while len(table) > most:
+        del table[next(iter(table))]

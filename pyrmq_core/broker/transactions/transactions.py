@@ -1,0 +1,277 @@
+"""`Transactions`: ends half messages, and checks at intervals those that have no end.
+
+An end is stored in two steps: the committed message, then the record that its half message needs no check. A kill
+between the two leads to a check, and the message is delivered twice if the producer commits it again; it is never lost.
+A half message that is checked is stored again first, at the end of its queue, so that the position moves on.
+Sources: broker/transaction/queue/TransactionalMessageServiceImpl.java, TransactionalMessageCheckService.java (5.4.0).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+import trio
+
+from pyrmq_core.broker.settings import BrokerConfig
+from pyrmq_core.broker.store.appending import DoesNotFit
+from pyrmq_core.broker.store.message_store import MessageStore
+from pyrmq_core.broker.store.paths import UnsafePath
+from pyrmq_core.broker.store.reading import QueueKey
+from pyrmq_core.broker.tables.consumer_offsets import GroupOffsets
+from pyrmq_core.broker.transactions.check_rules import CheckRules, Verdict
+from pyrmq_core.broker.transactions.ended_halves import EndedHalves
+from pyrmq_core.broker.transactions.half_messages import (
+    HALF_QUEUE,
+    OP_QUEUE,
+    HalfMessage,
+    checked_again,
+    committed,
+    discarded,
+    ended_offsets,
+    ended_records,
+    half_message,
+    postponed,
+    resumed,
+)
+from pyrmq_core.broker.transactions.producer_checks import ProducerChecks
+from pyrmq_core.errors import StoreError
+from pyrmq_core.model import Permission, TopicConfig
+from pyrmq_core.network.log_lines import line_logger
+from pyrmq_core.protocol.messages.names import CHECK_MAX_TIME_TOPIC, HALF_TOPIC, TRANSACTION_GROUP
+
+log = line_logger(__name__)
+
+MakeTopic = Callable[[TopicConfig], Awaitable[None]]
+
+# The half messages examined, and the records of ended ones read, before other tasks have a turn.
+EXAMINED_AT_ONCE: Final = 24
+PASSED_AT_ONCE: Final = 2000
+READ_AT_ONCE: Final = 64
+LISTED_AT_ONCE: Final = 500
+CHECK_MAX_TOPIC: Final = TopicConfig(CHECK_MAX_TIME_TOPIC, 1, 1, int(Permission.READ | Permission.WRITE))
+HOUR_MS: Final = 3_600_000
+
+
+class Transactions:
+    """The transactions of a broker; `run` checks them until cancelled."""
+
+    def __init__(
+        self,
+        store: MessageStore,
+        offsets: GroupOffsets,
+        checks: ProducerChecks,
+        config: BrokerConfig,
+        store_host: bytes,
+    ) -> None:
+        self.config = config
+        self.on_committed: Callable[[str, int], None] = lambda topic, size_bytes: None
+        self._store = store
+        self._offsets = offsets
+        self._checks = checks
+        self._store_host = store_host
+        self._ended = EndedHalves()
+        self._op_offset = 0
+        self._is_loaded = False
+        self._has_topic = False
+
+    @property
+    def rules(self) -> CheckRules:
+        config = self.config
+        return CheckRules(
+            timeout_ms=config.transaction_time_out,
+            most_checks=config.transaction_check_max,
+            kept_ms=config.file_reserved_time * HOUR_MS,
+        )
+
+    def load(self) -> None:
+        """Takes the progress from the group's offsets; call it before anything is stored.
+
+        An offset beyond its queue is moved back: after a power failure the queue may be shorter than it was.
+        """
+        self._ended.position = self._progress(HALF_QUEUE)
+        self._op_offset = self._progress(OP_QUEUE)
+
+    def half_at(self, commit_log_offset: int, *, or_discarded: bool = False) -> HalfMessage | None:
+        """Returns the half message at a place of the log, or also one that is checked no more.
+
+        Its queue has to name that place: bytes that look like a record may be a part of another message's body.
+        """
+        topics = (HALF_TOPIC, CHECK_MAX_TIME_TOPIC) if or_discarded else (HALF_TOPIC,)
+        half = half_message(self._store.record(commit_log_offset), topics=topics)
+        if half is None:
+            return None
+        try:
+            entry = self._store.entry((half.record.topic.decode(), half.record.queue_id), half.queue_offset)
+        except StoreError:
+            return None
+        return half if entry.physical_offset == commit_log_offset else None
+
+    def commit(self, half: HalfMessage, now_ms: int) -> None:
+        """Stores the message for its consumers, unless that was done lately; raises `StoreError` if that fails."""
+        if self._ended.is_committed(half.queue_offset):
+            return
+        message = committed(half)
+        stored = self._store.put(message, now_ms)
+        self.on_committed(message.topic, stored.end - stored.positions[0])
+        self._ended.end(half.queue_offset, committed=True)
+        self._list_ended(now_ms)
+
+    def roll_back(self, half: HalfMessage, now_ms: int) -> None:
+        self._ended.end(half.queue_offset, committed=False)
+        self._list_ended(now_ms)
+
+    def resume(self, half: HalfMessage, now_ms: int) -> bool:
+        """Stores a half message again as if it had never been checked; returns False if it has no room for that."""
+        again = resumed(half)
+        if again is not None:
+            self._store.put(again, now_ms)
+        return again is not None
+
+    async def run(self, make_topic: MakeTopic) -> None:
+        """Checks at every interval; `make_topic` returns when a topic is in its file."""
+        await self._survive(self.read_queues(_now_ms()))
+        while True:
+            await trio.sleep(self.config.transaction_check_interval / 1000)
+            await self._survive(self.check(_now_ms(), make_topic))
+
+    async def _survive(self, work: Awaitable[None]) -> None:
+        try:
+            await work
+        except StoreError as error:
+            log.warning("transactions are checked later: %s", error)
+        except Exception:
+            log.exception("transactions are checked later")
+
+    async def read_queues(self, now_ms: int) -> None:
+        """Reads what was stored before this start, once; raises `StoreError` if that fails."""
+        if not self._is_loaded:
+            await self._read_ended()
+            await self._read_repeated(now_ms)
+            self._is_loaded = True
+
+    async def check(self, now_ms: int, make_topic: MakeTopic) -> None:
+        """Examines half messages from the position on, until one is too young.
+
+        Raises `StoreError` if the disk fails; the next call goes on.
+        """
+        await self.read_queues(now_ms)
+        self._has_topic = False
+        end = self._store.bounds(HALF_QUEUE)[1]
+        while self._ended.position < end:
+            match self._step(now_ms, end):
+                case Verdict.WAIT:
+                    break
+                case Verdict.DISCARD:
+                    await make_topic(CHECK_MAX_TOPIC)
+                    self._has_topic = True
+            await trio.lowlevel.checkpoint()
+        self._list_ended(now_ms)
+        self._save_progress()
+
+    def _step(self, now_ms: int, end: int) -> Verdict | None:
+        """Examines some half messages; returns the verdict about the one at which it has to stop."""
+        rules, due, examined = self.rules, list[HalfMessage](), 0
+        first = offset = max(self._ended.position, self._store.bounds(HALF_QUEUE)[0])
+        try:
+            while offset < min(end, first + PASSED_AT_ONCE) and examined < EXAMINED_AT_ONCE:
+                if not self._ended.is_done(offset) and (half := self._read(offset)) is not None:
+                    examined += 1
+                    verdict = rules.judge(half, now_ms, now_ms)
+                    if verdict is Verdict.WAIT or (verdict is Verdict.DISCARD and not self._has_topic):
+                        return verdict
+                    due += self._take(half, verdict, now_ms)
+                offset += 1
+        finally:
+            self._ended.move_to(offset)
+            self._list_ended(now_ms)
+            self._save_progress()
+            for half in due:
+                if not self._checks.send(half):
+                    log.info("no producer is connected that could end transaction %s of group %s", *_names(half))
+        return None
+
+    def _take(self, half: HalfMessage, verdict: Verdict, now_ms: int) -> list[HalfMessage]:
+        """Does what the verdict says; returns the half message as stored again, if a producer is to be queried."""
+        offset, again = half.queue_offset, None
+        if verdict is Verdict.CHECK:
+            again = checked_again(half, 1 if half.checks is None else half.checks + 1)
+        elif verdict is Verdict.POSTPONE:
+            again = postponed(half)
+        try:
+            if again is None:
+                self._store.put(discarded(half), now_ms)
+                log.error("transaction %s of group %s has no end; it is kept in " + CHECK_MAX_TIME_TOPIC, *_names(half))
+                self._ended.finish(offset)
+                return []
+            stored = self._store.put(again, now_ms)
+        except (DoesNotFit, UnsafePath) as error:
+            log.error("half message %d is passed over: %s", offset, error)
+            return []
+        self._ended.replace(offset, stored.queue_offset)
+        self._list_ended(now_ms)  # at once: a kill leaves at most one message with two half messages
+        repeated = half_message(self._store.record(stored.positions[0])) if verdict is Verdict.CHECK else None
+        return [] if repeated is None else [repeated]
+
+    def _read(self, offset: int) -> HalfMessage | None:
+        half = half_message(self._store.record(self._store.entry(HALF_QUEUE, offset).physical_offset))
+        if half is None or half.queue_offset != offset:
+            log.error("half message %d is passed over: its record is damaged, or no longer in the log", offset)
+            return None
+        return half
+
+    def _list_ended(self, now_ms: int) -> None:
+        """Stores which half messages need no check; after a failure of the disk the next call tries again."""
+        waiting = self._ended.unwritten
+        try:
+            while offsets := waiting[:LISTED_AT_ONCE]:
+                stored = self._store.put(ended_records(offsets, now_ms, self._store_host), now_ms)
+                for op_offset, offset in enumerate(offsets, stored.queue_offset):
+                    self._ended.listed(op_offset, [offset])
+                del waiting[:LISTED_AT_ONCE]
+        except StoreError as error:
+            log.warning("the ends of %d transactions are recorded later: %s", len(waiting), error)
+
+    async def _read_ended(self) -> None:
+        """Reads which half messages ended before this start."""
+        start, end = self._store.bounds(OP_QUEUE)
+        self._op_offset = max(self._op_offset, start)
+        for offset in range(self._op_offset, end):
+            raw = self._store.record(self._store.entry(OP_QUEUE, offset).physical_offset)
+            self._ended.listed(offset, ended_offsets(raw))
+            if offset % READ_AT_ONCE == 0:
+                await trio.lowlevel.checkpoint()
+
+    async def _read_repeated(self, now_ms: int) -> None:
+        """Reads which half messages repeat an earlier one that its producer will name, or has named meanwhile."""
+        start, end = self._store.bounds(HALF_QUEUE)
+        for offset in range(max(self._ended.position, start), end):
+            half = None if self._ended.is_done(offset) else self._read(offset)
+            if half is not None and half.first_offset < offset:
+                if self._ended.has_end(half.first_offset):
+                    self._ended.finish(offset)
+                else:
+                    self._ended.follow(half.first_offset, offset)
+            if offset % READ_AT_ONCE == 0:
+                await trio.lowlevel.checkpoint()
+        self._list_ended(now_ms)
+
+    def _progress(self, key: QueueKey) -> int:
+        start, end = self._store.bounds(key)
+        known = self._offsets.committed(TRANSACTION_GROUP, *key)
+        return min(max(start, known or 0), end)
+
+    def _save_progress(self) -> None:
+        self._op_offset = self._ended.first_needed(self._op_offset)
+        for key, offset in ((HALF_QUEUE, self._ended.position), (OP_QUEUE, self._op_offset)):
+            if self._offsets.committed(TRANSACTION_GROUP, *key) != offset:
+                self._offsets.commit(TRANSACTION_GROUP, *key, offset)
+
+
+def _names(half: HalfMessage) -> tuple[str, str]:
+    return half.unique_id or str(half.queue_offset), half.producer_group
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

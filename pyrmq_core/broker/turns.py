@@ -1,0 +1,70 @@
+"""Long work on the event loop: `InTurns` lets other tasks run between its steps, `BoundedWork` bounds its tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Final, Generic, TypeVar
+
+import trio
+
+T = TypeVar("T")
+
+# A step takes some 10 us, and so many less than a millisecond; each task with long work takes as many in its turn.
+STEPS_AT_ONCE: Final = 64
+
+
+class InTurns(Generic[T]):
+    """The values of an iterator, for `async for`; after each `at_once` of them the loop's other tasks run."""
+
+    def __init__(self, steps: Iterable[T], at_once: int = STEPS_AT_ONCE) -> None:
+        self._steps = enumerate(steps, 1)
+        self._at_once = at_once
+
+    def __aiter__(self) -> InTurns[T]:
+        return self
+
+    async def __anext__(self) -> T:
+        for number, value in self._steps:
+            if number % self._at_once == 0:
+                await trio.lowlevel.checkpoint()
+            return value
+        raise StopAsyncIteration
+
+
+async def take_all(steps: Iterable[object]) -> None:
+    """Takes steps that have no values to the end, in turns."""
+    async for _ in InTurns(steps):
+        pass
+
+
+class BoundedWork:
+    """Work that `at_once` tasks do at a time; at most `most` do it or wait for their turn, `turn_seconds` each."""
+
+    def __init__(self, at_once: int, most: int, turn_seconds: float) -> None:
+        self.most = most
+        self.turn_seconds = turn_seconds
+        self.limiter = trio.CapacityLimiter(at_once)
+        self.tasks = 0
+
+    async def run(
+        self, work: Callable[[], Awaitable[T]], ready: Callable[[], Awaitable[None]] = trio.lowlevel.checkpoint
+    ) -> T | None:
+        """Returns the outcome of the work; None if there are too many tasks, or the turn does not come in time.
+
+        A task awaits `ready`, within the same time, before it waits for its turn.
+        """
+        if self.tasks >= self.most:
+            return None
+        self.tasks += 1
+        try:
+            with trio.move_on_after(self.turn_seconds) as limit:
+                await ready()
+                await self.limiter.acquire()
+            if limit.cancelled_caught:
+                return None
+            try:
+                return await work()
+            finally:
+                self.limiter.release()
+        finally:
+            self.tasks -= 1

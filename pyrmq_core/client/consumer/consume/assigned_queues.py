@@ -1,0 +1,270 @@
+"""`AssignedQueues`: the queues that a consumer reads now, each with its process queue and its intake.
+
+Sources: client/impl/consumer/RebalanceImpl.java (updateProcessQueueTableInRebalance), RebalancePushImpl.java, 5.4.0.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Final, Protocol
+
+import trio
+
+from pyrmq_core.client.consumer.consume.intake import Intake
+from pyrmq_core.client.consumer.consume.process_queue import ProcessQueue
+from pyrmq_core.client.consumer.consume.queue_locks import QueueLocks
+from pyrmq_core.client.consumer.offsets.offset_store import OffsetStore
+from pyrmq_core.errors import RocketMQError
+from pyrmq_core.model import MessageQueue
+from pyrmq_core.network.rare_lines import RareLine
+
+log = logging.getLogger(__name__)
+
+# Handlers at work on a queue that is given up get so long to finish before its offset is stored.
+GRACE_SECONDS: Final = 1.0
+# A locked queue whose handler does not end is given up after so long (RebalancePushImpl.UNLOCK_DELAY_TIME_MILLS).
+LONGEST_HOLD_SECONDS: Final = 20.0
+# RebalanceImpl.PULL_MAX_IDLE_TIME.
+STALL_SECONDS: Final = 120.0
+STARTS_AT_ONCE: Final = 64
+
+
+class Starts(Protocol):
+    """The start offsets of queues."""
+
+    async def start_of(self, queue: MessageQueue) -> int:
+        """Returns the offset to begin at; raises `RocketMQError` if it cannot be known now."""
+        ...
+
+
+@dataclass(eq=False, slots=True)
+class AssignedQueue:
+    """One queue: its messages, its pulling, and whether handlers are at work on it."""
+
+    process_queue: ProcessQueue
+    intake: Intake
+    scope: trio.CancelScope = field(default_factory=trio.CancelScope)
+    in_handlers: int = 0
+    consumed_at_ms: int = 0
+    dropped_at: float = math.inf
+    _idle: trio.Event | None = None
+    _waiting: trio.CancelScope | None = None
+
+    @property
+    def queue(self) -> MessageQueue:
+        return self.process_queue.queue
+
+    def drop(self) -> None:
+        """Ends the pulling and every wait for messages; handlers at work go on."""
+        self.process_queue.is_dropped = True
+        self.dropped_at = min(self.dropped_at, trio.current_time())
+        self.process_queue.waiting.clear()
+        self.scope.cancel()
+        if self._waiting is not None:
+            self._waiting.cancel()
+
+    @contextmanager
+    def interruptible(self) -> Iterator[None]:
+        """Ends the waits of its block when the queue is dropped."""
+        with trio.CancelScope() as self._waiting:
+            if self.process_queue.is_dropped:
+                self._waiting.cancel()
+            yield
+        self._waiting = None
+
+    def entered(self, count: int) -> None:
+        """Notes that a handler takes so many messages."""
+        self.in_handlers += count
+
+    def left(self, count: int) -> None:
+        """Notes that a handler is done with so many messages."""
+        self.in_handlers -= count
+        if self._idle is not None and self.in_handlers <= 0:
+            self._idle.set()
+        intake = self.intake
+        if intake.is_held_back:
+            intake.room_freed()
+
+    async def wait_idle(self) -> None:
+        """Returns when no handler is at work on the queue."""
+        while self.in_handlers > 0:
+            self._idle = trio.Event()
+            await self._idle.wait()
+
+
+class AssignedQueues:
+    """The table of the queues that this consumer reads; `new_intake` makes the pulling of one."""
+
+    def __init__(
+        self,
+        nursery: trio.Nursery,
+        store: OffsetStore,
+        starts: Starts,
+        new_intake: Callable[[ProcessQueue], Intake],
+        on_added: Callable[[AssignedQueue], None],
+        on_changed: Callable[[str], None],
+        locks: QueueLocks | None = None,
+    ) -> None:
+        self._nursery = nursery
+        self._store = store
+        self._starts = starts
+        self._new_intake = new_intake
+        self._on_added = on_added
+        self._on_changed = on_changed
+        self._locks = locks
+        self._table: dict[MessageQueue, AssignedQueue] = {}
+        self._not_started = RareLine()
+        self._changing = trio.Lock()
+
+    def __iter__(self) -> Iterator[AssignedQueue]:
+        return iter(list(self._table.values()))
+
+    def __contains__(self, queue: MessageQueue) -> bool:
+        return queue in self._table
+
+    def get(self, queue: MessageQueue) -> AssignedQueue | None:
+        return self._table.get(queue)
+
+    @property
+    def queues(self) -> tuple[MessageQueue, ...]:
+        return tuple(queue for queue, assigned in self._table.items() if not assigned.process_queue.is_dropped)
+
+    def of_topic(self, topic: str) -> list[AssignedQueue]:
+        return [assigned for queue, assigned in self._table.items() if queue.topic == topic]
+
+    async def update(self, topic: str, wanted: Collection[MessageQueue]) -> bool:
+        """Drops and adds queues until the topic's are those `wanted`; returns whether no more is to be done.
+
+        A queue whose pulling has stalled is dropped and added anew.
+        """
+        async with self._changing:
+            known = self.of_topic(topic)
+            lost = [one for one in known if one.queue not in wanted or one.dropped_at < math.inf or _is_stalled(one)]
+            held = await self._drop_all(lost)
+            new = [queue for queue in wanted if queue not in self._table]
+            added = await self._add_all(new)
+        if len(lost) > held or added:
+            self._on_changed(topic)
+        return not held and added == len(new)
+
+    async def drop_others(self, topics: Collection[str]) -> bool:
+        """Drops the queues of all topics but these; returns whether no more is to be done."""
+        async with self._changing:
+            return not await self._drop_all([one for queue, one in self._table.items() if queue.topic not in topics])
+
+    async def move(self, offsets: Mapping[MessageQueue, int]) -> None:
+        """Drops the queues and stores other offsets for them, at which the next rebalancing takes them again."""
+        async with self._changing:
+            moved = [self._table[queue] for queue in offsets if queue in self._table]
+            await self._drop_all(moved, offsets, holds=False)
+
+    async def restart(self, queue: MessageQueue, offset: int, only: ProcessQueue | None = None) -> bool:
+        """Drops what was pulled of a queue and reads it from another offset; returns False if it is not read any more.
+
+        With `only`, a queue that was restarted since then is left as it is.
+        """
+        async with self._changing:
+            before = self._table.get(queue)
+            if before is None or only not in (None, before.process_queue):
+                return False
+            before.drop()
+            self._store.update(queue, offset, increase_only=False)
+            self._start(queue, offset)
+            return True
+
+    async def close(self) -> None:
+        """Drops every queue without waiting for handlers; their offsets are stored."""
+        async with self._changing:
+            await self._drop_all(list(self._table.values()), grace=0, holds=False)
+
+    def note_offsets(self) -> None:
+        """Notes each queue's offset to commit in the offset store's memory."""
+        for queue, assigned in self._table.items():
+            self._store.update(queue, assigned.process_queue.offset_to_commit)
+
+    async def _add_all(self, queues: Collection[MessageQueue]) -> int:
+        """Starts the queues that can be started and returns their number."""
+        if self._locks is not None and queues:
+            queues = await self._locks.lock(queues)
+        started: list[MessageQueue] = []
+        limit = trio.CapacityLimiter(STARTS_AT_ONCE)
+
+        async def start(queue: MessageQueue) -> None:
+            async with limit:
+                try:
+                    self._store.forget(queue)
+                    offset = await self._starts.start_of(queue)
+                except RocketMQError as error:
+                    if self._not_started.is_due():
+                        left_out = self._not_started.left_out()
+                        log.info("%s is not consumed yet, its offset is not known: %s%s", queue, error, left_out)
+                    return
+                self._start(queue, offset)
+                started.append(queue)
+
+        async with trio.open_nursery() as nursery:
+            for queue in queues:
+                nursery.start_soon(start, queue)
+        return len(started)
+
+    def _start(self, queue: MessageQueue, offset: int) -> None:
+        process_queue = ProcessQueue(queue, offset)
+        assigned = self._table[queue] = AssignedQueue(process_queue, self._new_intake(process_queue))
+        log.debug("%s is consumed from offset %d", queue, offset)
+        self._nursery.start_soon(self._pull, assigned)
+        self._on_added(assigned)
+
+    async def _pull(self, assigned: AssignedQueue) -> None:
+        with assigned.scope:
+            await assigned.intake.run()
+
+    async def _drop_all(
+        self,
+        dropped: Collection[AssignedQueue],
+        offsets: Mapping[MessageQueue, int] | None = None,
+        grace: float = GRACE_SECONDS,
+        *,
+        holds: bool = True,
+    ) -> int:
+        """Ends the pulling, waits a little for handlers at work, stores the offsets, and gives locks back.
+
+        Returns the number of queues that are still to be dropped. With `holds` a locked queue keeps its lock while its
+        handler is at work, or the next owner would overtake the handler's messages.
+        """
+        if not dropped:
+            return 0
+        for assigned in dropped:
+            assigned.drop()
+        with trio.move_on_after(grace):
+            for assigned in dropped:
+                await assigned.wait_idle()
+        every = len(dropped)
+        if self._locks is not None and holds:
+            dropped = [one for one in dropped if one.in_handlers <= 0 or _is_held_too_long(one)]
+        for assigned in dropped:
+            queue = assigned.queue
+            if offsets is None:
+                self._store.update(queue, assigned.process_queue.offset_to_commit)
+            elif queue in offsets:
+                self._store.update(queue, offsets[queue], increase_only=False)
+        queues = [assigned.queue for assigned in dropped]
+        await self._store.persist(queues, confirmed=True)
+        if self._locks is not None:
+            await self._locks.unlock(queues)
+        for queue in queues:
+            self._table.pop(queue, None)
+            self._store.forget(queue)
+        return every - len(dropped)
+
+
+def _is_stalled(assigned: AssignedQueue) -> bool:
+    intake = assigned.intake
+    return not intake.is_held_back and trio.current_time() - intake.pulled_at > STALL_SECONDS
+
+
+def _is_held_too_long(assigned: AssignedQueue) -> bool:
+    return trio.current_time() - assigned.dropped_at > LONGEST_HOLD_SECONDS

@@ -1,0 +1,61 @@
+"""`CallObserver`: reports each call of the handler to the consumer's hooks and counts."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+
+from pyrmq_core.client.consumer.consume.assigned_queues import AssignedQueue
+from pyrmq_core.client.consumer.consume.consume_counts import ConsumeCounts
+from pyrmq_core.client.consumer.consume.handler_calls import Outcome
+from pyrmq_core.client.consumer.consume.hooks import ConsumeContext, ConsumerHooks
+from pyrmq_core.model import ConsumeReturnType, MessageExt, MessageQueue
+from pyrmq_core.protocol.messages.namespaces import without_namespace
+
+
+class CallObserver:
+    """The hooks and counts of one consumer; `group` is its name without the namespace."""
+
+    def __init__(self, hooks: ConsumerHooks, counts: ConsumeCounts, group: str, namespace: str | None) -> None:
+        self.has_hooks = bool(hooks)
+        self._hooks = hooks
+        self._counts = counts
+        self._group = group
+        self._namespace = namespace
+
+    def begin(self, queue: MessageQueue, messages: Sequence[MessageExt]) -> ConsumeContext | None:
+        """Calls the hooks before a call of the handler; returns None without hooks."""
+        if not self.has_hooks:
+            return None
+        bare = replace(queue, topic=without_namespace(queue.topic, self._namespace))
+        context = ConsumeContext(self._group, self._namespace, tuple(messages), bare)
+        self._hooks.before(context)
+        return context
+
+    def end(
+        self,
+        context: ConsumeContext | None,
+        assigned: AssignedQueue,
+        messages: int,
+        outcomes: Sequence[Outcome],
+        seconds: float,
+    ) -> None:
+        """Counts calls that took so many seconds together, and calls the hooks after a single one."""
+        assigned.consumed_at_ms = time.time_ns() // 1_000_000
+        failed = sum([len(outcome.failed) for outcome in outcomes])
+        self._counts.note(assigned.queue.topic, len(outcomes), messages, failed, seconds)
+        if context is None:
+            return
+        outcome = outcomes[0]
+        error = outcome.reason if isinstance(outcome.reason, Exception) else None
+        self._hooks.after(context.ended(_status(outcome), seconds, error=error))
+
+
+def _status(outcome: Outcome) -> ConsumeReturnType:
+    if outcome.timed_out:
+        return ConsumeReturnType.TIME_OUT
+    if outcome.reason is None:
+        return ConsumeReturnType.SUCCESS
+    ordered = outcome.later is not None or outcome.suspend is not None or outcome.left
+    return ConsumeReturnType.FAILED if ordered else ConsumeReturnType.EXCEPTION

@@ -1,0 +1,267 @@
+"""`ConcurrentService`: passes messages to a handler in any order, several batches at once, and gives failed ones back.
+
+Source: client/impl/consumer/ConsumeMessageConcurrentlyService.java, 5.4.0.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
+from typing import Final
+
+import trio
+
+from pyrmq_core.client.consumer.consume.assigned_queues import AssignedQueue
+from pyrmq_core.client.consumer.consume.call_observer import CallObserver
+from pyrmq_core.client.consumer.consume.handler_calls import SLICE_SECONDS, HandlerCalls, Messages, Outcome, Trip
+from pyrmq_core.client.consumer.consume.send_back import SendBack
+from pyrmq_core.model import MessageExt
+from pyrmq_core.network.rare_lines import RareLine
+
+log = logging.getLogger(__name__)
+
+CONSUME_AGAIN_SECONDS: Final = 5.0
+TIMEOUT_DELAY_LEVEL: Final = 3
+LONGEST_SWEEP_SECONDS: Final = 30.0
+# A slow handler keeps the batches behind it in its trip from other workers for so long.
+RECALL_SECONDS: Final = 0.01
+
+
+@dataclass(eq=False, slots=True)
+class Worker:
+    """One of the tasks that call the handler: the batches it is at, since `began` on the loop's clock."""
+
+    scope: trio.CancelScope
+    queue: AssignedQueue | None = None
+    trip: Trip | None = None
+    began: float = 0.0
+
+
+class ConcurrentService:
+    """Calls the handler in up to `workers` tasks. Without `send_back`, failed messages are dropped (broadcasting)."""
+
+    def __init__(
+        self,
+        calls: HandlerCalls,
+        observer: CallObserver,
+        send_back: SendBack | None,
+        *,
+        workers: int,
+        batch_size: int,
+        consume_timeout: float,
+    ) -> None:
+        self._calls = calls
+        self._observer = observer
+        self._send_back = send_back
+        self._batch_size = batch_size
+        self._consume_timeout = consume_timeout
+        self._workers = [Worker(trio.CancelScope()) for _ in range(workers)]
+        self._ready: deque[AssignedQueue] = deque()  # the queues with waiting messages, each once
+        self._in_ready: set[AssignedQueue] = set()
+        self._idle = trio.lowlevel.ParkingLot()
+        self._finishing = trio.lowlevel.ParkingLot()
+        self._trips_begun = trio.lowlevel.ParkingLot()
+        self._nursery: trio.Nursery | None = None
+        self._is_ending = False
+        self._dropped = RareLine()
+
+    async def run(self) -> None:
+        """Calls the handler until it is cancelled."""
+        async with trio.open_nursery() as nursery:
+            self._nursery = nursery
+            for worker in self._workers:
+                nursery.start_soon(self._work, worker)
+            nursery.start_soon(self._end_hung_calls)
+            nursery.start_soon(self._recall_from_slow_trips)
+
+    def added(self, assigned: AssignedQueue) -> None:
+        """Takes note of a new queue, which has no messages yet."""
+
+    def arrived(self, assigned: AssignedQueue) -> None:
+        """Takes note of new messages of a queue."""
+        if assigned not in self._in_ready and assigned.process_queue.waiting:
+            self._in_ready.add(assigned)
+            self._ready.append(assigned)
+        if self._idle:
+            self._idle.unpark(count=max(1, -(-len(assigned.process_queue.waiting) // self._batch_size)))
+
+    async def finish(self) -> None:
+        """Begins no further call, and returns when those under way have ended."""
+        self._is_ending = True
+        while any(worker.queue is not None for worker in self._workers):
+            await self._finishing.park()
+
+    async def _work(self, worker: Worker) -> None:
+        while True:
+            with trio.CancelScope() as worker.scope:
+                await self._work_until_cancelled(worker)
+            await self._timed_out(worker)
+
+    async def _work_until_cancelled(self, worker: Worker) -> None:
+        yielded, now = time.perf_counter(), trio.current_time()
+        while not worker.scope.cancel_called:
+            assigned = self._next_queue()
+            if assigned is None:
+                await self._idle.park()
+                yielded, now = time.perf_counter(), trio.current_time()
+                continue
+            worker.queue, worker.began = assigned, now
+            await self._make_trip(worker, assigned)
+            worker.queue = worker.trip = None
+            if self._is_ending:
+                self._finishing.unpark_all()
+            if time.perf_counter() - yielded > SLICE_SECONDS:
+                await trio.lowlevel.checkpoint()
+                yielded, now = time.perf_counter(), trio.current_time()
+
+    def _next_queue(self) -> AssignedQueue | None:
+        """Returns the next queue with waiting messages; the queues take turns."""
+        ready = self._ready
+        while ready and not self._is_ending:
+            assigned = ready.popleft()
+            waiting = len(assigned.process_queue.waiting)
+            if waiting > self._batch_size:
+                ready.append(assigned)
+            else:
+                self._in_ready.discard(assigned)
+            if waiting and not assigned.process_queue.is_dropped:
+                return assigned
+        return None
+
+    async def _make_trip(self, worker: Worker, assigned: AssignedQueue) -> None:
+        process_queue, size = assigned.process_queue, self._batch_size
+        count = 1 if self._observer.has_hooks else self._batches_a_trip()
+        batches: list[Messages] = [one for _ in range(count) if (one := process_queue.take(size))]
+        context = self._observer.begin(assigned.queue, batches[0]) if self._observer.has_hooks else None
+        worker.trip = trip = Trip(batches, context)
+        assigned.entered(sum(map(len, batches)))
+        if len(batches) > 1:
+            self._trips_begun.unpark()
+        try:
+            await self._calls.make_trip(trip)
+        except trio.Cancelled:
+            for batch, outcome in zip(batches, trip.outcomes, strict=False):
+                process_queue.finish(batch[: len(batch) - len(outcome.failed)])
+            raise
+        self._return(assigned, trip.recall())
+        if trip.outcomes:  # none if all was recalled before its thread began
+            await self._settle(assigned, trip)
+
+    def _batches_a_trip(self) -> int:
+        """Returns the worker's share of what waits, as far as the handler is fast enough for several calls a trip."""
+        most = self._calls.batches_a_trip
+        if most == 1:
+            return 1
+        free = sum(1 for worker in self._workers if worker.queue is None)
+        waiting = sum(len(one.process_queue.waiting) for one in self._ready)
+        return max(1, min(most, waiting // (self._batch_size * (free + 1))))
+
+    async def _recall_from_slow_trips(self) -> None:
+        """Gives batches back that wait behind a slow one in its thread, so that another thread can take them."""
+        while True:
+            await self._trips_begun.park()
+            while any(worker.trip is not None and worker.trip.has_waiting for worker in self._workers):
+                await trio.sleep(RECALL_SECONDS)
+                now = trio.current_time()
+                for worker in self._workers:
+                    queue, trip = worker.queue, worker.trip
+                    # With hooks a trip has one batch, of which they know already.
+                    if queue is None or trip is None or trip.context is not None:
+                        continue
+                    if now - worker.began >= RECALL_SECONDS:
+                        self._return(queue, trip.recall())
+
+    def _return(self, assigned: AssignedQueue, batches: Sequence[Messages]) -> None:
+        for batch in reversed(batches):
+            if not assigned.process_queue.is_dropped:
+                assigned.process_queue.give_back(batch)
+            assigned.left(len(batch))
+        if batches and not assigned.process_queue.is_dropped:
+            self.arrived(assigned)
+
+    async def _settle(self, assigned: AssignedQueue, trip: Trip) -> None:
+        """Acknowledges the messages of the calls that have ended, and gives those back that failed."""
+        process_queue, outcomes = assigned.process_queue, trip.outcomes
+        handled = trip.batches[: len(outcomes)]
+        messages = list(chain.from_iterable(handled)) if len(handled) > 1 else handled[0]
+        self._observer.end(trip.context, assigned, len(messages), outcomes, trip.seconds)
+        failed = [(batch, outcome) for batch, outcome in zip(handled, outcomes, strict=True) if outcome.failed]
+        if not failed:
+            process_queue.finish(messages)
+            assigned.left(len(messages))
+            return
+        for batch, outcome in zip(handled, outcomes, strict=True):
+            process_queue.finish(batch[: len(batch) - len(outcome.failed)])
+        for _, outcome in failed:
+            # The next member of a queue that is given up consumes the failed ones, with those that follow.
+            if not outcome.left and not process_queue.is_dropped:
+                await self._give_back(
+                    assigned, outcome.failed, 0 if outcome.later is None else outcome.later.delay_level
+                )
+        assigned.left(len(messages))
+
+    async def _give_back(self, assigned: AssignedQueue, messages: Messages, delay_level: int) -> None:
+        """Sends messages back; one that no broker takes is consumed here again after 5 s."""
+        process_queue = assigned.process_queue
+        again: list[MessageExt] = []
+        for message in messages:
+            if self._send_back is None:
+                if self._dropped.is_due():
+                    log.info(
+                        "%s was not consumed and is dropped: a broadcasting group has no retries%s",
+                        message.msg_id,
+                        self._dropped.left_out(),
+                    )
+                process_queue.finish([message])
+            elif await self._send_back.send_back(message, assigned.queue, delay_level):
+                process_queue.finish([message])
+            else:
+                again.append(replace(message, reconsume_times=message.reconsume_times + 1))
+        if again and self._nursery is not None:
+            self._nursery.start_soon(self._consume_again, assigned, again)
+
+    async def _consume_again(self, assigned: AssignedQueue, messages: Messages) -> None:
+        await trio.sleep(CONSUME_AGAIN_SECONDS)
+        if not assigned.process_queue.is_dropped:
+            assigned.process_queue.give_back(messages)
+            self.arrived(assigned)
+
+    async def _end_hung_calls(self) -> None:
+        """Cancels a call that takes longer than `consume_timeout`; its messages are sent back."""
+        while True:
+            await trio.sleep(min(self._consume_timeout / 4, LONGEST_SWEEP_SECONDS))
+            now = trio.current_time()
+            for worker in self._workers:
+                if worker.queue is not None and now - worker.began > self._consume_timeout:
+                    worker.scope.cancel()
+
+    async def _timed_out(self, worker: Worker) -> None:
+        """Sends back the messages of a call that was cancelled, and goes on with the others of its trip."""
+        assigned, trip = worker.queue, worker.trip
+        worker.queue = worker.trip = None
+        if self._is_ending:
+            self._finishing.unpark_all()
+        if assigned is None or trip is None:
+            return
+        self._return(assigned, trip.recall())
+        done = len(trip.outcomes)
+        hung = trip.batches[done : done + 1]
+        self._return(assigned, trip.batches[done + 1 :])
+        if done:
+            await self._settle(assigned, trip)
+        for batch in hung:
+            seconds = trio.current_time() - worker.began
+            self._observer.end(trip.context, assigned, len(batch), [Outcome(batch, timed_out=True)], seconds)
+            log.info(
+                "the handler did not end within %g s; its %d messages from %s on are sent back",
+                self._consume_timeout,
+                len(batch),
+                batch[0].msg_id,
+            )
+            if not assigned.process_queue.is_dropped:
+                await self._give_back(assigned, batch, TIMEOUT_DELAY_LEVEL)
+            assigned.left(len(batch))

@@ -1,0 +1,107 @@
+"""`Delivery`: one message of a consumer that is iterated over, acknowledged by leaving its block."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from types import TracebackType
+
+import trio
+
+from pyrmq_core.client.consumer.consume.outcome import ConsumeLater, NotHandled, SuspendCurrentQueue
+from pyrmq_core.errors import InvalidState
+from pyrmq_core.model import MessageExt
+
+# The level of a message that timed out (ConsumeMessageConcurrentlyService.java, cleanExpiredMsg).
+TIMEOUT_DELAY_LEVEL = 3
+
+
+class Delivery:
+    """One message: `async with delivery as message:`. Leaving the block acknowledges it, an exception gives it back.
+
+    The exception goes on to the caller, except `ConsumeLater` and `SuspendCurrentQueue`, which are orders and end here.
+    """
+
+    def __init__(self, message: MessageExt) -> None:
+        self.message = message
+        self._settled = trio.Event()
+        self._reason: BaseException | None = None
+        self._is_entered = False
+
+    async def __aenter__(self) -> MessageExt:
+        if self._is_entered or self._settled.is_set():
+            raise InvalidState(f"the delivery of {self.message.msg_id} was entered before, or its consumer has stopped")
+        self._is_entered = True
+        return self.message
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> bool:
+        self._settle(error)
+        return isinstance(error, ConsumeLater | SuspendCurrentQueue)
+
+    async def _wait(self) -> None:
+        """Returns when the block was left; raises its exception. A cancelled block leaves its message to the group."""
+        await self._settled.wait()
+        if isinstance(self._reason, Exception):
+            raise self._reason
+        if self._reason is not None:
+            raise NotHandled from self._reason
+
+    def _abandon(self) -> None:
+        if not self._is_entered:
+            self._settle(NotHandled())
+
+    def _settle(self, reason: BaseException | None) -> None:
+        self._reason = reason
+        self._settled.set()
+
+
+class Deliveries:
+    """The deliveries on their way from a consumer to the loop that iterates over them.
+
+    A message that was handed over has `timeout` seconds; then it is delivered again.
+    """
+
+    def __init__(self, timeout: float) -> None:
+        self._timeout = timeout
+        self._send, self._receive = trio.open_memory_channel[Delivery](0)
+        self._open: set[Delivery] = set()
+
+    async def deliver(self, messages: Sequence[MessageExt]) -> None:
+        """Hands each message over in turn and waits until it is settled."""
+        for index, message in enumerate(messages):
+            delivery = Delivery(message)
+            try:
+                await self._send.send(delivery)
+            except (trio.ClosedResourceError, trio.BrokenResourceError):
+                raise NotHandled from None
+            self._open.add(delivery)
+            try:
+                with trio.move_on_after(self._timeout) as scope:
+                    await delivery._wait()
+            except ConsumeLater as later:
+                raise ConsumeLater(later.delay_level, ack_index=index - 1) from later
+            finally:
+                self._open.discard(delivery)
+            if scope.cancelled_caught:
+                raise ConsumeLater(TIMEOUT_DELAY_LEVEL, ack_index=index - 1)
+
+    def __aiter__(self) -> Deliveries:
+        return self
+
+    async def __anext__(self) -> Delivery:
+        try:
+            return await self._receive.__anext__()
+        except trio.ClosedResourceError:  # the consumer was stopped
+            raise StopAsyncIteration from None
+
+    def close(self) -> None:
+        """Ends the iteration; messages whose block was not entered are left to the group."""
+        self._send.close()
+        self._receive.close()
+        for delivery in list(self._open):
+            delivery._abandon()
+
+    def end(self) -> None:
+        """Ends the iteration after the messages that were handed over."""
+        self._send.close()

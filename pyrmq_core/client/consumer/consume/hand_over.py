@@ -1,0 +1,112 @@
+"""`HandOver`: the messages that `LitePullConsumer.poll` returns, queue by queue in turn.
+
+Returned messages count as consumed when the next poll begins, and not before: what a crash interrupts is delivered
+again. Java's lite pull counts them when they are returned (DefaultLitePullConsumerImpl.java, poll).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Collection, Iterable
+
+import trio
+
+from pyrmq_core.client.consumer.consume.assigned_queues import AssignedQueue
+from pyrmq_core.client.consumer.consume.poll_observer import PollObserver
+from pyrmq_core.model import MessageExt, MessageQueue
+
+
+class HandOver:
+    """The queues with waiting messages, in turn, and the messages that the last poll returned.
+
+    `number` is that of the last poll that returned any.
+    """
+
+    def __init__(self, batch_size: int, observer: PollObserver) -> None:
+        self._observer = observer
+        self._batch_size = batch_size
+        self._ready: deque[AssignedQueue] = deque()  # each once
+        self._in_ready: set[AssignedQueue] = set()
+        self._paused: set[MessageQueue] = set()
+        self._returned: tuple[AssignedQueue, list[MessageExt]] | None = None
+        self._arrival = trio.Event()
+        self.number = 0
+
+    def arrived(self, assigned: AssignedQueue) -> None:
+        """Notes that a queue has waiting messages."""
+        queue = assigned.queue
+        if assigned in self._in_ready or queue in self._paused or not assigned.process_queue.waiting:
+            return
+        self._ready.append(assigned)
+        self._in_ready.add(assigned)
+        self._arrival.set()
+
+    @property
+    def has_some(self) -> bool:
+        """True if a queue has waiting messages, unless it was paused or given up meanwhile."""
+        return bool(self._ready)
+
+    def take(self) -> list[MessageExt]:
+        """Returns the next messages of the queue whose turn it is; none if none are waiting."""
+        while self._ready:
+            assigned = self._ready.popleft()
+            self._in_ready.remove(assigned)
+            if assigned.queue in self._paused or assigned.process_queue.is_dropped:
+                continue
+            messages = assigned.process_queue.take(self._batch_size)
+            if messages:
+                assigned.entered(len(messages))
+                self._returned = assigned, messages
+                self.number += 1
+                self._observer.returned(assigned, messages)
+                self.arrived(assigned)
+                return messages
+        return []
+
+    async def wait(self) -> None:
+        """Returns when messages are waiting."""
+        while not self._ready:
+            self._arrival = trio.Event()
+            await self._arrival.wait()
+
+    def settle(self, received: int | None = None) -> None:
+        """Notes that the messages returned last are consumed.
+
+        With the number of the last poll whose messages reached the caller, later ones are returned again instead.
+        """
+        returned, self._returned = self._returned, None
+        if returned is None:
+            return
+        assigned, messages = returned
+        succeeded = received in (None, self.number)
+        if succeeded:
+            assigned.process_queue.finish(messages)
+        elif not assigned.process_queue.is_dropped:
+            assigned.process_queue.give_back(messages)
+        self._observer.ended(assigned, len(messages), success=succeeded)
+        assigned.left(len(messages))
+        self.arrived(assigned)
+
+    def fail(self) -> None:
+        """Notes that the work on the messages returned last failed, when the consumer ends."""
+        returned, self._returned = self._returned, None
+        if returned is not None:
+            assigned, messages = returned
+            self._observer.ended(assigned, len(messages), success=False)
+
+    def pause(self, queues: Iterable[MessageQueue]) -> None:
+        """Returns no messages of these queues until they are resumed."""
+        self._paused.update(queues)
+
+    def resume(self, assigned: Iterable[AssignedQueue]) -> None:
+        """Returns messages of these queues again."""
+        for one in assigned:
+            self._paused.discard(one.queue)
+            self.arrived(one)
+
+    def is_paused(self, queue: MessageQueue) -> bool:
+        return queue in self._paused
+
+    def keep(self, queues: Collection[MessageQueue]) -> None:
+        """Forgets that queues are paused if they are not among these."""
+        self._paused.intersection_update(queues)

@@ -1,0 +1,192 @@
+"""`HandlerCalls`: calls a user's handler, and returns which messages it did not consume and why.
+
+An `async` handler runs on the loop, a plain one in worker threads. Both take several short batches a trip, because a
+trip to a thread, and the account of a call, cost as much as many fast handlers.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import logging
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import trio
+
+from pyrmq_core.client.consumer.consume.hooks import ConsumeContext
+from pyrmq_core.client.consumer.consume.outcome import ConsumeLater, NotHandled, SuspendCurrentQueue
+from pyrmq_core.errors import InvalidArgument
+from pyrmq_core.model import MessageExt
+from pyrmq_core.network.rare_lines import RareLine
+
+log = logging.getLogger(__name__)
+
+Messages = Sequence[MessageExt]
+Handler = Callable[[Messages], Awaitable[object]] | Callable[[Messages], object]
+
+# A thread takes no further batch of its trip after so long: other threads may be idle.
+TRIP_SECONDS: Final = 0.005
+# Without a checkpoint of its own, a fast handler holds the loop for so long at most.
+SLICE_SECONDS: Final = 0.002
+MOST_BATCHES_A_TRIP: Final = 64
+
+
+@dataclass(slots=True)
+class Outcome:
+    """The result of one call: `failed` are the messages that are not acknowledged, `reason` is the exception.
+
+    `later` and `suspend` are the orders of the handler, if it gave one. With `left` the failed ones are not given back
+    either, because no handler took them.
+    """
+
+    failed: Messages = ()
+    reason: BaseException | None = None
+    left: bool = False
+    timed_out: bool = False
+    later: ConsumeLater | None = None
+    suspend: SuspendCurrentQueue | None = None
+
+
+CONSUMED: Final = Outcome()
+
+
+@dataclass(eq=False, slots=True)
+class Trip:
+    """Batches that are handled in turn; `outcomes` are those of the first ones so far, `context` that of hooks.
+
+    `seconds` is the time of the calls that have ended.
+    """
+
+    batches: list[Messages]
+    context: ConsumeContext | None = None
+    outcomes: list[Outcome] = field(default_factory=list)
+    seconds: float = 0.0
+    is_abandoned: bool = False
+    _waiting: deque[Messages] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._waiting = deque(self.batches)
+
+    @property
+    def has_waiting(self) -> bool:
+        """True while there are batches that were not begun."""
+        return bool(self._waiting)
+
+    def next_batch(self) -> Messages | None:
+        """Returns the batch that the handler is called with now; None after the last."""
+        try:
+            return self._waiting.popleft()
+        except IndexError:
+            return None
+
+    def recall(self) -> list[Messages]:
+        """Takes those batches away that were not begun, and returns them in their order."""
+        recalled: list[Messages] = []
+        with suppress(IndexError):  # the thread may take the last one at this moment
+            while True:
+                recalled.append(self._waiting.pop())
+        if recalled:
+            del self.batches[-len(recalled) :]
+        return recalled[::-1]
+
+
+class HandlerCalls:
+    """The calls of one handler; at most `threads` of a plain one run at once.
+
+    `batches_a_trip` is how many batches a trip should have: as many as the last trip's handler would take in the time
+    of a trip, and at most `most_batches`.
+    """
+
+    def __init__(self, handler: Handler, threads: int, most_batches: int = MOST_BATCHES_A_TRIP) -> None:
+        if not callable(handler):
+            raise InvalidArgument(f"handler={handler!r}: it is a function of a list of messages")
+        self.is_async = is_async(handler)
+        self._handler: Callable[[Messages], Any] = handler
+        self._name = getattr(handler, "__qualname__", type(handler).__name__)
+        self._limiter = trio.CapacityLimiter(threads)
+        self._most_batches = most_batches
+        self.batches_a_trip = 1
+        self._failed = RareLine()
+
+    async def call(self, messages: Messages) -> Outcome:
+        """Calls the handler with one batch."""
+        trip = Trip([messages])
+        await self.make_trip(trip)
+        return trip.outcomes[0]
+
+    async def make_trip(self, trip: Trip) -> None:
+        """Calls the handler with one batch after another for a short time, and at least once.
+
+        If it is cancelled, a thread ends its present call by itself, and takes no further batch.
+        """
+        if self.is_async:
+            longest = SLICE_SECONDS
+            await self._call_on_loop(trip)
+        else:
+            longest = TRIP_SECONDS
+            try:
+                await trio.to_thread.run_sync(self._call_in_thread, trip, abandon_on_cancel=True, limiter=self._limiter)
+            finally:
+                trip.is_abandoned = True
+        calls = longest * len(trip.outcomes) / max(trip.seconds, 1e-9)
+        self.batches_a_trip = max(1, min(self._most_batches, int(calls)))
+
+    async def _call_on_loop(self, trip: Trip) -> None:
+        handler, outcomes, began = self._handler, trip.outcomes, time.perf_counter()
+        while (messages := trip.next_batch()) is not None:
+            try:
+                await handler(messages)
+            except Exception as error:
+                outcomes.append(self._outcome(messages, error))
+            else:
+                outcomes.append(CONSUMED)
+            trip.seconds = time.perf_counter() - began
+            if trip.seconds > SLICE_SECONDS:
+                return
+
+    def _call_in_thread(self, trip: Trip) -> None:
+        began = time.perf_counter()
+        while (messages := trip.next_batch()) is not None:
+            try:
+                self._handler(messages)
+            except Exception as error:
+                outcome = self._outcome(messages, error)
+            else:
+                outcome = CONSUMED
+            if trip.is_abandoned:
+                return
+            trip.outcomes.append(outcome)
+            trip.seconds = time.perf_counter() - began
+            if trip.seconds > TRIP_SECONDS:
+                return
+
+    def _outcome(self, messages: Messages, error: Exception) -> Outcome:
+        if isinstance(error, ConsumeLater):
+            return Outcome(messages[error.ack_index + 1 :], error, later=error)
+        if isinstance(error, NotHandled):
+            return Outcome(messages, error, left=True)
+        if isinstance(error, SuspendCurrentQueue):
+            return Outcome(messages, error, suspend=error)
+        if self._failed.is_due():
+            log.info(
+                "handler %s raised %s: %s; the %d messages from %s on are delivered again%s",
+                self._name,
+                type(error).__name__,
+                error,
+                len(messages),
+                messages[0].msg_id,
+                self._failed.left_out(),
+            )
+        return Outcome(messages, error)
+
+
+def is_async(handler: object) -> bool:
+    """Returns whether the handler is an `async` function, also behind `functools.partial` or as a callable object."""
+    while isinstance(handler, functools.partial):
+        handler = handler.func
+    return inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(type(handler).__call__)

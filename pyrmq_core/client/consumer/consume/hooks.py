@@ -1,0 +1,86 @@
+"""A consumer's hooks: functions of the user before and after each call of its handler.
+
+A consumer takes them by `hooks=`; `hook_calls` says how they run. Each call has its own context, and the context after
+the call has the `properties` of the one before it.
+Source: client/hook/ConsumeMessageHook.java, 5.4.0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final, Protocol
+
+from pyrmq_core.client.hook_calls import check_hooks, methods_of, quietly
+from pyrmq_core.model import ConsumeReturnType, MessageExt, MessageQueue
+
+# common/MixAll.java: the property that names the end of a call.
+CONSUME_CONTEXT_TYPE: Final = "ConsumeContextType"
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumeContext:
+    """Messages of one queue and one call of the handler with them (client/hook/ConsumeMessageContext.java).
+
+    `queue`, the messages' topics and the group are without the namespace. After the call `status` says how it ended,
+    `success` whether the messages count as consumed, `seconds` how long it took, and `error` what the handler raised.
+    `properties` is one dict for both contexts of a call, in which a hook may keep what it needs afterwards.
+    """
+
+    consumer_group: str
+    namespace: str | None
+    messages: tuple[MessageExt, ...]
+    queue: MessageQueue
+    status: ConsumeReturnType | None = None
+    success: bool = False
+    seconds: float = 0.0
+    error: Exception | None = None
+    properties: dict[str, object] = field(default_factory=dict, compare=False)
+
+    def ended(
+        self,
+        status: ConsumeReturnType,
+        seconds: float,
+        *,
+        success: bool | None = None,
+        error: Exception | None = None,
+    ) -> ConsumeContext:
+        """Returns the context after the call; without `success`, SUCCESS alone is one.
+
+        TIME_OUT says that the handler took longer than the limit, and is a success where the messages are kept as
+        consumed all the same.
+        """
+        self.properties[CONSUME_CONTEXT_TYPE] = status.name
+        succeeded = status is ConsumeReturnType.SUCCESS if success is None else success
+        return replace(self, status=status, success=succeeded, seconds=seconds, error=error)
+
+
+class ConsumeMessageHook(Protocol):
+    """A hook that is called before and after each call of the handler (Java's ConsumeMessageHook)."""
+
+    def consume_message_before(self, context: ConsumeContext) -> None: ...
+
+    def consume_message_after(self, context: ConsumeContext) -> None: ...
+
+
+CONSUMER_HOOKS: Final = (("consume_message_before", "consume_message_after"),)
+
+
+class ConsumerHooks:
+    """A consumer's hooks, called in the order they were given; false without any, so that no context need be made."""
+
+    def __init__(self, hooks: Sequence[ConsumeMessageHook]) -> None:
+        check_hooks(hooks, CONSUMER_HOOKS)
+        self._before = methods_of(hooks, "consume_message_before")
+        self._after = methods_of(hooks, "consume_message_after")
+
+    def __bool__(self) -> bool:
+        return bool(self._before)
+
+    def before(self, context: ConsumeContext) -> None:
+        for notify in self._before:
+            quietly(notify, context)
+
+    def after(self, context: ConsumeContext) -> None:
+        for notify in self._after:
+            quietly(notify, context)

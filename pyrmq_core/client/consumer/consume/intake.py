@@ -1,0 +1,258 @@
+"""`Intake`: pulls one queue into its process queue for as long as the queue is assigned to this consumer.
+
+A consumer that is far behind reads ahead, many pulls at once (`Puller.read`); at the queue's end one pull is held by
+the broker until a message comes. It stops while the process queue is full, and pauses after failures by their kind.
+Source: client/impl/consumer/DefaultMQPushConsumerImpl.java (pullMessage), 5.4.0.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+import trio
+
+from pyrmq_core.client.arguments import MAX_LONG
+from pyrmq_core.client.consumer.consume.process_queue import FlowLimits, ProcessQueue
+from pyrmq_core.client.consumer.consume.received import Receiver
+from pyrmq_core.client.consumer.pull.pull_errors import fault_of
+from pyrmq_core.client.consumer.pull.pull_sizes import ReadWindow
+from pyrmq_core.client.consumer.pull.puller import Puller
+from pyrmq_core.errors import DataLost, ResponseError, RocketMQError
+from pyrmq_core.model import MessageExt, PullStatus
+from pyrmq_core.network.rare_lines import RareLine
+from pyrmq_core.protocol.framing.codes import ResponseCode
+from pyrmq_core.protocol.messages.payload import RawPull
+
+log = logging.getLogger(__name__)
+
+# A broker answers at most 32 messages at once by default: with more behind the answer it is worth reading ahead.
+READ_AHEAD_MESSAGES: Final = 64
+READ_AHEAD_BYTES: Final = 4 * 1024 * 1024
+# Pulls are taken together, and the following ones sent together: a write for each costs as much as ten messages.
+JOINED_MESSAGES: Final = 256
+READ_AHEAD_PATIENCE_SECONDS: Final = 1.0
+QUICK_ANSWER_SECONDS: Final = 0.1
+FIRST_PAUSE_SECONDS: Final = 0.2
+FAILURE_PAUSE_SECONDS: Final = 3.0
+FLOW_CONTROL_PAUSE_SECONDS: Final = 0.02
+
+
+@dataclass(frozen=True, slots=True)
+class IntakeSettings:
+    """The settings of pulling that all queues of a consumer share; times in seconds."""
+
+    batch_size: int = 32
+    hold: float = 15.0
+    timeout: float = 15.0
+    interval: float = 0.0
+
+
+class Arrivals(Protocol):
+    """The part of a consumer that its intakes report to."""
+
+    def arrived(self, process_queue: ProcessQueue, count: int) -> None:
+        """Takes note that a process queue has so many new messages."""
+        ...
+
+    def offset_corrected(self, process_queue: ProcessQueue, offset: int) -> None:
+        """Takes note that the broker keeps no message at the position, and that `offset` is the next it keeps."""
+        ...
+
+    def commits_with_pulls(self) -> bool:
+        """Returns whether a pull may carry the offset to commit."""
+        ...
+
+
+class Gate:
+    """A gate that tasks wait at while it is closed: a consumer that is suspended closes it."""
+
+    def __init__(self) -> None:
+        self._opened: trio.Event | None = None
+
+    @property
+    def is_open(self) -> bool:
+        return self._opened is None
+
+    def close(self) -> None:
+        if self._opened is None:
+            self._opened = trio.Event()
+
+    def open(self) -> None:
+        opened, self._opened = self._opened, None
+        if opened is not None:
+            opened.set()
+
+    async def wait(self) -> None:
+        while self._opened is not None:
+            await self._opened.wait()
+
+
+class Intake:
+    """The pulling of one queue. `pulled_at` is the time of the last answer, on the loop's clock."""
+
+    def __init__(
+        self,
+        puller: Puller,
+        process_queue: ProcessQueue,
+        receiver: Receiver,
+        settings: IntakeSettings,
+        limits: FlowLimits,
+        arrivals: Arrivals,
+        gate: Gate,
+    ) -> None:
+        self.process_queue = process_queue
+        self.receiver = receiver
+        self.limits = limits
+        self.pulled_at = trio.current_time()
+        self.is_held_back = False  # by flow control or a closed gate, so that a long silence is no stall
+        self._puller = puller
+        self._settings = settings
+        self._arrivals = arrivals
+        self._gate = gate
+        self._room: trio.Event | None = None
+        self._failures = 0
+        self._failed = RareLine()
+        self._current = trio.CancelScope()
+
+    async def run(self) -> None:
+        """Pulls until it is cancelled, or the broker corrects the position."""
+        while not self.process_queue.is_dropped:
+            with trio.CancelScope() as self._current:
+                await self._wait_for_room()
+                try:
+                    behind = await self._pull_once()
+                    if behind:
+                        await self._read_ahead(behind)
+                    self._failures = 0
+                except RocketMQError as error:
+                    await self._pause(error)
+                if self._settings.interval:
+                    await trio.sleep(self._settings.interval)
+
+    def room_freed(self) -> None:
+        """Goes on pulling if it waits for room and there is some."""
+        if self._room is not None and self.process_queue.has_room(self.limits):
+            self._room.set()
+
+    def pull_anew(self, receiver: Receiver | None = None) -> None:
+        """Gives up the pull or the pause under way and pulls at once, with another subscription if there is one."""
+        self.receiver = receiver or self.receiver
+        self._current.cancel()
+
+    async def _pull_once(self) -> int:
+        """Pulls once, held by the broker while there is no message.
+
+        Returns the queue's end if the answer shows that much more is there, otherwise 0.
+        """
+        process_queue = self.process_queue
+        commit = process_queue.offset_to_commit if self._arrivals.commits_with_pulls() else None
+        self.pulled_at = began = trio.current_time()
+        pull = await self._puller.pull(
+            process_queue.queue,
+            process_queue.position,
+            max_messages=self._settings.batch_size,
+            tags=self.receiver.filter,
+            wait=self._settings.hold,
+            timeout=self._settings.timeout,
+            commit=commit or None,
+        )
+        self.pulled_at = trio.current_time()
+        if pull.status is PullStatus.OFFSET_ILLEGAL:
+            if 0 < pull.start < pull.min_offset:  # a group that is new begins at 0, and misses nothing
+                self._say_gone(pull.start, pull.min_offset)
+            self._arrivals.offset_corrected(process_queue, pull.next_offset)
+            await trio.sleep_forever()  # the queue is dropped, and this task with it
+        if pull.status is not PullStatus.NO_NEW_MSG and (fault := fault_of(pull, MAX_LONG, filtered=True)) is not None:
+            raise fault
+        if pull.status is PullStatus.NO_MATCHED_MSG and self.receiver.filter.passes_all:
+            self._say_gone(pull.start, pull.next_offset)
+        reached = self._deliver(pull)
+        if pull.status is PullStatus.NO_NEW_MSG and self.pulled_at - began < QUICK_ANSWER_SECONDS:
+            await trio.sleep(QUICK_ANSWER_SECONDS)  # the broker does not hold pulls
+        more = pull.max_offset - reached
+        return pull.max_offset if pull.status is PullStatus.FOUND and more > READ_AHEAD_MESSAGES else 0
+
+    async def _read_ahead(self, end: int) -> None:
+        process_queue, limits = self.process_queue, self.limits
+        window = ReadWindow(
+            messages=max(1, min(4000, limits.messages)),
+            bytes=min(READ_AHEAD_BYTES, limits.bytes),
+            max_messages_a_pull=max(32, self._settings.batch_size),
+            patience=READ_AHEAD_PATIENCE_SECONDS,
+        )
+        start = process_queue.position
+        try:
+            async with self._puller.read_joined(
+                process_queue.queue,
+                start,
+                end,
+                tags=self.receiver.filter,
+                window=window,
+                join_bytes=READ_AHEAD_BYTES // 4,
+                join_messages=max(1, min(JOINED_MESSAGES, limits.messages // 4)),
+            ) as lists:
+                async for pulls in lists:
+                    self.pulled_at = trio.current_time()
+                    for pull in pulls:
+                        if self._deliver(pull) < pull.next_offset:
+                            return  # the rest is pulled again when there is room
+                    await self._wait_for_room()
+        except DataLost as lost:
+            log.warning("%s: %s; the consumer goes on with what is kept", process_queue.queue, lost)
+
+    def _say_gone(self, start: int, end: int) -> None:
+        log.warning(
+            "offsets %d to %d of %s are gone, they were not consumed: the broker removed old messages; "
+            "the consumer goes on at %d",
+            start,
+            end,
+            self.process_queue.queue,
+            end,
+        )
+
+    def _deliver(self, pull: RawPull) -> int:
+        """Puts the messages of a pull into the process queue, and returns the offset of the next pull."""
+        process_queue = self.process_queue
+        if pull.next_offset <= process_queue.position and pull.status is not PullStatus.FOUND:
+            return process_queue.position
+        messages, following = self._messages(pull)
+        process_queue.put(messages, max(process_queue.position, following))
+        if messages:
+            self._arrivals.arrived(process_queue, len(messages))
+        return process_queue.position
+
+    def _messages(self, pull: RawPull) -> tuple[list[MessageExt], int]:
+        try:
+            return self.receiver.messages(pull)
+        except DataLost as lost:
+            log.info("%s: %s; the consumer goes on with what is kept", pull.queue, lost)
+            return self.receiver.messages(pull, allow_gaps=True)
+
+    async def _wait_for_room(self) -> None:
+        while not self._gate.is_open or not self.process_queue.has_room(self.limits):
+            self.is_held_back = True
+            try:
+                await self._gate.wait()
+                if not self.process_queue.has_room(self.limits):
+                    self._room = trio.Event()
+                    await self._room.wait()
+            finally:
+                self._room, self.is_held_back, self.pulled_at = None, False, trio.current_time()
+
+    async def _pause(self, error: RocketMQError) -> None:
+        """Waits before the next try: briefly if the broker asks for less, else longer, and with a new route."""
+        queue = self.process_queue.queue
+        if isinstance(error, ResponseError) and error.code == ResponseCode.FLOW_CONTROL:
+            await trio.sleep(FLOW_CONTROL_PAUSE_SECONDS)
+            return
+        self._puller.forget(queue)
+        self._failures += 1
+        if self._failures > 1 and self._failed.is_due():
+            log.info("%s could not be pulled and is tried again: %s%s", queue, error, self._failed.left_out())
+        try:
+            await self._puller.refresh(queue)
+        except RocketMQError as unreachable:
+            log.debug("the route of %s could not be refreshed: %s", queue.topic, unreachable)
+        await trio.sleep(min(FAILURE_PAUSE_SECONDS, FIRST_PAUSE_SECONDS * 2 ** min(self._failures, 10)))

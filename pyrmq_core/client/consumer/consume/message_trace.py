@@ -1,0 +1,77 @@
+"""Message trace of a consumer: each message before and after its handler, sent to the trace topic in the background.
+
+A hook like any other, which the consumer adds itself; `TraceDispatcher` sends what it notes. Trace messages are not
+traced, nor messages whose broker switched their trace off. Brokers before 5.0 store no region with a message: as with
+Java's consumer of 4.9.7 the record then has none, where 5.4.0's writes no record.
+Source: client/trace/hook/ConsumeMessageTraceHookImpl.java.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from pyrmq_core.client.consumer.consume.hooks import ConsumeContext
+from pyrmq_core.client.producer.trace_dispatcher import TraceDispatcher, now_ms
+from pyrmq_core.client.unique_ids import unique_ids
+from pyrmq_core.model import ConsumeReturnType, MessageExt
+from pyrmq_core.protocol.messages.properties import MSG_REGION, TRACE_ON
+from pyrmq_core.protocol.messages.trace import consumption_began, consumption_ended
+
+TRACE_CONTEXT: Final = "mqTraceContext"
+
+
+@dataclass(frozen=True, slots=True)
+class TracedCall:
+    """The id that joins the records of one call of the handler, and its traced messages."""
+
+    request_id: str
+    messages: tuple[MessageExt, ...]
+
+
+class ConsumerTracer(TraceDispatcher):
+    """The trace of one consumer."""
+
+    def consume_message_before(self, context: ConsumeContext) -> None:
+        """Notes the messages that the handler is about to receive."""
+        traced = tuple(message for message in context.messages if self._is_traced(message))
+        if not traced or not self.has_room(2 * len(traced)):  # before and after
+            return
+        call = TracedCall(unique_ids(1)[0], traced)
+        context.properties[TRACE_CONTEXT] = call
+        region, began_ms = traced[-1].properties.get(MSG_REGION), now_ms()
+        for message in traced:
+            self.note(
+                consumption_began(
+                    timestamp_ms=began_ms,
+                    region_id=region,
+                    group=context.consumer_group,
+                    request_id=call.request_id,
+                    msg_id=message.msg_id,
+                    retry_times=message.reconsume_times,
+                    keys=message.keys,
+                )
+            )
+
+    def consume_message_after(self, context: ConsumeContext) -> None:
+        """Notes how the call ended; the time is divided evenly among all its messages."""
+        call = context.properties.get(TRACE_CONTEXT)
+        if not isinstance(call, TracedCall):
+            return
+        cost_ms, ended_ms = int(context.seconds * 1000) // len(context.messages), now_ms()
+        for message in call.messages:
+            self.note(
+                consumption_ended(
+                    request_id=call.request_id,
+                    msg_id=message.msg_id,
+                    cost_ms=cost_ms,
+                    success=context.success,
+                    keys=message.keys,
+                    context_code=context.status or ConsumeReturnType.SUCCESS,
+                    timestamp_ms=ended_ms,
+                    group=context.consumer_group,
+                )
+            )
+
+    def _is_traced(self, message: MessageExt) -> bool:
+        return message.topic != self.topic and message.properties.get(TRACE_ON) != "false"

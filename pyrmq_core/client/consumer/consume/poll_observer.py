@@ -1,0 +1,50 @@
+"""`PollObserver`: reports the messages of each poll to a lite pull consumer's hooks and counts.
+
+A call of a push consumer's handler is here the time from the end of one poll to the beginning of the next. Java calls
+both hooks before the poll returns.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+
+import trio
+
+from pyrmq_core.client.consumer.consume.assigned_queues import AssignedQueue
+from pyrmq_core.client.consumer.consume.consume_counts import ConsumeCounts
+from pyrmq_core.client.consumer.consume.hooks import ConsumeContext, ConsumerHooks
+from pyrmq_core.model import ConsumeReturnType, MessageExt
+from pyrmq_core.protocol.messages.namespaces import without_namespace
+
+
+class PollObserver:
+    """The hooks and counts of one consumer; `group` is its name without the namespace."""
+
+    def __init__(self, hooks: ConsumerHooks, counts: ConsumeCounts, group: str, namespace: str | None) -> None:
+        self._hooks = hooks
+        self._counts = counts
+        self._group = group
+        self._namespace = namespace
+        self._context: ConsumeContext | None = None
+        self._began = 0.0
+
+    def returned(self, assigned: AssignedQueue, messages: Sequence[MessageExt]) -> None:
+        """Calls the hooks before a poll returns messages."""
+        self._began = trio.current_time()
+        if self._hooks:
+            queue = assigned.queue
+            bare = replace(queue, topic=without_namespace(queue.topic, self._namespace))
+            self._context = ConsumeContext(self._group, self._namespace, tuple(messages), bare)
+            self._hooks.before(self._context)
+
+    def ended(self, assigned: AssignedQueue, messages: int, *, success: bool) -> None:
+        """Counts the messages of a poll as consumed or failed, and calls the hooks after it."""
+        seconds = trio.current_time() - self._began
+        assigned.consumed_at_ms = time.time_ns() // 1_000_000
+        self._counts.note(assigned.queue.topic, 1, messages, 0 if success else messages, seconds)
+        context, self._context = self._context, None
+        if context is not None:
+            status = ConsumeReturnType.SUCCESS if success else ConsumeReturnType.FAILED
+            self._hooks.after(context.ended(status, seconds))

@@ -1,0 +1,114 @@
+"""`ProcessQueue`: the messages of one queue that were pulled and are not consumed yet. Pure.
+
+Offsets are consumed in any order; the offset to commit is the lowest that is not consumed. So a message that takes long
+holds back the committed offset, and not the messages behind it. Source: client/impl/consumer/ProcessQueue.java, 5.4.0.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import islice
+
+from pyrmq_core.model import MessageExt, MessageQueue
+
+
+@dataclass(frozen=True, slots=True)
+class FlowLimits:
+    """The most that one queue holds: messages, bytes of their bodies, and, if set, the span of their offsets."""
+
+    messages: int = 1000
+    bytes: int = 100 * 1024 * 1024
+    span: int | None = 2000
+
+
+class ProcessQueue:
+    """The pulled messages of one queue, from arrival until they are consumed.
+
+    `position` is the offset of the next pull. `waiting` are the messages that no handler has yet, in their order.
+    """
+
+    __slots__ = ("_consumed", "_outstanding", "bytes", "highest", "is_dropped", "position", "queue", "waiting")
+
+    def __init__(self, queue: MessageQueue, position: int) -> None:
+        self.queue = queue
+        self.position = position
+        self.highest = position - 1
+        self.is_dropped = False
+        self.bytes = 0
+        self.waiting: deque[MessageExt] = deque()
+        self._outstanding: deque[int] = deque()  # the offsets that were put in, from the lowest that is not consumed
+        self._consumed: set[int] = set()  # those of them that are consumed
+
+    def __len__(self) -> int:
+        """Returns the number of messages that are not consumed."""
+        return len(self._outstanding) - len(self._consumed)
+
+    @property
+    def offset_to_commit(self) -> int:
+        """The lowest offset that is not consumed; `position` if there is none, since a filter passed over the rest."""
+        return self._outstanding[0] if self._outstanding else self.position
+
+    @property
+    def span(self) -> int:
+        """The distance from the lowest offset that is not consumed to the highest one."""
+        return self.highest - self._outstanding[0] if self._outstanding else 0
+
+    def has_room(self, limits: FlowLimits) -> bool:
+        """Returns whether more messages may be pulled."""
+        if len(self) > limits.messages or self.bytes > limits.bytes:
+            return False
+        return limits.span is None or self.span <= limits.span
+
+    def put(self, messages: Sequence[MessageExt], position: int) -> None:
+        """Adds messages in the order of their offsets, all at or after `position` so far, and moves `position` on."""
+        if messages:
+            self.waiting.extend(messages)
+            self._outstanding.extend([message.queue_offset for message in messages])
+            self.bytes += sum([len(message.body) for message in messages])
+            self.highest = messages[-1].queue_offset
+        self.position = position
+
+    def take(self, most: int) -> list[MessageExt]:
+        """Returns up to `most` messages that no handler has yet, the first ones."""
+        waiting = self.waiting
+        if most == 1:
+            return [waiting.popleft()] if waiting else []
+        return [waiting.popleft() for _ in range(min(most, len(waiting)))]
+
+    def give_back(self, messages: Sequence[MessageExt]) -> None:
+        """Puts taken messages back in front, to be taken again."""
+        self.waiting.extendleft(reversed(messages))
+
+    def finish(self, messages: Sequence[MessageExt]) -> None:
+        """Notes that taken messages are consumed; those that are consumed already change nothing."""
+        outstanding, consumed = self._outstanding, self._consumed
+        if not consumed and [message.queue_offset for message in messages] == [*islice(outstanding, len(messages))]:
+            self.bytes -= sum([len(message.body) for message in messages])
+            for _ in messages:
+                outstanding.popleft()
+            return
+        for message in messages:
+            offset = message.queue_offset
+            if not outstanding or offset < outstanding[0] or offset in consumed:
+                continue
+            self.bytes -= len(message.body)
+            if not consumed and offset == outstanding[0]:
+                outstanding.popleft()
+            else:
+                consumed.add(offset)
+        while outstanding and outstanding[0] in consumed:
+            consumed.remove(outstanding.popleft())
+
+    def is_outstanding(self, message: MessageExt) -> bool:
+        """Returns whether the message was put in and is not consumed."""
+        offset, outstanding = message.queue_offset, self._outstanding
+        return bool(outstanding) and outstanding[0] <= offset and offset not in self._consumed
+
+    def clear(self) -> None:
+        """Drops all messages, when the queue is no longer consumed here or is read from another offset."""
+        self.waiting.clear()
+        self._outstanding.clear()
+        self._consumed.clear()
+        self.bytes = 0

@@ -1,0 +1,111 @@
+"""`QueueLocks`: the broker-side locks of an orderly consumer's queues (41, 42).
+
+A broker's lock lasts 60 s. It is renewed every 20 s, and counts here for 30 s. Source: client/impl/consumer/
+RebalanceImpl.java (lock, lockAll, unlock), ProcessQueue.java, 5.4.0.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import defaultdict
+from collections.abc import Collection, Iterable
+from typing import Final
+
+import trio
+
+from pyrmq_core.client.client_session import ClientSession
+from pyrmq_core.errors import RocketMQError
+from pyrmq_core.model import MessageQueue
+from pyrmq_core.protocol.framing.codes import ResponseCode
+from pyrmq_core.protocol.requests.broker.lock_queues import LockedQueues, LockQueues, UnlockQueues
+from pyrmq_core.protocol.routes.route import MASTER_ID
+
+log = logging.getLogger(__name__)
+
+LOCK_TIMEOUT_SECONDS: Final = 1.0
+RENEW_SECONDS: Final = 20.0
+EXPIRY_SECONDS: Final = 30.0
+
+
+class QueueLocks:
+    """The locks that one client of a group holds; times are those of the loop's clock."""
+
+    def __init__(self, client: ClientSession, group: str) -> None:
+        self._client = client
+        self._group = group
+        self._locked_at: dict[MessageQueue, float] = {}
+        self.changed = trio.Event()
+
+    def is_held(self, queue: MessageQueue) -> bool:
+        """Returns whether the broker confirmed the lock less than 30 s ago."""
+        at = self._locked_at.get(queue)
+        return at is not None and trio.current_time() - at < EXPIRY_SECONDS
+
+    async def lock(self, queues: Collection[MessageQueue]) -> frozenset[MessageQueue]:
+        """Requests the locks and returns those queues that are locked for this client now.
+
+        A queue whose broker does not answer keeps the lock that it has until that expires; one that the broker gives
+        to another client loses it at once.
+        """
+        locked: set[MessageQueue] = set()
+
+        async def one(broker_name: str, own: list[MessageQueue]) -> None:
+            answered = await self._ask(broker_name, own)
+            if answered is None:
+                return
+            now = trio.current_time()
+            for queue in own:
+                if queue in answered:
+                    self._locked_at[queue] = now
+                    locked.add(queue)
+                else:
+                    self._locked_at.pop(queue, None)
+
+        async with trio.open_nursery() as nursery:
+            for broker_name, own in _by_broker(queues).items():
+                nursery.start_soon(one, broker_name, own)
+        changed, self.changed = self.changed, trio.Event()
+        changed.set()
+        return frozenset(locked)
+
+    async def unlock(self, queues: Collection[MessageQueue]) -> None:
+        """Gives the locks back, without waiting for an answer."""
+        for broker_name, own in _by_broker(queues).items():
+            for queue in own:
+                self._locked_at.pop(queue, None)
+            address = self._master(broker_name)
+            if address is None:
+                continue
+            request = UnlockQueues(self._group, self._client.client_id, tuple(own))
+            try:
+                await self._client.send_oneway(address, request.to_command(), timeout=LOCK_TIMEOUT_SECONDS)
+            except RocketMQError as error:
+                log.debug("the locks at %s were not given back and expire there: %s", broker_name, error)
+
+    async def _ask(self, broker_name: str, queues: list[MessageQueue]) -> frozenset[MessageQueue] | None:
+        address = self._master(broker_name)
+        if address is None:
+            return None
+        request = LockQueues(self._group, self._client.client_id, tuple(queues))
+        try:
+            answer = await self._client.call(address, request.to_command(), timeout=LOCK_TIMEOUT_SECONDS)
+            if answer.code != ResponseCode.SUCCESS:
+                log.info("%s refuses to lock queues for group %s: %s", broker_name, self._group, answer.remark)
+                return frozenset()
+            return frozenset(LockedQueues.from_command(answer).queues)
+        except RocketMQError as error:
+            log.debug("%s did not lock queues for group %s: %s", broker_name, self._group, error)
+            return None
+
+    def _master(self, broker_name: str) -> str | None:
+        try:
+            return self._client.routes.broker(broker_name).broker_addrs.get(MASTER_ID)
+        except RocketMQError:
+            return None
+
+
+def _by_broker(queues: Iterable[MessageQueue]) -> dict[str, list[MessageQueue]]:
+    by_broker: defaultdict[str, list[MessageQueue]] = defaultdict(list)
+    for queue in queues:
+        by_broker[queue.broker_name].append(queue)
+    return dict(by_broker)

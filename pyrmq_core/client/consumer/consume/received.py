@@ -1,0 +1,52 @@
+"""Pulled records as handlers receive them: decoded, filtered by text, under the topics that users know. Pure.
+
+Sources: client/impl/consumer/PullAPIWrapper.java (processPullResult), DefaultMQPushConsumerImpl.java
+(resetRetryAndNamespace), 5.4.0.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Final
+
+from pyrmq_core.client.consumer.group.subscriptions import Filter
+from pyrmq_core.model import MessageExt, OffsetRange
+from pyrmq_core.protocol.messages.bodies import MAX_BODY_BYTES, BodyRules
+from pyrmq_core.protocol.messages.names import RETRY_PREFIX
+from pyrmq_core.protocol.messages.namespaces import without_namespace
+from pyrmq_core.protocol.messages.payload import RawPull, messages_of
+from pyrmq_core.protocol.messages.properties import RETRY_TOPIC
+
+RULES: Final = BodyRules(verify_crc=True, max_body_bytes=MAX_BODY_BYTES)
+
+
+@dataclass(frozen=True, slots=True)
+class Receiver:
+    """The reading of one queue's pulls: `filter` is the subscription's, `namespace` the consumer's."""
+
+    filter: Filter
+    namespace: str | None = None
+    rules: BodyRules = RULES
+
+    def messages(self, pull: RawPull, *, allow_gaps: bool = False) -> tuple[list[MessageExt], int]:
+        """Returns the messages of a pull that pass the filter, in offset order, and the offset of the next pull.
+
+        That lies before the pull's own next offset if the bodies, decompressed, take too much together. Raises as
+        `decode` does: `RecordError` for records that cannot be read, `DataLost` for offsets without a message unless
+        `allow_gaps`.
+        """
+        own = OffsetRange(pull.start, max(pull.start, pull.next_offset))
+        found, left_out = messages_of(pull, own, self.rules, allow_gaps=allow_gaps)
+        if not self.filter.passes_all:
+            matches = self.filter.matches
+            found = [message for message in found if matches(message.properties.get("TAGS"))]
+        if self.namespace is not None or pull.queue.topic.startswith(RETRY_PREFIX):
+            found = [self.as_sent(message) for message in found]
+        return found, pull.next_offset if left_out is None else left_out
+
+    def as_sent(self, message: MessageExt) -> MessageExt:
+        """Returns the message under its first topic, without the namespace."""
+        topic = message.topic
+        if topic.startswith(RETRY_PREFIX):
+            topic = message.properties.get(RETRY_TOPIC, topic)
+        return replace(message, topic=without_namespace(topic, self.namespace))

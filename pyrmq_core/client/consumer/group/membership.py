@@ -1,0 +1,184 @@
+"""`Membership`: a consumer's subscriptions, kept in the heartbeats of its client.
+
+Sources: client/impl/consumer/DefaultMQPushConsumerImpl.java (subscribe, copySubscription),
+client/impl/factory/MQClientInstance.java (registerConsumer, sendHeartbeatToAllBroker), 5.4.0.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Mapping
+from typing import Final
+
+import trio
+
+from pyrmq_core.client.callbacks.consumer_requests import ConsumerMember
+from pyrmq_core.client.client_session import ClientSession
+from pyrmq_core.client.consumer.group.subscriptions import Filter, Subscription
+from pyrmq_core.errors import InvalidState, ProtocolError, RocketMQError
+from pyrmq_core.model import ConsumeFromWhere, MessageModel
+from pyrmq_core.protocol.framing.codes import RequestCode, ResponseCode
+from pyrmq_core.protocol.framing.command import Command
+from pyrmq_core.protocol.java.json_text import load_object
+from pyrmq_core.protocol.requests.broker.heartbeat import ConsumerData, SubscriptionData
+
+log = logging.getLogger(__name__)
+
+PASSIVELY: Final = "CONSUME_PASSIVELY"
+ACTIVELY: Final = "CONSUME_ACTIVELY"
+# A broker that answers another text each time ends up here.
+MOST_REPORTS: Final = 100
+
+
+class Membership:
+    """A consumer's place in its group; `consume_type` is PASSIVELY for a push consumer, ACTIVELY for lite pull."""
+
+    def __init__(
+        self,
+        client: ClientSession,
+        group: str,
+        consume_type: str,
+        message_model: MessageModel,
+        consume_from_where: ConsumeFromWhere,
+    ) -> None:
+        self._client = client
+        self._group = group
+        self._consume_type = consume_type
+        self._message_model = message_model
+        self._where = consume_from_where
+        self._subscriptions: dict[str, Subscription] = {}
+        self._is_member = False
+        self._changed = trio.Event()
+        self._reported: set[tuple[str, str]] = set()
+
+    @property
+    def subscriptions(self) -> Mapping[str, Subscription]:
+        """The subscriptions by topic, retry topic included."""
+        return self._subscriptions
+
+    @property
+    def topics(self) -> tuple[str, ...]:
+        return tuple(self._subscriptions)
+
+    def filter_of(self, topic: str) -> Filter:
+        """Returns the filter of a subscribed topic; `InvalidState` if it was unsubscribed."""
+        known = self._subscriptions.get(topic)
+        if known is None:
+            raise InvalidState(f"group {self._group} no longer subscribes to {topic}")
+        return known.filter
+
+    def subscribe(self, topic: str, wanted: Filter) -> Subscription:
+        """Adds a subscription, or changes the topic's filter; `announce` reports it to brokers."""
+        known = self._subscriptions.get(topic)
+        version = _now_ms() if known is None else max(_now_ms(), known.version_ms + 1)  # a clock may be set back
+        subscription = self._subscriptions[topic] = Subscription(topic, wanted, version)
+        self._note()
+        return subscription
+
+    def unsubscribe(self, topic: str) -> None:
+        self._subscriptions.pop(topic, None)
+        self._note()
+
+    def renew_version(self, topic: str) -> None:
+        """Raises the version of a subscription, as Java's clients do when the consumer's queues have changed."""
+        known = self._subscriptions.get(topic)
+        if known is not None:
+            self._subscriptions[topic] = Subscription(topic, known.filter, max(_now_ms(), known.version_ms + 1))
+            self._note()
+
+    async def join(self, member: ConsumerMember) -> None:
+        """Becomes a member: the brokers of all known routes get a heartbeat, and their requests reach `member`.
+
+        Raises `InvalidState` if the client has a consumer of the group.
+        """
+        self._client.register_consumer(self._data(), member)
+        self._is_member = True
+        await self.announce()
+
+    async def announce(self) -> None:
+        """Sends a heartbeat with the present subscriptions to every broker that should know the group."""
+        if self._is_member:
+            await self._client.heartbeats.send_round()
+
+    def announce_soon(self) -> None:
+        """Has `run` send a heartbeat; several changes at a time share one."""
+        self._changed.set()
+
+    async def run(self) -> None:
+        """Announces changes, one round of heartbeats at a time, for the life of the consumer."""
+        while True:
+            await self._changed.wait()
+            self._changed = trio.Event()
+            await self.announce()
+
+    async def leave(self) -> None:
+        """Leaves the group at every broker."""
+        if self._is_member:
+            self._is_member = False
+            await self._client.unregister_consumer(self._group)
+
+    async def report_differences(self) -> None:
+        """Logs, once each, a subscription of the group that differs from this consumer's.
+
+        Brokers keep the newest subscription of a group for all its members, so members that differ lose messages.
+        """
+        for broker in self._client.routes.brokers:
+            if broker.master is None:
+                continue
+            try:
+                kept = await self._kept_subscriptions(broker.master)
+            except RocketMQError as error:
+                log.debug("%s did not say the subscriptions of group %s: %s", broker.master, self._group, error)
+                continue
+            for topic, own in self._subscriptions.items():
+                other = kept.get(topic)
+                if other is None or not own.is_like(other):
+                    self._report(topic, own, other, broker.broker_name)
+
+    def _report(self, topic: str, own: Subscription, other: SubscriptionData | None, broker_name: str) -> None:
+        theirs = "none" if other is None else repr(other.sub_string)
+        if (topic, theirs) in self._reported or len(self._reported) >= MOST_REPORTS:
+            return
+        self._reported.add((topic, theirs))
+        log.info(
+            "the members of group %s have different subscriptions to %s: this one %r, at broker %s %s; members of one "
+            "group need equal ones, or messages are passed over",
+            self._group,
+            topic,
+            own.filter.expression,
+            broker_name,
+            theirs,
+        )
+
+    async def _kept_subscriptions(self, address: str) -> dict[str, SubscriptionData]:
+        question = Command(RequestCode.GET_CONSUMER_CONNECTION_LIST, {"consumerGroup": self._group})
+        answer = await self._client.call(address, question)
+        if answer.code != ResponseCode.SUCCESS:
+            return {topic: own.data() for topic, own in self._subscriptions.items()}  # not registered there yet
+        table = load_object(answer.body, "consumer connections").get("subscriptionTable")
+        if not isinstance(table, dict):
+            raise ProtocolError(f"{address}: consumer connections without a subscriptionTable")
+        return {
+            str(topic): SubscriptionData.from_members(members)
+            for topic, members in table.items()
+            if isinstance(members, dict) and "topic" in members
+        }
+
+    def _data(self) -> ConsumerData:
+        return ConsumerData(
+            self._group,
+            self._consume_type,
+            self._message_model.value,
+            self._where.value,
+            tuple(subscription.data() for subscription in self._subscriptions.values()),
+            self._client.unit_mode,
+        )
+
+    def _note(self) -> None:
+        if self._is_member:
+            self._client.heartbeats.add_consumer(self._data())
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

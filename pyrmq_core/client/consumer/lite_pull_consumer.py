@@ -1,0 +1,355 @@
+"""`LitePullConsumer`: consumes by polling (client/consumer/DefaultLitePullConsumer.java)."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
+from datetime import datetime
+from types import TracebackType
+from typing import Any, Final, Self
+
+import trio
+
+from pyrmq_core.client.arguments import first_millisecond, offset_of, queue_of, seconds_of, tuple_of
+from pyrmq_core.client.client import Client
+from pyrmq_core.client.client_session import ClientSession
+from pyrmq_core.client.consumer.consume.hand_over import HandOver
+from pyrmq_core.client.consumer.consume.hooks import ConsumerHooks
+from pyrmq_core.client.consumer.consume.message_trace import ConsumerTracer
+from pyrmq_core.client.consumer.group.subscriptions import Filter, check_subscribed_topic, filter_of
+from pyrmq_core.client.consumer.group.topic_watch import TopicListener, TopicWatch
+from pyrmq_core.client.consumer.lite_pull_settings import LitePullSettings
+from pyrmq_core.client.consumer.queue_offsets import QueueOffsets
+from pyrmq_core.client.consumer.running_lite_pull import RunningLitePull
+from pyrmq_core.client.parameters import parameters_of
+from pyrmq_core.client.producer.trace_dispatcher import CONSUME, open_tracing
+from pyrmq_core.client.routing.publish_info import subscribe_queues
+from pyrmq_core.client.service_state import Life, ServiceState
+from pyrmq_core.errors import InvalidArgument, InvalidState, NoRoute
+from pyrmq_core.filtering.sql import SqlFilter
+from pyrmq_core.model import MessageExt, MessageQueue
+from pyrmq_core.network import open_owned_nursery
+from pyrmq_core.protocol.messages.names import check_topic
+from pyrmq_core.protocol.messages.namespaces import with_namespace
+
+# The other tasks of the loop wait so long, at most, for a task that polls and finds messages waiting.
+TURN_SECONDS: Final = 0.001
+
+
+class LitePullConsumer:
+    """A consumer that is polled: of topics, as a member of its group, or of queues that it is assigned by hand.
+
+    `async with LitePullConsumer("audit", nameserver="127.0.0.1:9876") as consumer:` opens a client of its own; with
+    `client=` it shares one. One task polls.
+
+    With `auto_commit`, the messages of a poll count as consumed when the next poll begins, or when the block ends
+    without an exception: do the work of a poll before the next one, and every message is processed at least once.
+    """
+
+    @parameters_of(LitePullSettings[Client])
+    def __init__(self, settings: LitePullSettings[Client]) -> None:
+        self._configure(settings, settings.shared_client(Client, "pyrmq_core.Client"))
+
+    @classmethod
+    def _of(cls, settings: LitePullSettings[Any], client: Client | None) -> Self:
+        """Returns a consumer of settings that exist already, for the blocking face."""
+        consumer = cls.__new__(cls)
+        consumer._configure(settings, client)
+        return consumer
+
+    def _configure(self, settings: LitePullSettings[Any], client: Client | None) -> None:
+        self.group = settings.group
+        self._settings = settings
+        self._shares_client = client is not None
+        self._session = ClientSession(settings.own_client()) if client is None else client._session
+        self._life = Life("consumer", self.group)
+        self._stack: AsyncExitStack | None = None
+        self._nursery: trio.Nursery | None = None
+        self._wrapped_group = with_namespace(self.group, settings.namespace)
+        self._lookups = QueueOffsets(self._session, self._wrapped_group, timeout=settings.timeout)
+        topic = settings.trace_topic
+        self._tracer = None if topic is None else ConsumerTracer(topic)
+        self._hooks = ConsumerHooks([*settings.hooks, *([self._tracer] if self._tracer else [])])
+        self._watch = TopicWatch(self._lookups, settings.topic_metadata_check_interval)
+        self._watches = False
+        self._running: RunningLitePull | None = None
+        self._changing = trio.Lock()
+        self._is_polling = False
+        self._others_ran = -TURN_SECONDS  # on the loop's clock
+        self._received: int | None = None  # the last poll whose messages reached a thread, for the blocking face
+
+    @property
+    def state(self) -> ServiceState:
+        return self._life.state
+
+    async def __aenter__(self) -> Self:
+        self._life.starting()
+        async with AsyncExitStack() as stack:
+            if not self._shares_client:
+                await stack.enter_async_context(self._session)
+            self._nursery = nursery = await stack.enter_async_context(open_owned_nursery())
+            await stack.enter_async_context(open_tracing(self._tracer, nursery, self._session, self.group, CONSUME))
+            self._stack = stack.pop_all()
+        self._life.started()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Stores offsets and leaves the group; the last poll's messages count as consumed if the block did not fail."""
+        running, self._running = self._running, None
+        self._life.ended()
+        try:
+            if running is not None:
+                if kind is None:
+                    running.settle(self._received)
+                await running.leave()
+        finally:
+            if self._stack is not None:
+                await self._stack.__aexit__(kind, error, traceback)
+
+    async def subscribe(self, topic: str, *, tags: str = "*", sql: str | None = None) -> None:
+        """Subscribes to a topic, or changes its subscription: the group's members share its queues.
+
+        `tags` is "*" or "TagA || TagB"; `sql` an SQL92 expression over properties instead, which the topic's brokers
+        check now if they are known: `ResponseError` if they cannot evaluate it. Not together with `assign`.
+        """
+        self._life.check_running()
+        wanted = filter_of(tags, sql)
+        check_subscribed_topic(topic)
+        wrapped = with_namespace(topic, self._settings.namespace)
+        async with self._changing:
+            self._check_mode(subscribes=True)
+            await self._check_sql(wrapped, wanted)
+            async with self._started(subscribes=True) as running:
+                await running.subscribe(wrapped, wanted)
+
+    async def unsubscribe(self, topic: str) -> None:
+        """Ends the subscription; messages of the topic that no poll returned are left to the group."""
+        self._life.check_running()
+        async with self._changing:
+            self._check_mode(subscribes=True)
+            await self._at_work().unsubscribe(with_namespace(topic, self._settings.namespace))
+
+    async def assign(self, queues: Collection[MessageQueue], *, tags: str = "*", sql: str | None = None) -> None:
+        """Reads these queues and no others, whatever the group's members read; not together with `subscribe`.
+
+        It takes no part in the group's rebalancing; offsets are stored under the group all the same.
+        """
+        self._life.check_running()
+        wanted = filter_of(tags, sql)
+        wrapped = [self._wrapped(queue) for queue in tuple_of("queues", queues, "MessageQueues")]
+        if not wrapped:
+            raise InvalidArgument("queues is empty: assign one queue or more; to read nothing for a while, pause them")
+        async with self._changing:
+            self._check_mode(subscribes=False)
+            for topic in dict.fromkeys(queue.topic for queue in wrapped):
+                await self._check_sql(topic, wanted)
+            async with self._started(subscribes=False) as running:
+                await running.assign(wrapped, wanted)
+
+    @property
+    def assigned_queues(self) -> tuple[MessageQueue, ...]:
+        """The queues that this consumer reads now."""
+        return () if self._running is None else self._running.bare_queues(self._running.assigned.queues)
+
+    async def poll(self, timeout: float = 5.0) -> Sequence[MessageExt]:
+        """Returns up to `pull_batch_size` messages of one queue, in their order; none if none came in time.
+
+        The messages of the poll before count as consumed from now on. Queues take turns.
+        """
+        _, messages = await self._poll(timeout, None)
+        return messages
+
+    async def _poll(self, timeout: float, received: int | None) -> tuple[int, Sequence[MessageExt]]:
+        """Polls, for a caller that got the messages of poll number `received` (None: of the last one).
+
+        Returns the number of this poll too.
+        """
+        if timeout != 0:
+            seconds_of("timeout", timeout)
+        running = self._at_work()
+        if self._is_polling:
+            raise InvalidState(
+                f"consumer {self.group} is being polled in another task: messages of one poll count as consumed with "
+                "the next, so one task polls; pass messages on to others, or make a consumer for each"
+            )
+        self._is_polling = True
+        try:
+            hand_over = running.hand_over
+            running.settle(received)
+            await self._let_others_run(hand_over)
+            if not (messages := hand_over.take()):
+                with trio.move_on_after(timeout):
+                    while not messages:
+                        await hand_over.wait()
+                        messages = hand_over.take()
+            return hand_over.number, messages
+        finally:
+            self._is_polling = False
+
+    async def _let_others_run(self, hand_over: HandOver) -> None:
+        """Lets the other tasks of the loop run, but not before each of many quick polls: their turn costs time."""
+        now = trio.current_time()
+        if hand_over.has_some and now - self._others_ran < TURN_SECONDS:
+            await trio.lowlevel.checkpoint_if_cancelled()
+        else:
+            await trio.lowlevel.checkpoint()
+            self._others_ran = now
+
+    async def seek(self, queue: MessageQueue, offset: int) -> None:
+        """Has the next polls return the queue's messages from `offset` on; what was pulled of it is dropped.
+
+        Raises `InvalidArgument` unless the queue is this consumer's and its broker keeps the offset, or will give it to
+        the next message. With `auto_commit` the offset is stored as any other.
+        """
+        offset_of("offset", offset)
+        wrapped = self._own(queue)
+        bounds = (await self._lookups.offset_bounds([wrapped]))[wrapped]
+        if not bounds.start <= offset <= bounds.end:
+            raise InvalidArgument(
+                f"offset={offset}: {queue} has messages from {bounds.start} on, and the next one will be {bounds.end}"
+            )
+        await self._seek(wrapped, offset)
+
+    async def seek_to_begin(self, queue: MessageQueue) -> None:
+        """Goes to the oldest message that the queue's broker keeps."""
+        wrapped = self._own(queue)
+        await self._seek(wrapped, await self._lookups.min_offset(wrapped))
+
+    async def seek_to_end(self, queue: MessageQueue) -> None:
+        """Goes behind the last message, to the next one that will be stored."""
+        wrapped = self._own(queue)
+        await self._seek(wrapped, await self._lookups.max_offset(wrapped))
+
+    def pause(self, queues: Collection[MessageQueue]) -> None:
+        """Returns no messages of these queues until `resume`, and pulls none; a queue that is given up is forgotten."""
+        self._at_work().pause([self._own(queue) for queue in tuple_of("queues", queues, "MessageQueues")])
+
+    def resume(self, queues: Collection[MessageQueue]) -> None:
+        """Ends the pause of these queues."""
+        self._at_work().resume([self._own(queue) for queue in tuple_of("queues", queues, "MessageQueues")])
+
+    async def commit(self, offsets: Mapping[MessageQueue, int] | None = None) -> None:
+        """Stores the offsets of all messages that polls have returned, or those of `offsets`, of assigned queues.
+
+        Returns when they are stored; raises the first failure. The offset to store is that of the next message.
+        """
+        await self._commit(offsets, None)
+
+    async def _commit(self, offsets: Mapping[MessageQueue, int] | None, received: int | None) -> None:
+        running = self._at_work()
+        if offsets is None:
+            running.settle(received)
+            await running.commit(running.uncommitted())
+            return
+        own = {self._own(queue): offset_of(f"the offset of {queue}", offset) for queue, offset in offsets.items()}
+        await running.commit(own)
+
+    async def committed(self, queue: MessageQueue) -> int | None:
+        """Returns the group's stored offset of the queue; None without one (4.9 brokers answer 0 then)."""
+        return await self._at_work().committed(self._wrapped(queue))
+
+    async def offset_for_timestamp(self, queue: MessageQueue, when: datetime) -> int:
+        """Returns the offset of the first message stored at or after `when` (with a time zone), else the maximum."""
+        self._life.check_running()
+        return await self._lookups.offset_at(self._wrapped(queue), first_millisecond(when))
+
+    async def message_queues(self, topic: str) -> tuple[MessageQueue, ...]:
+        """Returns the queues the topic may be read from; raises `NoRoute` if no NameServer knows it."""
+        self._life.check_running()
+        check_topic(topic)
+        queues = await self._lookups.message_queues(with_namespace(topic, self._settings.namespace))
+        return tuple(replace(queue, topic=topic) for queue in queues)
+
+    async def on_topic_changed(self, topic: str, listener: TopicListener | None) -> None:
+        """Calls `listener(topic, queues)` whenever the topic's queues are other ones than before.
+
+        They are compared every `topic_metadata_check_interval` seconds. The listener is a plain function, called
+        between other work, and must not wait. A topic has one; None takes it away.
+        """
+        self._life.check_running()
+        assert self._nursery is not None
+        check_topic(topic)
+        wrapped = with_namespace(topic, self._settings.namespace)
+        if listener is None:
+            self._watch.remove(wrapped)
+            return
+        if not callable(listener):
+            raise InvalidArgument(f"listener={listener!r}: it is a function of a topic and its queues")
+
+        def bare(_: str, queues: Sequence[MessageQueue]) -> None:
+            listener(topic, tuple(replace(queue, topic=topic) for queue in queues))
+
+        await self._watch.add(wrapped, bare)
+        if not self._watches:
+            self._watches = True
+            self._nursery.start_soon(self._watch.run)
+
+    async def _seek(self, wrapped: MessageQueue, offset: int) -> None:
+        if not await self._at_work().seek(wrapped, offset):
+            raise self._not_assigned(wrapped)
+
+    def _check_mode(self, *, subscribes: bool) -> None:
+        if self._running is not None and self._running.subscribes != subscribes:
+            raise InvalidState(
+                f"consumer {self.group}: subscribe and assign are mutually exclusive; for the other one make another "
+                "consumer, of another group"
+            )
+
+    @asynccontextmanager
+    async def _started(self, *, subscribes: bool) -> AsyncIterator[RunningLitePull]:
+        """Yields the running parts, new ones the first time; drops these again if the block does not start them."""
+        assert self._nursery is not None
+        running = self._running
+        if running is None:
+            running = self._running = RunningLitePull(
+                self._session,
+                self._settings,
+                self._wrapped_group,
+                self._lookups,
+                self._nursery,
+                self._hooks,
+                subscribes=subscribes,
+            )
+        try:
+            yield running
+        except BaseException:
+            if not running.has_started:
+                self._running = None
+                await running.leave()
+            raise
+
+    def _at_work(self) -> RunningLitePull:
+        self._life.check_running()
+        if self._running is None:
+            raise InvalidState(f"consumer {self.group} has nothing to read: call subscribe or assign first")
+        return self._running
+
+    def _own(self, queue: MessageQueue) -> MessageQueue:
+        """Returns an assigned queue under its name at brokers; `InvalidArgument` for another one."""
+        running, wrapped = self._at_work(), self._wrapped(queue)
+        if wrapped not in running.assigned:
+            raise self._not_assigned(queue)
+        return wrapped
+
+    def _not_assigned(self, queue: MessageQueue) -> InvalidArgument:
+        running = self._running
+        reason = "another member may read it now" if running is not None and running.subscribes else "assign it first"
+        return InvalidArgument(f"queue {queue} is not assigned to this consumer of group {self.group}: {reason}")
+
+    def _wrapped(self, queue: MessageQueue) -> MessageQueue:
+        return replace(queue_of(queue), topic=with_namespace(queue.topic, self._settings.namespace))
+
+    async def _check_sql(self, topic: str, wanted: Filter) -> None:
+        """Has one broker of the topic check an SQL expression; a topic without a route is checked when it has one."""
+        if not isinstance(wanted, SqlFilter):
+            return
+        wanted.predicate()
+        try:
+            route = await self._session.routes.route(topic)
+        except NoRoute:
+            return
+        for queue in subscribe_queues(topic, route)[:1]:
+            await self._lookups.check_filter(queue, wanted)

@@ -1,0 +1,63 @@
+"""`LocalOffsetStore`: the offsets of a broadcasting consumer, in a file of its client (LocalFileOffsetStore.java).
+
+The file is read and written in a worker thread. Its folder has Java's name for a client with an instance name
+(`offsets_id`); a consumer without one finds no offsets when it starts again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from pathlib import Path
+
+import trio
+
+from pyrmq_core.client.consumer.offsets.offset_file import OffsetFile
+from pyrmq_core.client.consumer.offsets.offsets_in_memory import OffsetsInMemory
+from pyrmq_core.errors import StoreError
+from pyrmq_core.model import MessageQueue
+from pyrmq_core.network.log_lines import line_logger
+from pyrmq_core.network.rare_lines import RareLine
+
+log = line_logger(__name__)
+
+
+class LocalOffsetStore(OffsetsInMemory):
+    """The store of a broadcasting consumer; `directory` is `~/.rocketmq_offsets` by default, as in Java."""
+
+    def __init__(self, client_id: str, group: str, directory: Path | None = None) -> None:
+        super().__init__()
+        self._file = OffsetFile(directory, client_id, group)
+        self._lock = trio.Lock()
+        self._failure_line = RareLine()
+
+    async def load(self) -> None:
+        """Reads the file; raises `StoreError` if neither it nor its `.bak` can be read."""
+        async with self._lock:
+            for queue, offset in (await trio.to_thread.run_sync(self._file.read)).items():
+                self._adopt(queue, offset, self.known(queue))
+
+    async def stored(self, queue: MessageQueue) -> int | None:
+        """Returns the file's offset; raises `StoreError` if neither it nor its `.bak` can be read."""
+        async with self._lock:
+            before = self.known(queue)
+            found = (await trio.to_thread.run_sync(self._file.read)).get(queue)
+            if found is None or found < 0:
+                return None
+            self._adopt(queue, found, before)
+            return found
+
+    async def persist(self, queues: Collection[MessageQueue], *, confirmed: bool = False) -> None:
+        """Writes the file once if any of the offsets changed; it is on the medium then, `confirmed` or not."""
+        async with self._lock:
+            changed = self._changed(queues, confirmed=confirmed)
+            if not changed:
+                return
+            offsets = {queue: consumed.begin_sending() for queue, consumed in changed.items()}
+            try:
+                await trio.to_thread.run_sync(self._file.merge, offsets)
+            except StoreError as error:
+                if self._failure_line.is_due():
+                    log.warning("offsets will be stored again: %s%s", error, self._failure_line.left_out())
+                return
+            for queue, consumed in changed.items():
+                consumed.end_sending(offsets[queue], confirmed=True)

@@ -1,0 +1,129 @@
+"""The file of a broadcasting consumer's offsets, in Java's place and form; every function here blocks.
+
+`<directory>/<client id>/<group>/offsets.json`, and the version before it as `.bak`. Java reads what this writes.
+Source: client/consumer/store/LocalFileOffsetStore.java, common/MixAll.java (string2File).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Final
+from urllib.parse import quote
+
+from pyrmq_core.errors import BodyError, InvalidArgument, StoreError
+from pyrmq_core.model import MessageQueue
+from pyrmq_core.protocol.messages.offset_file import dump_offset_file, load_offset_file
+
+DEFAULT_FOLDER: Final = ".rocketmq_offsets"
+FILE_NAME: Final = "offsets.json"
+# The mark of a name that is not Java's, because the name itself cannot be a folder's.
+ESCAPED: Final = "="
+
+
+class OffsetFile:
+    """One consumer's file. A file that cannot be read is replaced by its `.bak`, as in Java."""
+
+    def __init__(self, directory: Path | None, client_id: str, group: str) -> None:
+        above = _default_folder() if directory is None else directory
+        self.path = above / folder_name(client_id) / folder_name(group) / FILE_NAME
+        self.backup = self.path.with_name(f"{FILE_NAME}.bak")
+
+    def read(self) -> dict[MessageQueue, int]:
+        """Returns the offsets, none without a file; raises `StoreError` if no version can be read."""
+        return self._read()[0]
+
+    def merge(self, offsets: Mapping[MessageQueue, int]) -> None:
+        """Writes these offsets and keeps those of other queues.
+
+        After a `StoreError` the old offsets can still be read.
+        """
+        present, is_readable = self._read()
+        for _ in self.writing({**present, **offsets}, keep_previous=is_readable):
+            pass
+
+    def writing(self, offsets: Mapping[MessageQueue, int], *, keep_previous: bool) -> Iterator[str]:
+        """Writes the file in steps, and yields the name of each step before it is done.
+
+        Wherever it ends, the old or the new offsets can be read. `keep_previous` is for a file that can be read: a
+        damaged one must not replace the backup.
+        """
+        fresh = self.path.with_name(f"{FILE_NAME}.tmp")
+        try:
+            yield "make the folders"
+            _make_folder(self.path.parent)
+            yield "open the new file"
+            with fresh.open("wb") as file:
+                yield "write it"
+                file.write(dump_offset_file(offsets))
+                yield "sync it"
+                file.flush()
+                os.fsync(file.fileno())
+            if keep_previous:
+                yield "keep the old file"
+                self.path.replace(self.backup)
+            yield "name the new file"
+            fresh.replace(self.path)
+            yield "sync the folder"
+            _sync_folder(self.path.parent)
+        except OSError as error:
+            raise StoreError(
+                f"cannot write the offsets to {self.path}: {error.strerror or error}; check room and rights there"
+            ) from error
+
+    def _read(self) -> tuple[dict[MessageQueue, int], bool]:
+        """Returns the offsets, and whether they are those of the file itself and not of its `.bak`."""
+        reason = ""
+        for version in (self.path, self.backup):
+            try:
+                body = version.read_bytes()
+            except FileNotFoundError:
+                continue
+            except OSError as error:
+                raise StoreError(
+                    f"cannot read the offsets in {version}: {error.strerror or error}; check the rights there"
+                ) from error
+            if body:
+                try:
+                    return load_offset_file(body, str(version)), version == self.path
+                except BodyError as error:
+                    reason = str(error)
+        if reason:
+            raise StoreError(f"{reason}; repair {self.path}, or remove it and its .bak to begin without offsets")
+        return {}, False
+
+
+def folder_name(name: str) -> str:
+    """Returns the folder of a client id or group: the name itself, as in Java, or an escaped one.
+
+    Escaped are names that would lead out of the folder, that not every system accepts, or that look like escaped ones.
+    """
+    is_plain = name.isprintable() and name not in ("", ".", "..") and not set(name) & {"/", "\\"}
+    if is_plain and not name.startswith(ESCAPED):
+        return name
+    return ESCAPED + quote(name, safe="@#", errors="surrogatepass")
+
+
+def _default_folder() -> Path:
+    try:
+        return Path.home() / DEFAULT_FOLDER
+    except RuntimeError as error:
+        raise InvalidArgument(f"{error}: name a directory for the offsets of a broadcasting consumer") from error
+
+
+def _make_folder(folder: Path) -> None:
+    """Makes a folder and those above it, and syncs each name: a file is found only if all its folders are."""
+    if not folder.exists():
+        _make_folder(folder.parent)
+        folder.mkdir(exist_ok=True)
+        _sync_folder(folder.parent)
+
+
+def _sync_folder(folder: Path) -> None:
+    """Syncs a folder, without which a new name in it is not on the medium."""
+    number = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(number)
+    finally:
+        os.close(number)

@@ -1,0 +1,136 @@
+"""`OffsetStore`: how far a consumer's queues are consumed; `RemoteOffsetStore` keeps it at the brokers.
+
+Source: client/consumer/store/OffsetStore.java, RemoteBrokerOffsetStore.java (5.4.0). Java sends every offset every 5 s;
+here an offset is sent when it has changed, and once a minute, since a broker that crashed has lost its last ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Final, Protocol
+
+import trio
+
+from pyrmq_core.client.consumer.offsets.offsets_in_memory import ConsumedOffset, OffsetsInMemory
+from pyrmq_core.client.consumer.queue_offsets import QueueOffsets
+from pyrmq_core.errors import PeerError, RocketMQError
+from pyrmq_core.model import MessageQueue
+from pyrmq_core.network.log_lines import line_logger
+from pyrmq_core.network.rare_lines import RareLine
+
+log = line_logger(__name__)
+
+COMMITS_AT_ONCE: Final = 32
+SEND_ALL_SECONDS: Final = 60.0
+
+
+class OffsetStore(Protocol):
+    """The offsets of one consumer's queues: in memory, and at the brokers or in a file."""
+
+    async def load(self) -> None:
+        """Reads what is stored, if it lies in a file; raises `StoreError` if that cannot be read."""
+
+    def update(self, queue: MessageQueue, offset: int, *, increase_only: bool = True) -> None:
+        """Notes how far the queue is consumed, in memory. Ignored for a frozen queue."""
+
+    def freeze(self, queue: MessageQueue, offset: int) -> None:
+        """Notes an offset that no update changes any more, until the queue is forgotten."""
+
+    def known(self, queue: MessageQueue) -> int | None:
+        """Returns the offset in memory; None if there is none."""
+
+    async def stored(self, queue: MessageQueue) -> int | None:
+        """Returns the stored offset, which memory takes over unless it has a change to store; None if none is stored.
+
+        Raises `RocketMQError` when it cannot be known.
+        """
+
+    async def persist(self, queues: Collection[MessageQueue], *, confirmed: bool = False) -> None:
+        """Stores the offsets of these queues that changed since the last time.
+
+        One that cannot be stored is logged and tried again the next time. With `confirmed` it returns when the store
+        has acknowledged them, and also stores those that were sent before but never acknowledged.
+        """
+
+    def forget(self, queue: MessageQueue) -> None:
+        """Drops the queue from memory: it is no longer this consumer's."""
+
+
+class RemoteOffsetStore(OffsetsInMemory):
+    """The store of a clustering consumer: its group's offsets at the brokers."""
+
+    def __init__(self, lookups: QueueOffsets) -> None:
+        super().__init__()
+        self._lookups = lookups
+        # One commit of a queue at a time: a late one must not overwrite a newer one.
+        self._locks: dict[str, trio.Lock] = {}
+        self._all_sent_at: float | None = None
+        self._failure_line = RareLine()
+
+    async def load(self) -> None:
+        """Does nothing: offsets are read queue by queue when it starts."""
+
+    async def stored(self, queue: MessageQueue) -> int | None:
+        """Returns the broker's offset. As for Java's consumers it is 0 for a queue that still has its first message.
+
+        A 4.9 broker answers 0 for every queue without an offset.
+        """
+        before = self.known(queue)
+        found = await self._lookups.committed(queue, zero_if_young=True)
+        if found is None or found < 0:
+            return None
+        self._adopt(queue, found, before)
+        if found == 0:
+            self._send_again([queue])  # so that the group has an offset there, as one of Java has
+        return found
+
+    async def persist(self, queues: Collection[MessageQueue], *, confirmed: bool = False) -> None:
+        """Sends what changed: one-way, or with `confirmed` as requests that the broker answers."""
+        now = trio.current_time()
+        if self._all_sent_at is None:
+            self._all_sent_at = now
+        elif now - self._all_sent_at >= SEND_ALL_SECONDS:
+            self._all_sent_at = now
+            self._send_again(queues)
+        by_broker: dict[str, list[MessageQueue]] = {}
+        for queue in self._changed(queues, confirmed=confirmed):
+            by_broker.setdefault(queue.broker_name, []).append(queue)
+        permits = trio.Semaphore(COMMITS_AT_ONCE)
+        async with trio.open_nursery() as nursery:
+            for broker_name, changed in by_broker.items():
+                nursery.start_soon(self._persist_at, broker_name, changed, confirmed, permits)
+
+    async def _persist_at(
+        self, broker_name: str, queues: list[MessageQueue], confirmed: bool, permits: trio.Semaphore
+    ) -> None:
+        """Stores the offsets of one broker's queues: one alone, and the others only if the broker can be reached."""
+        async with self._locks.setdefault(broker_name, trio.Lock()):
+            changed = list(self._changed(queues, confirmed=confirmed).items())
+            if changed and await self._commit(*changed[0], confirmed, permits):
+                async with trio.open_nursery() as nursery:
+                    for queue, consumed in changed[1:]:
+                        nursery.start_soon(self._commit, queue, consumed, confirmed, permits)
+
+    async def _commit(
+        self, queue: MessageQueue, consumed: ConsumedOffset, confirmed: bool, permits: trio.Semaphore
+    ) -> bool:
+        """Stores one offset; returns False when its broker cannot be reached."""
+        async with permits:
+            offset = consumed.begin_sending()
+            try:
+                if confirmed:
+                    await self._lookups.commit(queue, offset)
+                else:
+                    await self._lookups.commit_oneway(queue, offset)
+            except RocketMQError as error:
+                if self._failure_line.is_due():
+                    log.warning(
+                        "offset %d of %s is not stored, and will be tried again: %s%s",
+                        offset,
+                        queue,
+                        error,
+                        self._failure_line.left_out(),
+                    )
+                return isinstance(error, PeerError)
+            consumed.end_sending(offset, confirmed=confirmed)
+            return True

@@ -1,0 +1,95 @@
+"""`OffsetsInMemory`: the offsets that a consumer reached, and which of them are stored.
+
+Changes are found by comparing values: what changes while it is being stored is stored the next time.
+Source: client/consumer/store/ControllableOffset.java (5.4.0).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from pyrmq_core.model import MessageQueue
+
+
+class ConsumedOffset:
+    """The offset of one queue, the value `sent` last to the broker or file, and the value `confirmed` by it.
+
+    None stands for a value that is not known, also while a new one is being sent.
+    """
+
+    __slots__ = ("confirmed", "is_frozen", "offset", "sent")
+
+    def __init__(self, offset: int) -> None:
+        self.offset = offset
+        self.is_frozen = False
+        self.sent: int | None = None
+        self.confirmed: int | None = None
+
+    def begin_sending(self) -> int:
+        """Returns the value to send. Until the end is known, the broker may hold the old value or this one."""
+        self.sent = self.confirmed = None
+        return self.offset
+
+    def end_sending(self, offset: int, *, confirmed: bool) -> None:
+        """Notes that `offset` was sent, and whether it is known to be stored."""
+        self.sent = offset
+        self.confirmed = offset if confirmed else None
+
+    def is_changed(self, *, confirmed: bool) -> bool:
+        """Returns whether the value has to be sent; with `confirmed` also one that was sent but not confirmed."""
+        return (self.confirmed if confirmed else self.sent) != self.offset
+
+
+class OffsetsInMemory:
+    """The part that both stores of offsets have in common."""
+
+    def __init__(self) -> None:
+        self._offsets: dict[MessageQueue, ConsumedOffset] = {}
+
+    def update(self, queue: MessageQueue, offset: int, *, increase_only: bool = True) -> None:
+        """Notes how far the queue is consumed, in memory. Ignored for a frozen queue.
+
+        With `increase_only` the higher of the old and the new offset stays.
+        """
+        known = self._offsets.get(queue)
+        if known is None:
+            self._offsets[queue] = ConsumedOffset(offset)
+        elif not known.is_frozen:
+            known.offset = max(known.offset, offset) if increase_only else offset
+
+    def freeze(self, queue: MessageQueue, offset: int) -> None:
+        """Notes an offset that no update changes any more, until the queue is forgotten."""
+        known = self._offsets.setdefault(queue, ConsumedOffset(offset))
+        known.offset, known.is_frozen = offset, True
+
+    def known(self, queue: MessageQueue) -> int | None:
+        """Returns the offset in memory; None if there is none."""
+        known = self._offsets.get(queue)
+        return None if known is None else known.offset
+
+    def forget(self, queue: MessageQueue) -> None:
+        """Drops the queue from memory: it is no longer this consumer's."""
+        self._offsets.pop(queue, None)
+
+    def _send_again(self, queues: Iterable[MessageQueue]) -> None:
+        """Has the offsets of these queues sent the next time, whether they change or not."""
+        for queue in queues:
+            if (known := self._offsets.get(queue)) is not None:
+                known.sent = known.confirmed = None
+
+    def _changed(self, queues: Iterable[MessageQueue], *, confirmed: bool) -> dict[MessageQueue, ConsumedOffset]:
+        known = {queue: self._offsets[queue] for queue in queues if queue in self._offsets}
+        return {queue: one for queue, one in known.items() if one.is_changed(confirmed=confirmed)}
+
+    def _adopt(self, queue: MessageQueue, stored: int, before: int | None) -> None:
+        """Takes a value that was read from the broker or file, if memory still has `before` and nothing newer to store.
+
+        Without it a later pull would commit the older value of memory (OffsetStore.readOffset of Java sets it too).
+        """
+        known = self._offsets.get(queue)
+        if known is None and before is None:
+            known = self._offsets[queue] = ConsumedOffset(stored)
+        elif known is None or known.is_frozen or known.offset != before or known.is_changed(confirmed=False):
+            return
+        known.offset = stored
+        known.end_sending(stored, confirmed=True)

@@ -1,0 +1,267 @@
+"""`PushConsumer`: consumes topics as a member of a group (client/consumer/DefaultMQPushConsumer.java)."""
+
+from __future__ import annotations
+
+import math
+from contextlib import AsyncExitStack
+from contextvars import ContextVar
+from dataclasses import replace
+from types import TracebackType
+from typing import Any, Final, Self
+
+import trio
+
+from pyrmq_core.client.client import Client
+from pyrmq_core.client.client_session import ClientSession
+from pyrmq_core.client.consumer.consume.delivery import Deliveries
+from pyrmq_core.client.consumer.consume.handler_calls import MOST_BATCHES_A_TRIP, Handler, HandlerCalls
+from pyrmq_core.client.consumer.consume.intake import Gate
+from pyrmq_core.client.consumer.consume.message_trace import ConsumerTracer
+from pyrmq_core.client.consumer.group.membership import PASSIVELY, Membership
+from pyrmq_core.client.consumer.group.subscriptions import Filter, check_subscribed_topic, filter_of
+from pyrmq_core.client.consumer.push_settings import PushSettings
+from pyrmq_core.client.consumer.queue_offsets import QueueOffsets
+from pyrmq_core.client.consumer.running_push import RunningPushConsumer
+from pyrmq_core.client.parameters import parameters_of
+from pyrmq_core.client.producer.trace_dispatcher import CONSUME, open_tracing
+from pyrmq_core.client.routing.publish_info import subscribe_queues
+from pyrmq_core.client.service_state import Life, ServiceState
+from pyrmq_core.errors import InvalidState, NoRoute
+from pyrmq_core.filtering.sql import SqlFilter
+from pyrmq_core.filtering.tags import TagFilter
+from pyrmq_core.model import MessageModel, MessageQueue
+from pyrmq_core.network import open_owned_nursery
+from pyrmq_core.protocol.messages.names import RETRY_PREFIX
+from pyrmq_core.protocol.messages.namespaces import with_namespace
+
+# The consumer whose handler the present task, or thread, belongs to.
+HANDLING: Final[ContextVar[object]] = ContextVar("pyrmq_handling", default=None)
+
+
+class PushConsumer:
+    """A member of a consumer group: its queues are pulled, and each message is passed to a handler.
+
+    `async with PushConsumer("audit", nameserver="127.0.0.1:9876") as consumer:` opens a client of its own; with
+    `client=` it shares one. Subscribe, then `run` a handler, or iterate over deliveries. Each runs once.
+    """
+
+    @parameters_of(PushSettings[Client])
+    def __init__(self, settings: PushSettings[Client]) -> None:
+        self._configure(settings, settings.shared_client(Client, "pyrmq_core.Client"))
+
+    @classmethod
+    def _of(cls, settings: PushSettings[Any], client: Client | None) -> Self:
+        """Returns a consumer of settings that exist already, for the blocking face."""
+        consumer = cls.__new__(cls)
+        consumer._configure(settings, client)
+        return consumer
+
+    def _configure(self, settings: PushSettings[Any], client: Client | None) -> None:
+        self.group = settings.group
+        self._shares_client = client is not None
+        self._session = ClientSession(settings.own_client()) if client is None else client._session
+        self._settings = settings = replace(settings, namespace=self._session.namespace_or_own(settings.namespace))
+        self._life = Life("consumer", self.group)
+        self._stack: AsyncExitStack | None = None
+        self._wrapped_group = with_namespace(self.group, settings.namespace)
+        self._membership = Membership(
+            self._session, self._wrapped_group, PASSIVELY, settings.message_model, settings.consume_from_where
+        )
+        self._gate = Gate()
+        self._running: RunningPushConsumer | None = None
+        self._stop_requested = trio.Event()
+        self._stop_timeout = settings.stop_timeout
+        self._ended = trio.Event()
+        self._has_run = False
+        self._deliveries: Deliveries | None = None
+        self._nursery: trio.Nursery | None = None
+
+    @property
+    def state(self) -> ServiceState:
+        return self._life.state
+
+    async def __aenter__(self) -> Self:
+        self._life.starting()
+        async with AsyncExitStack() as stack:
+            if not self._shares_client:
+                await stack.enter_async_context(self._session)
+            self._nursery = await stack.enter_async_context(open_owned_nursery())
+            self._stack = stack.pop_all()
+        self._life.started()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Stops it; the handlers under way have `stop_timeout` seconds, unless the block ended with an error."""
+        try:
+            await self.stop(0 if kind is not None else None)
+        finally:
+            self._life.ended()
+            if self._stack is not None:
+                await self._stack.__aexit__(kind, error, traceback)
+
+    async def subscribe(self, topic: str, *, tags: str = "*", sql: str | None = None) -> None:
+        """Subscribes to a topic, or changes its subscription; a running consumer reports it to its brokers at once.
+
+        `tags` is "*" or "TagA || TagB"; `sql` an SQL92 expression over properties instead, which the topic's brokers
+        check now if they are known: `ResponseError` if they cannot evaluate it.
+        """
+        self._life.check_running()
+        wanted = filter_of(tags, sql)
+        check_subscribed_topic(topic)
+        wrapped = with_namespace(topic, self._settings.namespace)
+        if isinstance(wanted, SqlFilter):
+            await self._check_sql(wrapped, wanted)
+        await self._subscribe(wrapped, wanted)
+
+    async def unsubscribe(self, topic: str) -> None:
+        """Ends the subscription; messages of the topic that no handler has yet are left to the group."""
+        self._life.check_running()
+        self._membership.unsubscribe(with_namespace(topic, self._settings.namespace))
+        if self._running is not None:
+            await self._membership.announce()
+            self._running.rebalancer.wake()
+
+    async def run(self, handler: Handler, *, orderly: bool = False) -> None:
+        """Consumes until `stop`: calls `handler(messages)` with 1 to `consume_message_batch_max_size` messages.
+
+        Returning acknowledges them. Raising has them delivered again later, up to `max_reconsume_times`, then moves
+        them to the dead letters; `ConsumeLater` chooses the delay. With `orderly` the messages of a queue come one
+        batch after another in their order, and raising has the same ones come again before any other
+        (`SuspendCurrentQueue` chooses when). A plain function runs in worker threads. When the call is cancelled,
+        handlers are too, and what is acknowledged is stored.
+        """
+        self._check_can_run()
+        await self._run(handler, orderly=orderly, consume_timeout=self._settings.consume_timeout)
+
+    async def stop(self, timeout: float | None = None) -> None:
+        """Ends `run` or the iteration, and returns when that is done.
+
+        No more messages are pulled; handlers under way have `timeout` seconds (`stop_timeout` by default) to finish,
+        then they are cancelled and their messages are delivered again. Offsets are stored and the group is left. In a
+        handler it returns at once.
+        """
+        if timeout is not None:
+            self._stop_timeout = max(0.0, timeout)
+        self._stop_requested.set()
+        if self._deliveries is not None:
+            self._deliveries.close()
+        if self._has_run and HANDLING.get() is not self:
+            await self._ended.wait()
+
+    def suspend(self) -> None:
+        """Stops pulling; messages that were pulled are still consumed."""
+        self._gate.close()
+
+    def resume(self) -> None:
+        """Pulls again after `suspend`."""
+        self._gate.open()
+
+    @property
+    def assigned_queues(self) -> tuple[MessageQueue, ...]:
+        """The queues that this consumer reads now."""
+        return () if self._running is None else self._running.bare_queues(self._running.assigned.queues)
+
+    def __aiter__(self) -> Deliveries:
+        return self.deliveries()
+
+    def deliveries(self, *, orderly: bool = False) -> Deliveries:
+        """Returns an iterator of deliveries, until `stop`: `async with delivery as message:` acknowledges a message.
+
+        Up to `consume_threads` deliveries are open at once; with `orderly`, one of a queue. What is not taken, or not
+        settled, is delivered again.
+        """
+        self._check_can_run()
+        assert self._nursery is not None
+        deliveries = self._deliveries = Deliveries(self._settings.consume_timeout)
+        self._nursery.start_soon(self._run_deliveries, deliveries, orderly)
+        return deliveries
+
+    async def _run_deliveries(self, deliveries: Deliveries, orderly: bool) -> None:
+        try:
+            await self._run(deliveries.deliver, orderly=orderly, consume_timeout=math.inf, most_batches=1)
+        finally:
+            deliveries.end()
+
+    async def _run(
+        self, handler: Handler, *, orderly: bool, consume_timeout: float, most_batches: int = MOST_BATCHES_A_TRIP
+    ) -> None:
+        if self._has_run:
+            raise self._runs_once()
+        calls = HandlerCalls(handler, self._settings.consume_threads, most_batches)
+        topic = self._settings.trace_topic
+        tracer = None if topic is None else ConsumerTracer(topic)
+        self._has_run = True
+        mark = HANDLING.set(self)  # the tasks and threads that call the handler inherit it
+        running: RunningPushConsumer | None = None
+        try:
+            async with (
+                open_owned_nursery() as service_nursery,
+                open_tracing(tracer, service_nursery, self._session, self.group, CONSUME),
+            ):
+                async with open_owned_nursery() as nursery:
+                    running = self._new_running(
+                        calls, nursery, tracer, orderly=orderly, consume_timeout=consume_timeout
+                    )
+                    service_nursery.start_soon(running.service.run)
+                    await running.start()
+                    self._running = running
+                    await self._stop_requested.wait()
+                await running.finish_handlers(self._stop_timeout)
+        finally:
+            HANDLING.reset(mark)
+            if running is not None:
+                await running.leave()
+            self._running = None
+            self._ended.set()
+
+    def _new_running(
+        self,
+        calls: HandlerCalls,
+        nursery: trio.Nursery,
+        tracer: ConsumerTracer | None,
+        *,
+        orderly: bool,
+        consume_timeout: float,
+    ) -> RunningPushConsumer:
+        if self._settings.message_model is MessageModel.CLUSTERING:
+            self._membership.subscribe(RETRY_PREFIX + self._wrapped_group, TagFilter())
+        return RunningPushConsumer(
+            self._session,
+            self._settings,
+            self._wrapped_group,
+            self._membership,
+            calls,
+            nursery,
+            self._gate,
+            tracer,
+            orderly=orderly,
+            consume_timeout=consume_timeout,
+        )
+
+    def _check_can_run(self) -> None:
+        self._life.check_running()
+        if self._has_run or self._deliveries is not None:
+            raise self._runs_once()
+
+    def _runs_once(self) -> InvalidState:
+        return InvalidState(f"consumer {self.group} runs once, and does or did so already; make a new one")
+
+    async def _subscribe(self, topic: str, wanted: Filter) -> None:
+        subscription = self._membership.subscribe(topic, wanted)
+        if self._running is not None:
+            self._running.changed(subscription)
+            await self._membership.announce()
+            self._running.rebalancer.wake()
+
+    async def _check_sql(self, topic: str, wanted: SqlFilter) -> None:
+        """Has one broker of the topic check the expression; a topic without a route is checked when it has one."""
+        wanted.predicate()
+        try:
+            route = await self._session.routes.route(topic)
+        except NoRoute:
+            return
+        lookups = QueueOffsets(self._session, self._wrapped_group, timeout=self._settings.timeout)
+        for queue in subscribe_queues(topic, route)[:1]:
+            await lookups.check_filter(queue, wanted)

@@ -1,0 +1,153 @@
+"""`Rebalancer`: decides every 20 s, and whenever members or routes change, which queues this consumer reads.
+
+Each member computes the whole division by itself, from the topic's queues in the NameServer's route and the members'
+client ids at a broker; members that see the same come to the same result. Sources: client/impl/consumer/
+RebalanceImpl.java, RebalanceService.java, 5.4.0.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Final, Protocol
+
+import trio
+
+from pyrmq_core.client.client_session import ClientSession
+from pyrmq_core.client.consumer.rebalance.java_order import sort_client_ids, sort_queues
+from pyrmq_core.client.consumer.rebalance.strategy import AllocateMessageQueueStrategy
+from pyrmq_core.client.routing.publish_info import reading_address, subscribe_queues
+from pyrmq_core.errors import ProtocolError, RocketMQError, RoutingError
+from pyrmq_core.model import MessageQueue
+from pyrmq_core.network.rare_lines import RareLine
+from pyrmq_core.protocol.framing.codes import ResponseCode
+from pyrmq_core.protocol.framing.header_requests import response_error
+from pyrmq_core.protocol.messages.names import is_retry_topic
+from pyrmq_core.protocol.requests.broker.consumer_list import ConsumerList, GetConsumerList
+from pyrmq_core.protocol.routes.route import TopicRouteData
+
+log = logging.getLogger(__name__)
+
+ROUND_SECONDS: Final = 20.0
+UNSETTLED_SECONDS: Final = 1.0
+LEAST_SECONDS: Final = 1.0
+# Consistent hashing of so many takes half a second of the loop.
+MOST_MEMBERS: Final = 20_000
+
+
+class QueueTable(Protocol):
+    """The queues that a consumer reads, as the rebalancer changes them."""
+
+    async def update(self, topic: str, wanted: Collection[MessageQueue]) -> bool:
+        """Drops and adds queues until the topic's are those `wanted`; returns whether no more is to be done."""
+        ...
+
+    async def drop_others(self, topics: Collection[str]) -> bool:
+        """Drops the queues of all topics but these; returns whether no more is to be done."""
+        ...
+
+
+class Rebalancer:
+    """The rebalancing of one consumer; without a `strategy` it takes every queue (broadcasting)."""
+
+    def __init__(
+        self,
+        client: ClientSession,
+        group: str,
+        strategy: AllocateMessageQueueStrategy | None,
+        topics: Callable[[], Sequence[str]],
+        table: QueueTable,
+        missing: Callable[[], None],
+    ) -> None:
+        self._client = client
+        self._group = group
+        self._strategy = strategy
+        self._topics = topics
+        self._table = table
+        self._missing = missing
+        self._woken = trio.Event()
+        self._skipped: dict[str, RareLine] = {}
+        self.known_queues: Mapping[str, Sequence[MessageQueue]] = {}
+
+    def wake(self) -> None:
+        """Begins the next round at once, or a second after the last one."""
+        self._woken.set()
+
+    async def run(self) -> None:
+        """Rebalances for the life of the consumer."""
+        while True:
+            self._woken = woken = trio.Event()
+            changed = self._client.routes.changed
+            began = trio.current_time()
+            settled = await self.run_round()
+            with trio.move_on_after(ROUND_SECONDS if settled else UNSETTLED_SECONDS):
+                await _first_of(woken, changed)
+            await trio.sleep_until(began + LEAST_SECONDS)
+
+    async def run_round(self) -> bool:
+        """Divides the queues of each topic once; returns whether this consumer reads all that it should."""
+        topics = self._topics()
+        settled = await self._table.drop_others(topics)
+        for topic in topics:
+            try:
+                wanted = await self._allocated(topic)
+            except Exception as error:  # a strategy of the user's own may raise anything
+                self._skip(topic, error)
+                settled = settled and isinstance(error, RoutingError)
+                continue
+            settled = await self._table.update(topic, wanted) and settled
+        return settled
+
+    async def _allocated(self, topic: str) -> Collection[MessageQueue]:
+        route = await self._client.routes.route(topic)
+        queues = sort_queues(subscribe_queues(topic, route))
+        self.known_queues = {**self.known_queues, topic: tuple(queues)}
+        if self._strategy is None or not queues:
+            return queues
+        client_id = self._client.client_id
+        ids = sort_client_ids(await self._client_ids(topic, route))
+        if client_id not in ids:
+            self._missing()
+            return ()
+        allocated = frozenset(self._strategy.allocate(self._group, client_id, queues, ids))
+        return [queue for queue in queues if queue in allocated]
+
+    async def _client_ids(self, topic: str, route: TopicRouteData) -> Sequence[str]:
+        """Returns the members' ids at one of the topic's brokers, chosen at random as in Java."""
+        addresses = [address for broker in route.broker_datas if (address := reading_address(broker)) is not None]
+        if not addresses:
+            raise self._client.routes.no_route(topic)
+        address = random.choice(addresses)
+        question = GetConsumerList(self._group).to_command()
+        answer = await self._client.call(address, question)
+        if answer.code != ResponseCode.SUCCESS:
+            raise response_error(answer, question.code, address, f"group {self._group}")
+        ids = ConsumerList.from_command(answer).client_ids
+        if len(ids) > MOST_MEMBERS:
+            raise ProtocolError(f"{address} answers {len(ids)} members of group {self._group}; {MOST_MEMBERS} at most")
+        return ids
+
+    def _skip(self, topic: str, error: Exception) -> None:
+        if isinstance(error, RoutingError) and is_retry_topic(topic):
+            return  # a broker makes it with the first heartbeat
+        level = logging.DEBUG if isinstance(error, RocketMQError) else logging.INFO
+        line = self._skipped.setdefault(topic, RareLine())
+        if level == logging.INFO or isinstance(error, RoutingError):
+            if line.is_due():
+                text = f"{type(error).__name__}: {error}{line.left_out()}"
+                log.info("the queues of %s are not divided anew in group %s: %s", topic, self._group, text)
+        else:
+            log.debug("the queues of %s are not divided anew in group %s: %s", topic, self._group, error)
+
+
+async def _first_of(*events: trio.Event) -> None:
+    """Returns when one of the events is set."""
+    async with trio.open_nursery() as nursery:
+
+        async def wait(event: trio.Event) -> None:
+            await event.wait()
+            nursery.cancel_scope.cancel()
+
+        for event in events:
+            nursery.start_soon(wait, event)

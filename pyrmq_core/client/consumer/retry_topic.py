@@ -1,0 +1,63 @@
+"""The retry topic of a group that only commits offsets: without it, Java's tools do not see the group.
+
+`mqadmin consumerProgress` and the console query the brokers that the route of `%RETRY%group` names, and no others. A
+member's heartbeat has brokers make that topic; but a member also gets a share of the group's queues, which a pull
+consumer would leave unread. A broker makes the topic as well when a message is sent back (code 36), before it looks for
+the message: here it is a message that does not exist. The consumer's own permission on the group is enough for this.
+Source: broker/processor/AbstractSendMessageProcessor.java (consumerSendMsgBack), 4.9.7 and 5.4.0.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Iterable
+from typing import Final
+
+import trio
+
+from pyrmq_core.client.client_session import ClientSession
+from pyrmq_core.errors import RocketMQError
+from pyrmq_core.model import MessageQueue
+from pyrmq_core.protocol.messages.names import RETRY_PREFIX
+from pyrmq_core.protocol.messages.namespaces import with_namespace
+from pyrmq_core.protocol.requests.broker.consumer_send_back import ConsumerSendMsgBack
+
+log = logging.getLogger(__name__)
+
+# No message has this place in a broker's log.
+NOWHERE: Final = -1
+TRY_AGAIN_SECONDS: Final = 30.0
+
+
+class RetryTopic:
+    """The retry topic of one group; `timeout` is each request's, in seconds. With `namespace`, all are the tenant's."""
+
+    def __init__(self, client: ClientSession, group: str, *, timeout: float, namespace: str | None) -> None:
+        self._client = client
+        self._timeout = timeout
+        self._namespace = namespace
+        self._group = with_namespace(group, namespace)
+        self._next_try: dict[str, float] = {}  # by broker, on trio's clock
+
+    async def ensure(self, queues: Iterable[MessageQueue]) -> None:
+        """Has the queues' brokers make the topic, unless its route names them: once, or 30 s after a failure."""
+        for queue in {queue.broker_name: queue for queue in queues}.values():
+            await self._ensure(queue)
+
+    async def _ensure(self, queue: MessageQueue) -> None:
+        broker_name = queue.broker_name
+        if trio.current_time() < self._next_try.get(broker_name, -math.inf):
+            return
+        self._next_try[broker_name] = math.inf
+        try:
+            topic = RETRY_PREFIX + self._group
+            route = await self._client.routes.refresh(topic, timeout=self._timeout)
+            if route is None or broker_name not in {data.broker_name for data in route.queue_datas}:
+                request = ConsumerSendMsgBack(NOWHERE, self._group, 0, origin_topic=topic, broker_name=broker_name)
+                address = await self._client.master_address(queue, timeout=self._timeout, namespace=self._namespace)
+                await self._client.call(address, request.to_command(), timeout=self._timeout)  # refused, in any case
+        except RocketMQError as error:
+            # Later: while servers are silent, each commit would wait for them.
+            self._next_try[broker_name] = trio.current_time() + TRY_AGAIN_SECONDS
+            log.debug("group %s may be hidden from tools at %s: %s", self._group, broker_name, error)

@@ -1,0 +1,90 @@
+"""Lists of messages sent in the background, a task each, in the room of `InFlight`.
+
+A task sends its list as `send_batch` does, part by part, and every try of it ends in time: so does the task.
+Source: DefaultMQProducer.java, `send(Collection, SendCallback)`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import trio
+
+from pyrmq_core.client.producer.bulk.in_flight import InFlight
+from pyrmq_core.client.producer.bulk.pending_sends import PendingBatch
+from pyrmq_core.client.producer.bulk.split_batches import send_list
+from pyrmq_core.client.producer.communication_mode import CommunicationMode
+from pyrmq_core.client.producer.message_encoder import BATCH_BYTES, MessageEncoder
+from pyrmq_core.client.producer.send.send_errors import given_up, unexpected
+from pyrmq_core.client.producer.send.sender import Sender
+from pyrmq_core.errors import RocketMQError
+from pyrmq_core.model import Message, MessageQueue
+from pyrmq_core.protocol.messages.batch_topic import MAX_RECORD_MESSAGES
+
+
+class BatchSends:
+    """The lists of one producer that are under way."""
+
+    def __init__(self, nursery: trio.Nursery, sender: Sender, in_flight: InFlight) -> None:
+        self._nursery = nursery
+        self._sender = sender
+        self._in_flight = in_flight
+        self._under_way: dict[PendingBatch, float] = {}
+        self._ended: trio.Event | None = None
+
+    def start(
+        self,
+        pending: PendingBatch,
+        encoding: MessageEncoder,
+        messages: Sequence[Message],
+        queue: MessageQueue | None,
+        timeout: float,
+    ) -> None:
+        """Sends in the background a list that has entered."""
+        self._under_way[pending] = trio.current_time() + timeout * _most_waits(messages)
+        self._nursery.start_soon(self._send, pending, encoding, messages, queue, timeout)
+
+    def longest_seconds(self, now: float) -> float:
+        """Returns the time that every list will have ended in; from any thread."""
+        return max((deadline - now for deadline in list(self._under_way.values())), default=0.0)
+
+    async def drain(self) -> None:
+        """Waits until no list is under way."""
+        while self._under_way:
+            if self._ended is None:
+                self._ended = trio.Event()
+            await self._ended.wait()
+
+    async def _send(
+        self,
+        pending: PendingBatch,
+        encoding: MessageEncoder,
+        messages: Sequence[Message],
+        queue: MessageQueue | None,
+        timeout: float,
+    ) -> None:
+        topic = messages[0].topic
+        error: RocketMQError = given_up(topic)
+        mode = CommunicationMode.ASYNC
+        try:
+            results = await send_list(self._sender, encoding, messages, queue, timeout=timeout, mode=mode)
+        except RocketMQError as failed:
+            error = failed
+        except Exception as failed:
+            error = unexpected(topic, failed)
+        else:
+            pending.set_results(results)
+        finally:
+            del self._under_way[pending]
+            self._in_flight.leave((pending,))
+            pending.set_error(error)  # nothing, if it has its results
+            ended, self._ended = self._ended, None
+            if ended is not None:
+                ended.set()
+
+
+def _most_waits(messages: Sequence[Message]) -> int:
+    """Returns how often a list waits at most: for each part, and for the topic's route and settings."""
+    targets = len({(message.sharding_key, message.tags) for message in messages})
+    size = sum(len(message.body) for message in messages)
+    return 2 + targets + size // BATCH_BYTES + len(messages) // MAX_RECORD_MESSAGES

@@ -1,0 +1,43 @@
+"""Many queries of one kind at once, bounded, for callers that need every answer."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Final, TypeVar
+
+import trio
+
+from pyrmq_core.network import open_owned_nursery
+
+QUERIES_AT_ONCE: Final = 256
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+async def query_many(keys: Iterable[K], ask: Callable[[K], Awaitable[V]]) -> dict[K, V]:
+    """Returns the answer for each key, queried together; the first failure ends the rest and is raised as it is."""
+    limit = trio.CapacityLimiter(QUERIES_AT_ONCE)
+    answers: dict[K, V] = {}
+    failures: list[Exception] = []
+
+    async def one(key: K) -> None:
+        async with limit:
+            try:
+                answers[key] = await ask(key)
+            except Exception as error:
+                failures.append(error)
+                ended.set()
+            if len(answers) == len(wanted):
+                ended.set()
+
+    wanted = list(dict.fromkeys(keys))
+    ended = trio.Event()
+    async with open_owned_nursery() as nursery:
+        for key in wanted:
+            nursery.start_soon(one, key)
+        if wanted:
+            await ended.wait()
+    if failures:
+        raise failures[0]
+    return {key: answers[key] for key in wanted}

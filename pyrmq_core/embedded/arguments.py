@@ -1,0 +1,109 @@
+"""The arguments of a cluster, checked before anything starts; each fault is an `InvalidArgument` that names it."""
+
+from __future__ import annotations
+
+import string
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from pyrmq_core.broker import BrokerConfig
+from pyrmq_core.broker.settings import SERVER_NAME, unknown_names
+from pyrmq_core.errors import InvalidArgument
+from pyrmq_core.model import TopicConfig
+from pyrmq_core.nameserver import NameServerConfig
+from pyrmq_core.nameserver.config import unknown_settings
+from pyrmq_core.protocol.messages.names import check_topic
+from pyrmq_core.protocol.routes.topic_config import MAX_QUEUES_PER_TOPIC
+
+CLUSTER_NAME: Final = "DefaultCluster"
+# Small files for tests: they are sparse, but recovery after a crash reads a file whole.
+SMALL_FILES: Final = {
+    "mappedFileSizeCommitLog": str(64 * 1024 * 1024),
+    "mappedFileSizeConsumeQueue": "600000",
+    "mapperFileSizeBatchConsumeQueue": "460000",
+    "maxHashSlotNum": "50000",
+    "maxIndexNum": "1000000",
+}
+# The size that each broker's store keeps to, so that one that is left running fills no disk and no memory.
+MAX_STORE_BYTES: Final = 2 << 30
+# These differ from server to server: the cluster sets them by the argument that is named.
+SET_BY: Final = {"brokerName": "brokers", "listenPort": "port", "namesrvAddr": "nameservers"}
+SET_BY_DIRECTORY: Final = {"storePathRootDir": "directory"}
+# A NameServer's files, by the setting that has their path; several NameServers do not share them.
+NAMESERVER_FILES: Final = {
+    "kvConfigPath": "kvConfig.json",
+    "configStorePath": "namesrv.properties",
+    "authConfigPath": "auth",
+}
+
+
+def server_names(kind: str, servers: int | Sequence[str]) -> tuple[str, ...]:
+    """Returns the names of `kind-a`, `kind-b`, ..., or those that the caller chose."""
+    if isinstance(servers, int):
+        names = tuple(f"{kind}-{letter}" for letter in string.ascii_lowercase[: max(servers, 0)])
+    else:
+        names = () if isinstance(servers, str) else tuple(servers)
+    wrong = not names or len(set(names)) < len(names) or not all(map(SERVER_NAME.fullmatch, names))
+    if wrong or (isinstance(servers, int) and len(names) != servers):
+        raise InvalidArgument(f"{kind}s={servers!r}: a number from 1 to 26, or a list of different names, is wanted")
+    return names
+
+
+def broker_config(settings: Mapping[str, str] | None, *, host: str) -> BrokerConfig:
+    """Returns the settings that the brokers have in common."""
+    checked = _texts("settings", settings, {**SET_BY, **SET_BY_DIRECTORY})
+    _refuse_unknown("settings", unknown_names(checked))
+    common = {"brokerClusterName": CLUSTER_NAME, "bindAddress": host, "brokerIP1": host, **SMALL_FILES, **checked}
+    config = BrokerConfig().with_settings(common)
+    if "maxStoreBytes" in checked:
+        return config
+    most = max(MAX_STORE_BYTES, 4 * config.mapped_file_size_commit_log)
+    return config.with_settings({"maxStoreBytes": str(most)})
+
+
+def checked_nameserver_settings(settings: Mapping[str, str] | None, *, host: str, several: bool) -> dict[str, str]:
+    """Returns the settings that the NameServers have in common."""
+    own = {**SET_BY, **dict.fromkeys(NAMESERVER_FILES, "directory")} if several else SET_BY
+    checked = _texts("nameserver_settings", settings, own)
+    unknown = unknown_settings(checked).items()
+    _refuse_unknown(
+        "nameserver_settings", [f"{name} (did you mean {near}?)" if near else name for name, near in unknown]
+    )
+    common = {"bindAddress": host, **checked}
+    NameServerConfig().with_settings(common)
+    return common
+
+
+def topic_configs(topics: Mapping[str, int | TopicConfig] | None) -> tuple[TopicConfig, ...]:
+    """Returns the topics to make; a number means so many queues for reading and writing."""
+    if topics is not None and not isinstance(topics, Mapping):
+        raise InvalidArgument(f"topics={topics!r}: a mapping from names to numbers of queues is wanted")
+    return tuple([_topic_config(name, wanted) for name, wanted in (topics or {}).items()])
+
+
+def _topic_config(name: str, wanted: object) -> TopicConfig:
+    check_topic(name)
+    if isinstance(wanted, TopicConfig) and wanted.topic == name:
+        return wanted
+    if isinstance(wanted, TopicConfig):
+        raise InvalidArgument(f"topics: {name} has the TopicConfig of {wanted.topic}; one name is wanted")
+    if not isinstance(wanted, int) or isinstance(wanted, bool) or not 1 <= wanted <= MAX_QUEUES_PER_TOPIC:
+        raise InvalidArgument(
+            f"topics: {name}={wanted!r}; a number of queues from 1 to {MAX_QUEUES_PER_TOPIC} or a TopicConfig is wanted"
+        )
+    return TopicConfig(name, wanted, wanted)
+
+
+def _texts(argument: str, settings: Mapping[str, str] | None, own: Mapping[str, str]) -> dict[str, str]:
+    """Returns a copy; raises `InvalidArgument` for a value that is no text, and for the cluster's own settings."""
+    for name, value in (settings or {}).items():
+        if not isinstance(value, str):
+            raise InvalidArgument(f"{argument}: {name}={value!r}; a text is wanted, as in RocketMQ's files")
+        if name in own:
+            raise InvalidArgument(f"{argument}: {name} is set by the cluster, for each server; use {own[name]}=")
+    return dict(settings or {})
+
+
+def _refuse_unknown(argument: str, names: Sequence[str]) -> None:
+    if names:
+        raise InvalidArgument(f"{argument}: there is no such setting: {', '.join(names)}")

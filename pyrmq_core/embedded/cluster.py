@@ -1,0 +1,223 @@
+"""`EmbeddedCluster`, the NameServers and brokers of one `async with` block."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from contextlib import AsyncExitStack
+from functools import partial
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+import trio
+
+from pyrmq_core.broker import DiskFiles, ForgetfulFiles, RunningBroker, make_topics, run_broker
+from pyrmq_core.embedded.arguments import (
+    NAMESERVER_FILES,
+    broker_config,
+    checked_nameserver_settings,
+    server_names,
+    topic_configs,
+)
+from pyrmq_core.embedded.controls import Control, ControlFunction, Controls
+from pyrmq_core.embedded.servers import KeptPorts, Server
+from pyrmq_core.errors import InvalidArgument, InvalidState
+from pyrmq_core.model import TopicConfig
+from pyrmq_core.nameserver import NameServerConfig, RunningNameServer, run_nameserver
+from pyrmq_core.network import open_owned_nursery
+from pyrmq_core.protocol.framing.codes import RequestCode
+
+NAMESERVER: Final = "nameserver"
+PORTS_FILE: Final = "ports.json"
+# A memory-backed directory, where the system has one: a commit log is written at memory speed there.
+MEMORY_BACKED: Final = Path("/dev/shm")
+
+
+class EmbeddedCluster:
+    """`async with EmbeddedCluster(brokers=2) as cluster:` serves at `cluster.nameserver` until the block ends.
+
+    Brokers are named broker-a, broker-b, ...; a single NameServer is named nameserver, several nameserver-a,
+    nameserver-b, ... `settings` apply to all brokers and `nameserver_settings` to all NameServers, under RocketMQ's
+    names. `topics` are on every broker and known to every NameServer when the block begins: by name, the number of
+    queues or a `TopicConfig`. `port` is the first NameServer's, `host` an IP address of this machine.
+
+    Stores are in a temporary directory, memory-backed where possible, which is removed afterwards. Stores in a
+    `directory` stay: the next cluster there opens them again, on the same ports where these are free. Each keeps to
+    2 GiB and removes its oldest messages, unless `settings` have another `maxStoreBytes` (0: none). With `forgetful`,
+    stores record which bytes are not synced yet, for `power_cut`.
+
+    Raises `InvalidArgument` with the name of a wrong argument, topic or setting.
+    """
+
+    def __init__(
+        self,
+        brokers: int | Sequence[str] = 1,
+        *,
+        nameservers: int | Sequence[str] = 1,
+        topics: Mapping[str, int | TopicConfig] | None = None,
+        settings: Mapping[str, str] | None = None,
+        nameserver_settings: Mapping[str, str] | None = None,
+        port: int = 0,
+        host: str = "127.0.0.1",
+        forgetful: bool = False,
+        directory: str | os.PathLike[str] | None = None,
+    ) -> None:
+        broker_names = server_names("broker", brokers)
+        nameserver_names = (NAMESERVER,) if nameservers == 1 else server_names("nameserver", nameservers)
+        if both := set(broker_names) & set(nameserver_names):
+            raise InvalidArgument(f"{', '.join(both)} names a broker and a NameServer")
+        self._topics = topic_configs(topics)
+        self._broker_config = broker_config(settings, host=host)
+        several = len(nameserver_names) > 1
+        self._nameserver_settings = checked_nameserver_settings(nameserver_settings, host=host, several=several)
+        self._forgetful = forgetful
+        self._directory = None if directory is None else Path(directory)
+        kept_ports = None if self._directory is None else KeptPorts(self._directory / PORTS_FILE)
+        self._nameservers = {
+            name: Server(name, partial(self._run_nameserver, name), port=first_port, kept_ports=kept_ports)
+            for name, first_port in zip(nameserver_names, (port, *[0] * 25), strict=False)
+        }
+        self._brokers = {
+            name: Server(name, partial(self._run_broker, name), kept_ports=kept_ports) for name in broker_names
+        }
+        self._controls = Controls()
+        self._stack = AsyncExitStack()
+        self._nursery: trio.Nursery | None = None
+
+    async def __aenter__(self) -> Self:
+        if self._nursery is not None:
+            raise InvalidState("this EmbeddedCluster was opened before; make a new one")
+        if self._directory is None:
+            parent = MEMORY_BACKED if os.access(MEMORY_BACKED, os.W_OK) else None
+            self._directory = Path(tempfile.mkdtemp(prefix="pyrmq-", dir=parent))
+            self._stack.callback(shutil.rmtree, self._directory, ignore_errors=True)
+        try:
+            self._nursery = await self._stack.enter_async_context(open_owned_nursery())
+            for nameserver in self._nameservers.values():
+                await nameserver.start(self._nursery)
+            self._stack.push_async_callback(self._stop_brokers)  # before the NameServers, with which they unregister
+            for broker in self._brokers.values():
+                running = await broker.start(self._nursery)
+                await make_topics(running.broker, self._topics)
+        except BaseException:
+            await self._stack.__aexit__(*sys.exc_info())
+            raise
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self._stack.__aexit__(kind, error, traceback)
+
+    @property
+    def nameserver(self) -> str:
+        """The addresses of all NameServers, ended ones included, as clients take them: `host:port;host:port`."""
+        self._opened()
+        return ";".join(server.address for server in self._nameservers.values())
+
+    @property
+    def nameservers(self) -> dict[str, str]:
+        """The `host:port` of each running NameServer by its name."""
+        return {name: server.address for name, server in self._nameservers.items() if server.running is not None}
+
+    @property
+    def brokers(self) -> dict[str, str]:
+        """The `host:port` of each running broker by its name."""
+        return {name: server.address for name, server in self._brokers.items() if server.running is not None}
+
+    @property
+    def directory(self) -> Path:
+        """The directory of the stores."""
+        if self._directory is None:
+            raise InvalidState("this EmbeddedCluster is not open: use it inside `async with`")
+        return self._directory
+
+    def control(
+        self, code: int, function: ControlFunction, *, server: str | None = None, times: int | None = None
+    ) -> Control:
+        """Sends requests with this code to `function`, at one server (a broker's or NameServer's name) or at all.
+
+        `function` returns the answer, None for no answer, or `PASS`; it may wait, or raise `CutConnection`. `times`
+        limits how often it is called. The rule stays when a server is started again.
+        """
+        if server is not None:
+            self._server(server)
+        rule = Control(RequestCode(code), server, function, times)
+        self._controls.add(rule)
+        return rule
+
+    async def kill(self, name: str) -> None:
+        """Ends a server as SIGKILL does: a broker does not flush or unregister; acknowledged data is in its files.
+
+        A NameServer forgets its routes.
+        """
+        await self._server(name).end(lambda running: running.kill())
+
+    async def power_cut(self, name: str) -> None:
+        """Ends a broker as a power failure does: unsynced data is lost. Needs `forgetful=True`."""
+        broker = self._brokers.get(name)
+        if broker is None:
+            raise InvalidArgument(f"{name}: {', '.join(self._brokers)} are the brokers; kill ends a NameServer")
+        await broker.end(lambda running: running.power_cut())
+
+    async def stop(self, name: str) -> None:
+        """Ends a server in order, as SIGTERM does."""
+        await self._server(name).end(lambda running: running.stop())
+
+    async def start(self, name: str) -> None:
+        """Starts a server that was ended, on its old port and files.
+
+        A broker is registered with the running NameServers when this returns, of which there has to be one. A
+        NameServer begins without routes, as RocketMQ's: the running brokers register with it before this returns, as
+        they would within 30 s by themselves.
+        """
+        nursery, server = self._opened(), self._server(name)
+        if name in self._brokers and not self.nameservers:
+            raise InvalidState(
+                f"{name} has no NameServer to register with; start {' or '.join(self._nameservers)} first"
+            )
+        await server.start(nursery)
+        if name in self._nameservers:
+            async with trio.open_nursery() as registrations:
+                for broker in self._brokers.values():
+                    if broker.running is not None:
+                        registrations.start_soon(broker.running.broker.registration.register_anew, server.address)
+
+    def _opened(self) -> trio.Nursery:
+        if self._nursery is None:
+            raise InvalidState("this EmbeddedCluster is not open: use it inside `async with`")
+        return self._nursery
+
+    def _server(self, name: str) -> Server[RunningNameServer] | Server[RunningBroker]:
+        servers = {**self._nameservers, **self._brokers}
+        if name not in servers:
+            raise InvalidArgument(f"server={name!r}: {', '.join(servers)} are there")
+        return servers[name]
+
+    async def _stop_brokers(self) -> None:
+        async with trio.open_nursery() as ends:
+            for broker in self._brokers.values():
+                if broker.running is not None:
+                    ends.start_soon(broker.end, RunningBroker.stop)
+
+    async def _run_nameserver(self, name: str, port: int, task_status: trio.TaskStatus[RunningNameServer]) -> None:
+        files = {setting: str(self.directory / name / file) for setting, file in NAMESERVER_FILES.items()}
+        settings = {"listenPort": str(port), **files, **self._nameserver_settings}
+        config = NameServerConfig().with_settings(settings)
+        await run_nameserver(config, wrap_handler=self._controls.wrapping(name), task_status=task_status)
+
+    async def _run_broker(self, name: str, port: int, task_status: trio.TaskStatus[RunningBroker]) -> None:
+        own = {
+            "brokerName": name,
+            "listenPort": str(port),
+            "namesrvAddr": self.nameserver,
+            "storePathRootDir": str(self.directory / name),
+        }
+        config = self._broker_config.with_settings(own)
+        directory = DiskFiles(config.store_root)
+        files = ForgetfulFiles(directory) if self._forgetful else directory
+        await run_broker(config, files=files, wrap_handler=self._controls.wrapping(name), task_status=task_status)

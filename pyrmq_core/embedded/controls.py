@@ -1,0 +1,71 @@
+"""The rules by which a test answers, drops, delays or cuts chosen requests, for NameServers and brokers alike."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Final, TypeAlias
+
+from pyrmq_core.network import Handler, Peer, ask
+from pyrmq_core.protocol.framing.command import Command
+
+
+class Pass(enum.Enum):
+    """The value that a control function returns to let the server answer as usual."""
+
+    PASS = "pass"
+
+
+PASS: Final = Pass.PASS
+ControlFunction: TypeAlias = Callable[[Command, Peer], Awaitable[Command | Pass | None]]
+
+
+@dataclass(eq=False, slots=True)
+class Control:
+    """One rule of `EmbeddedCluster.control`; `seen` holds the requests that it handled, oldest first."""
+
+    code: int
+    server: str | None
+    function: ControlFunction
+    times: int | None
+    seen: list[Command] = field(default_factory=list)
+    removed: bool = False
+
+    def remove(self) -> None:
+        """Ends the rule: from now on requests go to the server."""
+        self.removed = True
+
+    def takes(self, server: str, request: Command) -> bool:
+        spent = self.times is not None and len(self.seen) >= self.times
+        return not (self.removed or spent) and request.code == self.code and self.server in (None, server)
+
+
+class Controls:
+    """All rules of a cluster, in their order; they outlast restarts of the servers."""
+
+    def __init__(self) -> None:
+        self._rules: list[Control] = []
+
+    def add(self, rule: Control) -> None:
+        self._rules.append(rule)
+
+    def wrapping(self, server: str) -> Callable[[Handler], Handler]:
+        """Returns a wrapper that tries the rules before the server's handler; no rule means no delay."""
+
+        def wrap(handler: Handler) -> Handler:
+            def controlled(request: Command, peer: Peer) -> Command | Awaitable[Command | None] | None:
+                for rule in self._rules:
+                    if rule.takes(server, request):
+                        rule.seen.append(request)
+                        return _by_rule(rule, handler, request, peer)
+                return handler(request, peer)
+
+            return controlled
+
+        return wrap
+
+
+async def _by_rule(rule: Control, handler: Handler, request: Command, peer: Peer) -> Command | None:
+    answer = await rule.function(request, peer)
+    return await ask(handler, request, peer) if answer is PASS else answer

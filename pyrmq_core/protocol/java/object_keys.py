@@ -1,0 +1,53 @@
+"""JSON objects whose names are objects themselves, as fastjson writes a map with such keys: `{{"queueId":0}:5}`.
+
+That is not JSON. Each of these names is read as text, its own JSON, and written back as an object.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Any, Final
+
+from pyrmq_core.errors import BodyError
+from pyrmq_core.protocol.java.json_bounds import check_depth
+from pyrmq_core.protocol.java.json_text import dumps, parse_bare
+
+# A string is matched first and left alone, one without an end up to the end of the text. The name is an object without
+# brackets inside. Possessive, because with backtracking a hostile text of some megabytes takes minutes.
+_STRING: Final = r'"(?:[^"\\]++|\\.)*+"?'
+_KEY: Final = re.compile(rf'({_STRING})|(\{{(?:[^{{}}\[\]"]++|"(?:[^"\\]++|\\.)*+")*+\}})(\s*+:)', re.DOTALL)
+
+
+def load_object_keys(body: bytes | memoryview, what: str) -> dict[str, Any]:
+    """Returns the object of a body; a name that is an object is its JSON text.
+
+    `BodyError`, which names `what`, for a body that is no such object.
+    """
+    try:
+        text = bytes(body).decode()
+        check_depth(text)
+        value = parse_bare(_KEY.sub(_quote, text))
+    except (ValueError, RecursionError) as error:
+        raise BodyError(f"{what}: the body is not JSON: {error}") from error
+    if not isinstance(value, dict):
+        raise BodyError(f"{what}: the body is not a JSON object")
+    return value
+
+
+def load_key(text: str) -> dict[str, Any]:
+    """Returns the object that a name of `load_object_keys` is; `ValueError` for any other name."""
+    value = parse_bare(text)
+    if not isinstance(value, dict):
+        raise ValueError(f"{text[:80]!r} is no object")
+    return value
+
+
+def dump_object(rows: Iterable[tuple[Any, bytes]]) -> bytes:
+    """Returns an object of names, each a text or an object, and of values that are JSON texts already."""
+    return b"{" + b",".join([dumps(name) + b":" + value for name, value in rows]) + b"}"
+
+
+def _quote(match: re.Match[str]) -> str:
+    string, name, colon = match.groups()
+    return string if string is not None else dumps(name).decode() + colon

@@ -1,0 +1,175 @@
+"""`UnreadMessage`: a `MessageExt` whose record is read when a field beyond place and body is first used.
+
+Most handlers look at a message's body and a property or two, and reading the rest of a record is a third or more of the
+time of decoding a pull. The late fields are properties of this class
+over the same slots; the first use of one fills all, and the object becomes a plain `MessageExt`. `read_message` is the
+plain form.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from typing import Any, Final
+
+from pyrmq_core.model import MessageExt, MessageQueue
+from pyrmq_core.protocol.framing.fast_dataclass import partial_maker_of
+from pyrmq_core.protocol.messages.properties import UNIQ_KEY, decode_java_utf8, decode_properties
+from pyrmq_core.protocol.messages.record import (
+    CRC_MASK,
+    FIXED_V4,
+    MAGIC_V1,
+    MIN_RECORD_BYTES,
+    RawRecord,
+    unpack_host,
+)
+from pyrmq_core.protocol.messages.sysflag import BATCH_RECORD, COMPRESSED, HOSTS_V6
+
+COMMIT_LOG_OFFSET: Final = struct.Struct(">q")
+# The fields of a record's fixed part that decide how it is read: size, magic, CRC, queue offset, sysFlag, body's size.
+DECIDING: Final = struct.Struct(">iii8xq8xi44xi")
+NOT_PLAIN: Final = HOSTS_V6 | BATCH_RECORD | COMPRESSED
+
+_set: Final = object.__setattr__
+_SLOTS: Final[dict[str, Any]] = {name: MessageExt.__dict__[name] for name in MessageExt.__slots__}
+# The fields that are there at once; the last two hold what the late ones are read from.
+EAGER: Final = ("topic", "broker_name", "queue_id", "queue_offset", "body", "properties", "store_host")
+
+
+def unread_message(
+    queue: MessageQueue, topic: str, raw: RawRecord, offset: int, body: bytes, properties: bytes, flag: int
+) -> MessageExt:
+    """Returns a message of a record; `properties` and `flag` are its own, since a batch record has those of many."""
+    return _make_unread(topic, queue.broker_name, queue.queue_id, offset, body, properties, (raw, flag))
+
+
+def add_plain_messages(
+    messages: list[Any], records: bytes, position: int, queue: MessageQueue, start: int, stop: int, *, crc: bool
+) -> int:
+    """Adds the messages from `start` to `stop` of the plain records from `position` on, and returns where they end.
+
+    That is the end of the bytes, or a record that `unpack_record` is to read: compressed, of a batch topic, with hosts
+    of IPv6, a long topic, a body whose CRC is wrong, or one that is damaged.
+    """
+    broker_name, queue_id, available = queue.broker_name, queue.queue_id, len(records)
+    topic_bytes, topic = b"", ""
+    while position + MIN_RECORD_BYTES <= available:
+        size, magic, body_crc, offset, sys_flag, body_bytes = DECIDING.unpack_from(records, position)
+        body_start, end = position + DECIDING.size, position + size
+        body_end = body_start + body_bytes
+        if magic != MAGIC_V1 or sys_flag & NOT_PLAIN or body_bytes < 0 or body_end + 3 > end or end > available:
+            break
+        topic_start = body_end + 1
+        topic_end = topic_start + records[body_end]
+        properties_start = topic_end + 2
+        if properties_start > end or records[body_end] > 127 or records[topic_end] > 127:
+            break
+        if properties_start + (records[topic_end] << 8 | records[topic_end + 1]) != end:
+            break
+        if start <= offset < stop:
+            body = records[body_start:body_end]
+            if crc and body and zlib.crc32(body) & CRC_MASK != body_crc:
+                break
+            if len(topic_bytes) != topic_end - topic_start or not records.startswith(topic_bytes, topic_start):
+                topic_bytes = records[topic_start:topic_end]
+                topic = decode_java_utf8(topic_bytes)
+            properties, fixed = records[properties_start:end], records[position:body_start]
+            messages.append(_make_unread(topic, broker_name, queue_id, offset, body, properties, fixed))
+        position = end
+    return position
+
+
+def read_message(
+    queue: MessageQueue, topic: str, raw: RawRecord, offset: int, body: bytes, properties: bytes, flag: int
+) -> MessageExt:
+    """Returns the same message with every field read."""
+    message = unread_message(queue, topic, raw, offset, body, properties, flag)
+    _read(message)
+    return message
+
+
+def _read(message: MessageExt) -> None:
+    """Fills the late fields and makes the object a plain `MessageExt`.
+
+    Two threads may do so at once: the values are equal, and the record is replaced last.
+    """
+    record, packed = _SLOTS["store_host"].__get__(message), _SLOTS["properties"].__get__(message)
+    if type(record) is not str:
+        if type(record) is bytes:
+            raw = RawRecord._make((*FIXED_V4.unpack(record), b"", b"", b""))
+            flag = raw.flag
+        else:
+            raw, flag = record
+        properties = packed if type(packed) is dict else decode_properties(decode_java_utf8(packed))
+        offset_id = (raw.store_host + COMMIT_LOG_OFFSET.pack(raw.commit_log_offset)).hex().upper()
+        late = {
+            "properties": properties,
+            "flag": flag,
+            "sys_flag": raw.sys_flag,
+            "born_timestamp_ms": raw.born_timestamp_ms,
+            "born_host": unpack_host(raw.born_host),
+            "store_timestamp_ms": raw.store_timestamp_ms,
+            "commit_log_offset": raw.commit_log_offset,
+            "store_size": raw.store_size,
+            "body_crc": raw.body_crc,
+            "reconsume_times": raw.reconsume_times,
+            "prepared_transaction_offset": raw.prepared_transaction_offset,
+            "msg_id": properties.get(UNIQ_KEY, offset_id),
+            "offset_msg_id": offset_id,
+            "store_host": unpack_host(raw.store_host),
+        }
+        for name, value in late.items():
+            _SLOTS[name].__set__(message, value)
+    _set(message, "__class__", MessageExt)
+
+
+def _late(name: str) -> Any:
+    """Returns a property that reads the whole record first."""
+    slot = _SLOTS[name]
+
+    def read(message: UnreadMessage) -> Any:
+        _read(message)
+        return slot.__get__(message)
+
+    return property(read)
+
+
+class UnreadMessage(MessageExt):
+    """A message whose record is not read yet. It equals, copies and pickles as the `MessageExt` that it becomes."""
+
+    __slots__ = ()
+
+    properties = _late("properties")
+    flag = _late("flag")
+    sys_flag = _late("sys_flag")
+    born_timestamp_ms = _late("born_timestamp_ms")
+    born_host = _late("born_host")
+    store_timestamp_ms = _late("store_timestamp_ms")
+    store_host = _late("store_host")
+    commit_log_offset = _late("commit_log_offset")
+    store_size = _late("store_size")
+    body_crc = _late("body_crc")
+    reconsume_times = _late("reconsume_times")
+    prepared_transaction_offset = _late("prepared_transaction_offset")
+    msg_id = _late("msg_id")
+    offset_msg_id = _late("offset_msg_id")
+
+    def __eq__(self, other: object) -> bool:
+        _read(self)
+        return self == other
+
+    def __repr__(self) -> str:
+        _read(self)
+        return repr(self)
+
+    def __hash__(self) -> int:
+        _read(self)
+        return hash(self)
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        _read(self)
+        return self.__reduce_ex__(protocol)
+
+
+# One is made for every message read (see `fast_dataclass` for the reason).
+_make_unread: Final = partial_maker_of(MessageExt, UnreadMessage, EAGER)

@@ -1,0 +1,79 @@
+"""An administrator's requests about consumer groups: what they consume (343, 345), when and how far (303, 308, 317), a
+copy of their offsets (314), and the topics that they may not read (353).
+
+Answers are JSON, made by the broker row by row, since they may be long.
+Sources: remoting/protocol/header/QueryConsumeTimeSpanRequestHeader.java, CloneGroupOffsetRequestHeader.java,
+UpdateGroupForbiddenRequestHeader.java and their neighbours (5.4.0).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from pyrmq_core.protocol.framing.codes import RequestCode
+from pyrmq_core.protocol.framing.fields import wire, wire_int
+from pyrmq_core.protocol.framing.header_requests import HeaderRequest
+
+
+@dataclass(frozen=True, slots=True)
+class QueryConsumeTimeSpan(HeaderRequest):
+    """A request for the times of the first, the last and the last consumed message of each queue."""
+
+    CODE: ClassVar[RequestCode] = RequestCode.QUERY_CONSUME_TIME_SPAN
+    topic: str = wire("topic")
+    group: str = wire("group")
+
+
+@dataclass(frozen=True, slots=True)
+class QueryCorrectionOffset(HeaderRequest):
+    """A request for the lowest offsets that groups committed; those named in `filter_groups` (`a,b`) do not count."""
+
+    CODE: ClassVar[RequestCode] = RequestCode.QUERY_CORRECTION_OFFSET
+    topic: str = wire("topic")
+    compare_group: str = wire("compareGroup")
+    filter_groups: str | None = wire("filterGroups", None)
+
+
+@dataclass(frozen=True, slots=True)
+class CloneGroupOffset(HeaderRequest):
+    """A request to give a group the offsets of another, of one topic or all.
+
+    Unless it is `offline`, topics that the first group's online members do not subscribe to are left out.
+    """
+
+    CODE: ClassVar[RequestCode] = RequestCode.CLONE_GROUP_OFFSET
+    src_group: str = wire("srcGroup")
+    dest_group: str = wire("destGroup")
+    topic: str | None = wire("topic", None)
+    offline: bool = wire("offline", False)
+
+
+@dataclass(frozen=True, slots=True)
+class GetBrokerConsumeStats(HeaderRequest):
+    """A request for the offsets of all groups; with `is_order` of ordered topics only."""
+
+    CODE: ClassVar[RequestCode] = RequestCode.GET_BROKER_CONSUME_STATS
+    is_order: bool = wire("isOrder", False)
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateGroupForbidden(HeaderRequest):
+    """A request that returns whether a group may read a topic; `readable` changes that first."""
+
+    CODE: ClassVar[RequestCode] = RequestCode.UPDATE_AND_GET_GROUP_FORBIDDEN
+    group: str = wire("group")
+    topic: str = wire("topic")
+    readable: bool | None = wire("readable", None)
+
+
+@dataclass(frozen=True, slots=True)
+class QueryConsumeQueue(HeaderRequest):
+    """A request for the entries of a queue, and the filter of a group."""
+
+    CODE: ClassVar[RequestCode] = RequestCode.QUERY_CONSUME_QUEUE
+    topic: str = wire("topic")
+    queue_id: int = wire_int("queueId")
+    index: int = wire("index")
+    count: int = wire_int("count")
+    consumer_group: str | None = wire("consumerGroup", None)

@@ -1,0 +1,67 @@
+"""Administration of plain ACL: an account put (50) or removed (51), versions (52), white addresses (53), all (54).
+
+50, 51 and 53 are answered with success alone. Left out: 5.x, which has users and policies instead (3001 to 3010).
+Sources: common/protocol/header/CreateAccessConfigRequestHeader.java, DeleteAccessConfigRequestHeader.java,
+UpdateGlobalWhiteAddrsConfigRequestHeader.java, GetBrokerAclConfigResponseHeader.java,
+GetBrokerClusterAclConfigResponseBody.java (4.9.7).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from pyrmq_core.protocol.framing.codes import RequestCode
+from pyrmq_core.protocol.framing.command import Command, success
+from pyrmq_core.protocol.framing.fields import wire
+from pyrmq_core.protocol.framing.header_requests import HeaderRequest, HeaderResponse
+from pyrmq_core.protocol.java.json_text import dumps
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateAclConfig(HeaderRequest):
+    """A request to add or change an account; lists of `name=permission` are joined by commas."""
+
+    CODE: ClassVar[RequestCode] = RequestCode.UPDATE_AND_CREATE_ACL_CONFIG
+    access_key: str = wire("accessKey")
+    secret_key: str | None = wire("secretKey", None)
+    white_remote_address: str | None = wire("whiteRemoteAddress", None)
+    admin: bool = wire("admin", False)
+    default_topic_perm: str | None = wire("defaultTopicPerm", None)
+    default_group_perm: str | None = wire("defaultGroupPerm", None)
+    topic_perms: str | None = wire("topicPerms", None)
+    group_perms: str | None = wire("groupPerms", None)
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteAclConfig(HeaderRequest):
+    """A request to remove an account."""
+
+    CODE: ClassVar[RequestCode] = RequestCode.DELETE_ACL_CONFIG
+    access_key: str = wire("accessKey")
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateWhiteAddresses(HeaderRequest):
+    """A request to set the global white addresses of a file, joined by commas; without a name, of plain_acl.yml."""
+
+    CODE: ClassVar[RequestCode] = RequestCode.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG
+    white_addresses: str = wire("globalWhiteAddrs")
+    file: str | None = wire("aclFileFullPath", None)
+
+
+@dataclass(frozen=True, slots=True)
+class AclVersion(HeaderResponse):
+    """The answer to 52: the version of plain_acl.yml and of every file, as JSON texts."""
+
+    version: str = wire("version")
+    all_versions: str = wire("allAclFileVersion")
+    broker_name: str = wire("brokerName")
+    broker_address: str = wire("brokerAddr")
+    cluster_name: str = wire("clusterName")
+
+
+def acl_config(white_addresses: Sequence[str], accounts: Sequence[Mapping[str, Any]]) -> Command:
+    """Returns the answer to 54: all global white addresses and accounts, with their secrets."""
+    return success(body=dumps({"globalWhiteAddrs": list(white_addresses), "plainAccessConfigs": list(accounts)}))

@@ -1,0 +1,58 @@
+"""Stored messages by id or key: VIEW_MESSAGE_BY_ID (33), QUERY_MESSAGE (12).
+
+A broker answers 33 with the record at a place in its log, and 12 with the newest records that its index has under a
+key, or under a UNIQ_KEY, stored between two times. The index holds hashes: a record may have another key or topic. 12
+finds a message a moment after it is stored. `indexType` (5.4.0) is `K` for keys, `U` for UNIQ_KEYs, `T` for tags; left
+out is `lastKey`, for the next page of an index in RocksDB.
+Sources: remoting/protocol/header/QueryMessageRequestHeader.java, ViewMessageRequestHeader.java;
+broker/processor/QueryMessageProcessor.java.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import ClassVar, Self
+
+from pyrmq_core.protocol.framing.codes import RequestCode
+from pyrmq_core.protocol.framing.command import Command, success
+from pyrmq_core.protocol.framing.fields import decode_fields, encode_fields, wire, wire_int
+from pyrmq_core.protocol.framing.header_requests import HeaderRequest
+
+
+@dataclass(frozen=True, slots=True)
+class ViewMessage(HeaderRequest):
+    """A request for the record at an offset of the log; 5.x checks the permission on `topic`, if it is named."""
+
+    CODE: ClassVar[RequestCode] = RequestCode.VIEW_MESSAGE_BY_ID
+    offset: int = wire("offset")
+    topic: str | None = wire("topic", None)
+
+
+@dataclass(frozen=True, slots=True)
+class QueryMessage(HeaderRequest):
+    """A request for at most `max_num` messages of a key; with `by_unique_key` the broker sets the number itself."""
+
+    CODE: ClassVar[RequestCode] = RequestCode.QUERY_MESSAGE
+    topic: str = wire("topic")
+    key: str = wire("key")
+    max_num: int = wire_int("maxNum")
+    begin_ms: int = wire("beginTimestamp")
+    end_ms: int = wire("endTimestamp")
+    by_unique_key: bool = wire("_UNIQUE_KEY_QUERY", False)
+    index_type: str | None = wire("indexType", None)
+
+
+@dataclass(frozen=True, slots=True)
+class MessagesFound:
+    """The answer to 12 if there is any record; without one it is QUERY_NOT_FOUND."""
+
+    index_last_update_ms: int = wire("indexLastUpdateTimestamp")
+    index_last_update_phyoffset: int = wire("indexLastUpdatePhyoffset")
+    records: bytes = b""
+
+    def to_command(self) -> Command:
+        return success(encode_fields(self), self.records)
+
+    @classmethod
+    def from_command(cls, command: Command) -> Self:
+        return replace(decode_fields(cls, command.ext, "the answer to QUERY_MESSAGE"), records=bytes(command.body))

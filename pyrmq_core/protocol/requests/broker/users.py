@@ -1,0 +1,117 @@
+"""Administration of users (3001 to 3005) and of policies about them (3006 to 3010); the NameServer answers it, too.
+
+A user is `{"username","password","userType","userStatus"}`, policies are
+`{"subject":"User:x","policies":[{"policyType","entries":[{"resource","actions","sourceIps","decision"}]}]}`.
+3004 and 3009 are answered with one of these as the body, 3005 and 3010 with a list, all without a body if there is
+none; the others with success alone. Sources: remoting/protocol/header/{Create,Update,Delete,Get}{User,Acl}
+RequestHeader.java, ListUsersRequestHeader.java, ListAclsRequestHeader.java, body/UserInfo.java, AclInfo.java (5.4.0).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Self
+
+from pyrmq_core.protocol.framing.codes import RequestCode
+from pyrmq_core.protocol.framing.command import Command
+from pyrmq_core.protocol.framing.fields import wire
+from pyrmq_core.protocol.framing.header_requests import HeaderRequest
+from pyrmq_core.protocol.java.json_text import dumps, load_object
+
+
+@dataclass(frozen=True, slots=True)
+class CreateUser:
+    """A request to make a user; `members` are those of the body."""
+
+    CODE: ClassVar[RequestCode] = RequestCode.AUTH_CREATE_USER
+    username: str
+    members: Mapping[str, Any] = field(default_factory=dict, repr=False)
+
+    def to_command(self) -> Command:
+        return Command(self.CODE, {"username": self.username}, dumps(dict(self.members)))
+
+    @classmethod
+    def from_command(cls, command: Command) -> Self:
+        return cls(command.ext.get("username", ""), load_object(command.body, "user"))
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateUser(CreateUser):
+    """A request to change a user; what the body lacks stays."""
+
+    CODE: ClassVar[RequestCode] = RequestCode.AUTH_UPDATE_USER
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteUser(HeaderRequest):
+    """A request to remove a user and its policies."""
+
+    CODE: ClassVar[RequestCode] = RequestCode.AUTH_DELETE_USER
+    username: str = wire("username", "")
+
+
+@dataclass(frozen=True, slots=True)
+class GetUser(HeaderRequest):
+    """A request for one user."""
+
+    CODE: ClassVar[RequestCode] = RequestCode.AUTH_GET_USER
+    username: str = wire("username", "")
+
+
+@dataclass(frozen=True, slots=True)
+class ListUsers(HeaderRequest):
+    """A request for all users whose name contains a text."""
+
+    CODE: ClassVar[RequestCode] = RequestCode.AUTH_LIST_USER
+    filter: str = wire("filter", "")
+
+
+@dataclass(frozen=True, slots=True)
+class CreateAcl:
+    """A request to add policies about a subject; `members` are those of the body."""
+
+    CODE: ClassVar[RequestCode] = RequestCode.AUTH_CREATE_ACL
+    subject: str
+    members: Mapping[str, Any] = field(default_factory=dict)
+
+    def to_command(self) -> Command:
+        return Command(self.CODE, {"subject": self.subject}, dumps(dict(self.members)))
+
+    @classmethod
+    def from_command(cls, command: Command) -> Self:
+        return cls(command.ext.get("subject", ""), load_object(command.body, "acl"))
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateAcl(CreateAcl):
+    """A request to change policies; RocketMQ does the same as for 3006."""
+
+    CODE: ClassVar[RequestCode] = RequestCode.AUTH_UPDATE_ACL
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteAcl(HeaderRequest):
+    """A request to remove a subject's policies, or the entry about one resource."""
+
+    CODE: ClassVar[RequestCode] = RequestCode.AUTH_DELETE_ACL
+    subject: str = wire("subject", "")
+    policy_type: str | None = wire("policyType", None)
+    resource: str | None = wire("resource", None)
+
+
+@dataclass(frozen=True, slots=True)
+class GetAcl(HeaderRequest):
+    """A request for a subject's policies."""
+
+    CODE: ClassVar[RequestCode] = RequestCode.AUTH_GET_ACL
+    subject: str = wire("subject", "")
+
+
+@dataclass(frozen=True, slots=True)
+class ListAcls(HeaderRequest):
+    """A request for all policies whose subject and resource contain these texts."""
+
+    CODE: ClassVar[RequestCode] = RequestCode.AUTH_LIST_ACL
+    subject_filter: str = wire("subjectFilter", "")
+    resource_filter: str = wire("resourceFilter", "")

@@ -1,0 +1,1 @@
+"""Access control: rules, files and servers."""

@@ -1,0 +1,108 @@
+"""Small stores with an index of keys, for tests, and messages that have keys."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from pyrmq_core.broker.store.appending import Append, piece
+from pyrmq_core.broker.store.files import Files
+from pyrmq_core.broker.store.index.index_file import Layout
+from pyrmq_core.broker.store.index.key_index import FOLDER, KeyIndex
+from pyrmq_core.broker.store.message_store import MessageStore
+from pyrmq_core.errors import StoreError
+from pyrmq_core.protocol.messages.record import RawRecord
+from tests.broker.java_index import JavaIndex
+from tests.broker.stores import NOW_MS, SMALL, Sent
+
+LAYOUT = Layout(slots=5, entries=8)
+EVER = (0, 1 << 60)
+
+
+@dataclass(frozen=True, slots=True)
+class Keyed:
+    """Messages of one append, each with its properties."""
+
+    properties: tuple[str, ...]
+    topic: str = "T"
+    sys_flag: int = 0
+
+    def append(self) -> Append:
+        plain = Sent(self.topic, 0, ()).append()
+        return replace(plain, pieces=[piece(0, b"", one.encode()) for one in self.properties], sys_flag=self.sys_flag)
+
+
+def keyed(*keys: str, topic: str = "T") -> Keyed:
+    """Returns one message for each text of KEYS."""
+    return Keyed(tuple([f"KEYS\x01{one}\x02" for one in keys]), topic)
+
+
+class IndexedStore:
+    """A store and its index, as the broker joins them; `warnings` are those of the index's opening."""
+
+    def __init__(self, files: Files, layout: Layout = LAYOUT, segment_bytes: int = 4096) -> None:
+        self.files = files
+        self.layout = layout
+        self.store = MessageStore(files, replace(SMALL, segment_bytes=segment_bytes))
+        recovery = self.store.open(1)
+        self.index = KeyIndex(self.store, layout)
+        self.warnings = self.index.open(clean=recovery.clean)
+        self.store.on_dispatched = self.index.note
+
+    def put(self, sent: Keyed, now_ms: int = NOW_MS) -> list[int]:
+        return self.store.put(sent.append(), now_ms).positions
+
+    def settle(self) -> None:
+        """Brings the index to the last message."""
+        if not self.index.is_live:
+            for _ in self.index.catch_up():
+                pass
+        while self.index.has_waiting:
+            self.index.step()
+
+    def seal(self) -> None:
+        """Brings full files to the medium, as the broker does in the background."""
+        while (file := self.index.full_file()) is not None:
+            for _ in file.unwritten():
+                pass
+            file.file.sync()
+            file.seal()
+            self.store.mark_indexed(file.header.end_ms)
+
+    def stop(self) -> None:
+        self.index.close()
+        self.store.close()
+
+    def find(self, key: str, most: int = 64, times_ms: tuple[int, int] = EVER, topic: str = "T") -> list[int]:
+        found: list[int] = []
+        for _ in self.index.find((topic, key, None), most, times_ms, found):
+            pass
+        return found
+
+    def java(self) -> JavaIndex:
+        """Returns the index that Java has of this log."""
+        records = [found for found in self.store.records(self.store.start) if isinstance(found, RawRecord)]
+        return JavaIndex(self.layout.slots, self.layout.entries).build(records)
+
+    def contents(self) -> list[bytes]:
+        """Returns the bytes of each index file, before its next entry."""
+        found = []
+        for name in self.files.names(FOLDER):
+            data = self.files.load(f"{FOLDER}/{name}") or b""
+            found.append(data[: self.layout.entry_at(int.from_bytes(data[36:40]))])
+        return found
+
+
+def try_put(one: IndexedStore, sent: Keyed, now_ms: int) -> None:
+    """Stores messages if the disk has room for them."""
+    try:
+        one.put(sent, now_ms)
+    except StoreError:
+        return
+
+
+def try_settle(one: IndexedStore) -> None:
+    """Brings the index to the last message if the disk has room for it."""
+    try:
+        one.settle()
+    except StoreError:
+        assert not one.index.is_live

@@ -1,0 +1,366 @@
+"""The index of keys against a plain copy of Java's: the same bytes and look-ups, whatever happened in between."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pyrmq_core.broker.store.appending import piece
+from pyrmq_core.broker.store.formats import file_name
+from pyrmq_core.broker.store.index import key_index, log_messages
+from pyrmq_core.broker.store.index.index_file import HEADER, Layout
+from pyrmq_core.broker.store.index.key_index import FOLDER
+from pyrmq_core.broker.store.layout import StoreSettings
+from pyrmq_core.broker.store.unsynced import ForgetfulFiles
+from pyrmq_core.errors import StoreError
+from tests.broker.indexed_stores import LAYOUT, IndexedStore, Keyed, keyed, try_put, try_settle
+from tests.broker.memory_files import MemoryFiles
+from tests.broker.stores import NOW_MS, opened
+
+# "Aa" and "BB" have one hash.
+WORDS = ("a", "b", "Aa", "BB", "id0", "red")
+FILES = [f"{FOLDER}/{name}" for name in ("20231114221320000", "20231114221320001")]
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """The disk takes so many bytes more; None for any number."""
+
+    count: int | None
+
+
+def properties_of(keys: list[str], unique: str, tags: str) -> str:
+    pairs = (("KEYS", " ".join(keys)), ("UNIQ_KEY", unique), ("TAGS", tags))
+    return "".join([f"{name}\x01{value}\x02" for name, value in pairs if value])
+
+
+properties = st.builds(
+    properties_of,
+    st.lists(st.sampled_from(WORDS), max_size=3),
+    st.sampled_from(["", "id0"]),
+    st.sampled_from(["", "a"]),
+)
+sends = st.builds(
+    Keyed,
+    st.lists(properties, min_size=1, max_size=3).map(tuple),
+    st.sampled_from(["T", "U"]),
+    st.sampled_from([0, 0, 0, 4, 8, 12]),
+)
+ordinary = st.one_of(sends, sends, st.sampled_from(["settle", "seal", "stop", "kill", "later", "earlier"]))
+rooms = st.builds(Room, st.integers(0, 400) | st.none())
+
+
+def do(one: IndexedStore, step: Keyed | Room | str, clock: list[int]) -> IndexedStore:
+    match step:
+        case Keyed():
+            try_put(one, step, clock[0])
+        case Room():
+            assert isinstance(one.files, MemoryFiles)
+            one.files.room = step.count
+        case "settle":
+            try_settle(one)
+        case "seal":
+            with contextlib.suppress(StoreError):
+                one.seal()
+        case "later":
+            clock[0] += 2500
+        case "earlier":
+            clock[0] -= 4000
+        case "stop" | "kill":
+            if isinstance(one.files, MemoryFiles):
+                one.files.room = None
+            if step == "stop":
+                one.stop()
+            else:
+                one.store.abandon()
+            return IndexedStore(one.files)
+    return one
+
+
+def check(one: IndexedStore) -> None:
+    """Checks that bytes and look-ups are Java's, before and after a stop."""
+    one.settle()
+    java = one.java()
+    for topic in ("T", "U"):
+        for word in (*WORDS, "other"):
+            for times in ((0, 1 << 60), (NOW_MS - 3000, NOW_MS + 1000), (NOW_MS + 1, 1 << 60), (0, NOW_MS)):
+                for most in (64, 2):
+                    assert one.find(word, most, times, topic) == java.find(f"{topic}#{word}", most, *times)
+    one.stop()
+    assert one.contents() == java.contents()
+
+
+@given(st.lists(ordinary, max_size=25))
+def test_stops_and_kills_leave_no_trace(steps: list[Keyed | str]) -> None:
+    one, clock = IndexedStore(MemoryFiles()), [NOW_MS]
+    for step in steps:
+        one = do(one, step, clock)
+    check(one)
+
+
+@given(st.lists(st.one_of(ordinary, rooms), max_size=25))
+def test_full_disks_leave_no_trace(steps: list[Keyed | Room | str]) -> None:
+    files = MemoryFiles()
+    one, clock = IndexedStore(files), [NOW_MS]
+    for step in steps:
+        one = do(one, step, clock)
+    files.room = None
+    one.store.dispatch(one.store.end)
+    check(one)
+
+
+@given(st.lists(ordinary, max_size=20), st.randoms(use_true_random=False), st.lists(sends, max_size=3))
+def test_power_cuts_leave_no_trace(steps: list[Keyed | str], chance: random.Random, later: list[Keyed]) -> None:
+    files = ForgetfulFiles(MemoryFiles())
+    one, clock = IndexedStore(files), [NOW_MS]
+    for step in steps:
+        one = do(one, step, clock)
+    files.power_cut(lambda page: chance.random() < 0.5)
+    one = IndexedStore(files)
+    for sent in later:
+        one.put(sent)
+    check(one)
+
+
+def test_entries_of_messages_that_a_power_cut_took_go() -> None:
+    """The next message lies where the lost one lay, and is stored before the index is checked."""
+    files = ForgetfulFiles(MemoryFiles())
+    one = IndexedStore(files)
+    one.put(keyed("a"))
+    one.stop()
+    one = IndexedStore(files)
+    (lost,) = one.put(keyed("lost"))
+    one.settle()
+    files.power_cut(lambda page: page[0].startswith(FOLDER))
+    one = IndexedStore(files)
+    assert one.put(Keyed(("",))) == [lost]
+    one.settle()
+    assert one.find("lost") == []
+    check(one)
+
+
+def filled(files: MemoryFiles, count: int = 20) -> IndexedStore:
+    """Returns a settled store of messages with the key `k` and one of their own."""
+    one = IndexedStore(files)
+    for number in range(count):
+        one.put(keyed(f"k n{number}"))
+    one.settle()
+    return one
+
+
+@given(st.data(), st.booleans())
+def test_damaged_files_end_nothing(data: st.DataObject, is_clean: bool) -> None:
+    files = MemoryFiles()
+    one = filled(files, 6)
+    one.stop() if is_clean else one.store.abandon()
+    for name in files.names(FOLDER):
+        content = files.contents[f"{FOLDER}/{name}"]
+        for at in data.draw(st.lists(st.integers(0, len(content) - 1), max_size=3)):
+            content[at] = data.draw(st.integers(0, 255))
+    one = IndexedStore(files)
+    one.settle()
+    for word in ("k", "n0", "n5"):
+        one.find(word)
+    place = one.put(keyed("fresh"))
+    one.settle()
+    assert one.find("fresh") == place
+    one.stop()
+    IndexedStore(files).settle()
+
+
+@pytest.mark.parametrize("is_clean", [True, False])
+@pytest.mark.parametrize(
+    "fault",
+    [
+        "missing",
+        "first missing",
+        "middle missing",
+        "last missing",
+        "short",
+        "other settings",
+        "no header",
+        "unreadable",
+    ],
+)
+def test_missing_and_wrong_files_are_made_anew(fault: str, is_clean: bool) -> None:
+    files = MemoryFiles()
+    one = filled(files)
+    one.seal()
+    whole = one.java()
+    one.stop() if is_clean else one.store.abandon()
+    paths = [f"{FOLDER}/{name}" for name in files.names(FOLDER)]
+    assert len(paths) == 6
+    layout = LAYOUT
+    match fault:
+        case "missing":
+            for path in paths:
+                del files.contents[path]
+        case "first missing":
+            del files.contents[paths[0]]
+        case "middle missing":
+            del files.contents[paths[2]]
+        case "last missing":
+            del files.contents[paths[-1]]
+        case "short":
+            del files.contents[paths[2]][100:]
+        case "unreadable":
+            files.unreadable[paths[2]] = 0
+        case "no header":
+            files.contents[paths[2]][36:40] = b"\x7f\0\0\0"
+        case _:
+            layout = replace(LAYOUT, slots=7)
+    one = IndexedStore(files, layout)
+    files.unreadable.clear()
+    assert bool(one.warnings) is (fault in ("short", "no header", "other settings", "unreadable"))
+    one.settle()
+    assert one.find("k") == whole.find("T#k", 64, 0, 1 << 60)
+    one.stop()
+    assert one.contents() == one.java().contents()
+
+
+@pytest.mark.parametrize("is_clean", [True, False])
+def test_a_file_whose_entries_cannot_be_read_is_made_anew(is_clean: bool) -> None:
+    files = MemoryFiles()
+    one = filled(files)
+    one.stop() if is_clean else one.store.abandon()
+    files.unreadable[f"{FOLDER}/{files.names(FOLDER)[-1]}"] = HEADER.size
+    one = IndexedStore(files)
+    one.settle()
+    files.unreadable.clear()
+    assert len(one.find("k")) == 20
+    one.stop()
+    assert one.contents() == one.java().contents()
+
+
+def test_an_index_that_begins_with_the_log_is_whole() -> None:
+    files = MemoryFiles()
+    one = IndexedStore(files)
+    for number in range(60):
+        one.put(keyed(f"k n{number}"))
+    one.settle()
+    one.stop()
+    names = files.names(FOLDER)
+    del files.contents["commitlog/" + file_name(0)]
+    one = IndexedStore(files)
+    start = one.store.start
+    assert start == 4096
+    one.settle()
+    assert files.names(FOLDER) == names
+    assert retire_before(one, start) == len(names) - len(files.names(FOLDER)) > 5
+    kept = one.find("n59")
+    assert kept
+    others = len(files.names(FOLDER)) - 1
+    assert retire_before(one, 1 << 50) == others > 1
+    assert len(files.names(FOLDER)) == 1, "the last file stays"
+    assert one.find("n59") == kept
+    one.put(keyed("more"))
+    one.stop()
+    one = IndexedStore(files)
+    one.settle()
+    assert one.find("more")
+
+
+def retire_before(one: IndexedStore, log_start: int) -> int:
+    """Removes the files of messages before the log's start; returns their number."""
+    names = one.files.names(FOLDER)
+    removals = one.index.retire_before(log_start)
+    assert one.files.names(FOLDER) == names, "nothing is removed on the loop"
+    assert one.index.stored_bytes(log_start) == (len(names) - len(removals) - 1) * one.layout.file_bytes
+    for remove in removals:
+        remove()
+    return len(removals)
+
+
+def test_10_000_messages_of_one_key() -> None:
+    one = IndexedStore(MemoryFiles(), Layout(slots=50, entries=6000), segment_bytes=1 << 20)
+    places = []
+    for number in range(100):
+        batch = Keyed(tuple([f"KEYS\x01k\x02UNIQ_KEY\x01{number:04d}{one:04d}\x02" for one in range(100)]))
+        places += one.put(batch, NOW_MS + 1000 * number)
+    one.settle()
+    assert one.find("k") == places[:-65:-1]
+    assert one.find("k", 3, (NOW_MS, NOW_MS + 9999)) == places[999:996:-1]
+    assert one.find("k", 20_000) == places[::-1]
+    assert one.find("00990099") == places[-1:]
+    found: list[int] = []
+    assert sum(1 for _ in one.index.find(("T", "k", None), 3, (NOW_MS, NOW_MS + 9999), found)) > 5, "many steps"
+    one.stop()
+    assert one.contents() == one.java().contents()
+
+
+def test_one_step_enters_a_bounded_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(key_index, "MESSAGES_AT_ONCE", 30)
+    one = IndexedStore(MemoryFiles(), Layout(slots=50, entries=6000), segment_bytes=1 << 20)
+    one.settle()
+    places = [one.put(keyed(*["k"] * count)) for count in (20, 20, 1, 70, 1)]
+    counts = [0]
+    while one.index.has_waiting:
+        one.index.step()
+        counts.append(len(one.find("k", 9999)))
+    assert counts == [0, 40, 41, 71, 101, 111, 112]
+    assert one.find("k", 9999) == [place for part in places for place in part][::-1]
+
+
+def test_one_step_enters_a_bounded_number_of_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(key_index, "PROPERTIES_AT_ONCE", 30)
+    one = IndexedStore(MemoryFiles(), Layout(slots=50, entries=6000), segment_bytes=1 << 20)
+    one.settle()
+    # Each has 10 bytes of properties, and the long one 110.
+    places = [one.put(keyed(*["k123"[:2]] * count)) for count in (2, 2, 1, 5, 64)]
+    places.insert(3, one.put(keyed("k1" + 50 * " x")))
+    counts = [0]
+    while one.index.has_waiting:
+        one.index.step()
+        counts.append(len(one.find("k1", 9999)))
+    steps = [after - before for before, after in itertools.pairwise(counts)]
+    assert sum(steps) == 75
+    assert max(steps) <= 3
+    one.stop()
+    assert one.contents() == one.java().contents()
+
+
+@pytest.mark.parametrize(
+    ("record_weight", "body_bytes", "value_bytes"), [(300, 0, 1), (1, 9600, 1), (1, 0, 300)], ids=str
+)
+def test_one_step_reads_a_bounded_part_of_the_log(
+    record_weight: int, body_bytes: int, value_bytes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(log_messages, "PROPERTIES_AT_ONCE", 1000)
+    monkeypatch.setattr(log_messages, "RECORD_WEIGHT", record_weight)
+    store = opened(MemoryFiles(), StoreSettings(segment_bytes=1 << 20))
+    keyless = Keyed(("name\x01" + "v" * value_bytes + "\x02",)).append()
+    keyless = replace(keyless, pieces=[piece(0, bytes(body_bytes), keyless.pieces[0].properties)])
+    places = [store.put(keyless, NOW_MS).positions[0] for _ in range(30)]
+    places += store.put(keyed("k").append(), NOW_MS).positions
+    parts = list(log_messages.unread_messages(store, 0, store.end))
+    assert [message.offset for messages, _ in parts for message in messages] == places
+    assert [end for _, end in parts] == [*[messages[0].offset for messages, _ in parts[1:]], store.end]
+    assert max(len(messages) for messages, _ in parts) <= 4
+    found: list[int] = []
+
+    def search() -> Iterator[None]:
+        found.append((yield from log_messages.next_with_keys(store, 0)))
+
+    assert len(list(search())) >= 7
+    assert found == places[-1:]
+
+
+def test_more_messages_than_may_wait_are_read_from_the_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(key_index, "MOST_WAITING_BYTES", 200)
+    one = IndexedStore(MemoryFiles())
+    one.settle()
+    for number in range(5):
+        one.put(keyed(f"k{number}"))
+    assert not one.index.is_live
+    assert not one.index.has_waiting
+    one.settle()
+    assert all(one.find(f"k{number}") for number in range(5))
+    one.stop()
+    assert one.contents() == one.java().contents()

@@ -1,0 +1,156 @@
+"""A store with timers whose clock is a number, and the messages that it has delivered."""
+
+import contextlib
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from pyrmq_core.broker.store.appending import Append, piece
+from pyrmq_core.broker.store.disk_files import DiskFiles
+from pyrmq_core.broker.store.files import Files
+from pyrmq_core.broker.store.layout import StoreSettings
+from pyrmq_core.broker.store.message_store import MessageStore
+from pyrmq_core.broker.store.unsynced import ForgetfulFiles, Page
+from pyrmq_core.broker.timers.timer_rules import (
+    TIMER_DEL_UNIQKEY,
+    TIMER_TOPIC,
+    TimerSettings,
+    place_timer,
+)
+from pyrmq_core.broker.timers.timer_store import TimerStore
+from pyrmq_core.errors import StoreError
+from pyrmq_core.protocol.messages.properties import decode_properties, encode_properties
+from pyrmq_core.protocol.messages.record import StoredRecord, pack_host
+from tests.broker.stores import NOW_MS, read
+
+FILES = StoreSettings(segment_bytes=1 << 20, queue_file_bytes=20_000)
+# Four entries a file of the timer log.
+SETTINGS = TimerSettings(log_file_bytes=256)
+HOST = pack_host("127.0.0.1:10911")
+# The test's sends begin at an arbitrary moment within a second.
+START_MS = NOW_MS + 345
+DAY_MS = 86_400_000
+MEMORY_BACKED = Path("/dev/shm")
+
+
+class TimedStore:
+    """A store and its timers at `now_ms`; `delivered` has each topic's bodies with the time of their delivery."""
+
+    def __init__(self, directory: Path, settings: TimerSettings = SETTINGS, files: Files | None = None) -> None:
+        self.directory = directory
+        self.settings = settings
+        self.now_ms = START_MS
+        self.files = files
+        self.lines: list[str] = []
+        self.open()
+
+    def open(self) -> None:
+        self.store = MessageStore(self.files or DiskFiles(self.directory), FILES)
+        self.store.open(1)
+        self.timers = TimerStore(self.store, self.store.files, self.settings)
+        self.timers.delivery.warn = self.lines.append
+        self.lines += self.timers.open(self.now_ms)
+
+    def send(self, body: bytes, properties: dict[str, str], topic: str = "T", queue_id: int = 0) -> None:
+        """Stores a message as a send does."""
+        given = {"UNIQ_KEY": body.decode(), **properties}
+        waits = place_timer(given, topic, queue_id, self.now_ms, self.settings)
+        target = (TIMER_TOPIC, 0) if waits else (topic, queue_id)
+        self.put(*target, body, encode_properties(given).encode())
+
+    def put(self, topic: str, queue_id: int, body: bytes, properties: bytes) -> None:
+        append = Append(topic, queue_id, [piece(0, body, properties)], self.now_ms, HOST, HOST)
+        self.store.put(append, self.now_ms)
+
+    def take_back(self, body: bytes, deliver_ms: int, topic: str = "T") -> None:
+        """Stores a message that takes another one back, as a recall does."""
+        names = {TIMER_DEL_UNIQKEY: body.decode(), "TIMER_DELIVER_MS": str(deliver_ms)}
+        self.send(body, names, topic)
+
+    def work(self) -> int:
+        """Does all that can be done now; returns the ms until the next step."""
+        while (wait_ms := self.timers.work(self.now_ms)) == 0:
+            pass
+        return wait_ms
+
+    def run_until(self, end_ms: int) -> None:
+        """Works at each time at which there is something to do."""
+        while True:
+            wait_ms = self.work()
+            if self.now_ms + wait_ms > end_ms:
+                self.now_ms = end_ms
+                self.work()
+                return
+            self.now_ms += wait_ms
+
+    def save(self) -> None:
+        """Writes a checkpoint, as the service does at intervals."""
+        if self.timers.files.names:
+            self.store.flush()
+            for sync in self.timers.files.syncs():
+                sync()
+            self.timers.files.save(self.timers.state(self.now_ms))
+
+    def kill(self) -> None:
+        """Opens the files again as a killed process left them."""
+        self.store.abandon()
+        self.open()
+
+    def kill_while_stopping(self) -> None:
+        """Opens the files again as a process left them that was killed before its last checkpoint."""
+        files = self.timers.files
+        files.save = _killed  # type: ignore[method-assign]
+        with contextlib.suppress(StoreError):
+            self.timers.close(self.now_ms)
+        self.kill()
+
+    def power_cut(self, keep: Callable[[Page], bool]) -> None:
+        """Opens the files as a power cut left them, with those unsynced pages that `keep` chooses."""
+        assert isinstance(self.files, ForgetfulFiles)
+        self.store.abandon()
+        self.files.power_cut(keep)
+        self.open()
+
+    def restart(self) -> None:
+        self.timers.close(self.now_ms)
+        self.store.close()
+        self.open()
+
+    def records(self, topic: str = "T", queue_id: int = 0) -> list[StoredRecord]:
+        return read(self.store, topic, queue_id)
+
+    def count(self) -> int:
+        """Returns the number of messages in topic T."""
+        return self.store.bounds(("T", 0))[1]
+
+    def delivered(self, topic: str = "T", queue_id: int = 0) -> dict[bytes, list[int]]:
+        """Returns the times at which each body was stored in its own topic."""
+        found: dict[bytes, list[int]] = {}
+        for record in self.records(topic, queue_id):
+            found.setdefault(record.body, []).append(record.store_timestamp_ms)
+        return found
+
+
+def _killed(checkpoint: object) -> None:
+    raise StoreError("the process is killed")
+
+
+def properties_of(record: StoredRecord) -> dict[str, str]:
+    return decode_properties(record.properties)
+
+
+@contextmanager
+def timed_store(timer_settings: TimerSettings = SETTINGS, *, forgetful: bool = False) -> Iterator[TimedStore]:
+    """Yields a store in a directory of its own, which is removed afterwards."""
+    directory = Path(tempfile.mkdtemp(dir=MEMORY_BACKED if MEMORY_BACKED.is_dir() else None))
+    try:
+        files = ForgetfulFiles(DiskFiles(directory)) if forgetful else None
+        timed = TimedStore(directory, timer_settings, files)
+        try:
+            yield timed
+        finally:
+            timed.store.abandon()
+    finally:
+        shutil.rmtree(directory)

@@ -1,0 +1,1 @@
+"""Tests of transactions in the broker."""

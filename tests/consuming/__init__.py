@@ -1,0 +1,1 @@
+"""Consumers of groups: parts by themselves, over our own cluster, and beside faults."""

@@ -1,0 +1,75 @@
+"""Queues that change hands between members of a group while a handler is at work on them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import AsyncIterator, Sequence
+
+import pytest
+import trio
+
+from pyrmq_core import MessageExt
+from pyrmq_core.client.consumer.consume import assigned_queues
+from pyrmq_core.protocol.requests.broker.lock_queues import LockQueues
+from pyrmq_core.testing import PASS, Command, EmbeddedCluster, Peer, RequestCode
+from tests.support.consumer_jobs import SECONDS, Seen, consuming, fresh, made_topic, send
+from tests.support.waiting import until
+
+
+class HeldUp(Seen):
+    """A handler whose calls end when `go_on` is set."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.go_on = trio.Event()
+
+    async def __call__(self, messages: Sequence[MessageExt]) -> None:
+        await super().__call__(messages)
+        await self.go_on.wait()
+
+
+@pytest.fixture
+async def cluster() -> AsyncIterator[EmbeddedCluster]:
+    async with EmbeddedCluster(brokers=1) as cluster:
+        yield cluster
+
+
+def lock_requests(cluster: EmbeddedCluster) -> Counter[str]:
+    """Returns the number of requests for locks by client id, as it goes on."""
+    found: Counter[str] = Counter()
+
+    async def count(request: Command, peer: Peer) -> object:
+        found[LockQueues.from_command(request).client_id] += 1
+        return PASS
+
+    cluster.control(RequestCode.LOCK_BATCH_MQ, count)  # type: ignore[arg-type]
+    return found
+
+
+async def test_an_orderly_queue_changes_hands_when_its_handler_has_ended(cluster: EmbeddedCluster) -> None:
+    topic, group, held_up, seen = await made_topic(cluster.nameserver), fresh("group"), HeldUp(), Seen()
+    bodies = [str(number) for number in range(8)]
+    await send(cluster.nameserver, topic, bodies)
+    requests = lock_requests(cluster)
+    async with consuming(cluster.nameserver, group, topic, held_up, orderly=True):
+        await held_up.wait(2)  # one message of each queue
+        async with consuming(cluster.nameserver, group, topic, seen, orderly=True) as other:
+            own_id = other._session.client_id
+            await until(lambda: seen.messages or requests[own_id] >= 4, SECONDS)
+            assert not seen.messages
+            held_up.go_on.set()
+            await until(lambda: len(held_up.messages) + len(seen.messages) >= 8, SECONDS)
+            assert len(seen.messages) == 3
+    assert Counter(held_up.bodies + seen.bodies) == Counter(bodies)
+
+
+async def test_an_orderly_handler_that_hangs_does_not_keep_its_queue(
+    cluster: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(assigned_queues, "LONGEST_HOLD_SECONDS", 0.05)
+    topic, group, held_up, seen = await made_topic(cluster.nameserver), fresh("group"), HeldUp(), Seen()
+    await send(cluster.nameserver, topic, [str(number) for number in range(8)])
+    async with consuming(cluster.nameserver, group, topic, held_up, orderly=True):
+        await held_up.wait(2)
+        async with consuming(cluster.nameserver, group, topic, seen, orderly=True):
+            await seen.wait(4)

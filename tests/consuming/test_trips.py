@@ -1,0 +1,156 @@
+"""Trips: several batches that a fast handler takes in turn, on the loop and in threads."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+import trio
+
+from pyrmq_core import ConsumeFromWhere, ConsumeLater, Message, MessageExt, Producer, PushConsumer
+from pyrmq_core.client.consumer.consume.concurrently import ConcurrentService
+from pyrmq_core.client.consumer.consume.handler_calls import Handler, HandlerCalls, Trip
+from pyrmq_core.testing import PASS, Command, EmbeddedCluster, Peer, RequestCode
+from tests.support.consumer_jobs import SECONDS, fresh, made_topic, total_committed
+from tests.support.waiting import until
+
+COUNT = 600
+
+
+@pytest.fixture
+async def cluster() -> AsyncIterator[EmbeddedCluster]:
+    async with EmbeddedCluster() as cluster:
+        yield cluster
+
+
+@asynccontextmanager
+async def consuming(
+    cluster: EmbeddedCluster, topic: str, group: str, handler: Handler, threads: int = 2, timeout: float = 900
+) -> AsyncIterator[PushConsumer]:
+    """Consumes `COUNT` messages of one queue, which are there before, with two workers."""
+    async with Producer("filling", nameserver=cluster.nameserver) as producer:
+        await producer.send_batch([Message(topic, b"%d" % number) for number in range(COUNT)])
+    async with PushConsumer(
+        group,
+        nameserver=cluster.nameserver,
+        consume_from_where=ConsumeFromWhere.FIRST_OFFSET,
+        consume_threads=threads,
+        consume_timeout=timeout,
+        suspend_current_queue_time=0.01,
+    ) as consumer:
+        await consumer.subscribe(topic)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(consumer.run, handler)
+            yield consumer
+            await consumer.stop()
+
+
+async def test_a_message_that_fails_amid_a_trip_comes_again_alone(cluster: EmbeddedCluster) -> None:
+    """The rest of its trip goes back once, though the broker takes some time to store the failed one."""
+    topic, group, seen = await made_topic(cluster.nameserver, queues=1), fresh("group"), Counter[int]()
+
+    async def slowly(request: Command, peer: Peer) -> Any:
+        await trio.sleep(0.05)
+        return PASS
+
+    cluster.control(RequestCode.CONSUMER_SEND_MSG_BACK, slowly)
+
+    async def handler(messages: Sequence[MessageExt]) -> None:
+        for message in messages:
+            seen[int(message.body)] += 1
+            if int(message.body) % 100 == 50 and message.reconsume_times == 0:
+                await trio.sleep(0.003)  # ends the trip
+                raise ConsumeLater(1)
+
+    async with consuming(cluster, topic, group, handler):
+        await until(lambda: sum(seen.values()) == COUNT + COUNT // 100, SECONDS)
+    assert seen == Counter({number: 2 if number % 100 == 50 else 1 for number in range(COUNT)})
+    assert await total_committed(cluster.nameserver, group, topic) == COUNT
+
+
+@pytest.mark.parametrize("where", ["loop", "thread"])
+async def test_other_workers_take_the_batches_behind_a_slow_one(cluster: EmbeddedCluster, where: str) -> None:
+    topic, group, seen = await made_topic(cluster.nameserver, queues=1), fresh("group"), set[int]()
+    others, others_in_threads = trio.Event(), threading.Event()
+
+    def is_slow(messages: Sequence[MessageExt]) -> bool:
+        """Notes the messages; the slow one ends when all others are consumed."""
+        seen.update(int(message.body) for message in messages)
+        return int(messages[0].body) == 300
+
+    async def on_loop(messages: Sequence[MessageExt]) -> None:
+        if is_slow(messages):
+            await others.wait()
+
+    def in_thread(messages: Sequence[MessageExt]) -> None:
+        if is_slow(messages):
+            others_in_threads.wait(SECONDS)
+
+    async with consuming(cluster, topic, group, on_loop if where == "loop" else in_thread):
+        await until(lambda: len(seen) == COUNT, SECONDS)
+        others.set()
+        others_in_threads.set()
+    assert await total_committed(cluster.nameserver, group, topic) == COUNT
+
+
+async def test_a_trip_without_a_thread_gives_its_batches_back_and_ends(cluster: EmbeddedCluster) -> None:
+    """The only thread hangs in a call that timed out, so that the next trip does not begin."""
+    topic, group, seen = await made_topic(cluster.nameserver, queues=1), fresh("group"), set[int]()
+    go_on = threading.Event()
+
+    def handler(messages: Sequence[MessageExt]) -> None:
+        seen.add(int(messages[0].body))
+        if messages[0].body == b"300":
+            go_on.wait(SECONDS)
+
+    async with consuming(cluster, topic, group, handler, threads=1, timeout=1) as consumer:
+
+        def is_recalled() -> bool:
+            if consumer._running is None or not isinstance(consumer._running.service, ConcurrentService):
+                return False
+            (worker,) = consumer._running.service._workers
+            return 300 in seen and worker.trip is not None and worker.trip.batches == []
+
+        await until(is_recalled, SECONDS)
+        go_on.set()
+        await until(lambda: len(seen) == COUNT, SECONDS)
+    assert await total_committed(cluster.nameserver, group, topic) == COUNT
+
+
+async def test_what_was_acknowledged_before_a_cancelled_call_is_not_repeated(cluster: EmbeddedCluster) -> None:
+    topic, group, seen = await made_topic(cluster.nameserver, queues=1), fresh("group"), set[int]()
+
+    async def handler(messages: Sequence[MessageExt]) -> None:
+        seen.add(int(messages[0].body))
+        if int(messages[0].body) == 300:
+            await trio.sleep_forever()
+
+    with trio.CancelScope() as scope:
+        async with consuming(cluster, topic, group, handler):
+            await until(lambda: len(seen) == COUNT, SECONDS)
+            scope.cancel()
+            await trio.sleep_forever()
+    assert await total_committed(cluster.nameserver, group, topic) == 300
+
+
+async def test_a_trip_is_as_long_as_the_handler_is_fast() -> None:
+    async def fast(messages: Sequence[MessageExt]) -> None:
+        pass
+
+    async def slow(messages: Sequence[MessageExt]) -> None:
+        await trio.sleep(0.003)
+
+    for handler, most in ((fast, 64), (slow, 1)):
+        calls, found = HandlerCalls(handler, 1), set[int]()
+        assert calls.batches_a_trip == 1
+        for _ in range(20):  # the machine may be busy for one of them
+            trip = Trip([[], []])
+            await calls.make_trip(trip)
+            found.add(calls.batches_a_trip)
+        assert max(found) == most
+    assert len(trip.outcomes) == 1  # the rest is left to other workers
+    assert trip.has_waiting

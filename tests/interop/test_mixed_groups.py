@@ -1,0 +1,106 @@
+"""Groups that our push consumers share with Java's, while members of both join and leave."""
+
+from __future__ import annotations
+
+import random
+import time
+import uuid
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+
+import pytest
+import trio
+
+from tests.support.apache import VERSIONS, ApacheCluster
+from tests.support.groups.java_members import open_java_members
+from tests.support.groups.mixed_group import SECONDS, MixedGroup, change_at_random
+from tests.support.groups.numbered_messages import made_queues, sending
+from tests.support.our_cluster import boot_our_cluster
+from tests.support.waiting import until
+
+pytestmark = pytest.mark.timeout(180)
+
+RATE = 80.0  # messages a second over all queues
+LONG_SECONDS = 240.0
+
+
+async def test_members_of_both_kinds_join_and_leave(apache: ApacheCluster) -> None:
+    """One group concurrent and one orderly, on the same topic."""
+    async with two_groups(apache.version, apache.nameserver.address) as groups, trio.open_nursery() as nursery:
+        for group in groups:
+            nursery.start_soon(some_changes, group)
+
+
+async def some_changes(group: MixedGroup) -> None:
+    for ours in (False, True, True):
+        await group.join(ours=ours)
+        await group.settle()
+        await group.consume(20)
+    await group.leave(group.names(ours=True)[0])
+    await group.settle()
+    await group.consume(20)
+    await group.join(ours=False)
+    await group.leave(group.names(ours=False)[0])
+    await group.settle()
+    await group.consume(20)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("seed", [random.randrange(1_000_000)])
+async def test_members_join_and_leave_at_random_for_minutes(apache: ApacheCluster, seed: int) -> None:
+    await soak(apache.version, apache.nameserver.address, seed)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("seed", [random.randrange(1_000_000)])
+async def test_members_join_and_leave_on_our_broker_for_minutes(version: str, seed: int) -> None:
+    with boot_our_cluster() as cluster:
+        await soak(version, cluster.nameserver.address, seed)
+
+
+async def soak(version: str, nameserver: str, seed: int) -> None:
+    print(f"seed {seed}")  # noqa: T201 - shown when it fails, and by `make soak`
+    async with two_groups(version, nameserver) as groups, trio.open_nursery() as nursery:
+        for number, group in enumerate(groups):
+            nursery.start_soon(random_changes, group, random.Random(seed + number))
+
+
+async def random_changes(group: MixedGroup, draw: random.Random) -> None:
+    await group.join(ours=True)
+    await group.join(ours=False)
+    await group.settle()
+    ends_at = trio.current_time() + LONG_SECONDS
+    while trio.current_time() < ends_at:
+        for _ in range(draw.choice((1, 1, 1, 2, 3))):
+            await change_at_random(group, draw, most=6)
+            await trio.sleep(draw.uniform(0, 3))
+        await group.settle()
+        await group.consume(draw.randrange(10, 60))
+
+
+@asynccontextmanager
+async def two_groups(version: str, nameserver: str) -> AsyncIterator[Sequence[MixedGroup]]:
+    """Yields a concurrent and an orderly group without members, while messages are sent; checks their records."""
+    mark = uuid.uuid4().hex[:8]
+    topic = f"mixed_{mark}"
+    queues = await made_queues(nameserver, topic)
+    began = time.time()
+    async with (
+        open_java_members(version, nameserver, seconds=5 * SECONDS + LONG_SECONDS) as java,
+        trio.open_nursery() as nursery,
+    ):
+        groups = [
+            MixedGroup(nameserver, f"{kind}_{mark}", topic, queues, java, nursery, orderly=kind == "orderly")
+            for kind in ("concurrent", "orderly")
+        ]
+        async with sending(nameserver, queues, RATE) as sent:
+            yield groups
+        ended = time.time()
+        for group in groups:
+            await until(lambda group=group: sent.keys() <= {one.place for one in group.records}, SECONDS)  # type: ignore[misc]
+            await group.stop()
+    for group in groups:
+        print(f"{version} {group.check(sent, began, ended)}")  # noqa: T201 - shown when it fails, and by `make soak`

@@ -1,0 +1,209 @@
+"""A group of members of ours and of Java's that join and leave, with the records of all of them."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Protocol
+
+import trio
+
+from pyrmq_core import AllocateMessageQueueAveragely, MessageQueue
+from pyrmq_core.client.consumer.rebalance.java_order import sort_client_ids, sort_queues
+from tests.support.groups.java_members import JavaMembers
+from tests.support.groups.our_member import OurMember
+from tests.support.groups.records import (
+    Place,
+    Record,
+    Window,
+    by_queue,
+    by_two_members,
+    longest_silence,
+    outside,
+    repeats,
+    simultaneous,
+    skipped,
+    turned_back,
+)
+from tests.support.waiting import until
+
+SETTLE_SECONDS = 40.0  # 2 x 20 s: each member rebalances at least every 20 s
+# After the tables agree, a call that began before may still run, and Java's tables are seen some time later.
+CALL_SECONDS = 1.0
+STEADY_SECONDS = 2.0
+STORE_SECONDS = 5.0
+SECONDS = 60.0
+
+
+class Member(Protocol):
+    """A consumer of the group, as the checks see it."""
+
+    @property
+    def client_id(self) -> str: ...
+    @property
+    def owned(self) -> frozenset[MessageQueue]: ...
+
+    async def stop(self) -> None: ...
+
+
+@dataclass(eq=False)
+class MixedGroup:
+    """One group over one topic: its present members, the windows of its changes, and all records."""
+
+    nameserver: str
+    group: str
+    topic: str
+    queues: Sequence[MessageQueue]
+    java: JavaMembers
+    nursery: trio.Nursery
+    orderly: bool
+    members: dict[str, Member] = field(default_factory=dict)
+    records: list[Record] = field(default_factory=list)
+    windows: list[Window] = field(default_factory=list)
+    owners: list[tuple[float, Mapping[MessageQueue, str]]] = field(default_factory=list)
+    _numbers: count[int] = field(default_factory=count)
+    _changed_at: float | None = None
+    _settled_at: float | None = None
+
+    async def join(self, *, ours: bool) -> None:
+        """Adds a member, and returns when it was started."""
+        name = f"{'ours' if ours else 'java'}-{self.group}-{next(self._numbers)}"
+        self._note_change()
+        if ours:
+            member = OurMember(name, self.topic, self.records.append)
+            await self.nursery.start(self._run_ours, member)
+            self.members[name] = member
+        else:
+            self.members[name] = await self.java.join(
+                name, self.group, self.topic, self.records.append, orderly=self.orderly
+            )
+
+    async def leave(self, name: str) -> None:
+        """Stops a member, and returns when it has left."""
+        self._note_change()
+        await self.members.pop(name).stop()
+
+    def names(self, *, ours: bool) -> list[str]:
+        return [name for name in self.members if name.startswith("ours") is ours]
+
+    async def settle(self) -> None:
+        """Returns when every member owns the queues that it should, and has for a while; fails after 2 x 20 s.
+
+        A member that joins or leaves reports to one broker after another, and each member asks any of them for the list
+        of members: for a moment it may go back to an older answer.
+        """
+        try:
+            await until(self._is_steady, SETTLE_SECONDS)
+        except trio.TooSlowError:
+            owned = {name: sorted(map(str, member.owned)) for name, member in self.members.items()}
+            raise AssertionError(f"not settled within {SETTLE_SECONDS:g} s: {owned}, not {self._shares()}") from None
+        assert self._changed_at is not None
+        now = time.time()
+        self.windows.append(Window(self._changed_at, now))
+        self.owners.append((now, {queue: name for name, own in self._shares().items() for queue in own}))
+        self._changed_at = self._settled_at = None
+
+    async def consume(self, messages: int) -> None:
+        """Returns when so many more messages of each queue are consumed."""
+        before = {queue: len(own) for queue, own in by_queue(self.records).items()}
+
+        def done() -> bool:
+            after = {queue: len(own) for queue, own in by_queue(self.records).items()}
+            return all(after.get(queue, 0) >= before.get(queue, 0) + messages for queue in self.queues)
+
+        await until(done, SECONDS)
+
+    async def stop(self) -> None:
+        """Stops all members: a last window, in which those that stay take the queues of those that have left."""
+        for name in list(self.members):
+            await self.leave(name)
+        assert self._changed_at is not None
+        self.windows.append(Window(self._changed_at, time.time()))
+
+    async def _run_ours(self, member: OurMember, *, task_status: trio.TaskStatus[None]) -> None:
+        await member.run(self.nameserver, self.group, orderly=self.orderly, task_status=task_status)
+
+    def _note_change(self) -> None:
+        if self._changed_at is None:
+            self._changed_at = time.time()
+
+    def _shares(self) -> dict[str, frozenset[MessageQueue]]:
+        ids = {member.client_id: name for name, member in self.members.items()}
+        queues, clients = sort_queues(self.queues), sort_client_ids(ids)
+        divide = AllocateMessageQueueAveragely().allocate
+        return {name: frozenset(divide(self.group, one, queues, clients)) for one, name in ids.items()}
+
+    def _is_steady(self) -> bool:
+        now = time.time()
+        if not self._is_settled():
+            self._settled_at = None
+        elif self._settled_at is None:
+            self._settled_at = now
+        return self._settled_at is not None and now - self._settled_at >= STEADY_SECONDS
+
+    def _is_settled(self) -> bool:
+        if not all(member.client_id for member in self.members.values()):
+            return False
+        shares = self._shares()
+        return all(member.owned == shares[name] for name, member in self.members.items())
+
+    def check(self, sent: Mapping[Place, str], began: float, ended: float) -> str:
+        """Checks every promise of the group; returns a line with the counts."""
+        assert not sent.keys() - {record.place for record in self.records}, "lost"
+        strange = [record for record in self.records if sent.get(record.place, record.msg_id) != record.msg_id]
+        assert not strange, (strange[:5], [sent[record.place] for record in strange[:5]])
+        self._check_owners()
+        together = by_two_members(self.records)
+        if self.orderly:
+            assert simultaneous(self.records) == []
+            assert skipped(self.records) == []
+            self._check_turns()
+        again = repeats(self.records)
+        self._check_repeats(again)
+        silence = longest_silence(self.records, began, ended)
+        assert silence < SETTLE_SECONDS
+        longest = max(window.ended - window.began for window in self.windows)
+        return (
+            f"{'orderly' if self.orderly else 'concurrent'}: {len(self.records)} calls, {len(self.windows)} windows, "
+            f"the longest {longest:.1f} s, silence {silence:.1f} s, {len(again)} repeats, "
+            f"{len(together)} pairs of calls by two members at once"
+        )
+
+    def _check_owners(self) -> None:
+        """Checks that between windows each message is consumed by the owner of its queue, and by no other member."""
+        for index, (settled_at, owners) in enumerate(self.owners):
+            until_time = self.windows[index + 1].began if index + 1 < len(self.windows) else float("inf")
+            quiet = [
+                record
+                for record in outside(self.records, self.windows, CALL_SECONDS)
+                if settled_at < record.began < until_time
+            ]
+            wrong = [record for record in quiet if record.member != owners[record.queue]]
+            lines = (f"\n{one.began - settled_at:.1f} s after, owner {owners[one.queue]}: {one}" for one in wrong[:5])
+            assert not wrong, "".join(lines)
+
+    def _check_turns(self) -> None:
+        """Checks that a queue goes back to earlier messages only when it changes hands."""
+        for one, two in turned_back(self.records):
+            near = [window for window in self.windows if window.touches(one.began - CALL_SECONDS, two.ended)]
+            assert near, f"{one}\n{two}"
+
+    def _check_repeats(self, again: Sequence[tuple[Record, Record]]) -> None:
+        """Checks that a message comes again only in a window, and was consumed after the last offset was stored."""
+        for first, later in again:
+            at = [window for window in self.windows if window.began <= later.began <= window.ended + CALL_SECONDS]
+            assert at, (first, later)
+            assert first.ended >= at[0].began - STORE_SECONDS - CALL_SECONDS, (first, later, at)
+
+
+async def change_at_random(group: MixedGroup, draw: random.Random, *, most: int) -> None:
+    """Adds or stops a member of either kind; one of each stays."""
+    ours = draw.random() < 0.5
+    own = group.names(ours=ours)
+    if len(own) > 1 and (len(group.members) >= most or draw.random() < 0.5):
+        await group.leave(draw.choice(own))
+    else:
+        await group.join(ours=ours)
