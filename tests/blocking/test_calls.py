@@ -36,6 +36,7 @@ from pyrmq_core import (
 from pyrmq_core.blocking import Client, Producer, PullConsumer
 from pyrmq_core.client.producer.send.targets import Target
 from pyrmq_core.protocol.framing.codes import RequestCode
+from tests.support.held_loop import held_loop
 from tests.support.memory_broker import FIRST_STORE_MS
 from tests.support.scripted import PULL, SEND, refuse, silence
 from tests.support.stage import Stage
@@ -144,7 +145,8 @@ def test_a_callback_may_not_wait_for_its_own_thread(stage: Stage) -> None:
                     call()
             reported.set_result(None)
 
-        producer.send_soon(Message("orders", b"x")).add_done_callback(callback)
+        with held_loop():
+            producer.send_soon(Message("orders", b"x")).add_done_callback(callback)
         assert reported.result(10) is None
 
 

@@ -12,6 +12,7 @@ from pyrmq_core import InvalidArgument, Message, SendResult
 from pyrmq_core.blocking import Producer
 from pyrmq_core.blocking.portal import portal
 from pyrmq_core.client.producer.bulk.accumulator import Batching
+from tests.support.held_loop import held_loop
 from tests.support.stage import Stage
 from tests.support.wrong_sends import WRONG_SENDS
 
@@ -47,8 +48,9 @@ def test_a_wrong_send_harms_no_other_producer(stage: Stage, name: str, batching:
 def test_a_callback_of_a_future_that_raises_does_no_harm(stage: Stage, error: type[BaseException]) -> None:
     with Producer("g", nameserver=stage.nameserver.address) as producer:
         for _ in range(5):
-            future = producer.send_soon(Message("orders", b"x"))
-            future.add_done_callback(raiser(error))
+            with held_loop():
+                future = producer.send_soon(Message("orders", b"x"))
+                future.add_done_callback(raiser(error))
             assert isinstance(future.result(10), SendResult)
         assert isinstance(producer.send(Message("orders", b"y")), SendResult)
 
