@@ -9,7 +9,7 @@ from pyrmq_core.blocking.portal import portal
 
 @contextmanager
 def held_loop() -> Iterator[None]:
-    """The loop stands still until the block is left: no future ends before it has its callbacks."""
+    """Holds the loop still until the block is left: no future ends before it has its callbacks."""
     held, go_on = threading.Event(), threading.Event()
 
     def hold() -> None:
