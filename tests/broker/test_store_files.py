@@ -15,6 +15,7 @@ from pyrmq_core.broker.store.appending import (
     appended_bytes,
     batch_pieces,
     build,
+    count_messages,
     piece,
     properties_tags_code,
 )
@@ -113,8 +114,32 @@ def test_a_batch_body_is_read_as_everywhere_else(tail: bytes, messages: list[tup
     except BodyError:
         with pytest.raises(BodyError):
             batch_pieces(body)
+        with pytest.raises(BodyError):
+            count_messages(body)
     else:
         assert batch_pieces(body) == [piece(*item) for item in items]
+        assert count_messages(body) == len(items)
+
+
+@pytest.mark.parametrize(("body_bytes", "properties_bytes"), [(0, 0), (2, 3)])
+@pytest.mark.parametrize("change", [1, 3, 255])
+def test_a_batch_of_one_length_is_read_as_everywhere_else(body_bytes: int, properties_bytes: int, change: int) -> None:
+    """Messages of one length are read by columns: here each byte in turn is another one."""
+    items = [BatchItem(number, b"x" * body_bytes, b"p" * properties_bytes) for number in range(3)]
+    for at in range(len(encode_batch_body(items))):
+        changed = bytearray(encode_batch_body(items))
+        changed[at] = (changed[at] + change) % 256
+        body = bytes(changed)
+        try:
+            expected = [piece(*item) for item in iterate_batch_body(body)]
+        except BodyError:
+            with pytest.raises(BodyError):
+                batch_pieces(body)
+            with pytest.raises(BodyError):
+                count_messages(body)
+        else:
+            assert batch_pieces(body) == expected
+            assert count_messages(body) == len(expected)
 
 
 @given(st.text("TAGS\x01\x02xé", max_size=30))

@@ -23,7 +23,15 @@ from pyrmq_core.broker.processors.put_message import (
     put,
     refused_by_disk,
 )
-from pyrmq_core.broker.store.appending import INNER_BYTES, Append, AppendResult, Piece, batch_pieces, piece
+from pyrmq_core.broker.store.appending import (
+    INNER_BYTES,
+    Append,
+    AppendResult,
+    Piece,
+    batch_pieces,
+    count_messages,
+    piece,
+)
 from pyrmq_core.broker.tables.topics import WRITE
 from pyrmq_core.broker.timers.timer_rules import DELIVERY_BYTES, TIMER_NAMES, TIMER_OUT_MS, TIMER_TOPIC, is_timer
 from pyrmq_core.broker.transactions.half_messages import ADDED_BY_CHECKS, HALF_QUEUE, half_properties, is_prepared
@@ -58,6 +66,10 @@ from pyrmq_core.protocol.requests.broker.send_message import MessageStored, Send
 # A message of another kind in this topic, which RocketMQ takes, ends the delivery of its timers for good.
 CLOSED_TOPICS: Final = FORBIDDEN_TOPICS | {TIMER_TOPIC}
 MULTI_TAGS: Final = int(SysFlag.MULTI_TAGS)
+DELAYING: Final = (DELAY, *TIMER_NAMES)
+DELAYS_INSIDE: Final = [f"{name}\x01".encode() for name in DELAYING]
+# One search instead of four: each takes 70 us in 130 KB.
+IN_ALL_DELAYS: Final = b"DEL"
 # A committed message is stored like an ordinary one.
 NO_TRANSACTION: Final = (0, int(SysFlag.TRANSACTION_COMMIT))
 
@@ -257,12 +269,15 @@ def _prepare_batch(broker: Broker, message: SendMessage, queue_id: int, sys_flag
             if whole
             else RequestRefused(ResponseCode.SYSTEM_ERROR, "message body size exceeded")
         )
+    body, pieces, inner_num = bytes(message.body), list[Piece](), 0
     try:
-        pieces = batch_pieces(bytes(message.body))
+        if whole:
+            inner_num = count_messages(body)
+        else:
+            pieces = batch_pieces(body)
+        _refuse_delays_inside(broker, body, pieces)
     except BodyError as error:
         raise RequestRefused(ResponseCode.MESSAGE_ILLEGAL, str(error)) from error
-    _refuse_delays_inside(broker, message.body, pieces)
-    inner_num = len(pieces) if whole else 0
     if whole:
         pieces = [_whole_batch(broker, message, sys_flag, properties, inner_num)]
         sys_flag |= BATCH_RECORD
@@ -313,7 +328,7 @@ def is_in_transaction(broker: Broker, properties: dict[str, str], sys_flag: int,
             ip = broker.config.advertised_ip
             remark = f"the broker[{ip}] sending transaction message is forbidden"
             raise RequestRefused(ResponseCode.NO_PERMISSION, remark)
-        if any(name in properties for name in (DELAY, *TIMER_NAMES)):
+        if any(name in properties for name in DELAYING):
             raise message_illegal(broker, "A message in a transaction cannot be delayed.")
         return True
     if sys_flag & TRANSACTION_MASK not in NO_TRANSACTION:
@@ -321,14 +336,13 @@ def is_in_transaction(broker: Broker, properties: dict[str, str], sys_flag: int,
     return False
 
 
-def _refuse_delays_inside(broker: Broker, body: bytes | memoryview, pieces: Sequence[Piece]) -> None:
+def _refuse_delays_inside(broker: Broker, body: bytes, pieces: Sequence[Piece]) -> None:
     """Raises `RequestRefused` for a batch with a delayed message, which RocketMQ would store without its delay."""
-    names = (DELAY, *TIMER_NAMES)
-    if not any(f"{name}\x01".encode() in bytes(body) for name in names):
+    if IN_ALL_DELAYS not in body or not any(name in body for name in DELAYS_INSIDE):
         return
-    for one in pieces:
+    for one in pieces or batch_pieces(body):
         properties = decode_properties(decode_java_utf8(one.properties[SHORT.size :]))
-        if any(name in properties for name in names):
+        if any(name in properties for name in DELAYING):
             raise message_illegal(broker, "A message of a batch cannot be delayed; send it by itself.")
 
 

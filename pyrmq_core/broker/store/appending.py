@@ -8,9 +8,10 @@ once, and lengths that a batch body already has are copied together with their d
 from __future__ import annotations
 
 import functools
+import itertools
 import struct
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
@@ -36,6 +37,8 @@ TAGS_START: Final = b"TAGS\x01"
 # The most that INNER_NUM and INNER_BASE add to a batch record.
 INNER_BYTES: Final = 64
 SEPARATOR: Final = b"\x02"
+# Where a message of a batch body has its body, whose length is before it.
+BODY_AT: Final = HEAD.size - INT.size
 # A record's first seven fields, packed for each message; the next ones, up to the body's length, are equal in a batch.
 START: Final = struct.Struct(
     ">"
@@ -122,7 +125,46 @@ def piece(flag: int, body: bytes | memoryview, properties: bytes) -> Piece:
 
 def batch_pieces(body: bytes) -> list[Piece]:
     """Returns the messages of a batch body as slices of it; raises `BodyError` where `iterate_batch_body` does."""
-    pieces: list[Piece] = []
+    shape = _common_shape(body)
+    if shape is None:
+        return [Piece(flag, body[start:end], body[end:following]) for flag, start, end, following in _places(body)]
+    size, properties_at = shape
+    starts = range(0, len(body), size)
+    flags = [flag for _, _, _, flag, _ in map(HEAD.unpack_from, itertools.repeat(body), starts)]
+    return [
+        Piece(flag, body[start + BODY_AT : start + properties_at], body[start + properties_at : start + size])
+        for flag, start in zip(flags, starts, strict=True)
+    ]
+
+
+def count_messages(body: bytes) -> int:
+    """Returns how many messages a batch body has; raises `BodyError` as `batch_pieces` does."""
+    shape = _common_shape(body)
+    return sum([1 for _ in _places(body)]) if shape is None else len(body) // shape[0]
+
+
+def _common_shape(body: bytes) -> tuple[int, int] | None:
+    """Returns the length of each message, and where its properties begin, if these are equal in all; else None.
+
+    Column k of such a batch is the k-th byte of each message: those of the lengths have one value.
+    """
+    if len(body) < OVERHEAD_BYTES:
+        return None
+    size, _, _, _, body_bytes = HEAD.unpack_from(body)
+    properties_at = HEAD.size + body_bytes
+    if body_bytes < 0 or properties_at + SHORT.size > size or len(body) % size:
+        return None
+    if SHORT.unpack_from(body, properties_at)[0] != size - properties_at - SHORT.size:
+        return None
+    count = len(body) // size
+    for at in (*range(INT.size), *range(BODY_AT, HEAD.size), properties_at, properties_at + 1):
+        if body[at::size] != body[at : at + 1] * count:
+            return None
+    return size, properties_at
+
+
+def _places(body: bytes) -> Iterator[tuple[int, int, int, int]]:
+    """Yields each message's flag, where its body begins, with its length before it, and where body and message end."""
     position, end = 0, len(body)
     while position < end:
         if end - position < OVERHEAD_BYTES:
@@ -134,9 +176,8 @@ def batch_pieces(body: bytes) -> list[Piece]:
             raise BodyError(f"a batch: the message at byte {position} declares {size} bytes, {body_bytes} of body")
         if SHORT.unpack_from(body, body_end)[0] != following - body_end - SHORT.size:
             raise BodyError(f"a batch: the properties of the message at byte {position} do not end with it")
-        pieces.append(Piece(flag, body[position + HEAD.size - INT.size : body_end], body[body_end:following]))
+        yield flag, position + BODY_AT, body_end, following
         position = following
-    return pieces
 
 
 def appended_bytes(append: Append) -> int:
