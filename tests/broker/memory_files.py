@@ -22,6 +22,7 @@ class MemoryFiles:
     unreadable: dict[str, int] = field(default_factory=dict)  # by path the first byte that cannot be read
     disk: DiskSpace | StoreError = EMPTY_DISK
     read_bytes: int = 0  # of all reads so far
+    writes: list[str] = field(default_factory=list)  # the path of each
 
     def step(self, path: str) -> None:
         """Counts a step that a disk brings to its medium before it returns; the step `fails_at` raises."""
@@ -116,6 +117,7 @@ class MemoryFile:
 
     def write(self, position: int, data: bytes) -> None:
         assert 0 <= position <= position + len(data) <= self.size, "written outside the file"
+        self.files.writes.append(self.path)
         fitting = data if self.files.room is None else data[: self.files.room]
         self.files.contents[self.path][position : position + len(fitting)] = fitting
         if self.files.room is not None:

@@ -68,6 +68,10 @@ class BatchSlots(EntryFiles):
     def entry(self, number: int) -> BatchEntry:
         return BatchEntry._make(BATCH_ENTRY.unpack(self.read(number, 1))[:6])
 
+    def some(self, number: int, count: int) -> list[BatchEntry]:
+        """Returns `count` entries from a number on, or fewer if their file ends before."""
+        return [BatchEntry._make(fields[:6]) for fields in BATCH_ENTRY.iter_unpack(self.read(number, count))]
+
 
 class BatchConsumeQueue:
     """Messages from offset `start` to before `end`; `next_offset` is that of the next one stored, `end` or more."""

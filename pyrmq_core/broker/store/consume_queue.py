@@ -33,6 +33,10 @@ class ConsumeQueue(EntryFiles):
         """Returns the entry at a queue offset between the first file's beginning and the last one's end."""
         return Entry._make(ENTRY.unpack(self.read(index, 1)))
 
+    def some(self, index: int, count: int) -> list[Entry]:
+        """Returns `count` entries from a queue offset on, or fewer if their file ends before."""
+        return list(map(Entry._make, ENTRY.iter_unpack(self.read(index, count))))
+
     def entries(self, index: int, count: int) -> Iterator[tuple[int, int, int]]:
         """Yields at most `count` entries from `index` to before `end`, as plain tuples with the fields of `Entry`."""
         stop = min(index + count, self.end)

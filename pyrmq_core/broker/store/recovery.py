@@ -18,6 +18,7 @@ from typing import Final
 
 from pyrmq_core.broker.store.batch_queue import BatchConsumeQueue, BatchEntry
 from pyrmq_core.broker.store.commit_log import CommitLog
+from pyrmq_core.broker.store.consume_queue import ConsumeQueue
 from pyrmq_core.broker.store.damage import Kept, keep_aside
 from pyrmq_core.broker.store.files import Files
 from pyrmq_core.broker.store.formats import ENTRY, Checkpoint, Entry
@@ -31,6 +32,8 @@ from pyrmq_core.protocol.messages.record import MIN_RECORD_BYTES, RawRecord, bod
 from pyrmq_core.protocol.messages.sysflag import BATCH_RECORD, TRANSACTION_MASK
 
 MAX_NAMED: Final = 5
+# The entries that are read or written together.
+ENTRIES_AT_ONCE: Final = 4096
 # Records of prepared and rolled-back transactions have no queue entry (MessageSysFlag.java).
 WITHOUT_ENTRY: Final = (0x4, 0xC)
 
@@ -188,6 +191,8 @@ class _Reread:
         self._queue_of = queue_of
         self._entry_of = entry_of
         self._trusted = trusted
+        self._unwritten: dict[ConsumeQueue, list[bytes]] = {}
+        self._unwritten_entries = 0
         self.records = 0
         self.end = LogEnd(log.start)
         self.holes: list[tuple[int, int]] = []
@@ -213,6 +218,7 @@ class _Reread:
                         self._take(found, whole=whole)
                     except (UnsafePath, _DamagedRecord):
                         self.holes.append((found.commit_log_offset, found.commit_log_offset + found.store_size))
+        self._write_all()
 
     def _take(self, found: RawRecord, *, whole: bool) -> None:
         if found.sys_flag & TRANSACTION_MASK in WITHOUT_ENTRY:
@@ -225,13 +231,36 @@ class _Reread:
             return
         else:
             entry = self._entry_of(found)
-        is_plain = not isinstance(queue, BatchConsumeQueue)
-        is_far = is_plain and found.queue_offset * MIN_RECORD_BYTES > found.commit_log_offset
-        if (whole and is_far) or (found.commit_log_offset < self._trusted and not _is_placed(queue, found, entry)):
+        if isinstance(queue, BatchConsumeQueue):
+            self._place(queue, found, entry, whole=whole)
+            return
+        if whole and found.queue_offset * MIN_RECORD_BYTES > found.commit_log_offset:
+            raise _DamagedRecord
+        unwritten = self._unwritten.setdefault(queue, [])
+        if found.queue_offset == queue.end + len(unwritten):
+            unwritten.append(entry)
+            self._unwritten_entries += 1
+            if self._unwritten_entries >= ENTRIES_AT_ONCE:
+                self._write_all()
+        else:
+            self._write_all()
+            self._place(queue, found, entry, whole=whole)
+
+    def _place(self, queue: AnyConsumeQueue, found: RawRecord, entry: bytes, *, whole: bool) -> None:
+        """Writes an entry at its record's queue offset, which may be any."""
+        if found.commit_log_offset < self._trusted and not _is_placed(queue, found, entry):
             raise _DamagedRecord
         if whole and (queue.end or not self._log.start):  # otherwise the older messages went with their segments
             self.gaps += max(0, found.queue_offset - queue.end)
         _refill(queue, found.queue_offset, entry, whole)
+
+    def _write_all(self) -> None:
+        """Writes the entries that follow those of their queues, one write a queue."""
+        for queue, entries in self._unwritten.items():
+            if entries:
+                queue.append(queue.end, b"".join(entries))
+        self._unwritten.clear()
+        self._unwritten_entries = 0
 
 
 class _DamagedRecord(Exception):
@@ -295,8 +324,12 @@ def _cut_queue(queue: AnyConsumeQueue, key: QueueKey, log: CommitLog, start: int
 def _entries_behind(slots: Slots, start: int) -> int:
     """Returns the number of entries that name records from `start` on, which the log should have, too."""
     number = first = first_slot(slots, slots.start, lambda entry: not entry.is_valid or entry.physical_offset >= start)
-    while number < slots.end and slots.entry(number).is_valid:
-        number += 1
+    while number < slots.end:
+        entries: Sequence[Entry | BatchEntry] = slots.some(number, min(ENTRIES_AT_ONCE, slots.end - number))
+        valid = next((at for at, entry in enumerate(entries) if not entry.is_valid), len(entries))
+        number += valid
+        if valid < len(entries):
+            break
     return number - first
 
 

@@ -39,6 +39,8 @@ class TimerDelivery:
         """Finds what was delivered by `now_ms` and lies behind an offset of the commit log."""
         start = max(log_end, self._store.start)
         self.copies = DeliveredCopies()
+        if not self._store.bounds(TIMER_QUEUE)[1]:  # no timer message was ever stored
+            return
         records = (found for found in self._store.records(start) if isinstance(found, RawRecord))
         self.copies.find(records, start, self._store.bounds(TIMER_QUEUE)[1], now_ms)
 
