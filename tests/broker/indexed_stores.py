@@ -66,7 +66,7 @@ class IndexedStore:
                 pass
             file.file.sync()
             file.seal()
-            self.store.mark_indexed(file.header.end_ms)
+            self.index.mark_synced(file)
 
     def stop(self) -> None:
         self.index.close()

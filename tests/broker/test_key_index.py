@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from pyrmq_core.broker.store.appending import piece
@@ -97,7 +97,12 @@ def check(one: IndexedStore) -> None:
     assert one.contents() == java.contents()
 
 
+FULL_FILE = Keyed(("TAGS\x01a\x02", "KEYS\x01a a a\x02", "KEYS\x01a a a\x02"))
+SECOND_FILE = (Keyed(("KEYS\x01a a a\x02",)), Keyed(("KEYS\x01a a a\x02TAGS\x01a\x02",)))
+
+
 @given(st.lists(ordinary, max_size=25))
+@example([FULL_FILE, "settle", SECOND_FILE[0], "seal", SECOND_FILE[1], "settle", Keyed(("",)), "kill"])
 def test_stops_and_kills_leave_no_trace(steps: list[Keyed | str]) -> None:
     one, clock = IndexedStore(MemoryFiles()), [NOW_MS]
     for step in steps:

@@ -100,7 +100,7 @@ async def test_messages_are_found_after_an_end(tmp_path: Path, end: str, flush: 
     async with serving(tmp_path, flushDiskType=flush, **SMALL) as served:
         await fill(served, 20)
         assert bodies(await query(served, "n19")) == [b"19"]
-        await until(lambda: served.running.broker.store.index_ms > 0)
+        await until(lambda: served.running.broker.store.indexed.store_ms > 0)
         if flush == "ASYNC_FLUSH":
             served.running.broker.store.flush()
         {"stop": served.running.stop, "kill": served.running.kill, "power cut": served.running.power_cut}[end]()

@@ -11,11 +11,12 @@
     index flushed to           8
     slave flushed offset       8
     confirmed offset           8
-    mark                       8      `PYRMQ\\0\\0\\4`; this and the next five are not RocketMQ's
+    mark                       8      `PYRMQ\\0\\0\\5`; this and the next six are not RocketMQ's
     safe offset                8      log and queues are synced up to here
     queues                     4      number of queues with entries
     entries                    8      number of their entries before the safe offset, of each queue from 0 on
     log start                  8      the log was removed up to here; bytes behind it that are missing are lost
+    index file                 8      the name, a number, of the newest file of the index that is full and synced
     CRC                        4      CRC-32 of all fields before: another broker's change makes the mark invalid
     zeros                      to 4096
 
@@ -37,13 +38,16 @@ ENTRY: Final = struct.Struct(">qiq")
 # entries where a record cannot be read. There it has the log offset of the entry before it, so that these ascend.
 FILLER_SIZE: Final = 0x7FFFFFFF
 FILLER: Final = ENTRY.pack(0, FILLER_SIZE, 0)
-CHECKPOINT: Final = struct.Struct(">qqqqq8sqiqq")
+CHECKPOINT: Final = struct.Struct(">qqqqq8sqiqqq")
+NO_FILE: Final = -1
 CHECKPOINT_CRC: Final = struct.Struct(">I")
 CHECKPOINT_BYTES: Final = 4096
-CHECKPOINT_MARK: Final = b"PYRMQ\0\0\4"
-# Of earlier versions: without the log's start, its place taken by the CRC; and without entries, with no CRC either.
+CHECKPOINT_MARK: Final = b"PYRMQ\0\0\5"
+# Of earlier versions: without the index file, and without the log's start, each with the CRC in the place of the first
+# field that it lacks; and without entries, with no CRC either.
+MARK_WITHOUT_INDEX: Final = b"PYRMQ\0\0\4"
 MARK_WITHOUT_START: Final = b"PYRMQ\0\0\3"
-START_BYTES: Final = 8
+LONG_BYTES: Final = 8
 MARK_WITHOUT_ENTRIES: Final = b"PYRMQ\0\0\2"
 # The most that the flush times of queues and log may differ by (StoreCheckpoint.getMinTimestamp).
 CHECKPOINT_MARGIN_MS: Final = 3000
@@ -98,6 +102,7 @@ class Checkpoint:
     queues: int = 0
     entries: int = 0
     log_start: int = 0
+    index_file: int | None = None
 
     @property
     def safe_time_ms(self) -> int:
@@ -117,6 +122,7 @@ class Checkpoint:
             self.queues,
             self.entries,
             self.log_start,
+            NO_FILE if self.index_file is None else self.index_file,
         )
         return (fields + CHECKPOINT_CRC.pack(zlib.crc32(fields))).ljust(CHECKPOINT_BYTES, b"\0")
 
@@ -125,13 +131,17 @@ class Checkpoint:
         """Decodes a checkpoint; a missing or short one gives the defaults, and the log is read from its start."""
         if data is None or len(data) < CHECKPOINT.size + CHECKPOINT_CRC.size:
             return cls()
-        *times, mark, safe, queues, entries, log_start = CHECKPOINT.unpack_from(data)
+        *times, mark, safe, queues, entries, log_start, file = CHECKPOINT.unpack_from(data)
         known = cls(*times)
         if mark == CHECKPOINT_MARK and _has_crc(data, CHECKPOINT.size):
+            index_file = None if file == NO_FILE else file
+            marked = replace(known, safe_offset=safe, queues=queues, entries=entries)
+            return replace(marked, log_start=log_start, index_file=index_file)
+        if mark == MARK_WITHOUT_INDEX and _has_crc(data, CHECKPOINT.size - LONG_BYTES):
             return replace(known, safe_offset=safe, queues=queues, entries=entries, log_start=log_start)
-        if mark == MARK_WITHOUT_START and _has_crc(data, CHECKPOINT.size - START_BYTES):
+        if mark == MARK_WITHOUT_START and _has_crc(data, CHECKPOINT.size - 2 * LONG_BYTES):
             return replace(known, safe_offset=safe, queues=queues, entries=entries)
-        if mark == MARK_WITHOUT_ENTRIES and not any(data[CHECKPOINT.size - 2 * START_BYTES : CHECKPOINT.size]):
+        if mark == MARK_WITHOUT_ENTRIES and not any(data[CHECKPOINT.size - 3 * LONG_BYTES : CHECKPOINT.size]):
             return replace(known, safe_offset=safe, queues=queues)
         return known
 
@@ -147,3 +157,13 @@ class Mark(NamedTuple):
     end: int
     entries: int
     deletions: int
+
+
+class IndexMark(NamedTuple):
+    """The newest index file that is full and synced, by the number that is its name, and the last store time in it.
+
+    RocketMQ's checkpoint has the time alone: with it, `file` is None.
+    """
+
+    file: int | None
+    store_ms: int

@@ -25,7 +25,7 @@ from pyrmq_core.broker.store.appending import (
 from pyrmq_core.broker.store.batch_queue import BatchConsumeQueue, BatchEntry, plain_entries
 from pyrmq_core.broker.store.commit_log import CommitLog, OldSegment
 from pyrmq_core.broker.store.files import Files
-from pyrmq_core.broker.store.formats import CHECKPOINT_BYTES, Checkpoint, Entry, Mark
+from pyrmq_core.broker.store.formats import CHECKPOINT_BYTES, Checkpoint, Entry, IndexMark, Mark
 from pyrmq_core.broker.store.layout import (
     ABORT_NAME,
     BATCH_QUEUES_FOLDER,
@@ -227,13 +227,13 @@ class MessageStore:
         return scan(self._log, start, self._log.end)
 
     @property
-    def index_ms(self) -> int:
-        """The store time up to which the index of keys is on the medium."""
-        return self._checkpoint.index_time_ms
+    def indexed(self) -> IndexMark:
+        """The part of the index of keys that is on the medium."""
+        return IndexMark(self._checkpoint.index_file, self._checkpoint.index_time_ms)
 
-    def mark_indexed(self, store_ms: int) -> None:
-        """Writes to the checkpoint that the index of keys is on the medium up to a store time."""
-        self._checkpoint = replace(self._checkpoint, index_time_ms=store_ms)
+    def mark_indexed(self, mark: IndexMark) -> None:
+        """Writes to the checkpoint which part of the index of keys is on the medium."""
+        self._checkpoint = replace(self._checkpoint, index_file=mark.file, index_time_ms=mark.store_ms)
         self.files.open(CHECKPOINT_NAME, CHECKPOINT_BYTES).write(0, self._checkpoint.encode())
 
     def delete_topic(self, topic: str) -> list[Callable[[], None]]:

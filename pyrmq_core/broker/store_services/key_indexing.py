@@ -218,7 +218,7 @@ class KeyIndexing:
             await self._rest_between(file.unwritten())
             await trio.to_thread.run_sync(file.file.sync)
             file.seal()
-            self._store.mark_indexed(file.header.end_ms)
+            self._index.mark_synced(file)
 
     def _say(self, error: StoreError) -> None:
         if str(error) != self._said:

@@ -28,6 +28,7 @@ import functools
 import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Final, NamedTuple
 
 from pyrmq_core.broker.store.files import StoredFile
@@ -264,3 +265,15 @@ def _packed(*columns: Sequence[int]) -> bytes:
 @functools.lru_cache
 def _packing(count: int) -> struct.Struct:
     return struct.Struct(">" + "iqii" * count)
+
+
+def name_of_time(time_ms: int) -> str:
+    """Returns the name of a file that is begun at a time.
+
+    These are the digits of year, month, day, hour, minute, second and millisecond, in this machine's time zone.
+    """
+    try:
+        time = datetime.fromtimestamp(time_ms // 1000)
+    except (OSError, OverflowError, ValueError):
+        return "0"
+    return f"{time:%Y%m%d%H%M%S}{time_ms % 1000:03d}"

@@ -15,12 +15,12 @@ from __future__ import annotations
 import contextlib
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from datetime import datetime
 from typing import Final
 
 from pyrmq_core.broker.store.appending import Dispatched, Piece
+from pyrmq_core.broker.store.formats import IndexMark
 from pyrmq_core.broker.store.index.batch_hashes import Entries, Message, batch_entries, mixed_entries
-from pyrmq_core.broker.store.index.index_file import FIRST_ENTRY, HEADER, Header, IndexFile, Layout
+from pyrmq_core.broker.store.index.index_file import FIRST_ENTRY, HEADER, Header, IndexFile, Layout, name_of_time
 from pyrmq_core.broker.store.index.key_hashes import index_key, key_hash
 from pyrmq_core.broker.store.index.log_messages import (
     PROPERTIES_AT_ONCE,
@@ -80,6 +80,7 @@ class KeyIndex:
                 file = None
             if file is None:
                 warnings.append(f"index file {name} is damaged or of other settings: it is made anew from the log")
+                self._unmark(int(name))
                 for other in names[position:]:
                     self._store.files.remove(f"{FOLDER}/{other}")
                 break
@@ -97,7 +98,9 @@ class KeyIndex:
     def _is_right(self, file: IndexFile, *, clean: bool) -> bool:
         """Returns False for a file that has to be checked."""
         if not clean:
-            return not file.room and file.header.end_ms <= self._store.index_ms
+            mark = self._store.indexed
+            is_marked = file.header.end_ms <= mark.store_ms if mark.file is None else int(file.name) <= mark.file
+            return is_marked and not file.room
         try:
             return file is not self._files[-1] or not file.room or file.load_slots()
         except StoreError:
@@ -301,7 +304,20 @@ class KeyIndex:
                 break
             place = file.header.end_offset + 1
 
+    def mark_synced(self, file: IndexFile) -> None:
+        """Notes that a full file, and all before it, are on the medium: after a kill they are not checked."""
+        self._store.mark_indexed(IndexMark(int(file.name), file.header.end_ms))
+
+    def _unmark(self, name: int) -> None:
+        """Takes back that files from a name on are on the medium: others may get their names."""
+        mark = self._store.indexed
+        left = [file.header.end_ms for file in self._files if int(file.name) < name]
+        file = None if mark.file is None else min(mark.file, name - 1)
+        self._store.mark_indexed(IndexMark(file, min(mark.store_ms, left[-1] if left else 0)))
+
     def _remove_from(self, number: int) -> None:
+        for file in self._files[number : number + 1]:
+            self._unmark(int(file.name))
         for file in self._files[number:]:
             self._store.files.remove(f"{FOLDER}/{file.name}")
         del self._files[number:]
@@ -344,7 +360,7 @@ class KeyIndex:
 
     def _begin_file(self, now_ms: int) -> IndexFile:
         """Makes a file behind the others, whose name says when it was made, in this machine's time zone."""
-        number, header = int(_name(now_ms)), Header()
+        number, header = int(name_of_time(now_ms)), Header()
         if self._files:
             last = self._files[-1]
             number = max(number, int(last.name) + 1)
@@ -377,12 +393,3 @@ def _is_written(file: IndexFile) -> bool:
     except StoreError:
         return False
     return True
-
-
-def _name(time_ms: int) -> str:
-    """Returns the digits of year, month, day, hour, minute, second and millisecond."""
-    try:
-        time = datetime.fromtimestamp(time_ms // 1000)
-    except (OSError, OverflowError, ValueError):
-        return "0"
-    return f"{time:%Y%m%d%H%M%S}{time_ms % 1000:03d}"
