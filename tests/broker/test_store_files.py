@@ -19,6 +19,7 @@ from pyrmq_core.broker.store.appending import (
     piece,
     properties_tags_code,
 )
+from pyrmq_core.broker.store.commit_log import CommitLog
 from pyrmq_core.broker.store.disk_files import DiskFiles
 from pyrmq_core.broker.store.formats import Checkpoint, Entry, blank_record, file_name, file_offset
 from pyrmq_core.broker.store.layout import StoreSettings
@@ -152,6 +153,16 @@ def test_names_are_twenty_digits() -> None:
     assert file_name(1 << 30) == "00000000001073741824"
     assert file_offset("00000000001073741824") == 1 << 30
     assert file_offset("abort") is None
+
+
+def test_a_log_that_is_cut_to_nothing_has_no_start() -> None:
+    files = MemoryFiles()
+    files.open("commitlog/" + file_name(1024), 1024)
+    log = CommitLog(files, "commitlog", 1024)
+    log.open()
+    assert (log.start, log.end) == (1024, 2048)
+    log.cut(1024)
+    assert (log.start, log.end, log.segment_offsets) == (0, 1024, [])
 
 
 def test_a_checkpoint_of_another_broker_names_no_safe_offset() -> None:

@@ -271,8 +271,8 @@ def test_with_sync_flush_a_message_is_readable_when_it_is_on_the_medium() -> Non
     files = ForgetfulFiles(MemoryFiles())
     settings = opened(MemoryFiles()).settings.__class__(1024, 100, readable_when_flushed=True)
     store = opened(files, settings)
-    seen: list[tuple[str, int]] = []
-    store.on_readable = lambda key, entries: seen.append(key)
+    seen: list[tuple[tuple[str, int], int]] = []
+    store.on_readable = lambda key, entries: seen.append((key, len(entries) // ENTRY.size))
     put(store, Sent("A", 0, (b"1",)), Sent("A", 0, (b"2",)))
     end, syncs = store.unsynced()
     put(store, Sent("A", 0, (b"3",)))
@@ -280,7 +280,7 @@ def test_with_sync_flush_a_message_is_readable_when_it_is_on_the_medium() -> Non
     sync_all(syncs)
     store.synced(end)
     assert [record.body for record in read(store, "A", 0)] == [b"1", b"2"]
-    assert seen == [("A", 0)] * 2
+    assert seen == [(("A", 0), 2)]
     store.abandon()
     files.power_cut()
     assert [record.body for record in read(opened(files, settings), "A", 0)][:2] == [b"1", b"2"]

@@ -50,8 +50,13 @@ START: Final = struct.Struct(
     "q"  # queue offset
     "q"  # commit-log offset
 )
-# The next ones, without the two hosts.
-MIDDLE_BYTES: Final = struct.calcsize(">iqqiq")
+# All fields of a fixed length but the two hosts.
+FIXED_BYTES: Final = START.size + struct.calcsize(">iqqiq")
+# The fields behind `START`, by the two host bits of sysFlag.
+MIDDLES: Final = {
+    bits: struct.Struct(f">iq{20 if bits & BORN_HOST_V6 else 8}sq{20 if bits & STORE_HOST_V6 else 8}siq")
+    for bits in (0, BORN_HOST_V6, STORE_HOST_V6, HOSTS_V6)
+}
 
 
 class DoesNotFit(StoreError):
@@ -182,9 +187,11 @@ def _places(body: bytes) -> Iterator[tuple[int, int, int, int]]:
 
 def appended_bytes(append: Append) -> int:
     """Returns the number of bytes that an append takes in the log."""
-    hosts = len(append.born_host) + len(append.store_host)
-    overhead = START.size + MIDDLE_BYTES + hosts + len(topic_part(append.topic)[1])
-    return sum([overhead + len(body) + len(properties) for _, body, properties in append.pieces])
+    size, hosts = 0, len(append.born_host) + len(append.store_host)
+    overhead = FIXED_BYTES + hosts + len(topic_part(append.topic)[1])
+    for _, body, properties in append.pieces:
+        size += overhead + len(body) + len(properties)
+    return size
 
 
 def build(
@@ -247,8 +254,7 @@ def _middle(append: Append, store_timestamp_ms: int) -> bytes:
     """Packs the fields from sysFlag to prepared transaction offset; sysFlag's host bits are set by the hosts."""
     born, store = append.born_host, append.store_host
     bits = (BORN_HOST_V6 if len(born) > 8 else 0) | (STORE_HOST_V6 if len(store) > 8 else 0)
-    return struct.pack(
-        f">iq{len(born)}sq{len(store)}siq",
+    return MIDDLES[bits].pack(
         append.sys_flag & ~HOSTS_V6 | bits,
         append.born_timestamp_ms,
         born,

@@ -66,7 +66,7 @@ class BatchSlots(EntryFiles):
     __slots__ = ()
 
     def entry(self, number: int) -> BatchEntry:
-        return BatchEntry._make(BATCH_ENTRY.unpack(self.read(number, 1))[:6])
+        return _unpacked(self.read(number, 1))
 
     def some(self, number: int, count: int) -> list[BatchEntry]:
         """Returns `count` entries from a number on, or fewer if their file ends before."""
@@ -81,6 +81,11 @@ class BatchConsumeQueue:
     def __init__(self, files: Files, folder: str, file_bytes: int) -> None:
         self.slots = BatchSlots(files, folder, file_bytes, BATCH_ENTRY_BYTES, "mapperFileSizeBatchConsumeQueue")
         self.start = self.end = self.next_offset = 0
+
+    @property
+    def log_start(self) -> int:
+        """The start of the log that `start` goes with."""
+        return self.slots.log_start
 
     def open(self) -> None:
         """Finds the files; `settle` finds the offsets, after recovery has found where the entries end."""
@@ -117,7 +122,7 @@ class BatchConsumeQueue:
         if self.slots.start == self.slots.end:
             self.start = index
         self.slots.write(self.slots.end, entries)
-        self.end = self.slots.entry(self.slots.end - 1).end
+        self.end = _unpacked(entries[-BATCH_ENTRY_BYTES:]).end
         self.next_offset = max(self.next_offset, self.end)
 
     def holds(self, index: int, entry: bytes) -> bool:
@@ -141,6 +146,10 @@ class BatchConsumeQueue:
         """Removes all files and begins anew."""
         self.slots.remove()
         self.settle()
+
+
+def _unpacked(entry: bytes) -> BatchEntry:
+    return BatchEntry._make(BATCH_ENTRY.unpack(entry)[:6])
 
 
 def plain_entries(entries: bytes) -> bytes:

@@ -36,18 +36,15 @@ class CommitLog:
         self.segment_bytes = segment_bytes
         self._segments: dict[int, StoredFile] = {}  # by the offset of their first byte, ascending
         self.on_new_segment: Callable[[], None] = lambda: None
+        self.start = 0  # the offset of the oldest byte that is kept
         self.end = 0
         self.flushed = 0
 
     def open(self) -> None:
         """Finds the segments; `end` is right only after recovery. Raises `StoreError` for one of another length."""
         self._segments = open_all(self._files, self._folder, self.segment_bytes, "mappedFileSizeCommitLog")
+        self._find_start()
         self.end = self.flushed = max(self._segments, default=-self.segment_bytes) + self.segment_bytes
-
-    @property
-    def start(self) -> int:
-        """The offset of the oldest byte that is kept."""
-        return next(iter(self._segments), 0)
 
     @property
     def segment_offsets(self) -> list[int]:
@@ -62,19 +59,26 @@ class CommitLog:
         """Returns True if `size` bytes fit into an empty segment."""
         return size + BLANK_BYTES <= self.segment_bytes
 
+    def has_room(self, offset: int, size: int) -> bool:
+        """Returns True if `size` bytes fit behind an offset into its segment."""
+        return size + BLANK_BYTES <= -offset % self.segment_bytes
+
     def place(self, size: int) -> int:
         """Returns the offset for the next `size` bytes; begins a new segment if they do not fit into this one."""
         left = -self.end % self.segment_bytes
-        if left and size + BLANK_BYTES > left:
+        if size + BLANK_BYTES <= left:
+            return self.end
+        if left:
             self._segment_of(self.end).write(self.end % self.segment_bytes, blank_record(left))
             self.end += left
-        if self.end not in self._segments and self.end % self.segment_bytes == 0:
+        if self.end not in self._segments:
             self._segments[self.end] = self._files.open(self._path(file_name(self.end)), self.segment_bytes)
+            self._find_start()
             self.on_new_segment()
         return self.end
 
     def append(self, records: bytes) -> int:
-        """Writes at the offset that `place` returned for that many bytes; returns the new end.
+        """Writes at the offset that `place` returned, as many bytes as there is room for; returns the new end.
 
         Raises `StoreError` if not all is written, as on a full disk; then nothing of it is left.
         """
@@ -120,6 +124,7 @@ class CommitLog:
         if oldest is None:
             raise StoreError("the commit log's last segment is never removed")
         del self._segments[oldest.start]
+        self._find_start()
         return self._files.retire(oldest.path)
 
     def checks(self) -> list[Callable[[], None]]:
@@ -147,11 +152,15 @@ class CommitLog:
         for offset in [offset for offset in self._segments if offset >= end]:
             del self._segments[offset]
             self._files.remove(self._path(file_name(offset)))
+        self._find_start()
         if end % self.segment_bytes:
             segment = self._segment_of(end)
             segment.zero_from(end % self.segment_bytes)
             segment.sync()
         self.end = self.flushed = end
+
+    def _find_start(self) -> None:
+        self.start = next(iter(self._segments), 0)
 
     def _segment_of(self, offset: int) -> StoredFile:
         segment = self._segments.get(offset - offset % self.segment_bytes)

@@ -9,20 +9,11 @@ from __future__ import annotations
 
 import contextlib
 from collections import deque
-from collections.abc import Callable, Collection, Container, Iterable, Iterator
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from pyrmq_core.broker.store.appending import (
-    INNER_BYTES,
-    Append,
-    AppendResult,
-    Dispatched,
-    DoesNotFit,
-    appended_bytes,
-    build,
-    entry_of_record,
-)
-from pyrmq_core.broker.store.batch_queue import BatchConsumeQueue, BatchEntry, plain_entries
+from pyrmq_core.broker.store.appending import Append, AppendResult, Dispatched, DoesNotFit, entry_of_record
+from pyrmq_core.broker.store.batch_queue import BatchEntry
 from pyrmq_core.broker.store.commit_log import CommitLog, OldSegment
 from pyrmq_core.broker.store.files import Files
 from pyrmq_core.broker.store.formats import CHECKPOINT_BYTES, Checkpoint, Entry, IndexMark, Mark
@@ -34,15 +25,9 @@ from pyrmq_core.broker.store.layout import (
     StoreSettings,
 )
 from pyrmq_core.broker.store.log_scan import Hole, LogEnd, record_at, record_bytes, scan
-from pyrmq_core.broker.store.paths import check_name
-from pyrmq_core.broker.store.queue_table import QueueTable, Waiting
-from pyrmq_core.broker.store.reading import (
-    GetLimits,
-    GetResult,
-    QueueKey,
-    read_messages,
-    stored_ms,
-)
+from pyrmq_core.broker.store.paths import UnsafePath, check_name
+from pyrmq_core.broker.store.queue_table import AppendGroup, QueueTable, Waiting, write_entries
+from pyrmq_core.broker.store.reading import GetLimits, GetResult, QueueKey, read_messages, stored_ms
 from pyrmq_core.broker.store.recovery import EntryOf, Recovery, recover
 from pyrmq_core.errors import StoreError
 from pyrmq_core.protocol.messages.record import RawRecord
@@ -56,9 +41,9 @@ class MessageStore:
 
     With a `refusal`, as for a disk that is nearly full, nothing is stored until it is empty again.
 
-    `on_failure` is called with the reason, `on_readable` with each queue that gets messages, `on_dispatched` with the
-    messages themselves, in the order of the log, `on_stored` when there is something to flush, `on_new_segment` when
-    the log has begun another file.
+    `on_failure` is called with the reason, `on_readable` with each queue that gets messages and their entries,
+    `on_dispatched` with the messages themselves, in the order of the log, `on_stored` when there is something to flush,
+    `on_new_segment` when the log has begun another file.
     """
 
     def __init__(self, files: Files, settings: StoreSettings, entry_of: EntryOf | None = None) -> None:
@@ -127,46 +112,75 @@ class MessageStore:
 
     def put(self, append: Append, now_ms: int) -> AppendResult:
         """Stores messages; raises `DoesNotFit` for more than a segment holds, `StoreError` if the disk fails."""
+        self._check_ready()
+        group = AppendGroup(self._log, self.queues)
+        result = group.add(append, now_ms)
+        assert result is not None, "the first append of a group has a segment"
+        self._write(group, now_ms)
+        return result
+
+    def put_all(self, appends: Sequence[Append], now_ms: int) -> list[AppendResult | StoreError]:
+        """Stores appends of any queues in their order, with one write to each segment of the log and to each queue.
+
+        Returns for each append its place, or the reason why it is not stored. `DoesNotFit` and `UnsafePath` are of that
+        append alone. Any other `StoreError` is of the disk: all appends that follow have the same one.
+        """
+        results: list[AppendResult | StoreError] = []
+        while len(results) < len(appends):
+            try:
+                results += self._put_first(appends[len(results) :], now_ms)
+            except StoreError as error:
+                results += [error] * (len(appends) - len(results))
+        return results
+
+    def _put_first(self, appends: Sequence[Append], now_ms: int) -> list[AppendResult | StoreError]:
+        """Stores the first appends, those that fit into one segment of the log; returns their results, one or more.
+
+        If it raises `StoreError`, none is stored.
+        """
+        self._check_ready()
+        results: list[AppendResult | StoreError] = []
+        group = AppendGroup(self._log, self.queues)
+        for append in appends:
+            try:
+                result = group.add(append, now_ms)
+            except (DoesNotFit, UnsafePath) as error:
+                results.append(error)
+                continue
+            except StoreError:
+                if group.waiting:
+                    break
+                raise
+            if result is None:
+                break
+            results.append(result)
+        if group.waiting:
+            self._write(group, now_ms)
+        return results
+
+    def _check_ready(self) -> None:
         if self.failure or self.refusal:
             raise StoreError(self.failure or self.refusal)
-        size = appended_bytes(append) + (INNER_BYTES if append.inner_num else 0)
-        if not self._log.fits(size):
-            raise DoesNotFit(f"{size} bytes do not fit into one segment of the commit log (mappedFileSizeCommitLog)")
         if self._waiting and not self.settings.readable_when_flushed:
             self.dispatch(self._log.end)
             if self._waiting:
                 raise StoreError("the consume queues cannot be written; is the disk full?")
-        key = (append.topic, append.queue_id)
-        queue = self.queues.make(key, bool(append.inner_num))
-        index, batch_topic = queue.next_offset, isinstance(queue, BatchConsumeQueue)
-        if append.inner_num:
-            append = append.based(index)
-            size = appended_bytes(append)
-        # A store time of 0 looks like a page that was never written (log_scan.py), to RocketMQ as well.
-        built = build(append, self._log.place(size), index, now_ms or 1, batch_topic=batch_topic)
-        end = self._log.append(built.records)
-        queue.next_offset = index + (append.inner_num or len(built.positions))
+
+    def _write(self, group: AppendGroup, now_ms: int) -> None:
+        end = group.write()
         self._last_store_ms = now_ms
-        self._entries += len(built.positions)
-        messages = Dispatched(append, built.positions, now_ms or 1, end)
-        self._waiting.append(Waiting(key, queue, index, built.entries, end, messages))
+        self._entries += group.entries
+        self._waiting += group.waiting
         if not self.settings.readable_when_flushed:
             self.dispatch(end)
         self.on_stored()
-        return AppendResult(built.positions, index, end)
 
     def dispatch(self, end: int) -> None:
         """Makes messages stored before `end` readable; those that a full disk refuses are left for the next call."""
-        waiting = self._waiting
-        while waiting and waiting[0].end <= end:
-            stored = waiting[0]
-            try:
-                stored.queue.append(stored.queue_offset, stored.entries)
-            except StoreError:
-                return
-            waiting.popleft()
-            batch_topic = isinstance(stored.queue, BatchConsumeQueue)
-            self.on_readable(stored.key, plain_entries(stored.entries) if batch_topic else stored.entries)
+        dispatched, written = write_entries(self._waiting, end)
+        for key, entries in written:
+            self.on_readable(key, entries)
+        for stored in dispatched:
             self.on_dispatched(stored.messages)
 
     def get(self, key: QueueKey, offset: int, limits: GetLimits, tags_codes: Container[int] | None = None) -> GetResult:

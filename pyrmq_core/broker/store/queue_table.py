@@ -1,15 +1,24 @@
-"""The queues by topic and id, each beginning with its first message that the log still has.
+"""The queues by topic and id, each beginning with its first message that the log still has, and what is added to them.
 
 When segments of the log are removed, a queue follows the next time that it is used: the store may have many queues.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import NamedTuple, TypeAlias
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import Final, NamedTuple, TypeAlias
 
-from pyrmq_core.broker.store.appending import Dispatched
-from pyrmq_core.broker.store.batch_queue import BatchConsumeQueue, BatchEntry, BatchSlots
+from pyrmq_core.broker.store.appending import (
+    INNER_BYTES,
+    Append,
+    AppendResult,
+    Dispatched,
+    DoesNotFit,
+    appended_bytes,
+    build,
+)
+from pyrmq_core.broker.store.batch_queue import BatchConsumeQueue, BatchEntry, BatchSlots, plain_entries
 from pyrmq_core.broker.store.commit_log import CommitLog
 from pyrmq_core.broker.store.consume_queue import ConsumeQueue
 from pyrmq_core.broker.store.files import Files
@@ -20,6 +29,7 @@ from pyrmq_core.broker.store.reading import AnyConsumeQueue, QueueKey
 from pyrmq_core.errors import StoreError
 
 Slots: TypeAlias = ConsumeQueue | BatchSlots
+_new: Final = tuple.__new__  # takes half as long as the constructor of a `NamedTuple`
 
 
 class Waiting(NamedTuple):
@@ -31,6 +41,45 @@ class Waiting(NamedTuple):
     entries: bytes
     end: int
     messages: Dispatched
+
+
+def write_entries(waiting: deque[Waiting], end: int) -> tuple[list[Waiting], list[tuple[QueueKey, bytes]]]:
+    """Writes the entries of messages stored before `end`, one write a queue; moves the messages out of `waiting`.
+
+    Returns them, and the entries that each queue got, in the form of plain queues. If a full disk refuses entries,
+    their first message is left in `waiting`, with all that follow it.
+    """
+    due = list(waiting)
+    if due and due[-1].end > end:
+        due = [stored for stored in due if stored.end <= end]
+    written: list[tuple[QueueKey, bytes]] = []
+    for group in [due] if len(due) == 1 else _by_queue(due):
+        first = group[0]
+        queue = first.queue
+        if first.queue_offset < queue.end:
+            # An earlier call wrote entries of this queue, and a full disk refused those of another one.
+            group = [stored for stored in group if stored.queue_offset >= queue.end]
+            if not group:
+                continue
+            first = group[0]
+        entries = first.entries if len(group) == 1 else b"".join([stored.entries for stored in group])
+        try:
+            queue.append(first.queue_offset, entries)
+        except StoreError:
+            del due[due.index(first) :]
+            break
+        written.append((first.key, plain_entries(entries) if isinstance(queue, BatchConsumeQueue) else entries))
+    for _ in due:
+        waiting.popleft()
+    return due, written
+
+
+def _by_queue(messages: Iterable[Waiting]) -> Iterable[list[Waiting]]:
+    """Returns the messages of each queue, in the order of the queues' first ones."""
+    found: dict[QueueKey, list[Waiting]] = {}
+    for stored in messages:
+        found.setdefault(stored.key, []).append(stored)
+    return found.values()
 
 
 class QueueTable:
@@ -51,7 +100,7 @@ class QueueTable:
     def get(self, key: QueueKey) -> AnyConsumeQueue | None:
         """Returns the queue, which begins behind what the log no longer has; None for an unknown one."""
         queue = self.by_key.get(key)
-        if queue is not None and slots_of(queue).log_start != self._log.start:
+        if queue is not None and queue.log_start != self._log.start:
             follow_log(queue, self._log.start)
         return queue
 
@@ -105,6 +154,60 @@ class QueueTable:
             made = ConsumeQueue(files, f"{QUEUES_FOLDER}/{place}", settings.queue_file_bytes)
         self.by_key[key] = made
         return made
+
+
+class AppendGroup:
+    """Appends that go into the same segment of the log with one write; until `write` no queue changes."""
+
+    __slots__ = ("_end", "_log", "_next_offsets", "_queues", "_records", "entries", "waiting")
+
+    def __init__(self, log: CommitLog, queues: QueueTable) -> None:
+        self._log = log
+        self._queues = queues
+        self._end = 0
+        self._records: list[bytes] = []
+        self._next_offsets: dict[AnyConsumeQueue, int] = {}
+        self.waiting: list[Waiting] = []
+        self.entries = 0
+
+    def add(self, append: Append, now_ms: int) -> AppendResult | None:
+        """Adds an append and returns its place; None if the segment has no room behind the others.
+
+        Raises `DoesNotFit` for more than a segment holds, `UnsafePath` for a topic that cannot be a folder's name,
+        another `StoreError` if the disk fails.
+        """
+        log, is_batch = self._log, append.inner_num > 0
+        size = appended_bytes(append) + (INNER_BYTES if is_batch else 0)
+        if not log.fits(size):
+            raise DoesNotFit(f"{size} bytes do not fit into one segment of the commit log (mappedFileSizeCommitLog)")
+        key = (append.topic, append.queue_id)
+        queue = self._queues.make(key, is_batch)
+        index = self._next_offsets.get(queue, queue.next_offset)
+        if is_batch:
+            append = append.based(index)
+            size = appended_bytes(append)
+        if not self.waiting:
+            self._end = log.place(size)
+        elif not log.has_room(self._end, size):
+            return None
+        # A store time of 0 looks like a page that was never written (log_scan.py), to RocketMQ as well.
+        store_ms = now_ms or 1
+        batch_topic = isinstance(queue, BatchConsumeQueue)
+        records, entries, positions = build(append, self._end, index, store_ms, batch_topic=batch_topic)
+        self._end = end = self._end + size
+        self._records.append(records)
+        self._next_offsets[queue] = index + (append.inner_num or len(positions))
+        self.entries += len(positions)
+        messages = _new(Dispatched, (append, positions, store_ms, end))
+        self.waiting.append(_new(Waiting, (key, queue, index, entries, end, messages)))
+        return AppendResult(positions, index, end)
+
+    def write(self) -> int:
+        """Writes the records and returns the log's end; raises `StoreError`, with nothing changed, if it cannot."""
+        end = self._log.append(b"".join(self._records))
+        for queue, offset in self._next_offsets.items():
+            queue.next_offset = offset
+        return end
 
 
 def slots_of(queue: AnyConsumeQueue) -> Slots:
