@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from pyrmq_core.broker.store.appending import Append, piece
@@ -47,17 +48,25 @@ class IndexedStore:
         self.index = KeyIndex(self.store, layout)
         self.warnings = self.index.open(clean=recovery.clean)
         self.store.on_dispatched = self.index.note
+        self._catching_up: Iterator[None] | None = None
 
     def put(self, sent: Keyed, now_ms: int = NOW_MS) -> list[int]:
         return self.store.put(sent.append(), now_ms).positions
 
     def settle(self) -> None:
         """Brings the index to the last message."""
-        if not self.index.is_live:
-            for _ in self.index.catch_up():
-                pass
-        while self.index.has_waiting:
-            self.index.step()
+        while not self.index.is_live or self.index.has_waiting:
+            self.step()
+
+    def step(self) -> None:
+        """Makes the next step of the index, if there is one; after a failure it begins anew to catch up."""
+        if self.index.is_live:
+            if self.index.has_waiting:
+                self.index.step()
+            return
+        steps, self._catching_up = self._catching_up or self.index.catch_up(), None
+        if next(steps, self) is not self:
+            self._catching_up = steps
 
     def seal(self) -> None:
         """Brings full files to the medium, as the broker does in the background."""

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from pyrmq_core.broker.store.appending import piece
 from pyrmq_core.broker.store.formats import file_name
-from pyrmq_core.broker.store.index import key_index, log_messages
+from pyrmq_core.broker.store.index import key_index, log_messages, step_bounds
 from pyrmq_core.broker.store.index.index_file import HEADER, Layout
 from pyrmq_core.broker.store.index.key_index import FOLDER
 from pyrmq_core.broker.store.layout import StoreSettings
@@ -301,7 +301,7 @@ def test_10_000_messages_of_one_key() -> None:
 
 
 def test_one_step_enters_a_bounded_number(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(key_index, "MESSAGES_AT_ONCE", 30)
+    monkeypatch.setattr(step_bounds, "MESSAGES_AT_ONCE", 30)
     one = IndexedStore(MemoryFiles(), Layout(slots=50, entries=6000), segment_bytes=1 << 20)
     one.settle()
     places = [one.put(keyed(*["k"] * count)) for count in (20, 20, 1, 70, 1)]
@@ -314,7 +314,7 @@ def test_one_step_enters_a_bounded_number(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_one_step_enters_a_bounded_number_of_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(key_index, "PROPERTIES_AT_ONCE", 30)
+    monkeypatch.setattr(step_bounds, "WEIGHT_AT_ONCE", 30)
     one = IndexedStore(MemoryFiles(), Layout(slots=50, entries=6000), segment_bytes=1 << 20)
     one.settle()
     # Each has 10 bytes of properties, and the long one 110.
@@ -337,7 +337,7 @@ def test_one_step_enters_a_bounded_number_of_bytes(monkeypatch: pytest.MonkeyPat
 def test_one_step_reads_a_bounded_part_of_the_log(
     record_weight: int, body_bytes: int, value_bytes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(log_messages, "PROPERTIES_AT_ONCE", 1000)
+    monkeypatch.setattr(step_bounds, "WEIGHT_AT_ONCE", 1000)
     monkeypatch.setattr(log_messages, "RECORD_WEIGHT", record_weight)
     store = opened(MemoryFiles(), StoreSettings(segment_bytes=1 << 20))
     keyless = Keyed(("name\x01" + "v" * value_bytes + "\x02",)).append()

@@ -5,15 +5,19 @@ from typing import Final
 
 MASK: Final = 0xFFFFFFFF
 # 31**n for n from high to low. Adding up products is faster than a loop, which is left to longer texts.
-POWERS: Final = tuple(pow(31, exponent, MASK + 1) for exponent in reversed(range(128)))
+POWERS: Final = tuple(pow(31, exponent, MASK + 1) for exponent in reversed(range(129)))
 
 
-def string_hash_code(text: str) -> int:
-    """Returns the signed 32-bit sum of s[i] * 31**(n-1-i) over UTF-16 units; a broker's tag filter compares these."""
-    if text.isascii() and len(text) <= len(POWERS):
-        code: int = sum(map(mul, text.encode("ascii"), POWERS[len(POWERS) - len(text) :])) & MASK
+def string_hash_code(text: str, before: int = 0) -> int:
+    """Returns the signed 32-bit sum of s[i] * 31**(n-1-i) over UTF-16 units; a broker's tag filter compares these.
+
+    With the hash of a text `before` it is that of both together.
+    """
+    if text.isascii() and len(text) < len(POWERS):
+        code: int = sum(map(mul, text.encode("ascii"), POWERS[len(POWERS) - len(text) :]))
+        code = (code + before * POWERS[~len(text)]) & MASK
     else:
-        code, units = 0, text.encode("utf-16-be", "surrogatepass")
+        code, units = before, text.encode("utf-16-be", "surrogatepass")
         for index in range(0, len(units), 2):
             code = (code * 31 + (units[index] << 8 | units[index + 1])) & MASK
     return code - 0x1_0000_0000 if code >= 0x8000_0000 else code

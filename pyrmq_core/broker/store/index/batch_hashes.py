@@ -88,6 +88,12 @@ def mixed_entries(messages: Sequence[Message]) -> Entries:
     return found
 
 
+def part_entries(message: Message, start: int, most: int) -> Entries:
+    """Returns the entries of one message from number `start` on, `most` at most."""
+    hashes = record_hashes(message.topic, message.properties[SHORT.size :], start, most)
+    return Entries(hashes, [message.offset] * len(hashes), [message.time_ms] * len(hashes))
+
+
 def column_hashes(topic: str, batch: Sequence[bytes]) -> list[Sequence[int]] | None:
     """Returns for each key of the first message those of all messages; None if they are few, or of several forms."""
     width, count = len(batch[0]), len(batch)

@@ -181,6 +181,16 @@ class IndexFile:
             yield from self._table().write(self.file)
             self._written_to = number
 
+    def save(self) -> bool:
+        """Brings the file to the medium at once; returns False if that fails."""
+        try:
+            for _ in self.unwritten():
+                pass
+            self.file.sync()
+        except StoreError:
+            return False
+        return True
+
     def seal(self) -> None:
         """Drops the slots from memory, after they were written: the file takes no more entries."""
         self._slots = None
@@ -199,6 +209,17 @@ class IndexFile:
     def entries(self, number: int, count: int) -> Iterator[tuple[int, int, int, int]]:
         """Yields entries as plain tuples with the fields of `IndexEntry`."""
         return ENTRY.iter_unpack(self.file.read(self.layout.entry_at(number), count * ENTRY.size))
+
+    def count_last(self, offset: int) -> int:
+        """Returns how many of the last entries are those of the record at a log offset."""
+        end = number = self.header.next_entry
+        while number > FIRST_ENTRY:
+            count = min(ENTRIES_AT_ONCE, number - FIRST_ENTRY)
+            for one in reversed([*self.entries(number - count, count)]):
+                if one[1] != offset:
+                    return end - number
+                number -= 1
+        return end - number
 
     def chain(self, key_hash: int) -> Iterator[IndexEntry]:
         """Yields the entries of a hash's slot, the newest first; a damaged chain ends."""

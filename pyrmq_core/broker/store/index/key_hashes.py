@@ -13,6 +13,7 @@ Sources: store/index/IndexService.java buildIndex, IndexFile.java indexKeyHashMe
 from __future__ import annotations
 
 import functools
+import sys
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
@@ -41,14 +42,22 @@ def index_key(topic: str, key: str, index_type: str | None = None) -> str:
     return f"{topic}#{TAG_TYPE}#{key}" if index_type == TAG_TYPE else f"{topic}#{key}"
 
 
-def key_hash(text: str) -> int:
-    """Returns the absolute value of the text's hash; 0 for the lowest number, as Java does."""
-    return abs(string_hash_code(text)) & 0x7FFFFFFF
+def key_hash(text: str, before: int = 0) -> int:
+    """Returns the absolute value of the text's hash, behind a text with another; 0 for the lowest number, as Java."""
+    return abs(string_hash_code(text, before)) & 0x7FFFFFFF
 
 
-def record_hashes(topic: str, properties: bytes) -> list[int]:
-    """Returns the hashes of a record's keys, in the order in which they enter the index."""
-    return [_hash(topic, properties[start:end], is_tag) for start, end, is_tag in places(properties)]
+def record_hashes(topic: str, properties: bytes, start: int = 0, most: int = sys.maxsize) -> list[int]:
+    """Returns the hashes of a record's keys, in the order in which they enter the index: `most` from `start` on."""
+    values = {name: properties[begin:end] for name, (begin, end) in _values(properties).items()}
+    words = [values[UNIQUE]] if UNIQUE in values else []
+    if WORDS in values:
+        words += [word for word in values[WORDS].split(WORD_END) if word]
+    before = _topic_hash(topic)
+    hashes = [key_hash(decode_java_utf8(word), before) for word in words[start : start + most]]
+    if TAG in values and start <= len(words) < start + most:
+        hashes.append(_tag_hash(topic, values[TAG]))
+    return hashes
 
 
 def pairs(properties: bytes) -> Iterator[tuple[bytes, int, int]]:
@@ -63,7 +72,7 @@ def pairs(properties: bytes) -> Iterator[tuple[bytes, int, int]]:
 
 def places(properties: bytes) -> list[Place]:
     """Returns where the indexed values are; of equal names the last one that has a value counts, as in Java."""
-    values = {name: (start, end) for name, start, end in pairs(properties) if name in INDEXED and start < end}
+    values = _values(properties)
     found = []
     if UNIQUE in values:
         found.append(Place(*values[UNIQUE], is_tag=False))
@@ -78,8 +87,14 @@ def places(properties: bytes) -> list[Place]:
     return found
 
 
-def _hash(topic: str, value: bytes, is_tag: bool) -> int:
-    return _tag_hash(topic, value) if is_tag else key_hash(index_key(topic, decode_java_utf8(value)))
+def _values(properties: bytes) -> dict[bytes, tuple[int, int]]:
+    return {name: (start, end) for name, start, end in pairs(properties) if name in INDEXED and start < end}
+
+
+@functools.lru_cache(maxsize=4096)
+def _topic_hash(topic: str) -> int:
+    """Returns the hash of the text before each word."""
+    return string_hash_code(index_key(topic, ""))
 
 
 @functools.lru_cache(maxsize=4096)

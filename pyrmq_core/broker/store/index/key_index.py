@@ -14,20 +14,16 @@ from __future__ import annotations
 
 import contextlib
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Final
 
-from pyrmq_core.broker.store.appending import Dispatched, Piece
+from pyrmq_core.broker.store.appending import Dispatched
 from pyrmq_core.broker.store.formats import IndexMark
-from pyrmq_core.broker.store.index.batch_hashes import Entries, Message, batch_entries, mixed_entries
+from pyrmq_core.broker.store.index import step_bounds
+from pyrmq_core.broker.store.index.batch_hashes import Entries, Message, batch_entries, mixed_entries, part_entries
 from pyrmq_core.broker.store.index.index_file import FIRST_ENTRY, HEADER, Header, IndexFile, Layout, name_of_time
 from pyrmq_core.broker.store.index.key_hashes import index_key, key_hash
-from pyrmq_core.broker.store.index.log_messages import (
-    PROPERTIES_AT_ONCE,
-    ROLLED_BACK,
-    next_with_keys,
-    unread_messages,
-)
+from pyrmq_core.broker.store.index.log_messages import ROLLED_BACK, next_with_keys, unread_messages
 from pyrmq_core.broker.store.message_store import MessageStore
 from pyrmq_core.errors import StoreError
 from pyrmq_core.protocol.messages.record import RawRecord
@@ -35,10 +31,9 @@ from pyrmq_core.protocol.messages.sysflag import TRANSACTION_MASK
 
 FOLDER: Final = "index"
 NAME_DIGITS: Final = 17
-# The messages that enter the index in one step, and the bytes of the log that may wait for one.
-MESSAGES_AT_ONCE: Final = 1000
+# The bytes of the log that may wait for a step.
 MOST_WAITING_BYTES: Final = 64 << 20
-# From this number on, or with more properties than a step takes, the messages of a send have steps of their own.
+# From this number on, or if they weigh more than a step takes, the messages of a send have steps of their own.
 BATCH: Final = 64
 WALKED_AT_ONCE: Final = 250
 
@@ -57,6 +52,7 @@ class KeyIndex:
         self._waiting: deque[Dispatched] = deque()
         self._waiting_bytes = 0
         self._of_batch = 0  # how many messages of the first waiting batch have entered
+        self._of_message = 0  # how many entries of the next one
         self._indexed_to = 0  # the log offset behind the last message that entered, or that has no keys
         self._opened_end = self._readable_to = store.end
         self._is_gapless = False
@@ -155,14 +151,14 @@ class KeyIndex:
 
     def step(self) -> None:
         """Enters some of the waiting messages; raises `StoreError` if the disk fails, and the index is behind."""
-        waiting, taken, properties_bytes = self._waiting, 0, 0
+        waiting, taken, weight = self._waiting, 0, 0
         messages: list[Message] = []
-        while taken < len(waiting) and len(messages) < MESSAGES_AT_ONCE:
+        while taken < len(waiting) and len(messages) < step_bounds.MESSAGES_AT_ONCE:
             append, positions, store_ms, _ = waiting[taken]
             if len(positions) >= BATCH:
                 break
-            properties_bytes += sum([len(piece.properties) for piece in append.pieces])
-            if properties_bytes > PROPERTIES_AT_ONCE:
+            weight += sum([step_bounds.weight(piece.properties) for piece in append.pieces])
+            if weight > step_bounds.WEIGHT_AT_ONCE:
                 break
             pairs = zip(append.pieces, positions, strict=True)
             messages += [Message(append.topic, piece.properties, offset, store_ms) for piece, offset in pairs]
@@ -176,13 +172,21 @@ class KeyIndex:
             self._waiting_bytes -= entered.end - entered.positions[0]
 
     def _step_of_batch(self, batch: Dispatched) -> int:
-        """Enters the next messages of a batch; returns 1 if these were its last ones, else 0."""
+        """Enters the next messages of a batch, or a part of one; returns 1 if these were its last ones, else 0."""
         append, positions, store_ms, end = batch
-        part = slice(self._of_batch, _end_of_step(append.pieces, self._of_batch))
-        is_last = part.stop >= len(positions)
-        properties = [piece.properties for piece in append.pieces[part]]
-        entries = batch_entries(append.topic, properties, positions[part], store_ms)
-        self._enter(entries, end if is_last else positions[part.stop])
+        first = self._of_batch
+        properties = [piece.properties for piece in append.pieces[first : first + step_bounds.MESSAGES_AT_ONCE]]
+        part = slice(first, first + step_bounds.count_of_step(properties))
+        is_last = part.stop == len(positions)
+        end = end if is_last else positions[part.stop]
+        if part.stop == first + 1:
+            message = Message(append.topic, properties[0], positions[first], store_ms)
+            self._of_message = self._enter_part(message, end, self._of_message)
+            if self._of_message:
+                return 0
+        else:
+            properties = properties[: part.stop - first]
+            self._enter(batch_entries(append.topic, properties, positions[part], store_ms), end)
         self._of_batch = 0 if is_last else part.stop
         return int(is_last)
 
@@ -203,9 +207,14 @@ class KeyIndex:
         while start < self._readable_to:
             begin = start
             for messages, start in unread_messages(self._store, begin, self._readable_to):
-                has_begun = entered and messages and messages[0].offset == begin
-                self._enter(mixed_entries(messages), start, entered if has_begun else 0)
-                entered = 0
+                before = entered if messages and messages[0].offset == begin else 0
+                if messages:
+                    entered = 0
+                if len(messages) == 1:
+                    while before := self._enter_part(messages[0], start, before):
+                        yield
+                else:
+                    self._enter(mixed_entries(messages), start, before)
                 yield
             if start == begin:  # nothing can be read there any more
                 break
@@ -270,7 +279,7 @@ class KeyIndex:
             while self._waiting:
                 self.step()
         for number, file in enumerate(self._files):
-            if file in self._unchecked or (file.takes_entries and not _is_written(file)):
+            if file in self._unchecked or (file.takes_entries and not file.save()):
                 self._remove_from(number)
                 break
 
@@ -325,7 +334,7 @@ class KeyIndex:
     def _fall_behind(self) -> None:
         self.is_live = False
         self._waiting.clear()
-        self._waiting_bytes = self._of_batch = 0
+        self._waiting_bytes = self._of_batch = self._of_message = 0
 
     def _place(self) -> tuple[int, int]:
         """Returns the log offset at which to read on, and how many entries of the record there the index has."""
@@ -335,12 +344,19 @@ class KeyIndex:
         if last < self._store.start:
             return self._store.start, 0
         for file in reversed(self._files):
-            number = file.header.next_entry - 1
-            while number >= FIRST_ENTRY and file.entry(number).offset == last:
-                entered, number = entered + 1, number - 1
-            if number >= FIRST_ENTRY:
+            count = file.count_last(last)
+            entered += count
+            if FIRST_ENTRY + count < file.header.next_entry:
                 break
         return last, entered
+
+    def _enter_part(self, message: Message, end: int, entered: int) -> int:
+        """Enters some entries of a message of which others `entered` before; returns how many did then, 0 if all."""
+        entries = part_entries(message, entered, step_bounds.KEYS_AT_ONCE)
+        count = len(entries.hashes)
+        has_more = count == step_bounds.KEYS_AT_ONCE
+        self._enter(entries, message.offset if has_more else end)
+        return entered + count if has_more else 0
 
     def _enter(self, entries: Entries, end: int, entered: int = 0) -> None:
         """Appends entries, without those that were `entered` before; begins a new file when the last one is full."""
@@ -372,24 +388,3 @@ class KeyIndex:
         file.begin()
         self._files.append(file)
         return file
-
-
-def _end_of_step(pieces: Sequence[Piece], start: int) -> int:
-    """Returns the number of the message behind those that enter in one step, from `start` on: at least one does."""
-    properties_bytes = 0
-    for number, piece in enumerate(pieces[start : start + MESSAGES_AT_ONCE], start):
-        properties_bytes += len(piece.properties)
-        if number > start and properties_bytes > PROPERTIES_AT_ONCE:
-            return number
-    return start + MESSAGES_AT_ONCE
-
-
-def _is_written(file: IndexFile) -> bool:
-    """Brings a file to the medium; returns False if that fails."""
-    try:
-        for _ in file.unwritten():
-            pass
-        file.file.sync()
-    except StoreError:
-        return False
-    return True

@@ -1,6 +1,6 @@
-"""The log's messages for the index, read in steps of bounded bytes and number.
+"""The log's messages for the index, read in steps of bounded weight and number.
 
-A record is never divided: one with 16,000 words of keys, the most there may be, takes a step of some 100 ms.
+A record is never divided here. One that weighs more than a step takes is alone in its step.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Generator, Iterator
 from typing import Final
 
+from pyrmq_core.broker.store.index import step_bounds
 from pyrmq_core.broker.store.index.batch_hashes import Message
 from pyrmq_core.broker.store.index.key_hashes import places
 from pyrmq_core.broker.store.log_scan import Hole, LogEnd
@@ -17,9 +18,7 @@ from pyrmq_core.protocol.messages.record import SHORT, RawRecord
 from pyrmq_core.protocol.messages.sysflag import TRANSACTION_MASK
 
 ROLLED_BACK: Final = 0xC
-# The bytes of properties in one step: as many as one message may have. A word of keys takes about 5 us.
-PROPERTIES_AT_ONCE: Final = 32 << 10
-# A record in a step counts as so many bytes of properties, and as a part of its own bytes: a step is also at most 256
+# A record in a step weighs so many bytes of properties more, and a part of its own bytes: a step is also at most 256
 # records, or 1 MiB of the log.
 RECORD_WEIGHT: Final = 128
 LOG_PART: Final = 32
@@ -36,7 +35,7 @@ def unread_messages(store: MessageStore, start: int, end: int) -> Iterator[tuple
             start = found.end
             continue
         weight += _weight(found)
-        if weight > PROPERTIES_AT_ONCE:
+        if weight > step_bounds.WEIGHT_AT_ONCE:
             yield messages, start
             messages, weight = [], _weight(found)
         start = found.commit_log_offset + found.store_size
@@ -57,14 +56,14 @@ def next_with_keys(store: MessageStore, place: int) -> Generator[None, None, int
             if found.commit_log_offset >= place and not _is_rolled_back(found) and places(found.properties):
                 return found.commit_log_offset
             weight += _weight(found)
-            if weight > PROPERTIES_AT_ONCE:
+            if weight > step_bounds.WEIGHT_AT_ONCE:
                 yield
                 weight = 0
     return store.end
 
 
 def _weight(record: RawRecord) -> int:
-    return RECORD_WEIGHT + len(record.properties) + record.store_size // LOG_PART
+    return RECORD_WEIGHT + step_bounds.weight(record.properties) + record.store_size // LOG_PART
 
 
 def _is_rolled_back(record: RawRecord) -> bool:

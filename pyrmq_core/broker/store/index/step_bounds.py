@@ -1,0 +1,30 @@
+"""The bounds of one step of the index, some 10 ms: messages, the bytes of their properties, and the words in these.
+
+A word of keys takes about 4 us. A record whose properties weigh more than a step takes enters alone, in parts.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from itertools import accumulate
+from typing import Final
+
+MESSAGES_AT_ONCE: Final = 1000
+# The weight of the properties in one step: as many bytes as one message may have. A space, behind which a word of keys
+# may begin, counts as so many bytes more.
+WEIGHT_AT_ONCE: Final = 32 << 10
+SPACE_WEIGHT: Final = 16
+# The entries of one record in one step.
+KEYS_AT_ONCE: Final = 2048
+SPACE: Final = b" "
+
+
+def weight(properties: bytes) -> int:
+    return len(properties) + SPACE_WEIGHT * properties.count(SPACE)
+
+
+def count_of_step(properties: Sequence[bytes]) -> int:
+    """Returns how many messages with these properties enter in one step, from the first on: at least one."""
+    weigh = weight if SPACE in b"".join(properties) else len
+    return max(1, bisect_right([*accumulate(map(weigh, properties))], WEIGHT_AT_ONCE))
