@@ -82,7 +82,7 @@ def test_a_full_disk_of_one_broker_moves_the_rows_to_the_other(cluster: Embedded
 def test_a_key_waits_for_its_brokers_disk_and_then_fails(cluster: EmbeddedCluster) -> None:
     seen = refuse(cluster, ResponseCode.SERVICE_NOT_AVAILABLE, DISK_FULL, lambda number: number >= 1)
     with pytest.raises(RocketMQSparkError, match="SERVICE_NOT_AVAILABLE"):
-        task(cluster, schema=KEYED, sendTimeoutMs="1500").run(iter([keyed(0, 3000)]))
+        task(cluster, schema=KEYED, sendTimeoutMs="4000").run(iter([keyed(0, 3000)]))
     assert len(seen) >= 3
 
 

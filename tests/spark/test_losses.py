@@ -28,6 +28,7 @@ from tests.support.stream_queries import Query
 SLAVE_HAS = 64
 A0 = MessageQueue("orders", "broker-a", 0)
 MESSAGES = 90
+SHORT_MS = "300"  # the pullTimeoutMs of reads that wait in vain
 SCHEMA = source_schema(StructType([StructField("queueOffset", LongType()), StructField("body", StringType())]))
 
 
@@ -46,7 +47,7 @@ def cluster() -> Iterator[EmbeddedCluster]:
 def offsets(cluster: EmbeddedCluster | str, **options: str) -> list[int]:
     """Returns the offsets that a task yields, of a cluster or a NameServer's address."""
     nameserver = cluster if isinstance(cluster, str) else cluster.nameserver
-    settings = read_source({"topic": "orders", "pullTimeoutMs": "300"} | options)
+    settings = read_source({"topic": "orders"} | options)
     reader = RocketMQReader(ConnectionOptions(name_server=nameserver), settings, SCHEMA)
     batches = reader.read(RangePartition(QueueRange(A0, 0, MESSAGES)))
     return [row["queueOffset"] for batch in batches for row in batch.to_pylist()]
@@ -116,7 +117,7 @@ def test_a_queue_that_gives_nothing_of_what_it_keeps_is_damaged(cluster: Embedde
     control = answering(cluster, 20, MESSAGES, answer(ResponseCode.PULL_NOT_FOUND, 20))
     try:
         with pytest.raises(RocketMQSparkError, match=r"\[RMQ_BAD_RECORD\] .* at 20 with next offset 20, which"):
-            offsets(cluster, failOnDataLoss=fail)
+            offsets(cluster, failOnDataLoss=fail, pullTimeoutMs=SHORT_MS)
     finally:
         control.remove()
 
@@ -142,7 +143,7 @@ def slave() -> Iterator[Stage]:
 @pytest.mark.parametrize("fail", ["true", "false"])
 def test_a_slaves_missing_tail_is_no_loss(slave: Stage, fail: str) -> None:
     with pytest.raises(RocketMQSparkError) as error:
-        offsets(slave.nameserver.address, failOnDataLoss=fail)
+        offsets(slave.nameserver.address, failOnDataLoss=fail, pullTimeoutMs=SHORT_MS)
     assert str(error.value).startswith("[RMQ_BROKER_UNAVAILABLE] orders/broker-a/0: waited 0.3 s in vain, and nothing")
     assert "broker-a has no master" in str(error.value)
 
@@ -158,7 +159,7 @@ def test_a_stream_goes_on_with_what_the_slave_has_and_takes_none_of_its_bounds_f
     assert query.batch() == []
     query.offset = StreamOffset({A0: 20}).to_json()
     store.first_offset["orders", 0], store.queues["orders", 0] = 40, store.queues["orders", 0][40:]
-    query.restart(pullTimeoutMs=300)
+    query.restart(pullTimeoutMs=SHORT_MS)
     with pytest.raises(RocketMQSparkError, match=r"\[RMQ_BROKER_UNAVAILABLE\] .*broker-a has no master"):
         query.batch()
     assert query.start()["offsets"]["orders"]["broker-a"]["0"] == 20
@@ -169,7 +170,7 @@ def test_a_batch_that_names_offsets_beyond_the_slave_is_not_cut(slave: Stage, fa
     connection = ConnectionOptions(name_server=slave.nameserver.address)
     for option, offset in (("endingOffsets", 90), ("startingOffsets", 80)):
         named = {option: f'{{"orders":{{"broker-a":{{"0":{offset}}}}}}}'}
-        settings = read_source({"topic": "orders", "failOnDataLoss": fail, "pullTimeoutMs": "300", **named})
+        settings = read_source({"topic": "orders", "failOnDataLoss": fail, "pullTimeoutMs": SHORT_MS, **named})
         with pytest.raises(RocketMQSparkError, match=r"\[RMQ_BROKER_UNAVAILABLE\] .*orders/broker-a/0 .*no master"):
             RocketMQReader(connection, settings, SCHEMA).partitions()
 

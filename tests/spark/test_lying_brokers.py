@@ -48,7 +48,7 @@ def records(cluster: EmbeddedCluster) -> bytes:
 
 def offsets(cluster: EmbeddedCluster, **options: str) -> list[int]:
     """Returns the offsets that a task yields of the whole queue."""
-    settings = read_source({"topic": "orders", "pullTimeoutMs": "300"} | options)
+    settings = read_source({"topic": "orders"} | options)
     reader = RocketMQReader(ConnectionOptions(name_server=cluster.nameserver), settings, SCHEMA)
     batches = reader.read(RangePartition(QueueRange(A0, 0, MESSAGES)))
     return [row["queueOffset"] for batch in batches for row in batch.to_pylist()]
@@ -250,11 +250,11 @@ def test_a_broker_that_denies_a_queue_which_the_name_server_knows(
     control = cluster.control(RequestCode.PULL_MESSAGE, denied)
     try:
         with pytest.raises(RocketMQSparkError, match=r"\[RMQ_BROKER_UNAVAILABLE\] .*waited 0.3 s in vain.*not exist"):
-            offsets(cluster, failOnDataLoss=fail)
+            offsets(cluster, failOnDataLoss=fail, pullTimeoutMs="300")
     finally:
         control.remove()
     cluster.control(RequestCode.PULL_MESSAGE, denied, times=2)
-    assert offsets(cluster, failOnDataLoss=fail, pullTimeoutMs="5000") == list(range(MESSAGES))
+    assert offsets(cluster, failOnDataLoss=fail) == list(range(MESSAGES))
 
 
 @pytest.mark.parametrize("fail", [True, False])

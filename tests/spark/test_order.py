@@ -20,9 +20,9 @@ pytestmark = pytest.mark.timeout(120)
 
 TASKS = 3
 ROWS_A_BATCH = 50
-HANG_SECONDS = 1.2  # two tries of a request, and not the third, fall into it
+HANG_SECONDS = 2.4  # two tries of a request, and not the third, fall into it
 PAUSE_SECONDS = 0.02
-OPTIONS = {"maxBatchBytes": "1000", "requestTimeoutMs": "500"}
+OPTIONS = {"maxBatchBytes": "1000", "requestTimeoutMs": "1000"}
 
 
 @pytest.fixture(scope="module")

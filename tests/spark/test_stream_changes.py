@@ -139,7 +139,9 @@ def test_a_batch_waits_for_a_broker_of_the_order_configuration(stage: Stage, fai
     with pytest.raises(RocketMQSparkError, match=r"\[RMQ_BROKER_UNAVAILABLE\] .*broker-b is not registered"):
         query.batch()
     stage.table.brokers["broker-b"] = BrokerData("DefaultCluster", "broker-b", {0: stage.addresses["broker-b"]})  # type: ignore[index]
-    assert planned(stage.nameserver.address, **options) == [QueueRange(MessageQueue("orders", "broker-a", 0), 0, 10)]
+    assert planned(stage.nameserver.address, **options | {"pullTimeoutMs": "20000"}) == [
+        QueueRange(MessageQueue("orders", "broker-a", 0), 0, 10)
+    ]
 
 
 def test_a_batch_waits_for_a_broker_that_another_nameserver_knows(stage: Stage) -> None:
@@ -192,7 +194,7 @@ def test_a_new_query_whose_start_cannot_be_resolved_plans_nothing(cluster: Embed
 
 def test_a_stream_goes_on_while_only_the_nameserver_is_away(stage: Stage, caplog: pytest.LogCaptureFixture) -> None:
     store = stage.stores["broker-a"]
-    query = Query(stage.nameserver.address, topic="orders", startingOffsets="earliest", pullTimeoutMs=300)
+    query = Query(stage.nameserver.address, topic="orders", startingOffsets="earliest", pullTimeoutMs=5000)
     assert query.batch() == numbers(0, 10)
     portal().run(stage.nameserver.stop)
     for number in range(10, 13):
@@ -204,7 +206,7 @@ def test_a_stream_goes_on_while_only_the_nameserver_is_away(stage: Stage, caplog
     store.put("orders", 1, b"new")
     assert query.batch() == ["new"]
     portal().run(stage.nameserver.stop)
-    query.restart()  # a new process knows no queue
+    query.restart(pullTimeoutMs=300)  # a new process knows no queue
     with pytest.raises(RocketMQSparkError, match=r"\[RMQ_BROKER_UNAVAILABLE\] .*no NameServer answered"):
         query.batch()
 

@@ -66,7 +66,7 @@ def test_a_query_goes_on_while_only_the_nameserver_is_away(
     spark: SparkSession, cluster: EmbeddedCluster, sent: Topic, tmp_path: Path
 ) -> None:
     sent.send(0, 10)
-    frame = stream(spark, sent.nameserver, topic=sent.name, startingOffsets="earliest", pullTimeoutMs=2000)
+    frame = stream(spark, sent.nameserver, topic=sent.name, startingOffsets="earliest", pullTimeoutMs=10_000)
     query = start(frame, tmp_path, processingTime="100 milliseconds")
 
     async def away(request: Command, peer: Peer) -> None:

@@ -26,7 +26,8 @@ class Silent:
 
 @pytest.fixture
 def cluster() -> Iterator[EmbeddedCluster]:
-    with EmbeddedCluster(settings={"transactionTimeOut": "1", "transactionCheckInterval": "50"}) as cluster:
+    settings = {"transactionTimeOut": "1", "transactionCheckInterval": "50", "transactionCheckMax": "10000"}
+    with EmbeddedCluster(settings=settings) as cluster:
         yield cluster
         worker.close()
 

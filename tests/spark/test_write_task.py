@@ -181,14 +181,14 @@ def test_a_broker_that_never_answers_costs_one_attempt(cluster: EmbeddedCluster)
 
     first = publish_queues(cluster)[1]
     cluster.control(SEND, never, server=first.broker_name)
-    written = task(cluster, requestTimeoutMs="300").run(iter([bodies(0, 100)]))
+    written = task(cluster, requestTimeoutMs="2000").run(iter([bodies(0, 100)]))
     (used,) = written.rows_by_queue
     assert first.broker_name not in used
     assert (written.rows, written.retries, written.perhaps_repeated) == (100, 1, 100)
 
 
 def test_without_another_broker_the_write_fails_naming_the_dead_one(cluster: EmbeddedCluster) -> None:
-    work = task(cluster, maxBatchBytes="5000", requestTimeoutMs="300", sendTimeoutMs="1500")
+    work = task(cluster, maxBatchBytes="5000", requestTimeoutMs="1000", sendTimeoutMs="4000")
 
     def batches() -> Iterator[pa.RecordBatch]:
         yield bodies(0, 3000)
