@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -96,7 +98,7 @@ async def test_a_changed_file_counts_and_a_broken_one_does_not(
     acl = PlainAcl(tmp_path)
     acl.load()
     request = signed(send("pub"), USER, SECRET)
-    before = path.read_text()
+    before, later = path.read_text(), time.time()
     for text, answer in [
         (before.replace("pub=PUB", "pub=SUB"), "No default permission for topic:pub"),
         (before + "  - broken", "No default permission for topic:pub"),
@@ -107,6 +109,7 @@ async def test_a_changed_file_counts_and_a_broken_one_does_not(
         (before.replace("Addresses: []", "Addresses: [127.0.0.*]"), ""),
     ]:
         path.write_text(text)
+        os.utime(path, (later := later + 1,) * 2)  # the system's time of a change may stand still for some milliseconds
         await acl.refresh()
         assert acl.rules.denial(request, "127.0.0.1") == answer
         await acl.refresh()

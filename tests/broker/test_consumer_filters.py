@@ -110,7 +110,7 @@ async def test_a_held_pull_ends_behind_what_did_not_pass(tmp_path: Path) -> None
         found: list[Command] = []
 
         async def wait() -> None:
-            request = PullMessage("g", "T", 0, 1, 32, 2, suspend_timeout_ms=500, sub_version=1, expression_type=None)
+            request = PullMessage("g", "T", 0, 1, 32, 2, suspend_timeout_ms=3000, sub_version=1, expression_type=None)
             found.append(await served.ask(request.to_command()))
 
         nursery.start_soon(wait)

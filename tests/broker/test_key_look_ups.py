@@ -141,10 +141,10 @@ async def test_a_failing_index_keeps_no_message_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(key_indexing, "RETRY_SECONDS", 0.01)
-    monkeypatch.setattr(key_indexing, "WAIT_SECONDS", 0.01)
     async with serving(tmp_path) as served:
         await fill(served, 2)
         assert len(bodies(await query(served, "k"))) == 2
+        monkeypatch.setattr(key_indexing, "WAIT_SECONDS", 0.01)
         file = served.running.broker.index._index._files[0]
 
         def fail(*_: object) -> None:

@@ -50,5 +50,7 @@ async def test_every_file_of_a_store_is_on_the_page(tmp_path: Path) -> None:
 
 
 def names_in(store: Path) -> list[str]:
-    """Returns the names of a store's folders and files, and of its tables without their previous versions."""
-    return [path.name for path in (*store.iterdir(), *(store / "config").iterdir()) if path.suffix != ".bak"]
+    """Returns the names of a store's folders and files, and of its tables, without those before or in the making."""
+    return [
+        path.name for path in (*store.iterdir(), *(store / "config").iterdir()) if path.suffix not in (".bak", ".tmp")
+    ]

@@ -57,7 +57,7 @@ async def acknowledged_until_killed(process: "subprocess.Popen[str]", address: s
         try:
             for number in range(100_000):
                 body = b"%d-%d" % (sender, number)
-                answer = await pool.call(address, message("T", body, queue_id=sender).to_command(), timeout=5)
+                answer = await pool.call(address, message("T", body, queue_id=sender).to_command(), timeout=30)
                 assert answer.code == 0
                 acknowledged.append(body)
         except NetworkError:
@@ -82,7 +82,7 @@ async def bodies(address: str) -> list[bytes]:
             offset = 0
             while True:
                 pull = PullMessage("G", "T", queue_id, offset, 32)
-                answer = PullAnswer.from_command(await pool.call(address, pull.to_command(), timeout=5))
+                answer = PullAnswer.from_command(await pool.call(address, pull.to_command(), timeout=30))
                 if answer.code != 0:
                     break
                 found += [record.body for record in iterate_records(answer.records, check_crc=True)]
@@ -110,10 +110,10 @@ async def test_a_signal_stops_in_order_and_the_next_start_reads_nothing_again(tm
         async with started(*arguments) as (process, address):
             async with trio.open_nursery() as nursery:
                 pool = ConnectionPool(nursery)
-                await pool.call(address, message("T", b"kept").to_command(), timeout=5)
+                await pool.call(address, message("T", b"kept").to_command(), timeout=30)
                 await pool.aclose()
             process.send_signal(number)
-            assert await trio.to_thread.run_sync(process.wait, 10) == 0
+            assert await trio.to_thread.run_sync(process.wait, 30) == 0
         assert server.reported[-1][1].code == RequestCode.UNREGISTER_BROKER
         assert not (tmp_path / "store" / "abort").exists()
         assert (tmp_path / "store" / "config" / "topics.json").exists()
@@ -123,7 +123,7 @@ async def test_a_signal_stops_in_order_and_the_next_start_reads_nothing_again(tm
 
 def run(*arguments: str, **environment: str) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(
-        [*PROGRAM, *arguments], capture_output=True, text=True, timeout=20, env={**ENVIRONMENT, **environment}
+        [*PROGRAM, *arguments], capture_output=True, text=True, timeout=50, env={**ENVIRONMENT, **environment}
     )
 
 

@@ -11,7 +11,7 @@ from pyrmq_core.protocol.framing.command import Command
 from pyrmq_core.protocol.framing.frame import FrameDecoder
 from pyrmq_core.protocol.messages.properties import decode_properties
 from pyrmq_core.protocol.messages.record import iterate_records
-from tests.broker.serving import Served, serving
+from tests.broker.serving import Served, serving, until
 from tests.support import golden
 from tests.support.golden import GoldenFrame
 
@@ -40,12 +40,17 @@ class Replay:
     async def ask(self, frame: GoldenFrame) -> None:
         request, pool = decoded(frame), self.pools[frame.conn]
         if frame.oneway:
-            await pool.send_oneway(self.address, request, timeout=5)
+            await pool.send_oneway(self.address, request, timeout=30)
             return
         done = trio.Event()
         self.nursery.start_soon(self._call, pool, frame.conn, request, done)
-        with trio.move_on_after(HELD_SECONDS if frame.request == PULL else 10):
+        with trio.move_on_after(HELD_SECONDS if frame.request == PULL else 30):
             await done.wait()
+
+    async def answer(self, conn: int, opaque: int) -> Command:
+        """Returns the answer to a request, which may still be on its way."""
+        await until(lambda: (conn, opaque) in self.answers)
+        return self.answers[conn, opaque]
 
     async def _call(self, pool: ConnectionPool, conn: int, request: Command, done: trio.Event) -> None:
         with contextlib.suppress(ConnectionClosed):  # the last pull is held until the consumer goes
@@ -63,7 +68,7 @@ async def test_a_java_producer_and_consumer_get_what_they_got(tmp_path: Path) ->
                 await replay.ask(frame)
             elif frame.dir == "s2c" and frame.is_answer:
                 recorded = decoded(frame)
-                got = replay.answers[frame.conn, recorded.opaque]
+                got = await replay.answer(frame.conn, recorded.opaque)
                 assert (got.code, got.ext.keys(), got.is_response) == (recorded.code, recorded.ext.keys(), True), frame
                 if frame.request != PULL:
                     assert got.body == recorded.body

@@ -150,7 +150,7 @@ async def test_a_silent_nameserver_is_waited_for_no_longer_than_its_timeout(tmp_
         addresses = f"{server.address};{silent.address}"
         started = time.monotonic()
         async with serving(tmp_path, namesrvAddr=addresses, registerBrokerTimeoutMills="300") as served:
-            assert 0.3 <= time.monotonic() - started < 3
+            assert 0.3 <= time.monotonic() - started < 15  # by default it waits for 24 s
             assert len(server.registrations()) == 1
             assert (await served.send("New")).code == 0
 
@@ -293,7 +293,7 @@ async def test_many_topics_are_written_off_the_loop(tmp_path: Path) -> None:
 
 async def test_topics_that_change_in_one_moment_are_all_announced() -> None:
     """A NameServer passes over a registration with a version that it knows, whatever topics that has."""
-    async with EmbeddedCluster() as cluster, Admin(nameserver=cluster.nameserver, timeout=2.0) as admin:
+    async with EmbeddedCluster() as cluster, Admin(nameserver=cluster.nameserver, timeout=8.0) as admin:
         for queues in range(1, 6):
             async with trio.open_nursery() as nursery:
                 for topic in ("a", "b", "c"):

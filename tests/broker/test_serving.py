@@ -105,7 +105,7 @@ async def test_a_held_pull_is_answered_when_a_message_comes(tmp_path: Path) -> N
 
 
 async def test_a_held_pull_waits_for_its_tag_and_no_longer_than_it_may(tmp_path: Path) -> None:
-    pull = PullMessage("G", "T", 0, 1, 32, 6, suspend_timeout_ms=300, subscription="b || c")
+    pull = PullMessage("G", "T", 0, 1, 32, 6, suspend_timeout_ms=3000, subscription="b || c")
     async with serving(tmp_path) as served, trio.open_nursery() as nursery:
         await served.send("T")
         found: list[Command] = []

@@ -64,10 +64,10 @@ async def test_line_25_it_registers_at_all_nameservers_at_once_and_none_holds_up
         for server in servers[:2]:
             server.answers = False
         addresses = ";".join(server.address for server in servers)
-        with trio.fail_after(5):
-            async with serving(tmp_path, namesrvAddr=addresses, registerBrokerTimeoutMills="500") as served:
+        with trio.fail_after(40):
+            async with serving(tmp_path, namesrvAddr=addresses, registerBrokerTimeoutMills="2000") as served:
                 first = [server.reported[0][0] for server in servers]
-                assert max(first) - min(first) < 0.4
+                assert max(first) - min(first) < 1.5  # one after another: 2 s each
                 assert (await served.send("T")).code == 0
 
 

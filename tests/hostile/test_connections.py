@@ -146,7 +146,7 @@ def test_a_flood_of_connections_leaves_others_their_turn(tmp_path: Path) -> None
     with nameserver_process(tmp_path) as server:
         honest = server.stranger()
         with flood_of_connections(server):
-            assert median_seconds(honest, 30) < 0.3  # as many connections as come before it took seconds
+            assert median_seconds(honest, 30) < 1.0  # as many connections as come before it took seconds
 
 
 def test_a_frame_with_a_huge_header_ends_its_connection_by_its_declared_length(tmp_path: Path) -> None:

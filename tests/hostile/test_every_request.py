@@ -19,11 +19,19 @@ import pytest
 from tests.hostile.attacks import Attack, all_codes, attacks_of
 from tests.hostile.fuzzing import spoiled
 from tests.support import golden
-from tests.support.stranger import Answer, ServerProcess, Stranger, broker_process, nameserver_process, request
+from tests.support.stranger import (
+    ANSWER_SECONDS,
+    Answer,
+    ServerProcess,
+    Stranger,
+    broker_process,
+    nameserver_process,
+    request,
+)
 
 HONEST_SECONDS = 0.05
 # A shared machine stalls now and then: one attack counts as slow when the same one is slow so often in a row.
-SLOW_IN_A_ROW = 5
+SLOW_IN_A_ROW = 10
 # A pull without an answer within this time is held.
 UNANSWERED_SECONDS = 1.0
 # Half of the spoiled frames are one-way, held or cut short.
@@ -51,7 +59,7 @@ class Guarded:
         self.check = check
         self.honest = server.stranger()
         self.patience = UNANSWERED_SECONDS
-        self.attacker = server.stranger(timeout=self.patience)
+        self.attacker = server.stranger()
         self.before = self.outside()
         self.memory_bytes = server.memory_bytes
         self.faults: list[str] = []
@@ -91,6 +99,7 @@ class Guarded:
     def _attacked(self, attack: Attack) -> Answer | None:
         """Returns the answer; None when there was none, or the connection was closed."""
         try:
+            self.attacker.socket.settimeout(self.patience if attack.code in HELD else ANSWER_SECONDS)
             self.attacker.send(attack.data)
             answer = self.attacker.read()
         except TimeoutError:
@@ -101,7 +110,7 @@ class Guarded:
             answer = None
         if answer is None:
             self.attacker.close()
-            self.attacker = self.server.stranger(timeout=self.patience)
+            self.attacker = self.server.stranger()
         return answer
 
     def _honest_seconds(self, attack: Attack) -> float:
@@ -160,7 +169,6 @@ def spoil_frames(guarded: Guarded, seed: int, rounds: int) -> None:
     """Sends real frames of clients, brokers and mqadmin, spoiled at random."""
     draw = random.Random(seed)
     frames = [frame for frame in golden.frames() if not frame.is_answer]
-    guarded.attacker.socket.settimeout(SPOILED_SECONDS)
     guarded.patience = SPOILED_SECONDS
     for number in range(rounds):
         frame = draw.choice(frames)

@@ -264,7 +264,7 @@ def test_a_registration_of_bare_names_holds_up_no_other(nameserver: ServerProces
                 break
             except BlockingIOError:
                 continue
-        assert max(waits) < 3
+        assert max(waits) < 10
 
 
 @pytest.mark.parametrize("address", ["h:" + "9" * 5000, "h:65536", "h", ""])

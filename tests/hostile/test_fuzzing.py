@@ -111,4 +111,4 @@ def test_the_fuzzer_sees_what_it_looks_for() -> None:
     with pytest.raises(ZeroDivisionError):
         search()
     quadratic = Target(lambda data: [data.count(b"zz", at) for at in range(0, len(data), 8)], (b"",), unit=b"a" * 64)
-    assert seconds_of(quadratic, 1024) > 6 * seconds_of(quadratic, 256)
+    assert seconds_of(quadratic, 1024) > 6 * min(seconds_of(quadratic, 256) for _ in range(5))

@@ -92,7 +92,7 @@ def test_groups_of_many_members_that_change_hold_up_no_other(tmp_path: Path) -> 
             joined = len(json.loads(answer_of(honest, 38, {"consumerGroup": names(1000)[-1]}).body)["consumerIdList"])
             slowest = max(slowest, time.monotonic() - began)
         assert joined == len(members) - 1
-        assert slowest < 1.0
+        assert slowest < 3.0
         assert broker.memory_bytes - before < 100 << 20
 
 
