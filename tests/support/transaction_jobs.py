@@ -68,7 +68,7 @@ def fresh(word: str) -> str:
 
 async def made_topic(nameserver: str, queues: int = 2) -> str:
     topic = fresh("ledger")
-    async with Admin(nameserver=nameserver) as admin:
+    async with Admin(nameserver=nameserver, timeout=20) as admin:
         await admin.create_topic(topic, queues=queues)
     return topic
 
