@@ -13,6 +13,7 @@ from pyrmq_core.blocking import EmbeddedCluster
 from tests.support.apache import VERSIONS, ApacheCluster
 from tests.support.consumer_jobs import Seen, consuming, fresh, made_topic, send, total_committed
 from tests.support.java_programs import mqadmin
+from tests.support.waiting import until_readable
 
 pytestmark = pytest.mark.timeout(240)
 
@@ -41,6 +42,7 @@ async def check_progress_and_members(version: str, nameserver: str) -> None:
     assert "ConsumeFromWhere: CONSUME_FROM_FIRST_OFFSET" in members
     assert await total_committed(nameserver, group, topic) == len(BODIES)
     await send(nameserver, topic, BODIES[:2], tags="a")
+    await until_readable(nameserver, topic, len(BODIES) + 2)
     progress = await shown(version, nameserver, "consumerProgress", "-g", group)
     assert re.search(r"Consume Diff Total: 2\b|Diff Total: 2\b", progress), progress
 

@@ -12,7 +12,7 @@ from pyrmq_core.protocol.framing.codes import ResponseCode
 from pyrmq_core.protocol.messages.record import iterate_records
 from pyrmq_core.protocol.requests.broker.offsets import GetMaxOffset, GetMinOffset, OffsetFound
 from pyrmq_core.protocol.requests.broker.pull_message import PullAnswer, PullMessage
-from tests.interop.test_store_files import OPENED, make_batch_topic, message, send_whole
+from tests.interop.test_store_files import OPENED, make_batch_topic, message, send_whole, wait_end
 from tests.support.apache import VERSIONS, ApacheBroker, ask, boot_broker
 from tests.support.java_programs import mqadmin
 from tests.support.maven import ApacheUnavailable
@@ -31,7 +31,7 @@ SETTINGS = {
 Figures = dict[tuple[str, int], tuple[int, int]]
 
 
-def wait_until(holds: Callable[[], bool], seconds: float = 30.0) -> None:
+def wait_until(holds: Callable[[], bool], seconds: float = 60.0) -> None:
     """Returns when the condition holds; another process makes it true."""
     deadline = time.monotonic() + seconds
     while not holds():
@@ -92,6 +92,7 @@ def goes_on(address: str, before: Figures) -> Figures:
     """Sends more, and checks that each queue goes on behind its last message; returns the figures then."""
     send(address, 9)
     assert ask(address, message("Single", 1, b"on").to_command()).code == 0
+    wait_end(address, "Single", 1, before["Single", 1][1] + 1)
     after = figures(address, set(before))
     assert after["Long", 0] == (before["Long", 0][0], before["Long", 0][1] + 26)
     assert after["Single", 1][1] == before["Single", 1][1] + 1
@@ -99,7 +100,7 @@ def goes_on(address: str, before: Figures) -> Figures:
     return after
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(240)
 @pytest.mark.parametrize("version", VERSIONS)
 def test_java_opens_what_our_broker_removed(version: str, tmp_path: Path) -> None:
     queues = QUEUES | ({WHOLE} if version.startswith("5") else set())

@@ -48,6 +48,7 @@ def send_whole(address: str, turn: int) -> None:
         batch = replace(message("Whole", 0, encode_batch_body(items), f"UNIQ_KEY\x01R{turn}{number}\x02"), batch=True)
         sent = message("Whole", 0, b"single") if number == 1 else batch
         assert ask(address, sent.to_command()).code == 0
+    wait_end(address, "Whole", 0, (turn + 1) * 101)
 
 
 def send_some(address: str, turn: int) -> None:
@@ -62,6 +63,17 @@ def send_some(address: str, turn: int) -> None:
     assert ask(address, message("Long", 0, bytes([turn]) * 3_000_000).to_command()).code == 0
     # The longest delay: it is not delivered while the test runs.
     assert ask(address, message("Single", 0, b"late", "DELAY\x0118\x02").to_command()).code == 0
+    wait_end(address, "SCHEDULE_TOPIC_XXXX", 17, turn + 1)
+
+
+def wait_end(address: str, topic: str, queue_id: int, end: int) -> None:
+    """Returns when a queue has so many messages, and every queue those sent before.
+
+    Apache's broker makes the entries of all queues in the order of the log, a moment after it has answered.
+    """
+    deadline = time.monotonic() + 60
+    while OffsetFound.from_command(ask(address, GetMaxOffset(topic, queue_id).to_command())).offset < end:
+        assert time.monotonic() < deadline, f"queue {queue_id} of {topic} does not reach {end}"
 
 
 def contents(address: str) -> dict[tuple[str, int], list[StoredRecord]]:
@@ -85,7 +97,7 @@ def read(address: str, topic: str, queue_id: int) -> Iterator[StoredRecord]:
 
 def found_by_key(address: str, key: str, at_least: int) -> list[StoredRecord]:
     """Returns the records of a key when so many are found: Apache's broker indexes them a moment after storing them."""
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     while True:
         answer = ask(address, QueryMessage("Single", key, 64, *EVER).to_command())
         found = list(iterate_records(bytes(answer.body), check_crc=True))
@@ -128,14 +140,14 @@ def ours(directory: Path, *, kill: bool, **others: str) -> Iterator[str]:
         line = next(line for line in process.stdout if "boot success" in line)
         yield line.partition("]")[0].rpartition(" ")[2]
         process.send_signal(signal.SIGKILL if kill else signal.SIGTERM)
-        process.wait(20)
+        process.wait(60)
     finally:
         process.kill()
         process.wait(10)
         process.stdout.close()
 
 
-@pytest.mark.timeout(180)  # three boots, and Apache's broker takes up to 10 s to stop
+@pytest.mark.timeout(300)  # three boots, and Apache's broker takes up to 10 s to stop
 @pytest.mark.parametrize("entries", ["200000", pytest.param("64", marks=pytest.mark.soak)])
 @pytest.mark.parametrize("kill", [False, True], ids=["stopped", "killed"])
 @pytest.mark.parametrize("version", VERSIONS)

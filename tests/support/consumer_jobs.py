@@ -26,7 +26,7 @@ from pyrmq_core import (
     PushConsumer,
     SuspendCurrentQueue,
 )
-from tests.support.waiting import until
+from tests.support.waiting import until, until_readable
 
 NUMBERS = itertools.count(1)
 FIRST = ConsumeFromWhere.FIRST_OFFSET
@@ -39,13 +39,13 @@ def fresh(word: str) -> str:
 
 async def made_topic(nameserver: str, queues: int = 2) -> str:
     topic = fresh("consumed")
-    async with Admin(nameserver=nameserver) as admin:
+    async with Admin(nameserver=nameserver, timeout=20) as admin:
         await admin.create_topic(topic, queues=queues)
     return topic
 
 
 async def send(nameserver: str, topic: str, bodies: Sequence[str], **fields: Any) -> None:
-    async with Producer(fresh("senders"), nameserver=nameserver) as producer:
+    async with Producer(fresh("senders"), nameserver=nameserver, send_timeout=20) as producer:
         for body in bodies:
             await producer.send(Message(topic, body.encode(), **fields), timeout=10)
 
@@ -94,7 +94,7 @@ async def consuming(
 
 
 async def committed(nameserver: str, group: str, topic: str) -> dict[MessageQueue, int | None]:
-    async with PullConsumer(group, nameserver=nameserver) as consumer:
+    async with PullConsumer(group, nameserver=nameserver, timeout=20) as consumer:
         return await consumer.committed_offsets(await consumer.message_queues(topic))
 
 
@@ -140,7 +140,7 @@ class ConsumerJobs:
 
     async def dead_letters(self, nameserver: str, group: str, count: int) -> list[str]:
         topic = f"%DLQ%{group}"
-        async with PullConsumer("undertakers", nameserver=nameserver) as consumer:
+        async with PullConsumer("undertakers", nameserver=nameserver, timeout=20) as consumer:
             found: list[str] = []
             with trio.fail_after(SECONDS):
                 while len(found) < count:
@@ -165,6 +165,7 @@ class ConsumerJobs:
 
         seen = InBatches()
         await send(nameserver, topic, ["a", "b", "c", "d"], sharding_key="one queue")
+        await until_readable(nameserver, topic, 4)  # one pull gets all of them
         async with consuming(nameserver, group, topic, seen, consume_message_batch_max_size=4):
             await seen.wait(6)
         assert batches[0] == ["a", "b", "c", "d"]

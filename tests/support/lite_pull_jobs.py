@@ -24,7 +24,7 @@ from pyrmq_core import (
     PullConsumer,
 )
 from pyrmq_core.model import ConsumeFromWhere, MessageModel
-from tests.support.waiting import until
+from tests.support.waiting import until, until_readable
 
 NUMBERS = itertools.count(1)
 SECONDS = 30.0
@@ -36,20 +36,20 @@ def fresh(word: str) -> str:
 
 async def made_topic(nameserver: str, queues: int = 2) -> str:
     topic = fresh("polled")
-    async with Admin(nameserver=nameserver) as admin:
+    async with Admin(nameserver=nameserver, timeout=20) as admin:
         await admin.create_topic(topic, queues=queues)
     return topic
 
 
 async def queues_of(nameserver: str, topic: str) -> tuple[MessageQueue, ...]:
-    async with PullConsumer("lookups", nameserver=nameserver) as consumer:
+    async with PullConsumer("lookups", nameserver=nameserver, timeout=20) as consumer:
         return await consumer.message_queues(topic)
 
 
 async def send(
     nameserver: str, topic: str, bodies: Iterable[str], queue: MessageQueue | None = None, **fields: Any
 ) -> None:
-    async with Producer(fresh("senders"), nameserver=nameserver) as producer:
+    async with Producer(fresh("senders"), nameserver=nameserver, send_timeout=20) as producer:
         for body in bodies:
             await producer.send(Message(topic, body.encode(), **fields), queue=queue, timeout=10)
 
@@ -73,7 +73,7 @@ def bodies_of(messages: Sequence[MessageExt]) -> list[str]:
 
 
 async def total_committed(nameserver: str, group: str, topic: str) -> int:
-    async with PullConsumer(group, nameserver=nameserver) as consumer:
+    async with PullConsumer(group, nameserver=nameserver, timeout=20) as consumer:
         offsets = await consumer.committed_offsets(await consumer.message_queues(topic))
     return sum(offset or 0 for offset in offsets.values())
 
@@ -111,12 +111,13 @@ class LitePullJobs:
         topic, group = await made_topic(nameserver, queues=1), fresh("group")
         queue = (await queues_of(nameserver, topic))[0]
         await send(nameserver, topic, map(str, range(10)), queue)
+        await until_readable(nameserver, topic, 10)
 
         async def fail() -> None:
             async with lite(nameserver, group, pull_batch_size=4) as consumer:
                 await consumer.assign([queue])
-                assert bodies_of(await consumer.poll()) == ["0", "1", "2", "3"]
-                assert bodies_of(await consumer.poll()) == ["4", "5", "6", "7"]
+                assert bodies_of(await polled(consumer, 4)) == ["0", "1", "2", "3"]
+                assert bodies_of(await polled(consumer, 4)) == ["4", "5", "6", "7"]
                 raise ZeroDivisionError
 
         with pytest.raises(ZeroDivisionError):
@@ -130,29 +131,31 @@ class LitePullJobs:
         topic, group = await made_topic(nameserver, queues=1), fresh("group")
         queue = (await queues_of(nameserver, topic))[0]
         await send(nameserver, topic, map(str, range(10)), queue)
+        await until_readable(nameserver, topic, 10)
         async with lite(nameserver, group, pull_batch_size=3, auto_commit_interval=1.0) as consumer:
             await consumer.subscribe(topic)
             assert len(await polled(consumer, 3)) == 3
             assert len(await polled(consumer, 3)) == 3
             await until_committed(nameserver, group, topic, lambda offset: offset == 3)
-            await consumer.poll()
+            await polled(consumer, 3)
             await until_committed(nameserver, group, topic, lambda offset: offset == 6)
 
     async def test_without_auto_commit_only_commit_stores(self, nameserver: str) -> None:
         topic, group = await made_topic(nameserver, queues=1), fresh("group")
         queue = (await queues_of(nameserver, topic))[0]
         await send(nameserver, topic, map(str, range(10)), queue)
+        await until_readable(nameserver, topic, 10)
         async with lite(nameserver, group, auto_commit=False, pull_batch_size=4) as consumer:
             await consumer.assign([queue])
-            await consumer.poll()
-            await consumer.poll()
+            await polled(consumer, 4)
+            await polled(consumer, 4)
         assert await total_committed(nameserver, group, topic) == 0
         async with lite(nameserver, group, auto_commit=False, pull_batch_size=4) as consumer:
             await consumer.assign([queue])
-            assert len(await consumer.poll()) == 4
+            assert len(await polled(consumer, 4)) == 4
             await consumer.commit()
             assert await consumer.committed(queue) == 4
-            assert bodies_of(await consumer.poll()) == ["4", "5", "6", "7"]
+            assert bodies_of(await polled(consumer, 4)) == ["4", "5", "6", "7"]
             await consumer.commit({queue: 2})
             assert await consumer.committed(queue) == 2
         assert await total_committed(nameserver, group, topic) == 2
@@ -167,7 +170,7 @@ class LitePullJobs:
             await consumer.seek(queue, 45)
             assert bodies_of(await polled(consumer, 5)) == ["45", "46", "47", "48", "49"]
             await consumer.seek_to_begin(queue)
-            assert (await consumer.poll())[0].body == b"0"
+            assert (await polled(consumer, 1))[0].body == b"0"
             await consumer.seek_to_end(queue)
             assert await consumer.poll(0.5) == []
             await send(nameserver, topic, ["new"], queue)
@@ -234,8 +237,9 @@ class LitePullJobs:
 
     async def test_tags(self, nameserver: str) -> None:
         topic, group = await made_topic(nameserver), fresh("group")
-        for tag in ("a", "b", "c"):
-            await send(nameserver, topic, [tag], tags=tag)
+        queue = (await queues_of(nameserver, topic))[0]
+        for tag in ("a", "b", "c"):  # in one queue: "b" is passed over before "c" comes
+            await send(nameserver, topic, [tag], queue, tags=tag)
         async with lite(nameserver, group) as consumer:
             await consumer.subscribe(topic, tags="a || c")
             assert sorted(bodies_of(await polled(consumer, 2))) == ["a", "c"]
@@ -290,6 +294,7 @@ class LitePullJobs:
         between = datetime.now(UTC)
         await trio.sleep(0.01)
         await send(nameserver, topic, ["two"], queues[0])
+        await until_readable(nameserver, topic, 2)
         async with lite(nameserver, group) as consumer:
             assert set(await consumer.message_queues(topic)) == set(queues)
             assert await consumer.offset_for_timestamp(queues[0], between) == 1

@@ -4,7 +4,10 @@ from collections.abc import Callable
 
 import trio
 
+from pyrmq_core import PullConsumer
+
 POLL_SECONDS = 0.01
+READABLE_SECONDS = 60.0
 
 
 async def until(condition: Callable[[], object], seconds: float = 10.0) -> None:
@@ -12,3 +15,12 @@ async def until(condition: Callable[[], object], seconds: float = 10.0) -> None:
     with trio.fail_after(seconds):
         while not condition():  # noqa: ASYNC110 - the other side is a server or a thread that sets no event
             await trio.sleep(POLL_SECONDS)
+
+
+async def until_readable(nameserver: str, topic: str, count: int) -> None:
+    """Returns when so many messages of a topic can be read: Apache's brokers list a message after their answer."""
+    async with PullConsumer("waiting", nameserver=nameserver, timeout=20) as consumer:
+        with trio.fail_after(READABLE_SECONDS):
+            queues = await consumer.message_queues(topic)
+            while sum(map(len, (await consumer.offset_bounds(queues)).values())) < count:  # noqa: ASYNC110
+                await trio.sleep(POLL_SECONDS)
