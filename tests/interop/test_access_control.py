@@ -145,7 +145,10 @@ async def test_clients_and_tools_sign_what_they_ask_a_guarded_nameserver(tmp_pat
         guarded = Guarded(True, True, cluster.nameserver, cluster.nameserver)
         async with guarded.client() as administrator, guarded.client(MEMBER, READER_SECRET) as client:
             await consume_all(client, administrator)
-        async with guarded.client(MEMBER, "wr0ng-secret") as client, Producer("g", client=client) as producer:
+        async with (
+            guarded.client(MEMBER, "wr0ng-secret") as client,
+            Producer("g", client=client, send_timeout=20) as producer,
+        ):
             with pytest.raises(RocketMQError, match="check signature failed"):
                 await producer.send(Message("T", b"x"), timeout=10)
         await trio.to_thread.run_sync(sign_in_java, guarded)

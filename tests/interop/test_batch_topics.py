@@ -29,9 +29,9 @@ def topic() -> str:
 
 
 def created(nameserver: str, topic: str) -> list[MessageQueue]:
-    with Admin(nameserver=nameserver) as admin:
+    with Admin(nameserver=nameserver, timeout=20) as admin:
         admin.create_topic(topic, queues=1, batch=True)
-    with PullConsumer("audit", nameserver=nameserver) as consumer:
+    with PullConsumer("audit", nameserver=nameserver, timeout=20) as consumer:
         return list(consumer.message_queues(topic))
 
 
@@ -58,7 +58,7 @@ def nameserver(request: pytest.FixtureRequest) -> Iterator[str]:
 def test_java_reads_the_batches_we_write(nameserver: str, topic: str) -> None:
     """All, and those of one tag, by push and lite pull: each message once, with its own id, tag, keys and offset."""
     queue = created(nameserver, topic)[0]
-    with Producer("g", nameserver=nameserver) as producer:
+    with Producer("g", nameserver=nameserver, send_timeout=20) as producer:
         assert producer.is_batch_topic(topic)
         sent = producer.send_batch(some_messages(topic), queue=queue)
         single = producer.send(Message(topic, b"body-alone", tags="TagA", keys="alone"), queue=queue)
@@ -87,7 +87,7 @@ def test_we_read_the_batches_java_writes(nameserver: str, topic: str) -> None:
     sent = re.findall(r"^sent (\w+) (\S+) (\d+) (\d+)$", printed, re.MULTILINE)
     assert [status for status, *_ in sent] == ["SEND_OK"] * 22
     expected = {f"batch-{n}": f"batched {n}" for n in range(50)}
-    with PullConsumer("audit", nameserver=nameserver) as consumer:
+    with PullConsumer("audit", nameserver=nameserver, timeout=20) as consumer:
         ends = consumer.max_offsets(queues)
         found = [
             (message.keys, message.body.decode(), message.tags, message.sys_flag & 0xC0)
@@ -117,24 +117,24 @@ class TestBatchTopicJobs(BatchTopicJobs):
 
 
 def test_a_4_9_broker_is_refused_before_anything_is_made(apache_4: ApacheCluster, topic: str) -> None:
-    with Admin(nameserver=apache_4.nameserver.address) as admin:
+    with Admin(nameserver=apache_4.nameserver.address, timeout=20) as admin:
         with pytest.raises(InvalidArgument, match=r"was not made: broker-a .* is older than 5\.0"):
             admin.create_topic(topic, batch=True)
         with pytest.raises(NoRoute):
             admin.route(topic)
         admin.create_topic(topic, queues=2)
-    with Producer("g", nameserver=apache_4.nameserver.address) as producer:
+    with Producer("g", nameserver=apache_4.nameserver.address, send_timeout=20) as producer:
         assert not producer.is_batch_topic(topic)
         results = producer.send_batch([Message(topic, b"x", tags="a"), Message(topic, b"y", tags="a")])
     assert len({result.msg_id for result in results}) == 2
-    with PullConsumer("audit", nameserver=apache_4.nameserver.address) as consumer:
+    with PullConsumer("audit", nameserver=apache_4.nameserver.address, timeout=20) as consumer:
         wait_readable(apache_4.nameserver.address, topic, 2)
         pulled = consumer.pull(results[0].message_queue, results[0].queue_offset)
     assert [message.msg_id for message in pulled.messages] == [result.msg_id for result in results]
 
 
 def test_what_is_there_is_not_made_again_as_something_else(apache_5: ApacheCluster, topic: str) -> None:
-    with Admin(nameserver=apache_5.nameserver.address) as admin:
+    with Admin(nameserver=apache_5.nameserver.address, timeout=20) as admin:
         admin.create_topic(topic, queues=1)
         with pytest.raises(InvalidArgument, match=r"exists on broker-a .* as a plain topic, and stays one"):
             admin.create_topic(topic, queues=1, batch=True)

@@ -15,7 +15,7 @@ from tests.support.apache import VERSIONS
 from tests.support.java_programs import mqadmin, start_java
 from tests.support.jvm import JavaProcess
 
-pytestmark = pytest.mark.timeout(240)  # several Java machines start one after another
+pytestmark = pytest.mark.timeout(400)  # several Java machines start one after another
 
 PROGRAM = Path(__file__).parent / "java" / "PushMembers.java"
 QUEUES = 4
@@ -29,7 +29,12 @@ def consumed(program: JavaProcess, *names: str) -> list[tuple[str, str, int]]:
     return [(name, body, int(queue)) for name, body, queue in lines if name in names]
 
 
-def wait_until(holds: Callable[[], bool], seconds: float = 60) -> None:
+def bodies(program: JavaProcess, *names: str, behind: int = 0) -> list[str]:
+    """Returns the different bodies that these members consumed, after so many; queues that move repeat some."""
+    return sorted({body for _, body, _ in consumed(program, *names)[behind:]})
+
+
+def wait_until(holds: Callable[[], bool], seconds: float = 100) -> None:
     deadline = time.monotonic() + seconds
     while not holds():
         assert time.monotonic() < deadline
@@ -44,9 +49,9 @@ def test_java_groups_consume_from_us_and_mqadmin_manages_them(version: str) -> N
     """
     with (
         EmbeddedCluster(brokers=1, settings={"enablePropertyFilter": "true"}) as cluster,
-        Producer("P", nameserver=cluster.nameserver) as producer,
+        Producer("P", nameserver=cluster.nameserver, send_timeout=20) as producer,
     ):
-        with Admin(nameserver=cluster.nameserver) as admin:
+        with Admin(nameserver=cluster.nameserver, timeout=20) as admin:
             admin.create_topic("Grouped", queues=QUEUES)
         sent = [
             producer.send(
@@ -56,12 +61,11 @@ def test_java_groups_consume_from_us_and_mqadmin_manages_them(version: str) -> N
             for number, body in enumerate(SENT)
         ]
         with start_java(version, PROGRAM, cluster.nameserver, "Grouped", "java-group", "part > 0") as program:
-            wait_until(lambda: len(consumed(program, "one", "two")) >= len(CHOSEN))
+            wait_until(lambda: set(bodies(program, "one", "two")) >= set(CHOSEN))
             wait_until(lambda: len(consumed(program, "ordered")) >= len(SENT))
-            assert sorted({body for _, body, _ in consumed(program, "one", "two")}) == sorted(CHOSEN)
+            assert bodies(program, "one", "two") == sorted(CHOSEN)
             for queue in range(QUEUES):
-                bodies = [body for _, body, of in consumed(program, "ordered") if of == queue]
-                assert bodies == SENT[queue::QUEUES]
+                assert [body for _, body, of in consumed(program, "ordered") if of == queue] == SENT[queue::QUEUES]
             clients = dict(re.findall(r"^member (\w+) (\S+)$", program.log.read_text(), re.MULTILINE))
             shows_the_members(version, cluster.nameserver, clients)
             consumes_directly(version, cluster.nameserver, clients, program, sent[1].offset_msg_id)
@@ -75,8 +79,8 @@ def shows_the_members(version: str, nameserver: str, clients: dict[str, str]) ->
         found.clear()
         for name in ("one", "two"):
             shown = mqadmin(version, "consumerStatus", "-g", "java-group", "-i", clients[name], nameserver=nameserver)
-            assert "Topic: Grouped " in shown
-            assert "SubExpression: part > 0" in shown
+            if "Topic: Grouped " not in shown or "SubExpression: part > 0" not in shown:
+                return False  # the member did not answer in time
             offsets = re.findall(r"^Grouped +broker-a +(\d) +(\d+) *$", shown, re.MULTILINE)
             if len(offsets) != QUEUES // 2 or any(offset != "3" for _, offset in offsets):
                 return False
@@ -108,15 +112,14 @@ def consumes_directly(
     named = ["-g", "java-group", "-d", clients["two"]]
     shown = mqadmin(version, "queryMsgById", "-i", offset_msg_id, *named, *topic, nameserver=nameserver)
     assert "consumeResult=CR_SUCCESS" in shown
-    wait_until(lambda: consumed(program, "two").count(("two", "m1", 1)) == before + 1)
+    wait_until(lambda: consumed(program, "two").count(("two", "m1", 1)) > before)
 
 
 def resets_the_group(version: str, nameserver: str, program: JavaProcess) -> None:
     before = len(consumed(program, "one", "two"))
     assert offsets_of_reset(version, nameserver, "0") == dict.fromkeys(range(QUEUES), 0)
-    wait_until(lambda: len(consumed(program, "one", "two")) >= before + len(CHOSEN))
-    again = [body for _, body, _ in consumed(program, "one", "two")][before:]
-    assert sorted(set(again)) == sorted(CHOSEN)
+    wait_until(lambda: set(bodies(program, "one", "two", behind=before)) >= set(CHOSEN))
+    assert bodies(program, "one", "two", behind=before) == sorted(CHOSEN)
     assert offsets_of_reset(version, nameserver, "now") == dict.fromkeys(range(QUEUES), 3)
 
 

@@ -37,7 +37,7 @@ def test_a_java_producer_sends_to_us_and_a_java_consumer_pulls_from_us(cluster: 
     assert {keys: body for _, _, keys, _, _, body in read} == expected
     sent_ids = {one for _, ids, _, _ in sent for one in ids.split(",")}
     assert sent_ids == {msg_id for *_, msg_id, _ in read}
-    with PullConsumer("java-consumer", nameserver=cluster.nameserver) as consumer:
+    with PullConsumer("java-consumer", nameserver=cluster.nameserver, timeout=20) as consumer:
         queues = consumer.message_queues("JavaTopic")
         bodies = [message.body for queue in queues for message in everything(consumer, queue)]
         assert len(bodies) == 71
@@ -48,7 +48,7 @@ def test_a_java_producer_sends_to_us_and_a_java_consumer_pulls_from_us(cluster: 
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_mqadmin_shows_our_cluster_and_its_routes(cluster: EmbeddedCluster, version: str) -> None:
-    with Producer("orders", nameserver=cluster.nameserver) as producer:
+    with Producer("orders", nameserver=cluster.nameserver, send_timeout=20) as producer:
         stored = producer.send(Message("orders", b"one"))
     clusters = mqadmin(version, "clusterList", nameserver=cluster.nameserver)
     for name, address in cluster.brokers.items():
@@ -64,7 +64,7 @@ def test_a_java_broker_serves_beside_ours_on_our_nameserver(version: str) -> Non
     with (
         EmbeddedCluster(brokers=1) as cluster,
         boot_broker(version, cluster.nameserver, "java-broker") as broker,
-        Producer("orders", nameserver=cluster.nameserver) as producer,
+        Producer("orders", nameserver=cluster.nameserver, send_timeout=20) as producer,
     ):
         mqadmin(version, "updateTopic", "-t", "shared", "-c", "DefaultCluster", nameserver=cluster.nameserver)
         wait_until_both_have(cluster.nameserver, "shared", {"broker-a", "java-broker"})
@@ -78,7 +78,7 @@ def test_a_java_broker_serves_beside_ours_on_our_nameserver(version: str) -> Non
 def wait_until_both_have(nameserver: str, topic: str, names: set[str]) -> None:
     deadline = time.monotonic() + 20
     while True:
-        with Admin(nameserver=nameserver) as admin:
+        with Admin(nameserver=nameserver, timeout=20) as admin:
             if {data.broker_name for data in admin.route(topic).queue_datas} == names:
                 return
         assert time.monotonic() < deadline, f"the route of {topic} does not name {names}"

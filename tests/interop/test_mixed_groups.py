@@ -18,7 +18,7 @@ from tests.support.groups.numbered_messages import made_queues, sending
 from tests.support.our_cluster import boot_our_cluster
 from tests.support.waiting import until
 
-pytestmark = pytest.mark.timeout(180)
+pytestmark = pytest.mark.timeout(400)
 
 RATE = 80.0  # messages a second over all queues
 LONG_SECONDS = 240.0

@@ -58,11 +58,11 @@ async def reaches_our_consumer(nameserver: str, tool: str, topic: str) -> None:
     async def mqadmin(*arguments: str) -> str:
         return await trio.to_thread.run_sync(partial(java_programs.mqadmin, tool, *arguments, nameserver=nameserver))
 
-    async with Admin(nameserver=nameserver) as admin:
+    async with Admin(nameserver=nameserver, timeout=20) as admin:
         await admin.create_topic(topic, queues=2)
     async with (
-        Producer("P", nameserver=nameserver) as producer,
-        PullConsumer(group, nameserver=nameserver) as reader,
+        Producer("P", nameserver=nameserver, send_timeout=20) as producer,
+        PullConsumer(group, nameserver=nameserver, timeout=20) as reader,
         PushConsumer(group, nameserver=nameserver, consume_from_where=ConsumeFromWhere.FIRST_OFFSET) as consumer,
         trio.open_nursery() as nursery,
     ):
@@ -106,9 +106,9 @@ async def test_mqadmin_finds_messages_on_our_brokers(topic: str, tool: str) -> N
 
 
 async def finds_messages(nameserver: str, tool: str, topic: str) -> None:
-    async with Admin(nameserver=nameserver) as admin:
+    async with Admin(nameserver=nameserver, timeout=20) as admin:
         await admin.create_topic(topic, queues=2)
-    async with Producer("traced", nameserver=nameserver, trace=True) as producer:
+    async with Producer("traced", nameserver=nameserver, trace=True, send_timeout=20) as producer:
         sent = [await producer.send(Message(topic, b"%d" % n, keys=["all", f"k{n}"], tags="t")) for n in range(8)]
     printed: str
 

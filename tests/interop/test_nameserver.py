@@ -31,7 +31,7 @@ pytestmark = pytest.mark.timeout(300)  # several Java machines start one after a
 
 BOOTED = "The Name Server boot success. serializeType=JSON, address "
 # A killed broker has to be gone long before its time-out of 120 s; ours takes milliseconds.
-AT_ONCE = 5.0
+AT_ONCE = 40.0
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,7 @@ def test_a_java_broker_registers_with_all_its_topics(site: Site) -> None:
 
 def test_a_topic_made_on_it_is_routed(site: Site) -> None:
     site.mqadmin("updateTopic", "-t", "Made", "-c", "DefaultCluster", "-r", "3", "-w", "5")
-    wait_for(10, "the route of a new topic", lambda: route_of(site.nameserver, "Made") is not None)
+    wait_for(60, "the route of a new topic", lambda: route_of(site.nameserver, "Made") is not None)
     route = route_of(site.nameserver, "Made")
     assert route is not None
     assert (route.queue_datas[0].read_queue_nums, route.queue_datas[0].write_queue_nums) == (3, 5)
@@ -155,7 +155,7 @@ def test_a_slave_stays_when_its_master_is_killed_and_the_master_comes_back(site:
     settings = {"brokerId": "1", "brokerRole": "SLAVE", "brokerName": "broker-a"}
     with boot_broker(site.version, site.nameserver, "broker-a-slave", settings=settings) as slave:
         both = {"broker-a": {site.broker.address, slave.address}}
-        wait_for(20, "master and slave in the route", lambda: registered_brokers(site.nameserver) == both)
+        wait_for(60, "master and slave in the route", lambda: registered_brokers(site.nameserver) == both)
         site.broker.kill()
         wait_for(
             AT_ONCE, "the slave alone", lambda: registered_brokers(site.nameserver) == {"broker-a": {slave.address}}
@@ -165,7 +165,7 @@ def test_a_slave_stays_when_its_master_is_killed_and_the_master_comes_back(site:
         assert route.broker_datas[0].master is None
         assert route.queue_datas[0].perm == 6
         site.broker.restart()
-        wait_for(20, "both again", lambda: registered_brokers(site.nameserver) == both)
+        wait_for(60, "both again", lambda: registered_brokers(site.nameserver) == both)
         slave.kill()
         wait_for(
             AT_ONCE,
@@ -173,7 +173,7 @@ def test_a_slave_stays_when_its_master_is_killed_and_the_master_comes_back(site:
             lambda: registered_brokers(site.nameserver) == {"broker-a": {site.broker.address}},
         )
         slave.restart()
-        wait_for(20, "both once more", lambda: registered_brokers(site.nameserver) == both)
+        wait_for(60, "both once more", lambda: registered_brokers(site.nameserver) == both)
         route = route_of(site.nameserver, "SELF_TEST_TOPIC")
         assert route is not None
         assert route.broker_datas[0].broker_addrs == {0: site.broker.address, 1: slave.address}

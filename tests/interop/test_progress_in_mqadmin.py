@@ -50,7 +50,7 @@ def test_consumer_progress_shows_where_a_query_stands(
     frame = stream(spark, sent.nameserver, topic=sent.name, startingOffsets="earliest", maxOffsetsPerTrigger=20)
     try:
         query = run(frame, tmp_path)
-        with PullConsumer(group, nameserver=sent.nameserver) as consumer:
+        with PullConsumer(group, nameserver=sent.nameserver, timeout=20) as consumer:
             wait_until(lambda: (consumer.committed(first), consumer.committed(second)) == (30, 5))
     finally:
         spark.streams.removeListener(publisher)

@@ -39,9 +39,9 @@ def test_the_slave_serves_when_its_master_is_gone(version: str) -> None:
     with cluster_or_skip(version, ("broker-a",)) as cluster:
         nameserver, master = cluster.nameserver.address, cluster.brokers["broker-a"]
         with boot_broker(version, nameserver, "broker-a", settings=settings) as slave:
-            with Admin(nameserver=nameserver) as admin:
+            with Admin(nameserver=nameserver, timeout=20) as admin:
                 admin.create_topic(QUEUE.topic, queues=1)
-            with Producer("setup", nameserver=nameserver) as producer:
+            with Producer("setup", nameserver=nameserver, send_timeout=20) as producer:
                 producer.send_batch([Message(QUEUE.topic, f"{n}".encode()) for n in range(40)], queue=QUEUE)
             wait_until(lambda: held(slave.address) == 40 and serves(slave.address), SECONDS)
             query = Query(nameserver, topic=QUEUE.topic, startingOffsets="earliest", maxOffsetsPerTrigger=15)

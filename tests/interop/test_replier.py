@@ -32,8 +32,8 @@ async def test_a_handler_answers_requests(apache: ApacheCluster, namespace: str 
     async with (
         Client(nameserver=apache.nameserver.address) as client,
         Admin(client=client, namespace=namespace, timeout=20) as admin,
-        Producer(f"asker_{number}", client=client, namespace=namespace) as asker,
-        Producer(f"replier_{number}", client=client, namespace=namespace) as replier,
+        Producer(f"asker_{number}", client=client, namespace=namespace, send_timeout=20) as asker,
+        Producer(f"replier_{number}", client=client, namespace=namespace, send_timeout=20) as replier,
         PushConsumer(
             f"pricing_{number}",
             client=client,

@@ -17,7 +17,7 @@ from tests.support.our_cluster import OurCluster, boot_our_cluster
 from tests.support.raw_replies import check_answers
 from tests.support.waiting import until
 
-pytestmark = pytest.mark.timeout(180)
+pytestmark = pytest.mark.timeout(300)
 
 JAVA = Path(__file__).parent / "java"
 VERSIONS = ("5.4.0", "4.9.7")
@@ -53,19 +53,15 @@ async def test_java_asks_and_replies_on_our_broker(ours: OurCluster, version: st
         await admin.create_topic(topic, queues=1)
 
         nursery.start_soon(answer_requests, producer, consumer, topic)
-        printed = ""
-        for _ in range(3):  # on a busy machine Java may give up too early
-            printed += await trio.to_thread.run_sync(
-                lambda: run_java(version, JAVA / "Asker.java", nameserver, topic, "how much?", timeout=90)
-            )
-            if "reply" in printed:
-                break
+        printed = await trio.to_thread.run_sync(
+            lambda: run_java(version, JAVA / "Asker.java", nameserver, topic, "how much?")
+        )
         assert "reply python: how much?" in printed
         other = f"{topic}_java"
         await admin.create_topic(other, queues=1)
         with start_java(version, JAVA / "Replier.java", nameserver, other) as replier:
             await until(lambda: "ready" in replier.log.read_text(), seconds=60)
-            reply = await producer.request(Message(other, b"how much?"), timeout=60)
+            reply = await producer.request(Message(other, b"how much?"), timeout=100)
         assert reply.body == b"java: how much?"
         nursery.cancel_scope.cancel()
 

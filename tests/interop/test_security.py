@@ -108,7 +108,10 @@ async def test_a_user_without_the_right_is_refused_with_the_reason(guarded: Guar
                 broker.master, Command(3001, {"username": READER}, json.dumps(user).encode())
             )
             assert created.code == 0 or "existed" in (created.remark or "")
-    async with guarded.client(READER, READER_SECRET) as client, Producer("g", client=client) as producer:
+    async with (
+        guarded.client(READER, READER_SECRET) as client,
+        Producer("g", client=client, send_timeout=20) as producer,
+    ):
         with pytest.raises(SendFailed, match=r"NO_PERMISSION \(16\)|no permission|No default permission") as caught:
             await producer.send(Message(topic, b"x"), timeout=15)
     assert "\n" not in str(caught.value)

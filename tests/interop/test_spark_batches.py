@@ -30,7 +30,7 @@ def test_ranges_that_cut_the_records_of_a_batch_topic(spark: SparkSession, apach
     One of the four queues stays empty: 5.4.0 reports that it begins at -1, and fails a search by time in it.
     """
     nameserver = apache_5.nameserver.address
-    with Admin(nameserver=nameserver) as admin:
+    with Admin(nameserver=nameserver, timeout=20) as admin:
         admin.create_topic(topic, queues=2, batch=True)
     write(some_rows(spark, 5000, 3), nameserver, topic=topic, maxBatchBytes=30_000)
     wait_readable(nameserver, topic, 5000)

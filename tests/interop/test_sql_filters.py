@@ -64,13 +64,16 @@ def test_the_same_messages_pass(apache: ApacheCluster) -> None:
     topic = f"t_{uuid.uuid4().hex[:8]}"
     nameserver = apache.nameserver.address
     queue = MessageQueue(topic, "broker-a", 0)
-    with Admin(nameserver=nameserver) as admin, Producer("setup", nameserver=nameserver) as producer:
+    with (
+        Admin(nameserver=nameserver, timeout=20) as admin,
+        Producer("setup", nameserver=nameserver, send_timeout=20) as producer,
+    ):
         admin.create_topic(topic, queues=1)
         messages = [Message(topic, b"%d" % n, properties=properties) for n, properties in enumerate(MESSAGES)]
         producer.send_batch(messages, queue=queue)
     wait_readable(nameserver, topic, len(MESSAGES))
     differences = []
-    with PullConsumer("pyrmq-tests", nameserver=nameserver) as consumer:
+    with PullConsumer("pyrmq-tests", nameserver=nameserver, timeout=20) as consumer:
         for expression in EXPRESSIONS + (TEXT_EXPRESSIONS if apache.version.startswith("5") else []):
             passes = parse(expression)
             consumer.check_sql(queue, expression)

@@ -33,6 +33,7 @@ from pyrmq_core.protocol.framing.frame import FrameDecoder, encode_frame
 from pyrmq_core.protocol.java.json_text import load_object
 from tests.support.java_programs import (
     OPENED,
+    PROGRAM_SECONDS,
     java_command,
     java_environment,
     mqadmin,
@@ -46,6 +47,7 @@ VERSIONS = ("5.4.0", "4.9.7")
 # For long tests whose subject hardly depends on the release; `make soak` runs them on the older one.
 NEWEST_AND_LONG_OLDER = ("5.4.0", pytest.param("4.9.7", marks=pytest.mark.soak))
 BOOT_SECONDS = 90.0  # 7 s on two free cores
+ANSWER_SECONDS = 30.0  # the first request of a kind may take Java 5 s on a busy machine
 PORT_TRIES = 5
 KEPT_RESERVATIONS = 60
 PORTS = range(20000, 30000)  # below the ports that systems use for outgoing connections
@@ -89,7 +91,9 @@ NO_TLS = "-Dtls.server.mode=disabled"
 Settings = Mapping[str, str]
 
 
-def ask(address: str, command: Command, *, timeout: float = 5.0, tls: ssl.SSLContext | None = None) -> Command:
+def ask(
+    address: str, command: Command, *, timeout: float = ANSWER_SECONDS, tls: ssl.SSLContext | None = None
+) -> Command:
     """Sends one request over its own connection and returns the answer.
 
     Raises `OSError` or `RocketMQError` when no answer arrives in `timeout` seconds.
@@ -277,11 +281,11 @@ class ApacheCluster:
     nameserver: ApacheNameServer
     brokers: dict[str, ApacheBroker] = field(default_factory=dict)
 
-    def mqadmin(self, *arguments: str, timeout: float = 60.0) -> str:
+    def mqadmin(self, *arguments: str, timeout: float = PROGRAM_SECONDS) -> str:
         """Runs `mqadmin ARGUMENTS -n <this NameServer>` and returns its output."""
         return mqadmin(self.version, *arguments, nameserver=self.nameserver.address, timeout=timeout)
 
-    def run_java(self, source: Path, *arguments: str, timeout: float = 60.0) -> str:
+    def run_java(self, source: Path, *arguments: str, timeout: float = PROGRAM_SECONDS) -> str:
         """Runs the function `run_java` with this release's client."""
         return run_java(self.version, source, *arguments, timeout=timeout)
 

@@ -43,7 +43,7 @@ async def made_topic(client: Client, topic: str) -> str:
 
 
 async def make_topic(client: Client, topic: str) -> str:
-    async with Admin(client=client) as admin:
+    async with Admin(client=client, timeout=20) as admin:
         await admin.create_topic(topic, queues=4)
     with trio.fail_after(READABLE_SECONDS):
         while True:
@@ -191,7 +191,7 @@ class ArrowJobs:
         with (
             blocking.Client(nameserver=nameserver) as client,
             blocking.Producer("g_threads", client=client, send_timeout=15) as producer,
-            blocking.PullConsumer("g_threads", client=client) as consumer,
+            blocking.PullConsumer("g_threads", client=client, timeout=20) as consumer,
         ):
             assert producer.send_arrow(rows, topic=topic).messages == 3000
             trio.run(wait_readable, nameserver, topic, 3000)
@@ -220,5 +220,5 @@ async def one_queue(producer: Producer, consumer: PullConsumer, topic: str, tags
 
 
 async def wait_readable(nameserver: str, topic: str, count: int) -> None:
-    async with PullConsumer("g_waiting", nameserver=nameserver) as consumer:
+    async with PullConsumer("g_waiting", nameserver=nameserver, timeout=20) as consumer:
         await stored_in(consumer, topic, count)

@@ -36,7 +36,7 @@ class BatchTopicJobs:
         write(frame, nameserver, topic=plain, createTopic="normal", topicQueueNums=2)
         for name in (topic, plain):
             wait_readable(nameserver, name, ROWS)
-        with Admin(nameserver=nameserver) as admin:
+        with Admin(nameserver=nameserver, timeout=20) as admin:
             kinds = {config.attributes.get("queue.type") for config in admin.topic_config(topic).values()}
         assert kinds == {"BatchCQ"}
         every = rows_of(read(spark, nameserver, topic=plain))

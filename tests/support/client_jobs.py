@@ -34,7 +34,7 @@ from pyrmq_core import (
 )
 from pyrmq_core import blocking as threads
 
-READABLE_SECONDS = 20.0
+READABLE_SECONDS = 60.0
 
 
 @pytest.fixture
@@ -149,7 +149,7 @@ class ClientJobs:
         self, client: Client, producer: Producer, consumer: PullConsumer, topic: str
     ) -> None:
         """No message is lost or counted as refused, whatever its target; a queue that is named is a named error."""
-        async with Admin(nameserver=client._session.nameservers.addresses) as admin:
+        async with Admin(nameserver=client._session.nameservers.addresses, timeout=20) as admin:
             await admin.create_topic(topic, queues=8)
             old = await producer.message_queues(topic)
             assert len(old) == 16

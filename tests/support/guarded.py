@@ -103,7 +103,7 @@ class Guarded:
     def ask(self, request: Command, key: str | None = KEY, secret: str = SECRET) -> Command:
         """Returns the broker's answer to a request, signed unless the key is None."""
         if key is None:
-            return ask(self.broker, request, timeout=15)
+            return ask(self.broker, request)
         return ask(self.broker, Command(request.code, sign(request.ext, request.body, key, secret), request.body))
 
 
@@ -176,7 +176,7 @@ async def consume_all(client: Client, administrator: Client) -> None:
     topic, group, seen, polled = fresh("guarded"), fresh("push"), Seen(), set[bytes]()
     seen.orders = {"again": [ConsumeLater(1)]}
     first = ConsumeFromWhere.FIRST_OFFSET
-    async with Admin(client=administrator) as admin:
+    async with Admin(client=administrator, timeout=20) as admin:
         await admin.create_topic(topic, queues=2)
     async with (
         Producer(fresh("senders"), client=client, send_timeout=20) as producer,
@@ -195,6 +195,6 @@ async def consume_all(client: Client, administrator: Client) -> None:
                 polled |= {message.body for message in await lite.poll(1.0)}
         await push.stop(5)
     assert sorted(seen.bodies) == ["again", "again", "before"]
-    async with PullConsumer(group, client=client) as consumer:
+    async with PullConsumer(group, client=client, timeout=20) as consumer:
         stored = await consumer.committed_offsets(await consumer.message_queues(topic))
     assert sum(offset or 0 for offset in stored.values()) == 2

@@ -19,17 +19,23 @@ OPENED = tuple(
     for option in ("--add-opens", f"java.base/{package}=ALL-UNNAMED")
 )
 
+PROGRAM_SECONDS = 120.0  # compiling, starting and connecting take seconds each on a busy machine
+
 _machines: dict[str, JavaMachine] = {}
 
 
-def mqadmin(version: str, *arguments: str, nameserver: str, timeout: float = 60.0) -> str:
+def mqadmin(version: str, *arguments: str, nameserver: str, timeout: float = PROGRAM_SECONDS) -> str:
     """Returns the output of Java's administration tool, errors included: its exit status is always 0."""
     main = "org.apache.rocketmq.tools.command.MQAdminStartup"
     return shared_machine(version).run(main, *arguments, "-n", nameserver, timeout=timeout)
 
 
 def run_java(
-    version: str, source: Path, *arguments: str, timeout: float = 60.0, java_options: Sequence[str] | None = None
+    version: str,
+    source: Path,
+    *arguments: str,
+    timeout: float = PROGRAM_SECONDS,
+    java_options: Sequence[str] | None = None,
 ) -> str:
     """Runs one Java file against a release's client and returns its output; raises `JavaFailed` when it fails.
 

@@ -17,7 +17,7 @@ QUEUES: Final = 2
 MESSAGES: Final = 3
 COMMITTED: Final = 2
 READABLE_SECONDS: Final = 30.0
-COMMAND_SECONDS: Final = 60.0
+COMMAND_SECONDS: Final = 120.0
 MQADMIN: Final = "org.apache.rocketmq.tools.command.MQAdminStartup"
 
 # Longer texts first: an address is no number, and a time is not three of them.
@@ -49,9 +49,9 @@ async def filled(nameserver: str, topic: str, group: str) -> Content:
     """Makes a topic at both brokers, stores messages in each of its queues, and commits a group's offsets."""
     content = Content(nameserver, topic, group)
     async with (
-        Admin(nameserver=nameserver) as admin,
-        Producer("P", nameserver=nameserver) as producer,
-        PullConsumer(group, nameserver=nameserver) as consumer,
+        Admin(nameserver=nameserver, timeout=20) as admin,
+        Producer("P", nameserver=nameserver, send_timeout=20) as producer,
+        PullConsumer(group, nameserver=nameserver, timeout=20) as consumer,
     ):
         await admin.create_topic(topic, queues=QUEUES)
         info = await admin.cluster_info()

@@ -15,7 +15,7 @@ from pyrmq_core.errors import RocketMQError
 from tests.support.apache import free_port, registered_brokers
 from tests.support.jvm import JavaProcess
 
-BOOT_SECONDS = 30.0
+BOOT_SECONDS = 60.0
 MEMORY_BACKED = Path("/dev/shm")
 SMALL_FILES = {
     "mappedFileSizeCommitLog": str(64 << 20),

@@ -39,7 +39,7 @@ async def check_answers(client: Client, consumer: PullConsumer, topic: str, ille
     """
     await consumer.message_queues(REPLY_TOPIC)
     own = f"REPLY_TO_CLIENT\x01{client._session.client_id}\x02"
-    async with Producer("askers", client=client) as producer:
+    async with Producer("askers", client=client, send_timeout=20) as producer:
         await producer.send(Message(topic, b"makes this client known to the broker"), timeout=20)
         for broker in client._session.routes.brokers:
             assert broker.master is not None

@@ -24,6 +24,7 @@ from pyrmq_core.protocol.requests.broker.topic_admin import GetTopicConfig, Topi
 
 BORN_MS = 1_700_000_000_000
 LEVELS = 18
+AN_HOUR = 17  # the level of a message that is not delivered while the cases run
 TIMEOUT = 30
 UPDATE_GROUP = 200
 # Not the same on two brokers: ids, addresses, places in the log, and the lines of Java's traces.
@@ -126,7 +127,7 @@ async def send_backs(outcomes: Outcomes) -> dict[str, Any]:
     """Returns the outcome of each case of 36: where a message went, with what, and what was refused."""
     ask, note, group = outcomes.ask, outcomes.note, outcomes.group
     stored = MessageStored.from_command(await note("a message", send(outcomes.topic).to_command()))
-    back = ConsumerSendMsgBack(decode_offset_msg_id(stored.msg_ids).offset, group, 5, "origin", outcomes.topic)
+    back = ConsumerSendMsgBack(decode_offset_msg_id(stored.msg_ids).offset, group, AN_HOUR, "origin", outcomes.topic)
 
     async def case(name: str, **fields: Any) -> None:
         await note(name, replace(back, **fields).to_command())
@@ -135,7 +136,7 @@ async def send_backs(outcomes: Outcomes) -> dict[str, Any]:
     await case("behind a record's start", offset=back.offset + 1)
     await case("negative", offset=-1)
     outcomes.rows["its retry topic"] = await outcomes.config(f"%RETRY%{group}")
-    await case("one minute")
+    await case("an hour")
     await case("dead at once", delay_level=-1)
     outcomes.rows["its dead letters"] = await outcomes.config(f"%DLQ%{group}")
     await case("a level too high", delay_level=99)
@@ -175,7 +176,7 @@ async def batches(outcomes: Outcomes) -> dict[str, Any]:
         "a negative queue": {"queue_id": -7, "topic": f"{outcomes.topic}-one"},
         "cut short": {"body": (one + two)[:-3]},
         "nonsense": {"body": b"\xff" * 40},
-        "delayed": {"properties": "DELAY\x013\x02"},
+        "delayed": {"properties": "DELAY\x0117\x02"},
         "in a transaction": {"sys_flag": 4},
         "half": {"properties": "TRAN_MSG\x01true\x02"},
         "a retry topic": {"topic": f"%RETRY%{outcomes.group}"},

@@ -124,7 +124,7 @@ class BatchJobs:
     def queues(self, nameserver: str, topic: str) -> list[tuple[str, int]]:
         from pyrmq_core.blocking import PullConsumer
 
-        with PullConsumer("pyrmq-tests", nameserver=nameserver) as consumer:
+        with PullConsumer("pyrmq-tests", nameserver=nameserver, timeout=20) as consumer:
             return [(queue.broker_name, queue.queue_id) for queue in consumer.message_queues(topic)]
 
     def test_times_bound_what_is_read(self, spark: SparkSession, nameserver: str, topic: str) -> None:

@@ -83,8 +83,8 @@ def sender(request: pytest.FixtureRequest) -> Iterator[dict[str, Any]]:
 
 @pytest.fixture
 def sent(nameserver: str, topic: str, sender: dict[str, Any]) -> Topic:
-    producer = sender.setdefault(f"producer {nameserver}", Producer("setup", nameserver=nameserver))
-    admin = sender.setdefault(f"admin {nameserver}", Admin(nameserver=nameserver))
+    producer = sender.setdefault(f"producer {nameserver}", Producer("setup", nameserver=nameserver, send_timeout=20))
+    admin = sender.setdefault(f"admin {nameserver}", Admin(nameserver=nameserver, timeout=20))
     made = Topic(nameserver, topic, producer, admin)
     made.create()
     return made
@@ -260,12 +260,12 @@ class StreamJobs:
         assert lags[queue] == QueueLag(queue, 30, 30)
         first = next(progress for progress in query.recentProgress if progress.numInputRows)
         assert json.loads(first["sources"][0]["latestOffset"])["offsets"][sent.name]
-        with PullConsumer(group, nameserver=sent.nameserver) as consumer:
+        with PullConsumer(group, nameserver=sent.nameserver, timeout=20) as consumer:
             wait_until(lambda: consumer.committed(queue) == 30)
             spark.streams.removeListener(publisher)
             other = f"{group}_2"
             assert commit_offsets(query, other, nameServer=sent.nameserver)[queue] == 30
-        with PullConsumer(other, nameserver=sent.nameserver) as consumer:
+        with PullConsumer(other, nameserver=sent.nameserver, timeout=20) as consumer:
             assert consumer.committed(queue) == 30
             assert consumer.current_queues([f"%RETRY%{other}"])[f"%RETRY%{other}"] is not None
 
@@ -299,7 +299,7 @@ class StreamJobs:
             writer = frame.writeStream.foreachBatch(failing).option("checkpointLocation", str(tmp_path))
             return writer.trigger(availableNow=True).start()
 
-        with PullConsumer(group, nameserver=sent.nameserver) as consumer:
+        with PullConsumer(group, nameserver=sent.nameserver, timeout=20) as consumer:
             consumer.commit(queue, 5)
             with pytest.raises(StreamingQueryException, match="the sink fails"):
                 query().awaitTermination(SECONDS)

@@ -116,7 +116,7 @@ class StressJobs:
     """Each test has topics of its own."""
 
     def test_topics_that_come_and_grow_lose_no_row(self, spark: SparkSession, sent: Topic, tmp_path: Path) -> None:
-        with Producer("churn", nameserver=sent.nameserver) as producer:
+        with Producer("churn", nameserver=sent.nameserver, send_timeout=20) as producer:
             churn = Churn(sent, _chance(), producer)
             read = Read(spark, sent, churn, tmp_path, fail=True)
             try:
@@ -132,7 +132,7 @@ class StressJobs:
         self, spark: SparkSession, sent: Topic, tmp_path: Path
     ) -> None:
         """Rows of a deleted topic may be read or not; once changes stop, no other row is left out."""
-        with Producer("churn", nameserver=sent.nameserver) as producer:
+        with Producer("churn", nameserver=sent.nameserver, send_timeout=20) as producer:
             churn = Churn(sent, _chance(), producer)
             read = Read(spark, sent, churn, tmp_path, fail=False)
             try:

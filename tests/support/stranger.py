@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent.parent
-BOOT_SECONDS = 30.0
+BOOT_SECONDS = 60.0
 ANSWER_SECONDS = 30.0
 _LENGTH = struct.Struct(">i")
 

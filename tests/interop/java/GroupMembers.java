@@ -98,6 +98,7 @@ public class GroupMembers {
         DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(group);
         consumer.setInstanceName(name);
         consumer.setNamesrvAddr(nameserver);
+        consumer.setMqClientApiTimeout(20_000);
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
         consumer.setConsumeThreadMin(4);
         consumer.setConsumeThreadMax(4);

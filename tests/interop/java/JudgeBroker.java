@@ -58,10 +58,12 @@ public class JudgeBroker {
         producer = new DefaultMQProducer("producers-" + word);
         producer.setNamesrvAddr(nameserver);
         producer.setInstanceName("producer-" + word);
-        producer.setSendMsgTimeout(15_000);
+        producer.setSendMsgTimeout(20_000);
+        producer.setMqClientApiTimeout(20_000);
         producer.start();
         admin = new DefaultMQAdminExt(15_000);
         admin.setNamesrvAddr(nameserver);
+        admin.setMqClientApiTimeout(20_000);
         admin.setInstanceName("admin-" + word);
         admin.start();
         List<Thread> threads = new ArrayList<>();
@@ -168,6 +170,7 @@ public class JudgeBroker {
         send(topic);
         DefaultLitePullConsumer consumer = new DefaultLitePullConsumer(group);
         consumer.setNamesrvAddr(nameserver);
+        consumer.setMqClientApiTimeout(20_000);
         consumer.setInstanceName("lite-" + group);
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
         consumer.setAutoCommit(false);
@@ -250,6 +253,7 @@ public class JudgeBroker {
     static DefaultMQPushConsumer member(String group, String name) {
         DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(group);
         consumer.setNamesrvAddr(nameserver);
+        consumer.setMqClientApiTimeout(20_000);
         consumer.setInstanceName(name + "-" + group);
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
         consumer.setPollNameServerInterval(500);  // the retry topic is made when the group is known: 30 s by default

@@ -11,6 +11,7 @@ public class PollTopic {
     public static void main(String[] arguments) throws Exception {
         DefaultLitePullConsumer consumer = new DefaultLitePullConsumer(arguments[1]);
         consumer.setNamesrvAddr(arguments[0]);
+        consumer.setMqClientApiTimeout(20_000);
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
         consumer.subscribe(arguments[2], "*");
         consumer.start();

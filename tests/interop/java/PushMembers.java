@@ -20,6 +20,7 @@ public class PushMembers {
             DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(ordered ? arguments[2] + "-ordered" : arguments[2]);
             consumer.setNamesrvAddr(arguments[0]);
             consumer.setInstanceName(name);
+            consumer.setMqClientApiTimeout(20_000);
             consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
             consumer.setPersistConsumerOffsetInterval(500);
             if (ordered) {

@@ -17,9 +17,10 @@ public class ReadTopic {
         if (!arguments[3].isEmpty()) {
             consumer.setNamespace(arguments[3]);
         }
+        consumer.setMqClientApiTimeout(20_000);
         consumer.start();
         int wanted = Integer.parseInt(arguments[2]);
-        long deadline = System.currentTimeMillis() + 20_000;
+        long deadline = System.currentTimeMillis() + 60_000;
         int readable = 0;
         while (readable < wanted && System.currentTimeMillis() < deadline) {
             readable = 0;

@@ -16,6 +16,7 @@ public class ReadTraces {
     public static void main(String[] arguments) throws Exception {
         DefaultMQPullConsumer consumer = new DefaultMQPullConsumer("java-trace-reader");
         consumer.setNamesrvAddr(arguments[0]);
+        consumer.setMqClientApiTimeout(20_000);
         consumer.start();
         for (MessageQueue queue : consumer.fetchSubscribeMessageQueues(arguments[1])) {
             long offset = consumer.minOffset(queue);

@@ -20,6 +20,7 @@ public class Replier {
         producer.start();
         DefaultMQPushConsumer consumer = new DefaultMQPushConsumer("java-request-readers");
         consumer.setNamesrvAddr(arguments[0]);
+        consumer.setMqClientApiTimeout(20_000);
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
         consumer.subscribe(arguments[1], "*");
         consumer.registerMessageListener((MessageListenerConcurrently) (messages, context) -> {
@@ -30,12 +31,13 @@ public class Replier {
                     System.out.println("replied " + producer.send(reply, 10_000).getSendStatus());
                 } catch (Exception error) {
                     System.out.println("no reply: " + error);
+                    return ConsumeConcurrentlyStatus.RECONSUME_LATER;
                 }
             }
             return ConsumeConcurrentlyStatus.CONSUME_SUCCESS;
         });
         consumer.start();
         System.out.println("ready");
-        Thread.sleep(120_000);
+        Thread.sleep(240_000);
     }
 }

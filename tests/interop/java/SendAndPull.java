@@ -54,7 +54,7 @@ public class SendAndPull {
         consumer.setMqClientApiTimeout(20_000);
         consumer.start();
         int read = 0;
-        long deadline = System.currentTimeMillis() + 20_000;
+        long deadline = System.currentTimeMillis() + 60_000;
         for (MessageQueue queue : consumer.fetchSubscribeMessageQueues(topic)) {
             long offset = consumer.minOffset(queue);
             while (offset < consumer.maxOffset(queue) && System.currentTimeMillis() < deadline) {

@@ -36,6 +36,7 @@ public class SignedClient {
         producer.setNamesrvAddr(nameServer);
         producer.setInstanceName("signed-" + System.nanoTime());
         producer.setSendMsgTimeout(20_000);
+        producer.setMqClientApiTimeout(20_000);
         producer.setRetryTimesWhenSendFailed(0);
         producer.start();
         try {
@@ -66,6 +67,7 @@ public class SignedClient {
         DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(group, hook, new AllocateMessageQueueAveragely());
         consumer.setNamesrvAddr(nameServer);
         consumer.setInstanceName("signed-" + System.nanoTime());
+        consumer.setMqClientApiTimeout(20_000);
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
         consumer.subscribe(topic, "*");
         consumer.registerMessageListener((MessageListenerConcurrently) (messages, context) -> {
@@ -76,7 +78,7 @@ public class SignedClient {
             return ConsumeConcurrentlyStatus.CONSUME_SUCCESS;
         });
         consumer.start();
-        left.await(30, TimeUnit.SECONDS);
+        left.await(60, TimeUnit.SECONDS);
         consumer.shutdown();
     }
 }

@@ -16,8 +16,8 @@ from tests.support.java_programs import run_java
 from tests.support.waiting import until
 
 PROGRAM = Path(__file__).parent.parent.parent / "interop" / "java" / "GroupMembers.java"
-BOOT_SECONDS = 60.0
-LEAVING_SECONDS = 30.0
+BOOT_SECONDS = 120.0
+LEAVING_SECONDS = 60.0
 
 
 @dataclass(eq=False)

@@ -27,7 +27,7 @@ async def sending(nameserver: str, queues: Sequence[MessageQueue], rate: float) 
                 pass  # perhaps stored all the same
             await trio.sleep(1 / rate)
 
-    async with Producer("senders", nameserver=nameserver) as producer, trio.open_nursery() as nursery:
+    async with Producer("senders", nameserver=nameserver, send_timeout=20) as producer, trio.open_nursery() as nursery:
         nursery.start_soon(run, producer)
         yield sent
         nursery.cancel_scope.cancel()
@@ -35,7 +35,7 @@ async def sending(nameserver: str, queues: Sequence[MessageQueue], rate: float) 
 
 async def made_queues(nameserver: str, topic: str) -> Sequence[MessageQueue]:
     """Creates the topic with four queues at each broker, and returns them."""
-    async with Admin(nameserver=nameserver) as admin:
+    async with Admin(nameserver=nameserver, timeout=20) as admin:
         await admin.create_topic(topic, queues=4)
-    async with PullConsumer("setup", nameserver=nameserver) as consumer:
+    async with PullConsumer("setup", nameserver=nameserver, timeout=20) as consumer:
         return await consumer.message_queues(topic)
