@@ -74,6 +74,11 @@ class AccessSettings:
     auth_config_path: str = wire("authConfigPath", "")
 
     @property
+    def is_on(self) -> bool:
+        """True if requests are judged, by either form."""
+        return self.acl_enable or self.authentication_enabled or self.authorization_enabled
+
+    @property
     def home(self) -> Path | None:
         """RocketMQ's home, in whose `conf` are the files of plain ACL: the setting, else the environment's."""
         text = self.rocketmq_home or os.environ.get(HOME_VARIABLE, "")

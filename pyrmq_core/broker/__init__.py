@@ -12,10 +12,11 @@ keeps it registered with the NameServers, and `__main__` runs it as a process. T
 - `schedule` delivers messages with a delay level.
 - `timers` delivers messages at any time, from Java's timer log and wheel.
 - `transactions` keeps half messages and checks them back with their producers.
+- `ha` sends the log to slaves, and has sends wait for them.
 - `statistics` measures what the broker does, by topic and group.
 
-Replication to slaves (`ha`), static topics and pop consumption are not built: this broker is a master without slaves. A
-request that needs one of these is refused by name, and so is a setting that would switch one on.
+Static topics and pop consumption are not built, and this broker is always a master. A request that needs one of these
+is refused by name, and so is a setting that would switch one on.
 """
 
 from pyrmq_core.broker.processors.topics_and_groups import make_topics

@@ -18,6 +18,7 @@ from pyrmq_core.broker.clients.consumer_calls import REPLIES, ConsumerCalls
 from pyrmq_core.broker.clients.group_notices import GroupNotices
 from pyrmq_core.broker.clients.held_pulls import HeldPulls
 from pyrmq_core.broker.clients.queue_locks import QueueLocks
+from pyrmq_core.broker.ha.ha_server import HaServer
 from pyrmq_core.broker.registration import BrokerRegistration
 from pyrmq_core.broker.schedule.delay_levels import DelayLevels
 from pyrmq_core.broker.settings import BrokerConfig
@@ -64,6 +65,7 @@ class Broker:
     timers: Timers
     transactions: Transactions
     flusher: Flusher
+    ha: HaServer
     retention: Retention
     index: KeyIndexing
     registration: BrokerRegistration
@@ -97,6 +99,7 @@ class Broker:
             self.access.guard.max_body_bytes = config.max_heartbeat_bytes
         self.groups.auto_create = config.auto_create_subscription_group
         self.transactions.config = config
+        self.ha.replicas.copies = config.in_sync_replicas
         self.retention.configure(config)
         self.retention.want()
         self.registration.configure(config)

@@ -75,6 +75,11 @@ class BrokerRegistration:
         self._user = config.access.inner_client
         self._succeeded = trio.Event()
 
+    @property
+    def ha_address(self) -> str:
+        """The address at which slaves fetch the log."""
+        return self._header.ha_server_addr or ""
+
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Registers again and again; started when every first attempt has ended and any attempt has succeeded."""
         async with trio.open_nursery() as nursery:

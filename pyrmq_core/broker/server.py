@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import random
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Final
 
@@ -15,6 +15,8 @@ from pyrmq_core.access.control import AccessControl, access_control
 from pyrmq_core.broker.broker import Answer, Broker
 from pyrmq_core.broker.clients.client_table import ClientTable
 from pyrmq_core.broker.clients.held_pulls import HeldPulls
+from pyrmq_core.broker.ha.ha_port import open_ha_port
+from pyrmq_core.broker.ha.ha_server import HaServer
 from pyrmq_core.broker.processors.put_message import ensure_topic
 from pyrmq_core.broker.processors.table import handle
 from pyrmq_core.broker.registration import BrokerRegistration
@@ -29,8 +31,8 @@ from pyrmq_core.broker.store.message_store import MessageStore
 from pyrmq_core.broker.store.reading import QueueKey
 from pyrmq_core.broker.store.unsynced import ForgetfulFiles
 from pyrmq_core.broker.store_services.flush import Flusher
-from pyrmq_core.broker.store_services.key_indexing import KeyIndexing
 from pyrmq_core.broker.store_services.retention import Retention
+from pyrmq_core.broker.store_services.store_parts import StoreParts, open_parts
 from pyrmq_core.broker.store_services.unread import unread_lines
 from pyrmq_core.broker.tables.config_files import FOLDER
 from pyrmq_core.broker.tables.consumer_filters import FILE_NAME as FILTERS_FILE
@@ -39,7 +41,6 @@ from pyrmq_core.broker.tables.consumer_offsets import FILE_NAME as OFFSETS_FILE
 from pyrmq_core.broker.tables.consumer_offsets import GroupOffsets
 from pyrmq_core.broker.tables.subscription_groups import GroupTable
 from pyrmq_core.broker.tables.topics import TopicTable
-from pyrmq_core.broker.timers.service import Timers
 from pyrmq_core.broker.timers.timer_rules import TIMER_TOPIC
 from pyrmq_core.broker.transactions.producer_checks import ProducerChecks
 from pyrmq_core.broker.transactions.transactions import Transactions
@@ -58,6 +59,8 @@ log = line_logger(__name__)
 
 EXPIRY_SECONDS: Final = 10.0
 STOP_SECONDS: Final = 10.0
+# Java's slaves fetch topics there (BrokerController.java, fastRemotingServer).
+FAST_PORT_BELOW: Final = 2
 
 
 class RunningBroker:
@@ -67,6 +70,7 @@ class RunningBroker:
         self.config = broker.config
         self.name = broker.config.broker_name
         self.address = broker.address
+        self.ha_address = broker.registration.ha_address
         self.broker = broker
         self.listening = listening
         self.scope = trio.CancelScope()
@@ -119,15 +123,6 @@ class RunningBroker:
             broker.store.files.close()
 
 
-@dataclass(frozen=True, slots=True)
-class StoreParts:
-    """The opened store, and what is opened with it."""
-
-    store: MessageStore
-    index: KeyIndexing
-    timers: Timers
-
-
 async def run_broker(
     config: BrokerConfig,
     *,
@@ -159,7 +154,7 @@ async def run_broker(
         log.info("store opened: %s", recovery)
         for warning in recovery.warnings():
             log.warning("%s", warning)
-        parts = await _open_parts(config, store, clean=recovery.clean)
+        parts = await open_parts(config, store, clean=recovery.clean)
         async with trio.open_nursery() as nursery:
             services = await nursery.start(_keep_services)
             try:
@@ -176,23 +171,6 @@ async def run_broker(
             running[0].leave_files()
         else:
             store.abandon()
-
-
-async def _open_parts(config: BrokerConfig, store: MessageStore, *, clean: bool) -> StoreParts:
-    """Opens what belongs to a store that was opened."""
-    index = KeyIndexing(store, config)
-    timers = Timers(
-        store,
-        store.files,
-        config.timer_settings,
-        enabled=config.timer_wheel_enable,
-        flush_ms=config.timer_flush_interval_ms,
-    )
-    await trio.to_thread.run_sync(partial(index.open, clean=clean))
-    await trio.to_thread.run_sync(timers.open)
-    if config.message_index_safe:
-        await index.catch_up()
-    return StoreParts(store, index, timers)
 
 
 async def _keep_services(task_status: trio.TaskStatus[trio.Nursery]) -> None:
@@ -237,9 +215,12 @@ async def _start(
         idle_timeout=config.server_channel_max_idle_time_seconds,
         tls=tls,
         tls_mode=config.tls.mode,
+        fast_port_below=FAST_PORT_BELOW,
     )
     listening: Listening = await services.start(listen)
-    started.append(make_broker(config, parts, services, listening.port))
+    ha = HaServer(parts.store, config)
+    ha_port = await open_ha_port(config, ha, services, listening.port)
+    started.append(make_broker(config, parts, services, listening.port, ha, ha_port))
     started[0].access = access
     return RunningBroker(started[0], listening)
 
@@ -251,7 +232,9 @@ async def _leave(running: RunningBroker) -> None:
         await running.listening.aclose()
 
 
-def make_broker(config: BrokerConfig, parts: StoreParts, services: trio.Nursery, port: int) -> Broker:
+def make_broker(
+    config: BrokerConfig, parts: StoreParts, services: trio.Nursery, port: int, ha: HaServer, ha_port: int
+) -> Broker:
     """Makes the broker's parts, and loads them from its files."""
     store = parts.store
     config = replace(config, listen_port=port)
@@ -266,7 +249,7 @@ def make_broker(config: BrokerConfig, parts: StoreParts, services: trio.Nursery,
         broker_addr=address,
         broker_name=config.broker_name,
         broker_id=config.broker_id,
-        ha_server_addr=format_address(config.advertised_ip, port + 1),
+        ha_server_addr=format_address(config.advertised_ip, ha_port),
         enable_acting_master=False,
     )
     broker = Broker(
@@ -281,6 +264,7 @@ def make_broker(config: BrokerConfig, parts: StoreParts, services: trio.Nursery,
         transactions=Transactions(store, offsets, ProducerChecks(clients, config.broker_name), config, store_host),
         timers=parts.timers,
         flusher=Flusher(store, config),
+        ha=ha,
         retention=Retention(store, config),
         index=parts.index,
         registration=BrokerRegistration(
@@ -320,8 +304,12 @@ async def _work(running: RunningBroker, task_status: trio.TaskStatus[RunningBrok
         elif key[0] == TIMER_TOPIC:
             broker.timers.arrived()
 
+    def stored() -> None:
+        broker.flusher.want()
+        broker.ha.stored()
+
     broker.store.on_readable = readable
-    broker.store.on_stored = broker.flusher.want
+    broker.store.on_stored = stored
     broker.delays.on_delivered = broker.figures.note_delivery
     broker.transactions.on_committed = broker.figures.note_commit
     broker.timers.messages.delivery.on_delivered = broker.figures.note_commit

@@ -20,6 +20,10 @@ MAX_LONG: Final = 2**63 - 1
 MIN_INTERVAL_MS: Final = 10
 # Fewer bytes would refuse the heartbeats of a small client, and with access control the requests of administrators.
 MIN_HEARTBEAT_BYTES: Final = 1024
+# A Java slave's buffer has 4 MiB, the head of the block included (store/ha/DefaultHAClient.java).
+MAX_BLOCK_BYTES: Final = (4 << 20) - 64
+# More slaves than connections that are accepted could never be waited for.
+MAX_REPLICAS: Final = 64
 
 
 class Range(NamedTuple):
@@ -32,6 +36,11 @@ class Range(NamedTuple):
 RANGES: Final[Mapping[str, Range]] = {
     "brokerPermission": Range(0, 7),  # WRITE 2, READ 4, INHERIT 1 (common/constant/PermName.java)
     "listenPort": Range(0, 65_535),
+    "haListenPort": Range(-1, 65_535),
+    "haSendHeartbeatInterval": Range(MIN_INTERVAL_MS),
+    "haHousekeepingInterval": Range(MIN_INTERVAL_MS),
+    "haTransferBatchSize": Range(1, MAX_BLOCK_BYTES),
+    "inSyncReplicas": Range(1, MAX_REPLICAS),
     "mappedFileSizeCommitLog": Range(1024),
     "mappedFileSizeConsumeQueue": Range(ENTRY_BYTES),
     "mapperFileSizeBatchConsumeQueue": Range(BATCH_ENTRY_BYTES),

@@ -45,7 +45,7 @@ REFUSED: Final = (
     ),
     RefusedSettings(
         _names("slaveReadEnable asyncLearner duplicationEnable enableSlaveActingMaster enableRemoteEscape"),
-        "this broker is a master without slaves; set it to false",
+        "this broker is a master, which is never read as a slave; set it to false",
     ),
     RefusedSettings(
         _names("enableControllerMode enableDLegerCommitLog allAckInSyncStateSet enableAutoInSyncReplicas"),
@@ -220,9 +220,8 @@ WITHOUT_EFFECT: Final = (
     ),
     WithoutEffect(
         _names(
-            """brokerIP2 haListenPort haSendHeartbeatInterval haHousekeepingInterval haTransferBatchSize
-            haMaxGapNotInSync haMasterAddress haFlowControlEnable maxHaTransferByteInSecond haMaxTimeSlaveNotCatchup
-            slaveTimeout offsetCheckInSlave syncMasterFlushOffsetWhenStartup maxChecksumRange maxSlaveResendLength
+            """brokerIP2 haMasterAddress haFlowControlEnable maxHaTransferByteInSecond haMaxTimeSlaveNotCatchup
+            offsetCheckInSlave syncMasterFlushOffsetWhenStartup maxChecksumRange maxSlaveResendLength
             syncFromLastFile dLegerGroup dLegerPeers dLegerSelfId preferredLeaderId enableBatchPush
             storePathDLedgerCommitLog storePathEpochFile storePathBrokerIdentity controllerAddr
             fetchControllerAddrByDnsLookup syncBrokerMetadataPeriod checkSyncStateSetPeriod
@@ -230,7 +229,7 @@ WITHOUT_EFFECT: Final = (
             syncBrokerMemberGroupPeriod cleanOfflineBrokerInterval brokerHeartbeatInterval
             brokerNotActiveTimeoutMillis sendHeartbeatTimeoutMillis forwardTimeout inBrokerContainer lockInStrictMode"""
         ),
-        "slaves and controllers: what would switch them on is refused",
+        "this broker as a slave, and controllers: what would switch them on is refused",
     ),
     WithoutEffect(
         _names(

@@ -54,7 +54,8 @@ MAX_DELAY_MS: Final = MAX_INT * UNIT_MS["s"]
 MAX_REGION_CHARS: Final = 127
 # The most characters of a wrong value that are shown.
 SHOWN: Final = 40
-ROLES: Final = ("ASYNC_MASTER", "SYNC_MASTER", "SLAVE")
+SYNC_MASTER: Final = "SYNC_MASTER"
+ROLES: Final = ("ASYNC_MASTER", SYNC_MASTER, "SLAVE")
 
 
 def named(name: str, default: Any) -> Any:
@@ -104,7 +105,14 @@ class BrokerConfig:
     redelete_hanged_file_interval: int = named("redeleteHangedFileInterval", 120_000)
     # Not RocketMQ's: the size that the store keeps to; 0 for none.
     max_store_bytes: int = named("maxStoreBytes", 0)
+    # The port for slaves: listenPort + 1 where it is -1.
+    ha_listen_port: int = named("haListenPort", -1)
+    ha_send_heartbeat_interval: int = named("haSendHeartbeatInterval", 5000)
+    ha_housekeeping_interval: int = named("haHousekeepingInterval", 20_000)
+    ha_transfer_batch_size: int = named("haTransferBatchSize", 32_768)
+    ha_max_gap_not_in_sync: int = named("haMaxGapNotInSync", 256 << 20)
     in_sync_replicas: int = named("inSyncReplicas", 1)
+    slave_timeout: int = named("slaveTimeout", 3000)
     message_delay_level: str = named("messageDelayLevel", DELAY_LEVELS)
     timer_wheel_enable: bool = named("timerWheelEnable", True)
     timer_precision_ms: int = named("timerPrecisionMs", 1000)
@@ -177,9 +185,9 @@ class BrokerConfig:
         if self.broker_role not in ROLES:
             raise InvalidArgument(f"brokerRole is {self.broker_role!r}; {', '.join(ROLES)} exist")
         if self.broker_role == "SLAVE" or self.broker_id != 0:
-            raise InvalidArgument("this broker is always a master: set brokerRole=ASYNC_MASTER and brokerId=0")
-        if self.in_sync_replicas > 1:
-            raise InvalidArgument("inSyncReplicas is above 1, and this broker has no slaves that could be waited for")
+            raise InvalidArgument(
+                "this broker is always a master: set brokerRole to ASYNC_MASTER or SYNC_MASTER, and brokerId=0"
+            )
         if self.flush_disk_type not in (ASYNC_FLUSH, SYNC_FLUSH):
             raise InvalidArgument(f"flushDiskType is {self.flush_disk_type!r}; {ASYNC_FLUSH} and {SYNC_FLUSH} exist")
         for name, value in (("brokerName", self.broker_name), ("brokerClusterName", self.broker_cluster_name)):
@@ -219,6 +227,11 @@ class BrokerConfig:
     def advertised_ip(self) -> str:
         """The address for clients: brokerIP1, else the one that the broker listens on, or one of this machine's."""
         return self.broker_ip1 or (local_ip() if self.bind_address in WILDCARDS else self.bind_address)
+
+    @property
+    def waits_for_slaves(self) -> bool:
+        """True if sends are answered when slaves have them: as in RocketMQ 5, a SYNC_MASTER with inSyncReplicas > 1."""
+        return self.broker_role == SYNC_MASTER and self.in_sync_replicas > 1
 
     @property
     def store_root(self) -> Path:

@@ -6,14 +6,14 @@ import enum
 import logging
 import socket
 import ssl
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
 import trio
 
-from pyrmq_core.errors import InvalidArgument
+from pyrmq_core.errors import InvalidArgument, NetworkError
 from pyrmq_core.network.addresses import format_address
 from pyrmq_core.network.connect import accept_tls
 from pyrmq_core.network.connection.connection import MAX_REQUESTS, Connection
@@ -65,12 +65,15 @@ class ServerBounds:
 class Listening:
     """A port that is served; `host`, `port` and `address` are the real ones (port 0 was replaced)."""
 
-    def __init__(self, host: str, port: int, scope: trio.CancelScope) -> None:
+    def __init__(
+        self, host: str, port: int, scope: trio.CancelScope, on_close: Callable[[Peer], None] | None = None
+    ) -> None:
         self.host = host
         self.port = port
         self.address = format_address(host, port)
         self._open: dict[Connection, None] = {}
         self._scope = scope
+        self._on_close = on_close
         self._closed = trio.Event()
 
     def __repr__(self) -> str:
@@ -81,10 +84,10 @@ class Listening:
         """The connections that are open now."""
         return tuple(self._open)
 
-    def _forget(self, on_close: Callable[[Peer], None] | None, connection: Connection) -> None:
+    def _forget(self, connection: Connection) -> None:
         del self._open[connection]
-        if on_close is not None:
-            on_close(connection.peer)
+        if self._on_close is not None:
+            self._on_close(connection.peer)
 
     async def aclose(self) -> None:
         """Closes the port and all its connections; returns when they are gone."""
@@ -104,54 +107,66 @@ async def serve(
     frame_timeout: float = FRAME_TIMEOUT_SECONDS,
     max_requests_per_connection: int = MAX_REQUESTS,
     bounds: ServerBounds | None = None,
+    fast_port_below: int | None = None,
     task_status: trio.TaskStatus[Listening] = trio.TASK_STATUS_IGNORED,
 ) -> None:
     """Serves until cancelled or `Listening.aclose`; `nursery.start` returns the `Listening`.
 
     Times are seconds. A connection that idles for `idle_timeout`, or does not complete a frame within `frame_timeout`,
     is closed. With `max_requests_per_connection` unanswered, a connection is not read. `on_close` is called once for
-    each connection that ended. Raises `NetworkError` when it cannot listen, and `InvalidArgument` for a host that
-    cannot be resolved or when `tls_mode` enforces TLS without `tls`.
+    each connection that ended. With `fast_port_below` it also listens so many ports below, if that one is free. Raises
+    `NetworkError` when it cannot listen, and `InvalidArgument` for a host that cannot be resolved or when `tls_mode`
+    enforces TLS without `tls`.
     """
-    if tls is None and tls_mode is TlsMode.ENFORCING:
-        raise InvalidArgument("TLS is enforced and no SSLContext is given; give the server a certificate")
+    opening = _opening(tls, tls_mode, frame_timeout)
     bounds = bounds or ServerBounds()
-    memory = Memory[Connection](bounds.received_bytes, bounds.waiting_bytes)
-    listener = await open_listener(host, port)
+    listeners = await _open_listeners(host, port, fast_port_below)
     limits = ConnectionTimeouts(idle_timeout, frame_timeout)
     sweeper = DeadlineSweeper(min(limits.look_seconds, HEALTH_SECONDS))
-    endings = trio.Lock()
-    opening = None if tls is None else partial(_open, tls, tls_mode, frame_timeout, trio.Lock())
+    make = partial(
+        Connection,
+        sweeper=sweeper,
+        handler=handler,
+        limits=limits,
+        max_requests=max_requests_per_connection,
+        max_header_bytes=bounds.header_bytes,
+        memory=Memory[Connection](bounds.received_bytes, bounds.waiting_bytes),
+        endings=trio.Lock(),
+        log_level=logging.WARNING,
+    )
     listening: Listening | None = None
     try:
         async with trio.open_nursery() as nursery:
-            bound = listener.getsockname()
-            listening = Listening(bound[0], bound[1], nursery.cancel_scope)
+            bound = listeners[0].getsockname()
+            listening = Listening(bound[0], bound[1], nursery.cancel_scope, on_close)
             nursery.start_soon(sweeper.run)
             task_status.started(listening)
 
             def connect(wire: SocketWire) -> None:
-                connection = Connection(
-                    wire,
-                    sweeper=sweeper,
-                    handler=handler,
-                    limits=limits,
-                    max_requests=max_requests_per_connection,
-                    max_header_bytes=bounds.header_bytes,
-                    memory=memory,
-                    opening=None if opening is None else partial(opening, wire),
-                    endings=endings,
-                    on_close=partial(listening._forget, on_close),
-                    log_level=logging.WARNING,
-                )
+                opened = None if opening is None else partial(opening, wire)
+                connection = make(wire, opening=opened, on_close=listening._forget)
                 listening._open[connection] = None
                 nursery.start_soon(connection.run)
 
-            await _accept_all(listener, listening, connect, bounds.connections)
+            for listener in listeners:
+                nursery.start_soon(_accept_all, listener, listening, connect, bounds.connections)
     finally:
-        listener.close()
+        for listener in listeners:
+            listener.close()
         if listening is not None:
             listening._closed.set()
+
+
+async def _open_listeners(host: str, port: int, fast_port_below: int | None) -> list[socket.socket]:
+    """Returns the listening socket, and the one of the fast port if that is free."""
+    listeners = [await open_listener(host, port)]
+    if fast_port_below is not None:
+        fast = listeners[0].getsockname()[1] - fast_port_below
+        try:
+            listeners.append(await open_listener(host, fast))
+        except (NetworkError, OverflowError) as error:
+            log.info("without the fast port of RocketMQ's tools and slaves: %s", error)
+    return listeners
 
 
 async def _accept_all(
@@ -177,6 +192,17 @@ async def _accept_all(
                 accepted.close()
         if number % ACCEPTED_AT_ONCE == 0:
             await trio.lowlevel.checkpoint()
+
+
+def _opening(
+    tls: ssl.SSLContext | None, mode: TlsMode, handshake_timeout: float
+) -> Callable[[SocketWire], Awaitable[Wire]] | None:
+    """Returns the function that opens each connection; None without TLS, which must not be enforced then."""
+    if tls is not None:
+        return partial(_open, tls, mode, handshake_timeout, trio.Lock())
+    if mode is TlsMode.ENFORCING:
+        raise InvalidArgument("TLS is enforced and no SSLContext is given; give the server a certificate")
+    return None
 
 
 async def _open(

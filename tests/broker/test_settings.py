@@ -71,7 +71,7 @@ def test_a_name_that_there_is_nowhere_is_reported_with_the_nearest_one() -> None
         ("flushDiskType", "SYNC"),
         ("brokerRole", "SLAVE"),
         ("brokerId", "1"),
-        ("inSyncReplicas", "2"),
+        ("inSyncReplicas", "65"),
         ("timerPrecisionMs", "300"),
         ("mappedFileSizeTimerLog", "100"),
         ("timerStopEnqueue", "true"),

@@ -12,10 +12,11 @@ from pyrmq_core.protocol.framing.codes import ResponseCode
 from pyrmq_core.protocol.messages.record import iterate_records
 from pyrmq_core.protocol.requests.broker.offsets import GetMaxOffset, GetMinOffset, OffsetFound
 from pyrmq_core.protocol.requests.broker.pull_message import PullAnswer, PullMessage
-from tests.interop.test_store_files import OPENED, make_batch_topic, message, send_whole, wait_end
+from tests.interop.test_store_files import OPENED
 from tests.support.apache import VERSIONS, ApacheBroker, ask, boot_broker
 from tests.support.java_programs import mqadmin
 from tests.support.maven import ApacheUnavailable
+from tests.support.store_jobs import make_batch_topic, message, send_whole, wait_end
 
 QUEUES = {("Long", 0), ("Single", 0), ("Single", 1)}
 WHOLE = ("Whole", 0)

@@ -12,7 +12,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from pyrmq_core.errors import RocketMQError
-from tests.support.apache import free_port, registered_brokers
+from tests.support.apache import BROKER_PORTS, free_port, registered_brokers
 from tests.support.jvm import JavaProcess
 
 BOOT_SECONDS = 60.0
@@ -30,6 +30,7 @@ class OurServer:
     def __init__(self, name: str, module: str, home: Path, nameserver: str | None, settings: Mapping[str, str]) -> None:
         self.name = name
         self.address = f"127.0.0.1:{settings['listenPort']}"
+        self.store = Path(settings.get("storePathRootDir", home))
         self._nameserver = nameserver or self.address
         home.mkdir()
         conf = home / "server.conf"
@@ -92,7 +93,7 @@ def boot_our_cluster(
             settings = {
                 "brokerName": name,
                 "brokerIP1": "127.0.0.1",
-                "listenPort": str(free_port((0,))),
+                "listenPort": str(free_port(BROKER_PORTS)),
                 "namesrvAddr": nameserver.address,
                 "storePathRootDir": str(home / name / "store"),
                 **SMALL_FILES,

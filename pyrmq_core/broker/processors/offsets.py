@@ -11,6 +11,7 @@ from typing import Final
 
 from pyrmq_core.broker.broker import Answer, Broker
 from pyrmq_core.broker.processors.long_answers import answer_in_turns, object_pieces
+from pyrmq_core.broker.tables.config_files import encode_config
 from pyrmq_core.network import Peer
 from pyrmq_core.protocol.framing.codes import ResponseCode
 from pyrmq_core.protocol.framing.command import Command, refusal, success
@@ -81,6 +82,11 @@ def update_consumer_offset(broker: Broker, request: Command, _: Peer) -> Command
         return replace(success(), remark="Offset has been previously reset")
     broker.offsets.commit(header.consumer_group, header.topic, header.queue_id, header.commit_offset)
     return success()
+
+
+def all_delay_offsets(broker: Broker, _request: Command, _: Peer) -> Command:
+    """Returns the text of `delayOffset.json`, which a slave writes to its own."""
+    return success(body=encode_config(broker.delays.members()))
 
 
 def all_consumer_offsets(broker: Broker, _request: Command, _: Peer) -> Answer:

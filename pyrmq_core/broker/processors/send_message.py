@@ -70,6 +70,7 @@ DELAYING: Final = (DELAY, *TIMER_NAMES)
 DELAYS_INSIDE: Final = [f"{name}\x01".encode() for name in DELAYING]
 # One search instead of four: each takes 70 us in 130 KB.
 IN_ALL_DELAYS: Final = b"DEL"
+MILLISECONDS: Final = 1000
 # A committed message is stored like an ordinary one.
 NO_TRANSACTION: Final = (0, int(SysFlag.TRANSACTION_COMMIT))
 
@@ -81,7 +82,7 @@ class PreparedMessage:
     append: Append
     queue_id: int
     unique_id: str | None
-    waits_for_flush: bool
+    waits: bool
     is_one_record: bool = False
     recall_handle: str | None = None
 
@@ -170,17 +171,25 @@ def _store(broker: Broker, message: SendMessage, topic: TopicConfig, peer: Peer)
     prepare = _prepare_batch if message.batch else _prepare_one
     prepared = prepare(broker, message, queue_id, sys_flag, peer)
     stored = put(broker, prepared.append)
-    if broker.flusher.is_sync and prepared.waits_for_flush:
-        return _answer_when_flushed(broker, prepared, stored)
+    if prepared.waits and (broker.flusher.is_sync or broker.config.waits_for_slaves):
+        return _answer_when_safe(broker, prepared, stored)
     return _stored(broker, prepared, stored, ResponseCode.SUCCESS)
 
 
-async def _answer_when_flushed(broker: Broker, prepared: PreparedMessage, stored: AppendResult) -> Command:
-    flushed = await broker.flusher.wait_flushed(stored.end)
-    if not flushed and broker.flusher.failure:
-        remark = f"service not available now: {broker.flusher.failure}"
-        return send_refusal(broker, RequestRefused(ResponseCode.SERVICE_NOT_AVAILABLE, remark))
-    return _stored(broker, prepared, stored, ResponseCode.SUCCESS if flushed else ResponseCode.FLUSH_DISK_TIMEOUT)
+async def _answer_when_safe(broker: Broker, prepared: PreparedMessage, stored: AppendResult) -> Command:
+    """Answers when the message is on the medium (SYNC_FLUSH), and enough slaves have it (SYNC_MASTER).
+
+    As in RocketMQ, the answer about the slaves takes the place of the one about the medium.
+    """
+    code, config = ResponseCode.SUCCESS, broker.config
+    if broker.flusher.is_sync and not await broker.flusher.wait_flushed(stored.end):
+        if broker.flusher.failure:
+            remark = f"service not available now: {broker.flusher.failure}"
+            return send_refusal(broker, RequestRefused(ResponseCode.SERVICE_NOT_AVAILABLE, remark))
+        code = ResponseCode.FLUSH_DISK_TIMEOUT
+    if config.waits_for_slaves and not await broker.ha.replicas.wait(stored.end, config.slave_timeout / MILLISECONDS):
+        code = ResponseCode.FLUSH_SLAVE_TIMEOUT
+    return _stored(broker, prepared, stored, code)
 
 
 def queue_of_send(message: SendMessage, topic: TopicConfig, peer: Peer) -> int:
@@ -247,8 +256,8 @@ def _prepare_one(broker: Broker, message: SendMessage, queue_id: int, sys_flag: 
     if place.topic == TIMER_TOPIC and not is_retry_topic(message.topic):
         out_ms = int(properties[TIMER_OUT_MS]) + 1  # Java adds 1, so that a recall rounds it down to the same slot
         handle = RecallHandle(message.topic, broker.config.broker_name, out_ms, unique_id).encode()
-    waits_for_flush = properties.get(WAIT) != "false"
-    return PreparedMessage(append, queue_id, unique_id, waits_for_flush, recall_handle=handle)
+    waits = properties.get(WAIT) != "false"
+    return PreparedMessage(append, queue_id, unique_id, waits, recall_handle=handle)
 
 
 def _prepare_batch(broker: Broker, message: SendMessage, queue_id: int, sys_flag: int, peer: Peer) -> PreparedMessage:

@@ -59,6 +59,7 @@ HANDLERS: Final[Mapping[int, Callable[[Broker, Command, Peer], Answer]]] = {
         offset_requests.update_consumer_offset, consumerGroup=group_fault, topic=topic_fault
     ),
     RequestCode.GET_ALL_CONSUMER_OFFSET: offset_requests.all_consumer_offsets,
+    RequestCode.GET_ALL_DELAY_OFFSET: offset_requests.all_delay_offsets,
     RequestCode.HEART_BEAT: client_requests.heart_beat,
     RequestCode.UNREGISTER_CLIENT: checked(
         client_requests.unregister_client,
@@ -166,7 +167,6 @@ NOT_BUILT: Final[Mapping[int, str]] = {
     **dict.fromkeys((RequestCode.ADD_BROKER, RequestCode.REMOVE_BROKER), "container of brokers"),
     **dict.fromkeys(
         (
-            RequestCode.GET_ALL_DELAY_OFFSET,
             RequestCode.EXCHANGE_BROKER_HA_INFO,
             RequestCode.RESET_MASTER_FLUSH_OFFSET,
         ),

@@ -98,6 +98,11 @@ class CommitLog:
             raise StoreError(f"the commit log holds no {size} bytes at {offset}")
         return self._segment_of(offset).read(position, size)
 
+    def part(self, offset: int, most: int) -> bytes:
+        """Returns up to `most` bytes from an offset on, as far as its segment and the log reach."""
+        size = min(most, self.end - offset, self.segment_bytes - offset % self.segment_bytes)
+        return self.read(offset, size) if size > 0 else b""
+
     def unsynced(self) -> tuple[int, list[Callable[[], None]]]:
         """Returns the end, and functions for any thread that sync everything before it."""
         first = self.flushed - self.flushed % self.segment_bytes

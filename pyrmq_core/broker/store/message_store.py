@@ -228,6 +228,13 @@ class MessageStore:
         first = next(scan(self._log, self._log.start))
         return first.store_timestamp_ms if isinstance(first, RawRecord) else -1
 
+    def log_part(self, offset: int, most: int) -> bytes:
+        """Returns up to `most` bytes of the log from an offset on, of one segment; none at the log's end.
+
+        Raises `StoreError` for an offset before the log's start.
+        """
+        return self._log.part(offset, most)
+
     def record(self, offset: int) -> bytes | None:
         """Returns the record at a physical offset; None if none begins there."""
         return record_bytes(self._log, offset)

@@ -36,12 +36,24 @@ async def runtime_info(broker: Broker, _request: Command, _: Peer) -> Command:
 
 
 def ha_status(broker: Broker, _request: Command, _: Peer) -> Command:
-    """Returns the state of replication: a master's without slaves."""
+    """Returns the state of replication: the slaves that follow this master, and how far behind each is."""
+    end, replicas = broker.store.end, broker.ha.replicas
+    in_sync = replicas.in_sync(end, broker.config.ha_max_gap_not_in_sync)
     members = {
-        "haConnectionInfo": [],
-        "inSyncSlaveNums": 0,
+        "haConnectionInfo": [
+            {
+                "addr": one.address,
+                "slaveAckOffset": one.acknowledged,
+                "diff": end - one.acknowledged,
+                "inSync": one in in_sync,
+                "transferredByteInSecond": one.bytes_per_second(),
+                "transferFromWhere": one.sent,
+            }
+            for one in replicas.connected
+        ],
+        "inSyncSlaveNums": len(in_sync),
         "master": True,
-        "masterCommitLogMaxOffset": broker.store.end,
+        "masterCommitLogMaxOffset": end,
     }
     return success(body=dumps(members))
 

@@ -1,0 +1,38 @@
+"""`open_ha_port`: the port of a master for its slaves."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Final
+
+import trio
+
+from pyrmq_core.broker.ha.ha_server import HaServer
+from pyrmq_core.broker.settings import BrokerConfig
+from pyrmq_core.errors import NetworkError
+from pyrmq_core.network.byte_server import BytePort, serve_bytes
+from pyrmq_core.network.log_lines import line_logger
+
+log = line_logger(__name__)
+
+MAX_PORT: Final = 65_535
+
+
+async def open_ha_port(config: BrokerConfig, ha: HaServer, services: trio.Nursery, port: int) -> int:
+    """Listens for slaves at haListenPort, or at the port behind `port`, or a free one if that is taken.
+
+    As slaves name no user, a broker with access control serves them only at a port that is set.
+    """
+    if config.access.is_on and config.ha_listen_port < 0:
+        log.info("no slave can follow: with access control, set haListenPort, and let only slaves connect to it")
+        return min(port + 1, MAX_PORT)
+    serve_slaves = partial(serve_bytes, ha.serve_slave, config.bind_address)
+    if config.ha_listen_port >= 0:
+        opened: BytePort = await services.start(serve_slaves, config.ha_listen_port)
+        return opened.port
+    try:
+        opened = await services.start(serve_slaves, port + 1 if port < MAX_PORT else 0)
+    except NetworkError as error:
+        opened = await services.start(serve_slaves, 0)
+        log.warning("slaves are served at port %d: %s", opened.port, error)
+    return opened.port

@@ -1,0 +1,161 @@
+"""`HaServer`: the port at which slaves fetch the commit log, and a connection's two tasks.
+
+A slave reports how far it is; from there on it gets the log's bytes as they are, while it reports what it has written.
+Nothing is kept for a slave: a block is read from the log when the slave takes it. A slave that cannot be served is
+refused, with one line that names it: it has more than this master, or it lacks a segment that was removed here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final
+
+import trio
+
+from pyrmq_core.broker.ha.log_transfer import BLOCK_HEAD, Reports, first_transfer
+from pyrmq_core.broker.ha.replicas import Replica, Replicas
+from pyrmq_core.broker.settings import BrokerConfig
+from pyrmq_core.broker.store.message_store import MessageStore
+from pyrmq_core.errors import StoreError
+from pyrmq_core.network.log_lines import line_logger
+from pyrmq_core.network.rare_lines import RareLine
+
+log = line_logger(__name__)
+
+RECEIVED_AT_ONCE: Final = 64 << 10
+MILLISECONDS: Final = 1000
+
+
+class NoSlave(Exception):
+    """A peer that cannot be served; the text is the reason."""
+
+
+@dataclass(frozen=True, slots=True)
+class HaTimes:
+    """Settings of connections between master and slave, in seconds and bytes.
+
+    A heartbeat follows after `heartbeat` without other bytes; a peer that is silent, or takes nothing, for
+    `housekeeping` is gone. A block has at most `block_bytes`.
+    """
+
+    heartbeat: float
+    housekeeping: float
+    block_bytes: int
+
+    @classmethod
+    def of(cls, config: BrokerConfig) -> HaTimes:
+        return cls(
+            config.ha_send_heartbeat_interval / MILLISECONDS,
+            config.ha_housekeeping_interval / MILLISECONDS,
+            config.ha_transfer_batch_size,
+        )
+
+
+class HaServer:
+    """The slaves' side of a master; `serve_slave` is the handler of its port, `stored` is called after each append."""
+
+    def __init__(self, store: MessageStore, config: BrokerConfig) -> None:
+        self.replicas = Replicas(config.in_sync_replicas)
+        self._store = store
+        self._times = HaTimes.of(config)
+        self._grown = trio.Event()
+        self._refused = RareLine()
+
+    def stored(self) -> None:
+        """Wakes the connections that wait for bytes of the log."""
+        if self.replicas.connected:
+            self._grown.set()
+            self._grown = trio.Event()
+
+    async def serve_slave(self, stream: trio.abc.Stream, address: str) -> None:
+        """Serves a slave until one end closes."""
+        try:
+            await self._serve(stream, address)
+        except NoSlave as error:
+            if self._refused.is_due():
+                log.error("closing the connection with %s: %s%s", address, error, self._refused.left_out())
+
+    async def _serve(self, stream: trio.abc.Stream, address: str) -> None:
+        reports = Reports()
+        reported = await self._next_report(stream, reports)
+        if reported is None:
+            return
+        start = first_transfer(reported, self._store.end, self._store.settings.segment_bytes)
+        self._check(reported, start)
+        replica = self.replicas.join(address)
+        replica.sent = start
+        log.info("the slave at %s follows from %d on, %d bytes behind", address, start, self._store.end - start)
+        endings: list[NoSlave] = []
+        try:
+            self.replicas.acknowledge(replica, reported)
+            async with trio.open_nursery() as nursery:
+                ends = partial(_ending, nursery.cancel_scope, endings)
+                nursery.start_soon(ends, self._send(stream, replica))
+                await ends(self._receive(stream, reports, replica))
+        finally:
+            self.replicas.leave(replica)
+            log.info("the slave at %s is gone; it has the log up to %d", address, replica.acknowledged)
+        if endings:
+            raise endings[0]
+
+    def _check(self, reported: int, start: int) -> None:
+        if not 0 <= reported <= self._store.end:
+            raise NoSlave(
+                f"it reports a log that ends at {reported}, this master's ends at {self._store.end}: it is no slave, "
+                "or has more than its master; remove its store, or make it the master"
+            )
+        if start < self._store.start:
+            raise NoSlave(
+                f"its log ends at {reported}, and this master's begins at {self._store.start}: what lies between was "
+                "removed here; start it with an empty store"
+            )
+
+    async def _next_report(self, stream: trio.abc.Stream, reports: Reports) -> int | None:
+        """Returns the offset of the next report; None if the peer closed. Raises `NoSlave` after a silence."""
+        with trio.move_on_after(self._times.housekeeping):
+            while data := await stream.receive_some(RECEIVED_AT_ONCE):
+                if (offset := reports.feed(data)) is not None:
+                    return offset
+            return None
+        raise NoSlave(f"it was silent for {self._times.housekeeping:g} s (haHousekeepingInterval)")
+
+    async def _receive(self, stream: trio.abc.Stream, reports: Reports, replica: Replica) -> None:
+        while (offset := await self._next_report(stream, reports)) is not None:
+            if not 0 <= offset <= replica.sent:
+                raise NoSlave(f"it acknowledges {offset}, and was sent the log up to {replica.sent}")
+            self.replicas.acknowledge(replica, offset)
+
+    async def _send(self, stream: trio.abc.Stream, replica: Replica) -> None:
+        """Sends the log from `replica.sent` on, and a heartbeat when there was nothing for a while."""
+        while True:
+            grown = self._grown
+            block = self._block(replica)
+            if not block:
+                with trio.move_on_after(self._times.heartbeat):
+                    await grown.wait()
+                    continue
+            head = BLOCK_HEAD.pack(replica.sent, len(block))
+            replica.sent += len(block)  # it may acknowledge before the last byte is written here
+            with trio.move_on_after(self._times.housekeeping) as waited:
+                await stream.send_all(head + block)
+            if waited.cancelled_caught:
+                raise NoSlave(f"it took nothing for {self._times.housekeeping:g} s (haHousekeepingInterval)")
+            replica.transferred += len(block)
+
+    def _block(self, replica: Replica) -> bytes:
+        try:
+            return self._store.log_part(replica.sent, self._times.block_bytes)
+        except StoreError as error:
+            raise NoSlave(f"the log cannot be read at {replica.sent}: {error}; start it with an empty store") from error
+
+
+async def _ending(scope: trio.CancelScope, endings: list[NoSlave], work: Coroutine[Any, Any, None]) -> None:
+    """Does a part of the work for a slave; its end is that of the whole, and its reason is added to `endings`."""
+    try:
+        await work
+    except NoSlave as error:
+        endings.append(error)
+    finally:
+        scope.cancel()

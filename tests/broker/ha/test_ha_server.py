@@ -1,0 +1,216 @@
+"""A master's HA port: slaves get the log's bytes, and whatever else connects is refused and named."""
+
+from __future__ import annotations
+
+import json
+import logging
+import socket
+from pathlib import Path
+
+import pytest
+import trio
+
+from pyrmq_core.protocol.framing.codes import RequestCode, ResponseCode
+from pyrmq_core.protocol.framing.command import Command
+from tests.broker.ha.following import Follower, follower
+from tests.broker.serving import Served, serving, until
+from tests.support.apache import free_port
+
+SEGMENT_BYTES = 4096
+
+
+def log_of(served: Served, start: int) -> bytes:
+    """Returns the bytes of the log from an offset on, as its files have them."""
+    store = served.running.broker.store
+    parts, at = [], start
+    while part := store.log_part(at, 1 << 20):
+        parts.append(part)
+        at += len(part)
+    return b"".join(parts)
+
+
+@pytest.mark.parametrize("before", [0, 3, 100])
+async def test_a_slave_gets_the_log_as_it_is_and_as_it_grows(tmp_path: Path, before: int) -> None:
+    async with serving(tmp_path, mappedFileSizeCommitLog=str(SEGMENT_BYTES), haTransferBatchSize="1000") as served:
+        for number in range(before):
+            await served.send("T", b"%d" % number)
+        start = served.running.broker.store.end
+        start -= start % SEGMENT_BYTES
+        async with follower(served.running) as slave:
+            await slave.report(0)
+            for number in range(50):
+                await served.send("T", b"more %d" % number)
+            await slave.follow(served.running.broker.store.end)
+            assert slave.start == start
+            assert slave.log == log_of(served, start)
+            assert slave.log.count(b"more ") == 50
+
+
+async def test_a_slave_that_comes_back_gets_what_it_lacks(tmp_path: Path) -> None:
+    async with serving(tmp_path) as served:
+        await served.send("T", b"first")
+        async with follower(served.running) as slave:
+            await slave.report(0)
+            await slave.follow(served.running.broker.store.end)
+            had = slave.log
+        await served.send("T", b"second")
+        async with follower(served.running) as again:
+            await again.report(len(had))
+            await again.follow(served.running.broker.store.end)
+        assert again.start == len(had)
+        assert had + again.log == log_of(served, 0)
+
+
+async def test_heartbeats_name_the_next_byte(tmp_path: Path) -> None:
+    async with serving(tmp_path, haSendHeartbeatInterval="20") as served:
+        await served.send("T")
+        end = served.running.broker.store.end
+        async with follower(served.running) as slave:
+            await slave.report(end)
+            assert [await slave.block() for _ in range(3)] == [(end, b"")] * 3
+
+
+async def test_a_synchronous_master_answers_when_its_slave_has_the_message(tmp_path: Path) -> None:
+    async with (
+        serving(tmp_path, brokerRole="SYNC_MASTER", inSyncReplicas="2", slaveTimeout="20000") as served,
+        trio.open_nursery() as nursery,
+        follower(served.running) as slave,
+    ):
+        answers: list[Command] = []
+
+        async def send() -> None:
+            answers.append(await served.send("T"))
+
+        await slave.report(0)
+        await until(lambda: bool(served.running.broker.ha.replicas.connected))
+        nursery.start_soon(send)
+        _, body = await slave.block()
+        while len(body) < served.running.broker.store.end:
+            body += (await slave.block())[1]
+        assert answers == []
+        await slave.report(len(body))
+        await until(lambda: bool(answers))
+        assert answers[0].code == ResponseCode.SUCCESS
+
+
+@pytest.mark.parametrize("properties", ["", "WAIT\x01false\x02"])
+async def test_without_a_slave_a_synchronous_master_says_so(tmp_path: Path, properties: str) -> None:
+    async with serving(tmp_path, brokerRole="SYNC_MASTER", inSyncReplicas="2", slaveTimeout="50") as served:
+        answer = await served.send("T", properties=properties)
+        waited = ResponseCode.SUCCESS if properties else ResponseCode.FLUSH_SLAVE_TIMEOUT
+        assert (answer.code, answer.ext["queueOffset"]) == (waited, "0")
+        assert len((await served.pull("T")).records) > 0
+
+
+async def test_the_number_of_copies_changes_while_it_runs(tmp_path: Path) -> None:
+    async with serving(tmp_path, brokerRole="SYNC_MASTER", slaveTimeout="50") as served:
+        assert (await served.send("T")).code == ResponseCode.SUCCESS
+        for copies, code in (("2", ResponseCode.FLUSH_SLAVE_TIMEOUT), ("1", ResponseCode.SUCCESS)):
+            change = Command(RequestCode.UPDATE_BROKER_CONFIG, body=f"inSyncReplicas={copies}\n".encode())
+            assert (await served.ask(change)).code == ResponseCode.SUCCESS
+            assert (await served.send("T")).code == code
+
+
+async def no_slave(slave: Follower, bytes_sent: bytes) -> None:
+    await slave.stream.send_all(bytes_sent)
+    assert await slave.is_closed()
+
+
+@pytest.mark.parametrize(
+    ("sent", "named"),
+    [
+        (b"GET / HTTP/1.1\r\n\r\n", "it is no slave, or has more than its master"),
+        ((10**9).to_bytes(8), "it is no slave, or has more than its master"),
+        ((-5).to_bytes(8, signed=True), "it is no slave"),
+        (b"\x00\x00\x00", "it was silent for 0.3 s"),
+    ],
+)
+async def test_a_peer_that_is_no_slave_is_refused_by_name(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, sent: bytes, named: str
+) -> None:
+    caplog.set_level(logging.INFO)
+    async with serving(tmp_path, haHousekeepingInterval="300") as served:
+        await served.send("T")
+        async with follower(served.running) as peer:
+            await no_slave(peer, sent)
+            assert f"closing the connection with {peer.address}: " in caplog.text
+        assert named in caplog.text
+        assert (await served.send("T")).code == ResponseCode.SUCCESS
+
+
+async def test_a_slave_may_not_acknowledge_more_than_it_was_sent(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with serving(tmp_path, brokerRole="SYNC_MASTER", inSyncReplicas="2", slaveTimeout="50") as served:
+        await served.send("T")
+        async with follower(served.running) as peer:
+            await peer.report(0)
+            await peer.follow(served.running.broker.store.end)
+            await peer.report(10**6)
+            assert await peer.is_closed()
+        assert "it acknowledges 1000000, and was sent the log up to" in caplog.text
+        assert (await served.send("T")).code == ResponseCode.FLUSH_SLAVE_TIMEOUT
+
+
+async def test_a_slave_behind_the_first_segment_is_refused(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    async with serving(tmp_path, mappedFileSizeCommitLog=str(SEGMENT_BYTES), maxStoreBytes="9000") as served:
+        for number in range(60):
+            await served.send("T", b"%d" % number)
+        await until(lambda: served.running.broker.store.start > 0)
+        async with follower(served.running) as slave:
+            await slave.report(1)
+            assert await slave.is_closed()
+        assert "what lies between was removed here; start it with an empty store" in caplog.text
+
+
+async def test_a_slave_that_takes_nothing_holds_up_nobody(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    async with serving(tmp_path, haHousekeepingInterval="500") as served:
+        for _ in range(6):
+            await served.send("T", bytes(1 << 20))
+        async with follower(served.running) as slave:
+            await slave.report(0)
+            await until(lambda: bool(served.running.broker.ha.replicas.connected))
+            assert (await served.send("T")).code == ResponseCode.SUCCESS
+            await until(lambda: not served.running.broker.ha.replicas.connected)
+        assert "haHousekeepingInterval" in caplog.text
+
+
+async def test_tools_see_the_state_of_replication(tmp_path: Path) -> None:
+    async with serving(tmp_path) as served, follower(served.running) as slave:
+        await served.send("T")
+        await slave.report(0)
+        end = served.running.broker.store.end
+        await slave.follow(end)
+        replica = next(iter(served.running.broker.ha.replicas.connected))
+        await until(lambda: replica.acknowledged == end)
+        state = json.loads(bytes((await served.ask(Command(RequestCode.GET_BROKER_HA_STATUS))).body))
+        assert (state["master"], state["inSyncSlaveNums"], state["masterCommitLogMaxOffset"]) == (True, 1, end)
+        (one,) = state["haConnectionInfo"]
+        assert (one["slaveAckOffset"], one["diff"], one["inSync"], one["transferFromWhere"]) == (end, 0, True, end)
+
+
+@pytest.mark.parametrize(("port", "is_open"), [("-1", False), ("0", True)])
+async def test_with_access_control_slaves_are_served_at_a_port_that_is_set(
+    tmp_path: Path, port: str, is_open: bool
+) -> None:
+    """A slave names no user, and may read everything."""
+    settings = {"authenticationEnabled": "true", "initAuthenticationUser": '{"username":"u","password":"p"}'}
+    async with serving(tmp_path, haListenPort=port, **settings) as served:
+        try:
+            async with follower(served.running) as slave:
+                await slave.report(0)
+                await until(lambda: bool(served.running.broker.ha.replicas.connected))
+            found = True
+        except OSError:
+            found = False
+        assert found is is_open
+
+
+async def test_a_taken_port_is_replaced_by_a_free_one(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", free_port((-3, -1, 0)))) as taken:
+        port = taken.getsockname()[1] - 1
+        async with serving(tmp_path, listenPort=str(port)) as served:
+            assert served.running.ha_address != f"127.0.0.1:{port + 1}"
+            async with follower(served.running) as slave:
+                await slave.report(0)
+                await until(lambda: bool(served.running.broker.ha.replicas.connected))

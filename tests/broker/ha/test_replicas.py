@@ -1,0 +1,76 @@
+"""Sends wait until enough slaves have them, or their time is over."""
+
+import random
+
+import pytest
+import trio
+import trio.testing
+
+from pyrmq_core.broker.ha.log_transfer import Reports, first_transfer
+from pyrmq_core.broker.ha.replicas import Replicas
+
+
+@pytest.mark.parametrize("copies", [1, 2, 3])
+async def test_a_wait_ends_when_so_many_have_it(copies: int, autojump_clock: trio.testing.MockClock) -> None:
+    replicas = Replicas(copies)
+    slaves = [replicas.join(f"slave {number}") for number in range(3)]
+    ended: list[int] = []
+
+    async def wait(end: int) -> None:
+        assert await replicas.wait(end, 60)
+        ended.append(end)
+
+    async with trio.open_nursery() as nursery:
+        for end in (30, 10, 20):  # in no order, as after a flush
+            nursery.start_soon(wait, end)
+        await trio.testing.wait_all_tasks_blocked()
+        assert sorted(ended) == ([10, 20, 30] if copies == 1 else [])
+        for number, slave in enumerate(slaves[: copies - 1], 1):
+            replicas.acknowledge(slave, 20)
+            await trio.testing.wait_all_tasks_blocked()
+            assert (sorted(ended) == [10, 20]) is (number == copies - 1)
+        for slave in slaves:
+            replicas.acknowledge(slave, 30)
+    assert sorted(ended) == [10, 20, 30]
+    assert replicas._waiting == []
+
+
+async def test_a_wait_without_slaves_ends_in_its_time_and_leaves_nothing(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    replicas = Replicas(2)
+    began = trio.current_time()
+    assert not await replicas.wait(10, 3)
+    assert trio.current_time() - began == pytest.approx(3)
+    with trio.move_on_after(1):
+        await replicas.wait(20, 3)
+    assert replicas._waiting == []
+
+
+async def test_a_slave_that_left_counts_no_more(autojump_clock: trio.testing.MockClock) -> None:
+    replicas = Replicas(2)
+    slave = replicas.join("slave")
+    replicas.acknowledge(slave, 10)
+    assert replicas.is_copied(10)
+    replicas.leave(slave)
+    assert not await replicas.wait(10, 3)
+
+
+def test_the_last_whole_report_counts_however_the_bytes_are_cut() -> None:
+    offsets = [0, 5, 10**12, 7]
+    data = b"".join([offset.to_bytes(8) for offset in offsets])
+    chance = random.Random(1)
+    for _ in range(200):
+        reports, found, at = Reports(), [], 0
+        while at < len(data):
+            size = chance.randint(1, 12)
+            if (offset := reports.feed(data[at : at + size])) is not None:
+                found.append(offset)
+            at += size
+        assert found[-1] == 7
+        assert set(found) <= set(offsets)
+
+
+@pytest.mark.parametrize(("reported", "end", "first"), [(0, 0, 0), (0, 100, 0), (0, 2500, 2000), (1234, 2500, 1234)])
+def test_an_empty_slave_begins_at_the_newest_segment(reported: int, end: int, first: int) -> None:
+    assert first_transfer(reported, end, 1000) == first
