@@ -11,10 +11,11 @@ from trio.testing import MockClock
 from pyrmq_core.broker.store.disk_files import ASIDE
 from pyrmq_core.broker.timers.open_slot import OpenSlot
 from pyrmq_core.broker.timers.service import Timers
+from pyrmq_core.broker.timers.timer_delivery import STEP_BYTES
 from pyrmq_core.broker.timers.timer_files import REWRITTEN_AT_ONCE
 from pyrmq_core.broker.timers.timer_log import DEFAULT, ENTRY, NO_ENTRY, TimerEntry, TimerLog
 from pyrmq_core.broker.timers.timer_rules import TIMER_TOPIC, TimerSettings
-from pyrmq_core.broker.timers.timer_store import EMPTIED_AT_ONCE, STEP_BYTES
+from pyrmq_core.broker.timers.timer_store import EMPTIED_AT_ONCE
 from pyrmq_core.broker.timers.timer_wheel import Slot
 from pyrmq_core.errors import StoreError
 from pyrmq_core.protocol.messages.record import RawRecord

@@ -1,7 +1,10 @@
 """Timer messages in the store: each is delivered at its time, as it was, unless it is taken back."""
 
+from collections.abc import Sequence
+
 import pytest
 
+from pyrmq_core.broker.store.appending import Append, AppendResult
 from pyrmq_core.broker.timers.timer_rules import (
     TIMER_TOPIC,
     slot_of,
@@ -153,18 +156,21 @@ def test_an_entry_that_names_another_record_is_no_timer_message() -> None:
         assert (list(timed.delivered()), len(timed.lines)) == ([b"b"], 1)
 
 
-def test_a_full_disk_delays_and_loses_nothing() -> None:
+@pytest.mark.parametrize("is_late", [False, True])
+def test_a_full_disk_delays_and_loses_nothing(is_late: bool) -> None:
+    """A message may be due when it is read."""
     with timed_store() as timed:
         timed.send(b"a", {"TIMER_DELAY_MS": "500"})
-        timed.work()
-        put, timed.store.put = timed.store.put, refuse  # type: ignore[method-assign, assignment]
+        if not is_late:
+            timed.work()
+        put_all, timed.store.put_all = timed.store.put_all, refused  # type: ignore[method-assign]
         timed.now_ms += 5000
         with pytest.raises(StoreError, match="no space"):
             timed.work()
-        timed.store.put = put  # type: ignore[method-assign]
+        timed.store.put_all = put_all  # type: ignore[method-assign]
         timed.work()
         assert timed.delivered() == {b"a": [START_MS + 5000]}
 
 
-def refuse(*_: object) -> None:
-    raise StoreError("no space left on device")
+def refused(appends: Sequence[Append], now_ms: int) -> list[AppendResult | StoreError]:
+    return [StoreError("no space left on device")] * len(appends)

@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from pyrmq_core.broker.store.appending import Append, piece
-from pyrmq_core.broker.store.disk_files import DiskFiles
-from pyrmq_core.broker.store.files import Files
+from pyrmq_core.broker.store.disk_files import DiskFile, DiskFiles
+from pyrmq_core.broker.store.files import Files, StoredFile
 from pyrmq_core.broker.store.layout import StoreSettings
 from pyrmq_core.broker.store.message_store import MessageStore
 from pyrmq_core.broker.store.unsynced import ForgetfulFiles, Page
@@ -38,7 +38,7 @@ MEMORY_BACKED = Path("/dev/shm")
 class TimedStore:
     """A store and its timers at `now_ms`; `delivered` has each topic's bodies with the time of their delivery."""
 
-    def __init__(self, directory: Path, settings: TimerSettings = SETTINGS, files: Files | None = None) -> None:
+    def __init__(self, directory: Path, settings: TimerSettings, files: Files) -> None:
         self.directory = directory
         self.settings = settings
         self.now_ms = START_MS
@@ -47,7 +47,7 @@ class TimedStore:
         self.open()
 
     def open(self) -> None:
-        self.store = MessageStore(self.files or DiskFiles(self.directory), FILES)
+        self.store = MessageStore(self.files, FILES)
         self.store.open(1)
         self.timers = TimerStore(self.store, self.store.files, self.settings)
         self.timers.delivery.warn = self.lines.append
@@ -141,13 +141,44 @@ def properties_of(record: StoredRecord) -> dict[str, str]:
     return decode_properties(record.properties)
 
 
+class FillingDisk(DiskFiles):
+    """A disk that is full after `room` more bytes, or never."""
+
+    room: int | None = None
+
+    def open(self, path: str, size: int) -> StoredFile:
+        super().open(path, size)
+        return _FillingFile(self, path, self.size(path) or 0)
+
+
+class _FillingFile(DiskFile):
+    __slots__ = ("_disk",)
+
+    def __init__(self, disk: FillingDisk, path: str, size: int) -> None:
+        super().__init__(disk, path, size)
+        self._disk = disk
+
+    def write(self, position: int, data: bytes) -> None:
+        disk = self._disk
+        if disk.room is None or not any(data):  # zeros free what was written
+            super().write(position, data)
+            return
+        fitting = data[: disk.room]
+        super().write(position, fitting)
+        disk.room -= len(fitting)
+        if len(fitting) < len(data):
+            raise StoreError("no space left on device")
+
+
 @contextmanager
-def timed_store(timer_settings: TimerSettings = SETTINGS, *, forgetful: bool = False) -> Iterator[TimedStore]:
+def timed_store(
+    timer_settings: TimerSettings = SETTINGS, *, forgetful: bool = False, files: Callable[[Path], Files] = DiskFiles
+) -> Iterator[TimedStore]:
     """Yields a store in a directory of its own, which is removed afterwards."""
     directory = Path(tempfile.mkdtemp(dir=MEMORY_BACKED if MEMORY_BACKED.is_dir() else None))
     try:
-        files = ForgetfulFiles(DiskFiles(directory)) if forgetful else None
-        timed = TimedStore(directory, timer_settings, files)
+        made = ForgetfulFiles(files(directory)) if forgetful else files(directory)
+        timed = TimedStore(directory, timer_settings, made)
         try:
             yield timed
         finally:

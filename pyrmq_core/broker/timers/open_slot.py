@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import heapq
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from hashlib import blake2b
 from typing import Final
 
@@ -19,9 +19,9 @@ DIGEST_BYTES: Final = 16
 
 
 class OpenSlot:
-    """The entries of one slot that are not delivered yet.
+    """The entries of one slot that are not delivered yet; equal times keep the order of the sends.
 
-    `peek` returns the next entry that is due, `done` takes it away. Equal times keep the order of the sends.
+    `take` takes the next entry that is due, `give_back` returns those that could not be delivered.
     """
 
     def __init__(self, slot_ms: int, precision_ms: int) -> None:
@@ -33,7 +33,7 @@ class OpenSlot:
         self._linked: dict[int, array[int]] = {}  # by exact time: entries, newest first
         self._times: list[int] = []  # of `_linked`, descending
         self._late: list[tuple[int, int]] = []  # a heap of times and entries that came later
-        self._next_is_late = False
+        self._given_back: list[tuple[int, int]] = []  # times and entries, the next one last
 
     def link(self, position: int, entry: TimerEntry) -> None:
         """Adds an entry of the chain, which leads from the newest to the oldest; `sort` ends it."""
@@ -62,34 +62,37 @@ class OpenSlot:
     @property
     def next_ms(self) -> int | None:
         """The time of the next entry; None if all are delivered."""
+        if self._given_back:
+            return self._given_back[-1][0]
         due_ms = self._times[-1] if self._times else None
         late_ms = self._late[0][0] if self._late else due_ms
         return late_ms if due_ms is None or (late_ms is not None and late_ms < due_ms) else due_ms
 
-    def peek(self, now_ms: int) -> int | None:
-        """Returns the next entry that is due; None if there is none yet."""
+    def take(self, now_ms: int) -> tuple[int, int] | None:
+        """Takes the next entry that is due, and returns its time and its offset; None if there is none yet."""
         due_ms = self.next_ms
         if due_ms is None or due_ms > now_ms:
             return None
-        self._next_is_late = not self._times or self._times[-1] != due_ms
-        return self._late[0][1] if self._next_is_late else self._linked[due_ms][-1]
-
-    def done(self) -> None:
-        """Takes away the entry that `peek` returned."""
-        if self._next_is_late:
-            heapq.heappop(self._late)
-            return
-        due_ms = self._times[-1]
+        if self._given_back:
+            return self._given_back.pop()
+        if not self._times or self._times[-1] != due_ms:
+            return heapq.heappop(self._late)
         positions = self._linked[due_ms]
-        positions.pop()
+        position = positions.pop()
         if not positions:
             del self._linked[due_ms]
             self._times.pop()
+        return due_ms, position
+
+    def give_back(self, taken: Sequence[tuple[int, int]]) -> None:
+        """Puts back the entries taken last, in the order in which they were taken; they are the next ones again."""
+        self._given_back += reversed(taken)
 
     def left(self) -> Iterator[int]:
         """Yields all entries that are left: those that take others back, then the others, those of a time in order."""
         yield from reversed(self._deletes)
         yield from self._late_deletes
+        yield from [position for _, position in reversed(self._given_back)]
         for due_ms in reversed(self._times):
             yield from reversed(self._linked[due_ms])
         yield from [position for _, position in sorted(self._late)]

@@ -1,12 +1,19 @@
-"""`TimerDelivery`: reads the messages that timer entries name, and stores the copies that are delivered."""
+"""`TimerDelivery`: reads the messages that timer entries name, and stores the copies that are delivered.
+
+The copies of the messages that are due go into the store together, in groups of at most `STEP_BYTES`. An entry leaves
+the open slot when its copy is in the commit log, whether the copy's group is or not: a disk that fills up in the middle
+of a group repeats nothing and loses nothing.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple
 
-from pyrmq_core.broker.store.appending import DoesNotFit
+from pyrmq_core.broker.store.appending import Append, DoesNotFit
 from pyrmq_core.broker.store.message_store import MessageStore
 from pyrmq_core.broker.store.paths import UnsafePath
+from pyrmq_core.broker.timers.open_slot import OpenSlot
 from pyrmq_core.broker.timers.timer_copies import (
     DeliveredCopies,
     NoTimer,
@@ -15,9 +22,22 @@ from pyrmq_core.broker.timers.timer_copies import (
     key_of_copy,
     read_message,
 )
-from pyrmq_core.broker.timers.timer_log import DamagedTimers, TimerEntry
+from pyrmq_core.broker.timers.timer_log import ROLL, DamagedTimers, TimerEntry, TimerLog
 from pyrmq_core.broker.timers.timer_rules import TIMER_QUEUE, TOPIC_BYTES
+from pyrmq_core.errors import StoreError
 from pyrmq_core.protocol.messages.record import RawRecord
+
+# The bytes of messages that one step reads, and those that it delivers; other tasks have a turn between two steps.
+STEP_BYTES: Final = 256 << 10
+# A message counts as at least so many bytes: the rest of its work takes as long.
+MESSAGE_BYTES: Final = 5 << 10
+
+
+class DueCopy(NamedTuple):
+    """A copy to be stored, and the topic of its message."""
+
+    topic: str
+    append: Append
 
 
 class TimerDelivery:
@@ -58,15 +78,68 @@ class TimerDelivery:
             raise DamagedTimers(f"the timer log names a record at {entry.physical_offset} of another topic")
         return message
 
-    def store_copy(self, message: TimerMessage, enqueue_ms: int, now_ms: int, *, rolls: bool) -> None:
-        """Stores the copy, unless an earlier run did; with `rolls` the one that waits on."""
-        if self.copies.start is not None and self.copies.take(key_of_copy(message, rolls=rolls)):
-            return
-        try:
-            stored = self._store.put(copy_of(message, enqueue_ms, now_ms, rolls=rolls), now_ms)
-            self.on_delivered(message.topic, stored.end - stored.positions[0])
-        except (UnsafePath, DoesNotFit) as error:
-            self.warn(f"a timer message for {message.topic[:255]!r} is not delivered: {error}")
+    def deliver(self, slot: OpenSlot, timer_log: TimerLog, now_ms: int) -> bool:
+        """Delivers the next messages of a slot that are due; returns True if more may be due.
+
+        Raises `StoreError` if one cannot be delivered, after those before it were. Then it is the slot's next one.
+        """
+        left_bytes, failure = STEP_BYTES, None
+        taken: list[tuple[int, int]] = []
+        copies: list[DueCopy] = []
+        while left_bytes > 0 and (due := slot.take(now_ms)) is not None:
+            taken.append(due)
+            try:
+                entry = timer_log.entry(due[1])
+                copy = self._copy(slot, entry, now_ms)
+            except StoreError as error:
+                failure = error
+                break
+            left_bytes -= max(entry.size, MESSAGE_BYTES)
+            if copy is None:
+                taken.pop()
+            else:
+                copies.append(copy)
+        stored, refused = self._store_copies(copies, now_ms)
+        slot.give_back(taken[stored:])
+        if failure := refused or failure:
+            raise failure
+        return left_bytes <= 0
+
+    def store_copy(self, message: TimerMessage, enqueue_ms: int, now_ms: int) -> None:
+        """Stores the copy of a message that is due, unless an earlier run did."""
+        if not self._was_delivered(message, rolls=False):
+            copy = DueCopy(message.topic, copy_of(message, enqueue_ms, now_ms, rolls=False))
+            _, failure = self._store_copies([copy], now_ms)
+            if failure:
+                raise failure
+
+    def _copy(self, slot: OpenSlot, entry: TimerEntry, now_ms: int) -> DueCopy | None:
+        """Returns the copy for an entry; None if there is nothing to store."""
+        message, rolls = self.message(entry), bool(entry.magic & ROLL)
+        if message is None or (not rolls and slot.is_taken_back(message.topic, message.unique_id)):
+            return None
+        if self._was_delivered(message, rolls=rolls):
+            return None
+        return DueCopy(message.topic, copy_of(message, entry.enqueue_ms, now_ms, rolls=rolls))
+
+    def _was_delivered(self, message: TimerMessage, *, rolls: bool) -> bool:
+        """Returns True, once for each, if an earlier run stored the copy; with `rolls` the one that waits on."""
+        return self.copies.start is not None and self.copies.take(key_of_copy(message, rolls=rolls))
+
+    def _store_copies(self, copies: Sequence[DueCopy], now_ms: int) -> tuple[int, StoreError | None]:
+        """Stores copies in their order; returns the number of those that are done, and the error of the next one.
+
+        Messages whose topics or sizes the store refuses are done, too, since they are refused for ever.
+        """
+        results = self._store.put_all([copy.append for copy in copies], now_ms)
+        for number, (copy, result) in enumerate(zip(copies, results, strict=True)):
+            if not isinstance(result, StoreError):
+                self.on_delivered(copy.topic, result.end - result.positions[0])
+            elif isinstance(result, (UnsafePath, DoesNotFit)):
+                self.warn(f"a timer message for {copy.topic[:255]!r} is not delivered: {result}")
+            else:
+                return number, result
+        return len(copies), None
 
     def note_unreadable(self, physical_offset: int) -> None:
         """Notes a message whose record cannot be read, for the next `report`."""

@@ -25,7 +25,7 @@ from pyrmq_core.broker.store.message_store import MessageStore
 from pyrmq_core.broker.timers.open_slot import OpenSlot, takes_back
 from pyrmq_core.broker.timers.timer_checkpoint import TimerCheckpoint
 from pyrmq_core.broker.timers.timer_copies import NEVER_ENQUEUED, NoTimer, TimerMessage, read_message
-from pyrmq_core.broker.timers.timer_delivery import TimerDelivery
+from pyrmq_core.broker.timers.timer_delivery import MESSAGE_BYTES, STEP_BYTES, TimerDelivery
 from pyrmq_core.broker.timers.timer_files import TimerFiles
 from pyrmq_core.broker.timers.timer_log import DEFAULT, DELETE, NO_ENTRY, ROLL, DamagedTimers, TimerEntry
 from pyrmq_core.broker.timers.timer_resumption import next_offset, processed_end
@@ -42,10 +42,6 @@ from pyrmq_core.broker.timers.timer_wheel import SLOTS
 from pyrmq_core.errors import StoreError
 from pyrmq_core.protocol.java.string_hash import string_hash_code
 
-# The bytes of messages that one step reads, and those that it delivers; other tasks have a turn between two steps.
-STEP_BYTES: Final = 256 << 10
-# A message counts as at least so many bytes: the rest of its work takes as long.
-MESSAGE_BYTES: Final = 5 << 10
 LINKED_AT_ONCE: Final = 1000
 EMPTIED_AT_ONCE: Final = 1000
 FAR_MS: Final = 1 << 50
@@ -285,7 +281,7 @@ class TimerStore:
             return
         if message.out_ms < write_ms:
             if TIMER_DEL_UNIQKEY not in message.properties:
-                self.delivery.store_copy(message, NEVER_ENQUEUED, now_ms, rolls=False)
+                self.delivery.store_copy(message, NEVER_ENQUEUED, now_ms)
             return
         slot_ms, rolls = rolled_slot(self._floor(message.out_ms), write_ms, self._settings)
         magic = DEFAULT | (ROLL if rolls else 0) | (DELETE if TIMER_DEL_UNIQKEY in message.properties else 0)
@@ -328,13 +324,7 @@ class TimerStore:
             heapq.heappop(self.files.slots)  # not before the read, which may fail
             self._read_ms, self._opened_at = slot_ms, self._store.end
             return True
-        left_bytes = STEP_BYTES
-        while left_bytes > 0 and (position := slot.peek(now_ms)) is not None:
-            entry = self.files.log.entry(position)
-            self._deliver_entry(slot, entry, now_ms)
-            slot.done()
-            left_bytes -= max(entry.size, MESSAGE_BYTES)
-        if left_bytes <= 0:
+        if self.delivery.deliver(slot, self.files.log, now_ms):
             return True
         if slot.next_ms is None and now_ms >= slot.end_ms:
             self.files.delivered(slot.slot_ms)
@@ -365,15 +355,6 @@ class TimerStore:
     def _take_back(self, slot: OpenSlot, message: TimerMessage) -> None:
         unique_id = message.properties.get(TIMER_DEL_UNIQKEY, "").removeprefix(f"{message.topic}+")
         slot.take_back(message.topic, unique_id)
-
-    def _deliver_entry(self, slot: OpenSlot, entry: TimerEntry, now_ms: int) -> None:
-        message = self.delivery.message(entry)
-        if message is None:
-            return
-        rolls = bool(entry.magic & ROLL)
-        if not rolls and slot.is_taken_back(message.topic, message.unique_id):
-            return
-        self.delivery.store_copy(message, entry.enqueue_ms, now_ms, rolls=rolls)
 
     # --- Times
 
