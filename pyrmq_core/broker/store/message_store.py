@@ -229,7 +229,7 @@ class MessageStore:
         return first.store_timestamp_ms if isinstance(first, RawRecord) else -1
 
     def log_part(self, offset: int, most: int) -> bytes:
-        """Returns up to `most` bytes of one segment of the log from an offset on, none at its end, or raises `StoreError`."""
+        """Returns up to `most` bytes of a segment of the log from an offset on, or raises `StoreError`."""
         return self._log.part(offset, most)
 
     def record(self, offset: int) -> bytes | None:
