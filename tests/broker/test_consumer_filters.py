@@ -185,6 +185,8 @@ async def test_expressions_survive_a_restart_and_the_group_that_left(tmp_path: P
         assert known is not None
         assert known.dead_ms >= known.born_ms
         await beat(served, sql("a > 0", 10))
+        known = filters.find("g", "T")
+        assert known is not None
         assert known.dead_ms == 0
         assert bodies(await pull(served, 10)) == [b"1", b"2"]
 
@@ -214,6 +216,22 @@ def test_the_file_is_as_a_released_broker_writes_it(tmp_path: Path) -> None:
     assert filters.unsaved() is None
 
 
+def test_expressions_are_written_as_they_were(tmp_path: Path) -> None:
+    filters = ConsumerFilters(DiskFiles(tmp_path), kept_ms=1000)
+    filters.register("g", [sql("a > 0", 10)], 5)
+    texts = [filters.unsaved()]
+    filters.register("g", [sql("a > 0", 11)], 6)
+    texts.append(filters.unsaved())
+    filters.group_left("g", 7)
+    texts.append(filters.unsaved())
+    written = []
+    for make_text in texts:
+        assert make_text is not None
+        data = load_object(make_text(), "filters")["filterDataByTopic"]["T"]["groupFilterData"]["g"]
+        written.append((data["clientVersion"], data["dead"], data["deadTime"]))
+    assert written == [(10, False, 0), (11, False, 0), (11, True, 7)]
+
+
 def test_the_file_of_a_released_broker_is_read(tmp_path: Path) -> None:
     files = DiskFiles(tmp_path)
     files.save("config/consumerFilter.json", golden.text("consumer_filters_5.4.0.json").encode())
@@ -227,7 +245,7 @@ def test_the_file_of_a_released_broker_is_read(tmp_path: Path) -> None:
     assert len(filters) == 1
     filters.clean(2_000_000_001_000)
     assert len(filters) == 0
-    assert not filters._topics
+    assert not filters._topics.items()
     assert not filters._topics_of
     assert not filters._dead
 
@@ -269,7 +287,9 @@ def test_a_group_that_comes_back_keeps_its_expression(tmp_path: Path) -> None:
     assert known.dead_ms == 0
     filters.group_left("g", 1000)
     filters.clean(1099)
-    assert filters.find("g", "T") is known
+    known = filters.find("g", "T")
+    assert known is not None
+    assert known.dead_ms == 1000
     filters.clean(1100)
     assert filters.find("g", "T") is None
 

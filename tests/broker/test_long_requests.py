@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
@@ -20,7 +20,7 @@ from pyrmq_core.broker.processors.long_answers import (
 )
 from pyrmq_core.broker.processors.table import handle
 from pyrmq_core.broker.statistics.figures import BrokerFigures
-from pyrmq_core.broker.turns import BoundedWork, take_all
+from pyrmq_core.broker.turns import STEPS_AT_ONCE, BoundedWork, take_all
 from pyrmq_core.model import TopicConfig
 from pyrmq_core.network import Peer
 from pyrmq_core.protocol.framing.codes import RequestCode, ResponseCode
@@ -33,6 +33,7 @@ from pyrmq_core.protocol.requests.broker.group_admin import (
     GetBrokerConsumeStats,
     QueryCorrectionOffset,
 )
+from pyrmq_core.protocol.routes.topic_config import TopicConfigTable
 from tests.broker.serving import serving
 
 NO_PEER = cast(Peer, None)
@@ -89,6 +90,61 @@ async def test_offsets_of_many_queues_are_compared_copied_and_shown_in_turns(tmp
         answer, turns = await answered(broker, CloneGroupOffset("g", "h").to_command())
         assert (answer.code, len(answer.body), turns >= TURNS) == (ResponseCode.SUCCESS, 0, True)
         assert broker.offsets.of_group("h", "T") == offsets
+
+
+class Attributes(Mapping[str, str]):
+    """The attributes of a topic, which count how often they are read."""
+
+    reads = 0
+
+    def __getitem__(self, name: str) -> str:
+        raise KeyError(name)
+
+    def __iter__(self) -> Iterator[str]:
+        Attributes.reads += 1
+        return iter(())
+
+    def __len__(self) -> int:
+        return 0
+
+
+async def test_all_topics_and_offsets_are_shown_in_turns_as_they_were(tmp_path: Path) -> None:
+    async with serving(tmp_path) as served:
+        broker = served.running.broker
+        for number in range(ROWS):
+            broker.topics.put(TopicConfig(f"T{number}", 3, 3, 6, attributes=Attributes()), broker.now_ms())
+            broker.offsets.commit(f"g{number}", f"T{number}", 0, number)
+        await broker.topics.file.written()
+        offsets = {name: dict(broker.offsets.members()[name]) for name in ("groupTopicMap", "offsetTable")}
+        version, Attributes.reads = broker.topics.data_version, 0
+        answers = [
+            handle(broker, Command(code), NO_PEER)
+            for code in (RequestCode.GET_ALL_TOPIC_CONFIG, RequestCode.GET_ALL_CONSUMER_OFFSET)
+        ]
+        assert Attributes.reads <= STEPS_AT_ONCE
+        broker.topics.remove("T5", broker.now_ms())
+        broker.topics.put(TopicConfig("late"), broker.now_ms())
+        for number in range(ROWS):
+            broker.offsets.commit(f"g{number}", f"T{number}", 0, 5)
+        broker.offsets.commit("g0", "late", 0, 5)
+
+        answer, turns = await turns_during(cast(Awaitable[Command], answers[0]))
+        shown = TopicConfigTable.from_json(answer.body)
+        assert (shown.data_version, turns >= TURNS) == (version, True)
+        assert {f"T{number}" for number in range(ROWS)} == {name for name in shown.topic_configs if name[0] == "T"} - {
+            "TBW102"
+        }
+        assert (len(shown.topic_configs), "late" in shown.topic_configs) == (int(answer.ext["totalTopicNum"]), False)
+
+        answer, turns = await turns_during(cast(Awaitable[Command], answers[1]))
+        members = load_object(answer.body, "offsets")
+        assert turns >= TURNS
+        assert members["groupTopicMap"] == offsets["groupTopicMap"]
+        assert members["offsetTable"] == {
+            name: {str(queue_id): offset for queue_id, offset in queues.items()}
+            for name, queues in offsets["offsetTable"].items()
+        }
+        broker.topics.remove("late", broker.now_ms())
 
 
 class FakePeer:
@@ -253,9 +309,10 @@ async def test_an_answer_is_made_at_once_if_it_is_short_and_refused_if_it_is_too
     assert (bytes(short.body), short.ext) == (dumps(members), {"total": "2"})
     rows = {str(number): number for number in range(ROWS)}
     for table in (rows, {"one": rows}, {"a": {"b": 1}, "one": dict(enumerate(range(ROWS))), "c": {}}):
-        large = {"table": table, "version": 3}
-        answer, turns = await turns_during(cast(Awaitable[Command], answer_in_turns(work, object_pieces(large))))
-        assert (bytes(answer.body), turns >= TURNS) == (dumps(large), True)
+        large: dict[str, Any] = {"table": table, "version": 3}
+        for members in (large, {**large, "table": iter(table.items())}):
+            answer, turns = await turns_during(cast(Awaitable[Command], answer_in_turns(work, object_pieces(members))))
+            assert (bytes(answer.body), turns >= TURNS) == (dumps(large), True)
     piece = bytes(MAX_LONG_ANSWER_BYTES // 100)
     refused, _ = await turns_during(cast(Awaitable[Command], answer_in_turns(work, separated([piece] * ROWS))))
     assert refused.code == ResponseCode.SYSTEM_ERROR

@@ -11,6 +11,7 @@ import trio
 
 from pyrmq_core.broker.clients.client_table import ClientTable
 from pyrmq_core.broker.clients.queue_locks import LIFE_MS, QueueLocks
+from pyrmq_core.broker.tables.changing_rows import ChangingRows
 from pyrmq_core.broker.tables.config_files import encode_config, load_config, save_config
 from pyrmq_core.broker.tables.consumer_offsets import GroupOffsets
 from pyrmq_core.broker.tables.subscription_groups import GroupTable
@@ -107,7 +108,84 @@ def test_offsets_are_kept_with_java_s_own_keys() -> None:
     assert (again.topics_of("G"), again.groups_of("U")) == (["T"], ["H"])
     again.forget_topic("T")
     again.forget_group("H")
-    assert (again.members()["offsetTable"], again.members()["groupTopicMap"]) == ({}, {})
+    assert (dict(again.members()["offsetTable"]), dict(again.members()["groupTopicMap"])) == ({}, {})
+
+
+class Named(str):
+    """A group's name that counts the rows that are made of it."""
+
+    rows = 0
+
+    def __format__(self, spec: str) -> str:
+        Named.rows += 1
+        return str(self)
+
+
+def test_offsets_are_written_as_they_were_and_made_into_rows_later() -> None:
+    files = MemoryFiles()
+    offsets = GroupOffsets(files)
+    for number in range(1000):
+        offsets.commit(Named(f"g{number:03}"), "T", 1, number)
+    Named.rows = 0
+    make_text = offsets.unsaved()
+    answer = offsets.members()
+    assert (Named.rows, make_text is not None) == (0, True)
+    offsets.commit("g001", "T", 1, 7)
+    offsets.commit("g001", "U", 1, 8)
+    offsets.commit("new", "T", 1, 9)
+    offsets.forget_group("g002")
+    later = offsets.members()
+    offsets.forget_topic("T")
+    assert make_text is not None
+    before = json.loads(make_text())
+    assert before["offsetTable"] == {f"T@g{number:03}": {"1": number} for number in range(1000)}
+    assert before["groupTopicMap"] == {f"g{number:03}": ["T"] for number in range(1000)}
+    assert json.loads(encode_config(answer)) == before
+    between = json.loads(encode_config(later))
+    assert between["offsetTable"]["T@g001"] == {"1": 7}
+    assert {*between["offsetTable"]} ^ {*before["offsetTable"]} == {"U@g001", "T@new", "T@g002"}
+    del before["groupTopicMap"]["g002"]
+    assert between["groupTopicMap"] == {**before["groupTopicMap"], "g001": ["T", "U"], "new": ["T"]}
+    assert [dict(offsets.members()[name]) for name in ("offsetTable", "groupTopicMap")] == [
+        {"U@g001": {1: 8}},
+        {"g001": ["U"]},
+    ]
+
+
+def test_a_row_is_copied_once_after_each_snapshot() -> None:
+    copied: list[object] = []
+
+    def make(row: object = ()) -> dict[str, int]:
+        copied.append(row)
+        return dict(cast(dict[str, int], row))
+
+    rows = ChangingRows[str, dict[str, int]](make)
+    for name in ("a", "b", "a", "b"):
+        rows.change(name)["n"] = rows.change(name).get("n", 0) + 1
+    assert copied == [(), ()]
+    first = rows.snapshot()
+    for number in (5, 6):
+        rows.change("a")["n"] = number
+    assert copied == [(), (), {"n": 2}]
+    second = rows.snapshot()
+    rows.remove("a")
+    rows.change("a")["m"] = 1
+    assert (first, second) == ({"a": {"n": 2}, "b": {"n": 2}}, {"a": {"n": 6}, "b": {"n": 2}})
+    assert (dict(rows.items()), rows.find("c")) == ({"a": {"m": 1}, "b": {"n": 2}}, None)
+
+
+def test_groups_are_written_as_they_were() -> None:
+    groups = GroupTable(MemoryFiles(), auto_create=True)
+    for name in ("G", "H"):
+        groups.put({"groupName": name}, 1)
+        groups.set_readable(name, "T", 1, is_readable=False)
+    members = groups.members()
+    before = json.dumps(members)
+    groups.put({"groupName": "G", "retryMaxTimes": 3}, 2)
+    groups.set_readable("G", "U", 2, is_readable=False)
+    groups.set_readable("H", "T", 2, is_readable=True)
+    groups.remove("H", 2)
+    assert json.dumps(members) == before
 
 
 def test_groups_take_rocketmqs_defaults() -> None:
@@ -129,10 +207,16 @@ def test_groups_take_rocketmqs_defaults() -> None:
 
 
 def test_a_config_file_has_a_line_for_each_entry_of_a_table() -> None:
-    members = {"table": {"a": {"n": [1, {}]}, "\u00e9": {}}, "empty": {}, "list": [{"a": 1}], "version": {"counter": 1}}
+    members: dict[str, Any] = {
+        "table": {"a": {"n": [1, {}]}, "\u00e9": {}},
+        "empty": {},
+        "list": [{"a": 1}],
+        "version": {"counter": 1},
+    }
     text = encode_config(members).decode()
     assert json.loads(text) == members
     assert '\n\t"table":{\n\t\t"a":{"n":[1,{}]},\n\t\t"\u00e9":{}\n\t},' in text
+    assert encode_config({**members, "table": iter(members["table"].items()), "empty": iter(())}).decode() == text
     assert json.loads(encode_config({"t": {"\ud800": "\ud800"}})) == {"t": {"?": "?"}}
 
 

@@ -53,15 +53,16 @@ def separated(rows: Iterable[bytes]) -> Iterator[bytes]:
         yield b"," + row if number else row
 
 
-def object_pieces(members: Mapping[str, Any], few: int = 0) -> Iterator[bytes]:
+def object_pieces(members: Mapping[str, Any] | Iterator[tuple[str, Any]], few: int = 0) -> Iterator[bytes]:
     """Yields a JSON object, row by row where a member is a table, and a row of many members in as many pieces.
 
-    The members that are objects must be copies that do not change; those with at most `few` members stay whole.
+    A table is a dict, or an iterator of names and values. The members must not change meanwhile; dicts with at most
+    `few` members stay whole.
     """
     yield b"{"
-    for number, (name, value) in enumerate(members.items()):
+    for number, (name, value) in enumerate(members.items() if isinstance(members, Mapping) else members):
         before = b"," if number else b""
-        if isinstance(value, dict) and len(value) > few:
+        if isinstance(value, Iterator) or (isinstance(value, dict) and len(value) > few):
             yield before + dumps(name) + b":"
             yield from object_pieces(value, STEPS_AT_ONCE)
         else:

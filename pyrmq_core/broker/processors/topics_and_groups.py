@@ -34,7 +34,7 @@ from pyrmq_core.protocol.requests.broker.topic_admin import (
     UpdateTopic,
     changed_attributes,
 )
-from pyrmq_core.protocol.routes.topic_config import MAX_QUEUES_PER_TOPIC, NO_VERSION
+from pyrmq_core.protocol.routes.topic_config import MAX_QUEUES_PER_TOPIC, NO_VERSION, topic_config_members
 
 log = logging.getLogger(__name__)
 
@@ -219,7 +219,8 @@ def get_topic(broker: Broker, request: Command, _: Peer) -> Command:
 def all_topics(broker: Broker, _request: Command, _: Peer) -> Answer:
     table = broker.topics.table()
     members = {
-        **table.to_members(),
+        "dataVersion": table.data_version.to_members(),
+        "topicConfigTable": ((name, topic_config_members(topic)) for name, topic in table.topic_configs.items()),
         "mappingDataVersion": NO_VERSION.to_members(),
         "topicQueueMappingDetailMap": {},
         "topicQueueMappingInfoMap": {},

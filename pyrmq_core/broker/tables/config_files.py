@@ -7,7 +7,7 @@ file is missing, empty or unreadable.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, ItemsView, Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from pyrmq_core.broker.store.files import Files
@@ -40,21 +40,20 @@ def save_config(files: Files, name: str, members: Mapping[str, Any]) -> None:
 
 
 def encode_config(members: Mapping[str, Any]) -> bytes:
-    """Returns the file's text, with a line for each member and for each entry of a table.
+    """Returns the file's text, with a line for each member and for each entry of a table, a dict or iterator of rows.
 
     Half a surrogate becomes `?`, as in Java: one such entry must not keep the others from the file. Each line is one
     call of the encoder. Its `indent` takes twice as long, and one call for all would hold up the loop's thread.
     """
-    tables = {
-        name: _lines(value, 2, _ENCODE) if isinstance(value, dict) else _ENCODE(value)
-        for name, value in members.items()
-    }
-    return _lines(tables, 1, str).encode("utf-8", "replace")
+    return _lines(members.items(), 1, _table).encode("utf-8", "replace")
 
 
-def _lines(members: Mapping[str, Any], depth: int, text: Callable[[Any], str]) -> str:
-    if not members:
-        return "{}"
+def _table(value: Any) -> str:
+    rows = value.items() if isinstance(value, dict) else value
+    return _lines(rows, 2, _ENCODE) if isinstance(rows, ItemsView | Iterator) else _ENCODE(value)
+
+
+def _lines(rows: Iterable[tuple[str, Any]], depth: int, text: Callable[[Any], str]) -> str:
     tabs = "\t" * depth
-    lines = ",\n".join([f"{tabs}{_ENCODE(str(name))}:{text(value)}" for name, value in members.items()])
-    return f"{{\n{lines}\n{tabs[1:]}}}"
+    lines = ",\n".join([f"{tabs}{_ENCODE(str(name))}:{text(value)}" for name, value in rows])
+    return f"{{\n{lines}\n{tabs[1:]}}}" if lines else "{}"

@@ -8,12 +8,13 @@ not do. Source: broker/filter/ConsumerFilterManager.java, ConsumerFilterData.jav
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Final, TypeAlias
 
 from pyrmq_core.broker.store.files import Files
+from pyrmq_core.broker.tables.changing_rows import ChangingRows
 from pyrmq_core.broker.tables.config_files import encode_config, load_config
 from pyrmq_core.errors import InvalidArgument, StoreError
 from pyrmq_core.filtering.sql92 import MAX_CHARS, parse
@@ -64,7 +65,7 @@ class ConsumerFilters:
     def __init__(self, files: Files, *, kept_ms: int) -> None:
         self._files = files
         self._kept_ms = kept_ms
-        self._topics: dict[str, dict[str, ConsumerFilter]] = {}
+        self._topics = ChangingRows[str, dict[str, ConsumerFilter]](dict)
         self._topics_of: dict[str, set[str]] = {}
         self._dead: OrderedDict[tuple[str, str], None] = OrderedDict()  # the first of a plain dict is slow to find
         self._count = 0
@@ -91,7 +92,8 @@ class ConsumerFilters:
                 self._dead[topic, group] = None
 
     def find(self, group: str, topic: str) -> ConsumerFilter | None:
-        return self._topics.get(topic, {}).get(group)
+        groups = self._topics.find(topic)
+        return None if groups is None else groups.get(group)
 
     def members_of(self, group: str, topic: str) -> dict[str, Any] | None:
         """Returns a group's expression as the file has it; None without one."""
@@ -121,7 +123,7 @@ class ConsumerFilters:
                 self._remove(data.topic, group)
             self._put(data.topic, group, ConsumerFilter(data.sub_string, data.sub_version, now_ms))
         elif is_newer or (data.sub_version == known.client_version and known.is_dead):
-            known.client_version, known.dead_ms = data.sub_version, 0
+            self._replace(data.topic, group, replace(known, client_version=data.sub_version, dead_ms=0))
             self._dead.pop((data.topic, group), None)
             self.is_changed = True
 
@@ -131,7 +133,7 @@ class ConsumerFilters:
             self._remove(*next(iter(self._dead)))
         if not self._has_room(one):
             return False
-        self._topics.setdefault(topic, {})[group] = one
+        self._topics.change(topic)[group] = one
         self._topics_of.setdefault(group, set()).add(topic)
         self._count += 1
         self._chars += len(one.expression)
@@ -142,9 +144,10 @@ class ConsumerFilters:
         return self._count < MOST_FILTERS and self._chars + len(one.expression) <= MOST_CHARS
 
     def _remove(self, topic: str, group: str) -> None:
-        one = self._topics[topic].pop(group)
-        if not self._topics[topic]:
-            del self._topics[topic]
+        groups = self._topics.change(topic)
+        one = groups.pop(group)
+        if not groups:
+            self._topics.remove(topic)
         self._topics_of[group].discard(topic)
         if not self._topics_of[group]:
             del self._topics_of[group]
@@ -154,32 +157,31 @@ class ConsumerFilters:
         self.is_changed = True
 
     def _kill(self, topic: str, group: str, now_ms: int) -> None:
-        one = self._topics[topic][group]
-        if (topic, group) not in self._dead:
-            one.dead_ms = max(now_ms, one.born_ms)
+        one = self.find(group, topic)
+        if one is not None and (topic, group) not in self._dead:
+            self._replace(topic, group, replace(one, dead_ms=max(now_ms, one.born_ms)))
             self._dead[topic, group] = None
             self.is_changed = True
+
+    def _replace(self, topic: str, group: str, one: ConsumerFilter) -> None:
+        """Keeps the changed expression as another object: that of a snapshot stays as it is."""
+        self._topics.change(topic)[group] = one
 
     def clean(self, now_ms: int) -> None:
         """Removes the expressions that are dead for filterDataCleanTimeSpan."""
         while self._dead:
             topic, group = next(iter(self._dead))
-            if now_ms - self._topics[topic][group].dead_ms < self._kept_ms:
+            one = self.find(group, topic)
+            if one is not None and now_ms - one.dead_ms < self._kept_ms:
                 break
             self._remove(topic, group)
-
-    def _all(self) -> Iterator[tuple[str, str, ConsumerFilter]]:
-        for topic, groups in self._topics.items():
-            for group, one in groups.items():
-                yield topic, group, one
 
     def unsaved(self) -> Callable[[], bytes] | None:
         """Returns a function that makes the file's text in any thread; None without a change since the last call."""
         if not self.is_changed:
             return None
         self.is_changed = False
-        rows = [(topic, group, _members(topic, group, one)) for topic, group, one in self._all() if not one.is_wrong]
-        return partial(_text, rows)
+        return partial(_text, self._topics.snapshot())
 
 
 def _loaded(data: Mapping[str, Any], now_ms: int) -> ConsumerFilter:
@@ -205,11 +207,14 @@ def _members(topic: str, group: str, one: ConsumerFilter) -> dict[str, Any]:
     }
 
 
-def _text(rows: Iterable[tuple[str, str, dict[str, Any]]]) -> bytes:
+def _text(snapshot: Mapping[str, Mapping[str, ConsumerFilter]]) -> bytes:
     topics: dict[str, Any] = {}
-    for topic, group, members in rows:
-        data = {"bloomFilterData": {"bitNum": BLOOM_BITS, "bitPos": bloom_bits(f"{group}#{topic}")}, **members}
-        topics.setdefault(topic, {"groupFilterData": {}, "topic": topic})["groupFilterData"][group] = data
+    for topic, groups in snapshot.items():
+        for group, one in groups.items():
+            if not one.is_wrong:
+                bloom = {"bitNum": BLOOM_BITS, "bitPos": bloom_bits(f"{group}#{topic}")}
+                data = {"bloomFilterData": bloom, **_members(topic, group, one)}
+                topics.setdefault(topic, {"groupFilterData": {}, "topic": topic})["groupFilterData"][group] = data
     return encode_config({"filterDataByTopic": topics})
 
 

@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any, Final
 
 from pyrmq_core.broker.store.files import Files
+from pyrmq_core.broker.tables.changing_rows import ChangingRows
 from pyrmq_core.broker.tables.config_files import encode_config, load_config
 from pyrmq_core.errors import BodyError, StoreError
 from pyrmq_core.protocol.routes.topic_config import DataVersion
@@ -28,8 +29,8 @@ class GroupOffsets:
 
     def __init__(self, files: Files) -> None:
         self._files = files
-        self._committed: dict[tuple[str, str], dict[int, int]] = {}
-        self._topics: dict[str, set[str]] = {}  # by group: those of which it committed offsets
+        self._committed = ChangingRows[tuple[str, str], dict[int, int]](dict)
+        self._topics = ChangingRows[str, set[str]](set)  # by group: those of which it committed offsets
         self._pulled: dict[tuple[str, str], dict[int, int]] = {}
         self._resets: dict[tuple[str, str], dict[int, int]] = {}
         self.is_changed = False
@@ -47,7 +48,8 @@ class GroupOffsets:
 
     def committed(self, group: str, topic: str, queue_id: int) -> int | None:
         """Returns the committed offset; None without one, and for a negative one."""
-        offset = self._committed.get((topic, group), {}).get(queue_id, -1)
+        queues = self._committed.find((topic, group))
+        offset = -1 if queues is None else queues.get(queue_id, -1)
         return None if offset < 0 else offset
 
     def commit(self, group: str, topic: str, queue_id: int, offset: int) -> None:
@@ -56,11 +58,10 @@ class GroupOffsets:
         self.is_changed = True
 
     def _queues(self, topic: str, group: str) -> dict[int, int]:
-        """Returns the table of a group's offsets in a topic, which is made if it is missing."""
-        queues = self._committed.get((topic, group))
-        if queues is None:
-            queues = self._committed[topic, group] = {}
-            self._topics.setdefault(group, set()).add(topic)
+        """Returns the table of a group's offsets in a topic to change it; makes it if it is missing."""
+        queues = self._committed.change((topic, group))
+        if not queues:
+            self._topics.change(group).add(topic)
         return queues
 
     def reset(self, group: str, topic: str, queue_id: int, offset: int) -> None:
@@ -93,10 +94,10 @@ class GroupOffsets:
 
     def of_group(self, group: str, topic: str) -> dict[int, int]:
         """Returns a copy of the group's committed offsets by queue id."""
-        return dict(self._committed.get((topic, group), {}))
+        return dict(self._committed.find((topic, group)) or {})
 
     def topics_of(self, group: str) -> list[str]:
-        return sorted(self._topics.get(group, ()))
+        return sorted(self._topics.find(group) or ())
 
     def groups_of(self, topic: str) -> list[str]:
         return sorted(group for group, topics in self._topics.items() if topic in topics)
@@ -104,19 +105,23 @@ class GroupOffsets:
     def forget_topic(self, topic: str) -> None:
         self._forget(lambda key: key[0] == topic)
         for group in self.groups_of(topic):
-            self._topics[group].discard(topic)
-            if not self._topics[group]:
-                del self._topics[group]
+            topics = self._topics.change(group)
+            topics.discard(topic)
+            if not topics:
+                self._topics.remove(group)
 
     def forget_group(self, group: str) -> None:
         self._forget(lambda key: key[1] == group)
-        self._topics.pop(group, None)
+        self._topics.remove(group)
 
     def members(self) -> dict[str, Any]:
-        """Returns the members of `consumerOffset.json`."""
-        groups = {group: sorted(topics) for group, topics in self._topics.items()}
-        table = {f"{topic}{SEPARATOR}{group}": dict(offsets) for (topic, group), offsets in self._committed.items()}
-        return {"dataVersion": self.data_version.to_members(), "groupTopicMap": groups, "offsetTable": table}
+        """Returns the members of `consumerOffset.json` as they are now. Each row of a table is made when it is read."""
+        topics, committed = self._topics.snapshot(), self._committed.snapshot()
+        return {
+            "dataVersion": self.data_version.to_members(),
+            "groupTopicMap": ((group, sorted(names)) for group, names in topics.items()),
+            "offsetTable": ((f"{topic}{SEPARATOR}{group}", offsets) for (topic, group), offsets in committed.items()),
+        }
 
     def unsaved(self) -> Callable[[], bytes] | None:
         """Returns a function that makes the file's text in any thread; None without a change since the last call."""
@@ -126,8 +131,9 @@ class GroupOffsets:
         return partial(encode_config, self.members())
 
     def _forget(self, gone: Callable[[tuple[str, str]], bool]) -> None:
-        tables: tuple[dict[tuple[str, str], dict[int, int]], ...] = (self._committed, self._pulled, self._resets)
-        for table in tables:
+        for key in [key for key, _ in self._committed.items() if gone(key)]:
+            self._committed.remove(key)
+            self.is_changed = True
+        for table in (self._pulled, self._resets):
             for key in [key for key in table if gone(key)]:
                 del table[key]
-                self.is_changed = True

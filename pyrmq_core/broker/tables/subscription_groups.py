@@ -153,10 +153,10 @@ class GroupTable:
         return list(self._groups)
 
     def members(self) -> dict[str, Any]:
-        """Returns the members of `subscriptionGroup.json`."""
+        """Returns the members of `subscriptionGroup.json` as they are now: the rows are replaced, not changed."""
         return {
             "dataVersion": self.data_version.to_members(),
-            "forbiddenTable": {group: dict(topics) for group, topics in self._forbidden.items()},
+            "forbiddenTable": dict(self._forbidden),
             "subscriptionGroupTable": dict(self._groups),
         }
 

@@ -1,0 +1,45 @@
+"""`ChangingRows`: rows that change in place, and snapshots of all of them that do not, and cost no copy of a row."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, ItemsView
+from typing import Any, Generic, TypeVar
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class ChangingRows(Generic[K, V]):
+    """Rows by key, dicts or sets. A row that a snapshot has is copied before its next change.
+
+    `make` returns an empty row, or a copy of the one that it is called with.
+    """
+
+    def __init__(self, make: Callable[..., V]) -> None:
+        self._make = make
+        self._rows: dict[K, V] = {}
+        self._unshared: dict[K, V] = {}  # those that no snapshot has
+
+    def find(self, key: K) -> V | None:
+        """Returns a row to read; None for an unknown key."""
+        return self._rows.get(key)
+
+    def change(self, key: K) -> V:
+        """Returns a row to change at once; makes an empty one for an unknown key."""
+        row = self._unshared.get(key)
+        if row is None:
+            known: Any = self._rows.get(key, ())
+            row = self._rows[key] = self._unshared[key] = self._make(known)
+        return row
+
+    def remove(self, key: K) -> None:
+        self._rows.pop(key, None)
+        self._unshared.pop(key, None)
+
+    def items(self) -> ItemsView[K, V]:
+        return self._rows.items()
+
+    def snapshot(self) -> dict[K, V]:
+        """Returns the rows as they are now, only to read; they stay so."""
+        self._unshared = {}
+        return dict(self._rows)
