@@ -34,7 +34,7 @@ from pyrmq_core.protocol.requests.broker.group_admin import (
     QueryCorrectionOffset,
 )
 from pyrmq_core.protocol.routes.topic_config import TopicConfigTable
-from tests.broker.serving import serving
+from tests.broker.serving import serving, until
 
 NO_PEER = cast(Peer, None)
 ROWS = 1000
@@ -256,8 +256,11 @@ async def test_long_requests_are_refused_while_too_many_wait(tmp_path: Path) -> 
             broker.groups.put({"groupName": group}, broker.now_ms())
         broker.offsets.commit("g", "T", 0, 5)
         broker.long_work.most = 0
+        topics, groups = {"topicConfigList": [{"topicName": "U"}]}, {"groupConfigList": [{"groupName": "i"}]}
         for request in (
             Command(RequestCode.GET_TOPIC_STATS_INFO, {"topic": "T"}),
+            Command(RequestCode.UPDATE_AND_CREATE_TOPIC_LIST, body=json.dumps(topics).encode()),
+            Command(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST, body=json.dumps(groups).encode()),
             ResetOffset("T", "g", timestamp_ms=-1).to_command(),
             CloneGroupOffset("g", "h", "T").to_command(),
         ):
@@ -265,6 +268,25 @@ async def test_long_requests_are_refused_while_too_many_wait(tmp_path: Path) -> 
             assert answer.code == ResponseCode.SYSTEM_BUSY
             assert answer.remark == "too many long requests wait for their turn; try again later"
         assert (broker.offsets.of_group("g", "T"), broker.offsets.of_group("h", "T")) == ({0: 5}, {})
+        assert ("U" in broker.topics, "i" in broker.groups) == (False, False)
+
+
+async def test_a_list_that_waits_for_its_file_takes_no_turn(tmp_path: Path) -> None:
+    topics = json.dumps({"topicConfigList": [{"topicName": "U"}]}).encode()
+    groups = b'{"groupConfigList":[{"groupName":"i"}]}'
+    async with serving(tmp_path) as served, trio.open_nursery() as nursery:
+        broker = served.running.broker
+        threads = trio.to_thread.current_default_thread_limiter()
+        threads.total_tokens = 1
+        async with threads:  # no file is written meanwhile
+            for code, body in (
+                (RequestCode.UPDATE_AND_CREATE_TOPIC_LIST, topics),
+                (RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST, groups),
+            ):
+                nursery.start_soon(answered, broker, Command(code, body=body))
+            await until(lambda: "U" in broker.topics and "i" in broker.groups and not broker.long_work.tasks)
+            assert broker.topics.file.is_behind
+            assert broker.groups.file.is_behind
 
 
 async def test_figures_are_forgotten_in_turns(tmp_path: Path) -> None:

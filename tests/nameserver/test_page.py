@@ -144,7 +144,7 @@ def test_the_limits_without_a_setting_are_those_of_the_code() -> None:
         "topics, and pairs of topic and group, with figures of their own": [MAX_TALLIES],
         "ends of transactions, and half messages stored again, of which it knows beyond a round": [MOST_KEPT],
         "look-ups by key that wait or read; a look-up's turn": [MOST_LOOK_UPS, int(TURN_SECONDS)],
-        "long requests (many rows, 222, 314) that wait or work; a request's turn": LONG_REQUESTS,
+        "long requests (many rows, 18, 222, 225, 314) that wait or work; a request's turn": LONG_REQUESTS,
         "members of a group for a 223": [MOST_MEMBERS, MEMBERS_AT_ONCE, int(STATUS_SECONDS)],
     }
     assert MAX_RETRY_TOPIC_CHARS == MAX_GROUP_CHARS

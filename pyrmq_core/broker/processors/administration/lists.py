@@ -8,18 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final
 
 import trio
 
 from pyrmq_core.broker.broker import Answer, Broker
 from pyrmq_core.broker.clients.client_table import ClientInfo
-from pyrmq_core.broker.processors.long_answers import answer_in_turns, separated
+from pyrmq_core.broker.processors.long_answers import answer_in_turns, in_turn, separated
 from pyrmq_core.broker.processors.name_rules import group_fault, topic_fault
 from pyrmq_core.broker.processors.topics_and_groups import announced, changed_topic, saved
 from pyrmq_core.broker.tables.subscription_groups import MAX_GROUP_BYTES, GroupConfig, group_settings
 from pyrmq_core.broker.turns import InTurns
 from pyrmq_core.errors import BodyError, InvalidArgument
+from pyrmq_core.model import TopicConfig
 from pyrmq_core.network import Peer
 from pyrmq_core.protocol.framing.codes import ResponseCode
 from pyrmq_core.protocol.framing.command import Command, refusal, success
@@ -34,25 +36,34 @@ MAX_LIST_BYTES: Final = 1 << 20
 
 
 async def update_topics(broker: Broker, request: Command, _: Peer) -> Command:
+    """Makes the topics of a list in its turn, and then waits for their file and the NameServers."""
+    made: list[TopicConfig] = []
+    answer = await in_turn(broker.long_work, partial(_make_topics, broker, request.body, made))
+    if made or (answer.code == ResponseCode.SUCCESS and broker.topics.file.is_behind):
+        outcome = await announced(broker)
+        return outcome if answer.code == ResponseCode.SUCCESS else answer
+    return answer
+
+
+async def _make_topics(broker: Broker, body: bytes | memoryview, made: list[TopicConfig]) -> Command:
+    """Makes or changes the topics of a list, and adds those that changed to `made`."""
     listed: list[UpdateTopic] = []
     try:
-        async for header in InTurns(listed_topics(request.body)):
+        async for header in InTurns(listed_topics(body)):
             if isinstance(refused := changed_topic(broker, header), Command):
                 return refused
             listed.append(header)
     except InvalidArgument as error:
         return refusal(ResponseCode.INVALID_PARAMETER, str(error))
-    is_changed = False
     refusals: list[Command] = []
     with trio.CancelScope(shield=True):  # a caller that leaves gets no part of its list
         async for header in InTurns(listed):
             topic = changed_topic(broker, header)  # again: another request may have changed it meanwhile
             if isinstance(topic, Command):
                 refusals.append(topic)
-            else:
-                is_changed |= broker.topics.put(topic, broker.now_ms())
-    answer = await announced(broker) if is_changed or broker.topics.file.is_behind else success()
-    return refusals[0] if refusals else answer
+            elif broker.topics.put(topic, broker.now_ms()):
+                made.append(topic)
+    return refusals[0] if refusals else success()
 
 
 def listed_topics(body: bytes | memoryview) -> Iterator[UpdateTopic]:
@@ -76,14 +87,20 @@ def _attribute_changes(attributes: object) -> Iterator[str]:
 
 
 async def update_groups(broker: Broker, request: Command, _: Peer) -> Command:
+    """Makes the groups of a list in its turn, and then waits for their file."""
+    answer = await in_turn(broker.long_work, partial(_make_groups, broker, request.body))
+    return await saved(broker.groups.file) if answer.code == ResponseCode.SUCCESS else answer
+
+
+async def _make_groups(broker: Broker, body: bytes | memoryview) -> Command:
     try:
-        groups = [group async for group in InTurns(listed_groups(request.body))]
+        groups = [group async for group in InTurns(listed_groups(body))]
     except InvalidArgument as error:
         return refusal(ResponseCode.INVALID_PARAMETER, str(error))
     with trio.CancelScope(shield=True):
         async for group in InTurns(groups):
             broker.groups.put(group, broker.now_ms())
-    return await saved(broker.groups.file)
+    return success()
 
 
 def listed_groups(body: bytes | memoryview) -> Iterator[GroupConfig]:
