@@ -11,16 +11,15 @@ from typing import Any, TypeAlias
 
 from pyrmq_core.broker.broker import Answer, Broker
 from pyrmq_core.broker.processors.long_answers import answer_in_turns, separated
-from pyrmq_core.model import MessageQueue
 from pyrmq_core.network import Peer
 from pyrmq_core.protocol.framing.codes import ResponseCode
 from pyrmq_core.protocol.framing.command import Command, refusal, success
 from pyrmq_core.protocol.java.json_text import dumps
 from pyrmq_core.protocol.java.properties_text import format_java_properties
-from pyrmq_core.protocol.messages.queue_tables import dump_queue_row
+from pyrmq_core.protocol.messages.queue_tables import dump_number_row
 
-# A queue and its figures: topic, queue id, JSON members.
-Row: TypeAlias = tuple[str, int, dict[str, Any]]
+# A queue and its figures: topic, queue id, numbers by the names of their JSON members.
+Row: TypeAlias = tuple[str, int, dict[str, int]]
 
 
 def broker_config(broker: Broker, _request: Command, _: Peer) -> Command:
@@ -87,4 +86,4 @@ def _offset_table(broker: Broker, rows: Iterator[Row], others: dict[str, Any]) -
 def row_of_queue(broker: Broker, row: Row) -> bytes:
     """Returns a row as `{"brokerName":..,"queueId":..,"topic":..}:{...}`."""
     topic, queue_id, members = row
-    return dump_queue_row(MessageQueue(topic, broker.config.broker_name, queue_id), members)
+    return dump_number_row(topic, broker.config.broker_name, queue_id, members)
