@@ -191,6 +191,18 @@ async def test_lists_are_checked_and_made_in_turns(tmp_path: Path) -> None:
         assert all(f"T{number}" in broker.topics and f"g{number}" in broker.groups for number in range(ROWS))
 
 
+async def test_a_list_is_read_in_turns(tmp_path: Path) -> None:
+    async with serving(tmp_path) as served:
+        for code, name in (
+            (RequestCode.UPDATE_AND_CREATE_TOPIC_LIST, "topicConfigList"),
+            (RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST, "groupConfigList"),
+        ):
+            body = b'{"%b":[%b{}]}' % (name.encode(), b"{}," * 340_000)
+            answer, turns = await answered(served.running.broker, Command(code, body=body))
+            assert answer.remark == "the list has more than 1000 members; send it in parts"
+            assert turns >= TURNS
+
+
 async def test_a_list_is_made_although_another_request_changes_one_of_its_topics(tmp_path: Path) -> None:
     topic = {"readQueueNums": 3, "writeQueueNums": 3, "perm": 6, "topicFilterType": "SINGLE_TAG"}
     listed = [{**topic, "topicName": f"T{number}"} for number in range(ROWS)]

@@ -6,7 +6,7 @@ whole before anything is changed. RocketMQ leaves out all topics of a list if on
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any, Final
@@ -25,7 +25,8 @@ from pyrmq_core.model import TopicConfig
 from pyrmq_core.network import Peer
 from pyrmq_core.protocol.framing.codes import ResponseCode
 from pyrmq_core.protocol.framing.command import Command, refusal, success
-from pyrmq_core.protocol.java.json_text import dumps, load_object
+from pyrmq_core.protocol.java.json_cursor import JsonWalk
+from pyrmq_core.protocol.java.json_text import dumps
 from pyrmq_core.protocol.messages.names import SYSTEM_TOPICS
 from pyrmq_core.protocol.requests.broker.topic_admin import UpdateTopic
 from pyrmq_core.protocol.routes.topic_config import topic_config_from_members
@@ -33,6 +34,8 @@ from pyrmq_core.protocol.routes.topic_config import topic_config_from_members
 # The most topics or groups of a list, and the bytes of its body.
 MAX_LISTED: Final = 1000
 MAX_LIST_BYTES: Final = 1 << 20
+# A step of reading the body takes up to 2 ms.
+STEPS_AT_ONCE: Final = 4
 
 
 async def update_topics(broker: Broker, request: Command, _: Peer) -> Command:
@@ -49,7 +52,9 @@ async def _make_topics(broker: Broker, body: bytes | memoryview, made: list[Topi
     """Makes or changes the topics of a list, and adds those that changed to `made`."""
     listed: list[UpdateTopic] = []
     try:
-        async for header in InTurns(listed_topics(body)):
+        async for header in InTurns(listed_topics(body), STEPS_AT_ONCE):
+            if header is None:
+                continue
             if isinstance(refused := changed_topic(broker, header), Command):
                 return refused
             listed.append(header)
@@ -66,9 +71,12 @@ async def _make_topics(broker: Broker, body: bytes | memoryview, made: list[Topi
     return refusals[0] if refusals else success()
 
 
-def listed_topics(body: bytes | memoryview) -> Iterator[UpdateTopic]:
-    """Yields the topics in the body of 18, each as a request for it; raises `InvalidArgument` for a wrong name."""
-    for members in _listed(body, "topicConfigList"):
+def listed_topics(body: bytes | memoryview) -> Iterator[UpdateTopic | None]:
+    """Yields the topics in the body of 18, each as a request for it, after a None for each step of reading the body.
+
+    Raises `InvalidArgument` for a wrong name.
+    """
+    for members in (yield from _listed(body, "topicConfigList")):
         topic = topic_config_from_members({**members, "attributes": {}})
         if fault := topic_fault(topic.topic):
             raise InvalidArgument(fault)
@@ -94,7 +102,7 @@ async def update_groups(broker: Broker, request: Command, _: Peer) -> Command:
 
 async def _make_groups(broker: Broker, body: bytes | memoryview) -> Command:
     try:
-        groups = [group async for group in InTurns(listed_groups(body))]
+        groups = [group async for group in InTurns(listed_groups(body), STEPS_AT_ONCE) if group is not None]
     except InvalidArgument as error:
         return refusal(ResponseCode.INVALID_PARAMETER, str(error))
     with trio.CancelScope(shield=True):
@@ -103,9 +111,12 @@ async def _make_groups(broker: Broker, body: bytes | memoryview) -> Command:
     return success()
 
 
-def listed_groups(body: bytes | memoryview) -> Iterator[GroupConfig]:
-    """Yields the settings of the groups in the body of 225; raises `InvalidArgument` for impossible ones."""
-    for members in _listed(body, "groupConfigList"):
+def listed_groups(body: bytes | memoryview) -> Iterator[GroupConfig | None]:
+    """Yields the settings of the groups in the body of 225, after a None for each step of reading the body.
+
+    Raises `InvalidArgument` for impossible settings.
+    """
+    for members in (yield from _listed(body, "groupConfigList")):
         name = members.get("groupName")
         if fault := group_fault(name if isinstance(name, str) else ""):
             raise InvalidArgument(fault)
@@ -116,15 +127,26 @@ def listed_groups(body: bytes | memoryview) -> Iterator[GroupConfig]:
         yield group_settings(members)
 
 
-def _listed(body: bytes | memoryview, name: str) -> list[Mapping[str, Any]]:
-    """Returns the objects of a body's list; raises `InvalidArgument` if it is too long, `BodyError` if it is none."""
+def _listed(body: bytes | memoryview, name: str) -> Generator[None, None, list[Mapping[str, Any]]]:
+    """Returns, after some steps, the objects of a body's list.
+
+    Raises `InvalidArgument` if it is too long, `BodyError` if it is none.
+    """
     if len(body) > MAX_LIST_BYTES:
         raise InvalidArgument(f"the list has more than {MAX_LIST_BYTES} bytes; send it in parts")
-    listed = load_object(body, name).get(name)
-    if not isinstance(listed, list) or not all(isinstance(one, dict) for one in listed):
+    try:
+        walk = JsonWalk(bytes(body).decode(), name)
+    except UnicodeDecodeError as error:
+        raise BodyError(f"{name}: the body is not UTF-8: {error}") from error
+    members = yield from walk.steps()
+    walk.end()
+    listed = members.get(name) if isinstance(members, dict) else None
+    if not isinstance(listed, list):
         raise BodyError(f"{name} is not a list of objects")
     if len(listed) > MAX_LISTED:
         raise InvalidArgument(f"the list has more than {MAX_LISTED} members; send it in parts")
+    if not all(isinstance(one, dict) for one in listed):
+        raise BodyError(f"{name} is not a list of objects")
     return listed
 
 
