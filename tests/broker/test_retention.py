@@ -273,7 +273,9 @@ def test_the_ratios_are_those_that_rocketmq_uses(given: dict[str, str], expected
     assert (rules.max_used_percent, rules.clean_percent, rules.warning_percent) == expected
 
 
-@pytest.mark.parametrize(("text", "hours"), [("04", {4}), ("4", {4}), ("04;16; 23", {4, 16, 23}), ("", set())])
+@pytest.mark.parametrize(
+    ("text", "hours"), [("04", {4}), ("4", {4}), ("04;16; 23", {4, 16, 23}), ("", set()), ("99", {99})]
+)
 def test_hours(text: str, hours: set[int]) -> None:
     assert hours_of(text) == hours
 

@@ -50,7 +50,10 @@ class Judgement(NamedTuple):
 
 
 def hours_of(text: str) -> frozenset[int]:
-    """Returns the hours in deleteWhen: numbers with `;` between; raises `InvalidArgument` for anything else."""
+    """Returns the hours in deleteWhen: numbers with `;` between; raises `InvalidArgument` for anything else.
+
+    A number above 23 is no hour of the day: 99 switches it off, as in RocketMQ (common/UtilAll.java, isItTimeToDo).
+    """
     try:
         return frozenset(int(hour) for hour in text.split(";") if hour.strip())
     except ValueError as error:
