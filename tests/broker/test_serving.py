@@ -370,7 +370,7 @@ async def test_a_port_that_is_taken_and_a_directory_that_is_held(tmp_path: Path)
     [
         ({"brokerRole": "SLAVE"}, "always a master"),
         ({"brokerId": "1"}, "always a master"),
-        ({"inSyncReplicas": "2"}, "no slaves"),
+        ({"inSyncReplicas": "65"}, "1 to 64 are possible"),
         ({"flushDiskType": "NOW"}, "SYNC_FLUSH"),
         ({"listenPort": "x"}, "listenPort is 'x'"),
         ({"listenPort": "-1"}, "listenPort is -1; 0 to 65535 are possible"),
