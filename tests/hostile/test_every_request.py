@@ -145,8 +145,9 @@ def guarded(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
         (root / name / "file").write_text("precious")
     if request.param == "NameServer":
         with nameserver_process(root / "home") as server:
-            _register(server)
-            yield Guarded(server, root / "precious", _lookup(105, {"topic": "kept"}), route_of_kept)
+            guarded = Guarded(server, root / "precious", _lookup(105, {"topic": "kept"}), route_of_kept)
+            _register(guarded.honest)
+            yield guarded
     else:
         with broker_process(root / "home", brokerName="broker-x") as server:
             _store(server)
@@ -204,13 +205,14 @@ def _lookup(code: int, fields: dict[str, object]) -> bytes:
     return request(code, fields)
 
 
-def _register(server: ServerProcess) -> None:
-    """Registers a broker that stays connected, with the topic that must stay."""
+def _register(stranger: Stranger) -> None:
+    """Registers a broker with the topic that must stay, for a day; its connection must not idle for 120 s."""
     topic = b'{"topicName":"kept","readQueueNums":4,"writeQueueNums":4,"perm":6,"topicSysFlag":0,"order":false}'
     body = b'{"filterServerList":[],"topicConfigSerializeWrapper":{"dataVersion":{"counter":1,"timestamp":1},'
     body += b'"topicConfigTable":{"kept":' + topic + b"}}}"
     fields = {"brokerName": "broker-kept", "brokerAddr": "127.0.0.1:10911", "clusterName": "C", "brokerId": 0}
-    answer = server.stranger().ask(103, {**fields, "haServerAddr": "127.0.0.1:10912", "compressed": "false"}, body)
+    fields |= {"haServerAddr": "127.0.0.1:10912", "compressed": "false", "heartbeatTimeoutMillis": 86_400_000}
+    answer = stranger.ask(103, fields, body)
     assert answer is not None
     assert answer.code == 0, answer.remark
 
@@ -228,8 +230,8 @@ def test_the_guard_sees_what_it_looks_for(tmp_path: Path) -> None:
     """The suite's own checks fail on a breach of each."""
     (tmp_path / "precious").mkdir()
     with nameserver_process(tmp_path / "home") as server:
-        _register(server)
         guard = Guarded(server, tmp_path / "precious", _lookup(105, {"topic": "kept"}), route_of_kept)
+        _register(guard.honest)
         (tmp_path / "precious" / "new").write_text("x")
         with pytest.raises(AssertionError, match="files outside the store changed"):
             guard.finish()
