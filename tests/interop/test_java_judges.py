@@ -34,7 +34,7 @@ from tests.support.java_machine import JavaMachine
 from tests.support.java_programs import own_machine
 from tests.support.maven import ApacheUnavailable
 
-pytestmark = pytest.mark.timeout(240)
+pytestmark = pytest.mark.timeout(360)
 
 PROGRAM = Path(__file__).parent / "java" / "JudgeBroker.java"
 CHECKS = ("broadcast", "connections", "dead-letter", "delay", "lite-pull", "look-up", "orderly", "sql")
@@ -52,7 +52,7 @@ class Judge:
     def faults(self, nameserver: str, *checks: str) -> list[str]:
         """Returns the line of each check that did not pass; they run side by side."""
         arguments = (nameserver, uuid.uuid4().hex[:8], *checks)
-        lines = set(self.machine.run(PROGRAM.stem, *arguments, source=PROGRAM, timeout=150).splitlines())
+        lines = set(self.machine.run(PROGRAM.stem, *arguments, source=PROGRAM, timeout=240).splitlines())
         failed = sorted(line for line in lines if " failed: " in line)
         return failed or [f"{name} said nothing" for name in checks if f"{name} passed" not in lines]
 

@@ -31,7 +31,7 @@ import org.apache.rocketmq.common.message.MessageQueue;
 import org.apache.rocketmq.tools.admin.DefaultMQAdminExt;
 
 public class JudgeBroker {
-    static final long SECONDS = 40;
+    static final long SECONDS = 100;
     static final List<String> SENT = List.of("0", "1", "2", "3", "4", "5");
 
     interface Check {
@@ -304,7 +304,7 @@ public class JudgeBroker {
                 last = refused;
             }
             if (System.nanoTime() > deadline) {
-                throw new IllegalStateException("not within " + SECONDS + " s: " + what, last);
+                throw new IllegalStateException("not within " + SECONDS + " s: " + what + ", but " + last, last);
             }
             Thread.sleep(50);
         }
