@@ -87,7 +87,7 @@ class HaServer:
         replica = self.replicas.join(address)
         replica.sent = start
         log.info("the slave at %s follows from %d on, %d bytes behind", address, start, self._store.end - start)
-        endings: list[NoSlave] = []
+        endings: list[Exception] = []
         try:
             self.replicas.acknowledge(replica, reported)
             async with trio.open_nursery() as nursery:
@@ -151,11 +151,11 @@ class HaServer:
             raise NoSlave(f"the log cannot be read at {replica.sent}: {error}; start it with an empty store") from error
 
 
-async def _ending(scope: trio.CancelScope, endings: list[NoSlave], work: Coroutine[Any, Any, None]) -> None:
+async def _ending(scope: trio.CancelScope, endings: list[Exception], work: Coroutine[Any, Any, None]) -> None:
     """Does a part of the work for a slave; its end is that of the whole, and its reason is added to `endings`."""
     try:
         await work
-    except NoSlave as error:
+    except (NoSlave, trio.BrokenResourceError, trio.ClosedResourceError) as error:
         endings.append(error)
     finally:
         scope.cancel()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import socket
+import struct
 from pathlib import Path
 
 import pytest
@@ -173,6 +174,25 @@ async def test_a_slave_that_takes_nothing_holds_up_nobody(tmp_path: Path, caplog
             assert (await served.send("T")).code == ResponseCode.SUCCESS
             await until(lambda: not served.running.broker.ha.replicas.connected)
         assert "haHousekeepingInterval" in caplog.text
+
+
+@pytest.mark.parametrize("behind", [0, 4 << 20])
+async def test_a_slave_that_is_reset_ends_with_a_line_and_no_traceback(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, behind: int
+) -> None:
+    caplog.set_level(logging.INFO)
+    async with serving(tmp_path) as served:
+        for _ in range(behind >> 20):
+            await served.send("T", bytes(1 << 20))
+        replicas = served.running.broker.ha.replicas
+        async with follower(served.running) as slave:
+            await slave.report(0 if behind else served.running.broker.store.end)
+            await until(lambda: bool(replicas.connected))
+            slave.stream.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        await until(lambda: f"the connection with {slave.address} " in caplog.text)
+        assert not replicas.connected
+    assert [line.message for line in caplog.records if line.levelno > logging.INFO or line.exc_info] == []
+    assert f"the connection with {slave.address} ended: " in caplog.text
 
 
 async def test_tools_see_the_state_of_replication(tmp_path: Path) -> None:
