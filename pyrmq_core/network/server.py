@@ -160,11 +160,11 @@ async def serve(
 async def _open_listeners(host: str, port: int, fast_port_below: int | None) -> list[socket.socket]:
     """Returns the listening socket, and the one of the fast port if that is free."""
     listeners = [await open_listener(host, port)]
-    if fast_port_below is not None:
-        fast = listeners[0].getsockname()[1] - fast_port_below
+    fast = 0 if fast_port_below is None else listeners[0].getsockname()[1] - fast_port_below
+    if fast > 0:
         try:
             listeners.append(await open_listener(host, fast))
-        except (NetworkError, OverflowError) as error:
+        except NetworkError as error:
             log.info("without the fast port of RocketMQ's tools and slaves: %s", error)
     return listeners
 

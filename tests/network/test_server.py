@@ -55,6 +55,11 @@ async def test_a_taken_port_is_one_clear_line() -> None:
         assert caught.value.address == listening.address
 
 
+async def test_without_a_port_so_far_below_there_is_no_fast_port() -> None:
+    async with serving(echo, fast_port_below=70_000) as listening:
+        assert listening.port > 0
+
+
 async def test_a_host_that_is_not_ours_is_one_clear_line() -> None:
     with pytest.raises(NetworkError, match=r"cannot listen on 192\.0\.2\.1:0"):
         await serve(echo, "192.0.2.1", 0)
