@@ -218,7 +218,7 @@ async def _start(
         fast_port_below=FAST_PORT_BELOW,
     )
     listening: Listening = await services.start(listen)
-    ha = HaServer(parts.store, config)
+    ha = HaServer(parts.store, config, is_clean=parts.is_clean)
     ha_port = await open_ha_port(config, ha, services, listening.port)
     started.append(make_broker(config, parts, services, listening.port, ha, ha_port))
     started[0].access = access

@@ -3,6 +3,10 @@
 A slave reports how far it is; from there on it gets the log's bytes as they are, while it reports what it has written.
 Nothing is kept for a slave: a block is read from the log when the slave takes it. A slave that cannot be served is
 refused, with one line that names it: it has more than this master, or it lacks a segment that was removed here.
+
+A power cut may take bytes from this master that a slave has. Once the master has grown beyond that slave, its log looks
+like the beginning of the master's, and is not. After a start without a stop in order, slaves therefore may only have
+what the store had then, or was sent to slaves since; and one that was refused stays so.
 """
 
 from __future__ import annotations
@@ -26,6 +30,8 @@ log = line_logger(__name__)
 
 RECEIVED_AT_ONCE: Final = 64 << 10
 MILLISECONDS: Final = 1000
+# The most refused reports that are remembered.
+MOST_OTHERS: Final = 1000
 
 
 class NoSlave(Exception):
@@ -54,12 +60,18 @@ class HaTimes:
 
 
 class HaServer:
-    """The slaves' side of a master; `serve_slave` is the handler of its port, `stored` is called after each append."""
+    """The slaves' side of a master; `serve_slave` is the handler of its port, `stored` is called after each append.
 
-    def __init__(self, store: MessageStore, config: BrokerConfig) -> None:
+    `is_clean` is False if the store was not closed in order.
+    """
+
+    def __init__(self, store: MessageStore, config: BrokerConfig, *, is_clean: bool) -> None:
         self.replicas = Replicas(config.in_sync_replicas)
         self._store = store
         self._times = HaTimes.of(config)
+        # The most that a slave may have, if bytes may be lost that slaves have.
+        self._known_end = None if is_clean else store.end
+        self._others: set[int] = set()  # reports of slaves that had more
         self._grown = trio.Event()
         self._refused = RareLine()
 
@@ -101,10 +113,18 @@ class HaServer:
             raise endings[0]
 
     def _check(self, reported: int, start: int) -> None:
+        is_other = self._known_end is not None and (reported > self._known_end or reported in self._others)
+        if is_other and len(self._others) < MOST_OTHERS:
+            self._others.add(reported)
         if not 0 <= reported <= self._store.end:
             raise NoSlave(
                 f"it reports a log that ends at {reported}, this master's ends at {self._store.end}: it is no slave, "
                 "or has more than its master; remove its store, or make it the master"
+            )
+        if is_other:
+            raise NoSlave(
+                f"it reports a log that ends at {reported}, and this master was not stopped in order and sent less "
+                "since: its last messages may be others; start it with an empty store, or make it the master"
             )
         if start < self._store.start:
             raise NoSlave(
@@ -138,6 +158,8 @@ class HaServer:
                     continue
             head = BLOCK_HEAD.pack(replica.sent, len(block))
             replica.sent += len(block)  # it may acknowledge before the last byte is written here
+            if self._known_end is not None:
+                self._known_end = max(self._known_end, replica.sent)
             with trio.move_on_after(self._times.housekeeping) as waited:
                 await stream.send_all(head + block)
             if waited.cancelled_caught:

@@ -15,11 +15,12 @@ from pyrmq_core.broker.timers.service import Timers
 
 @dataclass(frozen=True, slots=True)
 class StoreParts:
-    """The opened store, and what is opened with it."""
+    """The opened store, and what is opened with it; `is_clean` is False if the store was not closed in order."""
 
     store: MessageStore
     index: KeyIndexing
     timers: Timers
+    is_clean: bool
 
 
 async def open_parts(config: BrokerConfig, store: MessageStore, *, clean: bool) -> StoreParts:
@@ -36,4 +37,4 @@ async def open_parts(config: BrokerConfig, store: MessageStore, *, clean: bool) 
     await trio.to_thread.run_sync(timers.open)
     if config.message_index_safe:
         await index.catch_up()
-    return StoreParts(store, index, timers)
+    return StoreParts(store, index, timers, clean)

@@ -112,6 +112,47 @@ async def test_the_number_of_copies_changes_while_it_runs(tmp_path: Path) -> Non
             assert (await served.send("T")).code == code
 
 
+@pytest.mark.parametrize("is_power_cut", [False, True])
+async def test_a_slave_with_messages_that_a_power_cut_took_is_refused_for_good(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, is_power_cut: bool
+) -> None:
+    """The master has grown beyond the slave when it comes back, with other messages in these places."""
+    async with serving(tmp_path, flushIntervalCommitLog="600000") as served:
+        await served.send("T", b"synced")
+        served.running.broker.store.flush()
+        for number in range(9):
+            await served.send("T", b"unsynced %d" % number)
+        async with follower(served.running) as slave:
+            await slave.report(0)
+            await slave.follow(served.running.broker.store.end)
+            had = slave.log
+        (served.running.power_cut if is_power_cut else served.running.kill)()
+        await served.ended.wait()
+    async with serving(tmp_path) as served:
+        for number in range(20):
+            await served.send("T", b"later %d" % number)
+        async with follower(served.running) as again:
+            await again.report(len(had))
+            if is_power_cut:
+                assert await again.is_closed()
+                assert "its last messages may be others" in caplog.text
+            else:
+                await again.follow(served.running.broker.store.end)
+                assert had + again.log == log_of(served, 0)
+        async with follower(served.running) as empty:
+            await empty.report(0)
+            await empty.follow(served.running.broker.store.end)
+        async with follower(served.running) as back:
+            await back.report(empty.end)
+            await served.send("T")
+            await back.follow(served.running.broker.store.end)
+        assert empty.log + back.log == log_of(served, 0)
+        if is_power_cut:  # another slave has gone beyond it by now
+            async with follower(served.running) as once_more:
+                await once_more.report(len(had))
+                assert await once_more.is_closed()
+
+
 async def no_slave(slave: Follower, bytes_sent: bytes) -> None:
     await slave.stream.send_all(bytes_sent)
     assert await slave.is_closed()
