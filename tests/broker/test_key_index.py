@@ -17,7 +17,7 @@ from pyrmq_core.broker.store.formats import file_name
 from pyrmq_core.broker.store.index import key_index, log_messages, step_bounds
 from pyrmq_core.broker.store.index.index_file import HEADER, Layout
 from pyrmq_core.broker.store.index.key_index import FOLDER
-from pyrmq_core.broker.store.layout import StoreSettings
+from pyrmq_core.broker.store.layout import CHECKPOINT_NAME, StoreSettings
 from pyrmq_core.broker.store.unsynced import ForgetfulFiles
 from pyrmq_core.errors import StoreError
 from tests.broker.indexed_stores import LAYOUT, IndexedStore, Keyed, keyed, try_put, try_settle
@@ -228,6 +228,32 @@ def test_missing_and_wrong_files_are_made_anew(fault: str, is_clean: bool) -> No
     assert one.find("k") == whole.find("T#k", 64, 0, 1 << 60)
     one.stop()
     assert one.contents() == one.java().contents()
+
+
+@pytest.mark.parametrize("is_power_cut", [True, False])
+@pytest.mark.parametrize("fault", ["missing", "last missing", "short"])
+def test_files_that_are_made_anew_do_not_count_as_synced(fault: str, is_power_cut: bool) -> None:
+    """They have the names of those that were synced; a power cut may keep their pages, and lose the checkpoint's."""
+    memory = MemoryFiles()
+    one = filled(memory)
+    one.seal()
+    one.store.abandon()
+    for name in memory.names(FOLDER)[0 if fault == "missing" else -2 :]:
+        if fault == "short":
+            del memory.contents[f"{FOLDER}/{name}"][100:]
+        else:
+            del memory.contents[f"{FOLDER}/{name}"]
+    files = ForgetfulFiles(memory)
+    again = IndexedStore(files)
+    again.settle()
+    assert again.index.full_file() is not None
+    if is_power_cut:
+        files.power_cut(lambda page: page[0] != CHECKPOINT_NAME)
+    else:
+        again.store.abandon()
+    after = IndexedStore(memory)
+    after.settle()
+    assert after.find("k") == one.java().find("T#k", 64, 0, 1 << 60)
 
 
 @pytest.mark.parametrize("is_clean", [True, False])

@@ -249,10 +249,11 @@ class MessageStore:
         """The part of the index of keys that is on the medium."""
         return IndexMark(self._checkpoint.index_file, self._checkpoint.index_time_ms)
 
-    def mark_indexed(self, mark: IndexMark) -> None:
-        """Writes to the checkpoint which part of the index of keys is on the medium."""
-        self._checkpoint = replace(self._checkpoint, index_file=mark.file, index_time_ms=mark.store_ms)
-        self.files.open(CHECKPOINT_NAME, CHECKPOINT_BYTES).write(0, self._checkpoint.encode())
+    def mark_indexed(self, mark: IndexMark, *, synced: bool = False) -> None:
+        """Writes to the checkpoint which part of the index of keys is on the medium; with `synced` also syncs it."""
+        self._write_checkpoint(replace(self._checkpoint, index_file=mark.file, index_time_ms=mark.store_ms))
+        if synced:
+            self.files.open(CHECKPOINT_NAME, CHECKPOINT_BYTES).sync()
 
     def delete_topic(self, topic: str) -> list[Callable[[], None]]:
         """Deletes a topic's queues, so that a new topic of that name begins at 0; returns as `delete_queues`."""

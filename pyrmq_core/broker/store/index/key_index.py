@@ -84,6 +84,7 @@ class KeyIndex:
                 self._files.append(file)
             else:
                 self._store.files.remove(f"{FOLDER}/{name}")
+        self._unmark(int(self._files[-1].name) + 1 if self._files else 0)  # files may have been taken away
         for number, file in enumerate(self._files):
             if not self._is_right(file, clean=clean) or file.header.end_offset >= self._store.end:
                 self._unchecked.extend(self._files[number:])
@@ -322,7 +323,9 @@ class KeyIndex:
         mark = self._store.indexed
         left = [file.header.end_ms for file in self._files if int(file.name) < name]
         file = None if mark.file is None else min(mark.file, name - 1)
-        self._store.mark_indexed(IndexMark(file, min(mark.store_ms, left[-1] if left else 0)))
+        lower = IndexMark(file, min(mark.store_ms, left[-1] if left else 0))
+        if lower != mark:
+            self._store.mark_indexed(lower, synced=True)
 
     def _remove_from(self, number: int) -> None:
         for file in self._files[number : number + 1]:
