@@ -12,6 +12,7 @@ from pyrmq_core.broker.settings import BrokerConfig
 from pyrmq_core.errors import NetworkError
 from pyrmq_core.network.byte_server import BytePort, serve_bytes
 from pyrmq_core.network.log_lines import line_logger
+from pyrmq_core.network.server import TlsMode
 
 log = line_logger(__name__)
 
@@ -21,10 +22,13 @@ MAX_PORT: Final = 65_535
 async def open_ha_port(config: BrokerConfig, ha: HaServer, services: trio.Nursery, port: int) -> int:
     """Listens for slaves at haListenPort, or at the port behind `port`, or a free one if that is taken.
 
-    As slaves name no user, a broker with access control serves them only at a port that is set.
+    As slaves name no user and speak plain, a broker with access control or enforced TLS serves them only at a port that
+    is set.
     """
-    if config.access.is_on and config.ha_listen_port < 0:
-        log.info("no slave can follow: with access control, set haListenPort, and let only slaves connect to it")
+    is_guarded = config.access.is_on or config.tls.mode is TlsMode.ENFORCING
+    if is_guarded and config.ha_listen_port < 0:
+        guard = "access control" if config.access.is_on else "enforced TLS"
+        log.info("no slave can follow: with %s, set haListenPort, and let only slaves connect to it", guard)
         return min(port + 1, MAX_PORT)
     serve_slaves = partial(serve_bytes, ha.serve_slave, config.bind_address)
     if config.ha_listen_port >= 0:

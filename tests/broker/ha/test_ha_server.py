@@ -16,6 +16,7 @@ from pyrmq_core.protocol.framing.command import Command
 from tests.broker.ha.following import Follower, follower
 from tests.broker.serving import Served, serving, until
 from tests.support.apache import free_port
+from tests.support.certificates import Certificates
 
 SEGMENT_BYTES = 4096
 
@@ -250,12 +251,15 @@ async def test_tools_see_the_state_of_replication(tmp_path: Path) -> None:
         assert (one["slaveAckOffset"], one["diff"], one["inSync"], one["transferFromWhere"]) == (end, 0, True, end)
 
 
+@pytest.mark.parametrize("guard", ["access control", "enforced TLS"])
 @pytest.mark.parametrize(("port", "is_open"), [("-1", False), ("0", True)])
-async def test_with_access_control_slaves_are_served_at_a_port_that_is_set(
-    tmp_path: Path, port: str, is_open: bool
+async def test_a_guarded_broker_serves_slaves_at_a_port_that_is_set(
+    tmp_path: Path, port: str, is_open: bool, guard: str
 ) -> None:
-    """A slave names no user, and may read everything."""
+    """A slave names no user, speaks plain, and may read everything."""
     settings = {"authenticationEnabled": "true", "initAuthenticationUser": '{"username":"u","password":"p"}'}
+    if guard == "enforced TLS":
+        settings = Certificates(tmp_path).server()
     async with serving(tmp_path, haListenPort=port, **settings) as served:
         try:
             async with follower(served.running) as slave:
