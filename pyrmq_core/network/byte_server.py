@@ -78,6 +78,7 @@ async def serve_bytes(
                 except OSError as error:  # the other end is gone already
                     log.debug("a connection was accepted and could not be used", exc_info=error)
                     accepted.close()
+                    await trio.lowlevel.checkpoint()
                     continue
                 number_open += 1
                 nursery.start_soon(run, stream, address)
