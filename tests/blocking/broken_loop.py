@@ -62,7 +62,7 @@ def main(defect: str) -> None:
 
 
 def _ends(producer: Producer, consumer: PullConsumer, stage: Stage, break_it: Callable[[], None]) -> list[object]:
-    """Breaks the loop while every kind of call waits; returns the end of each, within 10 s."""
+    """Breaks the loop while every kind of call waits; returns the end of each, within 30 s."""
     ends: list[object] = []
 
     def waits(call: Callable[[], object]) -> None:
@@ -81,13 +81,13 @@ def _ends(producer: Producer, consumer: PullConsumer, stage: Stage, break_it: Ca
     for thread in threads:
         thread.start()
     future = producer.send_soon(Message("orders", b"x"), timeout=600)
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 30
     servers = stage.brokers.values()
     while not (len(stage.sends()) >= 4 and any(server.of(PULL) for server in servers)):
         assert time.monotonic() < deadline, "the calls did not reach the brokers"
         time.sleep(0.01)
     break_it()
     for thread in threads:
-        thread.join(10)
+        thread.join(30)
     assert len(ends) == len(calls), "a call waits for ever"
-    return [*ends, future.exception(10)]
+    return [*ends, future.exception(30)]

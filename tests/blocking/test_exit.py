@@ -68,7 +68,7 @@ def end_it(stage: Stage, ending: str) -> None:
 
 def test_a_program_ends_without_a_nameserver_that_answers(stage: Stage) -> None:
     stage.nameserver.always(ROUTE, silence)
-    ended = run_script(HEAD + ENDINGS["sends under way"].replace("100", "1"), stage.nameserver.address, timeout=25)
+    ended = run_script(HEAD + ENDINGS["sends under way"].replace("100", "1"), stage.nameserver.address, timeout=50)
     assert (ended.code, ended.err) == (0, "")
 
 
@@ -115,7 +115,7 @@ def test_ctrl_c_ends_a_program_that_waits(stage: Stage) -> None:
             while not any(server.of(SEND) for server in stage.brokers.values()):
                 assert program.poll() is None
             program.send_signal(signal.SIGINT)
-            _, err = program.communicate(timeout=15)
+            _, err = program.communicate(timeout=40)
         finally:
             program.kill()
     assert program.returncode in (-signal.SIGINT, 130)

@@ -34,11 +34,6 @@ TROUBLES = {"refuses": refuse(1, "no"), "is silent": silence, "cuts": cut}
 wrong_names = st.sampled_from(sorted(WRONG_SENDS))
 
 
-def stored_bodies(stage: Stage) -> set[bytes]:
-    """Returns the bodies of all queues; batches are stored one message each."""
-    return {stored.body for store in stage.stores.values() for queue in store.queues.values() for stored in queue}
-
-
 class BlockingFace(RuleBasedStateMachine):
     """One producer for threads; `stage` is set by the test."""
 
@@ -131,7 +126,7 @@ class BlockingFace(RuleBasedStateMachine):
         began = time.monotonic()
         self.producer.close()
         assert time.monotonic() - began < CLOSE_SECONDS, "closing took longer than what was under way"
-        stored = stored_bodies(self.stage)
+        stored = self.stage.stored_bodies()
         for body, future in self.futures:
             assert future.done(), "a future was left without an end"
             if future.exception() is None:
@@ -250,7 +245,7 @@ async def run_steps(steps: list[tuple[str, Any]], batching: bool, max_in_flight:
             except RocketMQError:
                 continue
             face.acknowledged.append(body)
-        assert set(face.acknowledged) <= stored_bodies(stage)
+        assert set(face.acknowledged) <= stage.stored_bodies()
         assert parts is not None
         assert not parts.in_flight._entered
 

@@ -16,7 +16,10 @@ from pyrmq_core import embedded as embedded_async
 from pyrmq_core.blocking import Admin, EmbeddedCluster, Producer
 from pyrmq_core.cli.servers import run
 from tests.support import commands
+from tests.support.closed_port import closed_port
 from tests.support.commands import asks_servers, ended, filled, listens, started, with_closed_pipe
+
+__all__ = ["closed_port"]
 
 ASKING = [words for words, command in commands.commands().items() if asks_servers(command)]
 SERVERS = [words for words, command in commands.commands().items() if listens(command)]
@@ -55,17 +58,13 @@ def test_every_command_is_one_or_the_other() -> None:
     assert {"dev", "broker", "nameserver"} == set(SERVERS)
 
 
-def test_a_server_that_is_gone(tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port = port_of(listener)
-    running = {
-        words: started(*filled(words, "T"), "-n", f"127.0.0.1:{port}", home=tmp_path) for words in sorted(ASKING)
-    }
+def test_a_server_that_is_gone(closed_port: str, tmp_path: Path) -> None:
+    running = {words: started(*filled(words, "T"), "-n", closed_port, home=tmp_path) for words in sorted(ASKING)}
     for words, process in running.items():
         status, output, errors = ended(process)
         said = output.splitlines() if words in REPORTING else errors
         assert (words, status, bool(output)) == (words, 1, words in REPORTING)
-        assert [f"127.0.0.1:{port}" in line for line in said].count(True) == 1
+        assert [closed_port in line for line in said].count(True) == 1
         assert len(errors) <= 1
 
 

@@ -3,19 +3,15 @@
 from collections.abc import AsyncIterator
 
 import pytest
-from trio.testing import MockClock
 
 from pyrmq_core import Client
 from pyrmq_core.client.consumer.pull.puller import Puller
 from pyrmq_core.client.producer.send.sender import Sender
 from pyrmq_core.client.producer.settings import SendSettings
+from tests.support.jumping_clock import jumping_clock
 from tests.support.stage import Stage, staged
 
-
-@pytest.fixture
-def jumping_clock() -> MockClock:
-    """A clock that jumps to the next deadline after 20 ms of real time without an event; loopback is faster."""
-    return MockClock(autojump_threshold=0.02)
+__all__ = ["jumping_clock"]
 
 
 @pytest.fixture

@@ -41,7 +41,7 @@ async def soon(producer: Producer, *messages: Message) -> list[PendingSend]:
     return [await producer.send_soon(message) for message in messages]
 
 
-async def test_what_comes_together_travels_together(stage: Stage, client: Client) -> None:
+async def test_what_comes_together_travels_together(stage: Stage, client: Client, jumping_clock: MockClock) -> None:
     async with Producer("g", client=client, batching=True) as producer:
         pendings = await soon(
             producer, *(Message("orders", b"%d" % number, tags="t", keys=str(number)) for number in range(20))
@@ -106,7 +106,7 @@ async def test_one_alone_is_no_batch(stage: Stage, client: Client) -> None:
     ],
 )
 async def test_what_may_share_a_request(
-    stage: Stage, client: Client, one: Message, other: Message, requests: int
+    stage: Stage, client: Client, jumping_clock: MockClock, one: Message, other: Message, requests: int
 ) -> None:
     stage.topic("bills")
     async with Producer("g", client=client, batching=True) as producer:
@@ -115,7 +115,7 @@ async def test_what_may_share_a_request(
     assert len(stage.sends()) == requests
 
 
-async def test_a_given_queue_is_kept(stage: Stage, client: Client) -> None:
+async def test_a_given_queue_is_kept(stage: Stage, client: Client, jumping_clock: MockClock) -> None:
     async with Producer("g", client=client, batching=Batching(max_delay=1)) as producer:
         pendings = [await producer.send_soon(Message("orders", b"x"), queue=A0) for _ in range(3)]
         pendings += [await producer.send_soon(Message("orders", b"x"), select=lambda queues, _: queues[0])]
@@ -158,7 +158,7 @@ async def test_a_wrong_message_is_reported_at_once(stage: Stage, client: Client)
 
 
 @pytest.mark.parametrize("step", [refuse(13, "no"), cut])
-async def test_a_batch_fails_as_a_whole(stage: Stage, client: Client, step: object) -> None:
+async def test_a_batch_fails_as_a_whole(stage: Stage, client: Client, jumping_clock: MockClock, step: object) -> None:
     for server in stage.brokers.values():
         server.always(BATCH, step)  # type: ignore[arg-type]
     async with Producer("g", client=client, batching=True) as producer:
@@ -167,7 +167,7 @@ async def test_a_batch_fails_as_a_whole(stage: Stage, client: Client, step: obje
                 await pending.wait()
 
 
-async def test_a_batch_is_tried_again_elsewhere(stage: Stage, client: Client) -> None:
+async def test_a_batch_is_tried_again_elsewhere(stage: Stage, client: Client, jumping_clock: MockClock) -> None:
     """Network failures are repeated, as in async sends: with the same ids."""
     for server in stage.brokers.values():
         server.on(BATCH, cut)

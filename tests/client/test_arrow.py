@@ -39,7 +39,7 @@ def rows(count: int, **columns: Any) -> pa.RecordBatch:
 
 @pytest.fixture
 async def producer(client: Client) -> Any:
-    async with Producer("g", client=client, send_timeout=2, retry_times_when_send_failed=0) as producer:
+    async with Producer("g", client=client, send_timeout=20, retry_times_when_send_failed=0) as producer:
         yield producer
 
 

@@ -37,7 +37,7 @@ TEXT = Message("orders", b"hello")
 
 
 async def failure_of(
-    nameserver: str | None, message: Message = TEXT, *, timeout: float = 3.0, queue: MessageQueue | None = None
+    nameserver: str | None, message: Message = TEXT, *, timeout: float = 20.0, queue: MessageQueue | None = None
 ) -> RocketMQError:
     """Returns the error of a send with a producer of its own."""
     with pytest.raises(RocketMQError) as caught:
@@ -67,7 +67,7 @@ async def test_no_server_listens(stage: Stage) -> None:
     began = trio.current_time()
     error = await failure_of(stage.nameserver.address)
     check(error, NoNameServer, stage.nameserver.address, "nothing listens there", "check the addresses")
-    assert trio.current_time() - began < 3
+    assert trio.current_time() - began < 20
     assert (error.outcome, error.attempts) == (Outcome.NOT_STORED, ())
 
 

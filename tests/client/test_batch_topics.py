@@ -99,7 +99,9 @@ async def test_a_broker_whose_version_is_known_to_be_old_is_not_even_asked(stage
     assert stage.sends()[-1][1].properties in (None, "")
 
 
-async def test_a_broker_that_is_silent_about_it_is_waited_for_once(stage: Stage, client: Client) -> None:
+async def test_a_broker_that_is_silent_about_it_is_waited_for_once(
+    stage: Stage, client: Client, jumping_clock: MockClock
+) -> None:
     stage.brokers["broker-a"].always(ASK, silence)
     async with Producer("g", client=client, send_timeout=0.5) as producer:
         for _ in range(2):
@@ -179,7 +181,7 @@ async def test_compressed_or_mixed_batches_are_left_to_be_taken_apart(stage: Sta
     assert [sent.properties or "" for _, sent in stage.sends()] == ["", "", ""]
 
 
-async def test_automatic_batches_and_record_batches(stage: Stage, client: Client, autojump_clock: MockClock) -> None:
+async def test_automatic_batches_and_record_batches(stage: Stage, client: Client, jumping_clock: MockClock) -> None:
     everywhere(stage, BATCH_TOPIC)
     tags = ["a", "b", "a"] * 20
     rows = pa.RecordBatch.from_pydict({"body": [str(number) for number in range(60)], "tags": tags})

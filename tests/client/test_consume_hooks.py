@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import time
 from dataclasses import FrozenInstanceError
 
@@ -123,7 +124,7 @@ def test_hooks_are_called_in_their_order_and_one_that_raises_is_passed_over(capl
 def test_a_slow_hook_is_named(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO):
         ConsumerHooks([Slow()]).before(a_context())
-    assert "the hook Slow.consume_message_before took 0." in caplog.text
+    assert re.search(r"the hook Slow\.consume_message_before took \d+\.", caplog.text)
 
 
 @pytest.mark.parametrize(

@@ -19,8 +19,8 @@ from pyrmq_core.client.producer.settings import SendSettings
 from pyrmq_core.client.producer.trace_dispatcher import CONSUME, open_tracing
 from pyrmq_core.network import open_owned_nursery
 from pyrmq_core.protocol.messages.properties import decode_properties
-from tests.support.scripted import SEND, later
-from tests.support.stage import Stage
+from tests.support.scripted import SEND, after
+from tests.support.stage import Stage, settled
 from tests.support.waiting import until
 
 TRACE = "RMQ_SYS_TRACE_TOPIC"
@@ -135,7 +135,7 @@ async def test_ten_leave_together_with_a_producers_pace(traced: Stage, client: C
     async with tracing(client) as (hooks, _):
         for _ in range(5):
             consume(hooks, [FIRST])
-        await until(lambda: records(traced), seconds=3)
+        await until(lambda: records(traced))
         assert len(records(traced)) == 10
 
 
@@ -163,11 +163,22 @@ async def test_a_trace_that_cannot_be_sent_is_logged_once(client: Client, caplog
 
 
 async def test_the_end_waits_for_records_being_sent(traced: Stage, client: Client) -> None:
+    answered, ended = trio.Event(), trio.Event()
     for server, store in zip(traced.brokers.values(), traced.stores.values(), strict=True):
-        server.always(SEND, later(0.2, store))
-    async with tracing(client) as (hooks, _):
-        for _ in range(5):
-            consume(hooks, [FIRST])
-        await until(lambda: records(traced), seconds=3)  # arrived, and not answered yet
-        ended_at = trio.current_time()
-    assert trio.current_time() - ended_at > 0.05
+        server.always(SEND, after(answered, store))
+
+    async def trace() -> None:
+        async with tracing(client) as (hooks, _):
+            for _ in range(5):
+                consume(hooks, [FIRST])
+            await until(lambda: records(traced))
+        ended.set()
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(trace)
+        await until(lambda: records(traced))
+        await settled()
+        assert not ended.is_set()
+        answered.set()
+        with trio.fail_after(10):
+            await ended.wait()

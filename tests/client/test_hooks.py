@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import time
 from dataclasses import replace
 
@@ -173,7 +174,7 @@ async def test_a_slow_hook_is_named(stage: Stage, client: Client, caplog: pytest
     with caplog.at_level(logging.INFO):
         async with Producer("g", client=client, hooks=[SlowGate()]) as producer:
             await producer.send(Message("orders", b"x"))
-    assert "the hook SlowGate.check_forbidden took 0." in caplog.text
+    assert re.search(r"the hook SlowGate\.check_forbidden took \d+\.", caplog.text)
 
 
 @pytest.mark.parametrize(

@@ -73,7 +73,7 @@ async def test_masters_that_are_not_heard_of_are_named() -> None:
             return PASS
 
         cluster.control(RequestCode.REGISTER_BROKER, cut, server="nameserver")
-        async with Admin(client=client, timeout=1) as admin:
+        async with Admin(client=client, timeout=3) as admin:
             with pytest.raises(
                 NoRoute, match=r"orders is made on broker-a, broker-b, but NameServer .* not heard so from broker-b"
             ):
@@ -104,7 +104,7 @@ async def test_a_broker_that_is_gone_is_named_and_not_the_topic(stage: Stage, cl
 
 
 async def test_a_nameserver_that_fails_is_no_missing_topic(stage: Stage, client: Client) -> None:
-    async with Admin(client=client, timeout=1) as admin:
+    async with Admin(client=client, timeout=10) as admin:
         stage.nameserver.always(ROUTE, refuse(1, "busy"))
         with pytest.raises(Exception, match="busy") as caught:
             await admin.route("orders")

@@ -67,7 +67,7 @@ async def test_a_send_is_traced_when_the_producer_ends_at_the_latest(traced: Sta
     assert decode_properties(trace.properties or "")["KEYS"].split() == [result.msg_id, "a", "b"]
 
 
-async def test_ten_leave_together(traced: Stage, client: Client) -> None:
+async def test_ten_leave_together(traced: Stage, client: Client, jumping_clock: MockClock) -> None:
     async with Producer("g", client=client, trace=True) as producer:
         for _ in range(10):
             await producer.send(Message("orders", b"x"), queue=A0)

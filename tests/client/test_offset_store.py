@@ -247,7 +247,7 @@ async def test_a_zero_that_a_broker_may_have_made_up_is_stored(stage: Stage, sto
 
 
 async def test_offsets_that_a_crashed_broker_lost_are_sent_again(
-    stage: Stage, store: RemoteOffsetStore, autojump_clock: MockClock
+    stage: Stage, store: RemoteOffsetStore, jumping_clock: MockClock
 ) -> None:
     broker = stage.brokers["broker-a"]
     store.update(A0, 3)

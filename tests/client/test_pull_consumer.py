@@ -186,7 +186,9 @@ async def test_bounds_of_many_queues_come_together(stage: Stage, consumer: PullC
     assert await consumer.offset_bounds([]) == {}
 
 
-async def test_one_failure_ends_the_rest_and_is_raised_as_it_is(stage: Stage, consumer: PullConsumer) -> None:
+async def test_one_failure_ends_the_rest_and_is_raised_as_it_is(
+    stage: Stage, consumer: PullConsumer, jumping_clock: MockClock
+) -> None:
     queues = await consumer.message_queues("orders")
     stage.brokers["broker-a"].always(MAX, silence)
     stage.brokers["broker-b"].always(MAX, refuse(1, "broken index"))

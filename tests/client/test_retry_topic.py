@@ -46,7 +46,7 @@ async def test_a_topic_that_is_known_is_left(stage: Stage, client: Client) -> No
     assert request.ext["group"] == "NS%audit"
 
 
-async def test_a_failure_does_not_fail_the_commit(stage: Stage, client: Client, autojump_clock: MockClock) -> None:
+async def test_a_failure_does_not_fail_the_commit(stage: Stage, client: Client, jumping_clock: MockClock) -> None:
     """It is tried again after 30 s: until then commits do not wait for servers that are silent."""
     broker = stage.brokers["broker-a"]
     broker.always(SEND_BACK, silence)

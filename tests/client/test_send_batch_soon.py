@@ -123,7 +123,7 @@ async def test_leaving_waits_for_lists(stage: Stage, client: Client) -> None:
     assert len(stage.stored("orders")) == 50
 
 
-async def test_leaving_waits_as_long_as_lists_may_take(stage: Stage, client: Client, autojump_clock: MockClock) -> None:
+async def test_leaving_waits_as_long_as_lists_may_take(stage: Stage, client: Client, jumping_clock: MockClock) -> None:
     for name, server in stage.brokers.items():
         server.always(BATCH, later(15, stage.stores[name]))  # each of three tries has 20 s
     async with Producer("g", client=client) as producer:
@@ -144,7 +144,7 @@ async def test_a_cancelled_block_abandons_lists(stage: Stage, client: Client) ->
     assert caught.value.outcome is Outcome.PERHAPS_STORED
 
 
-async def test_silence_ends_in_time(stage: Stage, client: Client, autojump_clock: MockClock) -> None:
+async def test_silence_ends_in_time(stage: Stage, client: Client, jumping_clock: MockClock) -> None:
     for server in stage.brokers.values():
         server.always(BATCH, silence)
     async with Producer("g", client=client) as producer:

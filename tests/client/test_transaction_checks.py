@@ -132,7 +132,7 @@ async def test_checks_are_bounded(
             nonlocal at_once
             at_once += 1
             assert at_once == 1
-            released.wait(10)
+            released.wait(30)
             at_once -= 1
             return COMMIT
 

@@ -104,7 +104,7 @@ async def test_a_batch_that_cannot_be_joined_ends_its_messages(
 
 
 async def test_leaving_waits_no_longer_than_what_is_under_way(
-    stage: Stage, client: Client, autojump_clock: trio.testing.MockClock, caplog: pytest.LogCaptureFixture
+    stage: Stage, client: Client, jumping_clock: trio.testing.MockClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Room that no send frees, as after an interrupt, is given up and named."""
     began = trio.current_time()

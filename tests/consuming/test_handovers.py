@@ -51,11 +51,12 @@ async def test_an_orderly_queue_changes_hands_when_its_handler_has_ended(cluster
     bodies = [str(number) for number in range(8)]
     await send(cluster.nameserver, topic, bodies)
     requests = lock_requests(cluster)
-    async with consuming(cluster.nameserver, group, topic, held_up, orderly=True):
+    async with consuming(cluster.nameserver, group, topic, held_up, orderly=True) as first:
         await held_up.wait(2)  # one message of each queue
         async with consuming(cluster.nameserver, group, topic, seen, orderly=True) as other:
             own_id = other._session.client_id
             await until(lambda: seen.messages or requests[own_id] >= 4, SECONDS)
+            await until(lambda: len([queue for queue in first.assigned_queues if queue.topic == topic]) == 1, SECONDS)
             assert not seen.messages
             held_up.go_on.set()
             await until(lambda: len(held_up.messages) + len(seen.messages) >= 8, SECONDS)

@@ -82,6 +82,7 @@ async def test_what_brokers_ask_of_a_member(nameserver: str) -> None:
     await send(nameserver, topic, ["0", "1", "2"], first)
     async with lite(nameserver, "g") as consumer:
         await consumer.subscribe(topic)
+        await until(lambda: len(consumer.assigned_queues) == 2)
         await polled(consumer, 3)
         await consumer.commit()
         assert consumer._running is not None

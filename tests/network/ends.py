@@ -118,12 +118,6 @@ def silent_port() -> Iterator[str]:
         yield f"127.0.0.1:{listener.getsockname()[1]}"
 
 
-def closed_port() -> str:
-    """Returns a port without a listener."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return f"127.0.0.1:{listener.getsockname()[1]}"
-
-
 def echo(request: Command, peer: Peer) -> Command:
     """Answers with the request's own content."""
     return success(request.ext, request.body)

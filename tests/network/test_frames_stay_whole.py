@@ -10,7 +10,7 @@ from functools import partial
 
 import pytest
 import trio
-from trio.testing import wait_all_tasks_blocked
+from trio.testing import MockClock, wait_all_tasks_blocked
 
 from pyrmq_core.errors import CallTimeout, ConnectionClosed, HeaderError
 from pyrmq_core.network.connection.connection import Connection
@@ -95,7 +95,7 @@ async def test_cancelled_at_any_point_frames_stay_whole(seed: int, kind: str) ->
 
 
 @pytest.mark.parametrize("way", ["close", "reset", "timeout"])
-async def test_each_failed_call_says_whether_its_request_had_left(way: str) -> None:
+async def test_each_failed_call_says_whether_its_request_had_left(way: str, autojump_clock: MockClock) -> None:
     left: dict[int, bool] = {}
 
     async def call(number: int) -> None:
@@ -118,7 +118,7 @@ async def test_each_failed_call_says_whether_its_request_had_left(way: str) -> N
 
 
 @pytest.mark.parametrize("kind", ["socket", "stream"])
-async def test_of_calls_that_timed_out_only_the_begun_one_arrives(kind: str) -> None:
+async def test_of_calls_that_timed_out_only_the_begun_one_arrives(kind: str, autojump_clock: MockClock) -> None:
     async def call(mark: bytes) -> None:
         with pytest.raises(CallTimeout):
             await connection.call(Command(310, {}, mark * 500 * KIB), timeout=0.05)
@@ -137,7 +137,7 @@ async def test_of_calls_that_timed_out_only_the_begun_one_arrives(kind: str) -> 
         assert second.code == 15
 
 
-async def test_a_cancelled_one_way_request_is_withdrawn_or_goes_out_whole() -> None:
+async def test_a_cancelled_one_way_request_is_withdrawn_or_goes_out_whole(autojump_clock: MockClock) -> None:
     async with slow_peer() as (connection, peer):
         for _ in range(2):
             with trio.move_on_after(0.02) as scope:
@@ -202,7 +202,7 @@ async def test_a_frame_that_cannot_be_written_passes_the_room_on() -> None:
             assert command.code == code
 
 
-async def test_waits_for_room_end_at_their_deadlines_and_with_the_connection() -> None:
+async def test_waits_for_room_end_at_their_deadlines_and_with_the_connection(autojump_clock: MockClock) -> None:
     left: list[tuple[str, bool]] = []
 
     async def call(timeout: float) -> None:

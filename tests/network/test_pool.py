@@ -11,7 +11,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 from pyrmq_core.errors import CallTimeout, ConnectFailed, ConnectionClosed, InvalidArgument
 from pyrmq_core.network import ConnectionPool, Peer
 from pyrmq_core.protocol.framing.command import Command, refusal, success
-from tests.network.ends import Recorder, closed_port, echo, serving, silent_port, until
+from tests.network.ends import Recorder, echo, serving, silent_port, until
 
 
 async def test_all_callers_share_one_connect() -> None:
@@ -85,27 +85,25 @@ async def test_one_way_requests_connect_too() -> None:
         await pool.aclose()
 
 
-async def test_nothing_listens_there() -> None:
-    address = closed_port()
+async def test_nothing_listens_there(closed_port: str) -> None:
     async with trio.open_nursery() as nursery:
         pool = ConnectionPool(nursery)
         for ask in (pool.call, pool.send_oneway):
             with pytest.raises(
-                ConnectFailed, match=f"no connection to {address}: connection refused; nothing"
+                ConnectFailed, match=f"no connection to {closed_port}: connection refused; nothing"
             ) as caught:
-                await ask(address, Command(1), timeout=5)
-            assert caught.value.address == address
+                await ask(closed_port, Command(1), timeout=5)
+            assert caught.value.address == closed_port
             assert not caught.value.request_left
         await pool.aclose()
 
 
-async def test_a_failed_connect_fails_all_waiting_calls_and_the_next_tries_anew() -> None:
-    address = closed_port()
+async def test_a_failed_connect_fails_all_waiting_calls_and_the_next_tries_anew(closed_port: str) -> None:
     failures: list[ConnectFailed] = []
 
     async def call() -> None:
         with pytest.raises(ConnectFailed) as caught:
-            await pool.call(address, Command(1), timeout=5)
+            await pool.call(closed_port, Command(1), timeout=5)
         failures.append(caught.value)
 
     async with trio.open_nursery() as nursery:
@@ -114,12 +112,12 @@ async def test_a_failed_connect_fails_all_waiting_calls_and_the_next_tries_anew(
             for _ in range(5):
                 callers.start_soon(call)
         assert len({id(failure) for failure in failures}) == 5
-        host, port = address.split(":")
+        host, port = closed_port.split(":")
         with trio.socket.socket() as listener:
             listener.setsockopt(trio.socket.SOL_SOCKET, trio.socket.SO_REUSEADDR, 1)
             await listener.bind((host, int(port)))
             listener.listen()
-            await pool.send_oneway(address, Command(1), timeout=5)
+            await pool.send_oneway(closed_port, Command(1), timeout=5)
         await pool.aclose()
 
 
@@ -159,6 +157,7 @@ async def test_a_server_that_never_answers_costs_one_timeout() -> None:
     with silent_port() as address:
         async with trio.open_nursery() as nursery:
             pool = ConnectionPool(nursery)
+            await pool.connection(address, timeout=5)
             with pytest.raises(CallTimeout, match=f"{address} did not answer") as caught:
                 await pool.call(address, Command(310), timeout=0.1)
             assert caught.value.request_left
@@ -202,18 +201,19 @@ async def test_calls_under_way_are_bounded_and_waiting_counts() -> None:
         await pool.aclose()
 
 
-async def test_permits_come_back_however_a_call_ends() -> None:
+async def test_permits_come_back_however_a_call_ends(closed_port: str) -> None:
     async with serving(lambda request, peer: None) as listening, trio.open_nursery() as nursery:
         pool = ConnectionPool(nursery, max_calls=1)
+        await pool.connection(listening.address, timeout=5)
         for _ in range(3):
             with pytest.raises(CallTimeout, match="did not answer"):
                 await pool.call(listening.address, Command(11), timeout=0.25)
             with trio.move_on_after(0.02):
                 await pool.call(listening.address, Command(11), timeout=5)
             with pytest.raises(ConnectFailed):
-                await pool.call(closed_port(), Command(11), timeout=5)
+                await pool.call(closed_port, Command(11), timeout=5)
             with pytest.raises(ConnectFailed):
-                await pool.send_oneway(closed_port(), Command(11), timeout=5)
+                await pool.send_oneway(closed_port, Command(11), timeout=5)
         await pool.aclose()
 
 
@@ -321,7 +321,7 @@ async def test_an_unused_pool_has_no_task() -> None:
         await pool.aclose()
 
 
-async def test_deadlines_of_many_connections_are_one_task_s_work(autojump_clock: MockClock) -> None:
+async def test_deadlines_of_many_connections_are_one_task_s_work(jumping_clock: MockClock) -> None:
     recorder = Recorder()
     ended: list[float] = []
 

@@ -12,10 +12,12 @@ from trio.testing import MockClock
 
 from pyrmq_core.errors import CallTimeout, ConnectionClosed, NetworkError
 from pyrmq_core.network import ConnectionPool
+from pyrmq_core.network.connection import turn
 from pyrmq_core.network.connection.wire import Chunk, SocketWire
 from pyrmq_core.protocol.framing.command import Command, success
 from tests.network.ends import KINDS, Recorder, Socket, echo, joined, running, serving, until
 
+LATER = 600.0
 both_kinds = pytest.mark.parametrize("kind", KINDS)
 
 
@@ -125,8 +127,9 @@ class CountingWire(SocketWire):
         return super().send_nowait(chunks)
 
 
-async def test_what_answers_lead_to_is_written_together() -> None:
-    """Twenty answers that come at once lead to twenty requests in one write."""
+async def test_what_answers_lead_to_is_written_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Twenty answers that come at once, and are read in one turn, lead to twenty requests in one write."""
+    monkeypatch.setattr(turn, "SECONDS_AT_ONCE", LATER)
     near, far = socket.socketpair()
     wire = CountingWire(near)
     with closing(far):

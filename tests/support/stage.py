@@ -69,12 +69,16 @@ class Stage:
 
     def stored(self, topic: str) -> list[Stored]:
         return [
-            message
-            for store in self.stores.values()
-            for (stored_topic, _), messages in store.queues.items()
-            if stored_topic == topic
-            for message in messages
+            message for (stored_topic, _), messages in self._queues() if stored_topic == topic for message in messages
         ]
+
+    def stored_bodies(self) -> set[bytes]:
+        """Returns the bodies of all queues; batches are stored one message each."""
+        return {message.body for _, messages in self._queues() for message in messages}
+
+    def _queues(self) -> list[tuple[tuple[str, int], list[Stored]]]:
+        # A copy made at once: the servers may run in another thread, where a late send adds a queue.
+        return [queue for store in self.stores.values() for queue in list(store.queues.items())]
 
     def _announce(self, broker: str, topic: str, nums: int) -> None:
         known = self.table.routes.get(topic, TopicRouteData())

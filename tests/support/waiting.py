@@ -1,4 +1,4 @@
-"""Waiting for a condition that no event announces, with a deadline."""
+"""Waiting for a condition that no event announces, with a deadline, and rates of what goes on meanwhile."""
 
 from collections.abc import Callable
 
@@ -24,3 +24,10 @@ async def until_readable(nameserver: str, topic: str, count: int) -> None:
             queues = await consumer.message_queues(topic)
             while sum(map(len, (await consumer.offset_bounds(queues)).values())) < count:  # noqa: ASYNC110
                 await trio.sleep(POLL_SECONDS)
+
+
+async def a_second(count: Callable[[], int]) -> float:
+    """Returns by how much a count grows in a second; on a busy machine it looks for longer, and the rate is lower."""
+    before, began = count(), trio.current_time()
+    await trio.sleep(0.3)
+    return (count() - before) / (trio.current_time() - began)
