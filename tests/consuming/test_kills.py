@@ -22,7 +22,7 @@ NUMBERS = count(1)
 RATE = 80.0
 SECONDS = 120.0  # a broker keeps the locks of a killed member for 60 s
 # Storing and being killed take some time on a busy machine.
-SLACK_SECONDS = 5.0
+SLACK_SECONDS = 3.0
 ROUND_SECONDS = 20.0
 Kills = list[tuple[str, float]]
 
