@@ -22,7 +22,7 @@ from pathlib import Path
 import trio
 
 from pyrmq_core.broker.store.appending import Append, piece
-from pyrmq_core.broker.store.disk_files import DiskFiles
+from pyrmq_core.broker.store.disk.disk_files import DiskFiles
 from pyrmq_core.broker.store.layout import StoreSettings
 from pyrmq_core.broker.store.message_store import MessageStore
 from pyrmq_core.broker.timers.service import Timers

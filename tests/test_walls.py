@@ -172,7 +172,7 @@ def test_a_forbidden_import_is_reported(path: str, source: str, fault: str) -> N
             "import numpy, pyarrow\nfrom pyrmq_core.protocol.messages.payload import Payload",
         ),
         ("pyrmq_core/network/connection/connection.py", "import socket, time, trio"),
-        ("pyrmq_core/broker/store/disk_files.py", "import time"),
+        ("pyrmq_core/broker/store/disk/disk_files.py", "import time"),
         ("pyrmq_core/cli/main.py", "import click, rich\nfrom pyrmq_core.embedded import EmbeddedCluster"),
         (
             "pyrmq_spark/write/writers.py",

@@ -22,7 +22,7 @@ is refused by name, and so is a setting that would switch one on.
 from pyrmq_core.broker.processors.topics_and_groups import make_topics
 from pyrmq_core.broker.server import RunningBroker, run_broker
 from pyrmq_core.broker.settings import BrokerConfig
-from pyrmq_core.broker.store.disk_files import DiskFiles
-from pyrmq_core.broker.store.unsynced import ForgetfulFiles
+from pyrmq_core.broker.store.disk.disk_files import DiskFiles
+from pyrmq_core.broker.store.disk.unsynced import ForgetfulFiles
 
 __all__ = ["BrokerConfig", "DiskFiles", "ForgetfulFiles", "RunningBroker", "make_topics", "run_broker"]

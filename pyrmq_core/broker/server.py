@@ -25,11 +25,11 @@ from pyrmq_core.broker.schedule.delay_levels import DelayLevels, entry_maker
 from pyrmq_core.broker.settings import BrokerConfig
 from pyrmq_core.broker.statistics.figures import BrokerFigures
 from pyrmq_core.broker.statistics.sampler import sample_figures
-from pyrmq_core.broker.store.disk_files import DiskFiles
-from pyrmq_core.broker.store.files import Files
+from pyrmq_core.broker.store.disk.disk_files import DiskFiles
+from pyrmq_core.broker.store.disk.files import Files
+from pyrmq_core.broker.store.disk.unsynced import ForgetfulFiles
 from pyrmq_core.broker.store.message_store import MessageStore
 from pyrmq_core.broker.store.reading import QueueKey
-from pyrmq_core.broker.store.unsynced import ForgetfulFiles
 from pyrmq_core.broker.store_services.flush import Flusher
 from pyrmq_core.broker.store_services.retention import Retention
 from pyrmq_core.broker.store_services.store_parts import StoreParts, open_parts

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from pyrmq_core.broker.store.appending import Append, piece
-from pyrmq_core.broker.store.files import Files
+from pyrmq_core.broker.store.disk.files import Files
 from pyrmq_core.broker.store.index.index_file import Layout
 from pyrmq_core.broker.store.index.key_index import FOLDER, KeyIndex
 from pyrmq_core.broker.store.message_store import MessageStore

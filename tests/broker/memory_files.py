@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from pyrmq_core.broker.store.files import DiskSpace
+from pyrmq_core.broker.store.disk.files import DiskSpace
 from pyrmq_core.errors import StoreError
 
 EMPTY_DISK = DiskSpace(total=100, free=90, usable=90)

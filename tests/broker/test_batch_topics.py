@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 
 from pyrmq_core.broker.store.appending import Append, piece
 from pyrmq_core.broker.store.batch_queue import BatchEntry
-from pyrmq_core.broker.store.files import Files
+from pyrmq_core.broker.store.disk.files import Files
+from pyrmq_core.broker.store.disk.unsynced import ForgetfulFiles
 from pyrmq_core.broker.store.formats import file_name
 from pyrmq_core.broker.store.layout import StoreSettings
 from pyrmq_core.broker.store.message_store import MessageStore
 from pyrmq_core.broker.store.reading import GetLimits, GetStatus
-from pyrmq_core.broker.store.unsynced import ForgetfulFiles
 from pyrmq_core.errors import StoreError
 from pyrmq_core.protocol.framing.codes import RequestCode, ResponseCode
 from pyrmq_core.protocol.framing.command import Command

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from pyrmq_core.broker.store.disk_files import DiskFiles
+from pyrmq_core.broker.store.disk.disk_files import DiskFiles
 from pyrmq_core.broker.tables import consumer_filters
 from pyrmq_core.broker.tables.consumer_filters import ConsumerFilters, bloom_bits
 from pyrmq_core.errors import StoreError

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from pyrmq_core.broker.store.disk_files import DiskFiles
+from pyrmq_core.broker.store.disk.disk_files import DiskFiles
+from pyrmq_core.broker.store.disk.paths import UnsafePath, check_name, check_path, queue_number, queue_place
 from pyrmq_core.broker.store.formats import file_name
 from pyrmq_core.broker.store.layout import StoreSettings
 from pyrmq_core.broker.store.message_store import MessageStore
-from pyrmq_core.broker.store.paths import UnsafePath, check_name, check_path, queue_number, queue_place
 from pyrmq_core.errors import StoreError
 from tests.broker.stores import SMALL, Sent, opened, put, read
 

@@ -13,12 +13,12 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from pyrmq_core.broker.store.appending import piece
+from pyrmq_core.broker.store.disk.unsynced import ForgetfulFiles
 from pyrmq_core.broker.store.formats import file_name
 from pyrmq_core.broker.store.index import key_index, log_messages, step_bounds
 from pyrmq_core.broker.store.index.index_file import HEADER, Layout
 from pyrmq_core.broker.store.index.key_index import FOLDER
 from pyrmq_core.broker.store.layout import CHECKPOINT_NAME, StoreSettings
-from pyrmq_core.broker.store.unsynced import ForgetfulFiles
 from pyrmq_core.errors import StoreError
 from tests.broker.indexed_stores import LAYOUT, IndexedStore, Keyed, keyed, try_put, try_settle
 from tests.broker.memory_files import MemoryFiles

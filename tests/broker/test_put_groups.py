@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyrmq_core.broker.store.appending import Append, AppendResult, Dispatched, DoesNotFit, piece
+from pyrmq_core.broker.store.disk.paths import UnsafePath
 from pyrmq_core.broker.store.formats import file_name
 from pyrmq_core.broker.store.layout import StoreSettings
 from pyrmq_core.broker.store.message_store import MessageStore
-from pyrmq_core.broker.store.paths import UnsafePath
 from pyrmq_core.broker.store.reading import QueueKey
 from pyrmq_core.errors import StoreError
 from pyrmq_core.protocol.messages.record import RawRecord

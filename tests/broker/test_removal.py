@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pyrmq_core.broker.store.appending import Append
-from pyrmq_core.broker.store.files import Files
+from pyrmq_core.broker.store.disk.files import Files
+from pyrmq_core.broker.store.disk.unsynced import ForgetfulFiles
 from pyrmq_core.broker.store.message_store import MessageStore
 from pyrmq_core.broker.store.reading import GetStatus
-from pyrmq_core.broker.store.unsynced import ForgetfulFiles
 from pyrmq_core.errors import StoreError
 from pyrmq_core.protocol.messages.batch import BatchItem, encode_batch_body
 from pyrmq_core.protocol.messages.record import iterate_records

@@ -8,8 +8,8 @@ import trio
 from trio.testing import MockClock
 
 from pyrmq_core.broker.settings import BrokerConfig
-from pyrmq_core.broker.store.disk_files import DiskFiles
-from pyrmq_core.broker.store.files import DiskSpace
+from pyrmq_core.broker.store.disk.disk_files import DiskFiles
+from pyrmq_core.broker.store.disk.files import DiskSpace
 from pyrmq_core.broker.store.message_store import MessageStore
 from pyrmq_core.broker.store.retention_rules import HOUR_MS, hours_of, judge
 from pyrmq_core.broker.store_services.retention import Retention

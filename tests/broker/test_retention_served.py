@@ -8,8 +8,8 @@ import pytest
 import trio
 
 from pyrmq_core.broker import ForgetfulFiles
-from pyrmq_core.broker.store.files import DiskSpace, StoredFile
-from pyrmq_core.broker.store.unsynced import PAGE_BYTES, Page
+from pyrmq_core.broker.store.disk.files import DiskSpace, StoredFile
+from pyrmq_core.broker.store.disk.unsynced import PAGE_BYTES, Page
 from pyrmq_core.broker.store_services.unread import unread_lines
 from pyrmq_core.errors import StoreError
 from pyrmq_core.network import ConnectionPool

@@ -20,7 +20,7 @@ from pyrmq_core.broker.store.appending import (
     properties_tags_code,
 )
 from pyrmq_core.broker.store.commit_log import CommitLog
-from pyrmq_core.broker.store.disk_files import DiskFiles
+from pyrmq_core.broker.store.disk.disk_files import DiskFiles
 from pyrmq_core.broker.store.formats import Checkpoint, Entry, blank_record, file_name, file_offset
 from pyrmq_core.broker.store.layout import StoreSettings
 from pyrmq_core.errors import BodyError, StoreError

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyrmq_core.broker.store.files import Files
+from pyrmq_core.broker.store.disk.files import Files
+from pyrmq_core.broker.store.disk.unsynced import ForgetfulFiles, Page
 from pyrmq_core.broker.store.formats import ENTRY, FILLER, Checkpoint, file_name
 from pyrmq_core.broker.store.layout import CHECKPOINT_NAME
 from pyrmq_core.broker.store.message_store import MessageStore
-from pyrmq_core.broker.store.unsynced import ForgetfulFiles, Page
 from tests.broker.memory_files import MemoryFiles
 from tests.broker.stores import NOW_MS, Sent, contents, expected, opened, put, read
 

@@ -8,7 +8,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from pyrmq_core.broker.store.disk_files import ASIDE
+from pyrmq_core.broker.store.disk.disk_files import ASIDE
 from pyrmq_core.broker.timers.open_slot import OpenSlot
 from pyrmq_core.broker.timers.service import Timers
 from pyrmq_core.broker.timers.timer_delivery import STEP_BYTES

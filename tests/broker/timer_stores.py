@@ -8,11 +8,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from pyrmq_core.broker.store.appending import Append, piece
-from pyrmq_core.broker.store.disk_files import DiskFile, DiskFiles
-from pyrmq_core.broker.store.files import Files, StoredFile
+from pyrmq_core.broker.store.disk.disk_files import DiskFile, DiskFiles
+from pyrmq_core.broker.store.disk.files import Files, StoredFile
+from pyrmq_core.broker.store.disk.unsynced import ForgetfulFiles, Page
 from pyrmq_core.broker.store.layout import StoreSettings
 from pyrmq_core.broker.store.message_store import MessageStore
-from pyrmq_core.broker.store.unsynced import ForgetfulFiles, Page
 from pyrmq_core.broker.timers.timer_rules import (
     TIMER_DEL_UNIQKEY,
     TIMER_TOPIC,

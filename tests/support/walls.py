@@ -85,8 +85,8 @@ PURE_ROOMS = (
 PURE_EXCEPTIONS = (
     "pyrmq_core.broker.statistics.sampler",
     "pyrmq_core.broker.timers.service",
-    "pyrmq_core.broker.store.disk_files",
-    "pyrmq_core.broker.store.descriptors",
+    "pyrmq_core.broker.store.disk.disk_files",
+    "pyrmq_core.broker.store.disk.descriptors",
 )
 IMPURE_MODULES = {
     "trio",

@@ -15,10 +15,10 @@ from typing import Final
 import trio
 
 from pyrmq_core.broker.store.appending import Append, DoesNotFit, entry_of_record, piece
-from pyrmq_core.broker.store.files import Files
+from pyrmq_core.broker.store.disk.files import Files
+from pyrmq_core.broker.store.disk.paths import UnsafePath
 from pyrmq_core.broker.store.formats import ENTRY
 from pyrmq_core.broker.store.message_store import MessageStore
-from pyrmq_core.broker.store.paths import UnsafePath
 from pyrmq_core.broker.store.recovery import EntryOf
 from pyrmq_core.broker.tables.config_files import encode_config, load_config
 from pyrmq_core.errors import BodyError, RecordError, StoreError

@@ -4,10 +4,9 @@
 `batch_queue`; both stand on `entry_files`. `retention_rules` says which segments of the log may go. `appending` makes
 the bytes of a send, `reading` chooses those of a pull. `recovery` makes log and queues agree by a `log_scan`, and
 `damage` copies what it cuts. `formats` packs entries and names files, `named_files` opens them, `layout` names folders
-and sizes, `paths` refuses names that lead out of the store. `files` is what the store needs of a disk; `disk_files` and
-`descriptors` alone touch one. `unsynced` can forget what was never synced, as a power cut does.
+and sizes.
 
-The folder `index` has the index of keys.
+The folder `disk` has what the store needs of a disk, `index` the index of keys.
 
 Synced bytes are on the medium and survive a power cut. Nothing here is async, reads a clock or logs.
 """

@@ -19,8 +19,8 @@ import struct
 from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
+from pyrmq_core.broker.store.disk.files import Files
 from pyrmq_core.broker.store.entry_files import EntryFiles
-from pyrmq_core.broker.store.files import Files
 from pyrmq_core.broker.store.formats import ENTRY
 
 BATCH_ENTRY: Final = struct.Struct(">qiqqqhii")

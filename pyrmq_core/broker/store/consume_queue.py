@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from pyrmq_core.broker.store.disk.files import Files
 from pyrmq_core.broker.store.entry_files import EntryFiles
-from pyrmq_core.broker.store.files import Files
 from pyrmq_core.broker.store.formats import ENTRY, FILLER_SIZE, Entry
 
 ENTRY_BYTES: Final = ENTRY.size

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from pyrmq_core.broker.store.commit_log import CommitLog
-from pyrmq_core.broker.store.files import Files
+from pyrmq_core.broker.store.disk.files import Files
 from pyrmq_core.broker.store.formats import NAME_DIGITS
 from pyrmq_core.protocol.messages.record import COMMIT_LOG_OFFSET_POSITION, INT, MAGIC_V1, MAGIC_V2, MIN_RECORD_BYTES
 

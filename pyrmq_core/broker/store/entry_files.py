@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from pyrmq_core.broker.store.files import Files, StoredFile
+from pyrmq_core.broker.store.disk.files import Files, StoredFile
 from pyrmq_core.broker.store.formats import file_name
 from pyrmq_core.broker.store.named_files import open_all
 from pyrmq_core.errors import StoreError

@@ -15,7 +15,8 @@ from dataclasses import replace
 from pyrmq_core.broker.store.appending import Append, AppendResult, Dispatched, DoesNotFit, entry_of_record
 from pyrmq_core.broker.store.batch_queue import BatchEntry
 from pyrmq_core.broker.store.commit_log import CommitLog, OldSegment
-from pyrmq_core.broker.store.files import Files
+from pyrmq_core.broker.store.disk.files import Files
+from pyrmq_core.broker.store.disk.paths import UnsafePath, check_name
 from pyrmq_core.broker.store.formats import CHECKPOINT_BYTES, Checkpoint, Entry, IndexMark, Mark
 from pyrmq_core.broker.store.layout import (
     ABORT_NAME,
@@ -25,7 +26,6 @@ from pyrmq_core.broker.store.layout import (
     StoreSettings,
 )
 from pyrmq_core.broker.store.log_scan import Hole, LogEnd, record_at, record_bytes, scan
-from pyrmq_core.broker.store.paths import UnsafePath, check_name
 from pyrmq_core.broker.store.queue_table import AppendGroup, QueueTable, Waiting, write_entries
 from pyrmq_core.broker.store.reading import GetLimits, GetResult, QueueKey, read_messages, stored_ms
 from pyrmq_core.broker.store.recovery import EntryOf, Recovery, recover

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pyrmq_core.broker.store.files import Files, StoredFile
+from pyrmq_core.broker.store.disk.files import Files, StoredFile
 from pyrmq_core.broker.store.formats import file_offset
 from pyrmq_core.errors import StoreError
 

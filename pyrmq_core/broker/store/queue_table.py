@@ -21,10 +21,10 @@ from pyrmq_core.broker.store.appending import (
 from pyrmq_core.broker.store.batch_queue import BatchConsumeQueue, BatchEntry, BatchSlots, plain_entries
 from pyrmq_core.broker.store.commit_log import CommitLog
 from pyrmq_core.broker.store.consume_queue import ConsumeQueue
-from pyrmq_core.broker.store.files import Files
+from pyrmq_core.broker.store.disk.files import Files
+from pyrmq_core.broker.store.disk.paths import queue_number, queue_place
 from pyrmq_core.broker.store.formats import Entry
 from pyrmq_core.broker.store.layout import BATCH_QUEUES_FOLDER, QUEUES_FOLDER, StoreSettings
-from pyrmq_core.broker.store.paths import queue_number, queue_place
 from pyrmq_core.broker.store.reading import AnyConsumeQueue, QueueKey
 from pyrmq_core.errors import StoreError
 

@@ -20,10 +20,10 @@ from pyrmq_core.broker.store.batch_queue import BatchConsumeQueue, BatchEntry
 from pyrmq_core.broker.store.commit_log import CommitLog
 from pyrmq_core.broker.store.consume_queue import ConsumeQueue
 from pyrmq_core.broker.store.damage import Kept, keep_aside
-from pyrmq_core.broker.store.files import Files
+from pyrmq_core.broker.store.disk.files import Files
+from pyrmq_core.broker.store.disk.paths import UnsafePath
 from pyrmq_core.broker.store.formats import ENTRY, Checkpoint, Entry
 from pyrmq_core.broker.store.log_scan import Hole, LogEnd, record_at, scan
-from pyrmq_core.broker.store.paths import UnsafePath
 from pyrmq_core.broker.store.queue_table import QueueTable, Slots, first_slot, follow_log, slots_of
 from pyrmq_core.broker.store.reading import AnyConsumeQueue, QueueKey
 from pyrmq_core.protocol.messages.batch_topic import MAX_RECORD_MESSAGES

@@ -16,7 +16,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from pyrmq_core.broker.store.files import DiskSpace
+from pyrmq_core.broker.store.disk.files import DiskSpace
 from pyrmq_core.errors import InvalidArgument
 
 HOUR_MS: Final = 3_600_000

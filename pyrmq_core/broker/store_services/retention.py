@@ -16,7 +16,7 @@ from typing import Final
 import trio
 
 from pyrmq_core.broker.settings import BrokerConfig
-from pyrmq_core.broker.store.files import DiskSpace
+from pyrmq_core.broker.store.disk.files import DiskSpace
 from pyrmq_core.broker.store.layout import QUEUES_FOLDER
 from pyrmq_core.broker.store.message_store import MessageStore
 from pyrmq_core.broker.store.reading import QueueKey

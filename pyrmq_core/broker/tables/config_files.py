@@ -10,7 +10,7 @@ import json
 from collections.abc import Callable, ItemsView, Iterable, Iterator, Mapping
 from typing import Any, Final
 
-from pyrmq_core.broker.store.files import Files
+from pyrmq_core.broker.store.disk.files import Files
 from pyrmq_core.errors import BodyError, StoreError
 from pyrmq_core.protocol.java.json_text import load_object
 

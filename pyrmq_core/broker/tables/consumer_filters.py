@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Final, TypeAlias
 
-from pyrmq_core.broker.store.files import Files
+from pyrmq_core.broker.store.disk.files import Files
 from pyrmq_core.broker.tables.changing_rows import ChangingRows
 from pyrmq_core.broker.tables.config_files import encode_config, load_config
 from pyrmq_core.errors import InvalidArgument, StoreError

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
 
-from pyrmq_core.broker.store.files import Files
+from pyrmq_core.broker.store.disk.files import Files
 from pyrmq_core.broker.tables.changing_rows import ChangingRows
 from pyrmq_core.broker.tables.config_files import encode_config, load_config
 from pyrmq_core.errors import BodyError, StoreError

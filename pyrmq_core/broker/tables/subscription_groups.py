@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from pyrmq_core.broker.store.files import Files
+from pyrmq_core.broker.store.disk.files import Files
 from pyrmq_core.broker.tables.table_file import Members, TableFile
 from pyrmq_core.errors import BodyError, InvalidArgument, StoreError
 from pyrmq_core.protocol.messages.names import PLACEHOLDER_GROUPS, check_group

@@ -12,7 +12,7 @@ from typing import Any, Final, TypeAlias
 
 import trio
 
-from pyrmq_core.broker.store.files import Files
+from pyrmq_core.broker.store.disk.files import Files
 from pyrmq_core.broker.tables.config_files import load_config, save_config
 from pyrmq_core.errors import StoreError
 from pyrmq_core.network.log_lines import line_logger

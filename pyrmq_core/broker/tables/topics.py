@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Final
 
 from pyrmq_core.broker.settings import BrokerConfig
-from pyrmq_core.broker.store.files import Files
+from pyrmq_core.broker.store.disk.files import Files
 from pyrmq_core.broker.tables.table_file import Members, TableFile
 from pyrmq_core.broker.timers.timer_rules import TIMER_TOPIC
 from pyrmq_core.errors import BodyError, StoreError

@@ -14,7 +14,7 @@ from typing import Final
 
 import trio
 
-from pyrmq_core.broker.store.files import Files
+from pyrmq_core.broker.store.disk.files import Files
 from pyrmq_core.broker.store.message_store import MessageStore
 from pyrmq_core.broker.timers.timer_rules import TIMER_QUEUE, TIMER_TOPIC, TimerSettings
 from pyrmq_core.broker.timers.timer_store import TimerStore

@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 from pyrmq_core.broker.store.appending import Append, DoesNotFit
+from pyrmq_core.broker.store.disk.paths import UnsafePath
 from pyrmq_core.broker.store.message_store import MessageStore
-from pyrmq_core.broker.store.paths import UnsafePath
 from pyrmq_core.broker.timers.open_slot import OpenSlot
 from pyrmq_core.broker.timers.timer_copies import (
     DeliveredCopies,

@@ -11,7 +11,7 @@ import heapq
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
-from pyrmq_core.broker.store.files import Files
+from pyrmq_core.broker.store.disk.files import Files
 from pyrmq_core.broker.timers import timer_checkpoint
 from pyrmq_core.broker.timers.timer_checkpoint import TimerCheckpoint
 from pyrmq_core.broker.timers.timer_log import DELETE, NO_ENTRY, DamagedTimers, TimerEntry, TimerLog

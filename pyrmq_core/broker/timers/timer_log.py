@@ -21,7 +21,7 @@ import struct
 from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
-from pyrmq_core.broker.store.files import Files, StoredFile
+from pyrmq_core.broker.store.disk.files import Files, StoredFile
 from pyrmq_core.broker.store.formats import file_name
 from pyrmq_core.broker.store.named_files import open_all
 from pyrmq_core.errors import StoreError

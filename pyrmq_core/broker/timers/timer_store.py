@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
-from pyrmq_core.broker.store.files import Files
+from pyrmq_core.broker.store.disk.files import Files
 from pyrmq_core.broker.store.message_store import MessageStore
 from pyrmq_core.broker.timers.open_slot import OpenSlot, takes_back
 from pyrmq_core.broker.timers.timer_checkpoint import TimerCheckpoint

@@ -16,7 +16,7 @@ import struct
 from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
-from pyrmq_core.broker.store.files import Files, StoredFile
+from pyrmq_core.broker.store.disk.files import Files, StoredFile
 from pyrmq_core.broker.timers.timer_log import NO_ENTRY
 
 PATH: Final = "timerwheel"

@@ -16,8 +16,8 @@ import trio
 
 from pyrmq_core.broker.settings import BrokerConfig
 from pyrmq_core.broker.store.appending import DoesNotFit
+from pyrmq_core.broker.store.disk.paths import UnsafePath
 from pyrmq_core.broker.store.message_store import MessageStore
-from pyrmq_core.broker.store.paths import UnsafePath
 from pyrmq_core.broker.store.reading import QueueKey
 from pyrmq_core.broker.tables.consumer_offsets import GroupOffsets
 from pyrmq_core.broker.transactions.check_rules import CheckRules, Verdict

@@ -12,7 +12,7 @@ import trio
 
 from pyrmq_core.broker.broker import Broker
 from pyrmq_core.broker.statistics.tallies import DAY, HOUR, MINUTE, Tally
-from pyrmq_core.broker.store.files import DiskSpace
+from pyrmq_core.broker.store.disk.files import DiskSpace
 from pyrmq_core.broker.store.layout import QUEUES_FOLDER
 from pyrmq_core.errors import StoreError
 from pyrmq_core.network import Peer

@@ -31,7 +31,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, NamedTuple
 
-from pyrmq_core.broker.store.files import StoredFile
+from pyrmq_core.broker.store.disk.files import StoredFile
 from pyrmq_core.broker.store.index.slot_table import SlotTable
 from pyrmq_core.errors import StoreError
 

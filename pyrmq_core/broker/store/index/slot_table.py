@@ -8,7 +8,7 @@ from array import array
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from pyrmq_core.broker.store.files import StoredFile
+from pyrmq_core.broker.store.disk.files import StoredFile
 
 CODE: Final = "i"
 SLOT_BYTES: Final = 4

@@ -15,9 +15,9 @@ from functools import partial
 from pathlib import Path
 from typing import IO, Final
 
-from pyrmq_core.broker.store.descriptors import Descriptors
-from pyrmq_core.broker.store.files import DiskSpace, StoredFile
-from pyrmq_core.broker.store.paths import check_path
+from pyrmq_core.broker.store.disk.descriptors import Descriptors
+from pyrmq_core.broker.store.disk.files import DiskSpace, StoredFile
+from pyrmq_core.broker.store.disk.paths import check_path
 from pyrmq_core.errors import StoreError
 
 try:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from pyrmq_core.broker.store.files import DiskSpace, Files, StoredFile
+from pyrmq_core.broker.store.disk.files import DiskSpace, Files, StoredFile
 from pyrmq_core.errors import StoreError
 
 PAGE_BYTES: Final = 4096
