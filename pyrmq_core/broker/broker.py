@@ -19,6 +19,7 @@ from pyrmq_core.broker.clients.group_notices import GroupNotices
 from pyrmq_core.broker.clients.held_pulls import HeldPulls
 from pyrmq_core.broker.clients.queue_locks import QueueLocks
 from pyrmq_core.broker.ha.ha_server import HaServer
+from pyrmq_core.broker.ha.replicas import CopyRules
 from pyrmq_core.broker.registration import BrokerRegistration
 from pyrmq_core.broker.schedule.delay_levels import DelayLevels
 from pyrmq_core.broker.settings import BrokerConfig
@@ -99,7 +100,7 @@ class Broker:
             self.access.guard.max_body_bytes = config.max_heartbeat_bytes
         self.groups.auto_create = config.auto_create_subscription_group
         self.transactions.config = config
-        self.ha.replicas.copies = config.in_sync_replicas
+        self.ha.replicas.rules = CopyRules.of(config)
         self.retention.configure(config)
         self.retention.want()
         self.registration.configure(config)

@@ -19,7 +19,7 @@ _NAMES: Final = """
     useServerSideResetOffset notifyConsumerIdsChangedEnable litePullMessageEnable longPollingEnable
     shortPollingTimeMills maxTransferCountOnMessageInMemory maxTransferBytesOnMessageInMemory
     flushConsumerOffsetInterval channelExpiredTimeout maxHeartbeatBytes maxGroupsPerConnection
-    maxSubscriptionsPerHeartbeat inSyncReplicas slaveTimeout haMaxGapNotInSync
+    maxSubscriptionsPerHeartbeat inSyncReplicas slaveTimeout haMaxGapNotInSync haSlaveFallbehindMax
 """
 CHANGEABLE: Final = frozenset(_NAMES.split())
 NAMES_SHOWN: Final = 1

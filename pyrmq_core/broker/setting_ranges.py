@@ -39,6 +39,7 @@ RANGES: Final[Mapping[str, Range]] = {
     "haListenPort": Range(-1, 65_535),
     "haSendHeartbeatInterval": Range(MIN_INTERVAL_MS),
     "haHousekeepingInterval": Range(MIN_INTERVAL_MS),
+    "haSlaveFallbehindMax": Range(-1),
     "haTransferBatchSize": Range(1, MAX_BLOCK_BYTES),
     "inSyncReplicas": Range(1, MAX_REPLICAS),
     "mappedFileSizeCommitLog": Range(1024),

@@ -113,6 +113,8 @@ class BrokerConfig:
     ha_max_gap_not_in_sync: int = named("haMaxGapNotInSync", 256 << 20)
     in_sync_replicas: int = named("inSyncReplicas", 1)
     slave_timeout: int = named("slaveTimeout", 3000)
+    # RocketMQ 4.9's name for haMaxGapNotInSync, and its rule for sends; -1: not set.
+    ha_slave_fallbehind_max: int = named("haSlaveFallbehindMax", -1)
     message_delay_level: str = named("messageDelayLevel", DELAY_LEVELS)
     timer_wheel_enable: bool = named("timerWheelEnable", True)
     timer_precision_ms: int = named("timerPrecisionMs", 1000)
@@ -227,11 +229,6 @@ class BrokerConfig:
     def advertised_ip(self) -> str:
         """The address for clients: brokerIP1, else the one that the broker listens on, or one of this machine's."""
         return self.broker_ip1 or (local_ip() if self.bind_address in WILDCARDS else self.bind_address)
-
-    @property
-    def waits_for_slaves(self) -> bool:
-        """True if sends are answered when slaves have them: as in RocketMQ 5, a SYNC_MASTER with inSyncReplicas > 1."""
-        return self.broker_role == SYNC_MASTER and self.in_sync_replicas > 1
 
     @property
     def store_root(self) -> Path:

@@ -19,7 +19,7 @@ from typing import Any, Final
 import trio
 
 from pyrmq_core.broker.ha.log_transfer import BLOCK_HEAD, Reports, first_transfer
-from pyrmq_core.broker.ha.replicas import Replica, Replicas
+from pyrmq_core.broker.ha.replicas import CopyRules, Replica, Replicas
 from pyrmq_core.broker.settings import BrokerConfig
 from pyrmq_core.broker.store.message_store import MessageStore
 from pyrmq_core.errors import StoreError
@@ -66,7 +66,7 @@ class HaServer:
     """
 
     def __init__(self, store: MessageStore, config: BrokerConfig, *, is_clean: bool) -> None:
-        self.replicas = Replicas(config.in_sync_replicas)
+        self.replicas = Replicas(CopyRules.of(config))
         self._store = store
         self._times = HaTimes.of(config)
         # The most that a slave may have, if bytes may be lost that slaves have.

@@ -5,8 +5,39 @@ from __future__ import annotations
 import itertools
 from bisect import bisect_left, insort
 from dataclasses import dataclass, field
+from typing import Final
 
 import trio
+
+from pyrmq_core.broker.settings import SYNC_MASTER, BrokerConfig
+
+MILLISECONDS: Final = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class CopyRules:
+    """The number of brokers that have a message before its send is answered, this master included.
+
+    A wait for them ends after `timeout` seconds. A slave that is `most_gap` bytes behind is not in sync; with
+    `needs_slaves`, as in RocketMQ 4.9, a send that finds too few in sync does not wait at all.
+    """
+
+    copies: int = 1
+    timeout: float = 3.0
+    most_gap: int = 256 << 20
+    needs_slaves: bool = False
+
+    @classmethod
+    def of(cls, config: BrokerConfig) -> CopyRules:
+        """Returns RocketMQ 5's rules, by which inSyncReplicas=1 waits for no slave; 4.9's with haSlaveFallbehindMax."""
+        needs_slaves = config.ha_slave_fallbehind_max >= 0
+        copies = max(config.in_sync_replicas, 2 if needs_slaves else 1)
+        return cls(
+            copies if config.broker_role == SYNC_MASTER else 1,
+            config.slave_timeout / MILLISECONDS,
+            config.ha_slave_fallbehind_max if needs_slaves else config.ha_max_gap_not_in_sync,
+            needs_slaves,
+        )
 
 
 @dataclass(eq=False, slots=True)
@@ -25,13 +56,10 @@ class Replica:
 
 
 class Replicas:
-    """The connected slaves of a master.
+    """The connected slaves of a master; `rules` may change at any time."""
 
-    `copies` is inSyncReplicas, this master included: so many have a message before `wait` ends.
-    """
-
-    def __init__(self, copies: int) -> None:
-        self.copies = copies
+    def __init__(self, rules: CopyRules) -> None:
+        self.rules = rules
         self.connected: dict[Replica, None] = {}
         # By the log's end they wait for, ascending; a number makes equal ones differ.
         self._waiting: list[tuple[int, int, trio.Event]] = []
@@ -58,20 +86,25 @@ class Replicas:
 
     def is_copied(self, end: int) -> bool:
         """Returns True if enough slaves have the log up to `end`."""
-        return self._count(end) >= self.copies - 1
+        return self._count(end) >= self.rules.copies - 1
 
-    def in_sync(self, log_end: int, most_gap: int) -> list[Replica]:
-        """Returns the slaves that are less than `most_gap` bytes behind the log's end."""
+    def in_sync(self, log_end: int) -> list[Replica]:
+        """Returns the slaves that are near enough to the log's end."""
+        most_gap = self.rules.most_gap
         return [one for one in self.connected if one.acknowledged >= 0 and log_end - one.acknowledged < most_gap]
 
-    async def wait(self, end: int, timeout: float) -> bool:
-        """Returns True if enough slaves have the log up to `end` within `timeout` seconds."""
+    def can_copy(self, end: int) -> bool:
+        """Returns False if the rules need slaves in sync with a log up to `end`, and there are too few."""
+        return not self.rules.needs_slaves or len(self.in_sync(end)) >= self.rules.copies - 1
+
+    async def wait(self, end: int, deadline: float) -> bool:
+        """Returns True if enough slaves have the log up to `end` before the time `deadline` of trio's clock."""
         if self.is_copied(end):
             return True
         waiting = (end, next(self._numbers), trio.Event())
         insort(self._waiting, waiting)
         try:
-            with trio.move_on_after(timeout):
+            with trio.move_on_at(deadline):
                 await waiting[2].wait()
         finally:
             place = bisect_left(self._waiting, waiting[:2], key=lambda one: one[:2])

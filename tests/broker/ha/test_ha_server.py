@@ -104,6 +104,27 @@ async def test_without_a_slave_a_synchronous_master_says_so(tmp_path: Path, prop
         assert len((await served.pull("T")).records) > 0
 
 
+async def test_with_the_setting_of_4_9_too_few_slaves_are_an_answer_at_once(tmp_path: Path) -> None:
+    """No slave, a slave too far behind: 11. A slave near enough that does not acknowledge: 12."""
+    settings = {"brokerRole": "SYNC_MASTER", "haSlaveFallbehindMax": "1000"}
+    codes = []
+    async with serving(tmp_path, **settings, slaveTimeout="600000") as served:
+        codes.append((await served.send("T")).code)
+        async with follower(served.running) as slave:
+            await slave.report(served.running.broker.store.end)
+            await until(lambda: bool(served.running.broker.ha.replicas.connected))
+            codes.append((await served.send("T", bytes(1000))).code)
+            change = Command(RequestCode.UPDATE_BROKER_CONFIG, body=b"haSlaveFallbehindMax=1000000\nslaveTimeout=50\n")
+            assert (await served.ask(change)).code == ResponseCode.SUCCESS
+            codes.append((await served.send("T")).code)
+        assert len((await served.pull("T")).records) > 0
+    assert codes == [
+        ResponseCode.SLAVE_NOT_AVAILABLE,
+        ResponseCode.SLAVE_NOT_AVAILABLE,
+        ResponseCode.FLUSH_SLAVE_TIMEOUT,
+    ]
+
+
 async def test_the_number_of_copies_changes_while_it_runs(tmp_path: Path) -> None:
     async with serving(tmp_path, brokerRole="SYNC_MASTER", slaveTimeout="50") as served:
         assert (await served.send("T")).code == ResponseCode.SUCCESS

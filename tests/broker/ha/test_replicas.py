@@ -7,17 +7,18 @@ import trio
 import trio.testing
 
 from pyrmq_core.broker.ha.log_transfer import Reports, first_transfer
-from pyrmq_core.broker.ha.replicas import Replicas
+from pyrmq_core.broker.ha.replicas import CopyRules, Replicas
+from pyrmq_core.broker.settings import BrokerConfig
 
 
 @pytest.mark.parametrize("copies", [1, 2, 3])
 async def test_a_wait_ends_when_so_many_have_it(copies: int, autojump_clock: trio.testing.MockClock) -> None:
-    replicas = Replicas(copies)
+    replicas = Replicas(CopyRules(copies))
     slaves = [replicas.join(f"slave {number}") for number in range(3)]
     ended: list[int] = []
 
     async def wait(end: int) -> None:
-        assert await replicas.wait(end, 60)
+        assert await replicas.wait(end, trio.current_time() + 60)
         ended.append(end)
 
     async with trio.open_nursery() as nursery:
@@ -38,22 +39,56 @@ async def test_a_wait_ends_when_so_many_have_it(copies: int, autojump_clock: tri
 async def test_a_wait_without_slaves_ends_in_its_time_and_leaves_nothing(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
-    replicas = Replicas(2)
+    replicas = Replicas(CopyRules(2))
     began = trio.current_time()
-    assert not await replicas.wait(10, 3)
+    assert not await replicas.wait(10, trio.current_time() + 3)
     assert trio.current_time() - began == pytest.approx(3)
     with trio.move_on_after(1):
-        await replicas.wait(20, 3)
+        await replicas.wait(20, trio.current_time() + 3)
     assert replicas._waiting == []
 
 
 async def test_a_slave_that_left_counts_no_more(autojump_clock: trio.testing.MockClock) -> None:
-    replicas = Replicas(2)
+    replicas = Replicas(CopyRules(2))
     slave = replicas.join("slave")
     replicas.acknowledge(slave, 10)
     assert replicas.is_copied(10)
     replicas.leave(slave)
-    assert not await replicas.wait(10, 3)
+    assert not await replicas.wait(10, trio.current_time() + 3)
+
+
+async def test_a_wait_whose_time_is_over_sees_what_is_there(autojump_clock: trio.testing.MockClock) -> None:
+    replicas = Replicas(CopyRules(2))
+    replicas.acknowledge(replicas.join("slave"), 10)
+    past = trio.current_time() - 1
+    assert [await replicas.wait(end, past) for end in (10, 11)] == [True, False]
+
+
+@pytest.mark.parametrize(
+    ("settings", "rules"),
+    [
+        ({}, CopyRules(1)),
+        ({"inSyncReplicas": "3", "slaveTimeout": "500", "haMaxGapNotInSync": "7"}, CopyRules(3, 0.5, 7)),
+        ({"haSlaveFallbehindMax": "7", "haMaxGapNotInSync": "9"}, CopyRules(2, 3.0, 7, needs_slaves=True)),
+        ({"haSlaveFallbehindMax": "7", "inSyncReplicas": "3"}, CopyRules(3, 3.0, 7, needs_slaves=True)),
+        ({"haSlaveFallbehindMax": "-1"}, CopyRules(1)),
+        (
+            {"brokerRole": "ASYNC_MASTER", "haSlaveFallbehindMax": "7", "inSyncReplicas": "3"},
+            CopyRules(1, 3.0, 7, True),
+        ),
+    ],
+)
+def test_the_settings_say_how_many_copies_a_send_waits_for(settings: dict[str, str], rules: CopyRules) -> None:
+    assert CopyRules.of(BrokerConfig().with_settings({"brokerRole": "SYNC_MASTER", **settings})) == rules
+
+
+@pytest.mark.parametrize(("gap", "copies", "enough"), [(11, 2, True), (10, 2, False), (11, 3, False)])
+async def test_a_slave_is_in_sync_within_the_gap(gap: int, copies: int, enough: bool) -> None:
+    for needs_slaves in (True, False):
+        replicas = Replicas(CopyRules(copies, 3.0, gap, needs_slaves))
+        replicas.join("not yet reported")
+        replicas.acknowledge(replicas.join("10 bytes behind"), 90)
+        assert replicas.can_copy(100) is (enough or not needs_slaves)
 
 
 def test_the_last_whole_report_counts_however_the_bytes_are_cut() -> None:

@@ -38,7 +38,7 @@ async def runtime_info(broker: Broker, _request: Command, _: Peer) -> Command:
 def ha_status(broker: Broker, _request: Command, _: Peer) -> Command:
     """Returns the state of replication: the slaves that follow this master, and how far behind each is."""
     end, replicas = broker.store.end, broker.ha.replicas
-    in_sync = replicas.in_sync(end, broker.config.ha_max_gap_not_in_sync)
+    in_sync = replicas.in_sync(end)
     members = {
         "haConnectionInfo": [
             {
