@@ -9,7 +9,7 @@ from pyrmq_core.broker.processors.table import HANDLERS as BROKER
 from pyrmq_core.nameserver.handlers import HANDLERS as NAMESERVER
 
 # As in 5.4.0: lists and figures without what they hold, settings without passwords, and replies.
-OPEN_TO_USERS = {21, 26, 28, 43, 45, 46, 106, 201, 206, 224, 304, 305, 311, 312, 313, 319, 324, 325, 907}
+OPEN_TO_USERS = {21, 26, 28, 43, 45, 46, 60, 61, 106, 201, 206, 224, 304, 305, 311, 312, 313, 319, 324, 325, 402, 907}
 # Answered with a refusal where there are users; checked by the rules of accounts where these are.
 OF_ACCOUNTS = {50, 51, 52, 53, 54}
 # As in 4.9.7: reading by offset, figures, and what is passed on to consumers.
@@ -27,6 +27,8 @@ OPEN_TO_ACCOUNTS = {
     45,
     46,
     52,
+    60,
+    61,
     201,
     202,
     203,
@@ -38,7 +40,7 @@ OPEN_TO_ACCOUNTS = {
     305,
     307,
 }
-OPEN_TO_ACCOUNTS |= {308, 309, 315, 317, 321, 324, 325, 328, 343, 345, 351, 352, 907}
+OPEN_TO_ACCOUNTS |= {308, 309, 315, 317, 321, 324, 325, 328, 343, 345, 351, 352, 402, 907}
 
 
 def test_users_need_an_action_for_every_request_that_is_not_open_to_all() -> None:

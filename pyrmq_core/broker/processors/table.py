@@ -26,7 +26,7 @@ from pyrmq_core.broker.processors import send_message as sending
 from pyrmq_core.broker.processors import statistics as status_requests
 from pyrmq_core.broker.processors import topics_and_groups as topic_requests
 from pyrmq_core.broker.processors.administration import broker_figures as figures
-from pyrmq_core.broker.processors.administration import consumption, lists, retention
+from pyrmq_core.broker.processors.administration import consumption, lists, retention, slave_state
 from pyrmq_core.broker.processors.administration import plain_acl as acl_requests
 from pyrmq_core.broker.processors.administration import query_message as look_ups
 from pyrmq_core.broker.processors.administration.broker_settings import update_config
@@ -60,6 +60,9 @@ HANDLERS: Final[Mapping[int, Callable[[Broker, Command, Peer], Answer]]] = {
     ),
     RequestCode.GET_ALL_CONSUMER_OFFSET: offset_requests.all_consumer_offsets,
     RequestCode.GET_ALL_DELAY_OFFSET: offset_requests.all_delay_offsets,
+    RequestCode.GET_TIMER_CHECK_POINT: slave_state.timer_checkpoint,
+    RequestCode.GET_TIMER_METRICS: slave_state.timer_metrics,
+    RequestCode.GET_ALL_MESSAGE_REQUEST_MODE: slave_state.message_request_modes,
     RequestCode.HEART_BEAT: client_requests.heart_beat,
     RequestCode.UNREGISTER_CLIENT: checked(
         client_requests.unregister_client,
@@ -146,7 +149,6 @@ NOT_BUILT: Final[Mapping[int, str]] = {
         (
             RequestCode.QUERY_ASSIGNMENT,
             RequestCode.SET_MESSAGE_REQUEST_MODE,
-            RequestCode.GET_ALL_MESSAGE_REQUEST_MODE,
             RequestCode.POP_MESSAGE,
             RequestCode.ACK_MESSAGE,
             RequestCode.BATCH_ACK_MESSAGE,

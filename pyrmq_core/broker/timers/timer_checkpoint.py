@@ -47,7 +47,15 @@ class TimerCheckpoint:
     precision_ms: int | None = None
 
     def encode(self) -> bytes:
-        fields = FIELDS.pack(
+        fields = self.encode_fields()
+        if self.log_end is not None:
+            fields += OWN.pack(MARK, self.log_end, self.precision_ms or 0)
+            fields += CRC.pack(zlib.crc32(fields))
+        return fields.ljust(BYTES, b"\0")
+
+    def encode_fields(self) -> bytes:
+        """Returns RocketMQ's fields alone: the body of GET_TIMER_CHECK_POINT."""
+        return FIELDS.pack(
             self.read_ms,
             self.log_position,
             self.queue_offset,
@@ -56,10 +64,6 @@ class TimerCheckpoint:
             self.changed_ms,
             self.changes,
         )
-        if self.log_end is not None:
-            fields += OWN.pack(MARK, self.log_end, self.precision_ms or 0)
-            fields += CRC.pack(zlib.crc32(fields))
-        return fields.ljust(BYTES, b"\0")
 
     @classmethod
     def decode(cls, data: bytes | None) -> Self | None:
