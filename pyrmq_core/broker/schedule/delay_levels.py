@@ -19,7 +19,7 @@ from pyrmq_core.broker.store.disk.files import Files
 from pyrmq_core.broker.store.disk.paths import UnsafePath
 from pyrmq_core.broker.store.formats import ENTRY
 from pyrmq_core.broker.store.message_store import MessageStore
-from pyrmq_core.broker.store.recovery import EntryOf
+from pyrmq_core.broker.store.replay import EntryOf
 from pyrmq_core.broker.tables.config_files import encode_config, load_config
 from pyrmq_core.errors import BodyError, RecordError, StoreError
 from pyrmq_core.network.log_lines import line_logger

@@ -72,10 +72,13 @@ class CommitLog:
             self._segment_of(self.end).write(self.end % self.segment_bytes, blank_record(left))
             self.end += left
         if self.end not in self._segments:
-            self._segments[self.end] = self._files.open(self._path(file_name(self.end)), self.segment_bytes)
-            self._find_start()
-            self.on_new_segment()
+            self._begin_segment()
         return self.end
+
+    def _begin_segment(self) -> None:
+        self._segments[self.end] = self._files.open(self._path(file_name(self.end)), self.segment_bytes)
+        self._find_start()
+        self.on_new_segment()
 
     def append(self, records: bytes) -> int:
         """Writes at the offset that `place` returned, as many bytes as there is room for; returns the new end.
@@ -90,6 +93,27 @@ class CommitLog:
             raise
         self.end += len(records)
         return self.end
+
+    def copy(self, offset: int, data: bytes) -> None:
+        """Writes bytes of another log, which all belong into one segment, at the end of this one.
+
+        An empty log begins where they do. Raises `StoreError`, with nothing changed, if they belong elsewhere, or are
+        not all written.
+        """
+        position = offset % self.segment_bytes
+        if position + len(data) > self.segment_bytes or (position and not self.end):
+            raise StoreError(
+                f"{len(data)} bytes at {offset} do not fit into a segment of {self.segment_bytes}: "
+                "mappedFileSizeCommitLog is another one there; set the same here, and start with an empty store"
+            )
+        if not self.end:
+            self.cut(0)
+            self.end = self.flushed = offset
+        if offset != self.end:
+            raise StoreError(f"bytes of {offset} do not belong at {self.end}, this log's end")
+        if not position and offset not in self._segments:
+            self._begin_segment()
+        self.append(data)
 
     def read(self, offset: int, size: int) -> bytes:
         """Returns bytes of one segment; raises `StoreError` if they reach beyond it or before the log's start."""

@@ -79,7 +79,7 @@ def _scan(log: CommitLog, start: int, trusted: int) -> Iterator[RawRecord | LogE
             yield LogEnd(offset, "the segment ends without a blank record")
             return
         size, magic = HEAD.unpack_from(buffer, offset - base)
-        if magic == BLANK_MAGIC and size == left:
+        if magic == BLANK_MAGIC and size == left <= log.end - offset:
             offset += left
             base, buffer = offset, b""
             continue

@@ -9,15 +9,14 @@ from __future__ import annotations
 
 import contextlib
 from collections import deque
-from collections.abc import Callable, Collection, Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from pyrmq_core.broker.store.appending import Append, AppendResult, Dispatched, DoesNotFit, entry_of_record
-from pyrmq_core.broker.store.batch_queue import BatchEntry
 from pyrmq_core.broker.store.commit_log import CommitLog, OldSegment
 from pyrmq_core.broker.store.disk.files import Files
 from pyrmq_core.broker.store.disk.paths import UnsafePath, check_name
-from pyrmq_core.broker.store.formats import CHECKPOINT_BYTES, Checkpoint, Entry, IndexMark, Mark
+from pyrmq_core.broker.store.formats import CHECKPOINT_BYTES, Checkpoint, IndexMark, Mark
 from pyrmq_core.broker.store.layout import (
     ABORT_NAME,
     BATCH_QUEUES_FOLDER,
@@ -25,15 +24,18 @@ from pyrmq_core.broker.store.layout import (
     QUEUES_FOLDER,
     StoreSettings,
 )
-from pyrmq_core.broker.store.log_scan import Hole, LogEnd, record_at, record_bytes, scan
+from pyrmq_core.broker.store.log_copy import LogCopy
+from pyrmq_core.broker.store.log_scan import Hole, LogEnd, scan
 from pyrmq_core.broker.store.queue_table import AppendGroup, QueueTable, Waiting, write_entries
-from pyrmq_core.broker.store.reading import GetLimits, GetResult, QueueKey, read_messages, stored_ms
-from pyrmq_core.broker.store.recovery import EntryOf, Recovery, recover
+from pyrmq_core.broker.store.reading import QueueKey
+from pyrmq_core.broker.store.recovery import Recovery, recover
+from pyrmq_core.broker.store.replay import EntryOf
+from pyrmq_core.broker.store.store_reader import StoreReader
 from pyrmq_core.errors import StoreError
 from pyrmq_core.protocol.messages.record import RawRecord
 
 
-class MessageStore:
+class MessageStore(StoreReader):
     """The log, the queues and the checkpoint; `open` recovers them after a crash.
 
     After a failed sync the system may have dropped written bytes, and no later sync repairs that. Then `failure` has
@@ -55,14 +57,15 @@ class MessageStore:
         self.on_failure: Callable[[str], None] = lambda reason: None
         self.on_new_segment: Callable[[], None] = lambda: None
         self._entry_of = entry_of or entry_of_record
-        self._log = CommitLog(files, settings.log_folder.rstrip("/"), settings.segment_bytes)
-        self._log.on_new_segment = lambda: self.on_new_segment()
-        self.queues = QueueTable(files, settings, self._log)
+        log = CommitLog(files, settings.log_folder.rstrip("/"), settings.segment_bytes)
+        log.on_new_segment = lambda: self.on_new_segment()
+        super().__init__(log, QueueTable(files, settings, log))
         self._waiting: deque[Waiting] = deque()
         self._checkpoint = Checkpoint()
         self._last_store_ms = 0
         self._entries = 0  # of all queues, including those not written yet
         self._deletions = 0
+        self._copy: LogCopy | None = None
         self._handed_out: deque[Mark] = deque()  # of `unsynced` calls that `synced` has not confirmed, ascending
         self.synced_mark = Mark(0, 0, 0)
         self.failure = ""
@@ -91,14 +94,9 @@ class MessageStore:
         return recovery
 
     @property
-    def end(self) -> int:
-        """The physical offset at which the next record begins."""
-        return self._log.end
-
-    @property
-    def start(self) -> int:
-        """The physical offset of the oldest byte that is kept."""
-        return self._log.start
+    def readable_end(self) -> int:
+        """The physical offset behind the last record that a slave has replayed; a master's is `end`."""
+        return self._log.end if self._copy is None else self._copy.end
 
     @property
     def log_bytes(self) -> int:
@@ -183,66 +181,39 @@ class MessageStore:
         for stored in dispatched:
             self.on_dispatched(stored.messages)
 
-    def get(self, key: QueueKey, offset: int, limits: GetLimits, tags_codes: Container[int] | None = None) -> GetResult:
-        """Returns the answer to a pull at `offset`."""
-        return read_messages(self._log, self.queues.get(key), key, offset, limits, tags_codes)
+    def begin_copy(self) -> None:
+        """Makes the opened store a slave's: it gets its log by `copy`, and nothing by `put`."""
+        self._copy = LogCopy(self._log, self.queues, self._entry_of)
 
-    def bounds(self, key: QueueKey) -> tuple[int, int]:
-        """Returns the lowest offset that is kept and the one after the last readable; zeros for an unknown queue."""
-        queue = self.queues.get(key)
-        return (0, 0) if queue is None else (queue.start, queue.end)
+    def copy(self, offset: int, data: bytes) -> None:
+        """Stores bytes of the master's log, of one segment, behind those that are here; `replay` makes them readable.
 
-    def queues_of(self, topic: str) -> list[int]:
-        """Returns the ids of a topic's queues that hold or held messages."""
-        return sorted(queue_id for name, queue_id in self.queues.by_key if name == topic)
-
-    def store_time(self, key: QueueKey, offset: int) -> int | None:
-        """Returns the store time in ms of the message at a queue offset; None if there is none.
-
-        Raises `StoreError` if the entry names another record.
+        They may begin and end within a record. Raises `StoreError`, with nothing changed, if they belong elsewhere or
+        the disk fails.
         """
-        queue = self.queues.get(key)
-        return None if queue is None else stored_ms(self._log, queue, key, offset)
+        if self.failure or self.refusal:
+            raise StoreError(self.failure or self.refusal)
+        self._log.copy(offset, data)
+        self.on_stored()
 
-    def entry(self, key: QueueKey, offset: int) -> Entry | BatchEntry:
-        """Returns the queue entry at a readable offset; raises `StoreError` if there is none."""
-        queue = self.queues.get(key)
-        if queue is None or not queue.start <= offset < queue.end:
-            raise StoreError(f"queue {key[1]} of {key[0]} has no entry {offset}")
-        return queue.entry(offset)
+    def replay(self) -> bool:
+        """Makes some copied messages readable; returns False if no more are whole. Raises `StoreError` as `put`."""
+        assert self._copy is not None, "a slave's store replays"
+        has_more, written = self._copy.replay()
+        self._last_store_ms = max(self._last_store_ms, self._copy.last_store_ms)
+        for key, entries in written:
+            self.on_readable(key, entries)
+        return has_more
 
-    def search(self, key: QueueKey, timestamp_ms: int, *, upper: bool) -> int:
-        """Returns the offset of the first message stored at or after a time; with `upper`, of the last up to it."""
-        low, high = start, end = self.bounds(key)
-        while low < high:
-            middle = (low + high) // 2
-            stored = self.store_time(key, middle)
-            if stored is None or stored < timestamp_ms or (upper and stored == timestamp_ms):
-                low = middle + 1
-            else:
-                high = middle
-        return max(start, min(low - 1, end)) if upper else low
-
-    def earliest_ms(self) -> int:
-        """Returns the store time in ms of the oldest message that is kept; -1 if there is none."""
-        first = next(scan(self._log, self._log.start))
-        return first.store_timestamp_ms if isinstance(first, RawRecord) else -1
-
-    def log_part(self, offset: int, most: int) -> bytes:
-        """Returns up to `most` bytes of a segment of the log from an offset on, or raises `StoreError`."""
-        return self._log.part(offset, most)
-
-    def record(self, offset: int) -> bytes | None:
-        """Returns the record at a physical offset; None if none begins there."""
-        return record_bytes(self._log, offset)
-
-    def record_of(self, offset: int, size: int) -> RawRecord | None:
-        """Returns the record of `size` bytes at a physical offset, checked; None if there is no such record."""
-        return record_at(self._log, offset, size) if 0 <= offset <= self._log.end - size else None
+    def take_damage(self) -> list[tuple[int, int]]:
+        """Returns the ranges of the copied log, found since the last call, in which no record can be read."""
+        assert self._copy is not None, "a slave's store replays"
+        found, self._copy.holes = self._copy.holes, []
+        return found
 
     def records(self, start: int) -> Iterator[RawRecord | Hole | LogEnd]:
         """Yields the records of the log from an offset on, what cannot be read, and the log's end."""
-        return scan(self._log, start, self._log.end)
+        return scan(self._log, start, self.readable_end)
 
     @property
     def indexed(self) -> IndexMark:
@@ -307,7 +278,7 @@ class MessageStore:
     def unsynced(self) -> tuple[int, list[Callable[[], None]]]:
         """Returns the log's end, and functions for another thread that sync everything before it."""
         end, syncs = self._log.unsynced()
-        self._handed_out.append(Mark(end, self._entries, self._deletions))
+        self._handed_out.append(self._mark())
         return end, syncs
 
     def synced(self, end: int) -> None:
@@ -363,7 +334,7 @@ class MessageStore:
             for sync in syncs:
                 sync()
             self.synced(end)
-            mark = self.synced_mark = Mark(end, self._entries, self._deletions)
+            mark = self.synced_mark = self._mark()
             queues = [queue for key, queue in self.queues.by_key.items() if leaving is None or key not in leaving]
             for sync in [sync for queue in queues for sync in queue.unsynced()]:
                 sync()
@@ -371,6 +342,11 @@ class MessageStore:
                 queue.synced()
             if leaving is None:
                 self.mark_safe(mark)
+
+    def _mark(self) -> Mark:
+        """Returns the mark of what is stored now: of a slave, the records that are replayed."""
+        entries = self._entries if self._copy is None else self.queues.count_entries()
+        return Mark(self.readable_end, entries, self._deletions)
 
     def fail(self, reason: str) -> None:
         """Ends storing, since bytes that had to be synced may be lost, or may not be found again."""

@@ -68,10 +68,15 @@ def write_entries(waiting: deque[Waiting], end: int) -> tuple[list[Waiting], lis
         except StoreError:
             del due[due.index(first) :]
             break
-        written.append((first.key, plain_entries(entries) if isinstance(queue, BatchConsumeQueue) else entries))
+        written.append((first.key, plain_form(queue, entries)))
     for _ in due:
         waiting.popleft()
     return due, written
+
+
+def plain_form(queue: AnyConsumeQueue, entries: bytes) -> bytes:
+    """Returns a queue's entries in the form of plain queues."""
+    return plain_entries(entries) if isinstance(queue, BatchConsumeQueue) else entries
 
 
 def _by_queue(messages: Iterable[Waiting]) -> Iterable[list[Waiting]]:

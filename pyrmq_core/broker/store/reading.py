@@ -285,6 +285,19 @@ def stored_ms(log: CommitLog, queue: AnyConsumeQueue, key: QueueKey, offset: int
     return int.from_bytes(head[at : at + 8], signed=True)
 
 
+def search_time(log: CommitLog, queue: AnyConsumeQueue, key: QueueKey, timestamp_ms: int, *, upper: bool) -> int:
+    """Returns the offset of the first message stored at or after a time; with `upper`, of the last up to it."""
+    low, high = start, end = queue.start, queue.end
+    while low < high:
+        middle = (low + high) // 2
+        stored = stored_ms(log, queue, key, middle)
+        if stored is None or stored < timestamp_ms or (upper and stored == timestamp_ms):
+            low = middle + 1
+        else:
+            high = middle
+    return max(start, min(low - 1, end)) if upper else low
+
+
 def _other_record(place: int) -> str:
     return f"another record, or none, at {place} of the commit log"
 

@@ -12,34 +12,23 @@ the other one's store.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from pyrmq_core.broker.store.batch_queue import BatchConsumeQueue, BatchEntry
 from pyrmq_core.broker.store.commit_log import CommitLog
-from pyrmq_core.broker.store.consume_queue import ConsumeQueue
 from pyrmq_core.broker.store.damage import Kept, keep_aside
 from pyrmq_core.broker.store.disk.files import Files
-from pyrmq_core.broker.store.disk.paths import UnsafePath
-from pyrmq_core.broker.store.formats import ENTRY, Checkpoint, Entry
-from pyrmq_core.broker.store.log_scan import Hole, LogEnd, record_at, scan
+from pyrmq_core.broker.store.formats import Checkpoint, Entry
+from pyrmq_core.broker.store.log_scan import LogEnd, record_at, scan
 from pyrmq_core.broker.store.queue_table import QueueTable, Slots, first_slot, follow_log, slots_of
 from pyrmq_core.broker.store.reading import AnyConsumeQueue, QueueKey
-from pyrmq_core.protocol.messages.batch_topic import MAX_RECORD_MESSAGES
-from pyrmq_core.protocol.messages.properties import INNER_NUM, decode_java_utf8, decode_properties
-from pyrmq_core.protocol.messages.record import MIN_RECORD_BYTES, RawRecord, body_crc
-from pyrmq_core.protocol.messages.sysflag import BATCH_RECORD, TRANSACTION_MASK
+from pyrmq_core.broker.store.replay import ENTRIES_AT_ONCE, EntryOf, MissingEntries, Replay
+from pyrmq_core.protocol.messages.properties import decode_java_utf8
+from pyrmq_core.protocol.messages.record import RawRecord
 
 MAX_NAMED: Final = 5
-# The entries that are read or written together.
-ENTRIES_AT_ONCE: Final = 4096
-# Records of prepared and rolled-back transactions have no queue entry (MessageSysFlag.java).
-WITHOUT_ENTRY: Final = (0x4, 0xC)
-
-EntryOf = Callable[[RawRecord], bytes]
-# Returns the queue of a key. A new one is a batch queue if its topic is; for an unknown topic, if the flag is True.
-QueueOf = Callable[[QueueKey, bool], AnyConsumeQueue]
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,10 +87,6 @@ class Recovery:
         return lines
 
 
-class MissingEntries(Exception):
-    """Entries that a queue lacks, of records that are not read again: the log has to be read from its start."""
-
-
 def recover(
     files: Files,
     log: CommitLog,
@@ -116,7 +101,7 @@ def recover(
     start = choose_start(log, checkpoint, len(queues), clean=clean)
     safe = checkpoint.safe_offset if checkpoint.safe_offset is not None else log.start
     unwritten = max(start, safe)
-    reread = _Reread(log, table.make, entry_of, trusted=min(safe, log.end))
+    reread = Replay(log, table.make, entry_of, trusted=min(safe, log.end))
     dropped = behind = 0
     lacks = not all(slots_of(queue).is_whole(from_first=log.start == 0) for queue in queues.values())
     if not lacks:
@@ -132,7 +117,7 @@ def recover(
         start = log.start
         for queue in queues.values():
             queue.remove()
-        reread = _Reread(log, table.make, entry_of, trusted=min(safe, log.end))
+        reread = Replay(log, table.make, entry_of, trusted=min(safe, log.end))
         reread.run(start, whole=True)
     kept = keep_aside(files, log, reread.end.offset)
     log.cut(reread.end.offset)
@@ -181,124 +166,6 @@ def choose_start(log: CommitLog, checkpoint: Checkpoint, queues: int, *, clean: 
             break
         chosen = offset
     return chosen
-
-
-class _Reread:
-    """A reading of the log up to its end, which fills the queues from the records."""
-
-    def __init__(self, log: CommitLog, queue_of: QueueOf, entry_of: EntryOf, *, trusted: int) -> None:
-        self._log = log
-        self._queue_of = queue_of
-        self._entry_of = entry_of
-        self._trusted = trusted
-        self._unwritten: dict[ConsumeQueue, list[bytes]] = {}
-        self._unwritten_entries = 0
-        self.records = 0
-        self.end = LogEnd(log.start)
-        self.holes: list[tuple[int, int]] = []
-        self.bad_bodies: list[int] = []
-        self.gaps = 0
-
-    def run(self, start: int, *, whole: bool) -> None:
-        """Reads from `start`; raises `MissingEntries` if a queue lacks entries of records before it.
-
-        If the `whole` log is read, fillers take the place of missing entries.
-        """
-        for found in scan(self._log, start, self._trusted):
-            match found:
-                case LogEnd():
-                    self.end = found
-                case Hole():
-                    self.holes.append((found.start, found.end))
-                case _:
-                    self.records += 1
-                    if found.commit_log_offset < self._trusted and body_crc(found.body) != found.body_crc:
-                        self.bad_bodies.append(found.commit_log_offset)
-                    try:
-                        self._take(found, whole=whole)
-                    except (UnsafePath, _DamagedRecord):
-                        self.holes.append((found.commit_log_offset, found.commit_log_offset + found.store_size))
-        self._write_all()
-
-    def _take(self, found: RawRecord, *, whole: bool) -> None:
-        if found.sys_flag & TRANSACTION_MASK in WITHOUT_ENTRY:
-            return
-        is_batch = found.sys_flag & BATCH_RECORD == BATCH_RECORD
-        queue = self._queue_of((decode_java_utf8(found.topic), found.queue_id), is_batch)
-        if isinstance(queue, BatchConsumeQueue):
-            entry = batch_entry_of(found, self._entry_of(found))
-        elif is_batch:  # the topic was a batch topic, then deleted, and is a plain one now
-            return
-        else:
-            entry = self._entry_of(found)
-        if isinstance(queue, BatchConsumeQueue):
-            self._place(queue, found, entry, whole=whole)
-            return
-        if whole and found.queue_offset * MIN_RECORD_BYTES > found.commit_log_offset:
-            raise _DamagedRecord
-        unwritten = self._unwritten.setdefault(queue, [])
-        if found.queue_offset == queue.end + len(unwritten):
-            unwritten.append(entry)
-            self._unwritten_entries += 1
-            if self._unwritten_entries >= ENTRIES_AT_ONCE:
-                self._write_all()
-        else:
-            self._write_all()
-            self._place(queue, found, entry, whole=whole)
-
-    def _place(self, queue: AnyConsumeQueue, found: RawRecord, entry: bytes, *, whole: bool) -> None:
-        """Writes an entry at its record's queue offset, which may be any."""
-        if found.commit_log_offset < self._trusted and not _is_placed(queue, found, entry):
-            raise _DamagedRecord
-        if whole and (queue.end or not self._log.start):  # otherwise the older messages went with their segments
-            self.gaps += max(0, found.queue_offset - queue.end)
-        _refill(queue, found.queue_offset, entry, whole)
-
-    def _write_all(self) -> None:
-        """Writes the entries that follow those of their queues, one write a queue."""
-        for queue, entries in self._unwritten.items():
-            if entries:
-                queue.append(queue.end, b"".join(entries))
-        self._unwritten.clear()
-        self._unwritten_entries = 0
-
-
-class _DamagedRecord(Exception):
-    """A record damaged where no CRC covers it.
-
-    Its queue offset is another message's or too large for the log, or its INNER_NUM is no possible count of messages.
-    """
-
-
-def _is_placed(queue: AnyConsumeQueue, record: RawRecord, entry: bytes) -> bool:
-    """Returns True if the queue offset is possible: behind the others, that of an equal entry, or a new beginning."""
-    index = record.queue_offset
-    return not 0 < index < queue.end or queue.holds(index, entry)
-
-
-def batch_entry_of(record: RawRecord, entry: bytes) -> bytes:
-    """Returns the entry of a record in a batch queue, from its `entry` in a plain one.
-
-    Raises `_DamagedRecord` for a batch with an impossible number of messages.
-    """
-    count = 1
-    if record.sys_flag & BATCH_RECORD == BATCH_RECORD:
-        text = decode_properties(decode_java_utf8(record.properties)).get(INNER_NUM, "")
-        count = int(text) if len(text) < 10 and text.isascii() and text.isdigit() else 0
-        if not 0 < count <= MAX_RECORD_MESSAGES:
-            raise _DamagedRecord
-    place, size, code = ENTRY.unpack(entry)
-    return BatchEntry(place, size, code, record.store_timestamp_ms, record.queue_offset, count).pack()
-
-
-def _refill(queue: AnyConsumeQueue, index: int, entry: bytes, whole: bool) -> None:
-    if index < queue.end:
-        if queue.holds(index, entry):
-            return
-        queue.cut(index)  # the topic was deleted and made again: the later record counts
-    elif index > queue.end and not whole:
-        raise MissingEntries
-    queue.append(index, entry)
 
 
 def _cut_queue(queue: AnyConsumeQueue, key: QueueKey, log: CommitLog, start: int) -> int:

@@ -1,0 +1,71 @@
+"""`LogCopy`: the part of a slave's log that is readable, while its master's bytes arrive behind it.
+
+The bytes may end within a record: it is replayed when it is whole. What can never become a record is passed over, as
+recovery does with damage.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pyrmq_core.broker.store.commit_log import CommitLog
+from pyrmq_core.broker.store.damage import next_record
+from pyrmq_core.broker.store.queue_table import QueueTable, plain_form
+from pyrmq_core.broker.store.reading import QueueKey
+from pyrmq_core.broker.store.replay import EntryOf, Replay
+from pyrmq_core.protocol.messages.record import BLANK_MAGIC, HEAD, MAGIC_V1, MAGIC_V2
+
+# The records of a step: some 2 ms.
+RECORDS_AT_ONCE: Final = 500
+# A search that found no record goes on when so many bytes more are there, this many before where it ended.
+SEARCH_BYTES: Final = 1 << 20
+OVERLAP_BYTES: Final = 64
+
+
+class LogCopy:
+    """The log, readable up to `end`; `holes` are the ranges that were passed over."""
+
+    def __init__(self, log: CommitLog, queues: QueueTable, entry_of: EntryOf) -> None:
+        self._log = log
+        self._queues = queues
+        self._entry_of = entry_of
+        self._searched = -SEARCH_BYTES  # the end of the last search
+        self.end = log.end
+        self.last_store_ms = 0
+        self.holes: list[tuple[int, int]] = []
+
+    def replay(self) -> tuple[bool, list[tuple[QueueKey, bytes]]]:
+        """Fills the queues from the next records.
+
+        Returns False if no more are whole, and the entries that each queue got, in the form of plain queues. After a
+        `StoreError`, as of a full disk, a later call does the same again.
+        """
+        if not self.end:
+            self.end = self._log.start
+        replay, written = Replay(self._log, self._queues.make, self._entry_of), []
+        replay.on_written = lambda key, queue, entries: written.append((key, plain_form(queue, entries)))
+        replay.run(self.end, whole=True, most=RECORDS_AT_ONCE)
+        self.end, self.last_store_ms = replay.end.offset, replay.last_store_ms
+        self.holes += replay.holes
+        return replay.records == RECORDS_AT_ONCE or self._passes_damage(), written
+
+    def _passes_damage(self) -> bool:
+        """Moves behind bytes that can never become a record; returns False if there are none, or none that end."""
+        log = self._log
+        if self.end == log.end or self._is_incomplete() or 0 < log.end - self._searched < SEARCH_BYTES:
+            return False
+        found = next_record(log, max(self.end, self._searched - OVERLAP_BYTES), log.end)
+        if found == log.end:
+            self._searched = found
+            return False
+        self.holes.append((self.end, found))
+        self.end, self._searched = found, -SEARCH_BYTES
+        return True
+
+    def _is_incomplete(self) -> bool:
+        """Returns True if bytes of the record at `end` are still to come."""
+        there, left = self._log.end - self.end, -self.end % self._log.segment_bytes or self._log.segment_bytes
+        if there < HEAD.size:
+            return there < left
+        size, magic = HEAD.unpack(self._log.read(self.end, HEAD.size))
+        return magic in (MAGIC_V1, MAGIC_V2, BLANK_MAGIC) and there < size <= left

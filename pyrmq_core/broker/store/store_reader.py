@@ -1,0 +1,82 @@
+"""`StoreReader`: what is read of a store, by topic, queue and offset, by time, or by place in the log."""
+
+from __future__ import annotations
+
+from collections.abc import Container
+
+from pyrmq_core.broker.store.batch_queue import BatchEntry
+from pyrmq_core.broker.store.commit_log import CommitLog
+from pyrmq_core.broker.store.formats import Entry
+from pyrmq_core.broker.store.log_scan import record_at, record_bytes, scan
+from pyrmq_core.broker.store.queue_table import QueueTable
+from pyrmq_core.broker.store.reading import GetLimits, GetResult, QueueKey, read_messages, search_time, stored_ms
+from pyrmq_core.errors import StoreError
+from pyrmq_core.protocol.messages.record import RawRecord
+
+
+class StoreReader:
+    """A log and its queues; everything blocks and is called by one thread."""
+
+    def __init__(self, log: CommitLog, queues: QueueTable) -> None:
+        self._log = log
+        self.queues = queues
+
+    @property
+    def end(self) -> int:
+        """The physical offset at which the next record begins."""
+        return self._log.end
+
+    @property
+    def start(self) -> int:
+        """The physical offset of the oldest byte that is kept."""
+        return self._log.start
+
+    def get(self, key: QueueKey, offset: int, limits: GetLimits, tags_codes: Container[int] | None = None) -> GetResult:
+        """Returns the answer to a pull at `offset`."""
+        return read_messages(self._log, self.queues.get(key), key, offset, limits, tags_codes)
+
+    def bounds(self, key: QueueKey) -> tuple[int, int]:
+        """Returns the lowest offset that is kept and the one after the last readable; zeros for an unknown queue."""
+        queue = self.queues.get(key)
+        return (0, 0) if queue is None else (queue.start, queue.end)
+
+    def queues_of(self, topic: str) -> list[int]:
+        """Returns the ids of a topic's queues that hold or held messages."""
+        return sorted(queue_id for name, queue_id in self.queues.by_key if name == topic)
+
+    def store_time(self, key: QueueKey, offset: int) -> int | None:
+        """Returns the store time in ms of the message at a queue offset; None if there is none.
+
+        Raises `StoreError` if the entry names another record.
+        """
+        queue = self.queues.get(key)
+        return None if queue is None else stored_ms(self._log, queue, key, offset)
+
+    def entry(self, key: QueueKey, offset: int) -> Entry | BatchEntry:
+        """Returns the queue entry at a readable offset; raises `StoreError` if there is none."""
+        queue = self.queues.get(key)
+        if queue is None or not queue.start <= offset < queue.end:
+            raise StoreError(f"queue {key[1]} of {key[0]} has no entry {offset}")
+        return queue.entry(offset)
+
+    def search(self, key: QueueKey, timestamp_ms: int, *, upper: bool) -> int:
+        """Returns the offset of the first message stored at or after a time; with `upper`, of the last up to it."""
+        queue = self.queues.get(key)
+        return 0 if queue is None else search_time(self._log, queue, key, timestamp_ms, upper=upper)
+
+    def earliest_ms(self) -> int:
+        """Returns the store time in ms of the oldest message that is kept; -1 if there is none."""
+        first = next(scan(self._log, self._log.start))
+        return first.store_timestamp_ms if isinstance(first, RawRecord) else -1
+
+    def log_part(self, offset: int, most: int) -> bytes:
+        """Returns up to `most` bytes of a segment of the log from an offset on, or raises `StoreError`."""
+        return self._log.part(offset, most)
+
+    def record(self, offset: int) -> bytes | None:
+        """Returns the record at a physical offset; None if none begins there."""
+        return record_bytes(self._log, offset)
+
+    def record_of(self, offset: int, size: int) -> RawRecord | None:
+        """Returns the record of `size` bytes at a physical offset, checked; None if there is no such record."""
+        return record_at(self._log, offset, size) if 0 <= offset <= self._log.end - size else None
