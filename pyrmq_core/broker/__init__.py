@@ -12,15 +12,16 @@ keeps it registered with the NameServers, and `__main__` runs it as a process. T
 - `schedule` delivers messages with a delay level.
 - `timers` delivers messages at any time, from Java's timer log and wheel.
 - `transactions` keeps half messages and checks them back with their producers.
-- `ha` sends the log to slaves, and has sends wait for them.
+- `ha` sends the log to slaves, has sends wait for them, and follows a master.
 - `statistics` measures what the broker does, by topic and group.
 
-Static topics and pop consumption are not built, and this broker is always a master. A request that needs one of these
-is refused by name, and so is a setting that would switch one on.
+Static topics and pop consumption are not built, and a slave never acts in its master's place. A request that needs one
+of these is refused by name, and so is a setting that would switch one on.
 """
 
 from pyrmq_core.broker.processors.topics_and_groups import make_topics
-from pyrmq_core.broker.server import RunningBroker, run_broker
+from pyrmq_core.broker.running_broker import RunningBroker
+from pyrmq_core.broker.server import run_broker
 from pyrmq_core.broker.settings import BrokerConfig
 from pyrmq_core.broker.store.disk.disk_files import DiskFiles
 from pyrmq_core.broker.store.disk.unsynced import ForgetfulFiles

@@ -18,6 +18,7 @@ from pyrmq_core.broker.clients.consumer_calls import REPLIES, ConsumerCalls
 from pyrmq_core.broker.clients.group_notices import GroupNotices
 from pyrmq_core.broker.clients.held_pulls import HeldPulls
 from pyrmq_core.broker.clients.queue_locks import QueueLocks
+from pyrmq_core.broker.ha.ha_client import HaClient
 from pyrmq_core.broker.ha.ha_server import HaServer
 from pyrmq_core.broker.ha.replicas import CopyRules
 from pyrmq_core.broker.registration import BrokerRegistration
@@ -85,6 +86,7 @@ class Broker:
         default_factory=lambda: BoundedWork(LONG_REQUESTS_AT_ONCE, MOST_LONG_REQUESTS, LONG_TURN_SECONDS)
     )
     booted_ms: int = 0
+    ha_client: HaClient | None = None  # a slave's
     settings_version: DataVersion = NO_VERSION
     settings_turn: trio.Lock = field(default_factory=trio.Lock)
     id_counter: Any = field(default_factory=lambda: itertools.count(random.randrange(1 << 16)))

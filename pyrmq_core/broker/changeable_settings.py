@@ -20,6 +20,7 @@ _NAMES: Final = """
     shortPollingTimeMills maxTransferCountOnMessageInMemory maxTransferBytesOnMessageInMemory
     flushConsumerOffsetInterval channelExpiredTimeout maxHeartbeatBytes maxGroupsPerConnection
     maxSubscriptionsPerHeartbeat inSyncReplicas slaveTimeout haMaxGapNotInSync haSlaveFallbehindMax
+    slaveReadEnable accessMessageInMemoryMaxRatio
 """
 CHANGEABLE: Final = frozenset(_NAMES.split())
 NAMES_SHOWN: Final = 1

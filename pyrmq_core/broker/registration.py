@@ -16,7 +16,7 @@ import trio
 
 from pyrmq_core.broker.settings import BrokerConfig
 from pyrmq_core.broker.tables.topics import READ_WRITE, TopicTable
-from pyrmq_core.errors import RocketMQError, StoreError
+from pyrmq_core.errors import InvalidState, RocketMQError, StoreError
 from pyrmq_core.model import TopicConfig
 from pyrmq_core.network import ConnectionPool
 from pyrmq_core.network.log_lines import line_logger
@@ -74,6 +74,9 @@ class BrokerRegistration:
         self._pool = pool
         self._user = config.access.inner_client
         self._succeeded = trio.Event()
+        # Of a slave's master, as the NameServer last named them.
+        self.master_address: str | None = None
+        self.master_ha_address: str | None = config.ha_master_address or None
 
     @property
     def ha_address(self) -> str:
@@ -169,7 +172,8 @@ class BrokerRegistration:
         changed = self._topics.changed_since(server.acknowledged) if only_changes else None
         if changed == []:
             return True
-        if server.is_registered and not (only_changes or self._config.force_register) and await self._is_known(server):
+        may_ask = not (only_changes or self._config.force_register or self._config.is_slave)
+        if server.is_registered and may_ask and await self._is_known(server):
             server.succeeded(self._header.broker_name, server.acknowledged)
             return True
         topics = self._permitted(self._topics if changed is None else changed)
@@ -186,9 +190,23 @@ class BrokerRegistration:
             return False
         server.succeeded(self._header.broker_name, body.data_version)
         self._succeeded.set()
+        if self._config.is_slave:
+            self._note_master(registered)
         if registered.order_topic_table:
             self._topics.mark_ordered(registered.order_topic_table, time.time_ns() // 1_000_000)
         return True
+
+    def _note_master(self, registered: RegisteredBroker) -> None:
+        """Notes the master's addresses; those of one that is gone stay, as it may come back there."""
+        self.master_address = registered.master_addr or self.master_address
+        if not self._config.ha_master_address:
+            self.master_ha_address = registered.ha_server_addr or self.master_ha_address
+
+    async def ask_master(self, request: Command, timeout: float) -> Command:
+        """Returns the answer of a slave's master, whatever it says; raises `RocketMQError` without one."""
+        if self.master_address is None:
+            raise InvalidState("no NameServer names a master of this broker")
+        return await self._pool.call(self.master_address, self._signed(request), timeout=timeout)
 
     def _permitted(self, topics: Iterable[TopicConfig]) -> tuple[TopicConfig, ...]:
         """Returns the topics with no more permissions than brokerPermission leaves them."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import random
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from functools import partial
 from typing import Final
@@ -15,19 +15,21 @@ from pyrmq_core.access.control import AccessControl, access_control
 from pyrmq_core.broker.broker import Answer, Broker
 from pyrmq_core.broker.clients.client_table import ClientTable
 from pyrmq_core.broker.clients.held_pulls import HeldPulls
-from pyrmq_core.broker.ha.ha_port import open_ha_port
+from pyrmq_core.broker.ha.ha_port import MAX_PORT, open_ha_port
 from pyrmq_core.broker.ha.ha_server import HaServer
+from pyrmq_core.broker.kept_tables import keep_written
 from pyrmq_core.broker.processors.put_message import ensure_topic
+from pyrmq_core.broker.processors.slave_rules import handle_on_slave
 from pyrmq_core.broker.processors.table import handle
 from pyrmq_core.broker.registration import BrokerRegistration
-from pyrmq_core.broker.schedule.delay_levels import FILE_NAME as DELAYS_FILE
+from pyrmq_core.broker.running_broker import RunningBroker
 from pyrmq_core.broker.schedule.delay_levels import DelayLevels, entry_maker
 from pyrmq_core.broker.settings import BrokerConfig
+from pyrmq_core.broker.slave import slave_client
 from pyrmq_core.broker.statistics.figures import BrokerFigures
 from pyrmq_core.broker.statistics.sampler import sample_figures
 from pyrmq_core.broker.store.disk.disk_files import DiskFiles
 from pyrmq_core.broker.store.disk.files import Files
-from pyrmq_core.broker.store.disk.unsynced import ForgetfulFiles
 from pyrmq_core.broker.store.message_store import MessageStore
 from pyrmq_core.broker.store.reading import QueueKey
 from pyrmq_core.broker.store_services.flush import Flusher
@@ -35,16 +37,14 @@ from pyrmq_core.broker.store_services.retention import Retention
 from pyrmq_core.broker.store_services.store_parts import StoreParts, open_parts
 from pyrmq_core.broker.store_services.unread import unread_lines
 from pyrmq_core.broker.tables.config_files import FOLDER
-from pyrmq_core.broker.tables.consumer_filters import FILE_NAME as FILTERS_FILE
 from pyrmq_core.broker.tables.consumer_filters import ConsumerFilters
-from pyrmq_core.broker.tables.consumer_offsets import FILE_NAME as OFFSETS_FILE
 from pyrmq_core.broker.tables.consumer_offsets import GroupOffsets
 from pyrmq_core.broker.tables.subscription_groups import GroupTable
 from pyrmq_core.broker.tables.topics import TopicTable
 from pyrmq_core.broker.timers.timer_rules import TIMER_TOPIC
 from pyrmq_core.broker.transactions.producer_checks import ProducerChecks
 from pyrmq_core.broker.transactions.transactions import Transactions
-from pyrmq_core.errors import InvalidArgument, InvalidState, StoreError
+from pyrmq_core.errors import InvalidArgument, StoreError
 from pyrmq_core.network import ConnectionPool, Handler, Listening, Peer, failure_in, format_address, serve
 from pyrmq_core.network.log_lines import line_logger
 from pyrmq_core.network.tls_settings import watch_certificate
@@ -61,66 +61,6 @@ EXPIRY_SECONDS: Final = 10.0
 STOP_SECONDS: Final = 10.0
 # Java's slaves fetch topics there (BrokerController.java, fastRemotingServer).
 FAST_PORT_BELOW: Final = 2
-
-
-class RunningBroker:
-    """A serving broker: its name, its address, and the three ways to end it."""
-
-    def __init__(self, broker: Broker, listening: Listening) -> None:
-        self.config = broker.config
-        self.name = broker.config.broker_name
-        self.address = broker.address
-        self.ha_address = broker.registration.ha_address
-        self.broker = broker
-        self.listening = listening
-        self.scope = trio.CancelScope()
-        self.is_killed = False
-        self._forgets = False
-
-    def __repr__(self) -> str:
-        return f"<RunningBroker {self.name} at {self.address}>"
-
-    def stop(self) -> None:
-        """Stops as after SIGTERM: unregisters, flushes, and ends `run_broker`."""
-        self.scope.cancel()
-
-    def kill(self) -> None:
-        """Stops as after SIGKILL: flushes and unregisters nothing; the next start recovers acknowledged messages."""
-        self.is_killed = True
-        self.scope.cancel()
-
-    def power_cut(self) -> None:
-        """Stops as after a power failure: unsynced bytes are lost, too.
-
-        Raises `InvalidState` unless the broker runs on `ForgetfulFiles`.
-        """
-        if not isinstance(self.broker.store.files, ForgetfulFiles):
-            raise InvalidState("only a broker on ForgetfulFiles can forget what was not synced")
-        self._forgets = True
-        self.kill()
-
-    def leave_files(self) -> None:
-        """Closes the store in order, or leaves it as `kill` or `power_cut` would."""
-        broker = self.broker
-        if not self.is_killed:
-            try:
-                for file in (broker.topics.file, broker.groups.file):
-                    if file.is_behind:
-                        file.save()
-                for path, table in rarely_written(broker).items():
-                    if (text := table.unsaved()) is not None:
-                        broker.store.files.save(path, text())
-                broker.timers.close()
-                broker.index.close()
-                broker.store.close()
-            except StoreError as error:
-                log.error("the store is not closed in order, the next start recovers it: %s", error)
-                broker.store.abandon()
-            return
-        broker.store.abandon()
-        if self._forgets and isinstance(broker.store.files, ForgetfulFiles):
-            broker.store.files.power_cut()
-            broker.store.files.close()
 
 
 async def run_broker(
@@ -154,6 +94,8 @@ async def run_broker(
         log.info("store opened: %s", recovery)
         for warning in recovery.warnings():
             log.warning("%s", warning)
+        if config.is_slave:
+            store.begin_copy()
         parts = await open_parts(config, store, clean=recovery.clean)
         async with trio.open_nursery() as nursery:
             services = await nursery.start(_keep_services)
@@ -191,11 +133,13 @@ async def _start(
     """Listens, and loads the config files."""
     started: list[Broker] = []
 
+    respond = handle_on_slave if config.is_slave else handle
+
     def answer(request: Command, peer: Peer) -> Answer:
         if not started:
             return refusal(ResponseCode.SERVICE_NOT_AVAILABLE, "this broker is starting")
         denied = access.denied(request, peer)
-        return handle(started[0], request, peer) if denied is None else denied
+        return respond(started[0], request, peer) if denied is None else denied
 
     def closed(peer: Peer) -> None:
         if started:
@@ -219,7 +163,9 @@ async def _start(
     )
     listening: Listening = await services.start(listen)
     ha = HaServer(parts.store, config, is_clean=parts.is_clean)
-    ha_port = await open_ha_port(config, ha, services, listening.port)
+    ha_port = min(listening.port + 1, MAX_PORT)  # which a slave only names
+    if not config.is_slave:
+        ha_port = await open_ha_port(config, ha, services, listening.port)
     started.append(make_broker(config, parts, services, listening.port, ha, ha_port))
     started[0].access = access
     return RunningBroker(started[0], listening)
@@ -321,18 +267,24 @@ async def _work(running: RunningBroker, task_status: trio.TaskStatus[RunningBrok
             nursery.start_soon(broker.flusher.run)
             nursery.start_soon(broker.retention.run)
             nursery.start_soon(broker.index.run)
-            nursery.start_soon(broker.delays.run)
-            nursery.start_soon(broker.timers.run)
-            nursery.start_soon(broker.transactions.run, partial(ensure_topic, broker))
             nursery.start_soon(broker.held.run)
             nursery.start_soon(sample_figures, broker.figures)
             nursery.start_soon(broker.notices.run, broker.clients)
             nursery.start_soon(broker.topics.file.run)
             nursery.start_soon(broker.groups.file.run)
-            nursery.start_soon(_keep_written, broker)
+            nursery.start_soon(keep_written, broker)
             nursery.start_soon(_expire_clients, broker)
+            for task in _tasks_of_role(broker):
+                nursery.start_soon(task)
             await nursery.start(broker.registration.run)
             task_status.started(running)
+
+
+def _tasks_of_role(broker: Broker) -> list[Callable[[], Awaitable[None]]]:
+    """Returns what only a master does with its messages, or only a slave."""
+    if broker.config.is_slave:
+        return [slave_client(broker).run]
+    return [broker.delays.run, broker.timers.run, partial(broker.transactions.run, partial(ensure_topic, broker))]
 
 
 async def _note_removal(broker: Broker) -> None:
@@ -341,32 +293,6 @@ async def _note_removal(broker: Broker) -> None:
     for line in unread_lines(broker.store, broker.offsets):
         log.error("%s", line)
     await broker.index.remove_old()
-
-
-def rarely_written(broker: Broker) -> dict[str, GroupOffsets | ConsumerFilters | DelayLevels]:
-    """Returns the tables that are written at intervals, by the path of their file."""
-    return {
-        f"{FOLDER}/{OFFSETS_FILE}": broker.offsets,
-        f"{FOLDER}/{FILTERS_FILE}": broker.filters,
-        f"{FOLDER}/{DELAYS_FILE}": broker.delays,
-    }
-
-
-async def _keep_written(broker: Broker) -> None:
-    """Writes these files at intervals; one that cannot be written is written again at the next."""
-    while True:
-        await trio.sleep(broker.config.flush_consumer_offset_interval / 1000)
-        for path, table in rarely_written(broker).items():
-            if (text := table.unsaved()) is not None:
-                try:
-                    await trio.to_thread.run_sync(_save, broker, path, text)
-                except StoreError as error:
-                    table.is_changed = True
-                    log.error("%s", error)
-
-
-def _save(broker: Broker, path: str, text: Callable[[], bytes]) -> None:
-    broker.store.files.save(path, text())
 
 
 async def _expire_clients(broker: Broker) -> None:

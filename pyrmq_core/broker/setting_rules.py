@@ -44,8 +44,8 @@ REFUSED: Final = (
         ("", "1"),
     ),
     RefusedSettings(
-        _names("slaveReadEnable asyncLearner duplicationEnable enableSlaveActingMaster enableRemoteEscape"),
-        "this broker is a master, which is never read as a slave; set it to false",
+        _names("asyncLearner duplicationEnable enableSlaveActingMaster enableRemoteEscape"),
+        "a slave of this broker never acts in its master's place; set it to false",
     ),
     RefusedSettings(
         _names("enableControllerMode enableDLegerCommitLog allAckInSyncStateSet enableAutoInSyncReplicas"),
@@ -140,7 +140,7 @@ WITHOUT_EFFECT: Final = (
             commitCommitLogLeastPages commitCommitLogThoroughInterval wakeCommitWhenPutMessage wakeFlushWhenPutMessage
             flushCommitLogTimed flushCommitLogLeastPages flushCommitLogThoroughInterval flushConsumeQueueLeastPages
             flushConsumeQueueThoroughInterval putMessageTimeout osPageCacheBusyTimeOutMills writeWithoutMmap
-            accessMessageInMemoryMaxRatio accessMessageInMemoryHotRatio maxTransferBytesOnMessageInDisk
+            accessMessageInMemoryHotRatio maxTransferBytesOnMessageInDisk
             maxTransferCountOnMessageInDisk diskFallRecorded debugLockEnable maxAsyncPutMessageRequests
             dispatchFromSenderThread dispatchCqThreads dispatchCqCacheNum enableAsyncReput recheckReputOffsetFromCq
             mappedFileSwapEnable commitLogForceSwapMapInterval commitLogSwapMapInterval commitLogSwapMapReserveFileNum
@@ -220,7 +220,7 @@ WITHOUT_EFFECT: Final = (
     ),
     WithoutEffect(
         _names(
-            """brokerIP2 haMasterAddress haFlowControlEnable maxHaTransferByteInSecond haMaxTimeSlaveNotCatchup
+            """brokerIP2 haFlowControlEnable maxHaTransferByteInSecond haMaxTimeSlaveNotCatchup
             offsetCheckInSlave syncMasterFlushOffsetWhenStartup maxChecksumRange maxSlaveResendLength
             syncFromLastFile dLegerGroup dLegerPeers dLegerSelfId preferredLeaderId enableBatchPush
             storePathDLedgerCommitLog storePathEpochFile storePathBrokerIdentity controllerAddr
@@ -229,7 +229,7 @@ WITHOUT_EFFECT: Final = (
             syncBrokerMemberGroupPeriod cleanOfflineBrokerInterval brokerHeartbeatInterval
             brokerNotActiveTimeoutMillis sendHeartbeatTimeoutMillis forwardTimeout inBrokerContainer lockInStrictMode"""
         ),
-        "this broker as a slave, and controllers: what would switch them on is refused",
+        "controllers, which would choose masters, and limits for slaves: what would switch them on is refused",
     ),
     WithoutEffect(
         _names(

@@ -17,7 +17,9 @@ from pyrmq_core.access.settings import NAMES as ACCESS_NAMES
 from pyrmq_core.access.settings import AccessSettings
 from pyrmq_core.broker import setting_rules
 from pyrmq_core.broker.clients.held_pulls import HeldLimits
+from pyrmq_core.broker.roles import ASYNC_MASTER, SLAVE, check_role
 from pyrmq_core.broker.setting_ranges import MAX_INT, check_numbers
+from pyrmq_core.broker.setting_values import JVM_PREFIX, RATIOS, SHOWN, parse, text_of, with_ratios
 from pyrmq_core.broker.store.index.index_file import Layout
 from pyrmq_core.broker.store.layout import LOG_FOLDER, StoreSettings
 from pyrmq_core.broker.store.reading import GetLimits
@@ -37,7 +39,6 @@ from pyrmq_core.network import ServerBounds, TlsSettings, local_ip
 from pyrmq_core.network.server import MAX_CONNECTIONS, MAX_RECEIVED_BYTES, MAX_WAITING_BYTES
 from pyrmq_core.network.tls_settings import NAMES as TLS_NAMES
 from pyrmq_core.protocol.framing.frame import SERVER_HEADER_BYTES
-from pyrmq_core.protocol.java.properties_text import parse_java_properties
 
 DELAY_LEVELS: Final = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
 UNIT_MS: Final = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
@@ -46,16 +47,8 @@ ASYNC_FLUSH: Final = "ASYNC_FLUSH"
 SYNC_FLUSH: Final = "SYNC_FLUSH"
 # The characters of a topic's name, and dots: in RocketMQ a broker without a name has that of its host.
 SERVER_NAME: Final = re.compile(r"(?!\.+$)[%|a-zA-Z0-9_.-]{1,127}")
-# RocketMQ reads these from JVM properties, too, which win. Here they are in the same file.
-JVM_PREFIX: Final = "rocketmq.broker."
-RATIOS: Final = ("diskSpaceCleanForciblyRatio", "diskSpaceWarningLevelRatio")
-NUMBER: Final = re.compile(r"[+-]?[0-9]+")
 MAX_DELAY_MS: Final = MAX_INT * UNIT_MS["s"]
 MAX_REGION_CHARS: Final = 127
-# The most characters of a wrong value that are shown.
-SHOWN: Final = 40
-SYNC_MASTER: Final = "SYNC_MASTER"
-ROLES: Final = ("ASYNC_MASTER", SYNC_MASTER, "SLAVE")
 
 
 def named(name: str, default: Any) -> Any:
@@ -70,7 +63,7 @@ class BrokerConfig:
     broker_cluster_name: str = named("brokerClusterName", "DefaultCluster")
     broker_name: str = named("brokerName", "broker-a")
     broker_id: int = named("brokerId", 0)
-    broker_role: str = named("brokerRole", "ASYNC_MASTER")
+    broker_role: str = named("brokerRole", ASYNC_MASTER)
     broker_ip1: str = named("brokerIP1", "")
     broker_permission: int = named("brokerPermission", int(Permission.READ | Permission.WRITE))
     bind_address: str = named("bindAddress", "127.0.0.1")
@@ -107,6 +100,10 @@ class BrokerConfig:
     max_store_bytes: int = named("maxStoreBytes", 0)
     # The port for slaves: listenPort + 1 where it is -1.
     ha_listen_port: int = named("haListenPort", -1)
+    # Where a slave finds its master's port; empty: as the NameServer says.
+    ha_master_address: str = named("haMasterAddress", "")
+    slave_read_enable: bool = named("slaveReadEnable", False)
+    access_message_in_memory_max_ratio: int = named("accessMessageInMemoryMaxRatio", 40)
     ha_send_heartbeat_interval: int = named("haSendHeartbeatInterval", 5000)
     ha_housekeeping_interval: int = named("haHousekeepingInterval", 20_000)
     ha_transfer_batch_size: int = named("haTransferBatchSize", 32_768)
@@ -184,12 +181,7 @@ class BrokerConfig:
     access: AccessSettings = dataclasses.field(default_factory=AccessSettings)
 
     def __post_init__(self) -> None:
-        if self.broker_role not in ROLES:
-            raise InvalidArgument(f"brokerRole is {self.broker_role!r}; {', '.join(ROLES)} exist")
-        if self.broker_role == "SLAVE" or self.broker_id != 0:
-            raise InvalidArgument(
-                "this broker is always a master: set brokerRole to ASYNC_MASTER or SYNC_MASTER, and brokerId=0"
-            )
+        check_role(self.broker_role, self.broker_id, self.ha_master_address)
         if self.flush_disk_type not in (ASYNC_FLUSH, SYNC_FLUSH):
             raise InvalidArgument(f"flushDiskType is {self.flush_disk_type!r}; {ASYNC_FLUSH} and {SYNC_FLUSH} exist")
         for name, value in (("brokerName", self.broker_name), ("brokerClusterName", self.broker_cluster_name)):
@@ -229,6 +221,10 @@ class BrokerConfig:
     def advertised_ip(self) -> str:
         """The address for clients: brokerIP1, else the one that the broker listens on, or one of this machine's."""
         return self.broker_ip1 or (local_ip() if self.bind_address in WILDCARDS else self.bind_address)
+
+    @property
+    def is_slave(self) -> bool:
+        return self.broker_role == SLAVE
 
     @property
     def store_root(self) -> Path:
@@ -308,7 +304,7 @@ class BrokerConfig:
 
     def to_properties(self) -> dict[str, str]:
         """Returns every setting by RocketMQ's name, sorted; passwords are hidden."""
-        texts = {field.metadata["name"]: _text(getattr(self, field.name)) for field in _plain_fields()}
+        texts = {field.metadata["name"]: text_of(getattr(self, field.name)) for field in _plain_fields()}
         return dict(sorted({**texts, **self.tls.to_settings(), **self.access.to_settings()}.items()))
 
     def with_settings(self, properties: Mapping[str, str]) -> BrokerConfig:
@@ -320,27 +316,12 @@ class BrokerConfig:
         properties = with_ratios(properties)
         fields = {field.metadata["name"]: field for field in _plain_fields()}
         values: dict[str, Any] = {
-            fields[name].name: _parse(name, text, type(fields[name].default))
+            fields[name].name: parse(name, text, type(fields[name].default))
             for name, text in properties.items()
             if name in fields
         }
         tls, access = self.tls.with_settings(properties), self.access.with_settings(properties)
         return dataclasses.replace(self, **values, tls=tls, access=access)
-
-
-def with_ratios(properties: Mapping[str, str]) -> dict[str, str]:
-    """Returns the settings with RocketMQ's JVM properties among them, which are fractions, in place of the percentages.
-
-    Raises `InvalidArgument` for one that is no fraction.
-    """
-    found = dict(properties)
-    for name in RATIOS:
-        if (text := found.pop(JVM_PREFIX + name, "").strip()) != "":
-            try:
-                found[name] = str(round(100 * float(text)))
-            except (ValueError, OverflowError) as error:
-                raise InvalidArgument(f"{JVM_PREFIX}{name} is {text!r}; it is a fraction such as 0.90") from error
-    return found
 
 
 def _plain_fields() -> list[dataclasses.Field[Any]]:
@@ -361,28 +342,3 @@ def unknown_names(properties: Mapping[str, str]) -> list[str]:
         *(JVM_PREFIX + name for name in RATIOS),
     ]
     return setting_rules.nearest(sorted(set(properties) - {*known, *setting_rules.KNOWN}), known)
-
-
-def read_config_file(path: str) -> dict[str, str]:
-    """Returns the settings in a file of Java properties; raises `InvalidArgument` if it cannot be read."""
-    try:
-        return parse_java_properties(Path(path).read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        raise InvalidArgument(f"the configuration file {path} cannot be read: {error}") from error
-
-
-def _text(value: object) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def _parse(name: str, text: str, kind: type) -> object:
-    text = text.strip()
-    if kind is bool:
-        if text.lower() not in ("true", "false"):
-            raise InvalidArgument(f"{name} is {text[:SHOWN]!r}; true or false are possible")
-        return text.lower() == "true"
-    if kind is int:
-        if not NUMBER.fullmatch(text) or len(text) > SHOWN:
-            raise InvalidArgument(f"{name} is {text[:SHOWN]!r}; it is a whole number of at most 19 digits")
-        return int(text)
-    return text

@@ -36,6 +36,21 @@ async def open_wire(address: str, *, tls: ssl.SSLContext | None, timeout: float)
     raise _failed(address, f"no server accepted within {timeout:g} s; is the address right, and no firewall between?")
 
 
+async def open_stream(address: str, *, timeout: float) -> trio.SocketStream:
+    """Returns a plain connection for other bytes than remoting's; `timeout` is in seconds.
+
+    Raises `ConnectFailed`, which names the address and the reason, and `InvalidArgument` for a bad address.
+    """
+    host, port = parse_address(address)
+    with trio.move_on_after(timeout):
+        try:
+            wire = await _connect(host, port)
+        except (OSError, UnicodeError) as error:
+            raise _failed(address, _reason(error)) from error
+        return trio.SocketStream(trio.socket.from_stdlib_socket(wire.socket))
+    raise _failed(address, f"no server accepted within {timeout:g} s; is the address right, and no firewall between?")
+
+
 async def _connect(host: str, port: int) -> SocketWire:
     """Connects to the first of the host's addresses that accepts."""
     found = await trio.socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)

@@ -9,7 +9,8 @@ import pytest
 import trio
 
 from pyrmq_core.broker.changeable_settings import CHANGEABLE, changed
-from pyrmq_core.broker.settings import BrokerConfig, read_config_file
+from pyrmq_core.broker.setting_values import read_config_file
+from pyrmq_core.broker.settings import BrokerConfig
 from pyrmq_core.errors import InvalidArgument
 from pyrmq_core.protocol.framing.codes import RequestCode, ResponseCode
 from pyrmq_core.protocol.framing.command import Command

@@ -368,8 +368,9 @@ async def test_a_port_that_is_taken_and_a_directory_that_is_held(tmp_path: Path)
 @pytest.mark.parametrize(
     ("settings", "text"),
     [
-        ({"brokerRole": "SLAVE"}, "always a master"),
-        ({"brokerId": "1"}, "always a master"),
+        ({"brokerRole": "SLAVE"}, "a slave has a brokerId of 1 or more"),
+        ({"brokerId": "1"}, "a master has brokerId=0"),
+        ({"brokerRole": "SLAVE", "brokerId": "1", "haMasterAddress": "there"}, "haMasterAddress: "),
         ({"inSyncReplicas": "65"}, "1 to 64 are possible"),
         ({"flushDiskType": "NOW"}, "SYNC_FLUSH"),
         ({"listenPort": "x"}, "listenPort is 'x'"),

@@ -50,8 +50,8 @@ def test_what_asks_for_nothing_is_taken(row: object) -> None:
 
 
 def test_all_that_is_refused_is_reported_at_once() -> None:
-    with pytest.raises(InvalidArgument, match=r"enableLmq=true: .*; slaveReadEnable=true: this broker is a master"):
-        BrokerConfig().with_settings({"enableLmq": "true", "slaveReadEnable": "true", "brokerName": "b"})
+    with pytest.raises(InvalidArgument, match=r"enableLmq=true: .*; duplicationEnable=true: a slave of this broker"):
+        BrokerConfig().with_settings({"enableLmq": "true", "duplicationEnable": "true", "brokerName": "b"})
 
 
 def test_a_name_that_there_is_nowhere_is_reported_with_the_nearest_one() -> None:

@@ -12,12 +12,12 @@ what the store had then, or was sent to slaves since; and one that was refused s
 from __future__ import annotations
 
 from collections.abc import Coroutine
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
 import trio
 
+from pyrmq_core.broker.ha.ha_times import HaTimes
 from pyrmq_core.broker.ha.log_transfer import BLOCK_HEAD, Reports, first_transfer
 from pyrmq_core.broker.ha.replicas import CopyRules, Replica, Replicas
 from pyrmq_core.broker.settings import BrokerConfig
@@ -29,34 +29,12 @@ from pyrmq_core.network.rare_lines import RareLine
 log = line_logger(__name__)
 
 RECEIVED_AT_ONCE: Final = 64 << 10
-MILLISECONDS: Final = 1000
 # The most refused reports that are remembered.
 MOST_OTHERS: Final = 1000
 
 
 class NoSlave(Exception):
     """A peer that cannot be served; the text is the reason."""
-
-
-@dataclass(frozen=True, slots=True)
-class HaTimes:
-    """Settings of connections between master and slave, in seconds and bytes.
-
-    A heartbeat follows after `heartbeat` without other bytes; a peer that is silent, or takes nothing, for
-    `housekeeping` is gone. A block has at most `block_bytes`.
-    """
-
-    heartbeat: float
-    housekeeping: float
-    block_bytes: int
-
-    @classmethod
-    def of(cls, config: BrokerConfig) -> HaTimes:
-        return cls(
-            config.ha_send_heartbeat_interval / MILLISECONDS,
-            config.ha_housekeeping_interval / MILLISECONDS,
-            config.ha_transfer_batch_size,
-        )
 
 
 class HaServer:

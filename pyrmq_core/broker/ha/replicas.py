@@ -9,7 +9,8 @@ from typing import Final
 
 import trio
 
-from pyrmq_core.broker.settings import SYNC_MASTER, BrokerConfig
+from pyrmq_core.broker.roles import SYNC_MASTER
+from pyrmq_core.broker.settings import BrokerConfig
 
 MILLISECONDS: Final = 1000
 

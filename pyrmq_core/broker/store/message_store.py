@@ -44,7 +44,8 @@ class MessageStore(StoreReader):
     With a `refusal`, as for a disk that is nearly full, nothing is stored until it is empty again.
 
     `on_failure` is called with the reason, `on_readable` with each queue that gets messages and their entries,
-    `on_dispatched` with the messages themselves, in the order of the log, `on_stored` when there is something to flush,
+    `on_dispatched` with the messages themselves, in the order of the log; in a slave's store, which has no messages but
+    copied bytes, `on_replayed` takes its place. `on_stored` is called when there is something to flush,
     `on_new_segment` when the log has begun another file.
     """
 
@@ -53,6 +54,7 @@ class MessageStore(StoreReader):
         self.settings = settings
         self.on_readable: Callable[[QueueKey, bytes], None] = lambda key, entries: None
         self.on_dispatched: Callable[[Dispatched], None] = lambda messages: None
+        self.on_replayed: Callable[[], None] = lambda: None
         self.on_stored: Callable[[], None] = lambda: None
         self.on_failure: Callable[[str], None] = lambda reason: None
         self.on_new_segment: Callable[[], None] = lambda: None
@@ -199,10 +201,13 @@ class MessageStore(StoreReader):
     def replay(self) -> bool:
         """Makes some copied messages readable; returns False if no more are whole. Raises `StoreError` as `put`."""
         assert self._copy is not None, "a slave's store replays"
+        before = self.readable_end
         has_more, written = self._copy.replay()
         self._last_store_ms = max(self._last_store_ms, self._copy.last_store_ms)
         for key, entries in written:
             self.on_readable(key, entries)
+        if self.readable_end != before:
+            self.on_replayed()
         return has_more
 
     def take_damage(self) -> list[tuple[int, int]]:

@@ -8,7 +8,7 @@ from pyrmq_core.broker.store.batch_queue import BatchEntry
 from pyrmq_core.broker.store.commit_log import CommitLog
 from pyrmq_core.broker.store.formats import Entry
 from pyrmq_core.broker.store.log_scan import record_at, record_bytes, scan
-from pyrmq_core.broker.store.queue_table import QueueTable
+from pyrmq_core.broker.store.queue_table import QueueTable, slots_of
 from pyrmq_core.broker.store.reading import GetLimits, GetResult, QueueKey, read_messages, search_time, stored_ms
 from pyrmq_core.errors import StoreError
 from pyrmq_core.protocol.messages.record import RawRecord
@@ -80,3 +80,8 @@ class StoreReader:
     def record_of(self, offset: int, size: int) -> RawRecord | None:
         """Returns the record of `size` bytes at a physical offset, checked; None if there is no such record."""
         return record_at(self._log, offset, size) if 0 <= offset <= self._log.end - size else None
+
+    def last_message(self) -> int | None:
+        """Returns the physical offset of the last message that is in a queue; None without one."""
+        slots = [slots_of(queue) for queue in self.queues.by_key.values()]
+        return max([one.entry(one.end - 1).physical_offset for one in slots if one.end > one.start], default=None)

@@ -76,6 +76,7 @@ class KeyIndexing:
                 log.error("the index of keys cannot be opened, look-ups find nothing: %s", error)
         if self._is_on:
             self._store.on_dispatched = self._note
+            self._store.on_replayed = self._note_replayed
 
     def close(self) -> None:
         """Brings the files to the medium; raises `StoreError` if that fails and they cannot be removed either.
@@ -196,6 +197,10 @@ class KeyIndexing:
 
     def _note(self, messages: Dispatched) -> None:
         self._index.note(messages)
+        self._arrived.set()
+
+    def _note_replayed(self) -> None:
+        self._index.note_replayed(self._store.readable_end)
         self._arrived.set()
 
     def _waiting_steps(self) -> Iterator[None]:

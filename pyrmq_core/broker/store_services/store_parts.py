@@ -30,7 +30,7 @@ async def open_parts(config: BrokerConfig, store: MessageStore, *, clean: bool) 
         store,
         store.files,
         config.timer_settings,
-        enabled=config.timer_wheel_enable,
+        enabled=config.timer_wheel_enable and not config.is_slave,
         flush_ms=config.timer_flush_interval_ms,
     )
     await trio.to_thread.run_sync(partial(index.open, clean=clean))

@@ -15,7 +15,7 @@ import trio
 from pyrmq_core.access.file_replacement import replace_keeping_previous
 from pyrmq_core.broker.broker import Answer, Broker
 from pyrmq_core.broker.changeable_settings import changed, is_black
-from pyrmq_core.broker.settings import JVM_PREFIX, read_config_file
+from pyrmq_core.broker.setting_values import JVM_PREFIX, read_config_file
 from pyrmq_core.errors import BodyError, InvalidArgument
 from pyrmq_core.network import Peer
 from pyrmq_core.network.log_lines import line_logger

@@ -54,7 +54,7 @@ class KeyIndex:
         self._of_batch = 0  # how many messages of the first waiting batch have entered
         self._of_message = 0  # how many entries of the next one
         self._indexed_to = 0  # the log offset behind the last message that entered, or that has no keys
-        self._opened_end = self._readable_to = store.end
+        self._opened_end = self._readable_to = store.readable_end
         self._is_gapless = False
         self.is_open = False
         self.is_live = False
@@ -149,6 +149,11 @@ class KeyIndex:
         elif messages.append.sys_flag & TRANSACTION_MASK != ROLLED_BACK:
             self._waiting.append(messages)
             self._waiting_bytes += messages.end - messages.positions[0]
+
+    def note_replayed(self, end: int) -> None:
+        """Notes that a slave's log is readable up to `end`: `catch_up` reads what is new."""
+        self._readable_to = end
+        self._fall_behind()
 
     def step(self) -> None:
         """Enters some of the waiting messages; raises `StoreError` if the disk fails, and the index is behind."""

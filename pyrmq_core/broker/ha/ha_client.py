@@ -1,0 +1,194 @@
+"""`HaClient`: follows a master, so that this store's log has the master's bytes.
+
+The slave reports how far its log reaches, takes blocks that begin there, and reports again after each. What it takes is
+replayed in steps between: queues and index are this store's own. Nothing here ends the broker: what fails is one line
+in the log, and is tried again. Source: store/ha/DefaultHAClient.java (5.4.0).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+import trio
+
+from pyrmq_core.broker.ha.ha_times import HaTimes
+from pyrmq_core.broker.ha.log_transfer import BLOCK_HEAD, REPORT
+from pyrmq_core.broker.ha.master_checks import CannotFollow
+from pyrmq_core.broker.settings import BrokerConfig
+from pyrmq_core.broker.store.message_store import MessageStore
+from pyrmq_core.broker.store_services.flush import Flusher
+from pyrmq_core.errors import RocketMQError, StoreError
+from pyrmq_core.network.connect import open_stream
+from pyrmq_core.network.log_lines import line_logger
+
+log = line_logger(__name__)
+
+RECEIVED_AT_ONCE: Final = 1 << 20
+# Java's masters send 32 KiB by default.
+MOST_BLOCK_BYTES: Final = 16 << 20
+CONNECT_SECONDS: Final = 5.0
+RETRY_SECONDS: Final = 1.0
+LOOK_SECONDS: Final = 5.0
+
+
+class HaClient:
+    """The slave's side; `run` follows until cancelled.
+
+    `address` returns that of the master's port for slaves, None while it is unknown; `look_for_master` has it looked up
+    again soon. `check` raises `CannotFollow` if the store is no beginning of the master's log.
+    """
+
+    def __init__(
+        self,
+        store: MessageStore,
+        config: BrokerConfig,
+        flusher: Flusher,
+        address: Callable[[], str | None],
+        look_for_master: Callable[[], None],
+        check: Callable[[], Awaitable[None]],
+    ) -> None:
+        self._store = store
+        self._times = HaTimes.of(config)
+        self._flusher = flusher
+        self._address = address
+        self._look_for_master = look_for_master
+        self._check = check
+        self._grown = trio.Event()
+        self._said = ""
+        self._is_followed = False
+        self._asked_at = -math.inf
+        self.master: str | None = None  # while it is followed
+        self.taken = 0  # bytes since the connection began
+        self.read_at = self.reported_at = self.began = 0.0
+
+    async def run(self) -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._replay)
+            while True:
+                try:
+                    await self._follow()
+                except (CannotFollow, RocketMQError) as error:
+                    self._say(f"this slave does not follow its master: {error}")
+                except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
+                    self._say(f"this slave lost the connection with its master: {error.__cause__ or error}")
+                finally:
+                    self.master = None
+                if trio.current_time() >= self._asked_at + LOOK_SECONDS:
+                    self._asked_at = trio.current_time()
+                    self._look_for_master()
+                await trio.sleep(RETRY_SECONDS)
+
+    async def _follow(self) -> None:
+        """Follows the master until its connection ends, or another one is to be followed."""
+        address = self._address()
+        if address is None:
+            raise CannotFollow("no NameServer names one yet, and haMasterAddress is not set")
+        await self._check()
+        async with await open_stream(address, timeout=CONNECT_SECONDS) as stream:
+            self.master, self.taken = address, 0
+            self.began = self.read_at = trio.current_time()
+            await self._report(stream)
+            await self._take(stream, address)
+
+    async def _take(self, stream: trio.abc.Stream, address: str) -> None:
+        received = bytearray()
+        while self._address() in (None, address):
+            data = None
+            with trio.move_on_after(self._times.heartbeat):
+                data = await stream.receive_some(RECEIVED_AT_ONCE)
+            if data is None:
+                if trio.current_time() - self.read_at >= self._times.housekeeping:
+                    raise CannotFollow(
+                        f"{address} was silent for {self._times.housekeeping:g} s (haHousekeepingInterval)"
+                    )
+                await self._report(stream)
+                continue
+            if not data:
+                raise CannotFollow(f"{address} closed the connection; if it goes on, its log says why")
+            self.read_at = trio.current_time()
+            received += data
+            end = self._store.end
+            del received[: self._store_blocks(received, address)]
+            if self._store.end != end:
+                self._grown.set()
+                await self._report(stream)
+
+    def _store_blocks(self, received: bytearray, address: str) -> int:
+        """Stores the whole blocks at the beginning of what was received; returns the number of their bytes.
+
+        Blocks of one segment of the log are one write.
+        """
+        at, expected, bodies = 0, self._store.end, list[bytes]()
+        while len(received) - at >= BLOCK_HEAD.size:
+            offset, size = BLOCK_HEAD.unpack_from(received, at)
+            is_first = not expected
+            if not 0 <= size <= MOST_BLOCK_BYTES or offset < 0 or not (is_first or offset == expected):
+                self._store_bodies(expected, bodies)
+                raise CannotFollow(
+                    f"{address} sends {size} bytes at {offset} of its log, and this one ends at {expected}; is it a "
+                    f"master's port for slaves, and of {self._store.settings.segment_bytes} bytes a segment?"
+                )
+            following = at + BLOCK_HEAD.size + size
+            if following > len(received):
+                break
+            if size:
+                if bodies and not offset % self._store.settings.segment_bytes:
+                    self._store_bodies(expected, bodies)
+                bodies.append(bytes(received[at + BLOCK_HEAD.size : following]))
+                expected = offset + size
+            at = following
+            self._hears(address)
+        self._store_bodies(expected, bodies)
+        return at
+
+    def _store_bodies(self, end: int, bodies: list[bytes]) -> None:
+        """Stores bytes that end at an offset of the log."""
+        if bodies:
+            data = b"".join(bodies)
+            bodies.clear()
+            self._store.copy(end - len(data), data)
+            self.taken += len(data)
+
+    async def _report(self, stream: trio.abc.Stream) -> None:
+        """Reports the log's end: with SYNC_FLUSH, what is synced."""
+        end = self._store.end
+        if self._flusher.is_sync and not await self._flusher.wait_flushed(end):
+            end = self._store.flushed
+        with trio.move_on_after(self._times.housekeeping) as waited:
+            await stream.send_all(REPORT.pack(end))
+        if waited.cancelled_caught:
+            raise CannotFollow(f"{self.master} took no report for {self._times.housekeeping:g} s")
+        self.reported_at = trio.current_time()
+
+    async def _replay(self) -> None:
+        """Makes what was taken readable, in steps between other work."""
+        said = ""
+        while True:
+            self._grown = trio.Event()
+            try:
+                while self._store.replay():
+                    await trio.lowlevel.checkpoint()
+            except StoreError as error:
+                if str(error) != said:
+                    said = str(error)
+                    log.error("this slave's queues are behind, and it tries again: %s", said)
+                await trio.sleep(RETRY_SECONDS)
+                continue
+            said = ""
+            for start, end in self._store.take_damage():
+                log.error("no record can be read between %d and %d of the copied log: it is passed over", start, end)
+            await self._grown.wait()
+
+    def _hears(self, address: str) -> None:
+        if not self._is_followed:
+            self._is_followed, self._said = True, ""
+            log.info("this slave follows the master at %s", address)
+
+    def _say(self, line: str) -> None:
+        """Logs a failure once, until this slave follows again."""
+        self._is_followed = False
+        if line != self._said:
+            self._said = line
+            log.warning("%s", line)

@@ -1,0 +1,68 @@
+"""The checks of a slave's store against its master, made before it follows.
+
+A master that lost its end, as in a power cut, or that is another broker under the same name, has other bytes than the
+slave. RocketMQ's protocol between them does not show that: such a master sends nothing, or goes on behind other bytes.
+So the slave asks for the bounds of the master's log, and for the last message that it has itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+from pyrmq_core.broker.store.message_store import MessageStore
+from pyrmq_core.errors import BodyError
+from pyrmq_core.protocol.framing.codes import RequestCode, ResponseCode
+from pyrmq_core.protocol.framing.command import Command
+from pyrmq_core.protocol.java.json_text import load_object
+
+Ask = Callable[[Command], Awaitable[Command]]
+
+
+class CannotFollow(Exception):
+    """A master that this slave cannot follow; the text is the reason, and the remedy."""
+
+
+async def check_master(ask: Ask, store: MessageStore, address: str) -> None:
+    """Raises `CannotFollow` if the store is no beginning of the master's log; `ask` sends a request to the master.
+
+    A master that does not answer the questions, as one with access control, is not checked.
+    """
+    bounds = _bounds(await ask(Command(RequestCode.GET_BROKER_RUNTIME_INFO)))
+    if bounds is None or not store.end:
+        return
+    start, end = bounds
+    if store.end > end:
+        raise CannotFollow(
+            f"this store ends at {store.end}, and the log of the master at {address} at {end}: it lost its end, or is "
+            "another one. Nothing is cut: make this broker the master, or start it with an empty store"
+        )
+    if store.end < start:
+        raise CannotFollow(
+            f"this store ends at {store.end}, and the log of the master at {address} begins at {start}: what lies "
+            "between was removed there. Start this broker with an empty store"
+        )
+    await _check_last_message(ask, store, address)
+
+
+async def _check_last_message(ask: Ask, store: MessageStore, address: str) -> None:
+    place = store.last_message()
+    record = None if place is None else store.record(place)
+    if record is None:
+        return
+    answer = await ask(Command(RequestCode.VIEW_MESSAGE_BY_ID, {"offset": str(place)}))
+    if answer.code in (ResponseCode.SUCCESS, ResponseCode.SYSTEM_ERROR) and bytes(answer.body) != record:
+        raise CannotFollow(
+            f"the message at {place} of this store's log is not in the log of the master at {address}: it lost its "
+            "end, or is another one. Nothing is cut: make this broker the master, or start it with an empty store"
+        )
+
+
+def _bounds(answer: Command) -> tuple[int, int] | None:
+    """Returns where the master's log begins and ends; None if it does not say so."""
+    if answer.code != ResponseCode.SUCCESS:
+        return None
+    try:
+        table = load_object(answer.body, "runtime figures")["table"]
+        return int(table["commitLogMinOffset"]), int(table["commitLogMaxOffset"])
+    except (BodyError, KeyError, TypeError, ValueError):
+        return None
