@@ -90,12 +90,11 @@ async def run_broker(
         saved = TopicTable(directory, config)
         saved.load()
         store.queues.is_batch_topic = saved.is_batch_topic
-        recovery = await trio.to_thread.run_sync(store.open, os.getpid())
+        open_store = partial(store.open, os.getpid(), is_copy=config.is_slave)
+        recovery = await trio.to_thread.run_sync(open_store)
         log.info("store opened: %s", recovery)
         for warning in recovery.warnings():
             log.warning("%s", warning)
-        if config.is_slave:
-            store.begin_copy()
         parts = await open_parts(config, store, clean=recovery.clean)
         async with trio.open_nursery() as nursery:
             services = await nursery.start(_keep_services)

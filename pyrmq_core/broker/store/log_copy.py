@@ -30,6 +30,8 @@ class LogCopy:
         self._queues = queues
         self._entry_of = entry_of
         self._searched = -SEARCH_BYTES  # the end of the last search
+        self._replayed_to = log.end
+        self._is_cut = False
         self.end = log.end
         self.last_store_ms = 0
         self.holes: list[tuple[int, int]] = []
@@ -47,12 +49,19 @@ class LogCopy:
         replay.run(self.end, whole=True, most=RECORDS_AT_ONCE)
         self.end, self.last_store_ms = replay.end.offset, replay.last_store_ms
         self.holes += replay.holes
-        return replay.records == RECORDS_AT_ONCE or self._passes_damage(), written
+        self._replayed_to = self._log.end
+        self._is_cut = replay.records < RECORDS_AT_ONCE and self._is_incomplete()
+        return replay.records == RECORDS_AT_ONCE or (not self._is_cut and self._passes_damage()), written
+
+    @property
+    def has_all(self) -> bool:
+        """True if there is nothing behind `end` but the beginning of a record."""
+        return self.end == self._log.end or (self._is_cut and self._replayed_to == self._log.end)
 
     def _passes_damage(self) -> bool:
         """Moves behind bytes that can never become a record; returns False if there are none, or none that end."""
         log = self._log
-        if self.end == log.end or self._is_incomplete() or 0 < log.end - self._searched < SEARCH_BYTES:
+        if self.end == log.end or 0 < log.end - self._searched < SEARCH_BYTES:
             return False
         found = next_record(log, max(self.end, self._searched - OVERLAP_BYTES), log.end)
         if found == log.end:

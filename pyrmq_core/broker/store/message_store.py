@@ -73,8 +73,11 @@ class MessageStore(StoreReader):
         self.failure = ""
         self.refusal = ""
 
-    def open(self, process_id: int) -> Recovery:
-        """Locks the directory, recovers, and marks the store as in use; raises `StoreError` if that fails."""
+    def open(self, process_id: int, *, is_copy: bool = False) -> Recovery:
+        """Locks the directory, recovers, and marks the store as in use; raises `StoreError` if that fails.
+
+        A slave's store is opened as a copy: it gets its log by `copy`, and nothing by `put`.
+        """
         files = self.files
         files.add_folder(self.settings.log_folder.rstrip("/"))
         files.lock()
@@ -82,7 +85,9 @@ class MessageStore(StoreReader):
         self._checkpoint = Checkpoint.decode(files.load(CHECKPOINT_NAME))
         self._log.open()
         self.queues.open()
-        recovery = recover(files, self._log, self.queues, self._entry_of, self._checkpoint, clean=clean)
+        recovery = recover(
+            files, self._log, self.queues, self._entry_of, self._checkpoint, clean=clean, is_copy=is_copy
+        )
         if files.size(CHECKPOINT_NAME) != CHECKPOINT_BYTES:
             files.remove(CHECKPOINT_NAME)
             self._checkpoint = replace(self._checkpoint, safe_offset=None)
@@ -92,6 +97,8 @@ class MessageStore(StoreReader):
             files.open(ABORT_NAME, 0)
         self._last_store_ms = self._checkpoint.log_time_ms
         self._entries = self.queues.count_entries()
+        if is_copy:
+            self._copy = LogCopy(self._log, self.queues, self._entry_of)
         self.flush()
         return recovery
 
@@ -182,10 +189,6 @@ class MessageStore(StoreReader):
             self.on_readable(key, entries)
         for stored in dispatched:
             self.on_dispatched(stored.messages)
-
-    def begin_copy(self) -> None:
-        """Makes the opened store a slave's: it gets its log by `copy`, and nothing by `put`."""
-        self._copy = LogCopy(self._log, self.queues, self._entry_of)
 
     def copy(self, offset: int, data: bytes) -> None:
         """Stores bytes of the master's log, of one segment, behind those that are here; `replay` makes them readable.
@@ -363,6 +366,8 @@ class MessageStore(StoreReader):
         """Stops cleanly: the next opening reads no record again. If it raises `StoreError`, call `abandon`."""
         if self.failure:
             raise StoreError(self.failure)
+        if self._copy is not None and self._copy.has_all:
+            self._log.cut(self._copy.end)  # the begin of a record: it is fetched again
         self.flush()
         if not self._waiting:
             self.files.remove(ABORT_NAME)

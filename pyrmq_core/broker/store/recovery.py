@@ -18,7 +18,7 @@ from typing import Final
 
 from pyrmq_core.broker.store.batch_queue import BatchConsumeQueue, BatchEntry
 from pyrmq_core.broker.store.commit_log import CommitLog
-from pyrmq_core.broker.store.damage import Kept, keep_aside
+from pyrmq_core.broker.store.damage import Kept, keep_aside, record_offsets
 from pyrmq_core.broker.store.disk.files import Files
 from pyrmq_core.broker.store.formats import Checkpoint, Entry
 from pyrmq_core.broker.store.log_scan import LogEnd, record_at, scan
@@ -95,8 +95,12 @@ def recover(
     checkpoint: Checkpoint,
     *,
     clean: bool,
+    is_copy: bool = False,
 ) -> Recovery:
-    """Makes an opened log and its opened queues agree."""
+    """Makes an opened log and its opened queues agree.
+
+    The log of a copy may end within a record, which is fetched again: of it nothing is kept aside.
+    """
     queues = table.by_key
     start = choose_start(log, checkpoint, len(queues), clean=clean)
     safe = checkpoint.safe_offset if checkpoint.safe_offset is not None else log.start
@@ -119,7 +123,9 @@ def recover(
             queue.remove()
         reread = Replay(log, table.make, entry_of, trusted=min(safe, log.end))
         reread.run(start, whole=True)
-    kept = keep_aside(files, log, reread.end.offset)
+    kept = None
+    if not (is_copy and _has_one_record(log, reread.end.offset)):
+        kept = keep_aside(files, log, reread.end.offset)
     log.cut(reread.end.offset)
     if not clean:
         log.write_again(min(unwritten, log.end))
@@ -142,6 +148,11 @@ def recover(
         missing_segments=log.missing,
         removed_end=checkpoint.log_start,
     )
+
+
+def _has_one_record(log: CommitLog, start: int) -> bool:
+    """Returns True if at most one record begins at or behind an offset."""
+    return sum([len(record_offsets(data, offset)) for offset, data in log.pieces(start)]) <= 1
 
 
 def choose_start(log: CommitLog, checkpoint: Checkpoint, queues: int, *, clean: bool) -> int:
