@@ -164,7 +164,7 @@ async def _start(
     ha = HaServer(parts.store, config, is_clean=parts.is_clean)
     ha_port = min(listening.port + 1, MAX_PORT)  # which a slave only names
     if not config.is_slave:
-        ha_port = await open_ha_port(config, ha, services, listening.port)
+        ha_port = await open_ha_port(config, ha, services, listening.host, listening.port)
     started.append(make_broker(config, parts, services, listening.port, ha, ha_port))
     started[0].access = access
     return RunningBroker(started[0], listening)

@@ -1,9 +1,15 @@
-"""`serve_bytes`: accepts connections that carry other bytes than remoting's, each with a task of its own."""
+"""`serve_bytes`: accepts connections that carry other bytes than remoting's, each with a task of its own.
+
+Strangers cannot keep such a port to themselves: when it is full, a newcomer takes the place of the connection that was
+accepted first among those whose handler does not know the peer yet, once that had `patience` seconds to show itself.
+"""
 
 from __future__ import annotations
 
+import math
+import socket
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 import trio
@@ -15,9 +21,32 @@ from pyrmq_core.network.rare_lines import RareLine
 
 log = line_logger(__name__)
 
-# Returns when the connection is to be closed.
-BytesHandler = Callable[[trio.abc.Stream, str], Awaitable[None]]
 MAX_BYTE_CONNECTIONS: Final = 64
+
+
+@dataclass(eq=False, slots=True)
+class ByteConnection:
+    """An accepted connection. Its handler sets `is_known` when the peer is one that the port is for."""
+
+    stream: trio.SocketStream
+    address: str
+    is_known: bool = False
+    accepted_at: float = field(default_factory=trio.current_time)
+    scope: trio.CancelScope = field(default_factory=trio.CancelScope)
+
+    async def send_some(self, data: memoryview) -> int:
+        """Returns how many of the bytes the system took, one at least; takes none if it is cancelled.
+
+        Raises `trio.BrokenResourceError` or `trio.ClosedResourceError` if the connection ended.
+        """
+        try:
+            return await self.stream.socket.send(data)
+        except OSError as error:
+            raise trio.BrokenResourceError from error
+
+
+# Returns when the connection is to be closed.
+BytesHandler = Callable[[ByteConnection], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +67,7 @@ async def serve_bytes(
     port: int,
     *,
     max_connections: int = MAX_BYTE_CONNECTIONS,
+    patience: float = math.inf,
     task_status: trio.TaskStatus[BytePort] = trio.TASK_STATUS_IGNORED,
 ) -> None:
     """Serves until cancelled; `nursery.start` returns the `BytePort`. A failing handler ends its connection alone.
@@ -45,19 +75,19 @@ async def serve_bytes(
     Raises `NetworkError` when it cannot listen, and `InvalidArgument` for a host that cannot be resolved.
     """
     listener = await open_listener(host, port)
-    no_room, refused, number_open = RareLine(), RareLine(), 0
+    connections, no_room = _Connections(max_connections, patience), RareLine()
 
-    async def run(stream: trio.SocketStream, address: str) -> None:
-        nonlocal number_open
+    async def run(connection: ByteConnection) -> None:
         try:
-            await handler(stream, address)
+            with connection.scope:
+                await handler(connection)
         except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
-            log.info("the connection with %s ended: %s", address, error.__cause__ or error)
+            log.info("the connection with %s ended: %s", connection.address, error.__cause__ or error)
         except Exception:
-            log.exception("the connection with %s is closed by a defect", address)
+            log.exception("the connection with %s is closed by a defect", connection.address)
         finally:
-            number_open -= 1
-            await trio.aclose_forcefully(stream)
+            connections.remove(connection)
+            await trio.aclose_forcefully(connection.stream)
 
     try:
         async with trio.open_nursery() as nursery:
@@ -65,22 +95,53 @@ async def serve_bytes(
             task_status.started(bound)
             while True:
                 accepted = await accept(listener, no_room)
-                if number_open >= max_connections:
-                    if refused.is_due():
-                        text = f"{bound.address} has {max_connections} connections, its limit; more are refused"
-                        log.warning("%s%s", text, refused.left_out())
+                connection = _connection(accepted)
+                if connection is not None and connections.add(connection, bound):
+                    nursery.start_soon(run, connection)
+                else:
                     accepted.close()
                     await trio.lowlevel.checkpoint()
-                    continue
-                try:
-                    address = format_address(*accepted.getpeername()[:2])
-                    stream = trio.SocketStream(trio.socket.from_stdlib_socket(accepted))
-                except OSError as error:  # the other end is gone already
-                    log.debug("a connection was accepted and could not be used", exc_info=error)
-                    accepted.close()
-                    await trio.lowlevel.checkpoint()
-                    continue
-                number_open += 1
-                nursery.start_soon(run, stream, address)
     finally:
         listener.close()
+
+
+def _connection(accepted: socket.socket) -> ByteConnection | None:
+    """Returns the connection; None if the other end is gone already."""
+    try:
+        address = format_address(*accepted.getpeername()[:2])
+        return ByteConnection(trio.SocketStream(trio.socket.from_stdlib_socket(accepted)), address)
+    except OSError as error:
+        log.debug("a connection was accepted and could not be used", exc_info=error)
+        return None
+
+
+class _Connections:
+    """The open connections of a port, in the order in which they were accepted."""
+
+    def __init__(self, most: int, patience: float) -> None:
+        self._open: dict[ByteConnection, None] = {}
+        self._most = most
+        self._patience = patience
+        self._full = RareLine()
+
+    def add(self, connection: ByteConnection, port: BytePort) -> bool:
+        """Returns False if there is no room for the connection; may end another one for it."""
+        if len(self._open) < self._most:
+            self._open[connection] = None
+            return True
+        replaced = next((one for one in self._open if not one.is_known), None)
+        if replaced is not None and connection.accepted_at - replaced.accepted_at < self._patience:
+            replaced = None
+        if self._full.is_due():
+            done = "more are refused" if replaced is None else f"the one with {replaced.address}, unknown, is closed"
+            text = f"{port.address} has {self._most} connections, its limit; {done}"
+            log.warning("%s%s", text, self._full.left_out())
+        if replaced is None:
+            return False
+        self.remove(replaced)
+        replaced.scope.cancel()
+        self._open[connection] = None
+        return True
+
+    def remove(self, connection: ByteConnection) -> None:
+        self._open.pop(connection, None)

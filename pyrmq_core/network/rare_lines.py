@@ -1,11 +1,13 @@
-"""`RareLine`: a limit on how often a log line is repeated that a peer could cause without end."""
+"""Limits on how often a log line is repeated that a peer could cause without end."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Hashable
 from typing import Final
 
 SECONDS_BETWEEN: Final = 60.0
+MAX_KEYS: Final = 64
 
 
 class RareLine:
@@ -27,7 +29,30 @@ class RareLine:
         self._due = now + self._seconds
         return True
 
+    def is_over(self, now: float) -> bool:
+        """Returns True if the next line is due at `now`; counts nothing."""
+        return now >= self._due
+
     def left_out(self) -> str:
         """Returns an ending for this line: how many were left out since the last that was written."""
         count, self._left_out = self._left_out, 0
         return f" ({count} more since the last such line)" if count else ""
+
+
+class RareLines:
+    """A `RareLine` for each of `most` keys at a time, such as peers, and one for all others."""
+
+    def __init__(self, most: int = MAX_KEYS, seconds: float = SECONDS_BETWEEN) -> None:
+        self._most = most
+        self._seconds = seconds
+        self._lines: dict[Hashable, RareLine] = {}
+        self._others = RareLine(seconds)
+
+    def of(self, key: Hashable, now: float | None = None) -> RareLine:
+        """Returns the line of a key; keys whose line is due again make room for new ones."""
+        if key not in self._lines and len(self._lines) >= self._most:
+            now = time.monotonic() if now is None else now
+            self._lines = {one: line for one, line in self._lines.items() if not line.is_over(now)}
+            if len(self._lines) >= self._most:
+                return self._others
+        return self._lines.setdefault(key, RareLine(self._seconds))

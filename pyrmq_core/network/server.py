@@ -160,10 +160,11 @@ async def serve(
 async def _open_listeners(host: str, port: int, fast_port_below: int | None) -> list[socket.socket]:
     """Returns the listening socket, and the one of the fast port if that is free."""
     listeners = [await open_listener(host, port)]
-    fast = 0 if fast_port_below is None else listeners[0].getsockname()[1] - fast_port_below
+    ip, bound_port = listeners[0].getsockname()[:2]
+    fast = 0 if fast_port_below is None else bound_port - fast_port_below
     if fast > 0:
         try:
-            listeners.append(await open_listener(host, fast))
+            listeners.append(await open_listener(ip, fast))
         except NetworkError as error:
             log.info("without the fast port of RocketMQ's tools and slaves: %s", error)
     return listeners

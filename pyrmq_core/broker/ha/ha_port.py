@@ -17,10 +17,15 @@ from pyrmq_core.network.server import TlsMode
 log = line_logger(__name__)
 
 MAX_PORT: Final = 65_535
+# A slave sends its first report when it wrote nothing for haSendHeartbeatInterval, which Java looks at every second.
+HEARTBEATS_TO_FIRST_REPORT: Final = 1.5
+MILLISECONDS: Final = 1000
 
 
-async def open_ha_port(config: BrokerConfig, ha: HaServer, services: trio.Nursery, port: int) -> int:
+async def open_ha_port(config: BrokerConfig, ha: HaServer, services: trio.Nursery, host: str, port: int) -> int:
     """Listens for slaves at haListenPort, or at the port behind `port`, or a free one if that is taken.
+
+    `host` and `port` are those that the broker listens on: a name is not looked up again.
 
     As slaves name no user and speak plain, a broker with access control or enforced TLS serves them only at a port that
     is set.
@@ -30,7 +35,8 @@ async def open_ha_port(config: BrokerConfig, ha: HaServer, services: trio.Nurser
         guard = "access control" if config.access.is_on else "enforced TLS"
         log.info("no slave can follow: with %s, set haListenPort, and let only slaves connect to it", guard)
         return min(port + 1, MAX_PORT)
-    serve_slaves = partial(serve_bytes, ha.serve_slave, config.bind_address)
+    patience = HEARTBEATS_TO_FIRST_REPORT * config.ha_send_heartbeat_interval / MILLISECONDS
+    serve_slaves = partial(serve_bytes, ha.serve_slave, host, patience=patience)
     if config.ha_listen_port >= 0:
         opened: BytePort = await services.start(serve_slaves, config.ha_listen_port)
         return opened.port

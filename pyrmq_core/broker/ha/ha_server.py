@@ -11,6 +11,7 @@ what the store had then, or was sent to slaves since; and one that was refused s
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Coroutine
 from functools import partial
 from typing import Any, Final
@@ -23,8 +24,9 @@ from pyrmq_core.broker.ha.replicas import CopyRules, Replica, Replicas
 from pyrmq_core.broker.settings import BrokerConfig
 from pyrmq_core.broker.store.message_store import MessageStore
 from pyrmq_core.errors import StoreError
+from pyrmq_core.network.byte_server import ByteConnection
 from pyrmq_core.network.log_lines import line_logger
-from pyrmq_core.network.rare_lines import RareLine
+from pyrmq_core.network.rare_lines import RareLines
 
 log = line_logger(__name__)
 
@@ -51,7 +53,7 @@ class HaServer:
         self._known_end = None if is_clean else store.end
         self._others: set[int] = set()  # reports of slaves that had more
         self._grown = trio.Event()
-        self._refused = RareLine()
+        self._refusals, self._lags = RareLines(), RareLines()
 
     def stored(self) -> None:
         """Wakes the connections that wait for bytes of the log."""
@@ -59,34 +61,38 @@ class HaServer:
             self._grown.set()
             self._grown = trio.Event()
 
-    async def serve_slave(self, stream: trio.abc.Stream, address: str) -> None:
+    async def serve_slave(self, connection: ByteConnection) -> None:
         """Serves a slave until one end closes."""
+        reports, reported = Reports(), None
         try:
-            await self._serve(stream, address)
+            reported = await self._next_report(connection, reports)
+            if reported is not None:
+                await self._serve(connection, reports, reported)
         except NoSlave as error:
-            if self._refused.is_due():
-                log.error("closing the connection with %s: %s%s", address, error, self._refused.left_out())
+            # A slave that comes back reports the same again; another one at its host has another log.
+            line = self._refusals.of((_host(connection), reported))
+            if line.is_due():
+                log.error("closing the connection with %s: %s%s", connection.address, error, line.left_out())
 
-    async def _serve(self, stream: trio.abc.Stream, address: str) -> None:
-        reports = Reports()
-        reported = await self._next_report(stream, reports)
-        if reported is None:
-            return
+    async def _serve(self, connection: ByteConnection, reports: Reports, reported: int) -> None:
         start = first_transfer(reported, self._store.end, self._store.settings.segment_bytes)
         self._check(reported, start)
-        replica = self.replicas.join(address)
-        replica.sent = start
-        log.info("the slave at %s follows from %d on, %d bytes behind", address, start, self._store.end - start)
+        connection.is_known = True
+        replica = self.replicas.join(connection.address)
+        replica.first = replica.sent = start
+        behind = self._store.end - start
+        replica.lags = behind >= self.replicas.rules.most_gap
+        log.info("the slave at %s follows from %d on, %d bytes behind", connection.address, start, behind)
         endings: list[Exception] = []
         try:
             self.replicas.acknowledge(replica, reported)
             async with trio.open_nursery() as nursery:
                 ends = partial(_ending, nursery.cancel_scope, endings)
-                nursery.start_soon(ends, self._send(stream, replica))
-                await ends(self._receive(stream, reports, replica))
+                nursery.start_soon(ends, self._send(connection, replica))
+                await ends(self._receive(connection, reports, replica))
         finally:
             self.replicas.leave(replica)
-            log.info("the slave at %s is gone; it has the log up to %d", address, replica.acknowledged)
+            log.info("the slave at %s is gone; it has the log up to %d", connection.address, replica.acknowledged)
         if endings:
             raise endings[0]
 
@@ -110,22 +116,26 @@ class HaServer:
                 "removed here; start it with an empty store"
             )
 
-    async def _next_report(self, stream: trio.abc.Stream, reports: Reports) -> int | None:
+    async def _next_report(self, connection: ByteConnection, reports: Reports) -> int | None:
         """Returns the offset of the next report; None if the peer closed. Raises `NoSlave` after a silence."""
         with trio.move_on_after(self._times.housekeeping):
-            while data := await stream.receive_some(RECEIVED_AT_ONCE):
+            while data := await connection.stream.receive_some(RECEIVED_AT_ONCE):
                 if (offset := reports.feed(data)) is not None:
                     return offset
+            if reports.is_half:
+                raise NoSlave("it closed within a report")
             return None
         raise NoSlave(f"it was silent for {self._times.housekeeping:g} s (haHousekeepingInterval)")
 
-    async def _receive(self, stream: trio.abc.Stream, reports: Reports, replica: Replica) -> None:
-        while (offset := await self._next_report(stream, reports)) is not None:
+    async def _receive(self, connection: ByteConnection, reports: Reports, replica: Replica) -> None:
+        while (offset := await self._next_report(connection, reports)) is not None:
             if not 0 <= offset <= replica.sent:
                 raise NoSlave(f"it acknowledges {offset}, and was sent the log up to {replica.sent}")
             self.replicas.acknowledge(replica, offset)
+            if replica.lags:
+                self._note_lag(replica)
 
-    async def _send(self, stream: trio.abc.Stream, replica: Replica) -> None:
+    async def _send(self, connection: ByteConnection, replica: Replica) -> None:
         """Sends the log from `replica.sent` on, and a heartbeat when there was nothing for a while."""
         while True:
             grown = self._grown
@@ -138,17 +148,45 @@ class HaServer:
             replica.sent += len(block)  # it may acknowledge before the last byte is written here
             if self._known_end is not None:
                 self._known_end = max(self._known_end, replica.sent)
-            with trio.move_on_after(self._times.housekeeping) as waited:
-                await stream.send_all(head + block)
-            if waited.cancelled_caught:
-                raise NoSlave(f"it took nothing for {self._times.housekeeping:g} s (haHousekeepingInterval)")
+            await self._write(connection, memoryview(head + block), replica)
             replica.transferred += len(block)
+            self._note_lag(replica)
+
+    async def _write(self, connection: ByteConnection, data: memoryview, replica: Replica) -> None:
+        """Sends all the bytes; raises `NoSlave` if the slave neither takes nor acknowledges any for a while.
+
+        The system may take none for longer from a slave that is slow: it waits until much of its buffer is free.
+        """
+        while data:
+            acknowledged = replica.acknowledged
+            with trio.move_on_after(self._times.housekeeping):
+                data = data[await connection.send_some(data) :]
+                continue
+            if replica.acknowledged == acknowledged:
+                raise NoSlave(f"it took nothing for {self._times.housekeeping:g} s (haHousekeepingInterval)")
+
+    def _note_lag(self, replica: Replica) -> None:
+        """Logs that a slave fell too far behind, or is near again: within half the gap."""
+        behind, most_gap = self._store.end - max(replica.acknowledged, replica.first), self.replicas.rules.most_gap
+        lags = behind >= ((most_gap + 1) // 2 if replica.lags else most_gap)
+        if lags is replica.lags:
+            return
+        replica.lags = lags
+        line = self._lags.of((replica.address, lags))
+        if line.is_due():
+            level, state = (logging.WARNING, "not in sync any more") if lags else (logging.INFO, "in sync again")
+            text = "the slave at %s is %s (haMaxGapNotInSync), %d bytes behind%s"
+            log.log(level, text, replica.address, state, behind, line.left_out())
 
     def _block(self, replica: Replica) -> bytes:
         try:
             return self._store.log_part(replica.sent, self._times.block_bytes)
         except StoreError as error:
             raise NoSlave(f"the log cannot be read at {replica.sent}: {error}; start it with an empty store") from error
+
+
+def _host(connection: ByteConnection) -> str:
+    return connection.address.rpartition(":")[0]
 
 
 async def _ending(scope: trio.CancelScope, endings: list[Exception], work: Coroutine[Any, Any, None]) -> None:

@@ -26,6 +26,11 @@ class Reports:
     def __init__(self) -> None:
         self._rest = b""
 
+    @property
+    def is_half(self) -> bool:
+        """True if the bytes so far end within a report."""
+        return bool(self._rest)
+
     def feed(self, data: bytes | bytearray) -> int | None:
         """Returns the last whole report in the bytes so far; None without a new one."""
         data = self._rest + data

@@ -47,8 +47,10 @@ class Replica:
 
     address: str
     acknowledged: int = -1
+    first: int = 0  # it follows from there on
     sent: int = 0
     transferred: int = 0  # bytes since the connection began
+    lags: bool = False
     began: float = field(default_factory=trio.current_time)
 
     def bytes_per_second(self) -> int:
