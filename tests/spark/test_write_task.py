@@ -227,6 +227,22 @@ def test_a_worker_keeps_few_clients(cluster: EmbeddedCluster) -> None:
     assert again.message_queues("orders")
 
 
+def test_rows_without_a_slave_are_stored_and_counted_by_their_status() -> None:
+    """Each try of a request that is to be stored safely is stored: the rows are there once a try."""
+    settings = {"brokerRole": "SYNC_MASTER", "inSyncReplicas": "2", "slaveTimeout": "20"}
+    try:
+        with EmbeddedCluster(topics={"orders": 4}, settings=settings) as cluster:
+            written = task(cluster).run(iter([bodies(0, 30)]))
+            assert (written.rows, written.rows_by_status) == (30, {"FLUSH_SLAVE_TIMEOUT": 30})
+            assert summary_line([written]).endswith("; 0 retries; stored, but FLUSH_SLAVE_TIMEOUT: 30")
+            safe = task(cluster, partition=1, retryAnotherBrokerWhenNotStoreOK="true").run(iter([bodies(30, 5)]))
+            assert (safe.rows, safe.retries, safe.perhaps_repeated) == (5, 2, 5)
+            assert safe.rows_by_status == {"FLUSH_SLAVE_TIMEOUT": 5}
+            wait_readable(cluster.nameserver, "orders", 30 + 3 * 5)
+    finally:
+        worker.close()
+
+
 def test_the_line_at_the_end_counts_rows_queues_and_repetitions() -> None:
     written = [
         PartitionWritten(0, 30, 300, 3, rows_by_queue={"t/a/0": 30}, rows_by_status={"SEND_OK": 30}),
