@@ -41,7 +41,7 @@ RANGES: Final[Mapping[str, Range]] = {
     "haHousekeepingInterval": Range(MIN_INTERVAL_MS),
     "haSlaveFallbehindMax": Range(-1),
     "haTransferBatchSize": Range(1, MAX_BLOCK_BYTES),
-    "accessMessageInMemoryMaxRatio": Range(1, 100),
+    "accessMessageInMemoryMaxRatio": Range(0, 100),
     "inSyncReplicas": Range(1, MAX_REPLICAS),
     "mappedFileSizeCommitLog": Range(1024),
     "mappedFileSizeConsumeQueue": Range(ENTRY_BYTES),

@@ -15,7 +15,7 @@ from tests.support.stranger import broker_process
         ("authorizationEnabled", "True"),
         ("migrateAuthFromV1Enabled", "true"),
         ("deleteWhen", "at noon"),
-        ("slaveReadEnable", "true"),
+        ("enableSlaveActingMaster", "true"),
         ("flushDiskType", "SYNC"),
         ("storeType", "defaultRocksDB"),
     ],

@@ -80,7 +80,7 @@ ABOUT: Final[Mapping[int, str]] = {
     361: "as 11, for a lite pull",
     370: "takes a timer message back",
     402: "an empty table, since all groups pull; for slaves",
-    907: "the slaves that follow, and how far each is behind",
+    907: "the slaves that follow, and how far each is behind; of a slave, the master that it follows",
     3001: "makes a user",
     3002: "changes a user",
     3003: "deletes a user",

@@ -13,7 +13,7 @@ import trio
 
 from pyrmq_core.broker.broker import Answer, Broker
 from pyrmq_core.broker.processors.name_rules import client_fault, group_fault, topic_fault
-from pyrmq_core.broker.processors.pull_filters import filter_of_expression
+from pyrmq_core.broker.processors.pulls.pull_filters import filter_of_expression
 from pyrmq_core.broker.processors.put_message import announce_topics
 from pyrmq_core.broker.tables.topics import READ_WRITE
 from pyrmq_core.errors import BodyError

@@ -17,7 +17,6 @@ from pyrmq_core.broker.processors import clients as client_requests
 from pyrmq_core.broker.processors import consumer_send_back as retries
 from pyrmq_core.broker.processors import end_transaction as transactions
 from pyrmq_core.broker.processors import offsets as offset_requests
-from pyrmq_core.broker.processors import pull_message as pulling
 from pyrmq_core.broker.processors import queue_locks as lock_requests
 from pyrmq_core.broker.processors import recall_message as recalls
 from pyrmq_core.broker.processors import reply_message as replying
@@ -32,6 +31,7 @@ from pyrmq_core.broker.processors.administration import query_message as look_up
 from pyrmq_core.broker.processors.administration.broker_settings import update_config
 from pyrmq_core.broker.processors.administration.queue_entries import queue_entries
 from pyrmq_core.broker.processors.name_rules import checked, client_fault, group_fault, if_any, listed, topic_fault
+from pyrmq_core.broker.processors.pulls import pull_message as pulling
 from pyrmq_core.network import Peer
 from pyrmq_core.protocol.framing.codes import REQUEST_NAMES, RequestCode, ResponseCode
 from pyrmq_core.protocol.framing.command import Command, refusal

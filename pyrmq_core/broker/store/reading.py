@@ -70,7 +70,10 @@ class GetLimits:
 
 @dataclass(frozen=True, slots=True)
 class GetResult:
-    """The answer to a pull: `records` as they lie in the log, and `next_offset` even if nothing was found."""
+    """The answer to a pull: `records` as they lie in the log, and `next_offset` even if nothing was found.
+
+    `last_place` is the place in the log of the last message that was examined; None without one.
+    """
 
     status: GetStatus
     next_offset: int
@@ -78,6 +81,7 @@ class GetResult:
     max_offset: int
     records: bytes = b""
     count: int = 0
+    last_place: int | None = None
 
 
 def read_messages(
@@ -103,7 +107,7 @@ def read_messages(
     else:
         chosen = _choose(log.start, queue, key, offset, limits, tags_codes)
     if not chosen.messages:
-        return GetResult(chosen.status, chosen.next_offset, start, end)
+        return GetResult(chosen.status, chosen.next_offset, start, end, last_place=chosen.last_place)
     pieces: list[bytes] = []
     count, next_offset = 0, chosen.next_offset
     for run in chosen.runs:
@@ -117,7 +121,7 @@ def read_messages(
         pieces.append(piece)
         count += run[MESSAGES]
     records = pieces[0] if len(pieces) == 1 else b"".join(pieces)
-    return GetResult(GetStatus.FOUND, next_offset, start, end, records, count)
+    return GetResult(GetStatus.FOUND, next_offset, start, end, records, count, chosen.last_place)
 
 
 def _judge(start: int, end: int, offset: int) -> tuple[GetStatus, int]:
@@ -134,12 +138,13 @@ def _judge(start: int, end: int, offset: int) -> tuple[GetStatus, int]:
 
 
 class _Chosen(NamedTuple):
-    """The messages of an answer, and the offset after the last entry examined."""
+    """The messages of an answer, the offset after the last entry examined, and the place that this entry names."""
 
     runs: list[Run]
     messages: int
     next_offset: int
     status: GetStatus
+    last_place: int | None
 
 
 def _choose(
@@ -152,6 +157,7 @@ def _choose(
 ) -> _Chosen:
     most, max_bytes = max(1, limits.max_messages), limits.max_bytes
     runs: list[Run] = []
+    last_place: int | None = None
     count = total = counted = 0
     run_start = run_end = last_start = -1
     first_index = last_index = offset
@@ -176,10 +182,11 @@ def _choose(
             run_end = physical_offset + size
             count += 1
             total += size
+        last_place = physical_offset
         offset += 1
     if count:
         runs.append((run_start, run_end - run_start, count - counted, first_index, last_start, last_index))
-    return _Chosen(runs, count, offset, status)
+    return _Chosen(runs, count, offset, status, last_place)
 
 
 def _choose_records(
@@ -196,6 +203,7 @@ def _choose_records(
     """
     requested = max(1, limits.max_messages if limits.requested_messages is None else limits.requested_messages)
     runs: list[Run] = []
+    last_place: int | None = None
     count = total = 0
     status, position = GetStatus.NO_MATCHED_MESSAGE, offset
     for entry in queue.entries(offset):
@@ -213,10 +221,10 @@ def _choose_records(
             runs.append((start, entry.size, entry.inner_num, base, start, base))
             count += entry.inner_num
             total += entry.size
-        position = entry.end
+        position, last_place = entry.end, entry.physical_offset
         if (position - offset) * BATCH_ENTRY_BYTES > MAX_SCANNED_BYTES and not count:
             break
-    return _Chosen(runs, count, position, status)
+    return _Chosen(runs, count, position, status, last_place)
 
 
 def _read_run(log: CommitLog, run: Run, key: QueueKey, max_bytes: int) -> bytes:

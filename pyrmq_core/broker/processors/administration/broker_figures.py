@@ -22,6 +22,8 @@ from pyrmq_core.protocol.java.json_text import dumps
 
 VERSION_NAME: Final = "V5_3_3"
 UNITS: Final = "KMGTPE"
+# The members of a slave's state that only a master has.
+NO_SLAVES: Final = {"haConnectionInfo": [], "inSyncSlaveNums": 0, "master": False, "masterCommitLogMaxOffset": 0}
 SECONDS: Final = {"days": 86_400, "hours": 3_600, "minutes": 60, "seconds": 1}
 
 
@@ -36,7 +38,9 @@ async def runtime_info(broker: Broker, _request: Command, _: Peer) -> Command:
 
 
 def ha_status(broker: Broker, _request: Command, _: Peer) -> Command:
-    """Returns the state of replication: the slaves that follow this master, and how far behind each is."""
+    """Returns the state of replication: the slaves that follow this master, or how this slave follows its master."""
+    if broker.config.is_slave:
+        return success(body=dumps({**NO_SLAVES, "haClientRuntimeInfo": _following(broker)}))
     end, replicas = broker.store.end, broker.ha.replicas
     in_sync = replicas.in_sync(end)
     members = {
@@ -58,6 +62,31 @@ def ha_status(broker: Broker, _request: Command, _: Peer) -> Command:
     return success(body=dumps(members))
 
 
+def _following(broker: Broker) -> dict[str, object]:
+    """Returns the state of a slave's connection with its master; a time of 0 stands for none.
+
+    A slave never has its master's flushed offset, which is 0 in 5.4.0, too.
+    """
+    client, now = broker.ha_client, trio.current_time()
+    members: dict[str, object] = {
+        "masterAddr": broker.registration.master_ha_address,
+        "maxOffset": broker.store.end,
+        "masterFlushOffset": 0,
+        "transferredByteInSecond": 0,
+        "lastReadTimestamp": 0,
+        "lastWriteTimestamp": 0,
+    }
+    if client is not None and client.master is not None:
+        seconds = max(1.0, now - client.began)
+        members |= {
+            "masterAddr": client.master,
+            "transferredByteInSecond": int(client.taken / seconds),
+            "lastReadTimestamp": broker.now_ms() - round((now - client.read_at) * 1000),
+            "lastWriteTimestamp": broker.now_ms() - round((now - client.reported_at) * 1000),
+        }
+    return members
+
+
 def stats_data(broker: Broker, request: Command, _: Peer) -> Command:
     """Returns one figure of the last minute, hour and day."""
     name, key = request.ext.get("statsName", ""), request.ext.get("statsKey", "")
@@ -76,12 +105,12 @@ def _state(broker: Broker) -> dict[str, object]:
     store, now_ms = broker.store, broker.now_ms()
     table: dict[str, object] = {
         "bootTimestamp": broker.booted_ms,
-        "brokerActive": "true",
+        "brokerActive": "false" if broker.config.is_slave else "true",
         "brokerVersion": VERSION,
         "brokerVersionDesc": VERSION_NAME,
         "commitLogMaxOffset": store.end,
         "commitLogMinOffset": store.start,
-        "dispatchBehindBytes": 0,
+        "dispatchBehindBytes": store.end - store.readable_end if broker.config.is_slave else 0,
         "earliestMessageTimeStamp": store.earliest_ms(),
         # 4.9's spelling, without which its tools fail.
         "getTransferedTps": broker.figures.store.figures()["getTransferredTps"],

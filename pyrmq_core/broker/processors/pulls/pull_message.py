@@ -1,11 +1,14 @@
 """PULL_MESSAGE (11) and LITE_PULL_MESSAGE (361): checks, filters, slices of the log, and pulls that wait.
 
-Source: broker/processor/PullMessageProcessor.java (5.4.0), in the same order and with the same codes. One difference: a
-pull that receives a reset offset does not commit its own, which would undo the reset if the consumer ended then.
+Source: broker/processor/PullMessageProcessor.java (5.4.0), in the same order and with the same codes. Two differences:
+a pull that receives a reset offset does not commit its own, which would undo the reset if the consumer ended then. And
+a slave holds a pull at an offset that only its master may have, for up to shortPollingTimeMills: Java's clients repeat
+it at once.
 """
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Mapping
 from dataclasses import replace
@@ -15,7 +18,8 @@ import trio
 
 from pyrmq_core.broker.broker import HELP, Answer, Broker
 from pyrmq_core.broker.clients.held_pulls import MILLISECONDS, MOST_MS, held_bytes
-from pyrmq_core.broker.processors.pull_filters import PullFilter, filter_of, forbidden
+from pyrmq_core.broker.processors.pulls.pull_advice import MOVES, is_unmoved, suggested_broker, unmoved
+from pyrmq_core.broker.processors.pulls.pull_filters import PullFilter, filter_of, forbidden
 from pyrmq_core.broker.store.reading import MAX_SCANNED_ENTRIES, GetLimits, GetResult, GetStatus
 from pyrmq_core.broker.tables.consumer_filters import Passes
 from pyrmq_core.broker.tables.topics import READ
@@ -57,10 +61,13 @@ def pull(broker: Broker, request: Command, peer: Peer) -> Answer:
     if header.sys_flag & COMMIT_OFFSET and not broker.offsets.is_reset(group, topic, queue_id):
         broker.offsets.commit(group, topic, queue_id, header.commit_offset)
     answer = _look(broker, header, chosen)
-    if answer.code == ResponseCode.PULL_NOT_FOUND and header.sys_flag & SUSPEND:
+    if header.sys_flag & SUSPEND and answer.code != ResponseCode.SUCCESS:
         size_bytes = held_bytes(request, chosen.tags_codes)
         if broker.held.has_room(peer, size_bytes):
-            return _wait(broker, header, chosen, peer, size_bytes)
+            if answer.code == ResponseCode.PULL_NOT_FOUND:
+                return _wait(broker, header, chosen, peer, size_bytes)
+            if is_unmoved(broker, answer, header.queue_offset):
+                return _wait_for_copy(broker, header, chosen, peer, size_bytes)
     return answer
 
 
@@ -87,6 +94,22 @@ async def _wait(broker: Broker, header: PullMessage, chosen: PullFilter, peer: P
         await trio.lowlevel.checkpoint()
 
 
+async def _wait_for_copy(
+    broker: Broker, header: PullMessage, chosen: PullFilter, peer: Peer, size_bytes: int
+) -> Command:
+    """Waits until this slave has the message at the offset, for a short time: its master may have it."""
+    key, held_ms = (header.topic, header.queue_id), broker.config.short_polling_time_mills
+    end = trio.current_time() + min(max(header.suspend_timeout_ms, 0), held_ms) / MILLISECONDS
+    while (left := end - trio.current_time()) > 0:
+        left_ms = math.ceil(left * MILLISECONDS)
+        await broker.held.wait(key, None, left_ms, peer, size_bytes, header.consumer_group)
+        low, high = broker.store.bounds(key)
+        if low <= header.queue_offset < high:
+            break
+    await peer.connection.wait_answer_turn()
+    return _look(broker, header, chosen)
+
+
 def _look(broker: Broker, header: PullMessage, chosen: PullFilter) -> Command:
     reset = broker.offsets.take_reset(header.consumer_group, header.topic, header.queue_id)
     if reset is not None:
@@ -94,7 +117,7 @@ def _look(broker: Broker, header: PullMessage, chosen: PullFilter) -> Command:
     limits = broker.config.pull_limits
     most = GetLimits(min(header.max_msg_nums, limits.max_messages), limits.max_bytes, header.max_msg_nums)
     began = time.perf_counter_ns()
-    found = _get(broker, header, most, chosen)
+    found = unmoved(broker, _get(broker, header, most, chosen), header.queue_offset)
     took_ms = (time.perf_counter_ns() - began) // 1_000_000
     broker.figures.store.note_get(found.count, took_ms)
     if found.count:
@@ -103,11 +126,12 @@ def _look(broker: Broker, header: PullMessage, chosen: PullFilter) -> Command:
         )
     broker.offsets.note_pull(header.consumer_group, header.topic, header.queue_id, found.next_offset)
     return PullAnswer(
-        code=_code(found, header.queue_offset),
+        code=_code(broker, found, header.queue_offset),
         remark=found.status.name,
         next_begin_offset=found.next_offset,
         min_offset=found.min_offset,
         max_offset=found.max_offset,
+        suggest_which_broker_id=suggested_broker(broker, header.consumer_group, found),
         records=found.records,
     ).to_command()
 
@@ -151,10 +175,15 @@ def _passing(records: bytes, passes: Passes) -> list[bytes]:
     return chosen
 
 
-def _code(found: GetResult, offset: int) -> ResponseCode:
-    """Returns the answer's code; for a queue without messages, PULL_NOT_FOUND at 0 and PULL_OFFSET_MOVED elsewhere."""
+def _code(broker: Broker, found: GetResult, offset: int) -> ResponseCode:
+    """Returns the answer's code; for a queue without messages, PULL_NOT_FOUND at 0 and PULL_OFFSET_MOVED elsewhere.
+
+    A slave moves no reader.
+    """
     if found.status in EMPTY and offset == 0:
         return ResponseCode.PULL_NOT_FOUND
+    if found.status in MOVES and broker.config.is_slave:
+        return ResponseCode.PULL_RETRY_IMMEDIATELY
     return CODES[found.status]
 
 
