@@ -25,7 +25,7 @@ from pyrmq_core.broker.registration import BrokerRegistration
 from pyrmq_core.broker.running_broker import RunningBroker
 from pyrmq_core.broker.schedule.delay_levels import DelayLevels, entry_maker
 from pyrmq_core.broker.settings import BrokerConfig
-from pyrmq_core.broker.slave import slave_client
+from pyrmq_core.broker.slave import slave_tasks
 from pyrmq_core.broker.statistics.figures import BrokerFigures
 from pyrmq_core.broker.statistics.sampler import sample_figures
 from pyrmq_core.broker.store.disk.disk_files import DiskFiles
@@ -282,7 +282,7 @@ async def _work(running: RunningBroker, task_status: trio.TaskStatus[RunningBrok
 def _tasks_of_role(broker: Broker) -> list[Callable[[], Awaitable[None]]]:
     """Returns what only a master does with its messages, or only a slave."""
     if broker.config.is_slave:
-        return [slave_client(broker).run]
+        return slave_tasks(broker)
     return [broker.delays.run, broker.timers.run, partial(broker.transactions.run, partial(ensure_topic, broker))]
 
 

@@ -27,7 +27,7 @@ async def check_master(ask: Ask, store: MessageStore, address: str) -> None:
 
     A master that does not answer the questions, as one with access control, is not checked.
     """
-    bounds = _bounds(await ask(Command(RequestCode.GET_BROKER_RUNTIME_INFO)))
+    bounds = log_bounds(await ask(Command(RequestCode.GET_BROKER_RUNTIME_INFO)))
     if bounds is None or not store.end:
         return
     start, end = bounds
@@ -57,7 +57,7 @@ async def _check_last_message(ask: Ask, store: MessageStore, address: str) -> No
         )
 
 
-def _bounds(answer: Command) -> tuple[int, int] | None:
+def log_bounds(answer: Command) -> tuple[int, int] | None:
     """Returns where the master's log begins and ends; None if it does not say so."""
     if answer.code != ResponseCode.SUCCESS:
         return None

@@ -9,6 +9,7 @@ import logging
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from itertools import islice
 from typing import Final
 
 import trio
@@ -25,6 +26,7 @@ from pyrmq_core.network import Peer
 from pyrmq_core.protocol.framing.codes import ResponseCode
 from pyrmq_core.protocol.framing.command import Command, refusal, success
 from pyrmq_core.protocol.framing.fields import parse_bool
+from pyrmq_core.protocol.java.integers import parse_int
 from pyrmq_core.protocol.java.json_text import dumps, load_object
 from pyrmq_core.protocol.messages.names import is_system_topic
 from pyrmq_core.protocol.requests.broker.topic_admin import (
@@ -34,7 +36,7 @@ from pyrmq_core.protocol.requests.broker.topic_admin import (
     UpdateTopic,
     changed_attributes,
 )
-from pyrmq_core.protocol.routes.topic_config import MAX_QUEUES_PER_TOPIC, NO_VERSION, topic_config_members
+from pyrmq_core.protocol.routes.topic_config import MAX_QUEUES_PER_TOPIC, NO_VERSION, DataVersion, topic_config_members
 
 log = logging.getLogger(__name__)
 
@@ -216,11 +218,14 @@ def get_topic(broker: Broker, request: Command, _: Peer) -> Command:
     return TopicConfigFound(topic).to_command()
 
 
-def all_topics(broker: Broker, _request: Command, _: Peer) -> Answer:
+def all_topics(broker: Broker, request: Command, _: Peer) -> Answer:
+    """Returns all topics, or a page of them for a slave."""
     table = broker.topics.table()
+    first, end = _page(request, "topicSeq", "maxTopicNum", table.data_version)
+    topics = islice(table.topic_configs.items(), first, end)
     members = {
         "dataVersion": table.data_version.to_members(),
-        "topicConfigTable": ((name, topic_config_members(topic)) for name, topic in table.topic_configs.items()),
+        "topicConfigTable": ((name, topic_config_members(topic)) for name, topic in topics),
         "mappingDataVersion": NO_VERSION.to_members(),
         "topicQueueMappingDetailMap": {},
         "topicQueueMappingInfoMap": {},
@@ -252,10 +257,29 @@ def get_group(broker: Broker, request: Command, _: Peer) -> Command:
     return success(body=dumps(dict(group)))
 
 
-def all_groups(broker: Broker, _request: Command, _: Peer) -> Answer:
-    return answer_in_turns(
-        broker.long_work, object_pieces(broker.groups.members()), {"totalGroupNum": str(len(broker.groups))}
-    )
+def all_groups(broker: Broker, request: Command, _: Peer) -> Answer:
+    """Returns all groups, or a page of them for a slave."""
+    first, end = _page(request, "groupSeq", "maxGroupNum", broker.groups.data_version)
+    members = broker.groups.members()
+    members["subscriptionGroupTable"] = islice(members["subscriptionGroupTable"].items(), first, end)
+    return answer_in_turns(broker.long_work, object_pieces(members), {"totalGroupNum": str(len(broker.groups))})
+
+
+def _page(request: Command, first: str, most: str, version: DataVersion) -> tuple[int, int | None]:
+    """Returns the numbers of a page's first row, and of the one behind it; None if all that follow are wanted.
+
+    A slave that names another version than this one, or none, begins again (TopicConfigManager.subTopicConfigTable).
+    """
+    try:
+        count, start = (parse_int(request.ext.get(name, "0")) for name in (most, first))
+    except ValueError as error:
+        raise HeaderError(f"{first} or {most} is no number: {error}") from error
+    if count <= 0:
+        return 0, None
+    known = request.ext.get("dataVersion", "")
+    is_same = known.strip() and DataVersion.from_json(known.encode()) == version
+    start = max(0, start) if is_same else 0
+    return start, start + count
 
 
 def delete_group(broker: Broker, request: Command, _: Peer) -> Answer:

@@ -75,6 +75,12 @@ class DelayLevels:
         """Returns the members of `delayOffset.json`."""
         return {"dataVersion": self._data_version.to_members(), "offsetTable": dict(self._delivered)}
 
+    def replace(self, delivered: dict[int, int]) -> None:
+        """Takes another broker's next offset of each level."""
+        if delivered != self._delivered:
+            self._delivered = delivered
+            self.is_changed = True
+
     def progress(self) -> list[tuple[int, int, int]]:
         """Returns for each level that delivered the next offset to deliver, and the end of its queue."""
         return [

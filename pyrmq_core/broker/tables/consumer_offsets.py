@@ -7,7 +7,7 @@ a few messages again.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Final
 
@@ -25,6 +25,8 @@ class GroupOffsets:
     """Committed offsets by (topic, group) and queue id.
 
     In memory alone: the next offset after each last pull, and resets that no pull of the group has received yet.
+
+    `on_commit` is called with group, topic and queue id of each offset that is committed here.
     """
 
     def __init__(self, files: Files) -> None:
@@ -35,6 +37,7 @@ class GroupOffsets:
         self._resets: dict[tuple[str, str], dict[int, int]] = {}
         self.is_changed = False
         self.data_version = DataVersion()
+        self.on_commit: Callable[[str, str, int], None] = lambda group, topic, queue_id: None
 
     def load(self) -> None:
         members = load_config(self._files, FILE_NAME)
@@ -46,6 +49,10 @@ class GroupOffsets:
         except (BodyError, AttributeError, TypeError, ValueError) as error:
             raise StoreError(f"{FILE_NAME}: {error}") from error
 
+    def __len__(self) -> int:
+        """Returns the number of pairs of topic and group."""
+        return len(self._committed.items())
+
     def committed(self, group: str, topic: str, queue_id: int) -> int | None:
         """Returns the committed offset; None without one, and for a negative one."""
         queues = self._committed.find((topic, group))
@@ -56,6 +63,14 @@ class GroupOffsets:
         """Commits any number, as RocketMQ does: a consumer may go back."""
         self._queues(topic, group)[queue_id] = offset
         self.is_changed = True
+        self.on_commit(group, topic, queue_id)
+
+    def merge(self, topic: str, group: str, offsets: Mapping[int, int]) -> None:
+        """Takes offsets that were committed at another broker; those of other queues stay."""
+        known = self._committed.find((topic, group))
+        if known is None or not known.items() >= offsets.items():
+            self._queues(topic, group).update(offsets)
+            self.is_changed = True
 
     def _queues(self, topic: str, group: str) -> dict[int, int]:
         """Returns the table of a group's offsets in a topic to change it; makes it if it is missing."""

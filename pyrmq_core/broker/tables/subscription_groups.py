@@ -130,6 +130,15 @@ class GroupTable:
         if self._groups.pop(group, None) is not None or forbidden is not None:
             self._changed(now_ms)
 
+    def replace(
+        self, groups: dict[str, GroupConfig], forbidden: Mapping[str, Mapping[str, int]], version: DataVersion
+    ) -> None:
+        """Takes another broker's groups, all of them, with their version."""
+        self._groups = groups
+        self._forbidden = {group: dict(topics) for group, topics in forbidden.items()}
+        self.data_version = version
+        self.file.changed()
+
     def is_readable(self, group: str, topic: str) -> bool:
         """Returns False if the group is forbidden to read the topic by its subscription."""
         return not self._forbidden or not self._forbidden.get(group, {}).get(topic, 0) & READ

@@ -64,10 +64,10 @@ class TopicTable:
         members = self.file.load()
         try:
             table = (members.get("topicConfigTable") or {}).values()
-            self._topics.update({topic.topic: _possible(topic) for topic in map(topic_config_from_members, table)})
+            self._topics.update({topic.topic: possible_topic(topic) for topic in map(topic_config_from_members, table)})
             self.data_version = DataVersion.from_members(members.get("dataVersion") or {})
         except (BodyError, AttributeError) as error:
-            raise StoreError(f"{FILE_NAME}: {error}") from error
+            raise StoreError(f"{FILE_NAME}: {error}; correct the file, or remove the topic from it") from error
 
     def configure(self, config: BrokerConfig, now_ms: int) -> None:
         """Puts other settings in force; makes TBW102 if autoCreateTopicEnable was switched on and it is missing."""
@@ -155,6 +155,14 @@ class TopicTable:
         self._changed(now_ms, topic)
         return True
 
+    def replace(self, topics: dict[str, TopicConfig], version: DataVersion) -> None:
+        """Takes another broker's topics, all of them, with their version."""
+        self._topics = topics
+        self.data_version = version
+        self.unsaved.clear()
+        self._recent.clear()
+        self.file.changed()
+
     async def saved(self, topic: str) -> None:
         """Returns when the file has the topic; raises `StoreError` if it could not be written.
 
@@ -190,13 +198,13 @@ class TopicTable:
         return self.table().to_members
 
 
-def _possible(topic: TopicConfig) -> TopicConfig:
+def possible_topic(topic: TopicConfig) -> TopicConfig:
     """Returns the topic; raises `BodyError` for a name that is no folder's, and for more queues than clients take."""
     if not FOLDER_NAME.fullmatch(topic.topic):
-        raise BodyError(f"{topic.topic[:255]!r} cannot be a topic's name; remove it from the file")
+        raise BodyError(f"{topic.topic[:255]!r} cannot be a topic's name")
     for queues in (topic.read_queue_nums, topic.write_queue_nums):
         if not 0 <= queues <= MAX_QUEUES_PER_TOPIC:
-            raise BodyError(f"topic {topic.topic} has {queues} queues; set 0 to {MAX_QUEUES_PER_TOPIC} in the file")
+            raise BodyError(f"topic {topic.topic} has {queues} queues; 0 to {MAX_QUEUES_PER_TOPIC} are possible")
     return topic
 
 

@@ -9,7 +9,7 @@ import pytest
 from pyrmq_core.broker.timers.timer_checkpoint import TimerCheckpoint
 from pyrmq_core.protocol.framing.codes import RequestCode, ResponseCode
 from pyrmq_core.protocol.framing.command import Command
-from pyrmq_core.protocol.java.json_text import load_object
+from pyrmq_core.protocol.java.json_text import dumps, load_object
 from tests.broker.serving import serving, until
 
 FIELDS_BYTES = 56
@@ -43,3 +43,34 @@ async def test_without_timers_there_is_no_state_of_them(tmp_path: Path, code: Re
         answer = await served.ask(Command(code))
         assert answer.code == ResponseCode.SYSTEM_ERROR
         assert (answer.remark or "").endswith("; timerWheelEnable is false")
+
+
+@pytest.mark.parametrize(
+    ("code", "fields", "table"),
+    [
+        (RequestCode.GET_ALL_TOPIC_CONFIG, ("topicSeq", "maxTopicNum"), "topicConfigTable"),
+        (RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, ("groupSeq", "maxGroupNum"), "subscriptionGroupTable"),
+    ],
+)
+async def test_topics_and_groups_are_served_in_pages(
+    tmp_path: Path, code: RequestCode, fields: tuple[str, str], table: str
+) -> None:
+    async with serving(tmp_path) as served:
+
+        async def page(first: str, most: str, version: str = "") -> list[str]:
+            answer = await served.ask(Command(code, {fields[0]: first, fields[1]: most, "dataVersion": version}))
+            assert answer.ext == {total: str(len(rows))}
+            return list(load_object(answer.body, "page")[table])
+
+        total = "totalTopicNum" if table == "topicConfigTable" else "totalGroupNum"
+        members = load_object((await served.ask(Command(code))).body, "all")
+        rows, version = list(members[table]), dumps(members["dataVersion"]).decode()
+        assert await page("0", "3") == rows[:3]
+        assert await page("3", "3", version) == rows[3:6]
+        assert await page(str(len(rows) - 1), "3", version) == rows[-1:]
+        assert await page("999", "3", version) == []
+        assert await page("-5", "0") == rows
+        for other in ("", version.replace('"counter":0', '"counter":7')):  # the slave begins again
+            assert await page("3", "3", other) == rows[:3]
+        refused = await served.ask(Command(code, {fields[1]: "many"}))
+        assert refused.code != ResponseCode.SUCCESS

@@ -1,0 +1,86 @@
+"""`OwnCommits`: the offsets that consumers committed at a slave while its master was away, on their way back.
+
+RocketMQ's slaves forget them: the next table of the master's takes their place, and consumers repeat what they had
+consumed. Here the master gets each that is greater than its own (UPDATE_CONSUMER_OFFSET), before its table is taken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Final, TypeAlias
+
+from pyrmq_core.broker.tables.consumer_offsets import GroupOffsets
+from pyrmq_core.broker.turns import InTurns
+from pyrmq_core.network.log_lines import line_logger
+from pyrmq_core.protocol.framing.codes import RequestCode, ResponseCode
+from pyrmq_core.protocol.framing.command import Command
+from pyrmq_core.protocol.framing.header_requests import response_error
+from pyrmq_core.protocol.requests.broker.consumer_offsets import UpdateConsumerOffset
+
+log = line_logger(__name__)
+
+# The most queues whose commits come back; each takes some 200 bytes.
+MOST_COMMITS: Final = 100_000
+
+Ask: TypeAlias = Callable[[Command], Awaitable[Command]]
+# By topic and group, then by queue id.
+OffsetTable: TypeAlias = dict[tuple[str, str], dict[int, int]]
+
+
+class OwnCommits:
+    """The queues of groups, by group, topic and queue id, whose offsets were committed here."""
+
+    def __init__(self, offsets: GroupOffsets, most: int = MOST_COMMITS) -> None:
+        self._offsets = offsets
+        self._most = most
+        self._noted: dict[tuple[str, str, int], None] = {}
+        self._left_out = False
+        offsets.on_commit = self._note
+
+    def __len__(self) -> int:
+        return len(self._noted)
+
+    def _note(self, group: str, topic: str, queue_id: int) -> None:
+        if len(self._noted) < self._most:
+            self._noted[group, topic, queue_id] = None
+        elif not self._left_out and (group, topic, queue_id) not in self._noted:
+            self._left_out = True
+            log.error(
+                "offsets of more than %d queues were committed at this slave: those of more do not come back to its "
+                "master, and consumers may repeat messages",
+                self._most,
+            )
+
+    def others(self, topic: str, group: str, row: dict[int, int]) -> dict[int, int]:
+        """Returns a row of the master's without the queues whose offsets are still to be sent back."""
+        if not self._noted:
+            return row
+        return {queue_id: offset for queue_id, offset in row.items() if (group, topic, queue_id) not in self._noted}
+
+    async def give_back(self, rows: OffsetTable, ask: Ask, address: str) -> None:
+        """Sends the master those that are greater than in `rows`, its table, and puts them into that.
+
+        Commits that arrive meanwhile are left for the next call. Raises `RocketMQError` if the master does not answer;
+        then all that it has not got are kept.
+        """
+        sent, refused, reason = 0, 0, ""
+        async for key in InTurns(list(self._noted)):
+            group, topic, queue_id = key
+            offset = self._offsets.committed(group, topic, queue_id)
+            if offset is not None and offset > rows.get((topic, group), {}).get(queue_id, -1):
+                answer = await ask(UpdateConsumerOffset(group, topic, queue_id, offset).to_command())
+                if answer.code == ResponseCode.SUCCESS:
+                    sent += 1
+                    rows.setdefault((topic, group), {})[queue_id] = offset
+                else:
+                    refused += 1
+                    about = f"group {group}, topic {topic}"
+                    reason = str(response_error(answer, RequestCode.UPDATE_CONSUMER_OFFSET, address, about))
+            if offset == self._offsets.committed(group, topic, queue_id):
+                del self._noted[key]
+        self._left_out = False
+        if sent:
+            log.info("the master at %s got %d offsets that were committed at this slave", address, sent)
+        if refused:
+            line = "%d offsets that were committed at this slave are dropped, since its master refuses them; one: %s"
+            log.warning(line, refused, reason)

@@ -1,0 +1,242 @@
+"""`SlaveTables`: a slave's topics, groups and offsets, fetched from its master again and again.
+
+Topics and groups are replaced when their version differs, committed offsets merged. RocketMQ 5 fetches every minute,
+4.9 every 10 s: here 10 s, since a slave that is read serves what it knows. Source: broker/slave/SlaveSynchronize.java
+(5.4.0).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Final, NamedTuple, TypeAlias, TypeVar
+
+import trio
+
+from pyrmq_core.broker.ha.delivery_state import DeliveryState, FetchedState
+from pyrmq_core.broker.ha.master_checks import log_bounds
+from pyrmq_core.broker.ha.master_tables import Page, Steps, delay_offsets, groups_page, offset_rows, topics_page
+from pyrmq_core.broker.ha.own_commits import Ask, OwnCommits
+from pyrmq_core.broker.schedule.delay_levels import DelayLevels
+from pyrmq_core.broker.store.message_store import MessageStore
+from pyrmq_core.broker.tables.consumer_offsets import GroupOffsets
+from pyrmq_core.broker.tables.subscription_groups import GroupTable
+from pyrmq_core.broker.tables.topics import TopicTable
+from pyrmq_core.broker.turns import InTurns
+from pyrmq_core.errors import BodyError, ConnectFailed, ConnectionClosed, RocketMQError
+from pyrmq_core.network.log_lines import line_logger
+from pyrmq_core.protocol.framing.codes import RequestCode, ResponseCode
+from pyrmq_core.protocol.framing.command import Command
+from pyrmq_core.protocol.framing.header_requests import response_error
+from pyrmq_core.protocol.routes.topic_config import DataVersion
+
+log = line_logger(__name__)
+
+T = TypeVar("T")
+V = TypeVar("V")
+
+PERIOD_SECONDS: Final = 10.0
+RETRY_SECONDS: Final = 1.0
+ADOPT_SECONDS: Final = 1.0
+# SlaveSynchronize's own.
+PAGE_ROWS: Final = 2000
+# The most topics, groups, or pairs of topic and group with offsets; a master that sends more is not believed.
+MOST_ROWS: Final = 500_000
+MOST_PAGES: Final = 1000
+
+ReadPage: TypeAlias = Callable[[Command], Steps[Page[V]]]
+
+
+class Fields(NamedTuple):
+    """The names of a request's fields that ask for a page."""
+
+    first: str
+    most: str
+
+
+TOPIC_FIELDS: Final = Fields("topicSeq", "maxTopicNum")
+GROUP_FIELDS: Final = Fields("groupSeq", "maxGroupNum")
+
+
+class SlaveTables:
+    """The slave's side; `run` fetches until cancelled.
+
+    `ask` sends a request to the master, whose address `master_address` returns, None while it is unknown. `tried` is
+    set after the first attempt, `has_topics` after the first one that fetched the topics.
+    """
+
+    def __init__(
+        self,
+        store: MessageStore,
+        topics: TopicTable,
+        groups: GroupTable,
+        offsets: GroupOffsets,
+        delays: DelayLevels,
+        *,
+        ask: Ask,
+        master_address: Callable[[], str | None],
+    ) -> None:
+        self._topics = topics
+        self._groups = groups
+        self._offsets = offsets
+        self._own = OwnCommits(offsets)
+        self._delivery = DeliveryState(store, delays)
+        self._ask = ask
+        self._master_address = master_address
+        self._failed: set[str] = set()  # the tables whose failure is in the log
+        self._wanted = trio.Event()
+        self.tried = trio.Event()
+        self.has_topics = trio.Event()
+
+    def want(self) -> None:
+        """Has the tables fetched at once, as when the master is back."""
+        self._wanted.set()
+
+    async def run(self) -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._adopt)
+            while True:
+                self._wanted = trio.Event()
+                if await self.fetch():
+                    with trio.move_on_after(PERIOD_SECONDS):
+                        await self._wanted.wait()
+                else:
+                    await trio.sleep(RETRY_SECONDS)
+
+    async def fetch(self) -> bool:
+        """Fetches all tables once; returns False if there is no master to fetch from.
+
+        A table that cannot be fetched is a line in the log, and the others are fetched all the same.
+        """
+        address = self._master_address()
+        if address is None:
+            return False
+        steps: dict[str, Callable[[str], Awaitable[None]]] = {
+            "topics": self._fetch_topics,
+            "groups": self._fetch_groups,
+            "offsets": self._fetch_offsets,
+            "delay offsets": self._fetch_deliveries,
+        }
+        reached = True
+        for name, step in steps.items():
+            try:
+                await step(address)
+            except RocketMQError as error:
+                self._note_failure(name, address, error)
+                if isinstance(error, ConnectFailed | ConnectionClosed):
+                    reached = False
+                    break
+            else:
+                self._note_success(name, address)
+        self.tried.set()
+        return reached
+
+    async def _fetch_topics(self, address: str) -> None:
+        known = self._topics.data_version
+        code = RequestCode.GET_ALL_TOPIC_CONFIG
+        page = await self._fetch_pages(address, code, TOPIC_FIELDS, topics_page, known)
+        if page is not None:
+            self._topics.replace(page.table, page.version)
+            _note_left_out("topics", address, page)
+        self.has_topics.set()
+
+    async def _fetch_groups(self, address: str) -> None:
+        known = self._groups.data_version
+        code = RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG
+        page = await self._fetch_pages(address, code, GROUP_FIELDS, groups_page, known)
+        if page is not None:
+            self._groups.replace(page.table, page.forbidden, page.version)
+            _note_left_out("groups", address, page)
+
+    async def _fetch_offsets(self, address: str) -> None:
+        """Takes the master's offsets, after it got those that were committed here."""
+        found = await _read(offset_rows(await self._asked(address, RequestCode.GET_ALL_CONSUMER_OFFSET)))
+        await self._own.give_back(found.rows, self._ask, address)
+        async for (topic, group), row in InTurns(found.rows.items()):
+            if len(self._offsets) >= MOST_ROWS:
+                raise BodyError(f"the offsets of more than {MOST_ROWS} groups and topics are not kept")
+            self._offsets.merge(topic, group, self._own.others(topic, group, row))
+        if found.version is not None:
+            self._offsets.data_version = found.version
+
+    async def _fetch_deliveries(self, address: str) -> None:
+        levels = await _read(delay_offsets(await self._asked(address, RequestCode.GET_ALL_DELAY_OFFSET)))
+        bounds = log_bounds(await self._asked(address, RequestCode.GET_BROKER_RUNTIME_INFO))
+        if bounds is None:
+            raise BodyError("its runtime figures (28) do not say where its log ends")
+        self._delivery.fetched(FetchedState(levels, bounds[1]))
+
+    async def _fetch_pages(
+        self, address: str, code: RequestCode, fields: Fields, read: ReadPage[V], known: DataVersion
+    ) -> Page[V] | None:
+        """Returns a table, fetched page by page; None if its version is known.
+
+        After a change between two pages the master begins again. One of 4.9 sends everything at once.
+        """
+        whole: Page[V] | None = None
+        for _ in range(MOST_PAGES):
+            first, version = (0, "") if whole is None else (whole.rows, whole.version.to_json().decode())
+            ext = {fields.first: str(first), fields.most: str(PAGE_ROWS), "dataVersion": version}
+            page = await _read(read(await self._asked(address, code, ext)))
+            if page.version == known:
+                return None
+            if whole is not None and page.version == whole.version:
+                if not page.rows:
+                    raise BodyError(f"it sends {whole.rows} rows, and says that it has {page.total}")
+                whole.add(page)
+            else:
+                whole = page
+            if whole.rows > MOST_ROWS:
+                break
+            if whole.rows >= whole.total:
+                return whole
+        raise BodyError(f"it does not end after {MOST_ROWS} rows, or {MOST_PAGES} pages")
+
+    async def _asked(self, address: str, code: RequestCode, ext: dict[str, str] | None = None) -> Command:
+        answer = await self._ask(Command(code, ext or {}))
+        if answer.code != ResponseCode.SUCCESS:
+            raise response_error(answer, code, address)
+        return answer
+
+    async def _adopt(self) -> None:
+        while True:
+            await trio.sleep(ADOPT_SECONDS)
+            self._delivery.adopt()
+
+    def _note_failure(self, name: str, address: str, error: RocketMQError) -> None:
+        """Logs a failure, once until the table's next success."""
+        if name not in self._failed:
+            self._failed.add(name)
+            log.warning(
+                "the %s of the master at %s are not taken, those that this slave has stay: %s; it tries again, and "
+                "the master's log may say more",
+                name,
+                address,
+                error,
+            )
+
+    def _note_success(self, name: str, address: str) -> None:
+        if name in self._failed:
+            self._failed.remove(name)
+            log.info("the %s of the master at %s are taken again", name, address)
+
+
+async def _read(steps: Steps[T]) -> T:
+    """Returns what a reading returns; other tasks run between its steps."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as ended:
+            found: T = ended.value
+            return found
+        await trio.lowlevel.checkpoint()
+
+
+def _note_left_out(name: str, address: str, page: Page[V]) -> None:
+    if page.left_out:
+        log.error(
+            "%d %s of the master at %s cannot be kept here, and are left out; one: %s",
+            page.left_out,
+            name,
+            address,
+            page.reason,
+        )

@@ -1,0 +1,119 @@
+"""A slave that finds its master by the NameServer: it has the master's tables before the first byte of its log."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+import trio
+
+from pyrmq_core.network import Listening, Peer, serve
+from pyrmq_core.protocol.framing.codes import RequestCode, ResponseCode
+from pyrmq_core.protocol.framing.command import Command, refusal, success
+from pyrmq_core.protocol.requests.broker.consumer_offsets import UpdateConsumerOffset
+from pyrmq_core.protocol.requests.broker.topic_admin import UpdateTopic
+from pyrmq_core.protocol.requests.nameserver.register_broker import RegisteredBroker
+from pyrmq_core.protocol.routes.topic_config import TopicConfigTable
+from tests.broker.ha.test_ha_client import SLAVE, caught_up, stored_files
+from tests.broker.serving import Served, serving, until
+from tests.nameserver.serving import nameserver
+
+
+@dataclass
+class Cluster:
+    """A NameServer, and where master and slave keep their files."""
+
+    nameserver: str
+    home: Path
+
+    @asynccontextmanager
+    async def master(self, **settings: str) -> AsyncIterator[Served]:
+        async with serving(self.home / "master", namesrvAddr=self.nameserver, **settings) as served:
+            yield served
+
+    @asynccontextmanager
+    async def slave(self, **settings: str) -> AsyncIterator[Served]:
+        async with serving(self.home / "slave", namesrvAddr=self.nameserver, **SLAVE, **settings) as served:
+            yield served
+
+
+@asynccontextmanager
+async def cluster(home: Path) -> AsyncIterator[Cluster]:
+    async with nameserver() as (running, _):
+        yield Cluster(running.address, home)
+
+
+async def commit(served: Served, offset: int) -> None:
+    answer = await served.ask(UpdateConsumerOffset("g", "T", 0, offset).to_command())
+    assert answer.code == ResponseCode.SUCCESS, answer.remark
+
+
+async def make_group(served: Served, group: str) -> None:
+    body = b'{"groupName":"%s"}' % group.encode()
+    answer = await served.ask(Command(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, body=body))
+    assert answer.code == ResponseCode.SUCCESS
+
+
+async def test_a_new_slave_keeps_batch_topics_as_its_master_does(tmp_path: Path) -> None:
+    async with cluster(tmp_path) as pair, pair.master() as master:
+        made = UpdateTopic("Whole", 1, 1, 6, attributes="+queue.type=BatchCQ")
+        assert (await master.ask(made.to_command())).code == ResponseCode.SUCCESS
+        for number in range(10):
+            await master.send("Whole", b"%d" % number)
+        async with pair.slave() as slave:
+            await caught_up(slave, master)
+            answer = await slave.ask(Command(RequestCode.GET_ALL_TOPIC_CONFIG))
+            assert TopicConfigTable.from_json(answer.body) == master.running.broker.topics.table()
+    files = stored_files(tmp_path / "slave")
+    assert files == stored_files(tmp_path / "master")
+    assert any(name.startswith("batchconsumequeue/Whole") for name in files)
+
+
+async def test_a_new_slave_takes_nothing_before_it_knows_the_topics(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with serving(tmp_path / "master") as master, trio.open_nursery() as nursery:
+        refuses = True
+
+        async def pass_on(request: Command, _: Peer) -> Command:
+            """Answers for the NameServer and for the master, which refuses its topics at first."""
+            if request.code == RequestCode.REGISTER_BROKER:
+                return RegisteredBroker(master.running.ha_address, listening.address).to_command()
+            if request.code == RequestCode.UNREGISTER_BROKER:
+                return success()
+            if request.code == RequestCode.GET_ALL_TOPIC_CONFIG and refuses:
+                return refusal(ResponseCode.SYSTEM_ERROR, "not now")
+            return replace(await master.ask(replace(request, opaque=0)), opaque=request.opaque)
+
+        listening: Listening = await nursery.start(serve, pass_on, "127.0.0.1", 0)
+        await master.send("T")
+        async with serving(tmp_path / "slave", namesrvAddr=listening.address, **SLAVE) as slave:
+            await until(lambda: "are not known yet" in caplog.text)
+            assert slave.running.broker.store.end == 0
+            assert "SYSTEM_ERROR (1): not now" in caplog.text
+            refuses = False
+            await caught_up(slave, master)
+            assert "T" in slave.running.broker.topics
+        nursery.cancel_scope.cancel()
+
+
+async def test_offsets_committed_at_the_slave_come_back_to_a_master_that_was_away(tmp_path: Path) -> None:
+    async with cluster(tmp_path) as pair, pair.master() as master:
+        await make_group(master, "g")
+        await master.send("T")
+        await commit(master, 10)
+        async with pair.slave() as slave:
+            offsets = slave.running.broker.offsets
+            await caught_up(slave, master)
+            await until(lambda: offsets.committed("g", "T", 0) == 10)
+            port = str(master.running.listening.port)
+            master.running.stop()
+            await master.ended.wait()
+            await commit(slave, 15)
+            async with pair.master(listenPort=port) as again:
+                back = again.running.broker.offsets
+                await until(lambda: back.committed("g", "T", 0) == 15)
+            assert offsets.committed("g", "T", 0) == 15
