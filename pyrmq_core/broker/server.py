@@ -234,6 +234,8 @@ def make_broker(
     broker.offsets.load()
     broker.filters.load(broker.booted_ms)
     broker.delays.load()
+    if not config.is_slave:
+        broker.delays.look_back()
     broker.transactions.load()
     return broker
 

@@ -1,7 +1,9 @@
-"""Delivery of delayed messages beside the broker's other tasks."""
+"""Delivery of delayed messages: beside the broker's other tasks, and once, whatever ends the broker."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
+from pathlib import Path
 
 import trio
 from trio.testing import wait_all_tasks_blocked
@@ -9,7 +11,11 @@ from trio.testing import wait_all_tasks_blocked
 from pyrmq_core.broker.schedule.delay_levels import DELIVERIES_AT_ONCE, DelayLevels
 from pyrmq_core.broker.store.appending import piece
 from pyrmq_core.broker.store.layout import StoreSettings
+from pyrmq_core.protocol.framing.codes import ResponseCode
+from pyrmq_core.protocol.messages.properties import decode_properties, encode_properties
+from pyrmq_core.protocol.messages.record import iterate_records
 from tests.broker.memory_files import MemoryFiles
+from tests.broker.serving import Served, message, serving, until
 from tests.broker.stores import Sent, opened
 
 LARGE = StoreSettings(segment_bytes=1 << 20, queue_file_bytes=20_000)
@@ -34,3 +40,63 @@ async def test_other_tasks_have_a_turn_between_the_levels() -> None:
         nursery.cancel_scope.cancel()
     # trio runs the tasks of one turn in any order: two levels may follow each other.
     assert max(later - earlier for earlier, later in pairwise(seen)) <= 2 * DELIVERIES_AT_ONCE
+
+
+LEVELS = {"messageDelayLevel": "1s 2s", "flushConsumerOffsetInterval": "600000"}
+
+
+async def bodies(served: Served) -> list[bytes]:
+    end = served.running.broker.store.bounds(("T", 0))[1]
+    return [record.body for record in iterate_records((await served.pull("T")).records)] if end else []
+
+
+async def send(served: Served, body: bytes, level: int) -> None:
+    answer = await served.send("T", body, f"UNIQ_KEY\x01{body.decode()}\x02DELAY\x01{level}\x02")
+    assert answer.code == ResponseCode.SUCCESS
+
+
+def delivered(served: Served, count: int) -> Callable[[], bool]:
+    return lambda: served.running.broker.store.bounds(("T", 0))[1] >= count
+
+
+async def test_a_kill_repeats_no_delivery(tmp_path: Path) -> None:
+    """Some messages wait when the broker is killed, and delayOffset.json has none of the deliveries."""
+    async with serving(tmp_path, **LEVELS) as served:
+        for number in range(3):
+            await send(served, b"first %d" % number, 1)
+        await until(delivered(served, 3))
+        await send(served, b"twice", 2)
+        await send(served, b"twice", 2)
+        served.running.kill()
+        await served.ended.wait()
+    async with serving(tmp_path, **LEVELS) as served:
+        await send(served, b"last", 2)  # behind the others of its level
+        await send(served, b"after", 1)
+        await until(delivered(served, 7))
+        found = await bodies(served)
+        assert sorted(found) == sorted([b"first 0", b"first 1", b"first 2", b"twice", b"twice", b"last", b"after"])
+        served.running.kill()
+        await served.ended.wait()
+    async with serving(tmp_path, **LEVELS) as served:
+        await send(served, b"again", 2)
+        await until(delivered(served, 8))
+        assert (await bodies(served))[7:] == [b"again"]
+
+
+async def test_a_message_that_only_looks_delivered_is_delivered(tmp_path: Path) -> None:
+    """A message that was delivered, and sent again with its properties, waits again."""
+    async with serving(tmp_path, **LEVELS) as served:
+        await send(served, b"once", 1)
+        await until(delivered(served, 1))
+        (record,) = iterate_records((await served.pull("T")).records)
+        again = replace(
+            message("T", b"once", encode_properties(decode_properties(record.properties))), born_timestamp_ms=5
+        )
+        assert (await served.ask(again.to_command())).code == ResponseCode.SUCCESS
+        served.running.kill()
+        await served.ended.wait()
+    async with serving(tmp_path, **LEVELS) as served:
+        await until(delivered(served, 2))
+        await send(served, b"other", 1)
+        await until(delivered(served, 3))
+        assert await bodies(served) == [b"once", b"once", b"other"]

@@ -1,4 +1,4 @@
-"""The tables in a master's answers (21, 43, 45, 201), read in short steps: a body may have 16 MiB.
+"""The tables in a master's answers (21, 43, 45, 60, 201), read in short steps: a body may have 16 MiB.
 
 Each function is a generator that yields None between two steps, and returns the table. Anything but a table raises a
 `BodyError` that names it. Topics and groups that cannot be kept are left out and named: the others must not wait for
@@ -8,15 +8,18 @@ them. Sources: remoting/protocol/body/*SerializeWrapper.java (5.4.0); 4.9.7 has 
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 from pyrmq_core.broker.tables.consumer_offsets import SEPARATOR
 from pyrmq_core.broker.tables.subscription_groups import MAX_GROUP_BYTES, GroupConfig, group_settings
 from pyrmq_core.broker.tables.topics import possible_topic
+from pyrmq_core.broker.timers.timer_checkpoint import TimerCheckpoint
 from pyrmq_core.errors import BodyError, InvalidArgument
 from pyrmq_core.model import TopicConfig
+from pyrmq_core.protocol.framing.codes import RequestCode, ResponseCode
 from pyrmq_core.protocol.framing.command import Command
+from pyrmq_core.protocol.framing.header_requests import response_error
 from pyrmq_core.protocol.java.integers import int_member, long_member
 from pyrmq_core.protocol.java.json_cursor import JsonWalk
 from pyrmq_core.protocol.java.json_text import dumps
@@ -102,6 +105,18 @@ def delay_offsets(answer: Command) -> Steps[dict[int, int]]:
     if levels and not 0 < min(levels) <= max(levels) <= MAX_LEVELS:
         raise BodyError("delay offsets: it has a level that no message has")
     return levels
+
+
+def timer_checkpoint(answer: Command, address: str) -> TimerCheckpoint | None:
+    """Returns the checkpoint in the answer to 60; None if the master has no timers, or has never used them."""
+    if answer.code in (ResponseCode.REQUEST_CODE_NOT_SUPPORTED, ResponseCode.SYSTEM_ERROR):
+        return None
+    if answer.code != ResponseCode.SUCCESS:
+        raise response_error(answer, RequestCode.GET_TIMER_CHECK_POINT, address)
+    found = TimerCheckpoint.decode(bytes(answer.body))
+    if found is None or min(found.read_ms, found.log_position, found.queue_offset) < 0:
+        raise BodyError("timers: the body is no checkpoint")
+    return replace(found, log_end=None, precision_ms=None) if found.read_ms else None
 
 
 def _members(answer: Command, what: str) -> Steps[dict[str, Any]]:

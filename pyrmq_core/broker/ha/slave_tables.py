@@ -7,6 +7,7 @@ Topics and groups are replaced when their version differs, committed offsets mer
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Awaitable, Callable
 from typing import Final, NamedTuple, TypeAlias, TypeVar
 
@@ -14,7 +15,15 @@ import trio
 
 from pyrmq_core.broker.ha.delivery_state import DeliveryState, FetchedState
 from pyrmq_core.broker.ha.master_checks import log_bounds
-from pyrmq_core.broker.ha.master_tables import Page, Steps, delay_offsets, groups_page, offset_rows, topics_page
+from pyrmq_core.broker.ha.master_tables import (
+    Page,
+    Steps,
+    delay_offsets,
+    groups_page,
+    offset_rows,
+    timer_checkpoint,
+    topics_page,
+)
 from pyrmq_core.broker.ha.own_commits import Ask, OwnCommits
 from pyrmq_core.broker.schedule.delay_levels import DelayLevels
 from pyrmq_core.broker.store.message_store import MessageStore
@@ -22,7 +31,7 @@ from pyrmq_core.broker.tables.consumer_offsets import GroupOffsets
 from pyrmq_core.broker.tables.subscription_groups import GroupTable
 from pyrmq_core.broker.tables.topics import TopicTable
 from pyrmq_core.broker.turns import InTurns
-from pyrmq_core.errors import BodyError, ConnectFailed, ConnectionClosed, RocketMQError
+from pyrmq_core.errors import BodyError, ConnectFailed, ConnectionClosed, RocketMQError, StoreError
 from pyrmq_core.network.log_lines import line_logger
 from pyrmq_core.protocol.framing.codes import RequestCode, ResponseCode
 from pyrmq_core.protocol.framing.command import Command
@@ -114,7 +123,7 @@ class SlaveTables:
             "topics": self._fetch_topics,
             "groups": self._fetch_groups,
             "offsets": self._fetch_offsets,
-            "delay offsets": self._fetch_deliveries,
+            "deliveries": self._fetch_deliveries,
         }
         reached = True
         for name, step in steps.items():
@@ -160,10 +169,11 @@ class SlaveTables:
 
     async def _fetch_deliveries(self, address: str) -> None:
         levels = await _read(delay_offsets(await self._asked(address, RequestCode.GET_ALL_DELAY_OFFSET)))
+        timers = timer_checkpoint(await self._ask(Command(RequestCode.GET_TIMER_CHECK_POINT)), address)
         bounds = log_bounds(await self._asked(address, RequestCode.GET_BROKER_RUNTIME_INFO))
         if bounds is None:
             raise BodyError("its runtime figures (28) do not say where its log ends")
-        self._delivery.fetched(FetchedState(levels, bounds[1]))
+        await self._delivery.fetched(FetchedState(levels, timers, bounds[1]))
 
     async def _fetch_pages(
         self, address: str, code: RequestCode, fields: Fields, read: ReadPage[V], known: DataVersion
@@ -200,7 +210,8 @@ class SlaveTables:
     async def _adopt(self) -> None:
         while True:
             await trio.sleep(ADOPT_SECONDS)
-            self._delivery.adopt()
+            with contextlib.suppress(StoreError):  # the next fetch reports it
+                await self._delivery.adopt()
 
     def _note_failure(self, name: str, address: str, error: RocketMQError) -> None:
         """Logs a failure, once until the table's next success."""

@@ -1,7 +1,7 @@
 """Messages with a delay level: stored in SCHEDULE_TOPIC_XXXX, one queue a level, and in their own topic when due.
 
 An entry of a level's queue holds the delivery time in place of the tags' hash. `delayOffset.json` has the next offset
-of each level; a kill repeats the deliveries since it was last written.
+of each level; what was delivered since it was last written is found in the log (delay_copies.py).
 Source: broker/schedule/ScheduleMessageService.java (5.4.0).
 """
 
@@ -14,6 +14,7 @@ from typing import Final
 
 import trio
 
+from pyrmq_core.broker.schedule.delay_copies import DelayCopies, copy_key, first_copy
 from pyrmq_core.broker.store.appending import Append, DoesNotFit, entry_of_record, piece
 from pyrmq_core.broker.store.disk.files import Files
 from pyrmq_core.broker.store.disk.paths import UnsafePath
@@ -21,6 +22,7 @@ from pyrmq_core.broker.store.formats import ENTRY
 from pyrmq_core.broker.store.message_store import MessageStore
 from pyrmq_core.broker.store.replay import EntryOf
 from pyrmq_core.broker.tables.config_files import encode_config, load_config
+from pyrmq_core.broker.turns import take_all
 from pyrmq_core.errors import BodyError, RecordError, StoreError
 from pyrmq_core.network.log_lines import line_logger
 from pyrmq_core.protocol.java.integers import parse_int
@@ -53,6 +55,8 @@ class DelayLevels:
         self.is_changed = False
         self._arrived = trio.Event()
         self._data_version = DataVersion()
+        self._copies = DelayCopies()
+        self._copies_from: int | None = None
         self.on_delivered: Callable[[str, int], None] = lambda topic, size_bytes: None
 
     def load(self) -> None:
@@ -63,6 +67,13 @@ class DelayLevels:
             self._data_version = DataVersion.from_members(members.get("dataVersion") or {})
         except (BodyError, AttributeError, TypeError, ValueError) as error:
             raise StoreError(f"{FILE_NAME}: {error}") from error
+
+    def look_back(self) -> None:
+        """Finds where the log may have deliveries that `load` did not know of; `run` reads on from there. Blocks."""
+        bounds = {level: self._store.bounds((SCHEDULE_TOPIC, level - 1)) for level in self._levels}
+        nexts = {level: max(start, self._delivered.get(level, 0)) for level, (start, _) in bounds.items()}
+        waiting = [(level, offset) for level, offset in nexts.items() if offset < bounds[level][1]]
+        self._copies_from = first_copy(self._store, waiting, self._delays_ms)
 
     def unsaved(self) -> Callable[[], bytes] | None:
         """Returns a function that makes the file's text in any thread; None without a change since the last call."""
@@ -101,16 +112,30 @@ class DelayLevels:
         self._arrived.set()
 
     async def run(self) -> None:
+        await self._find_copies()
         while True:
             self._arrived = trio.Event()
             wait_ms = FAR_MS
-            for level in range(1, len(self._delays_ms) + 1):
+            for level in self._levels:
                 before, now_ms = self._delivered.get(level), _now_ms()
-                wait_ms = min(wait_ms, self._deliver_level(level, now_ms) - now_ms)
+                wait_ms = min(wait_ms, self._deliver_level(level, now_ms))
                 if self._delivered.get(level) != before:  # other tasks have a turn after the work of a level
                     await trio.lowlevel.checkpoint()
-            with trio.move_on_after(max(0, wait_ms) / 1000):
+            if wait_ms > max(_now_ms() + RETRY_MS, self._copies.until_ms):  # no level waits for the disk
+                self._copies.forget()
+            with trio.move_on_after(max(0, wait_ms - _now_ms()) / 1000):
                 await self._arrived.wait()
+
+    @property
+    def _levels(self) -> range:
+        return range(1, len(self._delays_ms) + 1)
+
+    async def _find_copies(self) -> None:
+        start, end = self._copies_from, self._store.end
+        if start is not None and start < end:
+            log.info("delayed messages wait until %d bytes of the log are read for deliveries", end - start)
+            await take_all(self._copies.find(self._store.records(start), end))
+        self._copies_from = None
 
     def _deliver_level(self, level: int, now_ms: int) -> int:
         """Delivers the messages that are due; returns the time in ms of the next call."""
@@ -150,6 +175,8 @@ class DelayLevels:
             topic, queue_id = properties[REAL_TOPIC], parse_int(properties[REAL_QID])
         except (RecordError, KeyError, ValueError) as error:
             log.error("delayed message %d is not delivered, it does not say where it belongs: %s", offset, error)
+            return
+        if self._copies and self._copies.take(copy_key(record, properties, topic, queue_id)):
             return
         stored = self._store.put(
             Append(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Container
+from typing import Final
 
 from pyrmq_core.broker.store.batch_queue import BatchEntry
 from pyrmq_core.broker.store.commit_log import CommitLog
@@ -12,6 +14,9 @@ from pyrmq_core.broker.store.queue_table import QueueTable, slots_of
 from pyrmq_core.broker.store.reading import GetLimits, GetResult, QueueKey, read_messages, search_time, stored_ms
 from pyrmq_core.errors import StoreError
 from pyrmq_core.protocol.messages.record import RawRecord
+
+# A search reads some 20 messages.
+SEARCHED_QUEUES: Final = 200
 
 
 class StoreReader:
@@ -80,6 +85,23 @@ class StoreReader:
     def record_of(self, offset: int, size: int) -> RawRecord | None:
         """Returns the record of `size` bytes at a physical offset, checked; None if there is no such record."""
         return record_at(self._log, offset, size) if 0 <= offset <= self._log.end - size else None
+
+    def place_before(self, time_ms: int) -> int:
+        """Returns a place in the log before which every message was stored before a time: the last that is found.
+
+        Looks at the queues with the last messages, at most `SEARCHED_QUEUES`.
+        """
+        found = self.start
+        slots = [(slots_of(queue), key) for key, queue in self.queues.by_key.items()]
+        ends = [(one.entry(one.end - 1).physical_offset, key) for one, key in slots if one.end > one.start]
+        for last, key in sorted(ends, reverse=True)[:SEARCHED_QUEUES]:
+            if last <= found:
+                break
+            with contextlib.suppress(StoreError):  # of a damaged queue
+                before = self.search(key, time_ms, upper=False) - 1
+                if before >= self.bounds(key)[0]:
+                    found = max(found, self.entry(key, before).physical_offset)
+        return found
 
     def last_message(self) -> int | None:
         """Returns the physical offset of the last message that is in a queue; None without one."""

@@ -34,7 +34,8 @@ async def open_parts(config: BrokerConfig, store: MessageStore, *, clean: bool) 
         flush_ms=config.timer_flush_interval_ms,
     )
     await trio.to_thread.run_sync(partial(index.open, clean=clean))
-    await trio.to_thread.run_sync(timers.open)
+    if not config.is_slave:
+        await trio.to_thread.run_sync(timers.open)
     if config.message_index_safe:
         await index.catch_up()
     return StoreParts(store, index, timers, clean)

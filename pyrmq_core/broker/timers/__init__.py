@@ -8,6 +8,7 @@
     open_slot          the second that is being delivered
     timer_copies       the message that is delivered, and the copies that a killed broker had delivered
     timer_resumption   where a start goes on
+    slave_checkpoint   a master's checkpoint, as its slave keeps it
     timer_delivery     messages read for their entries, and their copies stored
     timer_store        which message goes where, and when; pure, like all above
     service            the tasks that call it

@@ -9,8 +9,8 @@ from pyrmq_core.broker.timers.timer_checkpoint import TimerCheckpoint
 from pyrmq_core.broker.timers.timer_log import TimerEntry
 from pyrmq_core.broker.timers.timer_rules import TIMER_QUEUE, TOPIC_BYTES
 
-# Some 2 s of reading.
-MAX_LOOKED_AT_BYTES: Final = 256 << 20
+# Some 20 s of reading.
+MAX_LOOKED_AT_BYTES: Final = 4 << 30
 
 
 def next_offset(store: MessageStore, saved: TimerCheckpoint, last: TimerEntry | None) -> int:
@@ -26,13 +26,13 @@ def next_offset(store: MessageStore, saved: TimerCheckpoint, last: TimerEntry | 
 def processed_end(store: MessageStore, saved: TimerCheckpoint) -> int | None:
     """Returns an offset behind which copies lie that are newer than RocketMQ's checkpoint; None if that is too much.
 
-    Copies of slots from its read time on were stored after that time, and after the last message stored before it. The
-    queue offset may be of a later moment.
+    Copies of slots from its read time on were stored after that time, and after the last message stored before it, of
+    timers or of any other topic. The queue offset may be of a later moment.
     """
     start, end = store.bounds(TIMER_QUEUE)
     if start >= end:
         return None
     offset = min(saved.queue_offset - 1, store.search(TIMER_QUEUE, saved.read_ms, upper=True))
     offset = min(max(offset, start), end - 1)
-    place = store.entry(TIMER_QUEUE, offset).physical_offset
+    place = max(store.entry(TIMER_QUEUE, offset).physical_offset, store.place_before(saved.read_ms))
     return place if store.end - place <= MAX_LOOKED_AT_BYTES else None

@@ -76,11 +76,13 @@ class TimerStore:
         self._leaving: Iterator[None] | None = None  # the steps that close the open slot before it is delivered
         self._opened_at = 0  # the commit log's end when the slot was opened
         self._earlier = Earlier()
+        self._known_end = 0  # of the queue, when the files were opened: messages before it may take each other back
         self.removals: list[Callable[[], None]] = []
 
     def open(self, now_ms: int) -> list[str]:
         """Opens the files of an opened store; returns lines for the log."""
         start, end = self._store.bounds(TIMER_QUEUE)
+        self._known_end = end
         damage = self.files.open()
         saved = self.files.saved
         self._read_ms = saved.read_ms
@@ -117,6 +119,8 @@ class TimerStore:
                 return 0
             is_behind = self._read(now_ms)
             self.delivery.copies.forget(self.queue_offset, self._oldest_ms())
+            if is_behind and self.queue_offset < self._known_end:
+                return 0
             if self._deliver(now_ms) or is_behind:
                 return 0
             self.delivery.report()
@@ -279,7 +283,7 @@ class TimerStore:
         write_ms = self._floor(now_ms)
         if self._was_delivered(message):
             return
-        if message.out_ms < write_ms:
+        if message.out_ms < write_ms and not self._is_of_past_slot(message, write_ms):
             if TIMER_DEL_UNIQKEY not in message.properties:
                 self.delivery.store_copy(message, NEVER_ENQUEUED, now_ms)
             return
@@ -297,6 +301,14 @@ class TimerStore:
             slot.add(position, entry)
             if takes_back(entry):
                 self._take_back(slot, message)
+
+    def _is_of_past_slot(self, message: TimerMessage, write_ms: int) -> bool:
+        """Returns True for a message of a slot that no broker delivered while none ran, or one was the master's slave.
+
+        It waits in its slot until all messages of the time before are read: one of these may take it back.
+        """
+        oldest_ms = max(self._read_ms, write_ms - SLOTS // 2 * self._settings.precision_ms)
+        return message.record.queue_offset < self._known_end and self._floor(message.out_ms) >= oldest_ms
 
     def _was_delivered(self, message: TimerMessage) -> bool:
         """Returns True for a message of a rebuild that an earlier run delivered, or stored again."""

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from pyrmq_core.broker.tables.subscription_groups import DEFAULTS
+from pyrmq_core.broker.timers.timer_checkpoint import TimerCheckpoint
 from pyrmq_core.errors import CallTimeout, ConnectFailed
 from pyrmq_core.model import TopicConfig
 from pyrmq_core.protocol.framing.codes import RequestCode, ResponseCode
@@ -22,6 +23,7 @@ TOPICS = RequestCode.GET_ALL_TOPIC_CONFIG
 GROUPS = RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG
 OFFSETS = RequestCode.GET_ALL_CONSUMER_OFFSET
 DELAYS = RequestCode.GET_ALL_DELAY_OFFSET
+TIMERS = RequestCode.GET_TIMER_CHECK_POINT
 
 
 def make_tables(served: Served, count: int) -> None:
@@ -35,6 +37,13 @@ def make_tables(served: Served, count: int) -> None:
 def answering(body: Any, **ext: str) -> Callable[[Command], Awaitable[Command]]:
     async def answer(_: Command) -> Command:
         return success(ext, body if isinstance(body, bytes) else dumps(body))
+
+    return answer
+
+
+def refusing(code: ResponseCode) -> Callable[[Command], Awaitable[Command]]:
+    async def answer(_: Command) -> Command:
+        return refusal(code, "no right")
 
     return answer
 
@@ -109,6 +118,7 @@ async def test_a_master_that_knows_no_pages_sends_everything(tmp_path: Path) -> 
         copy.answers[GROUPS] = answering({"dataVersion": {"counter": 1}, "subscriptionGroupTable": {"g": group}})
         copy.answers[OFFSETS] = answering(b'{"offsetTable":{"T0@g":{0:5,1:7}}}')
         copy.answers[DELAYS] = answering(b'{"offsetTable":{2:0,3:9}}')
+        copy.answers[TIMERS] = refusing(ResponseCode.REQUEST_CODE_NOT_SUPPORTED)
         copy.answers[RequestCode.GET_BROKER_RUNTIME_INFO] = answering(
             {"table": {"commitLogMinOffset": "0", "commitLogMaxOffset": "0"}}
         )
@@ -119,17 +129,22 @@ async def test_a_master_that_knows_no_pages_sends_everything(tmp_path: Path) -> 
         assert copy.delay_offsets == {2: 0, 3: 9}
 
 
-async def test_delay_offsets_wait_for_the_log(tmp_path: Path) -> None:
+async def test_the_state_of_deliveries_waits_for_the_log(tmp_path: Path) -> None:
     """The master may have delivered messages that this slave does not have."""
     async with serving(tmp_path / "master") as served, copy_of(served.ask, tmp_path / "slave") as copy:
         await served.send("T")
         served.running.broker.delays.replace({2: 1})
         await copy.tables.fetch()
         assert copy.delay_offsets == {}
+        kept = tmp_path / "slave" / "config" / "timercheck"
+        assert not kept.exists()
         copy.store.copy(0, served.running.broker.store.log_part(0, 1 << 20))
         copy.store.flush()
         await copy.tables.fetch()
         assert copy.delay_offsets == {2: 1}
+        found = TimerCheckpoint.decode(kept.read_bytes())
+        assert found is not None
+        assert found.read_ms == served.running.broker.timers.messages.files.saved.read_ms
 
 
 FAULTS = {
@@ -187,6 +202,8 @@ async def test_topics_that_cannot_be_folders_are_left_out(
         (OFFSETS, {"offsetTable": {"T@g": 5}}),
         (DELAYS, {"offsetTable": {"0": 1}}),
         (DELAYS, {"offsetTable": {"x": 1}}),
+        (TIMERS, b"short"),
+        (TIMERS, b"\xff" * 56),
         (GROUPS, {"dataVersion": {"counter": 9}, "forbiddenTable": {"g": {"T": "y"}}}),
         (TOPICS, {"dataVersion": 7}),
     ],
@@ -220,12 +237,9 @@ async def test_a_master_that_never_ends_its_table_is_not_believed(
 
 
 async def test_what_the_master_refuses_is_named_with_its_code(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    async def refused(_: Command) -> Command:
-        return refusal(ResponseCode.NO_PERMISSION, "no right")
-
     async with serving(tmp_path / "master") as served, copy_of(served.ask, tmp_path / "slave") as copy:
         make_tables(served, 1)
-        copy.answers[OFFSETS] = refused
+        copy.answers[OFFSETS] = refusing(ResponseCode.NO_PERMISSION)
         assert await copy.tables.fetch()
         assert "NO_PERMISSION" in caplog.text
         assert "T0" in copy.topics
@@ -246,7 +260,7 @@ async def test_without_its_master_a_slave_keeps_what_it_has(tmp_path: Path, capl
         async def slow(_: Command) -> Command:
             raise CallTimeout(f"{MASTER} did not answer", address=MASTER, request_left=True)
 
-        for code, answer, reached, count in ((TOPICS, gone, False, 1), (GROUPS, slow, True, 5)):
+        for code, answer, reached, count in ((TOPICS, gone, False, 1), (GROUPS, slow, True, 6)):
             async with copy_of(served.ask, tmp_path / code.name) as another:
                 another.answers[code] = answer
                 assert await another.tables.fetch() is reached
