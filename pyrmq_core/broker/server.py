@@ -234,8 +234,6 @@ def make_broker(
     broker.offsets.load()
     broker.filters.load(broker.booted_ms)
     broker.delays.load()
-    if not config.is_slave:
-        broker.delays.look_back()
     broker.transactions.load()
     return broker
 
@@ -285,6 +283,7 @@ def _tasks_of_role(broker: Broker) -> list[Callable[[], Awaitable[None]]]:
     """Returns what only a master does with its messages, or only a slave."""
     if broker.config.is_slave:
         return slave_tasks(broker)
+    broker.delays.look_back()
     return [broker.delays.run, broker.timers.run, partial(broker.transactions.run, partial(ensure_topic, broker))]
 
 

@@ -123,9 +123,8 @@ def recover(
             queue.remove()
         reread = Replay(log, table.make, entry_of, trusted=min(safe, log.end))
         reread.run(start, whole=True)
-    kept = None
-    if not (is_copy and _has_one_record(log, reread.end.offset)):
-        kept = keep_aside(files, log, reread.end.offset)
+    is_cut_record = is_copy and _has_one_record(log, reread.end.offset)
+    kept = None if is_cut_record else keep_aside(files, log, reread.end.offset)
     log.cut(reread.end.offset)
     if not clean:
         log.write_again(min(unwritten, log.end))
