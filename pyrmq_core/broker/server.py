@@ -21,6 +21,7 @@ from pyrmq_core.broker.kept_tables import keep_written
 from pyrmq_core.broker.processors.put_message import ensure_topic
 from pyrmq_core.broker.processors.slave_rules import handle_on_slave
 from pyrmq_core.broker.processors.table import handle
+from pyrmq_core.broker.promotion import mark_slave, resume_as_master
 from pyrmq_core.broker.registration import BrokerRegistration
 from pyrmq_core.broker.running_broker import RunningBroker
 from pyrmq_core.broker.schedule.delay_levels import DelayLevels, entry_maker
@@ -282,8 +283,9 @@ async def _work(running: RunningBroker, task_status: trio.TaskStatus[RunningBrok
 def _tasks_of_role(broker: Broker) -> list[Callable[[], Awaitable[None]]]:
     """Returns what only a master does with its messages, or only a slave."""
     if broker.config.is_slave:
+        mark_slave(broker.store.files)
         return slave_tasks(broker)
-    broker.delays.look_back()
+    resume_as_master(broker)
     return [broker.delays.run, broker.timers.run, partial(broker.transactions.run, partial(ensure_topic, broker))]
 
 

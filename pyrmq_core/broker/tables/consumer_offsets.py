@@ -72,6 +72,15 @@ class GroupOffsets:
             self._queues(topic, group).update(offsets)
             self.is_changed = True
 
+    def limit(self, end_of: Callable[[str, int], int]) -> int:
+        """Takes offsets beyond the end of their queue, by topic and queue id, back to it; returns their number."""
+        count = 0
+        for (topic, group), row in list(self._committed.items()):
+            beyond = {queue_id: end for queue_id, offset in row.items() if offset > (end := end_of(topic, queue_id))}
+            self.merge(topic, group, beyond)
+            count += len(beyond)
+        return count
+
     def _queues(self, topic: str, group: str) -> dict[int, int]:
         """Returns the table of a group's offsets in a topic to change it; makes it if it is missing."""
         queues = self._committed.change((topic, group))

@@ -16,7 +16,7 @@ from pyrmq_core.broker.timers.timer_checkpoint import TimerCheckpoint
 from pyrmq_core.protocol.framing.codes import RequestCode
 from pyrmq_core.protocol.framing.command import Command
 from pyrmq_core.protocol.messages.record import iterate_records
-from tests.broker.ha.test_ha_client import caught_up
+from tests.broker.ha.test_ha_client import SLAVE, caught_up
 from tests.broker.ha.test_slaves_by_nameserver import cluster
 from tests.broker.serving import Served, serving, until
 from tests.broker.timer_stores import DAY_MS, START_MS, TimedStore, timed_store
@@ -207,3 +207,20 @@ async def test_a_copied_store_goes_on_as_well(tmp_path: Path) -> None:
         await send(copy, b"last", "DELAY\x012")
         await until(delivered(copy, 5))
         assert await bodies(copy) == sorted([b"delay", b"timer", b"late delay", b"late timer", b"last"])
+
+
+@pytest.mark.parametrize("is_slave", [True, False])
+async def test_offsets_beyond_the_messages_go_back_where_a_slave_becomes_the_master(
+    tmp_path: Path, is_slave: bool
+) -> None:
+    """A slave may lack the messages before its master's offsets; a master's own offsets stay whatever they are."""
+    async with serving(tmp_path, **(SLAVE if is_slave else {})) as former:
+        offsets = former.running.broker.offsets
+        offsets.commit("g", "T", 0, 100)
+        offsets.commit("g", "T", 1, 0)
+    for _ in range(2):
+        async with serving(tmp_path) as master:
+            offsets = master.running.broker.offsets
+            assert offsets.of_group("g", "T") == {0: 0 if is_slave else 100, 1: 0}
+            offsets.commit("g", "T", 0, 100)
+            is_slave = False
