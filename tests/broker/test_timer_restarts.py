@@ -134,6 +134,19 @@ def test_a_power_cut_loses_no_message_that_is_on_the_medium(steps: list[tuple[st
         assert set(counts.values()) <= {1}
 
 
+def test_entries_of_messages_that_a_power_cut_took_repeat_nothing() -> None:
+    """The cut leaves the timer log, and of the commit log the first message alone."""
+    with timed_store(forgetful=True) as timed:
+        timed.send(b"first", {"TIMER_DELAY_MS": "2000"})
+        timed.store.flush()
+        timed.send(b"second", {"TIMER_DELAY_MS": "2000"})
+        timed.work()
+        timed.power_cut(lambda page: page[0].startswith(("timerlog", "timerwheel")))
+        timed.send(b"third", {"TIMER_DELAY_MS": "2000"})
+        timed.run_until(START_MS + 10_000)
+        assert {body: len(times) for body, times in timed.delivered().items()} == {b"first": 1, b"third": 1}
+
+
 @pytest.mark.parametrize("kept", ["", "timerwheel", "timerlog"])
 def test_a_checkpoint_after_a_kill_is_no_newer_than_the_synced_files(kept: str) -> None:
     """Pages that the killed process wrote and did not sync are in the system's cache alone."""

@@ -47,8 +47,10 @@ class TimerFiles:
         found += ["timerwheel"] if self.wheel.exists else []
         return [*found, *([timer_checkpoint.PATH] if self.has_checkpoint else [])]
 
-    def open(self) -> str:
+    def open(self, commit_log_end: int) -> str:
         """Opens and repairs the files; returns the reason if they have to be built anew from the messages.
+
+        A power cut may leave entries of messages that the commit log lost: others will be stored at their places.
 
         Raises `StoreError` for files of the timer log with another length than the settings say.
         """
@@ -76,6 +78,9 @@ class TimerFiles:
             self._link(start)
             if any(slot.last >= self.log.end for _, slot in self.wheel.waiting(saved.read_ms)):
                 are_linked = self._link_all()
+        last = self.last_entry
+        if last is not None and last.physical_offset + last.size > commit_log_end:
+            return "the timer log names messages that the commit log lost"
         if not are_linked:
             return "timerwheel cannot be made from the timer log"
         found_slots = list(self.wheel.waiting(saved.read_ms))

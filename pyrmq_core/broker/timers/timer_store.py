@@ -83,7 +83,7 @@ class TimerStore:
         """Opens the files of an opened store; returns lines for the log."""
         start, end = self._store.bounds(TIMER_QUEUE)
         self._known_end = end
-        damage = self.files.open()
+        damage = self.files.open(self._store.end)
         saved = self.files.saved
         self._read_ms = saved.read_ms
         lines = []
