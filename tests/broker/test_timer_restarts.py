@@ -147,6 +147,20 @@ def test_entries_of_messages_that_a_power_cut_took_repeat_nothing() -> None:
         assert {body: len(times) for body, times in timed.delivered().items()} == {b"first": 1, b"third": 1}
 
 
+def test_a_message_whose_copy_a_power_cut_took_is_still_in_its_slot() -> None:
+    """The clock was set back, so that the slot was closed with the message left out that was delivered."""
+    with timed_store(forgetful=True) as timed:
+        for delay_ms in (100, 400):
+            timed.send(b"%d" % delay_ms, {"TIMER_DELAY_MS": str(delay_ms)})
+        timed.store.flush()
+        timed.run_until(START_MS + 200)
+        timed.now_ms -= 2000
+        timed.work()
+        timed.power_cut(lambda page: page[0].startswith(("timerlog", "timerwheel")))
+        timed.run_until(START_MS + 10_000)
+        assert {body: len(times) for body, times in timed.delivered().items()} == {b"100": 1, b"400": 1}
+
+
 @pytest.mark.parametrize("kept", ["", "timerwheel", "timerlog"])
 def test_a_checkpoint_after_a_kill_is_no_newer_than_the_synced_files(kept: str) -> None:
     """Pages that the killed process wrote and did not sync are in the system's cache alone."""

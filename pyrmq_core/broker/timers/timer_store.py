@@ -6,7 +6,8 @@ timer log, and no memory until its slot is open (open_slot.py); a slot that has 
 
 `work` does one step, which ends after `STEP_BYTES` of messages: a few milliseconds, or longer for one large message.
 Two kinds of work are one step however long they take: a rebuild of damaged files looks for delivered copies in the
-commit log, and the first step after the clock was set back syncs timer log and wheel. The time is an argument, and
+commit log, and the first step after the clock was set back syncs commit log, timer log
+and wheel. The time is an argument, and
 nothing here waits.
 """
 
@@ -182,6 +183,7 @@ class TimerStore:
         if slot is None:
             return
         if self._linking is None:
+            self._store.flush()  # a power cut must not take a copy, and leave a slot without its message
             yield from self.files.rewrite(slot.slot_ms, slot.left())
         has_entries = not self.files.is_empty(slot.slot_ms)
         self._slot = self._linking = None  # not before the read, which may fail
