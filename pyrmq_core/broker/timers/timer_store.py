@@ -1,14 +1,14 @@
 """`TimerStore`: takes timer messages from rmq_sys_wheel_timer into the timer files, and delivers them when due.
 
-A message whose slot is over when it is read is delivered at once. The others wait in the wheel; a slot is opened at its
-time, and each of its messages is stored in its own topic at its exact time. A message that waits takes 52 bytes of the
-timer log, and no memory until its slot is open (open_slot.py); a slot that has messages takes a number in memory.
+A message whose slot is over when it is read is delivered at once; at a start it waits until all are read, since one may
+take it back. The others wait in the wheel; a slot is opened at its time, and each of its messages is stored in its own
+topic at its exact time. A message that waits takes 52 bytes of the timer log, and no memory until its slot is open
+(open_slot.py); a slot that has messages takes a number in memory.
 
 `work` does one step, which ends after `STEP_BYTES` of messages: a few milliseconds, or longer for one large message.
 Two kinds of work are one step however long they take: a rebuild of damaged files looks for delivered copies in the
-commit log, and the first step after the clock was set back syncs commit log, timer log
-and wheel. The time is an argument, and
-nothing here waits.
+commit log, and the first step after the clock was set back syncs commit log, timer log and wheel. The time is an
+argument, and nothing here waits.
 """
 
 from __future__ import annotations
