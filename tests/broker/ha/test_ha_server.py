@@ -244,7 +244,7 @@ async def test_a_slave_that_is_reset_ends_with_a_line_and_no_traceback(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, behind: int
 ) -> None:
     caplog.set_level(logging.INFO)
-    async with serving(tmp_path) as served:
+    async with serving(tmp_path, haListenPort="0") as served:
         for _ in range(behind >> 20):
             await served.send("T", bytes(1 << 20))
         replicas = served.running.broker.ha.replicas
