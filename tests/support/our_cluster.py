@@ -46,6 +46,10 @@ class OurServer:
     def kill(self) -> None:
         self.process.kill()
 
+    def terminate(self) -> None:
+        """Sends SIGTERM: it stops in order."""
+        self.process.terminate()
+
     def pause(self) -> None:
         self.process.pause()
 
@@ -54,7 +58,7 @@ class OurServer:
 
     def restart(self) -> None:
         """Boots it again on the same port and files, after SIGTERM if it runs."""
-        self.process.terminate()
+        self.terminate()
         self.start()
 
     def _is_ready(self) -> bool:
@@ -90,17 +94,32 @@ def boot_our_cluster(
         nameserver.start()
         cluster = OurCluster(nameserver)
         for name in brokers:
-            settings = {
-                "brokerName": name,
-                "brokerIP1": "127.0.0.1",
-                "listenPort": str(free_port(BROKER_PORTS)),
-                "namesrvAddr": nameserver.address,
-                "storePathRootDir": str(home / name / "store"),
-                **SMALL_FILES,
-                **broker_settings,
-            }
-            broker = OurServer(name, "pyrmq_core.broker", home / name, nameserver.address, settings)
+            broker = our_broker(name, nameserver.address, home / name, broker_settings)
             stack.callback(broker.kill)
             broker.start()
             cluster.brokers[name] = broker
         yield cluster
+
+
+def our_broker(name: str, nameserver: str, home: Path, settings: Mapping[str, str]) -> OurServer:
+    """Returns a broker that is not started yet; its store is in `home`, which it makes, unless they say more."""
+    first = {
+        "brokerName": name,
+        "brokerIP1": "127.0.0.1",
+        "listenPort": str(free_port(BROKER_PORTS)),
+        "namesrvAddr": nameserver,
+        "storePathRootDir": str(home / "store"),
+        **SMALL_FILES,
+    }
+    return OurServer(name, "pyrmq_core.broker", home, nameserver, {**first, **settings})
+
+
+@contextmanager
+def boot_our_broker(name: str, nameserver: str, home: Path, settings: Mapping[str, str]) -> Iterator[OurServer]:
+    """Yields one broker alone, registered with a NameServer of any make; kills it on leaving."""
+    broker = our_broker(name, nameserver, home, settings)
+    try:
+        broker.start()
+        yield broker
+    finally:
+        broker.kill()

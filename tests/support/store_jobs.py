@@ -15,6 +15,12 @@ from pyrmq_core.protocol.requests.broker.topic_admin import UpdateTopic
 from tests.support.apache import ask
 
 QUEUES = 4
+USED_QUEUES = [
+    *(("Single", number) for number in range(QUEUES)),
+    ("Batch", 1),
+    ("Long", 0),
+    ("SCHEDULE_TOPIC_XXXX", 17),
+]
 EVER = (0, 1 << 60)
 
 
@@ -64,12 +70,10 @@ def wait_end(address: str, topic: str, queue_id: int, end: int) -> None:
 
 def contents(address: str) -> dict[tuple[str, int], list[StoredRecord]]:
     """Returns every record of every queue, read in pulls as consumers do."""
-    queues = [("Single", number) for number in range(QUEUES)] + [("Batch", 1), ("Long", 0), ("SCHEDULE_TOPIC_XXXX", 17)]
-    return {(topic, queue_id): list(read(address, topic, queue_id)) for topic, queue_id in queues}
+    return {(topic, queue_id): list(read(address, topic, queue_id)) for topic, queue_id in USED_QUEUES}
 
 
-def read(address: str, topic: str, queue_id: int) -> Iterator[StoredRecord]:
-    offset = 0
+def read(address: str, topic: str, queue_id: int, offset: int = 0) -> Iterator[StoredRecord]:
     while True:
         pull = PullMessage("G", topic, queue_id, offset, 32)
         answer = PullAnswer.from_command(ask(address, pull.to_command()))

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Final
 
 import trio
 
+from pyrmq_core.broker.ha.follow_lines import FollowLines
 from pyrmq_core.broker.ha.ha_times import HaTimes
 from pyrmq_core.broker.ha.log_transfer import BLOCK_HEAD, REPORT
 from pyrmq_core.broker.ha.master_checks import CannotFollow
@@ -56,23 +58,24 @@ class HaClient:
         self._look_for_master = look_for_master
         self._check = check
         self._grown = trio.Event()
-        self._said = ""
-        self._is_followed = False
+        self._lines = FollowLines()
         self._asked_at = -math.inf
+        self._began_at = 0.0
         self.master: str | None = None  # while it is followed
         self.taken = 0  # bytes since the connection began
         self.read_at = self.reported_at = self.began = 0.0
 
     async def run(self) -> None:
+        self._began_at = trio.current_time()
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._replay)
             while True:
                 try:
                     await self._follow()
                 except (CannotFollow, RocketMQError) as error:
-                    self._say(f"this slave does not follow its master: {error}")
+                    self._lines.fails(f"this slave does not follow its master: {error}")
                 except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
-                    self._say(f"this slave lost the connection with its master: {error.__cause__ or error}")
+                    self._lines.fails(f"this slave lost the connection with its master: {error.__cause__ or error}")
                 finally:
                     self.master = None
                 if trio.current_time() >= self._asked_at + LOOK_SECONDS:
@@ -84,13 +87,24 @@ class HaClient:
         """Follows the master until its connection ends, or another one is to be followed."""
         address = self._address()
         if address is None:
+            if trio.current_time() < self._began_at + LOOK_SECONDS:
+                return  # the registration has not ended yet
             raise CannotFollow("no NameServer names one yet, and haMasterAddress is not set")
+        self._store.check_copying()
+        await self._drop_incomplete()
         await self._check()
         async with await open_stream(address, timeout=CONNECT_SECONDS) as stream:
             self.master, self.taken = address, 0
             self.began = self.read_at = trio.current_time()
             await self._report(stream)
             await self._take(stream, address)
+
+    async def _drop_incomplete(self) -> None:
+        """Cuts an incomplete record from the log's end: the master may have another one there since."""
+        with suppress(StoreError):  # `_replay` logs it; the log can be followed all the same
+            while self._store.replay():
+                await trio.lowlevel.checkpoint()
+        self._store.drop_incomplete()
 
     async def _take(self, stream: trio.abc.Stream, address: str) -> None:
         received = bytearray()
@@ -139,8 +153,9 @@ class HaClient:
                 bodies.append(bytes(received[at + BLOCK_HEAD.size : following]))
                 expected = offset + size
             at = following
-            self._hears(address)
         self._store_bodies(expected, bodies)
+        if at:
+            self._lines.follows(address)
         return at
 
     def _store_bodies(self, end: int, bodies: list[bytes]) -> None:
@@ -180,15 +195,3 @@ class HaClient:
             for start, end in self._store.take_damage():
                 log.error("no record can be read between %d and %d of the copied log: it is passed over", start, end)
             await self._grown.wait()
-
-    def _hears(self, address: str) -> None:
-        if not self._is_followed:
-            self._is_followed, self._said = True, ""
-            log.info("this slave follows the master at %s", address)
-
-    def _say(self, line: str) -> None:
-        """Logs a failure once, until this slave follows again."""
-        self._is_followed = False
-        if line != self._said:
-            self._said = line
-            log.warning("%s", line)

@@ -39,6 +39,7 @@ class CommitLog:
         self.start = 0  # the offset of the oldest byte that is kept
         self.end = 0
         self.flushed = 0
+        self._cut_end: int | None = None  # of the last cut since `unsynced` was called
 
     def open(self) -> None:
         """Finds the segments; `end` is right only after recovery. Raises `StoreError` for one of another length."""
@@ -106,14 +107,20 @@ class CommitLog:
                 f"{len(data)} bytes at {offset} do not fit into a segment of {self.segment_bytes}: "
                 "mappedFileSizeCommitLog is another one there; set the same here, and start with an empty store"
             )
-        if not self.end:
+        if self.end and offset != self.end:
+            raise StoreError(f"bytes of {offset} do not belong at {self.end}, this log's end")
+        is_empty = not self.end
+        if is_empty:
             self.cut(0)
             self.end = self.flushed = offset
-        if offset != self.end:
-            raise StoreError(f"bytes of {offset} do not belong at {self.end}, this log's end")
-        if not position and offset not in self._segments:
-            self._begin_segment()
-        self.append(data)
+        try:
+            if offset not in self._segments and not position:
+                self._begin_segment()
+            self.append(data)
+        except StoreError:
+            if is_empty:
+                self.end = self.flushed = 0
+            raise
 
     def read(self, offset: int, size: int) -> bytes:
         """Returns bytes of one segment; raises `StoreError` if they reach beyond it or before the log's start."""
@@ -129,10 +136,15 @@ class CommitLog:
 
     def unsynced(self) -> tuple[int, list[Callable[[], None]]]:
         """Returns the end, and functions for any thread that sync everything before it."""
+        self._cut_end = None
         first = self.flushed - self.flushed % self.segment_bytes
         if self.flushed == self.end:
             return self.end, []
         return self.end, [segment.sync for offset, segment in self._segments.items() if first <= offset < self.end]
+
+    def synced(self, end: int) -> None:
+        """Notes that the functions of `unsynced` have returned; bytes behind a cut since then are not synced."""
+        self.flushed = max(self.flushed, end if self._cut_end is None else min(end, self._cut_end))
 
     @property
     def full_bytes(self) -> int:
@@ -187,6 +199,7 @@ class CommitLog:
             segment.zero_from(end % self.segment_bytes)
             segment.sync()
         self.end = self.flushed = end
+        self._cut_end = end
 
     def _find_start(self) -> None:
         self.start = next(iter(self._segments), 0)

@@ -166,8 +166,7 @@ class MessageStore(StoreReader):
         return results
 
     def _check_ready(self) -> None:
-        if self.failure or self.refusal:
-            raise StoreError(self.failure or self.refusal)
+        self.check_copying()
         if self._waiting and not self.settings.readable_when_flushed:
             self.dispatch(self._log.end)
             if self._waiting:
@@ -196,10 +195,23 @@ class MessageStore(StoreReader):
         They may begin and end within a record. Raises `StoreError`, with nothing changed, if they belong elsewhere or
         the disk fails.
         """
-        if self.failure or self.refusal:
-            raise StoreError(self.failure or self.refusal)
+        self.check_copying()
         self._log.copy(offset, data)
         self.on_stored()
+
+    def check_copying(self) -> None:
+        """Raises `StoreError` with the reason if nothing can be stored."""
+        if self.failure or self.refusal:
+            raise StoreError(self.failure or self.refusal)
+
+    def drop_incomplete(self) -> None:
+        """Cuts the beginning of a record from the end of a slave's log, unless more is to be replayed.
+
+        Raises `StoreError` if the disk fails.
+        """
+        copy = self._copy
+        if copy is not None and copy.has_all and copy.end != self._log.end:
+            self._log.cut(copy.end)
 
     def replay(self) -> bool:
         """Makes some copied messages readable; returns False if no more are whole. Raises `StoreError` as `put`."""
@@ -291,7 +303,7 @@ class MessageStore(StoreReader):
 
     def synced(self, end: int) -> None:
         """Notes that the functions of `unsynced` have returned."""
-        self._log.flushed = max(self._log.flushed, end)
+        self._log.synced(end)
         while self._handed_out and self._handed_out[0].end <= end:
             self.synced_mark = self._handed_out.popleft()
         if self.settings.readable_when_flushed:
@@ -366,8 +378,7 @@ class MessageStore(StoreReader):
         """Stops cleanly: the next opening reads no record again. If it raises `StoreError`, call `abandon`."""
         if self.failure:
             raise StoreError(self.failure)
-        if self._copy is not None and self._copy.has_all:
-            self._log.cut(self._copy.end)  # the begin of a record: it is fetched again
+        self.drop_incomplete()  # it is fetched again
         self.flush()
         if not self._waiting:
             self.files.remove(ABORT_NAME)
