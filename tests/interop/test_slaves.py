@@ -1,6 +1,5 @@
 """A slave of each release follows our master: log, queues and index are equal byte for byte, and sends wait for it."""
 
-import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,10 +13,11 @@ from pyrmq_core.protocol.framing.command import Command
 from pyrmq_core.protocol.java.json_text import load_object
 from pyrmq_core.protocol.requests.broker.consumer_offsets import UpdateConsumerOffset
 from tests.support.apache import BROKER_SETTINGS, VERSIONS, ApacheBroker, ask, boot_broker
+from tests.support.copies import lag, send_turn
 from tests.support.maven import ApacheUnavailable
-from tests.support.our_cluster import OurServer, boot_our_cluster
+from tests.support.our_cluster import OurServer, boot_our_broker, boot_our_cluster
 from tests.support.spark_streams import wait_until
-from tests.support.store_jobs import contents, index_bytes, make_batch_topic, message, send_some, send_whole, wait_end
+from tests.support.store_jobs import contents, index_bytes, make_batch_topic, message, wait_end
 
 pytestmark = pytest.mark.timeout(240)
 
@@ -33,6 +33,7 @@ class Pair:
 
     master: OurServer
     slave: ApacheBroker
+    nameserver: str
 
     def send(self, turn: int) -> None:
         send_turn(self.master.address, self.slave.version, turn)
@@ -44,19 +45,6 @@ class Pair:
         """Returns when the slave has the log, and its queues have the messages of so many turns."""
         wait_until(lambda: lag(self.master) == 0, SECONDS)
         wait_end(self.slave.address, "SCHEDULE_TOPIC_XXXX", 17, turns)
-
-
-def send_turn(address: str, version: str, turn: int) -> None:
-    """Sends messages of every kind that a release stores."""
-    send_some(address, turn)
-    if version == "5.4.0":
-        send_whole(address, turn)
-
-
-def lag(master: OurServer) -> int | None:
-    """Returns by how many bytes the only slave is behind; None without one."""
-    slaves = json.loads(bytes(ask(master.address, Command(RequestCode.GET_BROKER_HA_STATUS)).body))["haConnectionInfo"]
-    return slaves[0]["diff"] if slaves else None
 
 
 def refused_fetches(slave: ApacheBroker) -> list[str]:
@@ -107,7 +95,7 @@ def booted(version: str) -> Iterator[Pair]:
             "storePathCommitLog": str(store / "commitlog"),
         }
         with boot_broker(version, cluster.nameserver.address, settings=follows) as slave:
-            yield Pair(master, slave)
+            yield Pair(master, slave, cluster.nameserver.address)
 
 
 def test_a_slave_has_what_its_master_has(pair: Pair) -> None:
@@ -129,11 +117,16 @@ def test_a_slave_has_what_its_master_has(pair: Pair) -> None:
     wait_until(lambda: offset_on(pair.slave.address) == offset_on(pair.master.address), METADATA_SECONDS)
     if pair.slave.version == "5.4.0":  # 4.9.7 writes no log here
         assert refused_fetches(pair.slave) == []
+    found = contents(pair.slave.address)
     pair.slave.terminate()
-    pair.master.process.terminate()
+    pair.master.terminate()
     assert files_of(pair.slave.store) == files_of(pair.master.store)
     if pair.slave.version == "5.4.0":  # 4.9.7 has no keys of tags
         assert index_bytes(pair.slave.store) == index_bytes(pair.master.store)
+    settings = {name: BROKER_SETTINGS[name] for name in LENGTHS} | {"storePathRootDir": str(pair.slave.store)}
+    home = pair.master.store.parent / "promoted"
+    with boot_our_broker("broker-a", pair.nameserver, home, settings) as promoted:
+        assert contents(promoted.address) == found
 
 
 def test_a_send_waits_for_the_slave(pair: Pair) -> None:

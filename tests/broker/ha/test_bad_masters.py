@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import os
+import random
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
@@ -208,3 +210,93 @@ def test_a_sync_that_began_before_a_cut_proves_nothing_behind_it() -> None:
     end, _ = store.unsynced()
     store.synced(end)
     assert store.flushed == store.end == len(whole)
+
+
+async def test_a_master_at_another_address_is_followed_from_where_the_first_one_ended(tmp_path: Path) -> None:
+    first, second = FakeMaster(b"", closes=True), FakeMaster(b"", closes=True)
+    first.reports, second.reports = [0, 0], [0, 0]  # they are good from the beginning
+    put(second.store, Sent("T", 0, (b"later",)))
+    async with (
+        listening(first) as address,
+        listening(second) as other,
+        serving(tmp_path, **SLAVE, **TIMES, haMasterAddress=address) as slave,
+    ):
+        broker = slave.running.broker
+        await until(lambda: broker.store.readable_end == first.store.end)
+        broker.registration.master_ha_address = other
+        await until(lambda: broker.store.readable_end == second.store.end)
+        assert second.reports == [0, 0, first.store.end]
+
+
+@pytest.mark.parametrize("topic", ["../../up", "a/b", ".", "\u2028", "x" * 127])
+async def test_hostile_topics_in_records_touch_nothing_outside(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, topic: str
+) -> None:
+    """The log is copied as it is; a record that cannot have a queue is passed over, and the next one is read."""
+    master = FakeMaster(b"", closes=True)
+    master.reports = [0, 0]
+    name = topic.encode()[:100]
+    stand_in = "y" * len(name)
+    put(master.store, Sent(stand_in, 0, (b"evil",)), Sent("T", 0, (b"after",)))
+    length = master.store.end
+    forged = master.store.log_part(0, length).replace(stand_in.encode(), name)
+    master.store = forged_store(forged)
+    async with (
+        listening(master) as address,
+        serving(tmp_path / "slave", **SLAVE, **TIMES, haMasterAddress=address) as slave,
+    ):
+        store = slave.running.broker.store
+        await until(lambda: store.readable_end == length)
+        assert store.log_part(0, length) == forged
+        assert store.bounds(("T", 0)) == (0, 21)
+    assert os.listdir(tmp_path) == ["slave"]
+    passed = [text for text in caplog.messages if "it is passed over" in text]
+    assert len(passed) == (0 if topic.startswith("x") else 1)
+
+
+def forged_store(data: bytes) -> MessageStore:
+    """Returns a store whose log has these bytes, whatever they are."""
+    store = MessageStore(MemoryFiles(), StoreSettings(segment_bytes=8 << 20))
+    store.open(1, is_copy=True)
+    store.copy(0, data)
+    return store
+
+
+@pytest.mark.parametrize("seed", range(5))
+async def test_bytes_at_random_change_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture, seed: int) -> None:
+    master = FakeMaster(random.Random(seed).randbytes(5000), closes=bool(seed % 2))
+    async with (
+        listening(master) as address,
+        serving(tmp_path, **SLAVE, **TIMES, haMasterAddress=address) as slave,
+    ):
+        store = slave.running.broker.store
+        await until(lambda: store.readable_end == master.store.end)
+        assert master.reports == [0, 0, 0]
+    assert len(failures(caplog)) == 1
+
+
+async def test_a_full_disk_is_one_line_and_room_lets_the_slave_go_on(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Nothing connects to the master meanwhile."""
+    master = FakeMaster(b"", closes=True)
+    master.reports = [0, 0]
+    async with (
+        listening(master) as address,
+        serving(tmp_path, **SLAVE, **TIMES, haMasterAddress=address) as slave,
+    ):
+        store = slave.running.broker.store
+        await until(lambda: store.readable_end == master.store.end)
+        store.refusal = "the broker's disk is full; make room"
+        put(master.store, Sent("T", 0, (b"later",)))
+        other = FakeMaster(b"", closes=True)
+        other.store, other.reports = master.store, [0, 0]
+        async with listening(other) as moved:
+            slave.running.broker.registration.master_ha_address = moved
+            await until(lambda: bool(failures(caplog)))
+            assert other.reports == [0, 0]
+            store.refusal = ""
+            await until(lambda: store.readable_end == other.store.end)
+            lines = failures(caplog)
+    assert len(lines) == 1
+    assert "disk is full" in lines[0]
