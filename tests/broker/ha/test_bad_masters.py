@@ -278,7 +278,7 @@ async def test_bytes_at_random_change_nothing(tmp_path: Path, caplog: pytest.Log
 async def test_a_full_disk_is_one_line_and_room_lets_the_slave_go_on(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Nothing connects to the master meanwhile."""
+    """No connection to the master is tried meanwhile."""
     master = FakeMaster(b"", closes=True)
     master.reports = [0, 0]
     async with (
