@@ -58,6 +58,7 @@ class AssignedRows:
 class QueueAssignment:
     """One partition's; `select_one_message_queue` starts at the partition's own counter, for each topic.
 
+    It walks the queues interleaved by broker, so that few partitions use all brokers.
     `queueSelection=partition` keeps the first queue, with one request under way; `request` takes the next each time.
     """
 
@@ -121,17 +122,19 @@ class QueueAssignment:
                 create_topic(self._connection, self._options, topic)
             info = self._producer.publish_info(topic, timeout=self._timeout)
             whole = self._producer.is_batch_topic(topic, timeout=self._timeout)
-            self._topics[topic] = _TopicPlaces(info.at(self._counter), is_batch_topic=whole)
-            if info.borrowed:
-                self._topics[topic].walk = _by_brokers(info, self._counter)
+            self._topics[topic] = _TopicPlaces(info, self._counter, is_batch_topic=whole)
         return self._topics[topic]
 
 
 class _TopicPlaces:
-    """A topic's queues as the write met them. A lane is the number of a target in `fixed`."""
+    """A topic's queues as the write met them. A lane is the number of a target in `fixed`.
 
-    def __init__(self, info: TopicPublishInfo, *, is_batch_topic: bool = False) -> None:
-        self.walk = self._info = info
+    `walk` has the queues interleaved by broker, for rows in turn; keys are spread over the list in Java's order.
+    """
+
+    def __init__(self, info: TopicPublishInfo, counter: int = 0, *, is_batch_topic: bool = False) -> None:
+        self.walk = info.interleaved(counter)
+        self._info = info
         self.named = info.queues
         self.is_batch_topic = is_batch_topic
         self.current: AnyQueue | None = None
@@ -195,12 +198,6 @@ class _TopicPlaces:
     def _new_lane(self, target: Fixed) -> int:
         self.fixed.append(target)
         return len(self.fixed) - 1
-
-
-def _by_brokers(info: TopicPublishInfo, counter: int) -> TopicPublishInfo:
-    """Returns queue 0 of each broker, then queue 1, ...: a broker makes the topic when it gets a message."""
-    queues = sorted(info.queues, key=lambda queue: queue.queue_id)
-    return TopicPublishInfo(info.topic, queues, counter_start=counter, borrowed=True)
 
 
 def _taken(lanes: Lanes, indices: pa.Array) -> Lanes:

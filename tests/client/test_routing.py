@@ -1,6 +1,7 @@
 """Routing as values: publish lists, the walk over queues, keys, borrowed routes, NameServer addresses."""
 
 import re
+from collections import Counter
 
 import pytest
 from hypothesis import given
@@ -146,10 +147,50 @@ def test_the_only_broker_is_tried_again_on_its_next_queue() -> None:
 
 def test_a_walk_of_ones_own_does_not_move_the_shared_one() -> None:
     info = TopicPublishInfo("T", queues_of("T", ("a", 0), ("a", 1), ("a", 2)), counter_start=-1, borrowed=True)
-    own = info.at(1)
+    own = info.interleaved(1)
     assert str(own.select_one_message_queue()) == "T/a/2"
     assert own.borrowed
     assert str(info.select_one_message_queue()) == "T/a/0"
+
+
+def test_interleaved_queues_are_queue_0_of_each_broker_then_queue_1() -> None:
+    queues = queues_of("T", ("a", 0), ("a", 1), ("b", 0), ("b", 1), ("b", 2), ("c", 0))
+    info = TopicPublishInfo("T", queues, counter_start=5, order_topic=True, without_master=("d",))
+    own = info.interleaved(-1)
+    assert [str(own.select_one_message_queue()) for _ in range(7)] == [
+        "T/a/0",
+        "T/b/0",
+        "T/c/0",
+        "T/a/1",
+        "T/b/1",
+        "T/b/2",
+        "T/a/0",
+    ]
+    assert (own.order_topic, own.borrowed, own.without_master) == (True, False, ("d",))
+    assert info.queues == tuple(queues)
+
+
+def test_interleaved_queues_keep_the_brokers_of_an_order_configuration() -> None:
+    info = TopicPublishInfo("T", queues_of("T", ("b", 0), ("b", 1), ("a", 0)), counter_start=0)
+    assert list(map(str, info.interleaved(0).queues)) == ["T/b/0", "T/a/0", "T/b/1"]
+
+
+@given(st.dictionaries(names, st.integers(0, 9), min_size=1, max_size=6), st.integers(0, 2**31 - 100))
+def test_writers_with_counters_in_a_row_share_brokers_by_their_numbers_of_queues(
+    counts: dict[str, int], base: int
+) -> None:
+    """Each queue has one writer; where brokers have equally many queues, their writers differ by one at most."""
+    queues = [MessageQueue("T", name, number) for name in sorted(counts) for number in range(counts[name])]
+    if not queues:
+        return
+    info = TopicPublishInfo("T", queues, counter_start=0)
+    taken = [info.interleaved(base + writer).select_one_message_queue() for writer in range(len(queues))]
+    assert sorted(taken, key=str) == sorted(queues, key=str)
+    if len(set(counts.values())) == 1:
+        for writers in range(1, len(taken) + 1):
+            brokers = Counter(queue.broker_name for queue in taken[:writers])
+            shares = [brokers[name] for name in counts]
+            assert max(shares) - min(shares) <= 1
 
 
 def test_no_queue_at_all_names_the_topic_and_why() -> None:

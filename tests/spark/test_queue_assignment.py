@@ -70,12 +70,13 @@ def test_a_queue_that_a_broker_does_not_have_is_refused_and_a_broker_that_is_awa
 def test_a_queue_has_one_target_for_rows_that_name_it_and_one_for_keys() -> None:
     """Only a row with a sharding key may go elsewhere, when the topic has lost the queue."""
     found = places()
-    key = next(key for key in map(str, range(100)) if found.walk.queue_of_key(key) == QUEUES[4])
+    info = TopicPublishInfo("orders", QUEUES, counter_start=0)
+    key = next(key for key in map(str, range(100)) if info.queue_of_key(key) == QUEUES[4])
     queue = {"brokerName": pa.array(["broker-b"]), "queueId": pa.array([1], pa.int32())}
     assert queues_of(found, pa.record_batch(queue)) == [QUEUES[4]]
     assert queues_of(found, pa.record_batch(queue)) == [QUEUES[4]]
     assert len(found.fixed) == 1
-    same = [other for other in map(str, range(100)) if found.walk.queue_of_key(other) == QUEUES[4]]
+    same = [other for other in map(str, range(100)) if info.queue_of_key(other) == QUEUES[4]]
     assert queues_of(found, pa.record_batch({"shardingKey": pa.array(same)})) == [QUEUES[4]] * len(same)
     assert queues_of(found, pa.record_batch({"shardingKey": pa.array([key])})) == [QUEUES[4]]
     assert [type(target) for target in found.fixed] == [ThisQueue, KeyedQueue]

@@ -1,6 +1,7 @@
 """One task's write, in this process, against our own brokers: the rows' queues, and that none is lost silently."""
 
 import threading
+from collections import Counter
 from collections.abc import Iterator
 from itertools import chain
 
@@ -9,7 +10,7 @@ import pytest
 import trio
 
 from pyrmq_core import MessageQueue, WriteSummary
-from pyrmq_core.blocking import EmbeddedCluster, Producer
+from pyrmq_core.blocking import Admin, EmbeddedCluster, Producer
 from pyrmq_core.embedded import PASS, Pass
 from pyrmq_core.network import Peer
 from pyrmq_core.protocol.framing.codes import RequestCode, ResponseCode
@@ -30,6 +31,14 @@ BODY_AND_TOPIC = SinkSchema({"body": 0, "topic": 1}, None)
 SEND = RequestCode.SEND_BATCH_MESSAGE
 
 
+def rows_by_broker(written: list[PartitionWritten]) -> dict[str, int]:
+    rows: Counter[str] = Counter()
+    for part in written:
+        for queue, count in part.rows_by_queue.items():
+            rows[queue.split("/")[1]] += count
+    return dict(rows)
+
+
 def publish_queues(cluster: EmbeddedCluster) -> tuple[MessageQueue, ...]:
     with Producer("tests", nameserver=cluster.nameserver) as producer:
         return producer.message_queues("orders")
@@ -38,12 +47,52 @@ def publish_queues(cluster: EmbeddedCluster) -> tuple[MessageQueue, ...]:
 # --- Where rows go
 
 
-def test_each_partition_has_the_queue_after_the_last_ones(cluster: EmbeddedCluster) -> None:
+def test_each_partition_has_the_queue_after_the_last_ones_on_another_broker(cluster: EmbeddedCluster) -> None:
     queues = publish_queues(cluster)
     assert len(queues) == 8
+    interleaved = [queue for pair in zip(queues[:4], queues[4:], strict=True) for queue in pair]
     written = [task(cluster, partition, base=5).run(iter([bodies(0, 10)])) for partition in range(9)]
     used = [next(iter(part.rows_by_queue)) for part in written]
-    assert used == [str(queues[(5 + partition + 1) % 8]) for partition in range(9)]
+    assert used == [str(interleaved[(5 + partition + 1) % 8]) for partition in range(9)]
+
+
+@pytest.mark.parametrize("selection", ["partition", "request"])
+def test_few_partitions_spread_over_all_brokers(selection: str) -> None:
+    with EmbeddedCluster(brokers=3, topics={"orders": 8}) as cluster:
+        tasks = (task(cluster, partition, base=70, queueSelection=selection) for partition in range(8))
+        written = [work.run(iter([bodies(0, 20)])) for work in tasks]
+        assert sorted(rows_by_broker(written).values()) == [40, 60, 60]
+        worker.close()
+
+
+def test_batches_of_a_stream_with_one_partition_take_one_broker_after_another() -> None:
+    with EmbeddedCluster(brokers=3, topics={"orders": 8}) as cluster:
+        written = [task(cluster, batch=batch, base=batch).run(iter([bodies(0, 5)])) for batch in range(6)]
+        assert sorted(rows_by_broker(written).values()) == [10, 10, 10]
+        worker.close()
+
+
+def test_a_route_that_grows_between_tasks_is_spread_over_as_well(cluster: EmbeddedCluster) -> None:
+    """Brokers have different numbers of queues then: broker-a eight, broker-b four."""
+    before = [task(cluster, partition).run(iter([bodies(0, 10)])) for partition in range(2)]
+    cluster.stop("broker-b")
+    with Admin(nameserver=cluster.nameserver) as admin:
+        admin.create_topic("orders", queues=8)
+    cluster.start("broker-b")
+    worker.close()  # later tasks are another process's
+    after = [task(cluster, partition, base=1).run(iter([bodies(0, 10)])) for partition in range(12)]
+    assert rows_by_broker(before) == {"broker-a": 10, "broker-b": 10}
+    assert rows_by_broker(after) == {"broker-a": 80, "broker-b": 40}
+    assert rows_by_broker(after[:6]) == {"broker-a": 30, "broker-b": 30}
+
+
+def test_keys_are_spread_in_the_order_of_java(cluster: EmbeddedCluster) -> None:
+    keyed = SinkSchema({"body": 0, "shardingKey": 1}, "orders")
+    rows = bodies(0, 50).append_column("shardingKey", pa.array([f"key {number}" for number in range(50)]))
+    written = task(cluster, schema=keyed).run(iter([rows]))
+    with Producer("tests", nameserver=cluster.nameserver) as producer:
+        info = producer.publish_info("orders")
+    assert written.rows_by_queue == Counter(str(info.queue_of_key(f"key {number}")) for number in range(50))
 
 
 def test_a_partitions_rows_keep_their_order_over_many_requests(cluster: EmbeddedCluster) -> None:
@@ -179,7 +228,7 @@ def test_a_broker_that_never_answers_costs_one_attempt(cluster: EmbeddedCluster)
     async def never(request: Command, peer: Peer) -> Command | None:
         await trio.sleep_forever()
 
-    first = publish_queues(cluster)[1]
+    first = publish_queues(cluster)[4]  # the second of the interleaved queues
     cluster.control(SEND, never, server=first.broker_name)
     written = task(cluster, requestTimeoutMs="2000").run(iter([bodies(0, 100)]))
     (used,) = written.rows_by_queue

@@ -80,11 +80,15 @@ class TopicPublishInfo:
             return self.select_one_message_queue()
         return self.queues[abs(string_hash_code(sharding_key)) % len(self.queues)]
 
-    def at(self, counter: int) -> TopicPublishInfo:
-        """Returns the same queues with a counter of their own."""
+    def interleaved(self, counter: int) -> TopicPublishInfo:
+        """Returns the same queues with a counter of their own: queue 0 of each broker, then queue 1, ...
+
+        Neighbours in this order are on different brokers as long as several brokers have queues left, so that a few
+        writers with counters in a row use all brokers.
+        """
         return TopicPublishInfo(
             self.topic,
-            self.queues,
+            sorted(self.queues, key=lambda queue: queue.queue_id),
             counter_start=counter,
             order_topic=self.order_topic,
             borrowed=self.borrowed,
