@@ -180,3 +180,14 @@ def test_a_face_shows_nothing_internal(face: type[Any], members: set[str]) -> No
         face("g", nameserver="127.0.0.1:1") if members > {"message_queues"} else face(nameserver="127.0.0.1:1")
     )
     assert {name for name in opened if not name.startswith("_")} <= {"group"}
+
+
+def test_the_page_lists_the_methods_of_each_family_of_admin() -> None:
+    page = (ROOT / "docs" / "api.md").read_text()
+    rows = re.findall(r"^\| `admin\.(\w+\.\w+)` \| \S.* \|$", page, re.MULTILINE)
+    admin = pyrmq_core.Admin(nameserver="127.0.0.1:1")
+    families = {name for name, member in vars(pyrmq_core.Admin).items() if isinstance(member, property)}
+    methods = {
+        f"{family}.{name}" for family in families for name in dir(getattr(admin, family)) if not name.startswith("_")
+    }
+    assert rows == sorted(methods)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import datetime
 
+from pyrmq_core.blocking.admin_families import Topics
 from pyrmq_core.blocking.client import Client
 from pyrmq_core.blocking.face import BlockingFace
 from pyrmq_core.client.admin.admin import Admin as AsyncAdmin
@@ -31,6 +32,11 @@ class Admin(BlockingFace[AsyncAdmin]):
     def _make(self) -> AsyncAdmin:
         client = self._settings.client
         return AsyncAdmin._of(self._settings, None if client is None else client._async())
+
+    @property
+    def topics(self) -> Topics:
+        """The family of topics; called, it returns their names."""
+        return Topics(self, lambda admin: admin.topics)
 
     def cluster_info(self) -> ClusterInfo:
         """Returns every broker with its addresses, and the brokers of each cluster."""
@@ -73,10 +79,6 @@ class Admin(BlockingFace[AsyncAdmin]):
     def delete_topic(self, topic: str, *, cluster: str | None = None) -> None:
         """Deletes the topic with its messages on every master, then from every NameServer."""
         self._run(lambda admin: admin.delete_topic(topic, cluster=cluster))
-
-    def topics(self, *, cluster: str | None = None) -> tuple[str, ...]:
-        """Returns all topics that the NameServer knows, or those of one cluster; sorted."""
-        return self._run(lambda admin: admin.topics(cluster=cluster))
 
     def kv_value(self, namespace: str, key: str) -> str | None:
         """Returns a value of KV configuration; None without one."""

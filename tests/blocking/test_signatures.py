@@ -8,6 +8,7 @@ import pytest
 
 import pyrmq_core
 from pyrmq_core import blocking, embedded
+from pyrmq_core.client.admin.family import AdminFamily
 
 FACES = [
     "Admin",
@@ -70,3 +71,36 @@ def test_both_take_the_same_arguments(face: str, name: str) -> None:
 
 def test_the_comparison_compares_something() -> None:
     assert len(pairs()) >= 20
+
+
+ADMINS = {face: face.Admin(nameserver="127.0.0.1:1") for face in (pyrmq_core, blocking)}
+FAMILIES = [name for name, member in vars(pyrmq_core.Admin).items() if isinstance(member, property)]
+
+
+def family_of(face: Any, name: str) -> type[Any]:
+    return type(getattr(ADMINS[face], name))
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_both_have_the_same_methods_in_each_family_of_admin(family: str) -> None:
+    with_trio, without = family_of(pyrmq_core, family), family_of(blocking, family)
+    assert issubclass(with_trio, AdminFamily)
+    assert members_of(without) == members_of(with_trio) != set()
+    assert without.__doc__
+
+
+@pytest.mark.parametrize(
+    ("family", "name"),
+    [(family, name) for family in FAMILIES for name in sorted(members_of(family_of(pyrmq_core, family)))],
+)
+def test_both_take_the_same_arguments_in_each_family_of_admin(family: str, name: str) -> None:
+    with_trio, without = (getattr(family_of(face, family), name) for face in (pyrmq_core, blocking))
+    assert parameters_of(without) == parameters_of(with_trio)
+    assert inspect.iscoroutinefunction(with_trio)
+    assert not inspect.iscoroutinefunction(without)
+    assert without.__doc__
+    assert without.__doc__ == with_trio.__doc__
+
+
+def test_admin_has_families() -> None:
+    assert "topics" in FAMILIES

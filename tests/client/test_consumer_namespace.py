@@ -120,7 +120,7 @@ async def test_an_endpoint_names_the_namespace_of_consumers_too() -> None:
     assert PullConsumer("audit", client=client)._namespace == "MQ_INST_123_abc"
     assert PullConsumer("audit", client=client, namespace="NS")._namespace == "NS"
     assert PullConsumer("audit", client=client, namespace="")._namespace is None
-    assert Admin(client=client)._namespace == "MQ_INST_123_abc"
+    assert Admin(client=client)._servers.namespace == "MQ_INST_123_abc"
 
 
 @pytest.mark.parametrize("face", [pyrmq_core, blocking], ids=["async", "blocking"])

@@ -11,7 +11,9 @@ from typing import Any, Final, Self
 
 import trio
 
+from pyrmq_core.client.admin.servers import AdminServers, Server
 from pyrmq_core.client.admin.settings import AdminSettings
+from pyrmq_core.client.admin.topics import Topics
 from pyrmq_core.client.client import Client
 from pyrmq_core.client.client_session import ClientSession
 from pyrmq_core.client.message_queries import MessageQueries
@@ -19,13 +21,12 @@ from pyrmq_core.client.parameters import parameters_of
 from pyrmq_core.errors import InvalidArgument, InvalidState, NoRoute, ResponseError
 from pyrmq_core.model import MessageExt, MessageQueue, Permission, TopicConfig
 from pyrmq_core.protocol.framing.codes import ResponseCode
-from pyrmq_core.protocol.framing.command import Command
 from pyrmq_core.protocol.framing.header_requests import response_error
 from pyrmq_core.protocol.messages.batch_topic import BATCH_QUEUE, QUEUE_TYPE, is_batch_topic
 from pyrmq_core.protocol.messages.names import check_topic, is_system_topic
-from pyrmq_core.protocol.messages.namespaces import is_reachable, with_namespace, without_namespace
+from pyrmq_core.protocol.messages.namespaces import without_namespace
 from pyrmq_core.protocol.requests.broker.topic_admin import DeleteTopic, GetTopicConfig, TopicConfigFound, UpdateTopic
-from pyrmq_core.protocol.requests.nameserver.cluster_info import ClusterInfo, GetClusterInfo
+from pyrmq_core.protocol.requests.nameserver.cluster_info import ClusterInfo
 from pyrmq_core.protocol.requests.nameserver.kv_config import (
     DeleteKvConfig,
     GetKvConfig,
@@ -35,7 +36,6 @@ from pyrmq_core.protocol.requests.nameserver.kv_config import (
     PutKvConfig,
 )
 from pyrmq_core.protocol.requests.nameserver.topic_in_namesrv import DeleteTopicInNamesrv
-from pyrmq_core.protocol.requests.nameserver.topic_lists import GetAllTopicList, GetTopicsByCluster, TopicList
 from pyrmq_core.protocol.routes.route import TopicRouteData
 
 LOOK_AGAIN_SECONDS: Final = 0.02
@@ -61,17 +61,16 @@ class Admin:
     def _configure(self, settings: AdminSettings[Any], client: Client | None) -> None:
         self._shares_client = client is not None
         self._session = ClientSession(settings.own_client()) if client is None else client._session
-        self._namespace = self._session.namespace_or_own(settings.namespace)
-        self._timeout = settings.timeout
+        namespace = self._session.namespace_or_own(settings.namespace)
+        self._servers = AdminServers(self._session, timeout=settings.timeout, namespace=namespace)
         self._stack = AsyncExitStack()
-        self._opened = False
 
     async def __aenter__(self) -> Self:
-        if self._opened:
+        if self._servers.opened:
             raise InvalidState("this Admin was opened before; make a new one")
         if not self._shares_client:
             await self._stack.enter_async_context(self._session)
-        self._opened = True
+        self._servers.opened = True
         return self
 
     async def __aexit__(
@@ -81,12 +80,17 @@ class Admin:
 
     async def cluster_info(self) -> ClusterInfo:
         """Returns every broker with its addresses, and the brokers of each cluster."""
-        return ClusterInfo.from_command(await self._ask_nameserver(GetClusterInfo().to_command()))
+        return await self._servers.cluster_info()
+
+    @property
+    def topics(self) -> Topics:
+        """The family of topics; called, it returns their names."""
+        return Topics(self._servers)
 
     async def route(self, topic: str) -> TopicRouteData:
         """Returns the topic's route, as a NameServer knows it now; raises `NoRoute` if it knows none."""
-        routes = self._open().routes
-        route = await routes.refresh(self._on_wire(topic), timeout=self._timeout)
+        routes = self._servers.session.routes
+        route = await routes.refresh(self._servers.on_wire(topic), timeout=self._servers.timeout)
         if route is None:
             raise routes.no_route(topic)
         return route
@@ -120,29 +124,29 @@ class Admin:
         if queues < 1 or reading < 1:
             raise InvalidArgument(f"queues={queues}, read_queues={reading}: a topic has 1 at least")
         settings = {**(attributes or {}), **({QUEUE_TYPE: BATCH_QUEUE} if batch else {})}
-        masters = await self._masters(cluster)
-        fresh = {name: await self._changes(name, masters[name], topic, settings) for name in masters}
-        for name, address in masters.items():
-            config = TopicConfig(self._on_wire(topic), reading, queues, perm, order=order, attributes=fresh[name])
-            await self._ask(name, address, UpdateTopic.of(config).to_command(), topic)
+        on_wire, masters = self._servers.on_wire(topic), await self._servers.masters(cluster)
+        fresh = {name: await self._changes(masters[name], topic, settings) for name in masters}
+        for name, server in masters.items():
+            config = TopicConfig(on_wire, reading, queues, perm, order=order, attributes=fresh[name])
+            await self._servers.ask(server, UpdateTopic.of(config).to_command(), f"topic {topic}")
         await self._wait_announced(topic, dict.fromkeys(masters, (reading, queues)))
 
     async def _wait_announced(self, topic: str, expected: Mapping[str, tuple[int, int]]) -> None:
         """Brokers answer when they have the topic; NameServers hear of it a moment later, from each by itself."""
-        routes, deadline = self._open().routes, trio.current_time() + self._timeout
+        routes, deadline = self._servers.session.routes, trio.current_time() + self._servers.timeout
         while True:
-            route = await routes.refresh(self._on_wire(topic), timeout=self._timeout)
+            route = await routes.refresh(self._servers.on_wire(topic), timeout=self._servers.timeout)
             announced = {} if route is None else {data.broker_name: data for data in route.queue_datas}
             numbers = {name: (data.read_queue_nums, data.write_queue_nums) for name, data in announced.items()}
             missing = sorted(name for name, queues in expected.items() if numbers.get(name) != queues)
             if not missing:
                 return
             if trio.current_time() >= deadline:
-                nameservers = ";".join(self._open().nameservers.addresses)
+                nameservers = ";".join(self._servers.session.nameservers.addresses)
                 raise NoRoute(
                     f"topic {topic} is made on {', '.join(sorted(expected))}, but NameServer {nameservers} has not "
-                    f"heard so from {', '.join(missing)} after {self._timeout:.3g} s; look whether they are registered "
-                    "there",
+                    f"heard so from {', '.join(missing)} after {self._servers.timeout:.3g} s; look whether they are "
+                    "registered there",
                     topic=topic,
                 )
             await trio.sleep(LOOK_AGAIN_SECONDS)
@@ -150,53 +154,46 @@ class Admin:
     async def topic_config(self, topic: str) -> dict[str, TopicConfig]:
         """Returns the topic's settings by broker name; brokers before 5.0 do not support that (code 3)."""
         configs = {}
-        for name, address in (await self._masters(None)).items():
+        for name, server in (await self._servers.masters(None)).items():
             try:
-                answer = await self._ask(name, address, GetTopicConfig(self._on_wire(topic)).to_command(), topic)
+                query = GetTopicConfig(self._servers.on_wire(topic)).to_command()
+                answer = await self._servers.ask(server, query, f"topic {topic}")
             except ResponseError as error:
                 if error.code != ResponseCode.TOPIC_NOT_EXIST:
                     raise
             else:
                 found = TopicConfigFound.from_command(answer).config
-                configs[name] = replace(found, topic=without_namespace(found.topic, self._namespace))
+                configs[name] = replace(found, topic=without_namespace(found.topic, self._servers.namespace))
         return configs
 
     async def delete_topic(self, topic: str, *, cluster: str | None = None) -> None:
         """Deletes the topic and its messages on every master, then on every NameServer; a missing one is no error."""
         check_topic(topic)
-        client, on_wire = self._open(), self._on_wire(topic)
-        for name, address in (await self._masters(cluster)).items():
-            await self._ask(name, address, DeleteTopic(on_wire).to_command(), topic)
+        client, on_wire = self._servers.session, self._servers.on_wire(topic)
+        for server in (await self._servers.masters(cluster)).values():
+            await self._servers.ask(server, DeleteTopic(on_wire).to_command(), f"topic {topic}")
         for address in client.nameservers.addresses:
-            await self._ask("NameServer", address, DeleteTopicInNamesrv(on_wire, cluster).to_command(), topic)
-
-    async def topics(self, *, cluster: str | None = None) -> tuple[str, ...]:
-        """Returns all topics that the NameServer knows, RocketMQ's own included, or those of one cluster; sorted.
-
-        With a namespace, those of the namespace and RocketMQ's own.
-        """
-        query = GetAllTopicList() if cluster is None else GetTopicsByCluster(cluster)
-        known = TopicList.from_command(await self._ask_nameserver(query.to_command())).topics
-        namespace = self._namespace
-        return tuple(sorted(without_namespace(topic, namespace) for topic in known if is_reachable(topic, namespace)))
+            nameserver = Server("NameServer", address)
+            await self._servers.ask(nameserver, DeleteTopicInNamesrv(on_wire, cluster).to_command(), f"topic {topic}")
 
     async def kv_value(self, namespace: str, key: str) -> str | None:
         """Returns a value of KV configuration, as the chosen NameServer has it; None without one."""
-        answer = await self._ask_nameserver(GetKvConfig(namespace, key).to_command(), ResponseCode.QUERY_NOT_FOUND)
+        query = GetKvConfig(namespace, key).to_command()
+        answer = await self._servers.ask_nameserver(query, ResponseCode.QUERY_NOT_FOUND)
         return None if answer.code else KvConfig.from_command(answer).value
 
     async def kv_values(self, namespace: str) -> dict[str, str]:
         """Returns all values of a namespace by key; empty without any."""
-        answer = await self._ask_nameserver(GetKvList(namespace).to_command(), ResponseCode.QUERY_NOT_FOUND)
+        answer = await self._servers.ask_nameserver(GetKvList(namespace).to_command(), ResponseCode.QUERY_NOT_FOUND)
         return {} if answer.code else dict(KvTable.from_command(answer).table)
 
     async def put_kv(self, namespace: str, key: str, value: str) -> None:
         """Puts a value on every NameServer, since they do not share it. Raises the first failure."""
-        await self._tell_nameservers(PutKvConfig(namespace, key, value).to_command())
+        await self._servers.change_nameservers(PutKvConfig(namespace, key, value).to_command())
 
     async def delete_kv(self, namespace: str, key: str) -> None:
         """Deletes a value on every NameServer; a missing key is no error."""
-        await self._tell_nameservers(DeleteKvConfig(namespace, key).to_command())
+        await self._servers.change_nameservers(DeleteKvConfig(namespace, key).to_command())
 
     async def view_message(self, offset_msg_id: str, *, topic: str | None = None) -> MessageExt:
         """Returns the message with this `offset_msg_id`; of a batch that is stored whole, its first.
@@ -231,69 +228,28 @@ class Admin:
         return await self._querying().earliest_store_time(queue)
 
     def _querying(self) -> MessageQueries:
-        return MessageQueries(self._open(), timeout=self._timeout, namespace=self._namespace)
+        return MessageQueries(self._servers.session, timeout=self._servers.timeout, namespace=self._servers.namespace)
 
-    async def _ask_nameserver(self, command: Command, *accepted: ResponseCode) -> Command:
-        answer = await self._open().nameservers.ask(command, timeout=self._timeout)
-        if answer.code not in (ResponseCode.SUCCESS, *accepted):
-            raise response_error(answer, command.code, "the NameServer")
-        return answer
-
-    async def _tell_nameservers(self, command: Command) -> None:
-        client = self._open()
-        if not client.nameservers.addresses:
-            await client.nameservers.ask(command, timeout=self._timeout)  # says how to name one
-        for address in client.nameservers.addresses:
-            answer = await client.call(address, command, timeout=self._timeout)
-            if answer.code != ResponseCode.SUCCESS:
-                raise response_error(answer, command.code, f"NameServer {address}")
-
-    async def _masters(self, cluster: str | None) -> dict[str, str]:
-        info = await self.cluster_info()
-        if cluster is not None and cluster not in info.cluster_addr_table:
-            known = ", ".join(sorted(info.cluster_addr_table)) or "none"
-            raise InvalidArgument(f"no cluster is named {cluster}; the NameServer knows {known}")
-        names = info.broker_addr_table if cluster is None else info.cluster_addr_table[cluster]
-        brokers = [info.broker_addr_table[name] for name in sorted(names)]
-        masters = {broker.broker_name: broker.master for broker in brokers if broker.master is not None}
-        if not masters:
-            raise InvalidState("the NameServer knows no master broker; start one, or look why none registered")
-        return masters
-
-    async def _changes(self, name: str, address: str, topic: str, settings: dict[str, str]) -> dict[str, str]:
+    async def _changes(self, server: Server, topic: str, settings: dict[str, str]) -> dict[str, str]:
         """Returns the attributes to change; the broker refuses some even if they have the value already."""
         if not settings:
             return {}
-        question = GetTopicConfig(self._on_wire(topic)).to_command()
-        answer = await self._open().call(address, question, timeout=self._timeout)
+        question = GetTopicConfig(self._servers.on_wire(topic)).to_command()
+        answer = await self._servers.session.call(server.address, question, timeout=self._servers.timeout)
         if answer.code == ResponseCode.TOPIC_NOT_EXIST:
             return settings
         if answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
             listed = ", ".join(f"{key}={value}" for key, value in settings.items())
             raise InvalidArgument(
-                f"topic {topic} was not made: {name} ({address}) is older than 5.0, whose topics have no attributes "
+                f"topic {topic} was not made: {server} is older than 5.0, whose topics have no attributes "
                 f"({listed}); make a plain topic"
             )
         if answer.code != ResponseCode.SUCCESS:
-            raise response_error(answer, GetTopicConfig.CODE, f"{name} ({address})", f"topic {topic}")
+            raise response_error(answer, GetTopicConfig.CODE, str(server), f"topic {topic}")
         known = TopicConfigFound.from_command(answer).config.attributes
         if settings.get(QUEUE_TYPE) == BATCH_QUEUE and not is_batch_topic(known):
             raise InvalidArgument(
-                f"topic {topic} exists on {name} ({address}) as a plain topic, and stays one; delete it first, with "
+                f"topic {topic} exists on {server} as a plain topic, and stays one; delete it first, with "
                 "its messages, or take another name"
             )
         return dict(settings.items() - known.items())
-
-    async def _ask(self, name: str, address: str, command: Command, topic: str) -> Command:
-        answer = await self._open().call(address, command, timeout=self._timeout)
-        if answer.code != ResponseCode.SUCCESS:
-            raise response_error(answer, command.code, f"{name} ({address})", f"topic {topic}")
-        return answer
-
-    def _on_wire(self, topic: str) -> str:
-        return with_namespace(topic, self._namespace)
-
-    def _open(self) -> ClientSession:
-        if not self._opened:
-            raise InvalidState("this Admin is not open: use it inside `async with`")
-        return self._session

@@ -1,0 +1,131 @@
+"""The servers of an `Admin`, as its families query them: NameServers, masters, and every broker that is there.
+
+A table over several brokers is made of the answers that came: `gather` keeps the error of each broker that gave none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from pyrmq_core.client.client_session import ClientSession
+from pyrmq_core.client.query_many import query_many
+from pyrmq_core.client.routing.publish_info import reading_address
+from pyrmq_core.errors import InvalidArgument, InvalidState, RocketMQError
+from pyrmq_core.protocol.framing.codes import ResponseCode
+from pyrmq_core.protocol.framing.command import Command
+from pyrmq_core.protocol.framing.header_requests import response_error
+from pyrmq_core.protocol.messages.namespaces import with_namespace
+from pyrmq_core.protocol.requests.nameserver.cluster_info import ClusterInfo, GetClusterInfo
+from pyrmq_core.protocol.routes.route import BrokerData
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """One broker at one address; its text stands in errors."""
+
+    name: str
+    address: str
+
+    def __str__(self) -> str:
+        return f"{self.name} ({self.address})"
+
+
+@dataclass(frozen=True, slots=True)
+class Gathered(Generic[T]):
+    """The answers of several brokers, by name, and the errors of those that gave none."""
+
+    answers: dict[str, T]
+    failures: dict[str, RocketMQError]
+
+
+class AdminServers:
+    """The NameServers and brokers of one `Admin`; `timeout` is each query's, in seconds."""
+
+    def __init__(self, session: ClientSession, *, timeout: float, namespace: str | None) -> None:
+        self.timeout = timeout
+        self.namespace = namespace
+        self.opened = False
+        self._session = session
+
+    @property
+    def session(self) -> ClientSession:
+        """The client; raises `InvalidState` outside the Admin's block."""
+        if not self.opened:
+            raise InvalidState("this Admin is not open: use it inside `async with`")
+        return self._session
+
+    def on_wire(self, name: str) -> str:
+        """Returns a topic or group as servers know it."""
+        return with_namespace(name, self.namespace)
+
+    async def cluster_info(self) -> ClusterInfo:
+        return ClusterInfo.from_command(await self.ask_nameserver(GetClusterInfo().to_command()))
+
+    async def masters(self, cluster: str | None) -> dict[str, Server]:
+        """Returns every master of the cluster (without one: of all) by its broker's name; raises without any."""
+        brokers = _brokers(await self.cluster_info(), cluster)
+        masters = {one.broker_name: Server(one.broker_name, one.master) for one in brokers if one.master is not None}
+        if not masters:
+            raise InvalidState("the NameServer knows no master broker; start one, or look why none registered")
+        return masters
+
+    async def brokers(self, cluster: str | None = None) -> dict[str, Server]:
+        """Returns a server of each broker name to read from: the master, else the slave with the lowest id."""
+        found = _brokers(await self.cluster_info(), cluster)
+        reading = {broker.broker_name: reading_address(broker) for broker in found}
+        there = {name: Server(name, address) for name, address in reading.items() if address is not None}
+        if not there:
+            raise InvalidState("the NameServer knows no broker; start one, or look why none registered")
+        return there
+
+    async def ask(self, server: Server, command: Command, about: str = "") -> Command:
+        """Returns the answer of one broker; raises `ResponseError` for any but SUCCESS."""
+        answer = await self.session.call(server.address, command, timeout=self.timeout)
+        if answer.code != ResponseCode.SUCCESS:
+            raise response_error(answer, command.code, str(server), about)
+        return answer
+
+    async def ask_nameserver(self, command: Command, *accepted: ResponseCode) -> Command:
+        """Returns the answer of one NameServer, whose code is SUCCESS or one of `accepted`."""
+        answer = await self.session.nameservers.ask(command, timeout=self.timeout)
+        if answer.code not in (ResponseCode.SUCCESS, *accepted):
+            raise response_error(answer, command.code, "the NameServer")
+        return answer
+
+    async def change_nameservers(self, command: Command) -> None:
+        """Sends a change to every NameServer, since they do not share it; raises the first failure."""
+        session = self.session
+        if not session.nameservers.addresses:
+            await session.nameservers.ask(command, timeout=self.timeout)  # says how to name one
+        for address in session.nameservers.addresses:
+            answer = await session.call(address, command, timeout=self.timeout)
+            if answer.code != ResponseCode.SUCCESS:
+                raise response_error(answer, command.code, f"NameServer {address}")
+
+    async def gather(self, servers: Iterable[Server], ask: Callable[[Server], Awaitable[T]]) -> Gathered[T]:
+        """Returns what each broker answers, queried together; raises an error only when none of them answers."""
+
+        async def one(server: Server) -> T | RocketMQError:
+            try:
+                return await ask(server)
+            except RocketMQError as error:
+                return error
+
+        found = await query_many(servers, one)
+        failures = {server.name: answer for server, answer in found.items() if isinstance(answer, RocketMQError)}
+        answers = {server.name: answer for server, answer in found.items() if not isinstance(answer, RocketMQError)}
+        if failures and not answers:
+            raise next(iter(failures.values()))
+        return Gathered(answers, failures)
+
+
+def _brokers(info: ClusterInfo, cluster: str | None) -> list[BrokerData]:
+    if cluster is not None and cluster not in info.cluster_addr_table:
+        known = ", ".join(sorted(info.cluster_addr_table)) or "none"
+        raise InvalidArgument(f"no cluster is named {cluster}; the NameServer knows {known}")
+    names = info.broker_addr_table if cluster is None else info.cluster_addr_table[cluster]
+    return [info.broker_addr_table[name] for name in sorted(names) if name in info.broker_addr_table]
