@@ -7,31 +7,32 @@ from collections.abc import Awaitable, Callable
 import click
 
 from pyrmq_core import NoRoute, PullConsumer
-from pyrmq_core.cli.servers import GROUP, nameserver_option, run
+from pyrmq_core.cli.connections import Connection, connection_options
+from pyrmq_core.cli.servers import GROUP, CommandGroup, SectionedCommand, run
 from pyrmq_core.cli.tables import json_option, show
 from pyrmq_core.client.admin.admin import Admin
 from pyrmq_core.protocol.messages.names import DLQ_PREFIX, RETRY_PREFIX, is_system_topic
 
 
-def with_admin(nameserver: str | None, work: Callable[[Admin], Awaitable[None]]) -> None:
+def with_admin(connection: Connection, work: Callable[[Admin], Awaitable[None]]) -> None:
     async def opened() -> None:
-        async with Admin(nameserver=nameserver) as admin:
+        async with connection.admin() as admin:
             await work(admin)
 
     run(opened)
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def topic() -> None:
     """List, look up, create and delete topics."""
 
 
 @topic.command("list")
-@nameserver_option
+@connection_options
 @click.option("--cluster", help="Only topics of this cluster.")
 @click.option("-a", "--all", "all_topics", is_flag=True, help="RocketMQ's own, retry and dead-letter topics, too.")
 @json_option
-def list_topics(nameserver: str | None, cluster: str | None, all_topics: bool, as_json: bool) -> None:
+def list_topics(connection: Connection, cluster: str | None, all_topics: bool, as_json: bool) -> None:
     """List the topics that the NameServer knows."""
 
     async def work(admin: Admin) -> None:
@@ -40,14 +41,14 @@ def list_topics(nameserver: str | None, cluster: str | None, all_topics: bool, a
         shown = (name for name in topics if all_topics or not (name in own or _is_internal(name)))
         show(({"topic": name} for name in shown), ["topic"], as_json=as_json)
 
-    with_admin(nameserver, work)
+    with_admin(connection, work)
 
 
 @topic.command()
 @click.argument("name", metavar="TOPIC")
-@nameserver_option
+@connection_options
 @json_option
-def route(name: str, nameserver: str | None, as_json: bool) -> None:
+def route(name: str, connection: Connection, as_json: bool) -> None:
     """Show the brokers that have the topic, and how many queues."""
 
     async def work(admin: Admin) -> None:
@@ -65,12 +66,12 @@ def route(name: str, nameserver: str | None, as_json: bool) -> None:
         ]
         show(rows, ["brokerName", "master", "readQueueNums", "writeQueueNums", "perm"], as_json=as_json)
 
-    with_admin(nameserver, work)
+    with_admin(connection, work)
 
 
 @topic.command()
 @click.argument("name", metavar="TOPIC")
-@nameserver_option
+@connection_options
 @click.option("-r", "--readQueueNums", "read_queues", default=8, show_default=True, type=click.IntRange(1))
 @click.option("-w", "--writeQueueNums", "write_queues", default=8, show_default=True, type=click.IntRange(1))
 @click.option("-c", "--cluster", "--clusterName", "cluster", help="Only brokers of this cluster; else all.")
@@ -78,7 +79,7 @@ def route(name: str, nameserver: str | None, as_json: bool) -> None:
 @click.option("--batch", is_flag=True, help="A batch topic (5.x): a whole batch is one record.")
 def create(
     name: str,
-    nameserver: str | None,
+    connection: Connection,
     read_queues: int,
     write_queues: int,
     cluster: str | None,
@@ -93,14 +94,14 @@ def create(
         )
         click.echo(f"topic {name} is there: {read_queues} queues to read, {write_queues} to write a broker")
 
-    with_admin(nameserver, work)
+    with_admin(connection, work)
 
 
 @topic.command()
 @click.argument("name", metavar="TOPIC")
-@nameserver_option
+@connection_options
 @click.option("-c", "--cluster", "--clusterName", "cluster", help="Only brokers of this cluster; else all.")
-def delete(name: str, nameserver: str | None, cluster: str | None) -> None:
+def delete(name: str, connection: Connection, cluster: str | None) -> None:
     """Delete a topic with its messages."""
 
     async def work(admin: Admin) -> None:
@@ -115,18 +116,21 @@ def delete(name: str, nameserver: str | None, cluster: str | None) -> None:
         await admin.delete_topic(name, cluster=cluster)
         click.echo(f"topic {name} is deleted")
 
-    with_admin(nameserver, work)
+    with_admin(connection, work)
 
 
 @topic.command()
 @click.argument("name", metavar="TOPIC")
-@nameserver_option
+@connection_options
 @json_option
-def stats(name: str, nameserver: str | None, as_json: bool) -> None:
+def stats(name: str, connection: Connection, as_json: bool) -> None:
     """Show the offsets of each queue, and how many messages lie between them."""
 
     async def work() -> None:
-        async with PullConsumer(GROUP, nameserver=nameserver) as consumer:
+        async with (
+            connection.client() as client,
+            PullConsumer(GROUP, client=client, namespace=connection.namespace, timeout=connection.timeout) as consumer,
+        ):
             bounds = await consumer.offset_bounds(await consumer.message_queues(name))
         rows = [
             {
@@ -143,10 +147,10 @@ def stats(name: str, nameserver: str | None, as_json: bool) -> None:
     run(work)
 
 
-@click.command()
-@nameserver_option
+@click.command(cls=SectionedCommand)
+@connection_options
 @json_option
-def cluster(nameserver: str | None, as_json: bool) -> None:
+def cluster(connection: Connection, as_json: bool) -> None:
     """Show every cluster's brokers and their addresses."""
 
     async def work(admin: Admin) -> None:
@@ -160,10 +164,10 @@ def cluster(nameserver: str | None, as_json: bool) -> None:
         ]
         show(rows, ["cluster", "brokerName", "brokerId", "address"], as_json=as_json)
 
-    with_admin(nameserver, work)
+    with_admin(connection, work)
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def kv() -> None:
     """Show and change small values that NameServers keep by namespace and key, such as ORDER_TOPIC_CONFIG."""
 
@@ -171,8 +175,8 @@ def kv() -> None:
 @kv.command("get")
 @click.argument("namespace")
 @click.argument("key")
-@nameserver_option
-def get_value(namespace: str, key: str, nameserver: str | None) -> None:
+@connection_options
+def get_value(namespace: str, key: str, connection: Connection) -> None:
     """Print a value."""
 
     async def work(admin: Admin) -> None:
@@ -181,40 +185,40 @@ def get_value(namespace: str, key: str, nameserver: str | None) -> None:
             raise click.ClickException(f"namespace {namespace} has no key {key}")
         click.echo(value)
 
-    with_admin(nameserver, work)
+    with_admin(connection, work)
 
 
 @kv.command("put")
 @click.argument("namespace")
 @click.argument("key")
 @click.argument("value")
-@nameserver_option
-def put_value(namespace: str, key: str, value: str, nameserver: str | None) -> None:
+@connection_options
+def put_value(namespace: str, key: str, value: str, connection: Connection) -> None:
     """Store a value at every NameServer."""
-    with_admin(nameserver, lambda admin: admin.put_kv(namespace, key, value))
+    with_admin(connection, lambda admin: admin.put_kv(namespace, key, value))
 
 
 @kv.command("delete")
 @click.argument("namespace")
 @click.argument("key")
-@nameserver_option
-def delete_value(namespace: str, key: str, nameserver: str | None) -> None:
+@connection_options
+def delete_value(namespace: str, key: str, connection: Connection) -> None:
     """Delete a key at every NameServer."""
-    with_admin(nameserver, lambda admin: admin.delete_kv(namespace, key))
+    with_admin(connection, lambda admin: admin.delete_kv(namespace, key))
 
 
 @kv.command("list")
 @click.argument("namespace")
-@nameserver_option
+@connection_options
 @json_option
-def list_values(namespace: str, nameserver: str | None, as_json: bool) -> None:
+def list_values(namespace: str, connection: Connection, as_json: bool) -> None:
     """List all keys and values of a namespace."""
 
     async def work(admin: Admin) -> None:
         values = await admin.kv_values(namespace)
         show(({"key": key, "value": values[key]} for key in sorted(values)), ["key", "value"], as_json=as_json)
 
-    with_admin(nameserver, work)
+    with_admin(connection, work)
 
 
 async def _names_of_servers(admin: Admin) -> set[str]:

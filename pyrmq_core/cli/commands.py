@@ -14,10 +14,11 @@ import click
 
 from pyrmq_core import Message, Producer, PullConsumer
 from pyrmq_core.cli.admin import cluster, kv, topic
+from pyrmq_core.cli.connections import Connection, connection_options
 from pyrmq_core.cli.consume import consume_topic
 from pyrmq_core.cli.doctor import doctor
 from pyrmq_core.cli.send import MAX_UNDER_WAY, say_result, send_lines
-from pyrmq_core.cli.servers import GROUP, OneLineGroup, nameserver_option, run
+from pyrmq_core.cli.servers import GROUP, OneLineGroup, run
 from pyrmq_core.cli.tail import tail_topic
 
 # The options of these two commands are RocketMQ's own. The servers parse them, because they also run without click.
@@ -67,7 +68,7 @@ def broker(arguments: tuple[str, ...]) -> None:
 @pyrmq.command()
 @click.argument("topic")
 @click.argument("body", required=False)
-@nameserver_option
+@connection_options
 @click.option("--tags", help="One word that consumers filter by.")
 @click.option("--keys", help="Words that an index finds, separated by spaces.")
 @click.option("--property", "properties", multiple=True, metavar="NAME=VALUE", help="May be given several times.")
@@ -75,7 +76,7 @@ def broker(arguments: tuple[str, ...]) -> None:
 def send(
     topic: str,
     body: str | None,
-    nameserver: str | None,
+    connection: Connection,
     tags: str | None,
     keys: str | None,
     properties: tuple[str, ...],
@@ -88,7 +89,16 @@ def send(
         return Message(topic, content, tags=tags, keys=keys, properties=named)
 
     async def send_all() -> None:
-        async with Producer(GROUP, nameserver=nameserver, max_in_flight=MAX_UNDER_WAY) as producer:
+        async with (
+            connection.client() as client,
+            Producer(
+                GROUP,
+                client=client,
+                namespace=connection.namespace,
+                send_timeout=connection.timeout,
+                max_in_flight=MAX_UNDER_WAY,
+            ) as producer,
+        ):
             if body is None:
                 await send_lines(producer, message, sys.stdin.fileno(), as_json=as_json)
             else:
@@ -99,21 +109,24 @@ def send(
 
 @pyrmq.command()
 @click.argument("topic")
-@nameserver_option
+@connection_options
 @click.option("--from", "start", help="earliest, latest, or an ISO-8601 time.  [default: earliest; with -f latest]")
 @click.option("--tags", default="*", show_default=True, help='As "TagA || TagB".')
 @click.option("--max", "limit", type=click.IntRange(1), help="Stop after so many messages.")
 @click.option("-f", "--follow", is_flag=True, help="Wait for more, until Ctrl-C.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a message.")
 def tail(
-    topic: str, nameserver: str | None, start: str | None, tags: str, limit: int | None, follow: bool, as_json: bool
+    topic: str, connection: Connection, start: str | None, tags: str, limit: int | None, follow: bool, as_json: bool
 ) -> None:
     """Print the messages of a topic, with -f also new ones."""
     start = start or ("latest" if follow else "earliest")
     position = start if start in ("earliest", "latest") else _time(start)
 
     async def print_all() -> None:
-        async with PullConsumer(GROUP, nameserver=nameserver) as consumer:
+        async with (
+            connection.client() as client,
+            PullConsumer(GROUP, client=client, namespace=connection.namespace, timeout=connection.timeout) as consumer,
+        ):
             await tail_topic(consumer, topic, position, tags=tags, limit=limit, follow=follow, as_json=as_json)
 
     run(print_all)
@@ -121,7 +134,7 @@ def tail(
 
 @pyrmq.command()
 @click.argument("topic")
-@nameserver_option
+@connection_options
 @click.option("-g", "--group", required=True, help="The consumer group, whose members share the messages.")
 @click.option("--from", "start", default="latest", show_default=True, help="As for tail, where no offset is stored.")
 @click.option("--tags", help='As "TagA || TagB".')
@@ -131,7 +144,7 @@ def tail(
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a message.")
 def consume(
     topic: str,
-    nameserver: str | None,
+    connection: Connection,
     group: str,
     start: str,
     tags: str | None,
@@ -149,7 +162,7 @@ def consume(
         await consume_topic(
             topic,
             group,
-            nameserver,
+            connection,
             start=position,
             tags=tags or "*",
             sql=sql,

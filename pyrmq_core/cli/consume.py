@@ -7,7 +7,8 @@ from typing import Any
 
 import click
 
-from pyrmq_core import Client, ConsumeFromWhere, PullConsumer, PushConsumer
+from pyrmq_core import ConsumeFromWhere, PullConsumer, PushConsumer
+from pyrmq_core.cli.connections import Connection
 from pyrmq_core.cli.servers import GROUP
 from pyrmq_core.cli.tail import message_line
 
@@ -15,7 +16,7 @@ from pyrmq_core.cli.tail import message_line
 async def consume_topic(
     topic: str,
     group: str,
-    nameserver: str | None,
+    connection: Connection,
     *,
     start: str | datetime,
     tags: str,
@@ -25,11 +26,13 @@ async def consume_topic(
     as_json: bool,
 ) -> None:
     """Prints the messages that the group gives to this consumer, `limit` at most; raises `NoRoute` without a topic."""
-    async with Client(nameserver=nameserver) as client:
-        async with PullConsumer(GROUP, client=client) as lookups:
+    shared: dict[str, Any] = {"namespace": connection.namespace, "timeout": connection.timeout}
+    async with connection.client() as client:
+        shared["client"] = client
+        async with PullConsumer(GROUP, **shared) as lookups:
             await lookups.message_queues(topic)  # a push consumer waits until a topic has a route
         # One at a time: what is not printed is left to the other members.
-        async with PushConsumer(group, client=client, consume_threads=1, **_start(start)) as consumer:
+        async with PushConsumer(group, consume_threads=1, **shared, **_start(start)) as consumer:
             await consumer.subscribe(topic, tags=tags, sql=sql)
             printed = 0
             async for delivery in consumer.deliveries(orderly=orderly):

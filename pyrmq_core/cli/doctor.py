@@ -9,6 +9,7 @@ import json
 import os
 import re
 import shutil
+import ssl
 import subprocess
 import sys
 from collections.abc import Iterable, Mapping, Sequence
@@ -20,9 +21,9 @@ import click
 import trio
 
 from pyrmq_core import NetworkError, RocketMQError
-from pyrmq_core.cli.servers import nameserver_option, run
+from pyrmq_core.cli.connections import Connection, connection_options
+from pyrmq_core.cli.servers import SectionedCommand, run
 from pyrmq_core.cli.tables import json_option
-from pyrmq_core.client.admin.admin import Admin
 from pyrmq_core.network.connect import open_wire
 
 OK: Final = "OK"
@@ -31,7 +32,6 @@ FAIL: Final = "FAIL"  # a job cannot run
 
 PYTHON_SECONDS: Final = 60.0
 JAVA_SECONDS: Final = 20.0
-SERVER_SECONDS: Final = 5.0
 CONNECTS_AT_ONCE: Final = 32
 
 MIN_PYSPARK: Final = (4, 3)
@@ -79,13 +79,13 @@ class Check:
         return f"{self.status:<5}{self.check:<12}{self.found}{': ' if self.advice else ''}{self.advice}"
 
 
-@click.command()
-@nameserver_option
+@click.command(cls=SectionedCommand)
+@connection_options
 @json_option
-def doctor(nameserver: str | None, as_json: bool) -> None:
+def doctor(connection: Connection, as_json: bool) -> None:
     """Report what a Spark job would find here: Python, the data source, Java, NameServers, brokers."""
     checks = [*check_python(os.environ), check_java(os.environ)]
-    run(_add_servers, nameserver, checks)
+    run(_add_servers, connection, checks)
     if as_json:
         click.echo(json.dumps([asdict(check) for check in checks], ensure_ascii=False))
     else:
@@ -166,26 +166,28 @@ def check_java(environment: Mapping[str, str]) -> Check:
     return Check("java", OK, found) if number in TRIED_JAVAS else Check("java", WARN, found, "17 and 21 are tried")
 
 
-async def _add_servers(nameserver: str | None, checks: list[Check]) -> None:
-    addresses = [address for address in re.split(r"[;,\s]+", nameserver or "") if address]
+async def _add_servers(connection: Connection, checks: list[Check]) -> None:
+    tls = connection.tls.context()  # raises for files of no use, also without a NameServer
+    addresses = [address for address in re.split(r"[;,\s]+", connection.nameserver or "") if address]
     if not addresses:
         checks.append(Check("nameserver", WARN, "none is named", "-n host:port, or export NAMESRV_ADDR=host:port"))
     brokers: dict[str, tuple[str, int]] = {}
-    nameservers = [await _check_nameserver(address, brokers) for address in addresses]
+    nameservers = [await _check_nameserver(replace(connection, nameserver=address), brokers) for address in addresses]
     failed = WARN if any(check.status == OK for check in nameservers) else FAIL  # a client goes on to the next one
     checks += [replace(check, status=failed) if check.status == FAIL else check for check in nameservers]
     found: dict[str, Check] = {}
     limiter = trio.CapacityLimiter(CONNECTS_AT_ONCE)
     async with trio.open_nursery() as nursery:
         for address in brokers:
-            nursery.start_soon(_check_broker, address, *brokers[address], found, limiter)
+            nursery.start_soon(_check_broker, address, *brokers[address], found, limiter, connection.timeout, tls)
     checks += [found[address] for address in brokers]
 
 
-async def _check_nameserver(address: str, brokers: dict[str, tuple[str, int]]) -> Check:
+async def _check_nameserver(connection: Connection, brokers: dict[str, tuple[str, int]]) -> Check:
     """Checks a NameServer, and adds the brokers that it knows to `brokers`: address to name and id."""
+    address = connection.nameserver
     try:
-        async with Admin(nameserver=address, timeout=SERVER_SECONDS) as admin:
+        async with connection.admin() as admin:
             info = await admin.cluster_info()
     except RocketMQError as error:
         return Check("nameserver", FAIL, f"{address}: {error}")
@@ -201,13 +203,19 @@ async def _check_nameserver(address: str, brokers: dict[str, tuple[str, int]]) -
 
 
 async def _check_broker(
-    address: str, name: str, broker_id: int, found: dict[str, Check], limiter: trio.CapacityLimiter
+    address: str,
+    name: str,
+    broker_id: int,
+    found: dict[str, Check],
+    limiter: trio.CapacityLimiter,
+    timeout: float,
+    tls: ssl.SSLContext | None,
 ) -> None:
     """Checks that a broker accepts connections. A job needs the masters, whose id is 0; without a slave it runs."""
     where = f"{name} ({broker_id}) {address}"
     async with limiter:
         try:
-            wire = await open_wire(address, tls=None, timeout=SERVER_SECONDS)
+            wire = await open_wire(address, tls=tls, timeout=timeout)
             await wire.aclose()
         except NetworkError as error:
             advice = "every executor connects to this address: open the port, or set the broker's brokerIP1"

@@ -1,4 +1,4 @@
-"""The parts that all commands share: the NameServer's option, and an end with one line and an exit status."""
+"""The parts that all commands share: groups of commands, and an end with one line and an exit status."""
 
 from __future__ import annotations
 
@@ -10,16 +10,37 @@ from typing import Any
 import click
 import trio
 
+from pyrmq_core.cli.connections import ConnectionOption
 from pyrmq_core.network.process_end import exit_status
 
 GROUP = "pyrmq-cli"
 
-nameserver_option = click.option(
-    "-n", "--namesrv-addr", "nameserver", envvar="NAMESRV_ADDR", help="NameServers, host:port;host:port  [NAMESRV_ADDR]"
-)
+
+class SectionedCommand(click.Command):
+    """A command whose help lists the connection's options below its own."""
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Writes two lists of options; the second is left out if it is empty."""
+        for title, wanted in (("Options", False), ("Connection", True)):
+            records = [
+                record
+                for parameter in self.get_params(ctx)
+                if isinstance(parameter, ConnectionOption) is wanted
+                and (record := parameter.get_help_record(ctx)) is not None
+            ]
+            if records:
+                with formatter.section(title):
+                    formatter.write_dl(records)
 
 
-class OneLineGroup(click.Group):
+class CommandGroup(click.Group):
+    """A group of such commands; a group inside is one as well."""
+
+    command_class = SectionedCommand
+    group_class = type
+
+
+class OneLineGroup(CommandGroup):
     """The outermost group, which turns a failure of any command, or of click's own output, into an exit status."""
 
     def make_context(self, *args: Any, **extra: Any) -> click.Context:

@@ -1,0 +1,199 @@
+"""The options of every command that calls servers: NameServers, keys, TLS, namespace and time-out, as one value."""
+
+from __future__ import annotations
+
+import functools
+import ssl
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import click
+
+from pyrmq_core import Client
+from pyrmq_core.client.admin.admin import Admin
+from pyrmq_core.errors import InvalidArgument
+from pyrmq_core.protocol.java.properties_text import parse_java_properties
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+TIMEOUT_SECONDS: Final = 5.0
+MAX_CREDENTIALS_BYTES: Final = 65536
+# The names in mqadmin's conf/tools.yml (tools/command/MQAdminStartup.java, getAclRPCHook).
+FILE_KEYS: Final = {"access_key": "accessKey", "secret_key": "secretKey", "security_token": "securityToken"}
+
+FULL: Final = "full"
+AUTHORITY: Final = "ca"
+UNVERIFIED: Final = "none"
+
+
+@dataclass(frozen=True, slots=True)
+class TlsOptions:
+    """The options about TLS; any of them turns TLS on."""
+
+    enabled: bool = False
+    authority: str | None = None
+    certificate: str | None = None
+    key: str | None = None
+    key_password: str | None = field(default=None, repr=False)
+    verify: str | None = None
+
+    def context(self) -> ssl.SSLContext | None:
+        """Returns the context of every connection, None without TLS; raises `InvalidArgument` for files of no use."""
+        if not (self.enabled or self.authority or self.certificate or self.verify):
+            if self.key:
+                raise InvalidArgument("--tls-key belongs to a certificate: give --tls-cert, too")
+            return None
+        try:
+            context = ssl.create_default_context(cafile=self.authority)
+        except OSError as error:
+            raise InvalidArgument(f"--tls-ca {self.authority}: no certificates in PEM form: {error}") from None
+        if self.verify in (AUTHORITY, UNVERIFIED):
+            context.check_hostname = False
+        if self.verify == UNVERIFIED:
+            context.verify_mode = ssl.CERT_NONE
+        if self.certificate:
+            try:  # with a password, or else OpenSSL would wait for one on the terminal
+                context.load_cert_chain(self.certificate, self.key, self.key_password or "")
+            except (OSError, ValueError) as error:
+                where = f"--tls-cert {self.certificate}, --tls-key {self.key or self.certificate}"
+                raise InvalidArgument(f"{where}: no certificate with its key in PEM form: {error}") from None
+        return context
+
+
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """The servers of a command, and how it calls them."""
+
+    nameserver: str | None = None
+    namespace: str | None = None
+    timeout: float = TIMEOUT_SECONDS
+    access_key: str | None = None
+    secret_key: str | None = field(default=None, repr=False)
+    security_token: str | None = field(default=None, repr=False)
+    tls: TlsOptions = TlsOptions()
+
+    def client(self) -> Client:
+        """Returns a new client; raises `InvalidArgument` for options that do not fit together."""
+        if bool(self.access_key) != bool(self.secret_key):
+            raise InvalidArgument("an access key and a secret key belong together; give both or neither")
+        return Client(
+            nameserver=self.nameserver,
+            access_key=self.access_key,
+            secret_key=self.secret_key,
+            security_token=self.security_token,
+            tls=self.tls.context(),
+        )
+
+    @asynccontextmanager
+    async def admin(self) -> AsyncIterator[Admin]:
+        """Opens an `Admin` over a client of its own."""
+        async with (
+            self.client() as client,
+            Admin(client=client, timeout=self.timeout, namespace=self.namespace) as admin,
+        ):
+            yield admin
+
+
+class ConnectionOption(click.Option):
+    """An option that all commands have, and that help lists last."""
+
+
+def connection_options(command: Command) -> Command:
+    """Adds the options to a command, and passes it their values as `connection`, a `Connection`."""
+
+    @functools.wraps(command)
+    def connected(**arguments: Any) -> Any:
+        return command(connection=_connection(arguments), **arguments)
+
+    for add in reversed(OPTIONS):
+        connected = add(connected)
+    return connected  # type: ignore[return-value]  # the same function to click, which calls it by names
+
+
+def _option(*names: str, **settings: Any) -> Callable[[Any], Any]:
+    return click.option(*names, cls=ConnectionOption, **settings)
+
+
+_file = click.Path(exists=True, dir_okay=False)
+
+OPTIONS: Final = (
+    _option(
+        "-n",
+        "--namesrv-addr",
+        "nameserver",
+        envvar="NAMESRV_ADDR",
+        help="NameServers, host:port;host:port  [NAMESRV_ADDR]",
+    ),
+    _option(
+        "--namespace", "tenant", envvar="PYRMQ_NAMESPACE", help="Stands before topics and groups.  [PYRMQ_NAMESPACE]"
+    ),
+    _option(
+        "--timeout",
+        default=TIMEOUT_SECONDS,
+        show_default=True,
+        type=click.FloatRange(0, 3600, min_open=True),
+        metavar="SECONDS",
+        help="The time that one request may take.",
+    ),
+    _option("--access-key", envvar="PYRMQ_ACCESS_KEY", help="Signs requests.  [PYRMQ_ACCESS_KEY]"),
+    _option("--secret-key", envvar="PYRMQ_SECRET_KEY", help="Better in the variable or a file.  [PYRMQ_SECRET_KEY]"),
+    _option(
+        "--credentials",
+        envvar="PYRMQ_CREDENTIALS",
+        type=_file,
+        help="A file with accessKey and secretKey, as tools.yml.  [PYRMQ_CREDENTIALS]",
+    ),
+    _option("--tls", "tls_enabled", is_flag=True, envvar="PYRMQ_TLS", help="Encrypts every connection.  [PYRMQ_TLS]"),
+    _option("--tls-ca", envvar="PYRMQ_TLS_CA", type=_file, help="Authorities to trust, PEM.  [PYRMQ_TLS_CA]"),
+    _option("--tls-cert", envvar="PYRMQ_TLS_CERT", type=_file, help="The client's own, PEM.  [PYRMQ_TLS_CERT]"),
+    _option("--tls-key", envvar="PYRMQ_TLS_KEY", type=_file, help="Its key, if apart.  [PYRMQ_TLS_KEY]"),
+    _option(
+        "--tls-verify",
+        envvar="PYRMQ_TLS_VERIFY",
+        type=click.Choice((FULL, AUTHORITY, UNVERIFIED)),
+        help="full: authority and host; ca: as Java's clients, authority alone.  [PYRMQ_TLS_VERIFY]  [default: full]",
+    ),
+    # Never on a command line: it has no other use than to be secret.
+    _option("--tls-key-password", envvar="PYRMQ_TLS_KEY_PASSWORD", hidden=True),
+)
+
+
+def _connection(arguments: dict[str, Any]) -> Connection:
+    """Takes the options out of a command's arguments; values of options win over those of the file."""
+    keys: dict[str, str | None] = {name: arguments.pop(name, None) or None for name in ("access_key", "secret_key")}
+    path = arguments.pop("credentials")
+    stored = _credentials(path) if path else {}
+    return Connection(
+        nameserver=arguments.pop("nameserver"),
+        namespace=arguments.pop("tenant"),
+        timeout=arguments.pop("timeout"),
+        access_key=keys["access_key"] or stored.get("access_key"),
+        secret_key=keys["secret_key"] or stored.get("secret_key"),
+        security_token=stored.get("security_token"),
+        tls=TlsOptions(
+            enabled=arguments.pop("tls_enabled"),
+            authority=arguments.pop("tls_ca"),
+            certificate=arguments.pop("tls_cert"),
+            key=arguments.pop("tls_key"),
+            key_password=arguments.pop("tls_key_password"),
+            verify=arguments.pop("tls_verify"),
+        ),
+    )
+
+
+def _credentials(path: str) -> dict[str, str]:
+    """Returns the keys in a file of lines `accessKey: text` or `accessKey=text`; errors never show the content."""
+    with Path(path).open("rb") as file:
+        content = file.read(MAX_CREDENTIALS_BYTES)
+    try:
+        known = parse_java_properties(content.decode())
+    except ValueError:  # InvalidArgument and UnicodeDecodeError are ValueErrors
+        known = {}
+    values = {name: known.get(key, "").strip().strip("\"'") for name, key in FILE_KEYS.items()}
+    found = {name: value for name, value in values.items() if value}
+    if not found.keys() >= {"access_key", "secret_key"}:
+        raise InvalidArgument(f"--credentials {path}: it has no lines accessKey: KEY and secretKey: SECRET")
+    return found
