@@ -24,6 +24,8 @@ class EmbeddedCluster(BlockingFace[AsyncEmbeddedCluster]):
         self,
         brokers: int | Sequence[str] = 1,
         *,
+        slaves: int = 0,
+        sync: bool = False,
         nameservers: int | Sequence[str] = 1,
         topics: Mapping[str, int | TopicConfig] | None = None,
         settings: Mapping[str, str] | None = None,
@@ -37,6 +39,8 @@ class EmbeddedCluster(BlockingFace[AsyncEmbeddedCluster]):
         self._make_cluster = partial(
             AsyncEmbeddedCluster,
             brokers,
+            slaves=slaves,
+            sync=sync,
             nameservers=nameservers,
             topics=topics,
             settings=settings,
@@ -71,8 +75,13 @@ class EmbeddedCluster(BlockingFace[AsyncEmbeddedCluster]):
 
     @property
     def brokers(self) -> dict[str, str]:
-        """The `host:port` of each running broker by its name."""
+        """The `host:port` of each running master by its name."""
         return self._async().brokers
+
+    @property
+    def slaves(self) -> dict[str, str]:
+        """The `host:port` of each running slave by its name."""
+        return self._async().slaves
 
     @property
     def directory(self) -> Path:
@@ -97,6 +106,13 @@ class EmbeddedCluster(BlockingFace[AsyncEmbeddedCluster]):
         """Ends a broker or a NameServer in order, as SIGTERM does."""
         self._run(lambda cluster: cluster.stop(name))
 
-    def start(self, name: str) -> None:
-        """Starts a server that was ended, on its old port and files; returns when the brokers are registered."""
-        self._run(lambda cluster: cluster.start(name))
+    def start(self, name: str, *, settings: Mapping[str, str] | None = None) -> None:
+        """Starts a server that was ended, on its old port and files; returns when the brokers are registered.
+
+        `settings` replace those that this broker had: brokerRole=ASYNC_MASTER and brokerId=0 make a slave the master.
+        """
+        self._run(lambda cluster: cluster.start(name, settings=settings))
+
+    def wait_for_slaves(self, timeout: float = 10.0) -> None:
+        """Waits until each running slave has what its master has now: messages, topics, groups, and their offsets."""
+        self._run(lambda cluster: cluster.wait_for_slaves(timeout))

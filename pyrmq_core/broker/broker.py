@@ -21,6 +21,7 @@ from pyrmq_core.broker.clients.queue_locks import QueueLocks
 from pyrmq_core.broker.ha.ha_client import HaClient
 from pyrmq_core.broker.ha.ha_server import HaServer
 from pyrmq_core.broker.ha.replicas import CopyRules
+from pyrmq_core.broker.ha.slave_tables import SlaveTables
 from pyrmq_core.broker.registration import BrokerRegistration
 from pyrmq_core.broker.schedule.delay_levels import DelayLevels
 from pyrmq_core.broker.settings import BrokerConfig
@@ -86,7 +87,9 @@ class Broker:
         default_factory=lambda: BoundedWork(LONG_REQUESTS_AT_ONCE, MOST_LONG_REQUESTS, LONG_TURN_SECONDS)
     )
     booted_ms: int = 0
-    ha_client: HaClient | None = None  # a slave's
+    # A slave's.
+    ha_client: HaClient | None = None
+    slave_tables: SlaveTables | None = None
     settings_version: DataVersion = NO_VERSION
     settings_turn: trio.Lock = field(default_factory=trio.Lock)
     id_counter: Any = field(default_factory=lambda: itertools.count(random.randrange(1 << 16)))

@@ -7,7 +7,7 @@ forgets one broker per closed connection. Source: broker/out/BrokerOuterAPI.java
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import replace
 from typing import Final
@@ -74,7 +74,8 @@ class BrokerRegistration:
         self._pool = pool
         self._user = config.access.inner_client
         self._succeeded = trio.Event()
-        # Of a slave's master, as the NameServer last named them.
+        # Of a slave's master, as the NameServer last named them; `on_master` is called when they differ.
+        self.on_master: Callable[[], None] = lambda: None
         self.master_address: str | None = None
         self.master_ha_address: str | None = config.ha_master_address or None
 
@@ -198,9 +199,12 @@ class BrokerRegistration:
 
     def _note_master(self, registered: RegisteredBroker) -> None:
         """Notes the master's addresses; those of one that is gone stay, as it may come back there."""
+        before = self.master_address, self.master_ha_address
         self.master_address = registered.master_addr or self.master_address
         if not self._config.ha_master_address:
             self.master_ha_address = registered.ha_server_addr or self.master_ha_address
+        if before != (self.master_address, self.master_ha_address):
+            self.on_master()
 
     async def ask_master(self, request: Command, timeout: float) -> Command:
         """Returns the answer of a slave's master, whatever it says; raises `RocketMQError` without one."""

@@ -44,7 +44,13 @@ def slave_tasks(broker: Broker) -> list[Callable[[], Awaitable[None]]]:
         registration.register_now,
         check,
     )
-    broker.ha_client = client
+    broker.ha_client, broker.slave_tables = client, tables
+
+    def look() -> None:
+        tables.want()
+        client.try_now()
+
+    registration.on_master = look
     return [tables.run, client.run]
 
 

@@ -37,14 +37,18 @@ for administering in (topic, cluster, kv, doctor):
 
 @pyrmq.command()
 @click.option("--brokers", default=2, show_default=True, type=click.IntRange(1, 26), help="How many brokers.")
+@click.option("--slaves", default=0, show_default=True, type=click.IntRange(0, 9), help="How many slaves each has.")
+@click.option("--sync", is_flag=True, help="Answer a send when a slave has the message.")
 @click.option("--port", default=9876, show_default=True, type=click.IntRange(0, 65535), help="The NameServer's port.")
 @click.option("--host", default="127.0.0.1", show_default=True, help="The address that all servers listen on.")
 @click.option("--dir", "directory", type=click.Path(file_okay=False), help="Keep the stores here, and open them again.")
-def dev(brokers: int, port: int, host: str, directory: str | None) -> None:
+def dev(brokers: int, slaves: int, sync: bool, port: int, host: str, directory: str | None) -> None:
     """Run a NameServer and brokers in this process, until Ctrl-C."""
     from pyrmq_core.cli.dev import serve_dev
 
-    run(serve_dev, brokers, _numeric_address(host), port, directory)
+    if sync and not slaves:
+        raise click.UsageError("--sync needs --slaves 1 or more: a send waits for one of them")
+    run(serve_dev, brokers, slaves, sync, _numeric_address(host), port, directory)
 
 
 @pyrmq.command(context_settings=passed_on)

@@ -12,17 +12,20 @@ from rich.table import Table
 from pyrmq_core.cli.tables import rendered
 from pyrmq_core.embedded import EmbeddedCluster
 
-# SQL filters are off by default. Here they are on, so that they can be tried before production.
-SETTINGS: Final = {"enablePropertyFilter": "true"}
+# SQL filters and reads from slaves are off by default. Here they are on, so that they can be tried before production.
+SETTINGS: Final = {"enablePropertyFilter": "true", "slaveReadEnable": "true"}
 
 
-async def serve_dev(brokers: int, host: str, port: int, directory: str | None) -> None:
+async def serve_dev(brokers: int, slaves: int, sync: bool, host: str, port: int, directory: str | None) -> None:
     """Serves until Ctrl-C or SIGTERM, then prints whether the stores are kept."""
+    made = EmbeddedCluster(
+        brokers, slaves=slaves, sync=sync, settings=SETTINGS, host=host, port=port, directory=directory
+    )
     with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
-        async with EmbeddedCluster(brokers, settings=SETTINGS, host=host, port=port, directory=directory) as cluster:
+        async with made as cluster:
             table = Table("server", "address")
             table.add_row("nameserver", cluster.nameserver)
-            for name, address in cluster.brokers.items():
+            for name, address in {**cluster.brokers, **cluster.slaves}.items():
                 table.add_row(name, address)
             removal = "" if directory else " (removed at the end; keep them with --dir)"
             stores = f"stores in {cluster.directory}{removal}"

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import string
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from pyrmq_core.broker import BrokerConfig
+from pyrmq_core.broker.roles import MASTER_ID, SLAVE, SYNC_MASTER
 from pyrmq_core.broker.settings import SERVER_NAME, unknown_names
 from pyrmq_core.errors import InvalidArgument
 from pyrmq_core.model import TopicConfig
@@ -15,6 +18,7 @@ from pyrmq_core.nameserver.config import unknown_settings
 from pyrmq_core.protocol.messages.names import check_topic
 from pyrmq_core.protocol.routes.topic_config import MAX_QUEUES_PER_TOPIC
 
+MOST_SLAVES: Final = 9
 CLUSTER_NAME: Final = "DefaultCluster"
 # Small files for tests: they are sparse, but recovery after a crash reads a file whole.
 SMALL_FILES: Final = {
@@ -27,7 +31,14 @@ SMALL_FILES: Final = {
 # The size that each broker's store keeps to, so that one that is left running fills no disk and no memory.
 MAX_STORE_BYTES: Final = 2 << 30
 # These differ from server to server: the cluster sets them by the argument that is named.
-SET_BY: Final = {"brokerName": "brokers", "listenPort": "port", "namesrvAddr": "nameservers"}
+SET_BY: Final = {
+    "brokerName": "brokers",
+    "listenPort": "port",
+    "namesrvAddr": "nameservers",
+    "haListenPort": "slaves",
+    "haMasterAddress": "slaves",
+}
+SET_BY_ID: Final = {"brokerId": "slaves"}
 SET_BY_DIRECTORY: Final = {"storePathRootDir": "directory"}
 # A NameServer's files, by the setting that has their path; several NameServers do not share them.
 NAMESERVER_FILES: Final = {
@@ -35,6 +46,18 @@ NAMESERVER_FILES: Final = {
     "configStorePath": "namesrv.properties",
     "authConfigPath": "auth",
 }
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerPlace:
+    """A broker's name and id in RocketMQ; the id of a master is 0."""
+
+    broker_name: str
+    broker_id: int
+
+    def settings(self) -> dict[str, str]:
+        role = {} if self.broker_id == MASTER_ID else {"brokerRole": SLAVE, "brokerId": str(self.broker_id)}
+        return {"brokerName": self.broker_name, **role}
 
 
 def server_names(kind: str, servers: int | Sequence[str]) -> tuple[str, ...]:
@@ -49,16 +72,43 @@ def server_names(kind: str, servers: int | Sequence[str]) -> tuple[str, ...]:
     return names
 
 
-def broker_config(settings: Mapping[str, str] | None, *, host: str) -> BrokerConfig:
-    """Returns the settings that the brokers have in common."""
-    checked = _texts("settings", settings, {**SET_BY, **SET_BY_DIRECTORY})
+def broker_places(names: Sequence[str], slaves: int) -> dict[str, BrokerPlace]:
+    """Returns the masters and then their slaves, by their names as servers: a slave has its id behind its master's."""
+    if type(slaves) is not int or not 0 <= slaves <= MOST_SLAVES:
+        raise InvalidArgument(f"slaves={slaves!r}: the number of slaves of each broker is wanted, 0 to {MOST_SLAVES}")
+    masters = {name: BrokerPlace(name, MASTER_ID) for name in names}
+    ids = range(MASTER_ID + 1, slaves + 1)
+    copies = {f"{name}-{broker_id}": BrokerPlace(name, broker_id) for name in names for broker_id in ids}
+    if both := masters.keys() & copies.keys():
+        raise InvalidArgument(f"brokers={list(names)!r}: {', '.join(sorted(both))} is the name of a slave, too")
+    return {**masters, **copies}
+
+
+def broker_config(settings: Mapping[str, str] | None, *, host: str, slaves: int, sync: bool) -> BrokerConfig:
+    """Returns the settings that the brokers have in common, but for the role of the slaves."""
+    checked = _texts("settings", settings, {**SET_BY, **SET_BY_ID, **SET_BY_DIRECTORY})
     _refuse_unknown("settings", unknown_names(checked))
-    common = {"brokerClusterName": CLUSTER_NAME, "bindAddress": host, "brokerIP1": host, **SMALL_FILES, **checked}
+    if checked.get("brokerRole") == SLAVE:
+        raise InvalidArgument(f"settings: brokerRole={SLAVE}: masters have slaves; use slaves=")
+    if sync and not slaves:
+        raise InvalidArgument("sync=True: a send would wait for a slave, and there is none; use slaves=1 or more")
+    if sync and checked.get("brokerRole", SYNC_MASTER) != SYNC_MASTER:
+        raise InvalidArgument(f"sync=True and settings: brokerRole={checked['brokerRole']}: one of them is wanted")
+    waiting = {"brokerRole": SYNC_MASTER, "inSyncReplicas": "2"} if sync else {}
+    own = {"brokerClusterName": CLUSTER_NAME, "bindAddress": host, "brokerIP1": host}
+    common = {**own, **SMALL_FILES, **waiting, **checked}
     config = BrokerConfig().with_settings(common)
     if "maxStoreBytes" in checked:
         return config
     most = max(MAX_STORE_BYTES, 4 * config.mapped_file_size_commit_log)
     return config.with_settings({"maxStoreBytes": str(most)})
+
+
+def changed_settings(settings: Mapping[str, str]) -> dict[str, str]:
+    """Returns the settings that one broker gets for a start."""
+    checked = _texts("settings", settings, {**SET_BY, **SET_BY_DIRECTORY})
+    _refuse_unknown("settings", unknown_names(checked))
+    return checked
 
 
 def checked_nameserver_settings(settings: Mapping[str, str] | None, *, host: str, several: bool) -> dict[str, str]:
@@ -72,6 +122,13 @@ def checked_nameserver_settings(settings: Mapping[str, str] | None, *, host: str
     common = {"bindAddress": host, **checked}
     NameServerConfig().with_settings(common)
     return common
+
+
+def checked_timeout(timeout: object) -> float:
+    """Returns the time as it is."""
+    if not isinstance(timeout, int | float) or not 0 < timeout < math.inf:
+        raise InvalidArgument(f"timeout={timeout!r}: a number of seconds above 0 is wanted")
+    return timeout
 
 
 def topic_configs(topics: Mapping[str, int | TopicConfig] | None) -> tuple[TopicConfig, ...]:

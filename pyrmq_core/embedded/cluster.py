@@ -19,16 +19,21 @@ from pyrmq_core.broker import DiskFiles, ForgetfulFiles, RunningBroker, make_top
 from pyrmq_core.embedded.arguments import (
     NAMESERVER_FILES,
     broker_config,
+    broker_places,
+    changed_settings,
     checked_nameserver_settings,
+    checked_timeout,
     server_names,
     topic_configs,
 )
 from pyrmq_core.embedded.controls import Control, ControlFunction, Controls
+from pyrmq_core.embedded.pairs import Pair, follow, have_all, pairs_of
 from pyrmq_core.embedded.servers import KeptPorts, Server
 from pyrmq_core.errors import InvalidArgument, InvalidState
 from pyrmq_core.model import TopicConfig
 from pyrmq_core.nameserver import NameServerConfig, RunningNameServer, run_nameserver
 from pyrmq_core.network import open_owned_nursery
+from pyrmq_core.network.server import TlsMode
 from pyrmq_core.protocol.framing.codes import RequestCode
 
 NAMESERVER: Final = "nameserver"
@@ -41,9 +46,12 @@ class EmbeddedCluster:
     """`async with EmbeddedCluster(brokers=2) as cluster:` serves at `cluster.nameserver` until the block ends.
 
     Brokers are named broker-a, broker-b, ...; a single NameServer is named nameserver, several nameserver-a,
-    nameserver-b, ... `settings` apply to all brokers and `nameserver_settings` to all NameServers, under RocketMQ's
-    names. `topics` are on every broker and known to every NameServer when the block begins: by name, the number of
-    queues or a `TopicConfig`. `port` is the first NameServer's, `host` an IP address of this machine.
+    nameserver-b, ... Each broker has so many `slaves`: those of broker-a are named broker-a-1, broker-a-2, ..., with
+    these ids, and follow it when the block begins. With `sync` a send is answered when a slave has the message.
+
+    `settings` apply to all brokers and `nameserver_settings` to all NameServers, under RocketMQ's names. `topics` are
+    on every broker and known to every NameServer when the block begins: by name, the number of queues or a
+    `TopicConfig`. `port` is the first NameServer's, `host` an IP address of this machine.
 
     Stores are in a temporary directory, memory-backed where possible, which is removed afterwards. Stores in a
     `directory` stay: the next cluster there opens them again, on the same ports where these are free. Each keeps to
@@ -57,6 +65,8 @@ class EmbeddedCluster:
         self,
         brokers: int | Sequence[str] = 1,
         *,
+        slaves: int = 0,
+        sync: bool = False,
         nameservers: int | Sequence[str] = 1,
         topics: Mapping[str, int | TopicConfig] | None = None,
         settings: Mapping[str, str] | None = None,
@@ -66,14 +76,16 @@ class EmbeddedCluster:
         forgetful: bool = False,
         directory: str | os.PathLike[str] | None = None,
     ) -> None:
-        broker_names = server_names("broker", brokers)
+        places = broker_places(server_names("broker", brokers), slaves)
         nameserver_names = (NAMESERVER,) if nameservers == 1 else server_names("nameserver", nameservers)
-        if both := set(broker_names) & set(nameserver_names):
+        if both := places.keys() & set(nameserver_names):
             raise InvalidArgument(f"{', '.join(both)} names a broker and a NameServer")
         self._topics = topic_configs(topics)
-        self._broker_config = broker_config(settings, host=host)
+        common = broker_config(settings, host=host, slaves=slaves, sync=sync)
+        self._broker_configs = {name: common.with_settings(place.settings()) for name, place in places.items()}
         several = len(nameserver_names) > 1
         self._nameserver_settings = checked_nameserver_settings(nameserver_settings, host=host, several=several)
+        self._has_slaves = slaves > 0
         self._forgetful = forgetful
         self._directory = None if directory is None else Path(directory)
         kept_ports = None if self._directory is None else KeptPorts(self._directory / PORTS_FILE)
@@ -81,9 +93,7 @@ class EmbeddedCluster:
             name: Server(name, partial(self._run_nameserver, name), port=first_port, kept_ports=kept_ports)
             for name, first_port in zip(nameserver_names, (port, *[0] * 25), strict=False)
         }
-        self._brokers = {
-            name: Server(name, partial(self._run_broker, name), kept_ports=kept_ports) for name in broker_names
-        }
+        self._brokers = {name: Server(name, partial(self._run_broker, name), kept_ports=kept_ports) for name in places}
         self._controls = Controls()
         self._stack = AsyncExitStack()
         self._nursery: trio.Nursery | None = None
@@ -100,9 +110,11 @@ class EmbeddedCluster:
             for nameserver in self._nameservers.values():
                 await nameserver.start(self._nursery)
             self._stack.push_async_callback(self._stop_brokers)  # before the NameServers, with which they unregister
-            for broker in self._brokers.values():
+            for broker in self._brokers.values():  # masters first
                 running = await broker.start(self._nursery)
-                await make_topics(running.broker, self._topics)
+                if not running.config.is_slave:
+                    await make_topics(running.broker, self._topics)
+            await follow(self._pairs())
         except BaseException:
             await self._stack.__aexit__(*sys.exc_info())
             raise
@@ -126,8 +138,13 @@ class EmbeddedCluster:
 
     @property
     def brokers(self) -> dict[str, str]:
-        """The `host:port` of each running broker by its name."""
-        return {name: server.address for name, server in self._brokers.items() if server.running is not None}
+        """The `host:port` of each running master by its name."""
+        return self._running(is_slave=False)
+
+    @property
+    def slaves(self) -> dict[str, str]:
+        """The `host:port` of each running slave by its name."""
+        return self._running(is_slave=True)
 
     @property
     def directory(self) -> Path:
@@ -159,33 +176,42 @@ class EmbeddedCluster:
 
     async def power_cut(self, name: str) -> None:
         """Ends a broker as a power failure does: unsynced data is lost. Needs `forgetful=True`."""
-        broker = self._brokers.get(name)
-        if broker is None:
-            raise InvalidArgument(f"{name}: {', '.join(self._brokers)} are the brokers; kill ends a NameServer")
-        await broker.end(lambda running: running.power_cut())
+        await self._broker(name, "kill ends a NameServer").end(lambda running: running.power_cut())
 
     async def stop(self, name: str) -> None:
         """Ends a server in order, as SIGTERM does."""
         await self._server(name).end(lambda running: running.stop())
 
-    async def start(self, name: str) -> None:
+    async def start(self, name: str, *, settings: Mapping[str, str] | None = None) -> None:
         """Starts a server that was ended, on its old port and files.
 
-        A broker is registered with the running NameServers when this returns, of which there has to be one. A
-        NameServer begins without routes, as RocketMQ's: the running brokers register with it before this returns, as
-        they would within 30 s by themselves.
+        A broker is registered with the running NameServers when this returns, of which there has to be one, and slaves
+        follow a master that runs, unless they cannot, which they log. `settings` replace those that this broker had,
+        also for later starts: brokerRole=ASYNC_MASTER and brokerId=0 make a slave the master, when the old one is
+        ended. A NameServer begins without routes, as RocketMQ's: the running brokers register with it before this
+        returns, as they would within 30 s by themselves.
         """
         nursery, server = self._opened(), self._server(name)
-        if name in self._brokers and not self.nameservers:
-            raise InvalidState(
-                f"{name} has no NameServer to register with; start {' or '.join(self._nameservers)} first"
-            )
+        if settings is not None:
+            self._change(name, settings)
+        if name in self._brokers:
+            self._check_start(name)
         await server.start(nursery)
-        if name in self._nameservers:
-            async with trio.open_nursery() as registrations:
-                for broker in self._brokers.values():
-                    if broker.running is not None:
-                        registrations.start_soon(broker.running.broker.registration.register_anew, server.address)
+        if name in self._brokers:
+            await follow([pair for pair in self._pairs() if name in (pair.master_name, pair.slave_name)])
+            return
+        async with trio.open_nursery() as registrations:
+            for broker in self._brokers.values():
+                if broker.running is not None:
+                    registrations.start_soon(broker.running.broker.registration.register_anew, server.address)
+
+    async def wait_for_slaves(self, timeout: float = 10.0) -> None:
+        """Waits until each running slave has what its master has now: messages, topics, groups, and their offsets.
+
+        Slaves without a running master are passed over. Raises `InvalidState` with the reason after `timeout` seconds.
+        """
+        self._opened()
+        await have_all(self._pairs(), checked_timeout(timeout))
 
     def _opened(self) -> trio.Nursery:
         if self._nursery is None:
@@ -197,6 +223,44 @@ class EmbeddedCluster:
         if name not in servers:
             raise InvalidArgument(f"server={name!r}: {', '.join(servers)} are there")
         return servers[name]
+
+    def _broker(self, name: str, otherwise: str) -> Server[RunningBroker]:
+        if name not in self._brokers:
+            raise InvalidArgument(f"{name}: {', '.join(self._brokers)} are the brokers; {otherwise}")
+        return self._brokers[name]
+
+    def _running(self, *, is_slave: bool) -> dict[str, str]:
+        brokers = self._brokers.items()
+        return {
+            name: server.address
+            for name, server in brokers
+            if server.running is not None and server.running.config.is_slave is is_slave
+        }
+
+    def _pairs(self) -> list[Pair]:
+        return pairs_of({name: server.running for name, server in self._brokers.items() if server.running is not None})
+
+    def _change(self, name: str, settings: Mapping[str, str]) -> None:
+        broker = self._broker(name, "settings are a broker's")
+        if broker.running is not None:
+            raise InvalidState(f"{name} is running")
+        self._broker_configs[name] = self._broker_configs[name].with_settings(changed_settings(settings))
+
+    def _check_start(self, name: str) -> None:
+        """Raises `InvalidState` if no NameServer runs, or another broker has this one's place."""
+        if not self.nameservers:
+            raise InvalidState(
+                f"{name} has no NameServer to register with; start {' or '.join(self._nameservers)} first"
+            )
+        wanted = self._broker_configs[name]
+        for other, server in self._brokers.items():
+            if other != name and server.running is not None:
+                config = server.running.config
+                if (config.broker_name, config.broker_id) == (wanted.broker_name, wanted.broker_id):
+                    raise InvalidState(
+                        f"{other} runs with brokerId={config.broker_id} of {config.broker_name}; end it before {name} "
+                        "starts with the same"
+                    )
 
     async def _stop_brokers(self) -> None:
         async with trio.open_nursery() as ends:
@@ -211,13 +275,15 @@ class EmbeddedCluster:
         await run_nameserver(config, wrap_handler=self._controls.wrapping(name), task_status=task_status)
 
     async def _run_broker(self, name: str, port: int, task_status: trio.TaskStatus[RunningBroker]) -> None:
+        config = self._broker_configs[name]
         own = {
-            "brokerName": name,
             "listenPort": str(port),
             "namesrvAddr": self.nameserver,
             "storePathRootDir": str(self.directory / name),
         }
-        config = self._broker_config.with_settings(own)
+        if self._has_slaves and not config.is_slave and (config.access.is_on or config.tls.mode is TlsMode.ENFORCING):
+            own["haListenPort"] = "0"  # without one that is set, no slave could follow
+        config = config.with_settings(own)
         directory = DiskFiles(config.store_root)
         files = ForgetfulFiles(directory) if self._forgetful else directory
         await run_broker(config, files=files, wrap_handler=self._controls.wrapping(name), task_status=task_status)

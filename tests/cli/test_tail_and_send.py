@@ -13,7 +13,7 @@ from typing import IO
 
 import pytest
 
-from pyrmq_core import Message
+from pyrmq_core import Message, SendStatus
 from pyrmq_core.blocking import Admin, EmbeddedCluster, Producer, PullConsumer
 from tests.support.commands import ENDS_WITHIN, ended, started
 
@@ -220,6 +220,33 @@ def test_dev_keeps_its_ports_with_its_stores_and_evaluates_sql(tmp_path: Path) -
     assert runs[0].keys() == {"nameserver", "broker-a", "broker-b"}
     assert runs[0] == runs[1]
     assert all(address.startswith("127.0.0.2:") for address in runs[0].values())
+
+
+def test_dev_has_slaves_and_a_kept_master_waits_for_its_own(tmp_path: Path) -> None:
+    options = ("--brokers", "1", "--slaves", "1", "--sync", "--dir", str(tmp_path / "kept"), "--port", "0")
+    runs = []
+    for _ in range(2):
+        process = started("dev", *options, "--host", "127.0.0.2", home=tmp_path)
+        served = addresses(process)
+        runs.append(served)
+        with Producer("G", nameserver=served["nameserver"]) as producer:
+            assert producer.send(Message("T", b"body")).status is SendStatus.SEND_OK
+        process.send_signal(signal.SIGINT)
+        assert ended(process)[0] == 0
+    assert runs[0].keys() == {"nameserver", "broker-a", "broker-a-1"}
+    assert runs[0] == runs[1]
+    logs = [
+        next((tmp_path / "kept" / name / "commitlog").iterdir()).read_bytes() for name in ("broker-a", "broker-a-1")
+    ]
+    assert logs[0] == logs[1]
+    assert logs[0].count(b"body") == 2
+
+
+@pytest.mark.parametrize("options", [("--sync",), ("--slaves", "-1"), ("--slaves", "10"), ("--slaves", "one")])
+def test_dev_refuses_wrong_slaves(options: tuple[str, ...], tmp_path: Path) -> None:
+    status, output, errors = ended(started("dev", *options, home=tmp_path))
+    assert (status, output) == (2, "")
+    assert "--slaves" in errors[-1]
 
 
 def test_dev_takes_another_port_where_its_own_is_taken(tmp_path: Path) -> None:

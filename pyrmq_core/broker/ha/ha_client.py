@@ -21,7 +21,8 @@ from pyrmq_core.broker.ha.master_checks import CannotFollow
 from pyrmq_core.broker.settings import BrokerConfig
 from pyrmq_core.broker.store.message_store import MessageStore
 from pyrmq_core.broker.store_services.flush import Flusher
-from pyrmq_core.errors import RocketMQError, StoreError
+from pyrmq_core.errors import NetworkError, RocketMQError, StoreError
+from pyrmq_core.network import format_address
 from pyrmq_core.network.connect import open_stream
 from pyrmq_core.network.log_lines import line_logger
 
@@ -58,11 +59,16 @@ class HaClient:
         self._look_for_master = look_for_master
         self._check = check
         self._grown = trio.Event()
+        self._wanted = trio.Event()
         self._lines = FollowLines()
         self._asked_at = -math.inf
         self._began_at = 0.0
         self.master: str | None = None  # while it is followed
+        self.own_address = ""  # of the connection, as its master sees it
         self.taken = 0  # bytes since the connection began
+        # The attempts to follow that began, the last one that failed by more than the network, and the last failure.
+        self.attempts = self.refused_attempt = 0
+        self.failure = ""
         self.read_at = self.reported_at = self.began = 0.0
 
     async def run(self) -> None:
@@ -73,18 +79,31 @@ class HaClient:
                 try:
                     await self._follow()
                 except (CannotFollow, RocketMQError) as error:
-                    self._lines.fails(f"this slave does not follow its master: {error}")
+                    if not isinstance(error, NetworkError):
+                        self.refused_attempt = self.attempts
+                    self._fails(f"this slave does not follow its master: {error}")
                 except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
-                    self._lines.fails(f"this slave lost the connection with its master: {error.__cause__ or error}")
+                    self._fails(f"this slave lost the connection with its master: {error.__cause__ or error}")
                 finally:
                     self.master = None
                 if trio.current_time() >= self._asked_at + LOOK_SECONDS:
                     self._asked_at = trio.current_time()
                     self._look_for_master()
-                await trio.sleep(RETRY_SECONDS)
+                with trio.move_on_after(RETRY_SECONDS):
+                    await self._wanted.wait()
+                self._wanted = trio.Event()
+
+    def try_now(self) -> None:
+        """Has the next attempt made at once, as when another master is known."""
+        self._wanted.set()
+
+    def _fails(self, line: str) -> None:
+        self.failure = line
+        self._lines.fails(line)
 
     async def _follow(self) -> None:
         """Follows the master until its connection ends, or another one is to be followed."""
+        self.attempts += 1
         address = self._address()
         if address is None:
             if trio.current_time() < self._began_at + LOOK_SECONDS:
@@ -95,6 +114,7 @@ class HaClient:
         await self._check()
         async with await open_stream(address, timeout=CONNECT_SECONDS) as stream:
             self.master, self.taken = address, 0
+            self.own_address = format_address(*stream.socket.getsockname()[:2])
             self.began = self.read_at = trio.current_time()
             await self._report(stream)
             await self._take(stream, address)

@@ -91,7 +91,8 @@ class SlaveTables:
         self._delivery = DeliveryState(store, delays)
         self._ask = ask
         self._master_address = master_address
-        self._failed: set[str] = set()  # the tables whose failure is in the log
+        self.failed: set[str] = set()  # the tables that could not be fetched last, which is in the log
+        self._turn = trio.Lock()
         self._wanted = trio.Event()
         self.tried = trio.Event()
         self.has_topics = trio.Event()
@@ -105,11 +106,9 @@ class SlaveTables:
             nursery.start_soon(self._adopt)
             while True:
                 self._wanted = trio.Event()
-                if await self.fetch():
-                    with trio.move_on_after(PERIOD_SECONDS):
-                        await self._wanted.wait()
-                else:
-                    await trio.sleep(RETRY_SECONDS)
+                pause = PERIOD_SECONDS if await self.fetch() else RETRY_SECONDS
+                with trio.move_on_after(pause):
+                    await self._wanted.wait()
 
     async def fetch(self) -> bool:
         """Fetches all tables once; returns False if there is no master to fetch from.
@@ -126,16 +125,17 @@ class SlaveTables:
             "deliveries": self._fetch_deliveries,
         }
         reached = True
-        for name, step in steps.items():
-            try:
-                await step(address)
-            except RocketMQError as error:
-                self._note_failure(name, address, error)
-                if isinstance(error, ConnectFailed | ConnectionClosed):
-                    reached = False
-                    break
-            else:
-                self._note_success(name, address)
+        async with self._turn:
+            for name, step in steps.items():
+                try:
+                    await step(address)
+                except RocketMQError as error:
+                    self._note_failure(name, address, error)
+                    if isinstance(error, ConnectFailed | ConnectionClosed):
+                        reached = False
+                        break
+                else:
+                    self._note_success(name, address)
         self.tried.set()
         return reached
 
@@ -215,8 +215,8 @@ class SlaveTables:
 
     def _note_failure(self, name: str, address: str, error: RocketMQError) -> None:
         """Logs a failure, once until the table's next success."""
-        if name not in self._failed:
-            self._failed.add(name)
+        if name not in self.failed:
+            self.failed.add(name)
             log.warning(
                 "the %s of the master at %s are not taken, those that this slave has stay: %s; it tries again, and "
                 "the master's log may say more",
@@ -226,8 +226,8 @@ class SlaveTables:
             )
 
     def _note_success(self, name: str, address: str) -> None:
-        if name in self._failed:
-            self._failed.remove(name)
+        if name in self.failed:
+            self.failed.remove(name)
             log.info("the %s of the master at %s are taken again", name, address)
 
 
