@@ -1,7 +1,7 @@
 # Each target sets up what it needs by itself (.ci/env): .venv from requirements.lock, a JDK and Maven.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help test check demo soak bench bench-quick lock
+.PHONY: help test check site demo soak bench bench-quick lock
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | while IFS=$$'\t' read -r name what; do printf '  make %-12s %s\n' "$$name" "$$what"; done
@@ -17,10 +17,14 @@ else
 	@.ci/env $(PYTEST) -n 2 tests/interop
 endif
 
-check: ## style and types alone
+check: ## style, types and the site of documentation alone
 	@.ci/env --python python -m ruff check .
 	@.ci/env --python python -m ruff format --check .
 	@.ci/env --python python -m mypy
+	@NO_MKDOCS_2_WARNING=1 .ci/env --python python -m mkdocs build --quiet --strict
+
+site: ## the site of documentation, into build/site
+	@NO_MKDOCS_2_WARNING=1 .ci/env --python python -m mkdocs build --strict
 
 demo: ## what works so far, on real data; NAMESRV_ADDR=host:port runs it on another cluster
 	@.ci/env python examples/demo.py
