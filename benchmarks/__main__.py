@@ -9,8 +9,9 @@ from contextlib import ExitStack
 
 import benchmarks
 
-# A quick run of all leaves these out, as they boot servers of their own many times: `--quick NAME` runs one.
-APART = ("hostile",)
+# A quick run of all leaves these out, as they boot servers of their own many times, or fetch other clients:
+# `--quick NAME` runs one.
+APART = ("hostile", "kafka")
 
 
 def main() -> int:

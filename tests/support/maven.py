@@ -1,4 +1,4 @@
-"""Apache RocketMQ's jars, fetched once by Maven into a cache directory: `$PYRMQ_CACHE`, or `~/.cache/pyrmq`."""
+"""Apache's jars, fetched once by Maven into a cache directory: `$PYRMQ_CACHE`, or `~/.cache/pyrmq`."""
 
 import fcntl
 import os
@@ -13,7 +13,7 @@ DOWNLOAD_SECONDS = 900
 
 
 class ApacheUnavailable(Exception):
-    """The error of a machine where Apache RocketMQ cannot run; one line says why, and what to do."""
+    """The error of a machine where Apache's servers cannot run; one line says why, and what to do."""
 
 
 def java() -> str:
@@ -26,17 +26,22 @@ def java() -> str:
 
 
 def jars(version: str) -> Path:
-    """Returns the directory of a release's jars; downloads them the first time (28 MB for 4.9.7, 88 MB for 5.4.0).
+    """Returns the directory of a RocketMQ release's jars (28 MB for 4.9.7, 88 MB for 5.4.0), as `jars_of` does."""
+    return jars_of("rocketmq", version, POM)
+
+
+def jars_of(name: str, version: str, pom: Path) -> Path:
+    """Returns the directory of all jars of a description that names `${NAME.version}`; downloads them the first time.
 
     Two processes at once are safe: one downloads, the other waits for it. Without Maven or network this raises
     `ApacheUnavailable`.
     """
     cache = cache_directory()
-    directory = cache / f"rocketmq-{version}"
+    directory = cache / f"{name}-{version}"
     if not directory.is_dir():
-        with alone(cache / f"rocketmq-{version}.lock"):
+        with alone(cache / f"{name}-{version}.lock"):
             if not directory.is_dir():
-                _download(version, directory)
+                _download(name, version, pom, directory)
     return directory
 
 
@@ -55,19 +60,23 @@ def alone(path: Path) -> Iterator[None]:
         yield
 
 
-def _download(version: str, directory: Path) -> None:
+def _download(name: str, version: str, pom: Path, directory: Path) -> None:
     maven = shutil.which("mvn")
     if maven is None:
         raise ApacheUnavailable("Maven is missing: install it (for example: apt-get install maven)")
-    unfinished = directory.with_suffix(".part")  # a killed process may have left half a file: start again
+    unfinished = directory.with_name(
+        f"{directory.name}.part"
+    )  # a killed process may have left half a file: start again
     shutil.rmtree(unfinished, ignore_errors=True)
-    command = [maven, "-B", "-q", "-f", str(POM), "dependency:copy-dependencies"]
-    command += [f"-Drocketmq.version={version}", "-DincludeScope=runtime", f"-DoutputDirectory={unfinished}"]
+    command = [maven, "-B", "-q", "-f", str(pom), "dependency:copy-dependencies"]
+    command += [f"-D{name}.version={version}", "-DincludeScope=runtime", f"-DoutputDirectory={unfinished}"]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=DOWNLOAD_SECONDS)
     except subprocess.TimeoutExpired:
-        raise ApacheUnavailable(f"the jars of {version} did not come within {DOWNLOAD_SECONDS} s; try again") from None
+        raise ApacheUnavailable(
+            f"the jars of {name} {version} did not come within {DOWNLOAD_SECONDS} s; try again"
+        ) from None
     if done.returncode:
         errors = [line for line in (done.stdout + done.stderr).splitlines() if "ERROR" in line]
-        raise ApacheUnavailable(f"Maven could not fetch {version}: {(errors or ['no reason given'])[0][:300]}")
+        raise ApacheUnavailable(f"Maven could not fetch {name} {version}: {(errors or ['no reason given'])[0][:300]}")
     unfinished.rename(directory)

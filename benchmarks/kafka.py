@@ -1,0 +1,223 @@
+"""The connector beside Spark's Kafka connector in one sitting: bulk jobs, streams, small batches, 1,000 queues.
+
+    python -m benchmarks.kafka [--quick] [--pairs N] [--rows PATTERN...] [--output ...]
+
+Ours runs on the installed Spark and Apache RocketMQ 5.4.0, Kafka's connector on Spark 4.2.0 (it is not published for
+4.3) and Kafka 3.9.1. All are alive at once and driven in turn, with stores in memory. A pair runs every side once;
+every second pair runs them in the reverse order. A write of ours ends when all of it is readable.
+
+Sides: `plain` and `batch` are a plain topic and a batch topic of ours, `unix` is a plain topic read and written by a
+session with `spark.python.unix.domain.socket.enabled`.
+
+Rows, which a PATTERN selects (`*-100`): write-100, read-100, body-100 (a read of the body alone), stream-100 (a new
+query with `availableNow`) with 2,000,000 rows of 100 B; the same with 1024 for 500,000 rows of 1 KiB; small-read and
+small-write (the median batch of a stream with ten rows a batch: source to `noop`, and made rows to sink); count (over
+1,000 queues of one row).
+
+The second ratio takes off what is not the connector's own: the median time of a job of 1,000 rows from reads and
+streams, the time to make the rows from writes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from fnmatch import fnmatch
+from pathlib import Path
+from typing import Final
+
+from benchmarks.support.figures import OUTPUT, machine
+from benchmarks.support.kafka_sitting import BATCH, KAFKA, PLAIN, UNIX, Job, KafkaSitting, kafka_sitting
+from benchmarks.support.side_by_side import Better, Row, table
+from benchmarks.support.spark_jobs import QUEUES
+
+BODIES: Final = {100: 2_000_000, 1024: 500_000}
+BULK: Final = ("write", "read", "body", "stream")
+SMALL: Final = ("small-read", "small-write")
+COUNT: Final = "count"
+ROWS: Final = (*(f"{kind}-{body_bytes}" for body_bytes in BODIES for kind in BULK), *SMALL, COUNT)
+JOBS: Final = {"read": "read", "body": "read_body", "stream": "available_now"}
+
+BULK_SIDES: Final = (KAFKA, PLAIN, BATCH)
+SMALL_SIDES: Final = (KAFKA, PLAIN, UNIX)
+TWO_SIDES: Final = (KAFKA, PLAIN)
+
+FIXED_ROWS: Final = 1000
+FIXED_RUNS: Final = 5
+MANY_QUEUES: Final = 1000
+SMALL_BATCHES: Final = 45
+SMALL_ROWS: Final = 10
+WARM_BATCHES: Final = 8
+PAIRS: Final = 5
+QUICK_SHARE: Final = 40
+WARM_SHARE: Final = 5
+# Heaps of 3 + 3 + 1 GiB, the servers, and the stores of five pairs.
+LEAST_MEMORY_GIB: Final = 17
+QUICK_MEMORY_GIB: Final = 6
+
+
+class NoRoom(Exception):
+    """The error of a machine with too little memory, before anything is started."""
+
+
+def chosen_rows(patterns: Sequence[str]) -> list[str]:
+    """Returns the rows that any pattern selects, in their order; raises `ValueError` for one that selects none."""
+    for pattern in patterns:
+        if not any(fnmatch(row, pattern) for row in ROWS):
+            raise ValueError(f"no row {pattern!r}; there are: {', '.join(ROWS)}")
+    return [row for row in ROWS if any(fnmatch(row, pattern) for pattern in patterns)]
+
+
+def bulk(at: KafkaSitting, body_bytes: int, kinds: Sequence[str], rows: int, pairs: int) -> Iterator[None]:
+    """Runs the rows of one size of body; yields after each pair. Without `write`, all pairs read the same topics."""
+    warm = {side: at.filled(side, rows // WARM_SHARE, body_bytes) for side in BULK_SIDES}
+    for kind, job in JOBS.items():
+        if kind in kinds:
+            for side, topic in warm.items():
+                at.session(side).run(job, topic=topic)
+    at.drop(warm)
+    topics: dict[str, str] = {}
+    for pair in range(pairs):
+        if "write" in kinds:
+            at.drop(topics)
+            topics = {side: at.new_topic(side) for side in BULK_SIDES}
+            at.compare(f"write-{body_bytes}", pair, BULK_SIDES, rows, writing(at, topics, rows, body_bytes))
+        elif not topics:
+            topics = {side: at.filled(side, rows, body_bytes) for side in BULK_SIDES}
+        for kind, job in JOBS.items():
+            if kind in kinds:
+                at.compare(f"{kind}-{body_bytes}", pair, BULK_SIDES, rows, reading(job, topics))
+        yield
+    at.drop(topics)
+
+
+def making(at: KafkaSitting, body_bytes: int, rows: int, runs: int) -> None:
+    """Measures what it takes to make the rows that are written."""
+    job = {"rows": rows, "body_bytes": body_bytes, "partitions": QUEUES}
+    for number in range(runs):
+        at.compare(f"making-{body_bytes}", number, TWO_SIDES, rows, lambda _, session: session.run("make", **job))
+
+
+def fixed(at: KafkaSitting, kinds: Sequence[str], runs: int) -> None:
+    """Measures what a small job takes, after one of each to warm up."""
+    topics = {side: at.filled(side, FIXED_ROWS, 100) for side in TWO_SIDES}
+    for kind in kinds:
+        for side in TWO_SIDES:
+            at.session(side).run(JOBS[kind], topic=topics[side])
+        for number in range(runs):
+            at.compare(f"fixed-{kind}", number, TWO_SIDES, FIXED_ROWS, reading(JOBS[kind], topics))
+
+
+def small(at: KafkaSitting, name: str, batches: int, pairs: int) -> Iterator[None]:
+    """Runs the small batches of a stream; one query of each side goes before to warm up."""
+    if name == "small-read":
+        topics = {side: at.filled(side, SMALL_ROWS * batches, 100) for side in SMALL_SIDES}
+    else:
+        topics = {side: at.new_topic(side) for side in SMALL_SIDES}
+    job = name.replace("-", "_") + "s"
+    for side in SMALL_SIDES:
+        at.session(side).run(job, topic=topics[side], batches=WARM_BATCHES)
+    for pair in range(pairs):
+        at.compare(
+            name, pair, SMALL_SIDES, SMALL_ROWS * batches,
+            lambda side, session: session.run(job, topic=topics[side], batches=batches), better=Better.FEWER_SECONDS,
+        )  # fmt: skip
+        yield
+
+
+def count(at: KafkaSitting, queues: int, pairs: int) -> Iterator[None]:
+    """Counts a topic of many queues with one row each."""
+    topics = {side: at.new_topic(side, queues) for side in TWO_SIDES}
+    for side, topic in topics.items():
+        at.session(side).run("scatter", topic=topic, rows=queues)
+        at.wait_readable(side, topic, queues, queues)
+    for pair in range(pairs):
+        at.compare(COUNT, pair, TWO_SIDES, queues, reading("count", topics), better=Better.FEWER_SECONDS)
+        yield
+
+
+def writing(at: KafkaSitting, topics: Mapping[str, str], rows: int, body_bytes: int) -> Job:
+    return lambda side, _: at.write(side, topics[side], rows, body_bytes)
+
+
+def reading(job: str, topics: Mapping[str, str]) -> Job:
+    return lambda side, session: session.run(job, topic=topics[side])
+
+
+def taken_off(rows: Mapping[str, Row]) -> dict[str, dict[str, float]]:
+    """Returns the seconds of each side, by the name of each bulk row, that its second ratio takes off."""
+    found = {}
+    for name in rows:
+        kind, _, body_bytes = name.partition("-")
+        less = f"making-{body_bytes}" if kind == "write" else f"fixed-{kind}"
+        if kind in BULK and less in rows:
+            medians = {side: rows[less].seconds(side).median for side in rows[less].runs}
+            found[name] = medians | {BATCH: medians[PLAIN]} if PLAIN in medians else medians
+    return found
+
+
+def write_results(at: KafkaSitting, output: Path) -> list[str]:
+    """Writes `kafka.json` and `kafka.txt`, and returns the lines of the table."""
+    lines = table(list(at.rows.values()), KAFKA, taken_off(at.rows))
+    output.mkdir(parents=True, exist_ok=True)
+    found = {"machine": machine(), "rows": [row.as_json(KAFKA) for row in at.rows.values()]}
+    (output / "kafka.json").write_text(json.dumps(found, indent=1) + "\n")
+    (output / "kafka.txt").write_text("\n".join(lines) + "\n")
+    return lines
+
+
+def parts(at: KafkaSitting, rows: Sequence[str], pairs: int, *, quick: bool) -> Iterator[None]:
+    """Runs the chosen rows, part by part, each on an empty store; yields after each pair."""
+    share, runs = (QUICK_SHARE, 1) if quick else (1, FIXED_RUNS)
+    kinds = {size: [kind for kind in BULK if f"{kind}-{size}" in rows] for size in BODIES}
+    reads = [kind for kind in JOBS if any(kind in some for some in kinds.values())]
+    fixed(at, reads, runs)
+    for size, some in kinds.items():
+        if "write" in some:
+            making(at, size, BODIES[size] // share, runs)
+        if some:
+            yield from bulk(at, size, some, BODIES[size] // share, pairs)
+            at.fresh_store()
+    for name in SMALL:
+        if name in rows:
+            yield from small(at, name, WARM_BATCHES + 2 if quick else SMALL_BATCHES, pairs)
+    if COUNT in rows:
+        yield from count(at, MANY_QUEUES // 10 if quick else MANY_QUEUES, pairs)
+
+
+def main(*, quick: bool = False, pairs: int = PAIRS, rows: Sequence[str] = ("*",), output: Path = OUTPUT) -> None:
+    """Prints the table, and writes it and the runs to `output` after each pair."""
+    chosen = chosen_rows(rows)
+    pairs = 1 if quick else pairs
+    check_memory(QUICK_MEMORY_GIB if quick else LEAST_MEMORY_GIB)
+    began = time.perf_counter()
+    unix = any(row in SMALL for row in chosen)
+    with kafka_sitting(heap="1g" if quick else "3g", unix=unix) as at:
+        for _ in parts(at, chosen, pairs, quick=quick):
+            write_results(at, output)
+            print(f"   {time.perf_counter() - began:.0f} s", flush=True)
+        print("\n".join(write_results(at, output)), flush=True)
+
+
+def check_memory(least_gib: int) -> None:
+    """Raises `NoRoom` if less memory is available: the stores lie in it too."""
+    lines = Path("/proc/meminfo").read_text().splitlines()
+    available = next(int(line.split()[1]) for line in lines if line.startswith("MemAvailable")) / (1 << 20)
+    if available < least_gib:
+        raise NoRoom(f"{available:.1f} GiB of memory are available; this benchmark needs {least_gib}")
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="one pair with few rows, to see that it works")
+    parser.add_argument("--pairs", type=int, default=PAIRS)
+    parser.add_argument("--rows", nargs="+", default=["*"], metavar="PATTERN", help="the rows to run; all by default")
+    parser.add_argument("--output", type=Path, default=OUTPUT, help="a directory for kafka.json and kafka.txt")
+    options = parser.parse_args()
+    try:
+        chosen_rows(options.rows)
+    except ValueError as error:
+        parser.error(str(error))
+    main(quick=options.quick, pairs=options.pairs, rows=options.rows, output=options.output)

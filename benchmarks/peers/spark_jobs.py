@@ -1,0 +1,260 @@
+"""Run by the Python of one Spark: the jobs of one connector, each at a line of JSON on its input.
+
+    python spark_jobs.py kafka|rocketmq ADDRESS [NAME=VALUE...]
+
+NAME=VALUE are settings of the session. A line is `{"job": NAME, ...}` with the arguments of that method of `Jobs`; the
+answer, a line of JSON on the output that the process began with, is the method's result, or `{"error": TEXT}`. The end
+of the input ends the session. It imports nothing but PySpark, as the two connectors need different releases of it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - Spark's own short name
+from pyspark.sql.streaming.query import StreamingQuery
+
+# Rows of a small batch, and how many first batches of a query are left out: they load code and compile.
+SMALL_BATCH = 10
+WARM_BATCHES = 5
+STREAM_SECONDS = 120.0
+
+Answer = dict[str, float]
+
+
+class Kafka:
+    """The options and columns of Spark's Kafka connector, and Kafka's own administration."""
+
+    name = "kafka"
+    ends: Mapping[str, str] = {"startingOffsets": "earliest", "endingOffsets": "latest"}
+    columns: Mapping[str, str] = {"body": "value", "keys": "key"}
+
+    def __init__(self, spark: SparkSession, address: str) -> None:
+        self._spark = spark
+        self._address = address
+
+    def source(self, topic: str) -> dict[str, str]:
+        return {"kafka.bootstrap.servers": self._address, "subscribe": topic}
+
+    def sink(self, topic: str) -> dict[str, str]:
+        return {"kafka.bootstrap.servers": self._address, "topic": topic}
+
+    def body_only(self, topic: str) -> DataFrame:
+        """Returns the body alone; Spark then builds no other column."""
+        return self._spark.read.format("kafka").options(**self.source(topic), **self.ends).load().select("value")
+
+    def scattered(self, numbers: DataFrame) -> DataFrame:
+        """Returns one row for each number, in the partition of that number."""
+        return numbers.select(F.lit(b"x").alias("value"), F.col("id").cast("int").alias("partition"))
+
+    def create(self, topic: str, partitions: int) -> None:
+        jvm = self._jvm()
+        optional, admin = jvm.java.util.Optional, self._admin()
+        new = jvm.org.apache.kafka.clients.admin.NewTopic(topic, optional.of(partitions), optional.empty())
+        admin.createTopics(jvm.java.util.Collections.singletonList(new)).all().get()
+        admin.close()
+
+    def delete(self, topic: str) -> None:
+        admin = self._admin()
+        admin.deleteTopics(self._jvm().java.util.Collections.singletonList(topic)).all().get()
+        admin.close()
+
+    def _admin(self) -> Any:
+        jvm = self._jvm()
+        settings = jvm.java.util.Collections.singletonMap("bootstrap.servers", self._address)
+        return jvm.org.apache.kafka.clients.admin.Admin.create(settings)
+
+    def _jvm(self) -> Any:
+        return self._spark._jvm
+
+
+class RocketMQ:
+    """The options and columns of ours; the benchmark makes its topics itself."""
+
+    name = "rocketmq"
+    ends: Mapping[str, str] = {}
+    columns: Mapping[str, str] = {"body": "body", "keys": "keys", "tags": "tags"}
+
+    def __init__(self, spark: SparkSession, address: str) -> None:
+        self._spark = spark
+        self._address = address
+
+    def source(self, topic: str) -> dict[str, str]:
+        return {"nameServer": self._address, "topic": topic}
+
+    def sink(self, topic: str) -> dict[str, str]:
+        return {"nameServer": self._address, "topic": topic}
+
+    def body_only(self, topic: str) -> DataFrame:
+        return self._spark.read.format("rocketmq").schema("body binary").options(**self.source(topic)).load()
+
+    def scattered(self, numbers: DataFrame) -> DataFrame:
+        return numbers.select(
+            F.lit(b"x").alias("body"), F.lit("broker-a").alias("brokerName"), F.col("id").cast("int").alias("queueId")
+        )
+
+
+CONNECTORS: dict[str, type[Kafka] | type[RocketMQ]] = {"kafka": Kafka, "rocketmq": RocketMQ}
+
+
+class Jobs:
+    """The jobs of one session; a result's `seconds` are those of the job alone."""
+
+    def __init__(self, spark: SparkSession, connector: Kafka | RocketMQ) -> None:
+        self._spark = spark
+        self._connector = connector
+
+    def create(self, topic: str, queues: int) -> Answer:
+        assert isinstance(self._connector, Kafka)
+        self._connector.create(topic, queues)
+        return {}
+
+    def delete(self, topic: str) -> Answer:
+        assert isinstance(self._connector, Kafka)
+        self._connector.delete(topic)
+        return {}
+
+    def make(self, rows: int, body_bytes: int, partitions: int) -> Answer:
+        """Makes the rows of `write` and drops them."""
+        return timed(self._rows(rows, body_bytes, partitions))
+
+    def write(self, topic: str, rows: int, body_bytes: int, partitions: int) -> Answer:
+        frame = self._rows(rows, body_bytes, partitions)
+        began = time.perf_counter()
+        frame.write.format(self._connector.name).options(**self._connector.sink(topic)).mode("append").save()
+        return {"seconds": time.perf_counter() - began}
+
+    def scatter(self, topic: str, rows: int) -> Answer:
+        """Writes one row to each of so many queues."""
+        frame = self._connector.scattered(self._spark.range(0, rows, 1, 4))
+        frame.write.format(self._connector.name).options(**self._connector.sink(topic)).mode("append").save()
+        return {}
+
+    def read(self, topic: str) -> Answer:
+        return timed(self._all(topic))
+
+    def read_body(self, topic: str) -> Answer:
+        return timed(self._connector.body_only(topic))
+
+    def count(self, topic: str) -> Answer:
+        began = time.perf_counter()
+        rows = self._all(topic).count()
+        return {"seconds": time.perf_counter() - began, "rows": rows}
+
+    def available_now(self, topic: str) -> Answer:
+        """Drains the topic by a new query."""
+        with tempfile.TemporaryDirectory() as directory:
+            began = time.perf_counter()
+            writer = self._stream(topic).writeStream.format("noop").option("checkpointLocation", directory)
+            query = writer.trigger(availableNow=True).start()
+            query.awaitTermination()
+            seconds = time.perf_counter() - began
+        return {"seconds": seconds, "rows": sum(one.numInputRows for one in query.recentProgress)}
+
+    def small_reads(self, topic: str, batches: int) -> Answer:
+        """Reads a topic of that many small batches one by one, into the sink `noop`."""
+        frame = self._stream(topic, maxOffsetsPerTrigger=str(SMALL_BATCH))
+        return batch_times(frame, "noop", {}, batches)
+
+    def small_writes(self, topic: str, batches: int) -> Answer:
+        """Writes small batches of Spark's `rate-micro-batch` source."""
+        rates = self._spark.readStream.format("rate-micro-batch").option("rowsPerBatch", SMALL_BATCH).load()
+        frame = rates.select(
+            F.col("value").cast("string").cast("binary").alias(self._connector.columns["body"]),
+            F.lit("key").alias(self._connector.columns["keys"]),
+        )
+        return batch_times(frame, self._connector.name, self._connector.sink(topic), batches)
+
+    def _rows(self, rows: int, body_bytes: int, partitions: int) -> DataFrame:
+        number = F.col("id").cast("string")
+        made = {
+            "body": F.rpad(number, body_bytes, "x").cast("binary"),
+            "keys": F.concat(F.lit("key-"), number),
+            "tags": F.lit("TagA"),
+        }
+        names = self._connector.columns
+        return self._spark.range(0, rows, 1, partitions).select(*(made[name].alias(names[name]) for name in names))
+
+    def _all(self, topic: str) -> DataFrame:
+        connector = self._connector
+        return self._spark.read.format(connector.name).options(**connector.source(topic), **connector.ends).load()
+
+    def _stream(self, topic: str, **more: str) -> DataFrame:
+        reader = self._spark.readStream.format(self._connector.name).options(**self._connector.source(topic))
+        return reader.options(startingOffsets="earliest", **more).load()
+
+
+def timed(frame: DataFrame) -> Answer:
+    """Runs the frame into the sink `noop`."""
+    began = time.perf_counter()
+    frame.write.format("noop").mode("overwrite").save()
+    return {"seconds": time.perf_counter() - began}
+
+
+def batch_times(frame: DataFrame, sink: str, options: Mapping[str, str], batches: int) -> Answer:
+    """Returns the median seconds of a small batch, of its part `addBatch`, and the least and most of all."""
+    with tempfile.TemporaryDirectory() as directory:
+        writer = frame.writeStream.format(sink).options(**options).option("checkpointLocation", directory)
+        query = writer.trigger(processingTime="0 seconds").start()
+        wait_for(query, batches)
+        query.stop()
+    kept = [one.durationMs for one in query.recentProgress if one.numInputRows][WARM_BATCHES:]
+    all_of_it = [one["triggerExecution"] / 1000 for one in kept]
+    return {
+        "seconds": statistics.median(all_of_it),
+        "add_batch": statistics.median(one["addBatch"] / 1000 for one in kept),
+        "least": min(all_of_it),
+        "most": max(all_of_it),
+    }
+
+
+def wait_for(query: StreamingQuery, batches: int) -> None:
+    """Waits until the query has done so many batches; raises the error that ended it, or `TimeoutError`."""
+    deadline = time.monotonic() + STREAM_SECONDS
+    while (last := query.lastProgress) is None or last.batchId < batches - 1:
+        if query.awaitTermination(1):  # seconds; raises its error
+            raise RuntimeError("the query ended by itself")
+        if time.monotonic() > deadline:
+            query.stop()
+            raise TimeoutError(f"{batches} small batches took longer than {STREAM_SECONDS:g} s")
+
+
+def answer(jobs: Jobs, line: str) -> dict[str, Any]:
+    request = json.loads(line)
+    try:
+        result: Answer = getattr(jobs, request.pop("job"))(**request)
+    except Exception as error:
+        return {"error": f"{type(error).__name__}: {error}"[:2000]}
+    return dict(result)
+
+
+def session(settings: Mapping[str, str]) -> SparkSession:
+    builder = SparkSession.builder.master("local[2]").appName("side by side")
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    spark: SparkSession = builder.getOrCreate()
+    spark.sparkContext.setLogLevel("ERROR")
+    return spark
+
+
+def main(name: str, address: str, settings: Mapping[str, str]) -> None:
+    output = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # Spark's own lines on the standard output must not mix with the answers
+    spark = session(settings)
+    jobs = Jobs(spark, CONNECTORS[name](spark, address))
+    print(json.dumps({"version": spark.version}), file=output, flush=True)
+    for line in sys.stdin:
+        print(json.dumps(answer(jobs, line)), file=output, flush=True)
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2], dict(setting.split("=", 1) for setting in sys.argv[3:]))

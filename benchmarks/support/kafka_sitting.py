@@ -1,0 +1,158 @@
+"""One sitting beside Kafka: all sessions and servers alive at once, every row measured on one side after another."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from benchmarks.support import raw
+from benchmarks.support.brokers import BROKER_SETTINGS
+from benchmarks.support.kafka_server import KafkaServer, boot_kafka
+from benchmarks.support.kafka_spark import connector_jars, python_with_spark
+from benchmarks.support.session_process import JobFailed, SparkProcess, cpu_of, family_cpu, machine_cpu, open_session
+from benchmarks.support.side_by_side import Better, Row, Run
+from benchmarks.support.spark_jobs import QUEUES
+from pyrmq_core.blocking import Admin
+from tests.support.apache import ApacheBroker, ApacheCluster, boot_cluster
+
+KAFKA: Final = "kafka"
+PLAIN: Final = "plain"
+BATCH: Final = "batch"
+UNIX: Final = "unix"
+UNIX_SOCKETS: Final = {"spark.python.unix.domain.socket.enabled": "true"}
+BROKER: Final = "broker-a"
+
+Job = Callable[[str, SparkProcess], Mapping[str, float]]
+
+
+@dataclass(slots=True)
+class KafkaSitting:
+    """The sessions and servers that are alive, and the rows found so far by name."""
+
+    sessions: Mapping[str, SparkProcess]
+    kafka: KafkaServer
+    cluster: ApacheCluster
+    rows: dict[str, Row] = field(default_factory=dict)
+    topics: int = 0
+
+    @property
+    def broker(self) -> ApacheBroker:
+        return self.cluster.brokers[BROKER]
+
+    def session(self, side: str) -> SparkProcess:
+        return self.sessions[PLAIN if side == BATCH else side]
+
+    def new_topic(self, side: str, queues: int = QUEUES) -> str:
+        self.topics += 1
+        topic = f"{side}-{self.topics}"
+        if side == KAFKA:
+            self.session(side).run("create", topic=topic, queues=queues)
+        else:
+            with Admin(nameserver=self.cluster.nameserver.address) as admin:
+                admin.create_topic(topic, queues=queues, batch=side == BATCH)
+        return topic
+
+    def filled(self, side: str, rows: int, body_bytes: int) -> str:
+        """Returns a new topic with that many rows."""
+        topic = self.new_topic(side)
+        self.write(side, topic, rows, body_bytes)
+        return topic
+
+    def write(self, side: str, topic: str, rows: int, body_bytes: int) -> Mapping[str, float]:
+        """Writes rows; a write of ours ends when all of it is readable, as one of Kafka does by itself."""
+        figures = self.session(side).run("write", topic=topic, rows=rows, body_bytes=body_bytes, partitions=QUEUES)
+        began = time.perf_counter()
+        self.wait_readable(side, topic, rows)
+        return {**figures, "seconds": figures["seconds"] + time.perf_counter() - began}
+
+    def wait_readable(self, side: str, topic: str, rows: int, queues: int = QUEUES) -> None:
+        if side != KAFKA:
+            with raw.Line(self.broker.address) as line:
+                raw.wait_readable(line, topic, queues, rows)
+
+    def drop(self, topics: Mapping[str, str]) -> None:
+        """Frees the memory of Kafka's topics; that of ours is freed by `fresh_store`."""
+        if KAFKA in topics:
+            self.session(KAFKA).run("delete", topic=topics[KAFKA])
+
+    def fresh_store(self) -> None:
+        """Gives the broker of ours an empty store, on the same port."""
+        self.broker.kill()
+        shutil.rmtree(self.broker.store)
+        self.broker.restart()
+
+    def compare(
+        self,
+        name: str,
+        pair: int,
+        sides: Sequence[str],
+        rows: int,
+        job: Job,
+        *,
+        better: Better = Better.MORE_ROWS_A_SECOND,
+    ) -> None:
+        """Runs every side once, in the reverse order in every second pair; a side that fails goes without this run."""
+        row = self.rows.setdefault(name, Row(name, better))
+        for side in sides[:: -1 if pair % 2 else 1]:
+            try:
+                run = self._measured(side, rows, job)
+            except JobFailed as error:
+                print(f"   {name:14} {side:6} failed: {error}", flush=True)
+                continue
+            row.add(side, pair, run)
+            print(f"   {name:14} {side:6} {run.seconds:7.3f} s, other load {run.others:.2f} cores", flush=True)
+
+    def _measured(self, side: str, rows: int, job: Job) -> Run:
+        """Runs a job and returns its time, as the job itself measures it, with the processor time of every process."""
+        session = self.session(side)
+        broker = self.kafka.pid if side == KAFKA else self.broker.process.pid
+        assert broker is not None
+        before, broker_before = session.cpu(), cpu_of(broker)
+        began, family, busy = time.perf_counter(), family_cpu(), machine_cpu()
+        figures = dict(job(side, session))
+        others = (machine_cpu() - busy - (family_cpu() - family)) / (time.perf_counter() - began)
+        after = session.cpu()
+        return Run(
+            seconds=figures.pop("seconds"),
+            rows=rows,
+            spark_cpu=after.all - before.all,
+            python_cpu=after.workers - before.workers,
+            broker_cpu=cpu_of(broker) - broker_before,
+            others=max(0.0, others),
+            detail=figures,
+        )
+
+
+@contextmanager
+def kafka_sitting(*, heap: str, unix: bool) -> Iterator[KafkaSitting]:
+    """Yields a sitting; with `unix` there is a second session of ours, with Unix sockets to its Python workers.
+
+    Raises `ApacheUnavailable` for what cannot be fetched, and `JavaFailed` or `JobFailed` for what does not start.
+    """
+    their_python = python_with_spark()
+    jars = ":".join(map(str, connector_jars(their_python)))
+    with ExitStack() as stack:
+        directory = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        kafka = stack.enter_context(boot_kafka())
+        cluster = stack.enter_context(boot_cluster("5.4.0", (BROKER,), broker_settings=BROKER_SETTINGS))
+        nameserver, python = cluster.nameserver.address, Path(sys.executable)
+
+        def opened(connector: str, address: str, python: Path, heap: str, settings: Mapping[str, str]) -> SparkProcess:
+            return stack.enter_context(
+                open_session(connector, address, python, directory, heap=heap, settings=settings)
+            )
+
+        sessions = {
+            KAFKA: opened("kafka", kafka.address, their_python, heap, {"spark.driver.extraClassPath": jars}),
+            PLAIN: opened("rocketmq", nameserver, python, heap, {}),
+        }
+        if unix:
+            sessions[UNIX] = opened("rocketmq", nameserver, python, "1g", UNIX_SOCKETS)
+        yield KafkaSitting(sessions, kafka, cluster)
