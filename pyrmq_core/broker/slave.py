@@ -6,14 +6,20 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Final
 
+import trio
+
 from pyrmq_core.broker.broker import Broker
 from pyrmq_core.broker.ha.ha_client import HaClient
 from pyrmq_core.broker.ha.master_checks import CannotFollow, check_master
 from pyrmq_core.broker.ha.slave_tables import SlaveTables
+from pyrmq_core.broker.store.replay import UnknownTopic
 
 CHECK_SECONDS: Final = 5.0
 # A table may have 16 MiB.
 TABLE_SECONDS: Final = 30.0
+# A record of an unknown topic waits so long for the topic: its queue may be of either kind.
+LEARN_SECONDS: Final = 5.0
+MOST_LOOKED_UP: Final = 10_000
 
 
 def slave_tasks(broker: Broker) -> list[Callable[[], Awaitable[None]]]:
@@ -36,6 +42,21 @@ def slave_tasks(broker: Broker) -> list[Callable[[], Awaitable[None]]]:
         await check_master(partial(registration.ask_master, timeout=CHECK_SECONDS), broker.store, address)
         await _wait_for_topics(broker, tables, address)
 
+    looked_up: dict[str, None] = {}
+
+    def check_topic(topic: str) -> None:
+        if topic not in looked_up:
+            raise UnknownTopic(topic)
+
+    async def learn_topic(topic: str) -> None:
+        with trio.move_on_after(LEARN_SECONDS):
+            await tables.fetch_topics()
+        if topic not in broker.topics:  # it was deleted, or its master is gone
+            if len(looked_up) >= MOST_LOOKED_UP:
+                looked_up.clear()
+            looked_up[topic] = None
+
+    broker.store.queues.on_unknown_topic = check_topic
     client = HaClient(
         broker.store,
         broker.config,
@@ -43,6 +64,7 @@ def slave_tasks(broker: Broker) -> list[Callable[[], Awaitable[None]]]:
         lambda: registration.master_ha_address,
         registration.register_now,
         check,
+        learn_topic,
     )
     broker.ha_client, broker.slave_tables = client, tables
 

@@ -40,7 +40,8 @@ class HaClient:
     """The slave's side; `run` follows until cancelled.
 
     `address` returns that of the master's port for slaves, None while it is unknown; `look_for_master` has it looked up
-    again soon. `check` raises `CannotFollow` if the store is no beginning of the master's log.
+    again soon. `check` raises `CannotFollow` if the store is no beginning of the master's log. `learn_topic` fetches a
+    topic that a record names.
     """
 
     def __init__(
@@ -51,6 +52,7 @@ class HaClient:
         address: Callable[[], str | None],
         look_for_master: Callable[[], None],
         check: Callable[[], Awaitable[None]],
+        learn_topic: Callable[[str], Awaitable[None]],
     ) -> None:
         self._store = store
         self._times = HaTimes.of(config)
@@ -58,6 +60,7 @@ class HaClient:
         self._address = address
         self._look_for_master = look_for_master
         self._check = check
+        self._learn_topic = learn_topic
         self._grown = trio.Event()
         self._wanted = trio.Event()
         self._lines = FollowLines()
@@ -214,4 +217,7 @@ class HaClient:
             said = ""
             for start, end in self._store.take_damage():
                 log.error("no record can be read between %d and %d of the copied log: it is passed over", start, end)
+            if (topic := self._store.unknown_topic) is not None:
+                await self._learn_topic(topic)
+                continue
             await self._grown.wait()

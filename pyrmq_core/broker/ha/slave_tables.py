@@ -110,6 +110,13 @@ class SlaveTables:
                 with trio.move_on_after(pause):
                     await self._wanted.wait()
 
+    async def fetch_topics(self) -> None:
+        """Fetches the topics alone, if there is a master; a failure is a line in the log."""
+        address = self._master_address()
+        if address is not None:
+            async with self._turn:
+                await self._step("topics", self._fetch_topics, address)
+
     async def fetch(self) -> bool:
         """Fetches all tables once; returns False if there is no master to fetch from.
 
@@ -127,17 +134,21 @@ class SlaveTables:
         reached = True
         async with self._turn:
             for name, step in steps.items():
-                try:
-                    await step(address)
-                except RocketMQError as error:
-                    self._note_failure(name, address, error)
-                    if isinstance(error, ConnectFailed | ConnectionClosed):
-                        reached = False
-                        break
-                else:
-                    self._note_success(name, address)
+                reached = await self._step(name, step, address)
+                if not reached:
+                    break
         self.tried.set()
         return reached
+
+    async def _step(self, name: str, step: Callable[[str], Awaitable[None]], address: str) -> bool:
+        """Returns False if the master cannot be reached."""
+        try:
+            await step(address)
+        except RocketMQError as error:
+            self._note_failure(name, address, error)
+            return not isinstance(error, ConnectFailed | ConnectionClosed)
+        self._note_success(name, address)
+        return True
 
     async def _fetch_topics(self, address: str) -> None:
         known = self._topics.data_version

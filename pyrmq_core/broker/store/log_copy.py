@@ -35,6 +35,7 @@ class LogCopy:
         self.end = log.end
         self.last_store_ms = 0
         self.holes: list[tuple[int, int]] = []
+        self.unknown_topic: str | None = None  # of the record at `end`, which waits for it
 
     def replay(self) -> tuple[bool, list[tuple[QueueKey, bytes]]]:
         """Fills the queues from the next records.
@@ -49,6 +50,10 @@ class LogCopy:
         replay.run(self.end, whole=True, most=RECORDS_AT_ONCE)
         self.end, self.last_store_ms = replay.end.offset, replay.last_store_ms
         self.holes += replay.holes
+        self.unknown_topic = replay.unknown_topic
+        if self.unknown_topic is not None:
+            self._is_cut = False
+            return False, written
         self._replayed_to = self._log.end
         self._is_cut = replay.records < RECORDS_AT_ONCE and self._is_incomplete()
         return replay.records == RECORDS_AT_ONCE or (not self._is_cut and self._passes_damage()), written

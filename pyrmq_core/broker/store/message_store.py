@@ -205,10 +205,7 @@ class MessageStore(StoreReader):
             raise StoreError(self.failure or self.refusal)
 
     def drop_incomplete(self) -> None:
-        """Cuts the beginning of a record from the end of a slave's log, unless more is to be replayed.
-
-        Raises `StoreError` if the disk fails.
-        """
+        """Cuts the beginning of a record from a slave's log, unless more is to be replayed. Raises `StoreError`."""
         copy = self._copy
         if copy is not None and copy.has_all and copy.end != self._log.end:
             self._log.cut(copy.end)
@@ -224,6 +221,11 @@ class MessageStore(StoreReader):
         if self.readable_end != before:
             self.on_replayed()
         return has_more
+
+    @property
+    def unknown_topic(self) -> str | None:
+        """The topic that the next record of a slave's log waits for; None if it waits for none."""
+        return None if self._copy is None else self._copy.unknown_topic
 
     def take_damage(self) -> list[tuple[int, int]]:
         """Returns the ranges of the copied log, found since the last call, in which no record can be read."""

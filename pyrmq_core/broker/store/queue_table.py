@@ -96,6 +96,8 @@ class QueueTable:
         self._log = log
         self.by_key: dict[QueueKey, AnyConsumeQueue] = {}
         self.is_batch_topic: Callable[[str], bool | None] = lambda topic: None
+        # Called for a new queue of an unknown topic; raises `UnknownTopic` if the topic is to be known first.
+        self.on_unknown_topic: Callable[[str], None] = lambda topic: None
 
     def open(self) -> None:
         """Finds the queues and their files; raises `StoreError` for a queue of the other kind than its topic's."""
@@ -114,6 +116,8 @@ class QueueTable:
         queue = self.get(key)
         if queue is None:
             known = self.is_batch_topic(key[0])
+            if known is None:
+                self.on_unknown_topic(key[0])
             queue = self._make(key, is_batch=has_batch if known is None else known)
         return queue
 

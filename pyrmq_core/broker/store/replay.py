@@ -34,6 +34,14 @@ class MissingEntries(Exception):
     """Entries that a queue lacks, of records that are not read again: the log has to be read from its start."""
 
 
+class UnknownTopic(Exception):
+    """A topic that has to be known before its first queue is made."""
+
+    def __init__(self, topic: str) -> None:
+        super().__init__(topic)
+        self.topic = topic
+
+
 class Replay:
     """A reading of the log; `on_written` is called with each queue that got entries, its key, and these.
 
@@ -50,6 +58,7 @@ class Replay:
         self.on_written: Callable[[QueueKey, AnyConsumeQueue, bytes], None] = lambda key, queue, entries: None
         self.records = 0
         self.end = LogEnd(log.start)
+        self.unknown_topic: str | None = None
         self.last_store_ms = 0
         self.holes: list[tuple[int, int]] = []
         self.bad_bodies: list[int] = []
@@ -59,7 +68,8 @@ class Replay:
         """Reads from `start` to the log's end, or `most` records; `end` is where it stopped, and why.
 
         If the `whole` log is read, fillers take the place of missing entries. Otherwise it raises `MissingEntries` if a
-        queue lacks entries of records before `start`.
+        queue lacks entries of records before `start`. It stops before a record that `queue_of` has no queue for yet, as
+        its topic is unknown: `unknown_topic` is its name.
         """
         last = None if most is None else self.records + most
         for found in scan(self._log, start, self._trusted):
@@ -78,6 +88,9 @@ class Replay:
                         self._take(found, whole=whole)
                     except (UnsafePath, _DamagedRecord):
                         self.holes.append((found.commit_log_offset, behind))
+                    except UnknownTopic as unknown:
+                        self.end, self.unknown_topic = LogEnd(found.commit_log_offset), unknown.topic
+                        break
                     if self.records == last:
                         self.end = LogEnd(behind)
                         break

@@ -68,6 +68,8 @@ def kill_rounds(rounds: int, victims: str) -> None:
         master, home = cluster.brokers["broker-a"], cluster.nameserver.store.parent
         with boot_our_broker("broker-a", cluster.nameserver.address, home / "slave", FOLLOWS) as slave:
             with sending(master.address) as sends:
+                wait_sent(sends, 1)
+                check_has(slave, set(sends.acknowledged))  # and their topic
                 for number in range(rounds):
                     wait_sent(sends, len(sends.acknowledged) + draw.randrange(1, 40))
                     time.sleep(draw.uniform(0, 0.05))
@@ -105,9 +107,10 @@ def bodies(address: str) -> set[bytes]:
     found: set[bytes] = set()
     offset = 0
     while True:
-        answer = PullAnswer.from_command(ask(address, PullMessage("G", "Single", 0, offset, 32).to_command()))
-        if answer.code != ResponseCode.SUCCESS:
+        pulled = ask(address, PullMessage("G", "Single", 0, offset, 32).to_command())
+        if pulled.code != ResponseCode.SUCCESS:
             return found
+        answer = PullAnswer.from_command(pulled)
         found.update(record.body for record in iterate_records(answer.records, check_crc=True))
         offset = answer.next_begin_offset
 

@@ -97,7 +97,43 @@ async def test_a_new_slave_takes_nothing_before_it_knows_the_topics(
             refuses = False
             await caught_up(slave, master)
             assert "T" in slave.running.broker.topics
+            refuses = True
+            await master.send("Later")
+            await caught_up(slave, master)  # messages wait for no topic that cannot be fetched
+            assert slave.running.broker.store.bounds(("Later", 0)) == (0, 1)
         nursery.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize("kind", ["SimpleCQ", "BatchCQ"])
+async def test_a_topic_that_is_made_while_a_slave_follows_is_there_with_its_first_message(
+    tmp_path: Path, kind: str
+) -> None:
+    """A message alone does not say that its topic is a batch topic."""
+    async with cluster(tmp_path) as pair, pair.master() as master, pair.slave() as slave:
+        await master.send("Old")
+        await caught_up(slave, master)
+        made = UpdateTopic("New", 1, 1, 6, attributes=f"+queue.type={kind}")
+        assert (await master.ask(made.to_command())).code == ResponseCode.SUCCESS
+        await master.send("New")
+        await master.send("Auto")
+        await caught_up(slave, master)
+        assert slave.running.broker.topics.table() == master.running.broker.topics.table()
+        assert (await slave.pull("Auto")).code == ResponseCode.SUCCESS
+    assert stored_files(tmp_path / "slave") == stored_files(tmp_path / "master")
+    async with cluster(tmp_path) as pair, pair.slave():
+        pass  # its queues are those of its topics
+
+
+async def test_a_topic_that_the_master_deleted_is_asked_for_once_and_its_messages_pass(tmp_path: Path) -> None:
+    async with cluster(tmp_path) as pair, pair.master() as master:
+        for topic in ("Kept", "Gone", "Kept", "Gone"):
+            await master.send(topic)
+        deleted = Command(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": "Gone"})
+        assert (await master.ask(deleted)).code == ResponseCode.SUCCESS
+        async with pair.slave() as slave:
+            await caught_up(slave, master)
+            assert slave.running.broker.store.bounds(("Kept", 0)) == (0, 2)
+            assert "Gone" not in slave.running.broker.topics
 
 
 async def test_offsets_committed_at_the_slave_come_back_to_a_master_that_was_away(tmp_path: Path) -> None:
