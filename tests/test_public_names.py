@@ -142,6 +142,7 @@ LITE_PULL = {
     "unsubscribe",
 }
 ADMIN = {
+    "brokers",
     "cluster_info",
     "create_topic",
     "delete_kv",
@@ -149,6 +150,7 @@ ADMIN = {
     "earliest_msg_store_time",
     "kv_value",
     "kv_values",
+    "nameservers",
     "put_kv",
     "query_message",
     "query_message_by_unique_key",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import datetime
 
-from pyrmq_core.blocking.admin_families import Topics
+from pyrmq_core.blocking.admin_families import Brokers, NameServers, Topics
 from pyrmq_core.blocking.client import Client
 from pyrmq_core.blocking.face import BlockingFace
 from pyrmq_core.client.admin.admin import Admin as AsyncAdmin
@@ -37,6 +37,16 @@ class Admin(BlockingFace[AsyncAdmin]):
     def topics(self) -> Topics:
         """The family of topics; called, it returns their names."""
         return Topics(self, lambda admin: admin.topics)
+
+    @property
+    def brokers(self) -> Brokers:
+        """The family of brokers: their health, figures, settings and clean-up."""
+        return Brokers(self, lambda admin: admin.brokers)
+
+    @property
+    def nameservers(self) -> NameServers:
+        """The family of NameServers: their settings."""
+        return NameServers(self, lambda admin: admin.nameservers)
 
     def cluster_info(self) -> ClusterInfo:
         """Returns every broker with its addresses, and the brokers of each cluster."""

@@ -8,6 +8,8 @@ from typing import Concatenate, Generic, ParamSpec, TypeVar
 
 from pyrmq_core.blocking.face import BlockingFace
 from pyrmq_core.client.admin.admin import Admin as AsyncAdmin
+from pyrmq_core.client.admin.brokers import Brokers as AsyncBrokers
+from pyrmq_core.client.admin.nameservers import NameServers as AsyncNameServers
 from pyrmq_core.client.admin.topics import Topics as AsyncTopics
 
 F = TypeVar("F")
@@ -35,8 +37,38 @@ def blocking_form(
     return call
 
 
+class Brokers(BlockingFamily[AsyncBrokers]):
+    """The blocking form of `pyrmq_core.Admin.brokers`."""
+
+    list = blocking_form(AsyncBrokers.list)
+    runtime_info = blocking_form(AsyncBrokers.runtime_info)
+    stats = blocking_form(AsyncBrokers.stats)
+    ha_status = blocking_form(AsyncBrokers.ha_status)
+    config = blocking_form(AsyncBrokers.config)
+    update_config = blocking_form(AsyncBrokers.update_config)
+    clean_unused_topics = blocking_form(AsyncBrokers.clean_unused_topics)
+    clean_expired_queues = blocking_form(AsyncBrokers.clean_expired_queues)
+    delete_expired_logs = blocking_form(AsyncBrokers.delete_expired_logs)
+    wipe_write_perm = blocking_form(AsyncBrokers.wipe_write_perm)
+    add_write_perm = blocking_form(AsyncBrokers.add_write_perm)
+
+
+class NameServers(BlockingFamily[AsyncNameServers]):
+    """The blocking form of `pyrmq_core.Admin.nameservers`."""
+
+    config = blocking_form(AsyncNameServers.config)
+    update_config = blocking_form(AsyncNameServers.update_config)
+
+
 class Topics(BlockingFamily[AsyncTopics]):
     """The blocking form of `pyrmq_core.Admin.topics`."""
 
     list = blocking_form(AsyncTopics.list)
     __call__ = blocking_form(AsyncTopics.__call__)
+    stats = blocking_form(AsyncTopics.stats)
+    groups = blocking_form(AsyncTopics.groups)
+    clusters = blocking_form(AsyncTopics.clusters)
+    update_perm = blocking_form(AsyncTopics.update_perm)
+    order = blocking_form(AsyncTopics.order)
+    set_order = blocking_form(AsyncTopics.set_order)
+    delete_order = blocking_form(AsyncTopics.delete_order)

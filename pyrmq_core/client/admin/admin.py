@@ -11,6 +11,8 @@ from typing import Any, Final, Self
 
 import trio
 
+from pyrmq_core.client.admin.brokers import Brokers
+from pyrmq_core.client.admin.nameservers import NameServers
 from pyrmq_core.client.admin.servers import AdminServers, Server
 from pyrmq_core.client.admin.settings import AdminSettings
 from pyrmq_core.client.admin.topics import Topics
@@ -86,6 +88,16 @@ class Admin:
     def topics(self) -> Topics:
         """The family of topics; called, it returns their names."""
         return Topics(self._servers)
+
+    @property
+    def brokers(self) -> Brokers:
+        """The family of brokers: their health, figures, settings and clean-up."""
+        return Brokers(self._servers)
+
+    @property
+    def nameservers(self) -> NameServers:
+        """The family of NameServers: their settings."""
+        return NameServers(self._servers)
 
     async def route(self, topic: str) -> TopicRouteData:
         """Returns the topic's route, as a NameServer knows it now; raises `NoRoute` if it knows none."""

@@ -31,7 +31,7 @@ class Server:
     address: str
 
     def __str__(self) -> str:
-        return f"{self.name} ({self.address})"
+        return self.address if self.name == self.address else f"{self.name} ({self.address})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,9 +65,13 @@ class AdminServers:
     async def cluster_info(self) -> ClusterInfo:
         return ClusterInfo.from_command(await self.ask_nameserver(GetClusterInfo().to_command()))
 
+    async def registered(self, cluster: str | None = None) -> list[BrokerData]:
+        """Returns the brokers of the cluster, or all, in the order of their names; raises for an unknown cluster."""
+        return _brokers(await self.cluster_info(), cluster)
+
     async def masters(self, cluster: str | None) -> dict[str, Server]:
         """Returns every master of the cluster (without one: of all) by its broker's name; raises without any."""
-        brokers = _brokers(await self.cluster_info(), cluster)
+        brokers = await self.registered(cluster)
         masters = {one.broker_name: Server(one.broker_name, one.master) for one in brokers if one.master is not None}
         if not masters:
             raise InvalidState("the NameServer knows no master broker; start one, or look why none registered")
@@ -75,7 +79,7 @@ class AdminServers:
 
     async def brokers(self, cluster: str | None = None) -> dict[str, Server]:
         """Returns a server of each broker name to read from: the master, else the slave with the lowest id."""
-        found = _brokers(await self.cluster_info(), cluster)
+        found = await self.registered(cluster)
         reading = {broker.broker_name: reading_address(broker) for broker in found}
         there = {name: Server(name, address) for name, address in reading.items() if address is not None}
         if not there:

@@ -1,10 +1,47 @@
-"""`Admin.topics`: the topics that NameServers and brokers know."""
+"""`Admin.topics`: the topics that NameServers and brokers know: figures, permissions and order configuration.
+
+Figures come from every broker of the topic's route, also where a topic is at one broker alone.
+"""
 
 from __future__ import annotations
 
+import builtins
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Final, TypeVar
+
+import trio
+
 from pyrmq_core.client.admin.family import AdminFamily
+from pyrmq_core.client.admin.servers import Gathered, Server
+from pyrmq_core.client.admin.topic_values import QueueStats, TopicStats
+from pyrmq_core.client.routing.publish_info import reading_address
+from pyrmq_core.errors import InvalidArgument, NoRoute, ResponseError
+from pyrmq_core.model import Permission, TopicConfig
+from pyrmq_core.protocol.framing.codes import RequestCode, ResponseCode
+from pyrmq_core.protocol.framing.command import Command
+from pyrmq_core.protocol.messages.names import check_topic
 from pyrmq_core.protocol.messages.namespaces import is_reachable, without_namespace
+from pyrmq_core.protocol.requests.broker.topic_admin import GetTopicConfig, TopicConfigFound, UpdateTopic
+from pyrmq_core.protocol.requests.figures.topic_stats import (
+    GetTopicStats,
+    QueryTopicGroups,
+    TopicGroups,
+    TopicOffset,
+    TopicStatsTable,
+)
+from pyrmq_core.protocol.requests.nameserver.kv_config import DeleteKvConfig, GetKvConfig, KvConfig, PutKvConfig
 from pyrmq_core.protocol.requests.nameserver.topic_lists import GetAllTopicList, GetTopicsByCluster, TopicList
+from pyrmq_core.protocol.routes.route import BrokerData, TopicRouteData
+from pyrmq_core.protocol.routes.topic_config import TopicConfigTable
+
+T = TypeVar("T")
+
+LOOK_AGAIN_SECONDS: Final = 0.02
+# The KV namespace of order topics (common/namesrv/NamesrvUtil.java): `broker-a:4;broker-b:4` by topic.
+ORDER_NAMESPACE: Final = "ORDER_TOPIC_CONFIG"
+PERMISSIONS: Final = (Permission.WRITE, Permission.READ, Permission.READ | Permission.WRITE)
 
 
 class Topics(AdminFamily):
@@ -23,3 +60,161 @@ class Topics(AdminFamily):
     async def __call__(self, *, cluster: str | None = None) -> tuple[str, ...]:
         """Returns the topics as `list` does."""
         return await self.list(cluster=cluster)
+
+    async def stats(self, topic: str) -> TopicStats:
+        """Returns the offsets of each queue, of all brokers of the topic that answer; raises `NoRoute` without a route.
+
+        Without a master, the slave with the lowest id is queried.
+        """
+        command = GetTopicStats(self._servers.on_wire(topic)).to_command()
+        found = await self._ask_readers(topic, command, TopicStatsTable.from_command)
+        queues = {
+            replace(queue, topic=topic): _queue_stats(offset)
+            for table in found.answers.values()
+            for queue, offset in table.offsets.items()
+        }
+        rates = [table.put_tps for table in found.answers.values() if table.put_tps is not None]
+        return TopicStats(dict(sorted(queues.items())), sum(rates) if rates else None, found.failures)
+
+    async def groups(self, topic: str) -> tuple[str, ...]:
+        """Returns the groups that subscribe to the topic or have offsets of it, at any broker that answers; sorted."""
+        command = QueryTopicGroups(self._servers.on_wire(topic)).to_command()
+        found = await self._ask_readers(topic, command, TopicGroups.from_command)
+        names = {name for answer in found.answers.values() for name in answer.groups}
+        namespace = self._servers.namespace
+        return tuple(sorted(without_namespace(name, namespace) for name in names if is_reachable(name, namespace)))
+
+    async def clusters(self, topic: str) -> tuple[str, ...]:
+        """Returns the clusters whose brokers have the topic; sorted."""
+        return tuple(sorted({broker.cluster for broker in (await self._route(topic)).broker_datas}))
+
+    async def update_perm(
+        self, topic: str, perm: int, *, broker: str | None = None, cluster: str | None = None
+    ) -> dict[str, tuple[int, int]]:
+        """Changes whether the topic is read (4), written (2) or both (6), and leaves its other settings.
+
+        At the broker of that name, the brokers of the cluster, or all that have it. Returns the permission before and
+        after by broker name, once a NameServer has it; raises `NoRoute` if that takes longer than the timeout.
+        """
+        check_topic(topic)
+        if perm not in PERMISSIONS:
+            raise InvalidArgument(f"perm={perm!r}: 2 is to write, 4 to read, 6 both")
+        route = await self._route(topic)
+        masters = _masters_of(topic, route, broker, cluster)
+        changes = {}
+        for server in masters:
+            config = await self._config(server, topic)
+            command = UpdateTopic.of(replace(config, perm=perm, attributes={})).to_command()
+            await self._servers.ask(server, command, f"topic {topic}")
+            changes[server.name] = (int(config.perm), int(perm))
+        await self._wait_announced(topic, changes)
+        return changes
+
+    async def order(self, topic: str) -> dict[str, int] | None:
+        """Returns the numbers of queues by broker that the topic's order configuration names; None without one.
+
+        Clients take these queues for an order topic, also while a broker is away.
+        """
+        query = GetKvConfig(ORDER_NAMESPACE, self._servers.on_wire(topic)).to_command()
+        answer = await self._servers.ask_nameserver(query, ResponseCode.QUERY_NOT_FOUND)
+        text = None if answer.code else KvConfig.from_command(answer).value
+        return None if text is None else parse_order(topic, text)
+
+    async def set_order(self, topic: str, queues: Mapping[str, int]) -> None:
+        """Sets the topic's order configuration, its queues by broker name, at every NameServer."""
+        check_topic(topic)
+        if not queues or any(number < 1 or not name or set(name) & set(":;") for name, number in queues.items()):
+            raise InvalidArgument(f"queues={dict(queues)!r}: it has broker names with a number of queues, 1 at least")
+        text = ";".join(f"{name}:{number}" for name, number in queues.items())
+        await self._servers.change_nameservers(
+            PutKvConfig(ORDER_NAMESPACE, self._servers.on_wire(topic), text).to_command()
+        )
+
+    async def delete_order(self, topic: str) -> None:
+        """Deletes the topic's order configuration at every NameServer; a missing one is no error."""
+        await self._servers.change_nameservers(
+            DeleteKvConfig(ORDER_NAMESPACE, self._servers.on_wire(topic)).to_command()
+        )
+
+    async def _route(self, topic: str) -> TopicRouteData:
+        routes = self._servers.session.routes
+        route = await routes.refresh(self._servers.on_wire(topic), timeout=self._servers.timeout)
+        if route is None:
+            raise routes.no_route(topic)
+        return route
+
+    async def _ask_readers(self, topic: str, command: Command, read: Callable[[Command], T]) -> Gathered[T]:
+        """Returns what each broker of the topic answers, its master or a slave."""
+        brokers = (await self._route(topic)).broker_datas
+        addresses = [(broker.broker_name, reading_address(broker)) for broker in brokers]
+        servers = [Server(name, address) for name, address in addresses if address is not None]
+
+        async def ask(server: Server) -> T:
+            return read(await self._servers.ask(server, command, f"topic {topic}"))
+
+        return await self._servers.gather(servers, ask)
+
+    async def _config(self, server: Server, topic: str) -> TopicConfig:
+        """Returns a topic's settings at one broker; of a broker before 5.0, by the list of all its topics."""
+        on_wire = self._servers.on_wire(topic)
+        try:
+            answer = await self._servers.ask(server, GetTopicConfig(on_wire).to_command(), f"topic {topic}")
+        except ResponseError as error:
+            if error.code != ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
+                raise
+        else:
+            return TopicConfigFound.from_command(answer).config
+        answer = await self._servers.ask(server, Command(RequestCode.GET_ALL_TOPIC_CONFIG))
+        configs = TopicConfigTable.from_json(answer.body).topic_configs
+        if on_wire not in configs:
+            raise InvalidArgument(f"{server} has no topic {topic}, though the NameServer names it in its route")
+        return configs[on_wire]
+
+    async def _wait_announced(self, topic: str, changes: Mapping[str, tuple[int, int]]) -> None:
+        deadline = trio.current_time() + self._servers.timeout
+        while True:
+            route = await self._route(topic)
+            known = {data.broker_name: data.perm for data in route.queue_datas}
+            missing = sorted(name for name, (_, perm) in changes.items() if known.get(name) != perm)
+            if not missing:
+                return
+            if trio.current_time() >= deadline:
+                raise NoRoute(
+                    f"topic {topic} is changed on {', '.join(sorted(changes))}, but the NameServer has not heard so "
+                    f"from {', '.join(missing)} after {self._servers.timeout:.3g} s",
+                    topic=topic,
+                )
+            await trio.sleep(LOOK_AGAIN_SECONDS)
+
+
+def parse_order(topic: str, text: str) -> dict[str, int]:
+    """Returns `broker-a:4;broker-b:4` as numbers by name; raises `InvalidArgument` for a text of another form."""
+    queues = {}
+    for part in filter(None, text.split(";")):
+        name, _, number = part.partition(":")
+        if not (name and number.isdecimal()):
+            raise InvalidArgument(f"the order configuration of {topic} is {text!r}; it is broker:queues;broker:queues")
+        queues[name] = int(number)
+    return queues
+
+
+def _queue_stats(offset: TopicOffset) -> QueueStats:
+    at_ms = offset.last_update_timestamp_ms
+    return QueueStats(
+        offset.min_offset, offset.max_offset, datetime.fromtimestamp(at_ms / 1000, UTC) if at_ms > 0 else None
+    )
+
+
+def _masters_of(topic: str, route: TopicRouteData, broker: str | None, cluster: str | None) -> builtins.list[Server]:
+    """Returns the masters of the route that are meant; raises `InvalidArgument` if none is, or one has no master."""
+
+    def meant(data: BrokerData) -> bool:
+        return broker in (None, data.broker_name) and cluster in (None, data.cluster)
+
+    chosen = [data for data in route.broker_datas if meant(data)]
+    if not chosen:
+        there = ", ".join(sorted(f"{data.broker_name} of {data.cluster}" for data in route.broker_datas))
+        raise InvalidArgument(f"topic {topic} is not on the broker or cluster that is named; it is on {there}")
+    if headless := sorted(data.broker_name for data in chosen if data.master is None):
+        raise InvalidArgument(f"topic {topic} is not changed: {', '.join(headless)} has no master at this time")
+    return [Server(data.broker_name, data.master) for data in chosen if data.master is not None]

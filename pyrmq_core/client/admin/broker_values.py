@@ -1,0 +1,66 @@
+"""The values of `Admin.brokers`: one row for each registered address, whether it answers or not."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from pyrmq_core.errors import RocketMQError
+from pyrmq_core.protocol.requests.figures.runtime_info import RuntimeInfo
+from pyrmq_core.protocol.routes.route import MASTER_ID
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerStatus:
+    """One registered address of a broker; `runtime_info` is None with the `error` of the query for it.
+
+    Rates are messages a second of the last 10 s, and None while the broker has not run so long.
+    """
+
+    cluster: str
+    broker_name: str
+    broker_id: int
+    address: str
+    runtime_info: RuntimeInfo | None
+    error: RocketMQError | None = None
+
+    @property
+    def is_master(self) -> bool:
+        return self.broker_id == MASTER_ID
+
+    @property
+    def reachable(self) -> bool:
+        """True if the broker answered."""
+        return self.runtime_info is not None
+
+    @property
+    def version(self) -> str | None:
+        """The release, as `5.4.0`."""
+        return None if self.runtime_info is None else self.runtime_info.version
+
+    @property
+    def put_tps(self) -> float | None:
+        return None if self.runtime_info is None else self.runtime_info.put_tps
+
+    @property
+    def get_tps(self) -> float | None:
+        return None if self.runtime_info is None else self.runtime_info.get_tps
+
+    @property
+    def messages_put_today(self) -> int | None:
+        return None if self.runtime_info is None else self.runtime_info.messages_put_today
+
+    @property
+    def messages_got_today(self) -> int | None:
+        return None if self.runtime_info is None else self.runtime_info.messages_got_today
+
+    @property
+    def disk_ratio(self) -> float | None:
+        """The part of the commit log's disk that is used, 0 to 1."""
+        return None if self.runtime_info is None else self.runtime_info.disk_ratio
+
+    @property
+    def booted(self) -> datetime | None:
+        """The time of its start, by the broker's clock."""
+        at_ms = None if self.runtime_info is None else self.runtime_info.boot_timestamp_ms
+        return None if at_ms is None else datetime.fromtimestamp(at_ms / 1000, UTC)

@@ -1,0 +1,164 @@
+"""`Admin.brokers`: every broker with its health, figures and settings, and what an operator has it remove.
+
+A broker is chosen by its name (its master, or the server with `broker_id`) or by an address `host:port`.
+Source: tools/admin/DefaultMQAdminExtImpl.java, 5.4.0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pyrmq_core.client.admin.broker_values import BrokerStatus
+from pyrmq_core.client.admin.chosen_brokers import change_each, chosen_brokers, every_address, one_broker
+from pyrmq_core.client.admin.family import AdminFamily
+from pyrmq_core.client.admin.servers import Server
+from pyrmq_core.client.query_many import query_many
+from pyrmq_core.errors import InvalidArgument, InvalidState, ResponseError, RocketMQError
+from pyrmq_core.protocol.framing.codes import ResponseCode
+from pyrmq_core.protocol.framing.header_requests import HeaderRequest, response_error
+from pyrmq_core.protocol.requests.figures.broker_config import BrokerConfigText, GetBrokerConfig, UpdateBrokerConfig
+from pyrmq_core.protocol.requests.figures.cleaning import (
+    CleanExpiredConsumeQueue,
+    CleanUnusedTopic,
+    DeleteExpiredCommitLog,
+)
+from pyrmq_core.protocol.requests.figures.ha_status import GetHaStatus, HaStatus
+from pyrmq_core.protocol.requests.figures.runtime_info import GetRuntimeInfo, RuntimeInfo
+from pyrmq_core.protocol.requests.figures.stats_data import BrokerStats, ViewBrokerStats
+from pyrmq_core.protocol.requests.nameserver.write_perm import (
+    AddedWritePerm,
+    AddWritePerm,
+    WipedWritePerm,
+    WipeWritePerm,
+)
+
+
+class Brokers(AdminFamily):
+    """Administration of brokers."""
+
+    async def list(self, *, cluster: str | None = None) -> tuple[BrokerStatus, ...]:
+        """Returns a row for each registered address, slaves too; one that gives no answer has its error in its row."""
+
+        async def status(server: Server) -> RuntimeInfo | RocketMQError:
+            try:
+                return await self._runtime_info(server)
+            except RocketMQError as error:
+                return error
+
+        registered = await every_address(self._servers, cluster)
+        found = await query_many((server for _, _, server in registered), status)
+        rows = []
+        for data, broker_id, server in registered:
+            answer = found[server]
+            info = answer if isinstance(answer, RuntimeInfo) else None
+            error = None if isinstance(answer, RuntimeInfo) else answer
+            rows.append(BrokerStatus(data.cluster, data.broker_name, broker_id, server.address, info, error))
+        return tuple(rows)
+
+    async def runtime_info(self, broker: str, *, broker_id: int = 0) -> RuntimeInfo:
+        """Returns the broker's own figures; `table` has them all, as texts."""
+        return await self._runtime_info(await one_broker(self._servers, broker, broker_id))
+
+    async def stats(self, broker: str, name: str, key: str, *, broker_id: int = 0) -> BrokerStats | None:
+        """Returns one figure of the last minute, hour and day; None if the broker has none of this name and key.
+
+        Names are RocketMQ's: `TOPIC_PUT_NUMS` and `TOPIC_PUT_SIZE` with a topic as the key, `GROUP_GET_NUMS` with
+        `topic@group`, `BROKER_PUT_NUMS` with the cluster.
+        """
+        server = await one_broker(self._servers, broker, broker_id)
+        try:
+            answer = await self._servers.ask(server, ViewBrokerStats(name, key).to_command(), f"{name} of {key}")
+        except ResponseError as error:
+            if error.code == ResponseCode.SYSTEM_ERROR and "not exist" in error.remark:
+                return None
+            raise
+        return BrokerStats.from_command(answer)
+
+    async def ha_status(self, broker: str, *, broker_id: int = 0) -> HaStatus:
+        """Returns a master's slaves with the bytes that each lacks, or how a slave follows; 5.0 and later."""
+        server = await one_broker(self._servers, broker, broker_id)
+        answer = await self._servers.ask(server, GetHaStatus().to_command(), "replication (5.0 and later)")
+        return HaStatus.from_command(answer)
+
+    async def config(self, broker: str, *, broker_id: int = 0) -> dict[str, str]:
+        """Returns the broker's settings by RocketMQ's names."""
+        server = await one_broker(self._servers, broker, broker_id)
+        answer = await self._servers.ask(server, GetBrokerConfig().to_command())
+        return dict(BrokerConfigText.from_command(answer).settings)
+
+    async def update_config(
+        self,
+        settings: Mapping[str, str],
+        *,
+        broker: str | None = None,
+        cluster: str | None = None,
+        force: bool = False,
+    ) -> tuple[str, ...]:
+        """Changes settings of one broker, or of the masters of a cluster (without either: of all); returns their names.
+
+        A name that is not among a broker's settings is refused before anything is changed, since RocketMQ ignores it
+        silently; `force` sends it all the same: Java's brokers do not list settings without a value. A failure at one
+        broker does not keep it from the others; the error has a note of those that changed.
+        """
+        if not settings:
+            raise InvalidArgument("settings is empty; it has one name with its value at least")
+        servers = await chosen_brokers(self._servers, broker, cluster)
+        for server in () if force else servers:
+            known = BrokerConfigText.from_command(await self._servers.ask(server, GetBrokerConfig().to_command()))
+            if unknown := sorted(settings.keys() - known.settings.keys()):
+                raise InvalidArgument(f"{server} lists no setting {', '.join(unknown)}; nothing is changed")
+        command = UpdateBrokerConfig(settings).to_command()
+        return await change_each(
+            servers, lambda server: self._servers.ask(server, command, ", ".join(sorted(settings)))
+        )
+
+    async def clean_unused_topics(self, *, broker: str | None = None, cluster: str | None = None) -> tuple[str, ...]:
+        """Removes the queues of topics that a broker has no settings of; returns the names of the brokers."""
+        return await self._clean(CleanUnusedTopic(), broker, cluster)
+
+    async def clean_expired_queues(self, *, broker: str | None = None, cluster: str | None = None) -> tuple[str, ...]:
+        """Removes the files of queues whose messages are no longer in the log; returns the names of the brokers."""
+        return await self._clean(CleanExpiredConsumeQueue(), broker, cluster)
+
+    async def delete_expired_logs(self, *, broker: str | None = None, cluster: str | None = None) -> tuple[str, ...]:
+        """Removes expired segments of the log now, and not at the hour of `deleteWhen`; returns the brokers' names."""
+        return await self._clean(DeleteExpiredCommitLog(), broker, cluster)
+
+    async def wipe_write_perm(self, broker_name: str) -> dict[str, int]:
+        """Closes a broker for writing at every NameServer; returns the number of its topics there, by address.
+
+        Producers leave it out once they have new routes. It lasts until the broker registers another version of its
+        topics, or `add_write_perm`.
+        """
+        return await self._change_write_perm(WipeWritePerm(broker_name), WipedWritePerm, broker_name)
+
+    async def add_write_perm(self, broker_name: str) -> dict[str, int]:
+        """Opens a broker for writing again at every NameServer; returns the number of its topics there, by address."""
+        return await self._change_write_perm(AddWritePerm(broker_name), AddedWritePerm, broker_name)
+
+    async def _runtime_info(self, server: Server) -> RuntimeInfo:
+        return RuntimeInfo.from_command(await self._servers.ask(server, GetRuntimeInfo().to_command()))
+
+    async def _clean(self, request: HeaderRequest, broker: str | None, cluster: str | None) -> tuple[str, ...]:
+        servers = await chosen_brokers(self._servers, broker, cluster)
+        return await change_each(servers, lambda server: self._servers.ask(server, request.to_command()))
+
+    async def _change_write_perm(
+        self,
+        request: WipeWritePerm | AddWritePerm,
+        answered: type[WipedWritePerm] | type[AddedWritePerm],
+        broker_name: str,
+    ) -> dict[str, int]:
+        known = (await self._servers.cluster_info()).broker_addr_table
+        if broker_name not in known:
+            there = ", ".join(sorted(known)) or "none"
+            raise InvalidArgument(f"no broker is named {broker_name}; the NameServer knows {there}")
+        session, command, counts = self._servers.session, request.to_command(), {}
+        if not session.nameservers.addresses:
+            raise InvalidState("no NameServer is named")
+        for address in session.nameservers.addresses:
+            answer = await session.call(address, command, timeout=self._servers.timeout)
+            if answer.code != ResponseCode.SUCCESS:
+                raise response_error(answer, command.code, f"NameServer {address}", f"broker {broker_name}")
+            counts[address] = answered.from_command(answer).topics
+        return counts

@@ -1,0 +1,81 @@
+"""The choice of brokers for a request: one by its name or address, or all of a cluster; and changes at each of them."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable
+
+from pyrmq_core.client.admin.servers import AdminServers, Server
+from pyrmq_core.errors import InvalidArgument, InvalidState, RocketMQError
+from pyrmq_core.protocol.routes.route import MASTER_ID, BrokerData
+
+
+async def one_broker(servers: AdminServers, broker: str, broker_id: int = MASTER_ID) -> Server:
+    """Returns the broker of a name, or of an address `host:port`; raises `InvalidArgument` for one that is not known.
+
+    An address is not looked up: it may be that of a NameServer, or of a broker that is not registered.
+    """
+    if ":" in broker:
+        return Server(broker, broker)
+    known = (await servers.cluster_info()).broker_addr_table
+    if broker not in known:
+        raise InvalidArgument(f"no broker is named {broker}; the NameServer knows {', '.join(sorted(known)) or 'none'}")
+    addresses = known[broker].broker_addrs
+    if broker_id not in addresses:
+        there = ", ".join(map(str, sorted(addresses))) or "none"
+        raise InvalidArgument(
+            f"broker {broker} has no server with the id {broker_id} (0 is the master); it has {there}"
+        )
+    return Server(_label(broker, broker_id), addresses[broker_id])
+
+
+async def chosen_brokers(
+    servers: AdminServers, broker: str | None, cluster: str | None, *, slaves: bool = False
+) -> tuple[Server, ...]:
+    """Returns the one broker, or the masters of the cluster (without one: of all); with `slaves` those, too."""
+    if broker is not None:
+        if cluster is not None:
+            raise InvalidArgument(f"broker={broker!r}, cluster={cluster!r}: give one of them")
+        return (await one_broker(servers, broker),)
+    if not slaves:
+        return tuple((await servers.masters(cluster)).values())
+    found = tuple(server for _, _, server in await every_address(servers, cluster))
+    if not found:
+        raise InvalidState("the NameServer knows no broker; start one, or look why none registered")
+    return found
+
+
+async def every_address(servers: AdminServers, cluster: str | None) -> list[tuple[BrokerData, int, Server]]:
+    """Returns each address of each broker with its id, slaves too; empty if none is registered."""
+    known = await servers.registered(cluster)
+    return [
+        (data, broker_id, Server(_label(data.broker_name, broker_id), address))
+        for data in known
+        for broker_id, address in sorted(data.broker_addrs.items())
+    ]
+
+
+async def change_each(servers: Iterable[Server], change: Callable[[Server], Awaitable[object]]) -> tuple[str, ...]:
+    """Makes a change at each server, one after the other, and returns their names.
+
+    A failure does not keep it from the others: the first is raised at the end, with a note of the servers that took the
+    change.
+    """
+    failure: RocketMQError | None = None
+    changed, unchanged = [], []
+    for server in servers:
+        try:
+            await change(server)
+        except RocketMQError as error:
+            failure = failure or error
+            unchanged.append(server.name)
+        else:
+            changed.append(server.name)
+    if failure is not None:
+        if len(changed) + len(unchanged) > 1:
+            failure.add_note(f"changed: {', '.join(changed) or 'none'}; not changed: {', '.join(unchanged)}")
+        raise failure
+    return tuple(changed)
+
+
+def _label(broker_name: str, broker_id: int) -> str:
+    return broker_name if broker_id == MASTER_ID else f"{broker_name}/{broker_id}"

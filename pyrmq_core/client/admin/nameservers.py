@@ -1,0 +1,45 @@
+"""`Admin.nameservers`: the settings of NameServers, each of which has its own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pyrmq_core.client.admin.family import AdminFamily
+from pyrmq_core.client.admin.servers import Gathered, Server
+from pyrmq_core.errors import InvalidArgument
+from pyrmq_core.protocol.requests.nameserver.namesrv_config import (
+    GetNamesrvConfig,
+    NamesrvConfigText,
+    UpdateNamesrvConfig,
+)
+
+
+class NameServers(AdminFamily):
+    """Administration of NameServers."""
+
+    async def config(self) -> Gathered[dict[str, str]]:
+        """Returns the settings of each NameServer by its address; `failures` has the errors of those that are away."""
+
+        async def ask(server: Server) -> dict[str, str]:
+            answer = await self._servers.ask(server, GetNamesrvConfig().to_command())
+            return dict(NamesrvConfigText.from_command(answer).settings)
+
+        return await self._servers.gather(await self._all(), ask)
+
+    async def update_config(self, settings: Mapping[str, str]) -> None:
+        """Changes settings of every NameServer; raises the first failure.
+
+        A name that one of them does not list is refused before anything is changed: RocketMQ ignores it silently.
+        """
+        if not settings:
+            raise InvalidArgument("settings is empty; it has one name with its value at least")
+        for address, known in (await self.config()).answers.items():
+            if unknown := sorted(settings.keys() - known.keys()):
+                raise InvalidArgument(f"NameServer {address} lists no setting {', '.join(unknown)}; nothing is changed")
+        await self._servers.change_nameservers(UpdateNamesrvConfig(settings).to_command())
+
+    async def _all(self) -> tuple[Server, ...]:
+        nameservers = self._servers.session.nameservers
+        if not nameservers.addresses:
+            await self._servers.ask_nameserver(GetNamesrvConfig().to_command())  # says how to name one
+        return tuple(Server(address, address) for address in nameservers.addresses)

@@ -1,0 +1,34 @@
+"""Requests to a broker to remove what it needs no more: queues without messages (306), topics that no broker of its
+cluster writes (316), and segments of the log that are too old (329). They have no fields, and neither have the answers.
+
+Source: broker/processor/AdminBrokerProcessor.java, 5.4.0.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from pyrmq_core.protocol.framing.codes import RequestCode
+from pyrmq_core.protocol.framing.header_requests import HeaderRequest
+
+
+@dataclass(frozen=True, slots=True)
+class CleanExpiredConsumeQueue(HeaderRequest):
+    """A request to remove the files of queues whose messages are no longer in the log."""
+
+    CODE: ClassVar[RequestCode] = RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE
+
+
+@dataclass(frozen=True, slots=True)
+class CleanUnusedTopic(HeaderRequest):
+    """A request to remove the queues of topics that the broker has no settings of."""
+
+    CODE: ClassVar[RequestCode] = RequestCode.CLEAN_UNUSED_TOPIC
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteExpiredCommitLog(HeaderRequest):
+    """A request to remove expired segments of the log now, and not at the hour of `deleteWhen`."""
+
+    CODE: ClassVar[RequestCode] = RequestCode.DELETE_EXPIRED_COMMITLOG

@@ -1,0 +1,98 @@
+"""GET_BROKER_RUNTIME_INFO (28): a broker's figures, each a text by its name.
+
+The rates are three texts in one, of the last 10, 60 and 600 s, and empty until so much time passed.
+Sources: remoting/protocol/body/KVTable.java, store/StoreStatsService.java getRuntimeInfo, 5.4.0 and 4.9.7.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar, Final, Self
+
+from pyrmq_core.errors import BodyError
+from pyrmq_core.protocol.framing.codes import RequestCode
+from pyrmq_core.protocol.framing.command import Command, success
+from pyrmq_core.protocol.framing.header_requests import HeaderRequest
+from pyrmq_core.protocol.java.json_text import dumps, load_object
+
+# 4.9 spells this name so.
+TRANSFERRED: Final = ("getTransferredTps", "getTransferedTps")
+
+
+@dataclass(frozen=True, slots=True)
+class GetRuntimeInfo(HeaderRequest):
+    """A request for all figures."""
+
+    CODE: ClassVar[RequestCode] = RequestCode.GET_BROKER_RUNTIME_INFO
+
+
+@dataclass(frozen=True, slots=True)
+class RuntimeInfo:
+    """The answer to 28; a figure that is missing or of another form is None."""
+
+    table: Mapping[str, str]
+
+    def to_command(self) -> Command:
+        return success(body=dumps({"table": dict(self.table)}))
+
+    @classmethod
+    def from_command(cls, command: Command) -> Self:
+        table = load_object(command.body, "runtime information").get("table")
+        if not isinstance(table, dict) or not all(isinstance(text, str) for text in table.values()):
+            raise BodyError("runtime information: it has no table of texts")
+        return cls(table)
+
+    @property
+    def version(self) -> str | None:
+        """The release as `5.4.0`."""
+        text = self.table.get("brokerVersionDesc")
+        return None if text is None else text.removeprefix("V").replace("_", ".")
+
+    @property
+    def put_tps(self) -> float | None:
+        """The messages a second that were stored in the last 10 s."""
+        return self._rate("putTps")
+
+    @property
+    def get_tps(self) -> float | None:
+        """The messages a second that consumers got in the last 10 s."""
+        return next((rate for name in TRANSFERRED if (rate := self._rate(name)) is not None), None)
+
+    @property
+    def disk_ratio(self) -> float | None:
+        """The part of the commit log's disk that is used, 0 to 1."""
+        ratio = self._number("commitLogDiskRatio")
+        return ratio if ratio is not None and ratio >= 0 else None
+
+    @property
+    def boot_timestamp_ms(self) -> int | None:
+        number = self._number("bootTimestamp")
+        return None if number is None else int(number)
+
+    @property
+    def messages_put_today(self) -> int | None:
+        return self._difference("msgPutTotalTodayNow", "msgPutTotalTodayMorning")
+
+    @property
+    def messages_got_today(self) -> int | None:
+        return self._difference("msgGetTotalTodayNow", "msgGetTotalTodayMorning")
+
+    def _rate(self, name: str) -> float | None:
+        return _number(self.table.get(name, "").partition(" ")[0])
+
+    def _number(self, name: str) -> float | None:
+        return _number(self.table.get(name, ""))
+
+    def _difference(self, now: str, before: str) -> int | None:
+        numbers = self._number(now), self._number(before)
+        return None if None in numbers else int(numbers[0] - numbers[1])  # type: ignore[operator]  # neither is None
+
+
+def _number(text: str) -> float | None:
+    try:
+        number = float(text)
+    except ValueError:
+        return None
+    return number if math.isfinite(number) else None
