@@ -18,6 +18,7 @@ from pyrmq_core.broker.clients.consumer_calls import REPLIES, ConsumerCalls
 from pyrmq_core.broker.clients.group_notices import GroupNotices
 from pyrmq_core.broker.clients.held_pulls import HeldPulls
 from pyrmq_core.broker.clients.queue_locks import QueueLocks
+from pyrmq_core.broker.ha.acting_master import ActingMaster
 from pyrmq_core.broker.ha.ha_client import HaClient
 from pyrmq_core.broker.ha.ha_server import HaServer
 from pyrmq_core.broker.ha.replicas import CopyRules
@@ -90,6 +91,7 @@ class Broker:
     # A slave's.
     ha_client: HaClient | None = None
     slave_tables: SlaveTables | None = None
+    acting: ActingMaster | None = None  # with enableSlaveActingMaster
     settings_version: DataVersion = NO_VERSION
     settings_turn: trio.Lock = field(default_factory=trio.Lock)
     id_counter: Any = field(default_factory=lambda: itertools.count(random.randrange(1 << 16)))
@@ -112,6 +114,11 @@ class Broker:
         self.settings_version = self.settings_version.next(now_ms)
         if self.topics.data_version != version:
             self.registration.register_now()
+
+    @property
+    def is_acting(self) -> bool:
+        """True for a slave while it acts in its master's place."""
+        return self.acting is not None and self.acting.is_acting
 
     def now_ms(self) -> int:
         return time.time_ns() // 1_000_000

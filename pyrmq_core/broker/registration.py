@@ -24,6 +24,7 @@ from pyrmq_core.protocol.acl import sign
 from pyrmq_core.protocol.framing.codes import RequestCode, ResponseCode
 from pyrmq_core.protocol.framing.command import Command
 from pyrmq_core.protocol.framing.header_requests import response_error
+from pyrmq_core.protocol.requests.nameserver.cluster_info import BrokerMemberGroup, GetBrokerMemberGroup
 from pyrmq_core.protocol.requests.nameserver.register_broker import (
     KnownDataVersion,
     QueryDataVersion,
@@ -89,6 +90,8 @@ class BrokerRegistration:
         async with trio.open_nursery() as nursery:
             for server in self._servers:
                 nursery.start_soon(self._keep_registered, server)
+                if self._config.enable_slave_acting_master:
+                    nursery.start_soon(self._keep_alive, server)
             for server in self._servers:
                 await server.tried.wait()
             if self._servers:
@@ -159,6 +162,22 @@ class BrokerRegistration:
                 await trio.sleep(RETRY_SECONDS)
             pause = self._period_seconds if succeeded else pause
 
+    async def _keep_alive(self, server: _NameServer) -> None:
+        """Sends heartbeats between the registrations, so that the NameServer soon notices the end of this broker.
+
+        One to which it is unknown, as after a long pause, gets the topics again. A failure is for the registration to
+        report.
+        """
+        config = self._config
+        while True:
+            await trio.sleep(config.broker_heartbeat_interval / 1000)
+            if not server.is_registered:
+                continue
+            with suppress(RocketMQError):
+                answer = await self._call(server, self._query(), config.send_heartbeat_timeout_millis / 1000)
+                if KnownDataVersion.from_command(answer).data_version is None:
+                    server.again.set()
+
     async def _announce(self, server: _NameServer) -> None:
         async with server.announcing:
             await self._register(server, only_changes=True)
@@ -192,17 +211,17 @@ class BrokerRegistration:
         server.succeeded(self._header.broker_name, body.data_version)
         self._succeeded.set()
         if self._config.is_slave:
-            self._note_master(registered)
+            self.note_master(registered.master_addr, registered.ha_server_addr)
         if registered.order_topic_table:
             self._topics.mark_ordered(registered.order_topic_table, time.time_ns() // 1_000_000)
         return True
 
-    def _note_master(self, registered: RegisteredBroker) -> None:
+    def note_master(self, address: str | None, ha_address: str | None) -> None:
         """Notes the master's addresses; those of one that is gone stay, as it may come back there."""
         before = self.master_address, self.master_ha_address
-        self.master_address = registered.master_addr or self.master_address
+        self.master_address = address or self.master_address
         if not self._config.ha_master_address:
-            self.master_ha_address = registered.ha_server_addr or self.master_ha_address
+            self.master_ha_address = ha_address or self.master_ha_address
         if before != (self.master_address, self.master_ha_address):
             self.on_master()
 
@@ -210,7 +229,26 @@ class BrokerRegistration:
         """Returns the answer of a slave's master, whatever it says; raises `RocketMQError` without one."""
         if self.master_address is None:
             raise InvalidState("no NameServer names a master of this broker")
-        return await self._pool.call(self.master_address, self._signed(request), timeout=timeout)
+        return await self.ask_broker(self.master_address, request, timeout)
+
+    async def members(self, timeout: float) -> dict[int, str]:
+        """Returns the brokers of this one's name, by id, as the first NameServer says that answers.
+
+        Raises `RocketMQError` if none does in `timeout` seconds each.
+        """
+        request = GetBrokerMemberGroup(self._header.broker_name, self._header.cluster_name).to_command()
+        failure: RocketMQError = InvalidState("no NameServer is named")
+        for server in self._servers:
+            try:
+                answer = await self._call(server, request, timeout)
+                return dict(BrokerMemberGroup.from_command(answer).broker_addrs)
+            except RocketMQError as error:
+                failure = error
+        raise failure
+
+    async def ask_broker(self, address: str, request: Command, timeout: float) -> Command:
+        """Returns the answer of another broker, whatever it says; raises `RocketMQError` without one."""
+        return await self._pool.call(address, self._signed(request), timeout=timeout)
 
     def _permitted(self, topics: Iterable[TopicConfig]) -> tuple[TopicConfig, ...]:
         """Returns the topics with no more permissions than brokerPermission leaves them."""
@@ -221,10 +259,9 @@ class BrokerRegistration:
 
     async def _is_known(self, server: _NameServer) -> bool:
         """Returns True if the NameServer has this broker with the topics' version, which is also a sign of life."""
-        header, version = self._header, self._topics.data_version
-        query = QueryDataVersion(header.cluster_name, header.broker_addr, version, header.broker_name, header.broker_id)
+        version = self._topics.data_version
         try:
-            answer = await self._call(server, query.to_command(), self._timeout_seconds)
+            answer = await self._call(server, self._query(), self._timeout_seconds)
             found = KnownDataVersion.from_command(answer)
         except RocketMQError as error:
             log.info(
@@ -232,6 +269,11 @@ class BrokerRegistration:
             )
             return False
         return not found.changed and found.data_version in (None, version)
+
+    def _query(self) -> Command:
+        header, version = self._header, self._topics.data_version
+        query = QueryDataVersion(header.cluster_name, header.broker_addr, version, header.broker_name, header.broker_id)
+        return query.to_command()
 
     def _request(self, body: RegistrationBody) -> Command:
         return RegisterBroker.of(self._header, body).to_command()

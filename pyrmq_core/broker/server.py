@@ -23,6 +23,7 @@ from pyrmq_core.broker.processors.slave_rules import handle_on_slave
 from pyrmq_core.broker.processors.table import handle
 from pyrmq_core.broker.promotion import mark_slave, resume_as_master
 from pyrmq_core.broker.registration import BrokerRegistration
+from pyrmq_core.broker.returning_master import take_progress_back
 from pyrmq_core.broker.running_broker import RunningBroker
 from pyrmq_core.broker.schedule.delay_levels import DelayLevels, entry_maker
 from pyrmq_core.broker.settings import BrokerConfig
@@ -196,7 +197,8 @@ def make_broker(
         broker_name=config.broker_name,
         broker_id=config.broker_id,
         ha_server_addr=format_address(config.advertised_ip, ha_port),
-        enable_acting_master=False,
+        heartbeat_timeout_ms=config.broker_not_active_timeout_millis if config.enable_slave_acting_master else None,
+        enable_acting_master=config.enable_slave_acting_master,
     )
     broker = Broker(
         config=config,
@@ -241,7 +243,7 @@ def make_broker(
 
 async def _work(running: RunningBroker, task_status: trio.TaskStatus[RunningBroker]) -> None:
     """Runs the broker's tasks until `running.scope`, or a scope around it, is cancelled."""
-    broker = running.broker
+    broker, config = running.broker, running.config
 
     def readable(key: QueueKey, entries: bytes) -> None:
         broker.held.wake(key, entries)
@@ -274,6 +276,8 @@ async def _work(running: RunningBroker, task_status: trio.TaskStatus[RunningBrok
             nursery.start_soon(broker.groups.file.run)
             nursery.start_soon(keep_written, broker)
             nursery.start_soon(_expire_clients, broker)
+            if config.enable_slave_acting_master and not config.is_slave:
+                await take_progress_back(broker)
             for task in _tasks_of_role(broker):
                 nursery.start_soon(task)
             await nursery.start(broker.registration.run)

@@ -44,8 +44,13 @@ REFUSED: Final = (
         ("", "1"),
     ),
     RefusedSettings(
-        _names("asyncLearner duplicationEnable enableSlaveActingMaster enableRemoteEscape"),
-        "a slave of this broker never acts in its master's place; set it to false",
+        _names("asyncLearner duplicationEnable"),
+        "this broker is a master, or a slave that takes no messages but its master's; set it to false",
+    ),
+    RefusedSettings(
+        _names("enableRemoteEscape"),
+        "a slave that acts in its master's place delivers nothing by another broker: delayed messages, timers and "
+        "transactions wait for a master; set it to false",
     ),
     RefusedSettings(
         _names("enableControllerMode enableDLegerCommitLog allAckInSyncStateSet enableAutoInSyncReplicas"),
@@ -226,8 +231,7 @@ WITHOUT_EFFECT: Final = (
             storePathDLedgerCommitLog storePathEpochFile storePathBrokerIdentity controllerAddr
             fetchControllerAddrByDnsLookup syncBrokerMetadataPeriod checkSyncStateSetPeriod
             syncControllerMetadataPeriod controllerHeartBeatTimeoutMills brokerElectionPriority skipPreOnline
-            syncBrokerMemberGroupPeriod cleanOfflineBrokerInterval brokerHeartbeatInterval
-            brokerNotActiveTimeoutMillis sendHeartbeatTimeoutMillis forwardTimeout inBrokerContainer lockInStrictMode"""
+            cleanOfflineBrokerInterval forwardTimeout inBrokerContainer lockInStrictMode"""
         ),
         "controllers, which would choose masters, and limits for slaves: what would switch them on is refused",
     ),

@@ -103,6 +103,12 @@ class BrokerConfig:
     # Where a slave finds its master's port; empty: as the NameServer says.
     ha_master_address: str = named("haMasterAddress", "")
     slave_read_enable: bool = named("slaveReadEnable", False)
+    # A slave acts in its master's place while that is gone; the NameServer's supportActingMaster is its other half.
+    enable_slave_acting_master: bool = named("enableSlaveActingMaster", False)
+    broker_heartbeat_interval: int = named("brokerHeartbeatInterval", 1000)
+    broker_not_active_timeout_millis: int = named("brokerNotActiveTimeoutMillis", 10_000)
+    send_heartbeat_timeout_millis: int = named("sendHeartbeatTimeoutMillis", 1000)
+    sync_broker_member_group_period: int = named("syncBrokerMemberGroupPeriod", 1000)
     access_message_in_memory_max_ratio: int = named("accessMessageInMemoryMaxRatio", 40)
     ha_send_heartbeat_interval: int = named("haSendHeartbeatInterval", 5000)
     ha_housekeeping_interval: int = named("haHousekeepingInterval", 20_000)

@@ -9,6 +9,7 @@ from typing import Final
 import trio
 
 from pyrmq_core.broker.broker import Broker
+from pyrmq_core.broker.ha.acting_master import ActingMaster
 from pyrmq_core.broker.ha.ha_client import HaClient
 from pyrmq_core.broker.ha.master_checks import CannotFollow, check_master
 from pyrmq_core.broker.ha.slave_tables import SlaveTables
@@ -73,7 +74,11 @@ def slave_tasks(broker: Broker) -> list[Callable[[], Awaitable[None]]]:
         client.try_now()
 
     registration.on_master = look
-    return [tables.run, client.run]
+    if not broker.config.enable_slave_acting_master:
+        return [tables.run, client.run]
+    broker.acting = ActingMaster(broker.config, registration)
+    broker.acting.on_end = broker.held.wake_all
+    return [tables.run, client.run, broker.acting.run]
 
 
 async def _wait_for_topics(broker: Broker, tables: SlaveTables, address: str) -> None:

@@ -49,8 +49,13 @@ def test_what_asks_for_nothing_is_taken(row: object) -> None:
                 assert unused_names(settings) == sorted(one.names)
 
 
+def test_delivery_by_another_broker_is_refused_by_name() -> None:
+    with pytest.raises(InvalidArgument, match=r"enableRemoteEscape=true: .* delivers nothing by another broker"):
+        BrokerConfig().with_settings({"enableSlaveActingMaster": "true", "enableRemoteEscape": "true"})
+
+
 def test_all_that_is_refused_is_reported_at_once() -> None:
-    with pytest.raises(InvalidArgument, match=r"enableLmq=true: .*; duplicationEnable=true: a slave of this broker"):
+    with pytest.raises(InvalidArgument, match=r"enableLmq=true: .*; duplicationEnable=true: this broker is a master"):
         BrokerConfig().with_settings({"enableLmq": "true", "duplicationEnable": "true", "brokerName": "b"})
 
 

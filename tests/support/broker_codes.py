@@ -80,6 +80,8 @@ ABOUT: Final[Mapping[int, str]] = {
     361: "as 11, for a lite pull",
     370: "takes a timer message back",
     402: "an empty table, since all groups pull; for slaves",
+    905: "has a slave look at once whether it acts",
+    906: "a master's addresses; a slave that acts takes them from a master that is about to register",
     907: "the slaves that follow, and how far each is behind; of a slave, the master that it follows",
     3001: "makes a user",
     3002: "changes a user",

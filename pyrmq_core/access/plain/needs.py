@@ -40,6 +40,7 @@ ADMIN_CODES: Final = frozenset(
         RequestCode.CLONE_GROUP_OFFSET,
         RequestCode.RESUME_CHECK_HALF_MESSAGE,
         RequestCode.UPDATE_AND_GET_GROUP_FORBIDDEN,
+        RequestCode.EXCHANGE_BROKER_HA_INFO,
     }
 )
 

@@ -86,6 +86,10 @@ class _Queue:
         """Removes and returns the pulls of a group."""
         return self._taken([held for waiting in self.by_code.values() for held in waiting if held.group == group])
 
+    def take_all(self) -> list[_Held]:
+        """Removes and returns all pulls."""
+        return self._taken([held for waiting in self.by_code.values() for held in waiting])
+
     def _taken(self, found: list[_Held]) -> list[_Held]:
         taken = list(dict.fromkeys(found))
         for held in taken:
@@ -172,6 +176,11 @@ class HeldPulls:
             woken = queue.take_group(group)
             self._drop_if_empty(key, queue)
             self._wake_in_turns(woken)
+
+    def wake_all(self) -> None:
+        """Has all pulls answered that wait now."""
+        queues, self._queues = self._queues, {}
+        self._wake_in_turns([held for queue in queues.values() for held in queue.take_all()])
 
     def _wake_in_turns(self, woken: list[_Held]) -> None:
         for held in woken[:WOKEN_AT_ONCE]:

@@ -169,7 +169,7 @@ class SlaveTables:
 
     async def _fetch_offsets(self, address: str) -> None:
         """Takes the master's offsets, after it got those that were committed here."""
-        found = await _read(offset_rows(await self._asked(address, RequestCode.GET_ALL_CONSUMER_OFFSET)))
+        found = await read_in_steps(offset_rows(await self._asked(address, RequestCode.GET_ALL_CONSUMER_OFFSET)))
         await self._own.give_back(found.rows, self._ask, address)
         async for (topic, group), row in InTurns(found.rows.items()):
             if len(self._offsets) >= MOST_ROWS:
@@ -179,7 +179,7 @@ class SlaveTables:
             self._offsets.data_version = found.version
 
     async def _fetch_deliveries(self, address: str) -> None:
-        levels = await _read(delay_offsets(await self._asked(address, RequestCode.GET_ALL_DELAY_OFFSET)))
+        levels = await read_in_steps(delay_offsets(await self._asked(address, RequestCode.GET_ALL_DELAY_OFFSET)))
         timers = timer_checkpoint(await self._ask(Command(RequestCode.GET_TIMER_CHECK_POINT)), address)
         bounds = log_bounds(await self._asked(address, RequestCode.GET_BROKER_RUNTIME_INFO))
         if bounds is None:
@@ -197,7 +197,7 @@ class SlaveTables:
         for _ in range(MOST_PAGES):
             first, version = (0, "") if whole is None else (whole.rows, whole.version.to_json().decode())
             ext = {fields.first: str(first), fields.most: str(PAGE_ROWS), "dataVersion": version}
-            page = await _read(read(await self._asked(address, code, ext)))
+            page = await read_in_steps(read(await self._asked(address, code, ext)))
             if page.version == known:
                 return None
             if whole is not None and page.version == whole.version:
@@ -242,8 +242,8 @@ class SlaveTables:
             log.info("the %s of the master at %s are taken again", name, address)
 
 
-async def _read(steps: Steps[T]) -> T:
-    """Returns what a reading returns; other tasks run between its steps."""
+async def read_in_steps(steps: Steps[T]) -> T:
+    """Returns the result of a reading; other tasks run between its steps."""
     while True:
         try:
             next(steps)

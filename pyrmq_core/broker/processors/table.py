@@ -63,6 +63,8 @@ HANDLERS: Final[Mapping[int, Callable[[Broker, Command, Peer], Answer]]] = {
     RequestCode.GET_TIMER_CHECK_POINT: slave_state.timer_checkpoint,
     RequestCode.GET_TIMER_METRICS: slave_state.timer_metrics,
     RequestCode.GET_ALL_MESSAGE_REQUEST_MODE: slave_state.message_request_modes,
+    RequestCode.NOTIFY_MIN_BROKER_ID_CHANGE: slave_state.min_broker_id_changed,
+    RequestCode.EXCHANGE_BROKER_HA_INFO: slave_state.exchange_ha_info,
     RequestCode.HEART_BEAT: client_requests.heart_beat,
     RequestCode.UNREGISTER_CLIENT: checked(
         client_requests.unregister_client,
@@ -167,13 +169,7 @@ NOT_BUILT: Final[Mapping[int, str]] = {
     RequestCode.SWITCH_TIMER_ENGINE: "timers in RocksDB",
     RequestCode.UPDATE_AND_CREATE_STATIC_TOPIC: "static topics",
     **dict.fromkeys((RequestCode.ADD_BROKER, RequestCode.REMOVE_BROKER), "container of brokers"),
-    **dict.fromkeys(
-        (
-            RequestCode.EXCHANGE_BROKER_HA_INFO,
-            RequestCode.RESET_MASTER_FLUSH_OFFSET,
-        ),
-        "slaves",
-    ),
+    RequestCode.RESET_MASTER_FLUSH_OFFSET: "limit of the log up to which slaves check it",
     **dict.fromkeys((RequestCode.GET_BROKER_EPOCH_CACHE, RequestCode.NOTIFY_BROKER_ROLE_CHANGED), "controller"),
     **dict.fromkeys(
         (

@@ -23,6 +23,7 @@ from pyrmq_core.protocol.messages.batch_topic import is_batch_topic
 from pyrmq_core.protocol.messages.names import (
     AUTO_CREATE_TOPIC,
     HALF_TOPIC,
+    MEMBER_GROUP_PREFIX,
     OP_HALF_TOPIC,
     REPLY_TOPIC_SUFFIX,
     SCHEDULE_TOPIC,
@@ -228,4 +229,6 @@ def system_topics(config: BrokerConfig) -> Iterator[TopicConfig]:
         yield topic(TIMER_TOPIC, 1)
     if config.trace_topic_enable:
         yield topic("RMQ_SYS_TRACE_TOPIC", 1)
+    if config.enable_slave_acting_master:  # RocketMQ's brokers read the addresses of their name from its route
+        yield topic(f"{MEMBER_GROUP_PREFIX}{config.broker_name}", 1, int(Permission.INHERIT))
     yield topic(f"{config.broker_cluster_name}{REPLY_TOPIC_SUFFIX}", 1)

@@ -12,12 +12,11 @@ from typing import Final
 
 from pyrmq_core.model import Permission
 from pyrmq_core.nameserver.tables.state import MAX_ROUTES, BrokerAddrInfo, RouteTables, Steps
+from pyrmq_core.protocol.messages.names import MEMBER_GROUP_PREFIX
 from pyrmq_core.protocol.requests.nameserver.cluster_info import BrokerMemberGroup, ClusterInfo
 from pyrmq_core.protocol.requests.nameserver.topic_lists import TopicList
 from pyrmq_core.protocol.routes.route import MASTER_ID, BrokerData, QueueData, TopicRouteData
 
-# Brokers read the addresses of their own group through these topics, so their routes name no acting master.
-MEMBER_GROUP_PREFIX: Final = "rmq_sys_SYNC_BROKER_MEMBER_"
 # common/sysflag/TopicSysFlag.java
 UNIT_FLAG: Final = 1
 UNIT_SUB_FLAG: Final = 2

@@ -23,6 +23,8 @@ MAX_INT: Final = 2**31 - 1
 RETRY_PREFIX: Final = "%RETRY%"
 DLQ_PREFIX: Final = "%DLQ%"
 SYSTEM_PREFIX: Final = "rmq_sys_"
+# Brokers read the addresses under their name from the routes of these topics, which name no acting master.
+MEMBER_GROUP_PREFIX: Final = "rmq_sys_SYNC_BROKER_MEMBER_"
 # A cluster's replies are sent to the topic `<cluster>_REPLY_TOPIC`.
 REPLY_TOPIC_SUFFIX: Final = "_REPLY_TOPIC"
 # The topic whose settings a broker copies when it creates a topic by itself.

@@ -1,24 +1,35 @@
-"""Requests that slaves of 5.x alone send: timers (60, 61) and the groups whose queues the broker assigns (402).
+"""Requests between master, slave and NameServer of 5.x: timers (60, 61), groups whose queues the broker assigns (402),
+a new smallest id (905), and the addresses of a master (906).
 
 Source: broker/processor/AdminBrokerProcessor.java, QueryAssignmentProcessor.java (5.4.0). Timer messages are not
-counted by topic here, and every group pulls: two of the answers are empty tables.
+counted by topic here, and every group pulls: two of the answers are empty tables. RocketMQ believes 905 and 906
+whatever a peer says in them: here 905 has the NameServer asked, and 906 counts at a slave while no master is there.
 """
 
 from __future__ import annotations
 
 from pyrmq_core.broker.broker import Broker
+from pyrmq_core.broker.timers import timer_checkpoint as timer_checkpoint_file
+from pyrmq_core.broker.timers.timer_checkpoint import TimerCheckpoint
 from pyrmq_core.network import Peer
 from pyrmq_core.protocol.framing.codes import ResponseCode
 from pyrmq_core.protocol.framing.command import Command, refusal, success
+from pyrmq_core.protocol.framing.fields import encode_fields
 from pyrmq_core.protocol.java.json_text import dumps
+from pyrmq_core.protocol.messages.names import check_address
+from pyrmq_core.protocol.requests.broker.master_info import MasterInfo
 from pyrmq_core.protocol.routes.topic_config import NO_VERSION
 
 
 def timer_checkpoint(broker: Broker, _request: Command, _: Peer) -> Command:
-    """Returns the last checkpoint of timers that was written.
+    """Returns the last checkpoint of timers that was written; a slave the one that it keeps, or zeros.
 
-    A later state could name deliveries that the log lost in a power cut.
+    A later state could name deliveries that the log lost in a power cut. A slave is asked by a master of RocketMQ that
+    returns, which takes a later version than its own, and does not register without an answer.
     """
+    if broker.config.is_slave:
+        kept = TimerCheckpoint.decode(broker.store.files.load(timer_checkpoint_file.PATH))
+        return success(body=(kept or TimerCheckpoint()).encode_fields())
     if not broker.timers.enabled:
         return refusal(ResponseCode.SYSTEM_ERROR, "The checkpoint is null; timerWheelEnable is false")
     return success(body=broker.timers.messages.files.saved.encode_fields())
@@ -32,3 +43,22 @@ def timer_metrics(broker: Broker, _request: Command, _: Peer) -> Command:
 
 def message_request_modes(_broker: Broker, _request: Command, _: Peer) -> Command:
     return success(body=dumps({"messageRequestModeMap": {}}))
+
+
+def min_broker_id_changed(broker: Broker, _request: Command, _: Peer) -> Command:
+    if broker.acting is not None:
+        broker.acting.look_soon()
+    return success()
+
+
+def exchange_ha_info(broker: Broker, request: Command, _: Peer) -> Command:
+    """Returns this master's addresses; a slave takes those of a master that it is to follow before it registers."""
+    info = MasterInfo.from_command(request)
+    if not broker.config.is_slave:
+        own = MasterInfo(broker.registration.ha_address, broker.store.end, broker.address)
+        return success() if info.ha_address else success(encode_fields(own))
+    if info.ha_address and info.address and broker.is_acting:
+        for address in (info.ha_address, info.address):
+            check_address(address)
+        broker.registration.note_master(info.address, info.ha_address)
+    return success()

@@ -10,6 +10,7 @@
     lock_queues            queues locked by one client of a group (41, 42)
     end_transaction        the end of a transaction (37), and checks begun anew (323)
     recall_message         a delayed message withdrawn (370)
+    master_info            addresses of a master, for its slaves (906)
     topic_admin            topics created, changed, deleted and read (17, 215, 351)
     group_config           a group's settings (352)
     check_client_config    the check of a filter expression (46)

@@ -1,0 +1,24 @@
+"""EXCHANGE_BROKER_HA_INFO (906): where a master is, and where its slaves fetch the log.
+
+A master that is to register soon sends it to a slave; a slave sends it without fields to its master, whose answer has
+them. Sources: remoting/protocol/header/ExchangeHAInfoRequestHeader.java, ExchangeHAInfoResponseHeader.java.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from pyrmq_core.protocol.framing.codes import RequestCode
+from pyrmq_core.protocol.framing.fields import wire
+from pyrmq_core.protocol.framing.header_requests import HeaderRequest
+
+
+@dataclass(frozen=True, slots=True)
+class MasterInfo(HeaderRequest):
+    """A master's addresses, and the end of its log when it started; the answer has the same fields."""
+
+    CODE: ClassVar[RequestCode] = RequestCode.EXCHANGE_BROKER_HA_INFO
+    ha_address: str | None = wire("masterHaAddress", None)
+    flush_offset: int | None = wire("masterFlushOffset", None)
+    address: str | None = wire("masterAddress", None)
