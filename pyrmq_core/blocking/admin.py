@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import datetime
 
-from pyrmq_core.blocking.admin_families import Brokers, NameServers, Topics
+from pyrmq_core.blocking.admin_families import Brokers, Groups, NameServers, Producers, Topics
 from pyrmq_core.blocking.client import Client
 from pyrmq_core.blocking.face import BlockingFace
 from pyrmq_core.client.admin.admin import Admin as AsyncAdmin
@@ -47,6 +47,16 @@ class Admin(BlockingFace[AsyncAdmin]):
     def nameservers(self) -> NameServers:
         """The family of NameServers: their settings."""
         return NameServers(self, lambda admin: admin.nameservers)
+
+    @property
+    def groups(self) -> Groups:
+        """The family of consumer groups."""
+        return Groups(self, lambda admin: admin.groups)
+
+    @property
+    def producers(self) -> Producers:
+        """The family of producers that are connected."""
+        return Producers(self, lambda admin: admin.producers)
 
     def cluster_info(self) -> ClusterInfo:
         """Returns every broker with its addresses, and the brokers of each cluster."""

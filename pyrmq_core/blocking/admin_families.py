@@ -9,7 +9,9 @@ from typing import Concatenate, Generic, ParamSpec, TypeVar
 from pyrmq_core.blocking.face import BlockingFace
 from pyrmq_core.client.admin.admin import Admin as AsyncAdmin
 from pyrmq_core.client.admin.brokers import Brokers as AsyncBrokers
+from pyrmq_core.client.admin.groups import Groups as AsyncGroups
 from pyrmq_core.client.admin.nameservers import NameServers as AsyncNameServers
+from pyrmq_core.client.admin.producers import Producers as AsyncProducers
 from pyrmq_core.client.admin.topics import Topics as AsyncTopics
 
 F = TypeVar("F")
@@ -72,3 +74,24 @@ class Topics(BlockingFamily[AsyncTopics]):
     order = blocking_form(AsyncTopics.order)
     set_order = blocking_form(AsyncTopics.set_order)
     delete_order = blocking_form(AsyncTopics.delete_order)
+
+
+class Groups(BlockingFamily[AsyncGroups]):
+    """The blocking form of `pyrmq_core.Admin.groups`."""
+
+    list = blocking_form(AsyncGroups.list)
+    config = blocking_form(AsyncGroups.config)
+    describe = blocking_form(AsyncGroups.describe)
+    progress = blocking_form(AsyncGroups.progress)
+    create = blocking_form(AsyncGroups.create)
+    delete = blocking_form(AsyncGroups.delete)
+    reset = blocking_form(AsyncGroups.reset)
+    seek = blocking_form(AsyncGroups.seek)
+    clone = blocking_form(AsyncGroups.clone)
+
+
+class Producers(BlockingFamily[AsyncProducers]):
+    """The blocking form of `pyrmq_core.Admin.producers`."""
+
+    list = blocking_form(AsyncProducers.list)
+    members = blocking_form(AsyncProducers.members)

@@ -12,7 +12,9 @@ from typing import Any, Final, Self
 import trio
 
 from pyrmq_core.client.admin.brokers import Brokers
+from pyrmq_core.client.admin.groups import Groups
 from pyrmq_core.client.admin.nameservers import NameServers
+from pyrmq_core.client.admin.producers import Producers
 from pyrmq_core.client.admin.servers import AdminServers, Server
 from pyrmq_core.client.admin.settings import AdminSettings
 from pyrmq_core.client.admin.topics import Topics
@@ -98,6 +100,16 @@ class Admin:
     def nameservers(self) -> NameServers:
         """The family of NameServers: their settings."""
         return NameServers(self._servers)
+
+    @property
+    def groups(self) -> Groups:
+        """The family of consumer groups."""
+        return Groups(self._servers)
+
+    @property
+    def producers(self) -> Producers:
+        """The family of producers that are connected."""
+        return Producers(self._servers)
 
     async def route(self, topic: str) -> TopicRouteData:
         """Returns the topic's route, as a NameServer knows it now; raises `NoRoute` if it knows none."""

@@ -1,0 +1,187 @@
+"""Reading the tables of consumer groups from brokers, and joining the answers of several of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from pyrmq_core.client.admin.group_values import GroupMember, GroupSummary, QueueProgress
+from pyrmq_core.client.admin.servers import AdminServers, Server
+from pyrmq_core.client.query_many import query_many
+from pyrmq_core.errors import ResponseError
+from pyrmq_core.model import MessageQueue
+from pyrmq_core.protocol.framing.codes import ResponseCode
+from pyrmq_core.protocol.framing.versions import version_name
+from pyrmq_core.protocol.messages.namespaces import is_reachable, without_namespace
+from pyrmq_core.protocol.requests.broker.group_admin import GetBrokerConsumeStats, QueryConsumeTimeSpan
+from pyrmq_core.protocol.requests.broker.heartbeat import SubscriptionData
+from pyrmq_core.protocol.requests.groups.connections import ConsumerConnections, GetConsumerConnections
+from pyrmq_core.protocol.requests.groups.consume_stats import (
+    ConsumeStats,
+    ConsumeStatsOfGroups,
+    ConsumeTimeSpans,
+    GetConsumeStats,
+    OffsetWrapper,
+    QueueTimeSpan,
+)
+from pyrmq_core.protocol.requests.groups.subscription_groups import (
+    AllSubscriptionGroups,
+    GetAllSubscriptionGroups,
+    SubscriptionGroupConfig,
+)
+
+EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+# An age of more than so much is the difference to a store time that the broker did not find.
+UNKNOWN_AGE: Final = timedelta(days=365 * 30)
+NO_MEMBERS: Final = ConsumerConnections(())
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerGroups:
+    """The groups of one broker: settings, offsets, and members, each by the group's name on the wire."""
+
+    configs: Mapping[str, SubscriptionGroupConfig]
+    stats: Mapping[str, tuple[ConsumeStats, ...]]
+    connections: Mapping[str, ConsumerConnections]
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerProgress:
+    """The offsets of one group at one broker, whose version is a number of common/MQVersion.java."""
+
+    version: int
+    stats: ConsumeStats
+    spans: Mapping[MessageQueue, QueueTimeSpan]
+
+
+async def configs_of(servers: AdminServers, server: Server) -> Mapping[str, SubscriptionGroupConfig]:
+    answer = await servers.ask(server, GetAllSubscriptionGroups().to_command())
+    return AllSubscriptionGroups.from_command(answer).groups
+
+
+async def connections_of(servers: AdminServers, server: Server, group: str) -> ConsumerConnections:
+    """Returns the members of a group (its name on the wire) at one broker; none is no error."""
+    try:
+        answer = await servers.ask(server, GetConsumerConnections(group).to_command(), f"group {group}")
+    except ResponseError as error:
+        if error.code == ResponseCode.CONSUMER_NOT_ONLINE:
+            return NO_MEMBERS
+        raise
+    return ConsumerConnections.from_command(answer)
+
+
+async def groups_of(servers: AdminServers, server: Server) -> BrokerGroups:
+    configs = await configs_of(servers, server)
+    answer = await servers.ask(server, GetBrokerConsumeStats().to_command())
+    stats = ConsumeStatsOfGroups.from_command(answer).groups
+    connections = await query_many(configs, lambda group: connections_of(servers, server, group))
+    return BrokerGroups(configs, stats, connections)
+
+
+async def progress_of(
+    servers: AdminServers, server: Server, group: str, topic: str | None, *, times: bool
+) -> BrokerProgress:
+    """Returns the offsets of a group; with `times` the ages of waiting messages, where the broker knows the topic."""
+    answer = await servers.ask(server, GetConsumeStats(group, topic).to_command(), f"group {group}")
+    stats = ConsumeStats.from_command(answer)
+    behind = {queue.topic for queue, row in stats.offsets.items() if row.broker_offset > row.consumer_offset}
+
+    async def spans(name: str) -> tuple[QueueTimeSpan, ...]:
+        query = QueryConsumeTimeSpan(name, group).to_command()
+        try:
+            return ConsumeTimeSpans.from_command(await servers.ask(server, query, f"topic {name}")).queues
+        except ResponseError as error:
+            if error.code == ResponseCode.TOPIC_NOT_EXIST:
+                return ()
+            raise
+
+    found = await query_many(behind if times else (), spans)
+    return BrokerProgress(answer.version, stats, {one.queue: one for queues in found.values() for one in queues})
+
+
+def summaries(answers: Mapping[str, BrokerGroups], namespace: str | None) -> tuple[GroupSummary, ...]:
+    """Returns a row for each group that the tenant can name, over all brokers."""
+    names = {group for answer in answers.values() for group in answer.configs if is_reachable(group, namespace)}
+    return tuple(_summary(group, answers, namespace) for group in sorted(names))
+
+
+def _summary(group: str, answers: Mapping[str, BrokerGroups], namespace: str | None) -> GroupSummary:
+    connections = [answer.connections.get(group, NO_MEMBERS) for answer in answers.values()]
+    offsets = [
+        (queue, row)
+        for answer in answers.values()
+        for part in answer.stats.get(group, ())
+        for queue, row in part.offsets.items()
+    ]
+    return GroupSummary(
+        group=without_namespace(group, namespace),
+        members=len(members_of(connections)),
+        consume_type=first_known(one.consume_type for one in connections),
+        message_model=first_known(one.message_model for one in connections),
+        lag=sum(row.broker_offset - row.consumer_offset for _, row in offsets),
+        topics=tuple(sorted({without_namespace(queue.topic, namespace) for queue, _ in offsets})),
+        brokers=tuple(sorted(name for name, answer in answers.items() if group in answer.configs)),
+    )
+
+
+def members_of(answers: Iterable[ConsumerConnections]) -> tuple[GroupMember, ...]:
+    """Returns each client once, as the first broker that has it knows it."""
+    found: dict[str, GroupMember] = {}
+    for answer in answers:
+        for one in answer.connections:
+            member = GroupMember(one.client_id, one.address, one.language, version_name(one.version))
+            found.setdefault(one.client_id, member)
+    return tuple(found[client_id] for client_id in sorted(found))
+
+
+def subscriptions_of(answers: Iterable[ConsumerConnections], namespace: str | None) -> tuple[SubscriptionData, ...]:
+    """Returns the latest subscription to each topic."""
+    found: dict[str, SubscriptionData] = {}
+    for answer in answers:
+        for topic, data in answer.subscriptions.items():
+            if topic not in found or data.sub_version > found[topic].sub_version:
+                found[topic] = data
+    return tuple(
+        replace(found[topic], topic=without_namespace(found[topic].topic, namespace)) for topic in sorted(found)
+    )
+
+
+def queue_progress(
+    answer: BrokerProgress, holders: Mapping[MessageQueue, str], namespace: str | None, now: datetime
+) -> list[QueueProgress]:
+    return [
+        QueueProgress(
+            queue=(own := tenant_queue(queue, namespace)),
+            broker_offset=row.broker_offset,
+            consumer_offset=row.consumer_offset,
+            pull_offset=row.pull_offset,
+            last_consumed=EPOCH + timedelta(milliseconds=row.last_timestamp_ms) if row.last_timestamp_ms > 0 else None,
+            waiting_since=_waiting_since(row, answer.spans.get(queue), now),
+            client_id=holders.get(own),
+        )
+        for queue, row in answer.stats.offsets.items()
+    ]
+
+
+def _waiting_since(row: OffsetWrapper, span: QueueTimeSpan | None, now: datetime) -> datetime | None:
+    """Returns the store time of the oldest message that waits.
+
+    A broker finds none for an offset that was never committed, or whose message was removed; the queue's first message
+    is the oldest then.
+    """
+    if span is None or row.broker_offset <= row.consumer_offset:
+        return None
+    age = timedelta(milliseconds=span.delay_ms)
+    if timedelta(0) <= age < UNKNOWN_AGE and span.delay_ms:
+        return now - age
+    return EPOCH + timedelta(milliseconds=span.min_timestamp_ms) if span.min_timestamp_ms > 0 else None
+
+
+def tenant_queue(queue: MessageQueue, namespace: str | None) -> MessageQueue:
+    return replace(queue, topic=without_namespace(queue.topic, namespace)) if namespace else queue
+
+
+def first_known(values: Iterable[str | None]) -> str | None:
+    return next((value for value in values if value is not None), None)

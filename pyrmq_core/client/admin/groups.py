@@ -1,0 +1,268 @@
+"""`Admin.groups`: consumer groups over all brokers, their members, their progress, and changes of both."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Literal
+
+from pyrmq_core.client.admin.family import AdminFamily
+from pyrmq_core.client.admin.group_offsets import GroupOffsets
+from pyrmq_core.client.admin.group_tables import (
+    configs_of,
+    connections_of,
+    first_known,
+    groups_of,
+    members_of,
+    progress_of,
+    queue_progress,
+    subscriptions_of,
+    summaries,
+    tenant_queue,
+)
+from pyrmq_core.client.admin.group_values import (
+    GroupDescription,
+    GroupList,
+    GroupMember,
+    GroupProgress,
+    OffsetChange,
+    QueueProgress,
+)
+from pyrmq_core.client.admin.servers import Server
+from pyrmq_core.client.query_many import query_many
+from pyrmq_core.errors import InvalidArgument, RocketMQError
+from pyrmq_core.model import MessageQueue
+from pyrmq_core.protocol.messages.names import DLQ_PREFIX, RETRY_PREFIX, check_group, check_topic
+from pyrmq_core.protocol.messages.namespaces import without_namespace
+from pyrmq_core.protocol.requests.broker.topic_admin import DeleteTopic
+from pyrmq_core.protocol.requests.client.get_consumer_running_info import ConsumerRunningInfo, GetConsumerRunningInfo
+from pyrmq_core.protocol.requests.groups.connections import ConsumerConnections
+from pyrmq_core.protocol.requests.groups.subscription_groups import (
+    DeleteSubscriptionGroup,
+    SubscriptionGroupConfig,
+    UpdateSubscriptionGroup,
+)
+from pyrmq_core.protocol.requests.nameserver.topic_in_namesrv import DeleteTopicInNamesrv
+
+
+class Groups(AdminFamily):
+    """Administration of consumer groups.
+
+    A table is read from each broker's master, or from a slave while there is none. A broker that gives no answer is
+    named in the table's `failures`; only if none answers is its error raised. A change goes to all masters.
+    """
+
+    async def list(self) -> GroupList:
+        """Returns all groups with the number of their members, their type and their lag; RocketMQ's own included.
+
+        With a namespace, those of the namespace and RocketMQ's own.
+        """
+        servers = await self._servers.brokers()
+        found = await self._servers.gather(servers.values(), lambda server: groups_of(self._servers, server))
+        return GroupList(summaries(found.answers, self._servers.namespace), found.failures)
+
+    async def config(self, group: str) -> dict[str, SubscriptionGroupConfig]:
+        """Returns the group's settings by broker name, of the masters that know it."""
+        on_wire = self._on_wire(group)
+        masters = await self._servers.masters(None)
+        answers = await query_many(masters.values(), lambda server: configs_of(self._servers, server))
+        found = {server.name: configs[on_wire] for server, configs in answers.items() if on_wire in configs}
+        return {name: self._tenant_config(config) for name, config in found.items()}
+
+    async def describe(self, group: str) -> GroupDescription:
+        """Returns the group's settings, its members with the queues that they hold, and its subscriptions.
+
+        A member that does not report itself in time has an `error`. Raises `InvalidArgument` if no broker that answers
+        knows the group.
+        """
+        on_wire = self._on_wire(group)
+
+        async def described(server: Server) -> tuple[SubscriptionGroupConfig | None, ConsumerConnections]:
+            configs = await configs_of(self._servers, server)
+            return configs.get(on_wire), await connections_of(self._servers, server, on_wire)
+
+        servers = await self._servers.brokers()
+        found = await self._servers.gather(servers.values(), described)
+        configs = {name: config for name, (config, _) in found.answers.items() if config is not None}
+        connections = [answer for _, answer in found.answers.values()]
+        if not configs and not any(answer.connections for answer in connections):
+            raise _unknown(group, found.failures)
+        namespace = self._servers.namespace
+        there = {name: {one.client_id for one in answer.connections} for name, (_, answer) in found.answers.items()}
+        return GroupDescription(
+            group=group,
+            configs={name: self._tenant_config(config) for name, config in configs.items()},
+            members=await self._reported(on_wire, members_of(connections), there, servers),
+            consume_type=first_known(answer.consume_type for answer in connections),
+            message_model=first_known(answer.message_model for answer in connections),
+            consume_from_where=first_known(answer.consume_from_where for answer in connections),
+            subscriptions=subscriptions_of(connections, namespace),
+            failures=found.failures,
+        )
+
+    async def progress(self, group: str, *, topic: str | None = None, members: bool = False) -> GroupProgress:
+        """Returns offsets, lag and the time of the oldest waiting message, queue by queue; of one topic, or of all.
+
+        An online group's progress is that in the topics that it subscribes to. With `members` each queue names the
+        client that holds it, which costs a query for each member. No queues are no error: the group has no offsets.
+        """
+        on_wire, namespace = self._on_wire(group), self._servers.namespace
+        topic_on_wire = None if topic is None else self._servers.on_wire(topic)
+        servers = await self._servers.brokers()
+        found = await self._servers.gather(
+            servers.values(), lambda server: progress_of(self._servers, server, on_wire, topic_on_wire, times=True)
+        )
+        holders = await self._holders(group) if members else {}
+        now = datetime.now(UTC)
+        rows: list[QueueProgress] = []
+        for answer in found.answers.values():
+            rows += queue_progress(answer, holders, namespace, now)
+        tps = sum(answer.stats.consume_tps for answer in found.answers.values())
+        return GroupProgress(group, tuple(sorted(rows, key=lambda row: row.queue)), tps, found.failures)
+
+    async def create(
+        self,
+        group: str,
+        *,
+        cluster: str | None = None,
+        consume_enable: bool | None = None,
+        consume_from_min_enable: bool | None = None,
+        consume_broadcast_enable: bool | None = None,
+        consume_message_orderly: bool | None = None,
+        retry_queue_nums: int | None = None,
+        retry_max_times: int | None = None,
+        which_broker_when_consume_slowly: int | None = None,
+        notify_consumer_ids_changed_enable: bool | None = None,
+    ) -> None:
+        """Creates the group on every master of the cluster (without one: of all), or changes its settings.
+
+        A setting that is None stays as it is, or takes RocketMQ's default in a new group.
+        """
+        check_group(group)
+        on_wire = self._on_wire(group)
+        changes: dict[str, bool | int | None] = {
+            "consume_enable": consume_enable,
+            "consume_from_min_enable": consume_from_min_enable,
+            "consume_broadcast_enable": consume_broadcast_enable,
+            "consume_message_orderly": consume_message_orderly,
+            "retry_queue_nums": retry_queue_nums,
+            "retry_max_times": retry_max_times,
+            "which_broker_when_consume_slowly": which_broker_when_consume_slowly,
+            "notify_consumer_ids_changed_enable": notify_consumer_ids_changed_enable,
+        }
+        masters = (await self._servers.masters(cluster)).values()
+        known = await query_many(masters, lambda server: configs_of(self._servers, server))
+        for server in masters:
+            config = known[server].get(on_wire, SubscriptionGroupConfig(on_wire))
+            changed = replace(
+                config,
+                **{name: value for name, value in changes.items() if value is not None},  # type: ignore[arg-type]
+                others={**config.others, "attributes": {}},  # a list of changes on the wire: none
+            )
+            await self._servers.ask(server, UpdateSubscriptionGroup(changed).to_command(), f"group {group}")
+
+    async def delete(self, group: str, *, cluster: str | None = None, force: bool = False) -> None:
+        """Deletes the group, its offsets, and its retry and dead-letter topics on every master, as `mqadmin` does.
+
+        Raises `InvalidState` while members are connected, unless with `force`; they go on and create it anew.
+        A group that does not exist is no error.
+        """
+        check_group(group)
+        on_wire, masters = self._on_wire(group), await self._servers.masters(cluster)
+        if not force:
+            await self._offsets(group).check_offline(masters.values())
+        request = DeleteSubscriptionGroup(on_wire, clean_offset=True, remove_offset=True).to_command()
+        topics = [prefix + on_wire for prefix in (RETRY_PREFIX, DLQ_PREFIX)]
+        for server in masters.values():
+            await self._servers.ask(server, request, f"group {group}")
+            for topic in topics:
+                await self._servers.ask(server, DeleteTopic(topic).to_command(), f"topic {topic}")
+        for address in self._servers.session.nameservers.addresses:
+            for topic in topics:
+                command = DeleteTopicInNamesrv(topic, cluster).to_command()
+                await self._servers.ask(Server("NameServer", address), command, f"topic {topic}")
+
+    async def reset(
+        self,
+        group: str,
+        topic: str,
+        to: datetime | Literal["earliest", "latest"],
+        *,
+        offline: bool = False,
+    ) -> tuple[OffsetChange, ...]:
+        """Gives the group new offsets in all queues of the topic: the ends, or the first message stored at `to`.
+
+        Members that are connected follow; with `offline` the call raises `InvalidState` instead of moving them. Brokers
+        that leave a reset to members, as those before 5.0 do, cannot reset a group without any: its offsets are
+        committed instead. Raises `InvalidArgument` for a time without a zone.
+        """
+        check_topic(topic)
+        return await self._offsets(group).reset(topic, to, offline=offline)
+
+    async def seek(self, group: str, queue: MessageQueue, offset: int) -> OffsetChange:
+        """Gives the group a new offset in one queue.
+
+        Raises `InvalidState` if members are connected to a broker before 5.0, which can only reset whole topics, and
+        `InvalidArgument` for an offset beyond the queue.
+        """
+        return await self._offsets(group).seek(queue, offset)
+
+    async def clone(self, group: str, to: str, *, topic: str | None = None) -> tuple[str, ...]:
+        """Gives the group `to` the offsets of `group` in one topic, or in all; returns the topics.
+
+        Raises `InvalidState` while members of `to` are connected, and `InvalidArgument` if there is nothing to copy.
+        """
+        check_group(to)
+        return await self._offsets(group).clone(to, topic)
+
+    def _offsets(self, group: str) -> GroupOffsets:
+        return GroupOffsets(self._servers, group)
+
+    def _on_wire(self, group: str) -> str:
+        check_group(group)
+        return self._servers.on_wire(group)
+
+    def _tenant_config(self, config: SubscriptionGroupConfig) -> SubscriptionGroupConfig:
+        return replace(config, group_name=without_namespace(config.group_name, self._servers.namespace))
+
+    async def _holders(self, group: str) -> dict[MessageQueue, str]:
+        try:
+            members = (await self.describe(group)).members
+        except InvalidArgument:
+            return {}
+        return {queue: member.client_id for member in members for queue in member.queues}
+
+    async def _reported(
+        self,
+        group: str,
+        members: tuple[GroupMember, ...],
+        there: Mapping[str, set[str]],
+        servers: Mapping[str, Server],
+    ) -> tuple[GroupMember, ...]:
+        """Returns the members with their own reports, each by a broker that it is connected to."""
+
+        async def reported(member: GroupMember) -> GroupMember:
+            server = next(servers[name] for name, clients in there.items() if member.client_id in clients)
+            query = GetConsumerRunningInfo(group, member.client_id).to_command()
+            try:
+                answer = await self._servers.ask(server, query, f"client {member.client_id}")
+                return replace(member, running_info=self._tenant_info(ConsumerRunningInfo.from_command(answer)))
+            except RocketMQError as error:
+                return replace(member, error=error)
+
+        found = await query_many(members, reported)
+        return tuple(found[member] for member in members)
+
+    def _tenant_info(self, info: ConsumerRunningInfo) -> ConsumerRunningInfo:
+        namespace = self._servers.namespace
+        return replace(
+            info,
+            queues={tenant_queue(queue, namespace): one for queue, one in info.queues.items()},
+            pop_queues={tenant_queue(queue, namespace): one for queue, one in info.pop_queues.items()},
+        )
+
+
+def _unknown(group: str, failures: Mapping[str, RocketMQError]) -> InvalidArgument:
+    silent = f"; {', '.join(sorted(failures))} gave no answer" if failures else ""
+    return InvalidArgument(f"no broker knows a group {group}{silent}; look at its name, or create it")

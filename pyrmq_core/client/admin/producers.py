@@ -1,0 +1,112 @@
+"""`Admin.producers`: the producers that are connected to brokers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from pyrmq_core.client.admin.family import AdminFamily
+from pyrmq_core.client.admin.servers import Gathered, Server
+from pyrmq_core.errors import ResponseError, RocketMQError
+from pyrmq_core.protocol.framing.codes import ResponseCode
+from pyrmq_core.protocol.framing.versions import version_name
+from pyrmq_core.protocol.messages.names import check_group
+from pyrmq_core.protocol.messages.namespaces import is_reachable, without_namespace
+from pyrmq_core.protocol.requests.groups.connections import (
+    AllProducers,
+    GetAllProducers,
+    GetProducerConnections,
+    ProducerConnections,
+)
+
+EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectedProducer:
+    """One client of a producer group; `seen` is its last heartbeat, by a broker's clock, where brokers report it."""
+
+    group: str
+    client_id: str
+    address: str
+    language: str
+    version: str
+    brokers: tuple[str, ...]
+    seen: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerList:
+    """Producers by group and client, and the errors of brokers that gave no answer."""
+
+    producers: tuple[ConnectedProducer, ...]
+    failures: Mapping[str, RocketMQError]
+
+
+class Producers(AdminFamily):
+    """The producers that are connected; each is known to the brokers that it has sent to."""
+
+    async def list(self) -> ProducerList:
+        """Returns all producers of all groups; with a namespace, those of its groups."""
+
+        async def ask(server: Server) -> list[ConnectedProducer]:
+            answer = AllProducers.from_command(await self._servers.ask(server, GetAllProducers().to_command()))
+            return [
+                ConnectedProducer(
+                    self._own(group),
+                    one.client_id,
+                    one.address.lstrip("/"),
+                    one.language,
+                    version_name(one.version),
+                    (server.name,),
+                    EPOCH + timedelta(milliseconds=one.last_update_ms) if one.last_update_ms > 0 else None,
+                )
+                for group, members in answer.groups.items()
+                if is_reachable(group, self._servers.namespace)
+                for one in members
+            ]
+
+        servers = await self._servers.brokers()
+        return _joined(await self._servers.gather(servers.values(), ask))
+
+    async def members(self, group: str) -> ProducerList:
+        """Returns the producers of one group; a group without any is no error."""
+        check_group(group)
+        request = GetProducerConnections(self._servers.on_wire(group)).to_command()
+
+        async def ask(server: Server) -> list[ConnectedProducer]:
+            try:
+                answer = await self._servers.ask(server, request, f"producer group {group}")
+            except ResponseError as error:
+                if error.code == ResponseCode.SYSTEM_ERROR and "not exist" in error.remark:
+                    return []
+                raise
+            return [
+                ConnectedProducer(
+                    group, one.client_id, one.address, one.language, version_name(one.version), (server.name,)
+                )
+                for one in ProducerConnections.from_command(answer).connections
+            ]
+
+        servers = await self._servers.brokers()
+        return _joined(await self._servers.gather(servers.values(), ask))
+
+    def _own(self, group: str) -> str:
+        return without_namespace(group, self._servers.namespace)
+
+
+def _joined(found: Gathered[list[ConnectedProducer]]) -> ProducerList:
+    """Returns each client of a group once, with all its brokers and its latest heartbeat."""
+    rows: dict[tuple[str, str], ConnectedProducer] = {}
+    for answers in found.answers.values():
+        for one in answers:
+            known = rows.setdefault((one.group, one.client_id), one)
+            if known is not one:
+                seen = max((when for when in (known.seen, one.seen) if when is not None), default=None)
+                brokers = tuple(sorted({*known.brokers, *one.brokers}))
+                rows[one.group, one.client_id] = ConnectedProducer(
+                    known.group, known.client_id, known.address, known.language, known.version, brokers, seen
+                )
+    return ProducerList(tuple(rows[key] for key in sorted(rows)), found.failures)
