@@ -1,4 +1,4 @@
-"""The data source `rocketmq` as Spark calls it, and its batch reader: offsets are fixed at planning, one range a task.
+"""The data source `rocketmq` as Spark calls it, and its batch reader: offsets are fixed at planning.
 
 Heavy modules are loaded where they are needed: Spark starts a Python process for each step of a job, and most need few.
 """
@@ -152,21 +152,20 @@ class RocketMQReader(DataSourceReader):
         from pyrmq_spark import worker
         from pyrmq_spark.read.partition_reader import consumer_of
         from pyrmq_spark.read.queue_selection import plan_batch
-        from pyrmq_spark.read.range_planner import RangePartition
+        from pyrmq_spark.read.task_planner import TaskPlanner
 
         with as_spark_error():
             options = self._options
             if options.streaming_only:
                 log.warning("a batch read has no use for %s", ", ".join(options.streaming_only))
-            ranges = plan_batch(
-                consumer_of(self._connection, options), partial(worker.admin, self._connection), options
-            )
-            return [RangePartition(queue_range) for queue_range in ranges]
+            consumer = consumer_of(self._connection, options)
+            ranges = plan_batch(consumer, partial(worker.admin, self._connection), options)
+            return TaskPlanner(lambda: consumer, options).tasks(ranges)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         freeze_loaded_objects()
-        from pyrmq_spark.read.partition_reader import read_range
+        from pyrmq_spark.read.partition_reader import read_ranges
         from pyrmq_spark.read.range_planner import RangePartition
 
         if isinstance(partition, RangePartition):  # Spark passes a partition of its own if there is nothing to read
-            yield from read_range(self._connection, self._options, self._schema, partition.queue_range)
+            yield from read_ranges(self._connection, self._options, self._schema, partition.ranges)

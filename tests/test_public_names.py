@@ -119,6 +119,7 @@ CONSUMER = {
     "read",
     "read_arrow",
     "read_joined",
+    "read_ranges",
     "topic_queues",
     "topics",
     "view_message",

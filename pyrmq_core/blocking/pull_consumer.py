@@ -108,6 +108,18 @@ class PullConsumer(BlockingFace[AsyncPullConsumer]):
 
     read_joined = read
 
+    def read_ranges(
+        self,
+        ranges: Iterable[tuple[MessageQueue, OffsetRange]],
+        *,
+        tags: str = "*",
+        sql: str | None = None,
+        window: ReadWindow = ReadWindow(),  # noqa: B008 - a frozen value
+    ) -> RangeReader:
+        """Reads several ranges, one behind another, as `read`; each list is of one range, the next are pulled ahead."""
+        lists = self._async().read_ranges(ranges, tags=tags, sql=sql, window=window)
+        return RangeReader(HeldContext(portal(), lists))
+
     def read_arrow(
         self,
         queue: MessageQueue,

@@ -1,10 +1,12 @@
-"""One task's read: the rows of a range of one queue as record batches, for batches and streams alike."""
+"""One task's read: the rows of its ranges as record batches, for batches and streams alike."""
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, Final
 
@@ -24,6 +26,7 @@ from pyrmq_spark import worker
 from pyrmq_spark.gc_freeze import freeze_loaded_objects
 from pyrmq_spark.namespaces import name_of_tenant
 from pyrmq_spark.options import ConnectionOptions, SourceOptions
+from pyrmq_spark.read.joined_batches import in_fewer_batches
 from pyrmq_spark.read.range_planner import QueueRange
 from pyrmq_spark.spark_errors import BrokerUnavailable, as_spark_error
 
@@ -47,45 +50,86 @@ def consumer_of(connection: ConnectionOptions, options: SourceOptions) -> PullCo
     return worker.consumer(connection, options.consumer_group or DEFAULT_CONSUMER_GROUP)
 
 
-def read_range(
-    connection: ConnectionOptions, options: SourceOptions, schema: SourceSchema, queue_range: QueueRange
+def read_ranges(
+    connection: ConnectionOptions, options: SourceOptions, schema: SourceSchema, ranges: Sequence[QueueRange]
 ) -> Iterator[pa.RecordBatch]:
-    """Yields every row once and in order; data loss fails the task, or is passed over with failOnDataLoss=false.
+    """Yields every row once, the ranges one behind another and each in order.
 
-    If it is closed early (LIMIT, a cancelled task), no pull stays behind.
+    Data loss fails the task, or is passed over with failOnDataLoss=false. If it is closed early (LIMIT, a cancelled
+    task), no pull stays behind.
     """
-    position, deadline = queue_range.start, None
-    topic = name_of_tenant(queue_range.queue.topic, options.namespace)
     freeze_loaded_objects()
-    with as_spark_error(str(queue_range.queue)):
-        while position < queue_range.end:
-            try:
-                for following, batch in _batches(connection, options, schema, queue_range, position):
-                    position, deadline = following, None
-                    if batch.num_rows:
-                        named = batch if options.namespace is None else schema.of_topic(batch, topic or "")
-                        yield schema.as_spark_schema(named)
-                return
-            except DataLost as lost:
-                position = _after(lost, position, queue_range, options)
-            except (NetworkError, RoutingError, ResponseError) as error:
-                if isinstance(error, ResponseError) and error.code not in GONE_CODES:
-                    raise
-                # The reader itself has waited for failures of the connection.
-                patience = options.pull_timeout if isinstance(error, ResponseError) else 0.0
-                deadline = deadline or time.monotonic() + patience
-                if _is_gone(connection, options, queue_range.queue):
-                    position = _after(_gone(error, position, queue_range), position, queue_range, options)
-                elif time.monotonic() >= deadline:
-                    raise _unavailable(error, queue_range, options) from error
-                else:
-                    time.sleep(PAUSE_SECONDS)
+    rest = _Rest(deque(one for one in ranges if one.size > 0))
+    for batch in in_fewer_batches(_rows(connection, options, schema, rest)):
+        yield schema.as_spark_schema(batch)
+
+
+@dataclass(slots=True)
+class _Rest:
+    """The offsets that are still to be read: the first range begins where the task has come to.
+
+    `deadline` is set while the first range cannot be read: until then it is tried again.
+    """
+
+    ranges: deque[QueueRange]
+    deadline: float | None = None
+
+    @property
+    def current(self) -> QueueRange:
+        return self.ranges[0]
+
+    def go_on(self, offset: int) -> None:
+        """Takes the first range as read up to `offset`."""
+        self.deadline = None
+        first = self.ranges.popleft()
+        if offset < first.end:
+            self.ranges.appendleft(QueueRange(first.queue, offset, first.end))
+
+
+def _rows(
+    connection: ConnectionOptions, options: SourceOptions, schema: SourceSchema, rest: _Rest
+) -> Iterator[pa.RecordBatch]:
+    while rest.ranges:
+        try:
+            for following, batch in _batches(connection, options, schema, tuple(rest.ranges)):
+                topic = rest.current.queue.topic
+                rest.go_on(following)
+                if batch.num_rows:
+                    named = options.namespace is None
+                    yield batch if named else schema.of_topic(batch, name_of_tenant(topic, options.namespace) or "")
+            return
+        except RocketMQError as error:
+            with as_spark_error(str(rest.current.queue)):
+                offset = _offset_after(error, connection, options, rest)
+            if offset > rest.current.start:
+                rest.go_on(offset)
+
+
+def _offset_after(error: RocketMQError, connection: ConnectionOptions, options: SourceOptions, rest: _Rest) -> int:
+    """Returns the offset to go on at: behind lost offsets, or the same after a pause. Raises what ends the task."""
+    current = rest.current
+    match error:
+        case DataLost():
+            return _after(error, current.start, current, options)
+        case ResponseError() if error.code in GONE_CODES:
+            patience = options.pull_timeout
+        case NetworkError() | RoutingError():
+            patience = 0.0  # the reader itself has waited
+        case _:
+            raise error
+    rest.deadline = rest.deadline or time.monotonic() + patience
+    if _is_gone(connection, options, current.queue):
+        return _after(_gone(error, current.start, current), current.start, current, options)
+    if time.monotonic() >= rest.deadline:
+        raise _unavailable(error, current, options) from error
+    time.sleep(PAUSE_SECONDS)
+    return current.start
 
 
 def _batches(
-    connection: ConnectionOptions, options: SourceOptions, schema: SourceSchema, queue_range: QueueRange, start: int
+    connection: ConnectionOptions, options: SourceOptions, schema: SourceSchema, ranges: Sequence[QueueRange]
 ) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """Yields each batch with the offset after it.
+    """Yields each batch with the offset after it; the batches of a range come before those of the next.
 
     `decoded` runs in the library's loop thread, which has the received bytes at hand: two threads that share the
     interpreter, one that receives and one that decodes, read a tenth to a sixth slower. So it must never wait.
@@ -94,12 +138,13 @@ def _batches(
     window = ReadWindow(max_messages_a_pull=options.pull_batch_size, patience=options.pull_timeout)
     keep = options.on_undecodable_body == "keep"
     consumer = consumer_of(connection, options)
+    left = deque(ranges)
 
     def batches(pulls: list[RawPull], *, allow_gaps: bool) -> Iterator[DecodedBatch]:
         return columnar.decode_batches(
             pulls,
             schema.columns,
-            queue_range.offsets,
+            left[0].offsets,
             tags=tags,
             keep_undecodable=keep,
             verify_crc=options.verify_crc,
@@ -108,6 +153,8 @@ def _batches(
         )
 
     def decoded(pulls: list[RawPull]) -> Iterator[tuple[int, pa.RecordBatch]]:
+        while pulls[0].queue != left[0].queue or pulls[0].start >= left[0].end:
+            left.popleft()
         made = batches(pulls, allow_gaps=False)
         try:
             head = next(made)
@@ -120,9 +167,8 @@ def _batches(
         for batch, rest in chain((head,), made):
             yield rest[0].start if rest else pulls[-1].next_offset, batch
 
-    with consumer.read(
-        queue_range.queue, start, queue_range.end, tags=options.tags, sql=options.sql, window=window
-    ) as reader:
+    wanted = [(one.queue, one.offsets) for one in ranges]
+    with consumer.read_ranges(wanted, tags=options.tags, sql=options.sql, window=window) as reader:
         yield from reader.decoded_in_parts(decoded)
 
 

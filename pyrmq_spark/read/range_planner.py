@@ -1,13 +1,18 @@
-"""Cuts the offsets to read into the ranges of tasks; no offset is dropped or read twice. Pure.
+"""Cuts the offsets to read into ranges, and shares these out to tasks; no offset is dropped or read twice. Pure.
 
-The arithmetic is that of Spark's Kafka source (KafkaOffsetRangeCalculator.scala, 4.0): a range is at most
+The arithmetic of cutting is that of Spark's Kafka source (KafkaOffsetRangeCalculator.scala, 4.0): a range is at most
 `max_records` long, and when there are still fewer ranges than `min_partitions`, the large ones are cut in proportion.
+
+Kafka's source has a task for each range. Here small ranges share one, in their order: Spark takes about as long to run
+a task in Python as that task takes to read 10,000 small messages. The driver does not know the cores of the cluster,
+so the number of tasks follows the work alone; `min_partitions` is for more.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from pyspark.sql.datasource import InputPartition
 
@@ -31,12 +36,23 @@ class QueueRange:
         return OffsetRange(self.start, self.end)
 
 
-class RangePartition(InputPartition):
-    """The range that one task reads, and all that is planned for it: Spark pickles the reader before it plans."""
+NO_RANGE: Final = QueueRange(MessageQueue("", "", 0), 0, 0)
+# The work of a task that more ranges join: a unit is what reading a message takes, about 2 us.
+TASK_WORK: Final = 10_000
+# A range is a request, its answer, and its decoding.
+RANGE_WORK: Final = 300
+# So many bytes take as long as one more message.
+UNIT_BYTES: Final = 1000
+# The size of messages of which no topic's size is known.
+UNKNOWN_BYTES: Final = 1000.0
 
-    def __init__(self, queue_range: QueueRange) -> None:
-        super().__init__(queue_range)
-        self.queue_range = queue_range
+
+class RangePartition(InputPartition):
+    """The ranges that one task reads, and all that is planned for it: Spark pickles the reader before it plans."""
+
+    def __init__(self, *ranges: QueueRange) -> None:
+        super().__init__(None)
+        self.ranges = ranges
 
 
 def plan(
@@ -45,7 +61,7 @@ def plan(
     min_partitions: int | None = None,
     max_records: int | None = None,
 ) -> list[QueueRange]:
-    """Returns the tasks' ranges by queue and offset; a queue with nothing to read has none. Limits are at least 1."""
+    """Returns the ranges to read by queue and offset; a queue with nothing to read has none. Limits are at least 1."""
     whole = [QueueRange(queue, wanted.start, wanted.end) for queue, wanted in sorted(ranges.items(), key=_queue)]
     pieces = [piece for piece in whole if piece.size > 0]
     if max_records is not None:
@@ -53,6 +69,53 @@ def plan(
     if min_partitions is not None and min_partitions > len(pieces):
         pieces = _cut_large_ones(pieces, min_partitions)
     return pieces
+
+
+def share_out(
+    pieces: Sequence[QueueRange],
+    mean_bytes: Mapping[str, float],
+    *,
+    min_partitions: int | None = None,
+    max_records: int | None = None,
+) -> list[tuple[QueueRange, ...]]:
+    """Returns each task's ranges, in the order of `pieces`; small ranges that follow one another share a task.
+
+    A task of several ranges has at most `max_records`. There are at least `min_partitions` tasks if there are so many
+    pieces. `mean_bytes` is the size of a message by topic.
+    """
+    tasks: list[list[QueueRange]] = []
+    work = records = 0.0
+    unknown = max(mean_bytes.values(), default=UNKNOWN_BYTES)
+    for piece in pieces:
+        more = RANGE_WORK + piece.size * (1 + mean_bytes.get(piece.queue.topic, unknown) / UNIT_BYTES)
+        fits = work + more <= TASK_WORK and (max_records is None or records + piece.size <= max_records)
+        if tasks and fits:
+            tasks[-1].append(piece)
+            work, records = work + more, records + piece.size
+        else:
+            tasks.append([piece])
+            work, records = more, float(piece.size)
+    wanted = min(min_partitions or 1, len(pieces))
+    while len(tasks) < wanted:
+        place = max(range(len(tasks)), key=lambda number: len(tasks[number]))
+        whole = tasks[place]
+        tasks[place : place + 1] = [whole[: len(whole) // 2], whole[len(whole) // 2 :]]
+    return [tuple(task) for task in tasks]
+
+
+def may_share(pieces: Sequence[QueueRange], min_partitions: int | None) -> dict[str, QueueRange]:
+    """Returns the longest range of each topic that has ranges which may share a task; none if every one stands alone.
+
+    The size of their messages is worth a request.
+    """
+    small = [piece for piece in pieces if RANGE_WORK + piece.size < TASK_WORK]
+    if len(small) < 2 or len(pieces) <= (min_partitions or 1):
+        return {}
+    longest: dict[str, QueueRange] = {}
+    for piece in small:
+        if piece.size > longest.get(piece.queue.topic, NO_RANGE).size:
+            longest[piece.queue.topic] = piece
+    return longest
 
 
 def cut(piece: QueueRange, parts: int) -> list[QueueRange]:

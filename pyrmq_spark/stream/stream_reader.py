@@ -18,9 +18,10 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 from pyrmq_core import MessageQueue
 from pyrmq_spark import worker
 from pyrmq_spark.options import ConnectionOptions, SourceOptions
-from pyrmq_spark.read.partition_reader import consumer_of, read_range
+from pyrmq_spark.read.partition_reader import consumer_of, read_ranges
 from pyrmq_spark.read.queue_selection import stream_start
 from pyrmq_spark.read.range_planner import RangePartition, plan
+from pyrmq_spark.read.task_planner import TaskPlanner
 from pyrmq_spark.read_limits import Backlog, admitted, is_held_back
 from pyrmq_spark.spark_errors import RocketMQSparkError, as_spark_error
 from pyrmq_spark.stream.latest_offsets import QueueBounds, QueueWatch
@@ -55,6 +56,7 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._initial: dict[str, Any] | None = None
         self._unstarted: RocketMQSparkError | None = None
         self._watch: QueueWatch | None = None
+        self._planner: TaskPlanner | None = None
         self._latest: QueueBounds | None = None
         self._available_now = False
         self._targets: Offsets | None = None
@@ -62,7 +64,7 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._logged: set[str] = set()
 
     def __getstate__(self) -> dict[str, Any]:
-        return self.__dict__ | {"_watch": None, "_latest": None, "_unstarted": None}
+        return self.__dict__ | {"_watch": None, "_planner": None, "_latest": None, "_unstarted": None}
 
     # --- What Spark asks the query's own process.
 
@@ -117,7 +119,8 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 min_partitions=self._options.min_partitions,
                 max_records=self._options.max_records_per_partition,
             )
-            return [RangePartition(queue_range) for queue_range in ranges]
+            self._planner = self._planner or TaskPlanner(self._consumer, self._options)
+            return self._planner.tasks(ranges)
 
     def commit(self, end: dict[str, Any]) -> None:
         """Publishes that rows before `end` are done; Spark calls it one batch late, and never for the last batch."""
@@ -131,7 +134,7 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         if isinstance(partition, RangePartition):
-            yield from read_range(self._connection, self._options, self._schema, partition.queue_range)
+            yield from read_ranges(self._connection, self._options, self._schema, partition.ranges)
 
     # --- Inside.
 

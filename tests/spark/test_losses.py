@@ -179,5 +179,5 @@ def test_a_batch_says_that_it_ends_where_the_slave_does(slave: Stage, caplog: py
     connection = ConnectionOptions(name_server=slave.nameserver.address)
     (partition,) = RocketMQReader(connection, read_source({"topic": "orders"}), SCHEMA).partitions()
     assert isinstance(partition, RangePartition)
-    assert partition.queue_range == QueueRange(A0, 0, SLAVE_HAS)
+    assert partition.ranges == (QueueRange(A0, 0, SLAVE_HAS),)
     assert "broker-a has no master: what its slave has of orders is read" in caplog.text

@@ -8,14 +8,15 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType
+from pyspark.sql.types import BinaryType, IntegerType, LongType, StringType, StructField, StructType
 
 from pyrmq_core import Message, MessageQueue, OffsetRange
 from pyrmq_core.blocking import Admin, EmbeddedCluster, Producer, PullConsumer
+from pyrmq_core.embedded import PASS, Pass
 from pyrmq_core.errors import DataLost
 from pyrmq_core.network import Peer
 from pyrmq_core.protocol.framing.codes import RequestCode, ResponseCode
-from pyrmq_core.protocol.framing.command import Command
+from pyrmq_core.protocol.framing.command import Command, refusal
 from pyrmq_core.protocol.requests.broker.pull_message import PullAnswer
 from pyrmq_core.protocol.requests.nameserver.topic_lists import TopicList
 from pyrmq_spark import worker
@@ -207,6 +208,108 @@ def test_a_topic_made_anew_has_nothing_of_the_range(cluster: EmbeddedCluster) ->
         assert rows(read) == []
     finally:
         control.remove()
+
+
+# --- Several ranges in one task
+
+
+@pytest.fixture(scope="module")
+def many(cluster: EmbeddedCluster) -> list[MessageQueue]:
+    """Topic `many`: 20 queues on each broker, seven messages in each."""
+    with Admin(nameserver=cluster.nameserver) as admin:
+        admin.create_topic("many", queues=20)
+    queues = [MessageQueue("many", broker, number) for broker in ("broker-a", "broker-b") for number in range(20)]
+    with Producer("setup", nameserver=cluster.nameserver) as producer:
+        for queue in queues:
+            producer.send_batch([Message("many", f"{queue} {n}".encode()) for n in range(7)], queue=queue)
+    wait_readable(cluster.nameserver, "many", 280)
+    return queues
+
+
+def test_a_small_read_is_one_task(cluster: EmbeddedCluster, many: list[MessageQueue]) -> None:
+    """Its rows come by queue and offset, in few batches, and every column is right in every row."""
+    schema = StructType([StructField(name, StringType()) for name in ("brokerName", "topic")])
+    schema = schema.add("queueId", IntegerType()).add("queueOffset", LongType()).add("body", StringType())
+    source = RocketMQReader(
+        ConnectionOptions(name_server=cluster.nameserver), read_source({"topic": "many"}), source_schema(schema)
+    )
+    parts = source.partitions()
+    assert [len(part.ranges) for part in parts if isinstance(part, RangePartition)] == [32, 8]
+    batches = [batch for part in parts for batch in source.read(part)]
+    assert len(batches) == 2
+    assert [tuple(row.values()) for batch in batches for row in batch.to_pylist()] == [
+        (queue.broker_name, "many", queue.queue_id, n, f"{queue} {n}") for queue in many for n in range(7)
+    ]
+
+
+def test_more_tasks_if_they_are_wished_for(cluster: EmbeddedCluster, many: list[MessageQueue]) -> None:
+    assert len(reader(cluster, topic="many", minPartitions="40").partitions()) == 40
+    assert len(reader(cluster, topic="many", maxRecordsPerPartition="70").partitions()) == 4
+    assert len(reader(cluster, topic="many", maxRecordsPerPartition="3").partitions()) == 120
+
+
+def test_a_size_that_cannot_be_requested_is_not_missed(cluster: EmbeddedCluster, many: list[MessageQueue]) -> None:
+    async def refused(request: Command, peer: Peer) -> Command:
+        return refusal(ResponseCode.NO_PERMISSION, "no pulls")
+
+    control = cluster.control(RequestCode.PULL_MESSAGE, refused)
+    try:
+        assert len(reader(cluster, topic="many").partitions()) == 2
+    finally:
+        control.remove()
+
+
+def test_a_loss_in_one_range_passes_over_no_other(
+    cluster: EmbeddedCluster, many: list[MessageQueue], caplog: pytest.LogCaptureFixture
+) -> None:
+    async def expired(request: Command, peer: Peer) -> Command | Pass:
+        if request.ext["queueId"] != "3" or int(request.ext["queueOffset"]) >= 5:
+            return PASS
+        return PullAnswer(ResponseCode.PULL_OFFSET_MOVED, next_begin_offset=5, min_offset=5, max_offset=7).to_command()
+
+    ranges = RangePartition(*(QueueRange(queue, 0, 7) for queue in many[:10]))
+    control = cluster.control(RequestCode.PULL_MESSAGE, expired)
+    try:
+        with pytest.raises(RocketMQSparkError, match=r"\[RMQ_DATA_LOSS\] many/broker-a/3: "):
+            rows(reader(cluster).read(ranges))
+        read = rows(reader(cluster, failOnDataLoss="false").read(ranges))
+    finally:
+        control.remove()
+    assert read == [(n, f"{queue} {n}") for queue in many[:10] for n in range(5 if queue.queue_id == 3 else 0, 7)]
+    assert "many/broker-a/3: offsets 0 to 5 are skipped" in caplog.text
+
+
+def test_a_broker_that_is_down_for_one_range_is_waited_for(
+    cluster: EmbeddedCluster, many: list[MessageQueue], caplog: pytest.LogCaptureFixture
+) -> None:
+    """Rows of the ranges before it are not read twice, and the range is named if the wait is in vain."""
+
+    async def busy(request: Command, peer: Peer) -> Command | Pass:
+        is_it = request.ext["queueId"] == "4"
+        return refusal(ResponseCode.SYSTEM_BUSY, "down") if is_it else PASS
+
+    ranges = RangePartition(*(QueueRange(queue, 0, 7) for queue in many[:10]))
+    expected = [(n, f"{queue} {n}") for queue in many[:10] for n in range(7)]
+    control = cluster.control(RequestCode.PULL_MESSAGE, busy, times=40)
+    try:
+        assert rows(reader(cluster).read(ranges)) == expected
+        forever = cluster.control(RequestCode.PULL_MESSAGE, busy)
+        with pytest.raises(RocketMQSparkError, match="many/broker-a/4"):
+            rows(reader(cluster, pullTimeoutMs="300").read(ranges))
+        forever.remove()
+    finally:
+        control.remove()
+
+
+def test_a_task_of_many_ranges_may_be_cut_short(cluster: EmbeddedCluster, many: list[MessageQueue]) -> None:
+    batches = reader(cluster).read(RangePartition(*(QueueRange(queue, 0, 7) for queue in many)))
+    next(batches)
+    batches.close()  # type: ignore[attr-defined]
+    assert len(rows(reader(cluster).read(RangePartition(QueueRange(many[0], 0, 7))))) == 7
+
+
+def test_a_range_without_offsets_gives_nothing(cluster: EmbeddedCluster) -> None:
+    assert rows(reader(cluster).read(RangePartition(QueueRange(A0, 5, 5), QueueRange(A0, 7, 8)))) == [(7, "row 7")]
 
 
 def test_bodies_may_be_asked_for_as_they_are(cluster: EmbeddedCluster) -> None:

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyrmq_core import MessageQueue, OffsetRange
-from pyrmq_spark.read.range_planner import QueueRange, plan
+from pyrmq_spark.read.range_planner import RANGE_WORK, TASK_WORK, QueueRange, may_share, plan, share_out
 
 
 def queue(number: int) -> MessageQueue:
@@ -79,3 +79,74 @@ def test_no_offset_is_dropped_or_read_twice(
         assert position == 7 + length
     if max_records is not None:
         assert all(piece.size <= max_records for piece in pieces)
+
+
+# --- Tasks
+
+
+def shared(lengths: list[int], mean_bytes: float = 0.0, **bounds: int | None) -> list[list[int]]:
+    """Returns the sizes of each task's ranges."""
+    pieces = [QueueRange(queue(number), 0, length) for number, length in enumerate(lengths)]
+    return [[one.size for one in task] for task in share_out(pieces, {"a": mean_bytes}, **bounds)]
+
+
+@pytest.mark.parametrize(
+    ("lengths", "mean_bytes", "bounds", "tasks"),
+    [
+        ([3, 2, 3, 2], 100, {}, [[3, 2, 3, 2]]),  # a small micro-batch is one task
+        ([3, 2, 3, 2], 100, {"min_partitions": 2}, [[3, 2], [3, 2]]),
+        ([3, 2, 3, 2], 100, {"min_partitions": 3}, [[3], [2], [3, 2]]),
+        ([3, 2, 3, 2], 100, {"min_partitions": 9}, [[3], [2], [3], [2]]),
+        ([3, 2, 3, 2], 100, {"max_records": 5}, [[3, 2], [3, 2]]),
+        ([3, 2, 3, 2], 100, {"max_records": 1}, [[3], [2], [3], [2]]),
+        ([3, 2, 3, 2], 4_000_000, {}, [[3], [2], [3], [2]]),  # large messages are work
+        ([50_000, 4, 5, 50_000, 6], 0, {}, [[50_000], [4, 5], [50_000], [6]]),  # what lies apart stays apart
+        ([50_000, 4, 5], 0, {"min_partitions": 3}, [[50_000], [4], [5]]),
+        ([TASK_WORK] * 3, 0, {}, [[TASK_WORK]] * 3),
+        ([], 0, {"min_partitions": 4}, []),
+    ],
+)
+def test_small_ranges_share_a_task(
+    lengths: list[int], mean_bytes: float, bounds: dict[str, int], tasks: list[list[int]]
+) -> None:
+    assert shared(lengths, mean_bytes, **bounds) == tasks
+
+
+def test_a_thousand_active_queues_are_not_as_many_tasks() -> None:
+    assert len(shared([5] * 1000, 100)) == 32
+    assert len(shared([100_000] * 1000, 100)) == 1000
+
+
+def test_messages_of_unknown_size_count_as_the_largest_that_are_known() -> None:
+    pieces = [QueueRange(MessageQueue(topic, "broker-a", 0), 0, 10) for topic in "abc"]
+    assert len(share_out(pieces, {"a": 100.0})) == 1
+    assert len(share_out(pieces, {"a": 1e6, "b": 100.0})) == 3
+    assert len(share_out(pieces, {})) == 1
+
+
+@given(
+    lengths=st.lists(st.integers(1, 3000), max_size=60),
+    mean_bytes=st.sampled_from([0.0, 100.0, 1e4]),
+    min_partitions=st.none() | st.integers(1, 80),
+    max_records=st.none() | st.integers(3000, 9000),
+)
+def test_tasks_keep_every_range_and_all_bounds(
+    lengths: list[int], mean_bytes: float, min_partitions: int | None, max_records: int | None
+) -> None:
+    tasks = shared(lengths, mean_bytes, min_partitions=min_partitions, max_records=max_records)
+    assert [size for task in tasks for size in task] == lengths
+    assert len(tasks) >= min(min_partitions or 0, len(lengths))
+    for task in tasks:
+        assert max_records is None or sum(task) <= max_records
+        work = sum(RANGE_WORK + size * (1 + mean_bytes / 1000) for size in task)
+        assert len(task) == 1 or work <= TASK_WORK
+
+
+def test_sizes_are_requested_only_where_ranges_may_share_a_task() -> None:
+    def ranges(*lengths: int) -> list[QueueRange]:
+        return [QueueRange(queue(number), 0, length) for number, length in enumerate(lengths)]
+
+    assert may_share(ranges(3, 5, 4), None) == {"a": QueueRange(queue(1), 0, 5)}
+    assert may_share(ranges(3, 5), 2) == {}
+    assert may_share(ranges(TASK_WORK, 3), None) == {}
+    assert may_share([], None) == {}

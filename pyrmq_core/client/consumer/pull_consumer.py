@@ -163,6 +163,24 @@ class PullConsumer:
         check_range(queue, start, end)
         return self._pulling().read_joined(queue, start, end, tags=filter_of(tags, sql), window=window)
 
+    def read_ranges(
+        self,
+        ranges: Iterable[tuple[MessageQueue, OffsetRange]],
+        *,
+        tags: str = "*",
+        sql: str | None = None,
+        window: ReadWindow = ReadWindow(),  # noqa: B008 - a frozen value
+    ) -> AbstractAsyncContextManager[AsyncIterator[list[RawPull]]]:
+        """Reads several ranges, one behind another, in lists of pulls as `read_joined`; each list is of one range.
+
+        Up to eight ranges are pulled at once, each within a window of its own, so many small ones end soon. The error
+        of a range is raised after all pulls before it.
+        """
+        wanted = tuple(ranges)
+        for queue, offsets in wanted:
+            check_range(queue, offsets.start, offsets.end)
+        return self._pulling().read_ranges(wanted, tags=filter_of(tags, sql), window=window)
+
     def read_arrow(
         self,
         queue: MessageQueue,

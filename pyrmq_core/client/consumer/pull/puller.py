@@ -8,7 +8,7 @@ offsets. Source: client/impl/consumer/PullAPIWrapper.java; broker's caps: store/
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import aclosing, asynccontextmanager, suppress
 from typing import Final, TypeAlias
 
@@ -16,11 +16,12 @@ from pyrmq_core.client.client_session import ClientSession
 from pyrmq_core.client.consumer.pull.pull_errors import no_progress
 from pyrmq_core.client.consumer.pull.pull_sizes import ReadWindow
 from pyrmq_core.client.consumer.pull.range_reader import PULL_TIMEOUT_SECONDS, Filter, RangeReader
+from pyrmq_core.client.consumer.pull.ranges_reader import RangesReader
 from pyrmq_core.client.remoting.remoting_client import PinnedConnection
 from pyrmq_core.client.routing.publish_info import reading_address
 from pyrmq_core.errors import BrokerNotFound, RocketMQError
 from pyrmq_core.filtering.tags import TagFilter
-from pyrmq_core.model import MessageQueue, PullStatus
+from pyrmq_core.model import MessageQueue, OffsetRange, PullStatus
 from pyrmq_core.network import open_owned_nursery
 from pyrmq_core.protocol.framing.codes import ResponseCode
 from pyrmq_core.protocol.framing.command import Command
@@ -153,6 +154,31 @@ class Puller:
             aclosing(reader.joined(join_bytes, join_messages)) as lists,
         ):
             yield lists
+
+    @asynccontextmanager
+    async def read_ranges(
+        self,
+        ranges: Iterable[tuple[MessageQueue, OffsetRange]],
+        *,
+        tags: Filter = ALL_TAGS,
+        window: ReadWindow = READ_WINDOW,
+    ) -> AsyncIterator[AsyncIterator[list[RawPull]]]:
+        """Reads several ranges, one behind another, in lists as `read_joined` does; a list is of one range.
+
+        The next few ranges are pulled meanwhile, each within a window of its own. An error of a range is raised after
+        all pulls before it.
+        """
+        async with open_owned_nursery() as nursery:
+
+            def reader(queue: MessageQueue, offsets: OffsetRange) -> RangeReader:
+                return RangeReader(self, queue, offsets.start, offsets.end, tags=tags, window=window, nursery=nursery)
+
+            several = RangesReader(reader, ranges, nursery)
+            try:
+                async with aclosing(several.joined(JOIN_BYTES, JOIN_MESSAGES)) as lists:
+                    yield lists
+            finally:
+                several.close()
 
     async def address(self, queue: MessageQueue, *, timeout: float = PULL_TIMEOUT_SECONDS) -> str:
         """Returns the address the queue is pulled from.

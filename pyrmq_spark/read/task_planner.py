@@ -1,0 +1,56 @@
+"""Plans the tasks of a read; the size of messages, which a broker answers, decides which ranges share a task.
+
+A wrong or missing size costs time only: tasks are then too few or too many, and read the same rows.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from itertools import islice
+from typing import TYPE_CHECKING, Final
+
+from pyrmq_core import RocketMQError
+from pyrmq_spark.options import SourceOptions
+from pyrmq_spark.read.range_planner import QueueRange, RangePartition, may_share, share_out
+
+if TYPE_CHECKING:
+    from pyrmq_core.blocking import PullConsumer
+
+# The topics of one read of which the size is requested; the largest size of these stands for the others.
+SAMPLED_TOPICS: Final = 4
+# The time for which a size counts, in a query that plans every few milliseconds.
+KEPT_SECONDS: Final = 60.0
+
+
+class TaskPlanner:
+    """Plans tasks for one reader; keeps the sizes of messages for a minute."""
+
+    def __init__(self, consumer: Callable[[], PullConsumer], options: SourceOptions) -> None:
+        self._consumer = consumer
+        self._options = options
+        self._sizes: dict[str, tuple[float, float]] = {}  # by topic: the mean size, and when it was requested
+
+    def tasks(self, pieces: Sequence[QueueRange]) -> list[RangePartition]:
+        """Returns the tasks that read these ranges."""
+        options = self._options
+        longest = may_share(pieces, options.min_partitions)
+        self._learn_sizes(longest.values())
+        known = {topic: size for topic in longest if (size := self._sizes.get(topic, (0.0, 0.0))[0])}
+        shared = share_out(
+            pieces, known, min_partitions=options.min_partitions, max_records=options.max_records_per_partition
+        )
+        return [RangePartition(*ranges) for ranges in shared]
+
+    def _learn_sizes(self, ranges: Iterable[QueueRange]) -> None:
+        """Requests the sizes of a few topics, with one pull each, unless they are known."""
+        now = time.monotonic()
+        self._sizes = {topic: found for topic, found in self._sizes.items() if now - found[1] < KEPT_SECONDS}
+        sampled = {one.queue: one.start for one in islice(ranges, SAMPLED_TOPICS) if one.queue.topic not in self._sizes}
+        if not sampled:
+            return
+        try:
+            sizes = self._consumer().mean_sizes(sampled)
+        except RocketMQError:  # the task that reads the range reports it, if it is still so then
+            sizes = dict.fromkeys(sampled, 0.0)
+        self._sizes |= {queue.topic: (size, now) for queue, size in sizes.items()}

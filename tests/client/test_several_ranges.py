@@ -1,0 +1,116 @@
+"""Several ranges in one read: each whole, in the order that was given, the next ones pulled ahead within a bound."""
+
+from collections.abc import Iterable
+
+import pytest
+import trio
+
+from pyrmq_core import DataLost, MessageQueue, OffsetRange, RawPull, ReadWindow, decode
+from pyrmq_core.client.consumer.pull.puller import JOIN_MESSAGES, Puller
+from pyrmq_core.client.consumer.pull.ranges_reader import RANGES_AT_ONCE
+from pyrmq_core.protocol.framing.codes import ResponseCode
+from pyrmq_core.protocol.requests.broker.pull_message import PullMessage
+from tests.support.scripted import PULL, after, refuse
+from tests.support.stage import Stage, settled
+
+COUNT = 40
+
+
+def queue(number: int) -> MessageQueue:
+    return MessageQueue("orders", "broker-a", number)
+
+
+def fill(stage: Stage, queues: int, count: int = COUNT) -> list[tuple[MessageQueue, OffsetRange]]:
+    """Stores so many messages in each queue; returns the whole of each."""
+    for number in range(queues):
+        for offset in range(count):
+            stage.stores["broker-a"].put("orders", number, b"%d %d" % (number, offset), "")
+    return [(queue(number), OffsetRange(0, count)) for number in range(queues)]
+
+
+async def bodies(
+    puller: Puller, ranges: Iterable[tuple[MessageQueue, OffsetRange]], window: ReadWindow | None = None
+) -> list[bytes]:
+    found: list[bytes] = []
+    async with puller.read_ranges(ranges, window=window or ReadWindow()) as lists:
+        async for pulls in lists:
+            assert len({pull.queue for pull in pulls}) == 1
+            found += [message.body for pull in pulls for message in decode(pull, own(pull))]
+    return found
+
+
+def own(pull: RawPull) -> OffsetRange:
+    return OffsetRange(pull.start, pull.next_offset)
+
+
+def requested_queues(stage: Stage) -> set[int]:
+    return {PullMessage.from_command(command).queue_id for command in stage.brokers["broker-a"].of(PULL)}
+
+
+@pytest.mark.parametrize("queues", [1, 2, RANGES_AT_ONCE, RANGES_AT_ONCE + 1, 3 * RANGES_AT_ONCE])
+async def test_every_range_comes_whole_and_in_its_turn(stage: Stage, puller: Puller, queues: int) -> None:
+    ranges = fill(stage, queues)
+    expected = [b"%d %d" % (number, offset) for number in range(queues) for offset in range(COUNT)]
+    assert await bodies(puller, ranges) == expected
+
+
+async def test_parts_of_one_queue_may_be_among_them_and_empty_ranges(stage: Stage, puller: Puller) -> None:
+    fill(stage, 2)
+    parts = [(queue(1), OffsetRange(7, 9)), (queue(0), OffsetRange(3, 3)), (queue(1), OffsetRange(9, 10))]
+    assert await bodies(puller, parts) == [b"1 7", b"1 8", b"1 9"]
+    assert await bodies(puller, []) == []
+
+
+async def test_the_next_few_are_pulled_while_the_first_waits(stage: Stage, puller: Puller) -> None:
+    ranges = fill(stage, 3 * RANGES_AT_ONCE)
+    release = trio.Event()
+    stage.brokers["broker-a"].always(PULL, after(release, stage.stores["broker-a"]))
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(bodies, puller, ranges)
+        await settled()
+        assert requested_queues(stage) == set(range(RANGES_AT_ONCE))
+        release.set()
+
+
+async def test_an_error_is_raised_behind_all_that_comes_before_it(stage: Stage, puller: Puller) -> None:
+    ranges = fill(stage, 3)
+    stage.stores["broker-a"].first_offset["orders", 1] = 100
+    found: list[MessageQueue] = []
+
+    async def read() -> None:
+        async with puller.read_ranges(ranges) as lists:
+            async for pulls in lists:
+                found.extend(pull.queue for pull in pulls)
+
+    with pytest.raises(DataLost) as caught:
+        await read()
+    assert caught.value.queue == queue(1)
+    assert set(found) == {queue(0)}
+
+
+async def test_a_large_range_comes_in_several_lists(stage: Stage, puller: Puller) -> None:
+    ranges = fill(stage, 1, JOIN_MESSAGES + 100)
+    ranges += fill(stage, 1, 0)
+    found = await bodies(puller, ranges)
+    assert found == [b"0 %d" % offset for offset in range(JOIN_MESSAGES + 100)]
+
+
+async def test_a_read_that_is_left_early_ignores_the_pulls_under_way(
+    stage: Stage, puller: Puller, caplog: pytest.LogCaptureFixture
+) -> None:
+    ranges = fill(stage, 3, 400)
+    broker, store = stage.brokers["broker-a"], stage.stores["broker-a"]
+    release = trio.Event()
+    broker.on(PULL, store, store, store)
+    broker.always(PULL, after(release, refuse(ResponseCode.SYSTEM_BUSY)))
+    with trio.move_on_after(0.1):
+        async with puller.read_ranges(ranges) as lists:
+            await anext(lists)
+    before = len(broker.of(PULL))
+    assert before > len(ranges)
+    release.set()
+    await settled()
+    assert len(broker.of(PULL)) == before
+    assert not [one for one in caplog.records if one.levelname in {"ERROR", "CRITICAL"}]
+    broker.always(PULL, store)
+    assert len(await bodies(puller, ranges)) == 1200
