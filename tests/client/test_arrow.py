@@ -54,11 +54,11 @@ async def consumer(client: Client) -> Any:
 
 
 async def test_requests_take_the_queues_in_turn(stage: Stage, producer: Producer) -> None:
-    summary = await producer.send_arrow(rows(8500), topic="orders")
-    assert (summary.messages, summary.requests) == (8500, 9)
-    assert sorted(summary.messages_by_queue.values()) == [1000] * 7 + [1500]
-    assert len(stage.stored("orders")) == 8500
-    assert len({message.unique_id for message in stage.stored("orders")}) == 8500
+    summary = await producer.send_arrow(rows(32_500), topic="orders")
+    assert (summary.messages, summary.requests) == (32_500, 9)
+    assert sorted(summary.messages_by_queue.values()) == [4000] * 7 + [4500]
+    assert len(stage.stored("orders")) == 32_500
+    assert len({message.unique_id for message in stage.stored("orders")}) == 32_500
 
 
 async def test_nothing_to_send_makes_no_request(stage: Stage, producer: Producer) -> None:
@@ -205,14 +205,14 @@ async def test_a_request_that_fails_alone_is_its_error(stage: Stage, producer: P
 async def test_after_a_failure_the_error_says_what_is_stored(stage: Stage, producer: Producer) -> None:
     queue = MessageQueue("orders", "broker-a", 0)
     stage.brokers["broker-a"].on(BATCH, *[stage.stores["broker-a"]] * 2, refuse(13, "too much"))
-    with pytest.raises(BatchFailed, match=r"2000 of 5000 rows are stored, then a request failed .* too much") as caught:
-        await producer.send_arrow(rows(5000), topic="orders", queue=queue)
+    with pytest.raises(BatchFailed, match=r"8000 of 9500 rows are stored, then a request failed .* too much") as caught:
+        await producer.send_arrow(rows(9500), topic="orders", queue=queue)
     summary, error = caught.value.parts
     assert isinstance(summary, WriteSummary)
-    assert summary.messages_by_queue == {queue: 2000}
+    assert summary.messages_by_queue == {queue: 8000}
     assert isinstance(error, SendFailed)
     assert caught.value.outcome is Outcome.PERHAPS_STORED
-    assert len(stage.stored("orders")) == 2000
+    assert len(stage.stored("orders")) == 8000
 
 
 async def test_an_unknown_topic_is_reported(stage: Stage, producer: Producer) -> None:

@@ -150,9 +150,9 @@ def test_a_lost_acknowledgement_fails_the_write(cluster: EmbeddedCluster, monkey
     monkeypatch.setattr(WriteSummary, "add", add_all_but_one)
     with pytest.raises(
         RocketMQSparkError,
-        match=r"\[RMQ_ROWS_UNACCOUNTED\] partition 0: 2000 rows were taken, but 1000 acknowledged",
+        match=r"\[RMQ_ROWS_UNACCOUNTED\] partition 0: 8000 rows were taken, but 4000 acknowledged",
     ):
-        task(cluster).run(iter([bodies(0, 2000)]))
+        task(cluster).run(iter([bodies(0, 8000)]))
 
 
 def test_a_refusal_fails_the_write_and_says_how_many_rows_are_stored(cluster: EmbeddedCluster) -> None:
@@ -164,10 +164,10 @@ def test_a_refusal_fails_the_write_and_says_how_many_rows_are_stored(cluster: Em
 
     cluster.control(SEND, refuse_the_third)  # type: ignore[arg-type]
     with pytest.raises(RocketMQSparkError) as error:
-        task(cluster).run(iter([bodies(0, 5000)]))
+        task(cluster).run(iter([bodies(0, 9500)]))
     assert str(error.value).startswith("[RMQ_SEND_FAILED] partition 0: ")
     assert "not this one" in str(error.value)
-    assert "(2000 rows of this partition were acknowledged before)" in str(error.value)
+    assert "(8000 rows of this partition were acknowledged before)" in str(error.value)
 
 
 def test_a_wrong_row_fails_the_write_by_its_number_in_the_partition(cluster: EmbeddedCluster) -> None:

@@ -39,7 +39,7 @@ async def send_rows(
     encoding: MessageEncoder,
     timeout: float,
 ) -> WriteSummary:
-    """Sends each row as a message, encoded by columns, in requests of about 1,000 messages or 1 MiB (to a batch topic
+    """Sends each row as a message, encoded by columns, in requests of 4,000 messages or 1 MiB (to a batch topic
     1 MiB, with any number of messages), several under way.
 
     Nothing is sent if a row is invalid. Raises `BatchFailed` if a request fails after others were stored.
