@@ -1,7 +1,8 @@
 """Single sends beside others, on a real Apache RocketMQ 5.4.0: librocketmq, the Java client, plain blocking sockets.
 
 Each row is a pair, run A B B A; the verdict is the median of the pairs' ratios with its spread. `CPU` is the processor
-time of this process for one send of ours: the firmer figure where others use the machine. Every message has a body of
+time of this process for one send of ours, and the Java client's for one of its own: the firmer figure where others use
+the machine. Every message has a body of
 100 bytes, keys and a tag. librocketmq is the one inside `rocketmq==0.4.4`; its rows are left out where that cannot be
 installed.
 """
@@ -34,7 +35,7 @@ BATCHING_WINDOW = 20_000
 PLAIN_TOPIC = "TopicTest"
 PEER = "rocketmq==0.4.4"
 PEER_PYTHON = Path.home() / ".cache" / "pyrmq" / "librocketmq" / "bin" / "python"
-HEADING = f"{'':46} {'ours':>10} {'theirs':>10} {'ratio':>6}  {'spread':16} {'CPU':>9}"
+HEADING = f"{'':46} {'ours':>10} {'theirs':>10} {'ratio':>6}  {'spread':16} {'CPU':>9} {'theirs':>9}"
 
 
 def main(*, quick: bool) -> None:
@@ -128,30 +129,38 @@ class Bench:
         self,
         name: str,
         ours: Callable[[], Sent],
-        theirs: Callable[[], float],
+        theirs: Callable[[], float | Sent],
         value: Callable[[Sent], float] = lambda sent: sent.rate,
     ) -> None:
-        pairs, cpu = Pairs(), []
+        pairs, cpu, their_cpu = Pairs(), [], []
 
         def run() -> float:
             sent = ours()
             cpu.append(sent.cpu_us)
             return value(sent)
 
+        def run_theirs() -> float:
+            sent = theirs()
+            if not isinstance(sent, Sent):
+                return sent
+            their_cpu.append(sent.cpu_us)
+            return sent.rate
+
         for _ in range(self._pairs):
-            pairs.run(run, theirs)
+            pairs.run(run, run_theirs)
         ratios = pairs.ratios
         spread = f"{min(ratios):.2f} to {max(ratios):.2f}"
         print(
             f"{name:46} {statistics.median(pairs.ours):>10,.0f} {statistics.median(pairs.theirs):>10,.0f} "
-            f"{statistics.median(ratios):>6.2f}  {spread:16} {statistics.median(cpu):>6.1f} us",
+            f"{statistics.median(ratios):>6.2f}  {spread:16} {statistics.median(cpu):>6.1f} us"
+            + (f" {statistics.median(their_cpu):>6.1f} us" if their_cpu else ""),
             flush=True,
         )
 
-    def _java(self, mode: str, count: int, window: int) -> float:
+    def _java(self, mode: str, count: int, window: int) -> Sent:
         source = HERE / "java" / "SendRates.java"
         output = self._cluster.run_java(source, self._nameserver, "sends", mode, str(count), str(window), timeout=300)
-        return rate_in(output)
+        return Sent(rate_in(output), figure_in(output, "cpu"))
 
     def _librocketmq(self, threads: int, count: int) -> float:
         script = HERE / "peers" / "librocketmq_sends.py"
@@ -185,4 +194,8 @@ def alone(*command: str) -> float:
 
 
 def rate_in(output: str) -> float:
-    return next(float(line.split()[1]) for line in output.splitlines() if line.startswith("rate "))
+    return figure_in(output, "rate")
+
+
+def figure_in(output: str, name: str) -> float:
+    return next(float(line.split()[1]) for line in output.splitlines() if line.startswith(f"{name} "))

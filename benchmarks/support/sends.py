@@ -29,7 +29,11 @@ class Sent:
 
 
 def message(topic: str, number: int) -> Message:
-    return Message(topic, BODY, keys=f"key-{number:06d}", tags="TagA")
+    return Message(topic, BODY, keys=key(number), tags="TagA")
+
+
+def key(number: int) -> str:
+    return f"key-{number:06d}"
 
 
 def blocking(nameserver: str, topic: str, threads: int, count: int) -> Sent:
@@ -51,12 +55,13 @@ def blocking(nameserver: str, topic: str, threads: int, count: int) -> Sent:
 
 
 def send_soon(nameserver: str, topic: str, window: int, count: int, *, batching: bool = False) -> Sent:
-    """Measures `send_soon` of the trio face with so many under way."""
+    """Measures `send_soon` of the trio face with so many under way; keys exist before, as those of the Java client."""
+    keys = [key(number) for number in range(count)]
 
     async def work(producer: Producer, count: int) -> None:
         last: deque[PendingSend] = deque(maxlen=window)
         for number in range(count):
-            last.append(await producer.send_soon(message(topic, number)))
+            last.append(await producer.send_soon(Message(topic, BODY, keys=keys[number], tags="TagA")))
         for pending in last:
             await pending.wait()
 

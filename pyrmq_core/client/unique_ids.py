@@ -22,22 +22,28 @@ class UniqueIds:
     time."""
 
     def __init__(self) -> None:
+        self.start_over()
+
+    def start_over(self) -> None:
+        """Forgets all, as a child does after `fork`: its pid, random number and lock are its own."""
         self._lock = threading.Lock()
         self._maker: UniqueIdMaker | None = None
         self._month_ms = 0
         self._month_of = -1
         self._now_ms = 0
+        self._ends_ns = 0  # the end of that millisecond
         self._counter = 0
         self._prefix = ""
 
     def draw_one(self) -> str:
         """Returns the next id."""
         with self._lock:
-            if time.time_ns() // 1_000_000 > self._now_ms or self._counter >= IDS_A_MILLISECOND:
+            counter = self._counter
+            if counter >= IDS_A_MILLISECOND or time.time_ns() >= self._ends_ns:
                 maker = self._maker or self._make_maker()
                 self._turn_clock()
                 self._prefix = maker.run(self._now_ms, self._month_ms, 0, 0).prefix
-            counter = self._counter
+                counter = self._counter
             self._counter = counter + 1
             return f"{self._prefix}{BYTE_TEXTS[counter >> 8]}{BYTE_TEXTS[counter & 0xFF]}"
 
@@ -66,6 +72,7 @@ class UniqueIds:
         if now_ms <= self._now_ms and self._counter < IDS_A_MILLISECOND:
             return
         self._now_ms, self._counter = max(now_ms, self._now_ms + 1), 0
+        self._ends_ns = (self._now_ms + 1) * 1_000_000
         hour = self._now_ms // 3_600_000
         if hour != self._month_of:  # a month begins at a full hour, at the latest once an hour it is looked up
             zone = time.localtime(self._now_ms / 1000).tm_gmtoff
@@ -80,12 +87,10 @@ def _zone(offset_seconds: int) -> timezone:
     return timezone(timedelta(seconds=offset_seconds))
 
 
-_ids = UniqueIds()
+_ids: Final = UniqueIds()
 
-
-def unique_id() -> str:
-    """Returns one UNIQ_KEY of this process."""
-    return _ids.draw_one()
+# Returns one UNIQ_KEY of this process.
+unique_id: Final = _ids.draw_one
 
 
 def unique_ids(count: int) -> list[str]:
@@ -98,10 +103,4 @@ def unique_id_runs(count: int) -> list[IdRun]:
     return _ids.draw_runs(count)
 
 
-def _start_over() -> None:
-    """Starts anew in a child after `fork`: its pid, random number and lock are its own."""
-    global _ids
-    _ids = UniqueIds()
-
-
-os.register_at_fork(after_in_child=_start_over)
+os.register_at_fork(after_in_child=_ids.start_over)

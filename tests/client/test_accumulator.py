@@ -57,6 +57,40 @@ async def test_what_comes_together_travels_together(stage: Stage, client: Client
     assert len({result.offset_msg_id for result in results}) == 20
 
 
+async def test_messages_that_alternate_fill_two_batches(stage: Stage, client: Client, jumping_clock: MockClock) -> None:
+    async with Producer("g", client=client, batching=Batching(max_bytes=1000, max_delay=20)) as producer:
+        await producer.publish_info("orders")
+        await soon(producer, *(Message("orders", b"x" * 100, tags=tag) for _ in range(7) for tag in ("a", "b")))
+    assert batch_sizes(stage) == [1, 1, 6, 6]
+    assert sorted(decode_properties(message.properties)["TAGS"] for message in stage.stored("orders")) == [
+        *(["a"] * 7 + ["b"] * 7)
+    ]
+
+
+async def test_reading_results_that_are_there_lets_others_run(client: Client, stage: Stage) -> None:
+    turns = 0
+
+    async def other() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await trio.lowlevel.checkpoint()
+
+    async with Producer("g", client=client, batching=True) as producer:
+        pendings = await soon(producer, *[Message("orders", b"x")] * 320)
+        await pendings[-1].wait()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(other)
+            for pending in pendings:
+                await pending.wait()
+            assert 10 <= turns <= 100
+            with trio.CancelScope() as scope:
+                scope.cancel()
+                await pendings[0].wait()
+            assert scope.cancelled_caught
+            nursery.cancel_scope.cancel()
+
+
 async def test_a_batch_leaves_when_it_is_old(stage: Stage, client: Client, jumping_clock: MockClock) -> None:
     async with Producer("g", client=client, batching=Batching(max_delay=2.0)) as producer:
         await producer.publish_info("orders")

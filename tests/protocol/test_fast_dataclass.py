@@ -1,6 +1,9 @@
 """Values of a maker are the frozen values themselves; a template's request is the whole request."""
 
-from dataclasses import FrozenInstanceError, replace
+import pickle
+from copy import copy
+from dataclasses import FrozenInstanceError, fields, replace
+from inspect import signature
 
 import pytest
 from hypothesis import given
@@ -13,7 +16,7 @@ from pyrmq_core.protocol.messages.payload import Payload, encode_one
 from pyrmq_core.protocol.messages.properties import encode_properties, message_properties, message_properties_string
 from pyrmq_core.protocol.requests.broker.send_message import SendMessage
 
-WORDS = st.text(max_size=8) | st.sampled_from(["a\x01b", "\x02", "é", "\ud800", "k"])
+WORDS = st.text(max_size=8) | st.sampled_from(["a\x01b", "\x02", "é", "\ud800", "k", "  ", " k"])
 MESSAGES = st.builds(
     Message,
     st.just("orders"),
@@ -34,6 +37,34 @@ def test_what_is_made_is_the_value() -> None:
     with pytest.raises(FrozenInstanceError):
         made.count = 2  # type: ignore[misc]
     assert type(encode_one(Message("orders", b"x"), "id")) is Payload
+
+
+def test_a_message_is_the_frozen_value_that_a_dataclass_makes() -> None:
+    message = Message("orders", b"x", "tag", keys=["k"], flag=3)
+    assert [field.name for field in fields(message)] == list(signature(Message).parameters)
+    assert repr(message).startswith("Message(topic='orders', body=b'x', tags='tag', keys=['k'], sharding_key=None, ")
+    assert type(message) is Message
+    assert replace(message, flag=0) == Message(topic="orders", body=b"x", tags="tag", keys=["k"])
+    plain = replace(message, properties={"a": "b"})
+    assert pickle.loads(pickle.dumps(plain)) == plain
+    assert copy(message) == message
+    with pytest.raises(FrozenInstanceError):
+        message.flag = 2  # type: ignore[misc]
+    with pytest.raises(TypeError, match="missing 1 required positional argument: 'body'"):
+        Message("orders")  # type: ignore[call-arg]
+
+
+def test_a_message_of_a_subclass_has_all_fields() -> None:
+    class Order(Message):
+        """A message with room of its own."""
+
+    order = Order("orders", b"x", keys="k", wait_store_msg_ok=False)
+    assert type(order) is Order
+    assert [getattr(order, field.name) for field in fields(Message)] == [
+        *("orders", b"x", None, "k", None, {}, 0, None, None, None, False)
+    ]
+    with pytest.raises(FrozenInstanceError):
+        order.flag = 2  # type: ignore[misc]
 
 
 @given(MESSAGES)

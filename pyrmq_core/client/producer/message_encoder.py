@@ -40,14 +40,10 @@ class MessageEncoder:
     def one(self, message: Message, system_properties: Mapping[str, str] = NO_PROPERTIES) -> Payload:
         """Encodes one message; raises `InvalidMessage` with the rule that it breaks."""
         own = self.own_properties
-        return encode_one(
-            message,
-            unique_id(),
-            compress_over_bytes=self.compress_over_bytes,
-            compression=self.compression,
-            max_message_bytes=self.max_message_bytes,
-            system_properties={**own, **system_properties} if system_properties else own,
-        )
+        if system_properties:
+            own = {**own, **system_properties}
+        # By position, as everything that is called for every message: Python does that faster than by keyword.
+        return encode_one(message, unique_id(), self.compress_over_bytes, self.compression, self.max_message_bytes, own)
 
     def checked(self, messages: Sequence[Message]) -> tuple[Message, ...]:
         """Returns the messages of a batch; raises `InvalidMessage` with the rule that one of them breaks."""

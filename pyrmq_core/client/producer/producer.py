@@ -170,9 +170,10 @@ class Producer:
         to = target_of(message, queue)
         if select is not None:
             to, seconds = await self._selected(message, queue, select, seconds)
-        pending = PendingSend()
-        await parts.in_flight.enter(pending, len(payload.body), wait=wait)
-        parts.begin(message, payload, to, seconds, pending, alone=timeout is not None)
+        pending, size = PendingSend(), len(payload.body)
+        if not parts.in_flight.enter_nowait(pending, size, True):
+            await parts.in_flight.enter(pending, size, wait=wait)
+        parts.begin(message, payload, to, seconds, pending, timeout is not None)
         return pending
 
     async def send_batch(
@@ -212,7 +213,7 @@ class Producer:
     ) -> WriteSummary:
         """Sends each row of a `pyarrow.RecordBatch` or `Table` as a message (extra `arrow`), whole columns at a time.
 
-        Columns: body, topic (unless given), tags, keys, shardingKey, properties, flag. Requests of about 1,000 rows
+        Columns: body, topic (unless given), tags, keys, shardingKey, properties, flag. Requests of up to 4,000 rows
         take the topic's queues in turn, several at once: only rows of one sharding key, or all with `queue`, keep their
         order. `timeout` is each request's. Raises `InvalidMessage` before anything is sent, naming row and column;
         `BatchFailed` when a request fails after others were stored.

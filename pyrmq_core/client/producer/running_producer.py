@@ -45,13 +45,11 @@ class RunningProducer:
     tracer: Tracer | None
 
     def begin(
-        self, message: Message, payload: Payload, to: Target, seconds: float, pending: PendingSend, *, alone: bool
+        self, message: Message, payload: Payload, to: Target, seconds: float, pending: PendingSend, alone: bool
     ) -> None:
         """Sends in the background a message that has entered, together with others if it may."""
         try:
-            if self.accumulator is not None and not alone and self.accumulator.takes(message, payload):
-                self.accumulator.add(message, payload, to, pending)
-            else:
+            if alone or self.accumulator is None or not self.accumulator.add(message, payload, to, pending):
                 self.in_flight.start(payload, to, seconds, (pending,))
         except Exception as error:
             self.in_flight.end((pending,), unexpected(payload.topic, error))

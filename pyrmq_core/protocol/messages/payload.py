@@ -22,7 +22,7 @@ from pyrmq_core.model import (
     PullStatus,
 )
 from pyrmq_core.protocol.framing.fast_dataclass import maker_of
-from pyrmq_core.protocol.messages.batch import encode_batch_item, iterate_batch_body
+from pyrmq_core.protocol.messages.batch import encode_batch_body, encode_batch_item, iterate_batch_body
 from pyrmq_core.protocol.messages.bodies import MAX_BODY_BYTES, MAX_PLAIN_BYTES, BodyRules, plain_body, too_much
 from pyrmq_core.protocol.messages.completeness import check_whole
 from pyrmq_core.protocol.messages.compression import CompressionType, compress
@@ -117,7 +117,6 @@ make_raw_pull: Final = maker_of(RawPull)
 def encode_one(
     message: Message,
     unique_id: str,
-    *,
     compress_over_bytes: int = COMPRESS_OVER_BYTES,
     compression: CompressionType | None = CompressionType.ZLIB,
     max_message_bytes: int = MAX_MESSAGE_BYTES,
@@ -202,14 +201,14 @@ def join_payloads(payloads: Sequence[Payload], *, single_tag: bool = False) -> P
     head = payloads[0]
     if len(payloads) == 1:
         return head
-    items = [encode_batch_item(payload.flag, payload.body, payload.properties.encode()) for payload in payloads]
+    items = [(payload.flag, payload.body, payload.properties.encode()) for payload in payloads]
     return Payload(
         topic=head.topic,
-        body=b"".join(items),
+        body=encode_batch_body(items),
         count=len(items),
         properties=WAITS_NOT if has_property(head.properties, WAITS_NOT) else "",
         batch=True,
-        unique_ids=tuple(unique_id for payload in payloads for unique_id in payload.unique_ids or ()),
+        unique_ids=tuple([payload.unique_ids[0] for payload in payloads if payload.unique_ids]),
         single_tag=single_tag,
     )
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Final
+from typing import Any, Final
 
 from pyrmq_core.errors import InvalidMessage
 from pyrmq_core.model import NO_PROPERTIES, Message
@@ -216,8 +216,10 @@ def _plain_properties(message: Message, unique_id: str | None) -> str:
     ):
         return ""
     head = tail = ""
-    if message.keys is not None:
-        keys = _joined_keys(message.keys)
+    keys: Any = message.keys
+    if keys is not None:
+        if keys.__class__ is not str or keys.isspace():
+            keys = _joined_keys(keys)
         if not (keys and keys.isprintable()):
             return ""
         head = f"KEYS\x01{keys}\x02"

@@ -20,7 +20,7 @@ from pyrmq_core.client.producer.send.targets import Target
 from pyrmq_core.errors import InvalidArgument
 from pyrmq_core.model import Message
 from pyrmq_core.protocol.messages.batch import OVERHEAD_BYTES
-from pyrmq_core.protocol.messages.names import is_retry_topic
+from pyrmq_core.protocol.messages.names import RETRY_PREFIX
 from pyrmq_core.protocol.messages.payload import Payload, join_payloads
 
 MAX_BATCH_BYTES: Final = 2 * 1024 * 1024
@@ -47,10 +47,10 @@ Key = tuple[str, Target, bool, str | None]
 class _Batch:
     """Payloads that wait to be sent together."""
 
-    __slots__ = ("leaves_at", "payloads", "pendings", "size_bytes", "to")
+    __slots__ = ("key", "leaves_at", "payloads", "pendings", "size_bytes")
 
-    def __init__(self, to: Target, leaves_at: float) -> None:
-        self.to = to
+    def __init__(self, key: Key, leaves_at: float) -> None:
+        self.key = key
         self.leaves_at = leaves_at
         self.payloads: list[Payload] = []
         self.pendings: list[PendingSend] = []
@@ -58,40 +58,45 @@ class _Batch:
 
 
 class Accumulator:
-    """The open batches of one producer; a batch that leaves is sent by `in_flight`."""
+    """The open batches of one producer; `in_flight` sends a batch that leaves."""
 
     def __init__(self, in_flight: InFlight, batching: Batching, *, timeout: float) -> None:
         self._in_flight = in_flight
-        self._batching = batching
+        self._max_bytes = batching.max_bytes
+        self._max_delay = batching.max_delay
         self._timeout = timeout
         self._open: dict[Key, _Batch] = {}  # the oldest first
+        self._last: _Batch | None = None  # of the last message, found again without a hash of its key
         self._begun = trio.Event()
 
     def takes(self, message: Message, payload: Payload) -> bool:
         """Returns whether the message may travel with others."""
         return (
             payload.sys_flag == 0
-            and len(payload.body) < self._batching.max_bytes
+            and len(payload.body) < self._max_bytes
             and message.delay_level is None
             and message.deliver_at is None
             and message.delay is None
-            and not is_retry_topic(payload.topic)
+            and not payload.topic.startswith(RETRY_PREFIX)
         )
 
-    def add(self, message: Message, payload: Payload, to: Target, pending: PendingSend) -> None:
-        """Adds a message that has entered `in_flight` to the open batch of its kind, to be sent in the background."""
+    def add(self, message: Message, payload: Payload, to: Target, pending: PendingSend) -> bool:
+        """Adds a message that has entered `in_flight` to the open batch of its kind, to be sent in the background.
+
+        Returns False, and adds nothing, if the message has to travel alone.
+        """
+        if not self.takes(message, payload):
+            return False
         key = (payload.topic, to, message.wait_store_msg_ok, message.tags)
-        batch = self._open.get(key)
-        if batch is None:
-            batch = self._open[key] = _Batch(to, trio.current_time() + self._batching.max_delay)
-            self._begun.set()
+        batch = self._last
+        if batch is None or batch.key != key:
+            batch = self._batch_of(key)
         batch.payloads.append(payload)
         batch.pendings.append(pending)
-        body_bytes = len(payload.body)
-        batch.size_bytes += OVERHEAD_BYTES + body_bytes + len(payload.properties)
-        if batch.size_bytes >= self._batching.max_bytes:
-            del self._open[key]
+        batch.size_bytes += OVERHEAD_BYTES + len(payload.body) + len(payload.properties)
+        if batch.size_bytes >= self._max_bytes:
             self._send(batch)
+        return True
 
     async def run(self) -> None:
         """Sends each batch that is old enough, for the life of the producer."""
@@ -115,18 +120,29 @@ class Accumulator:
             for pending in batch.pendings:
                 pending.set_error(given_up(batch.payloads[0].topic))
         self._open.clear()
+        self._last = None
 
     def _flush(self, now: float) -> None:
-        for key, batch in list(self._open.items()):
+        for batch in list(self._open.values()):
             if batch.leaves_at > now:
                 break
-            del self._open[key]
             self._send(batch)
 
+    def _batch_of(self, key: Key) -> _Batch:
+        """Returns the open batch of the key; begins one if there is none."""
+        batch = self._open.get(key)
+        if batch is None:
+            batch = self._open[key] = _Batch(key, trio.current_time() + self._max_delay)
+            self._begun.set()
+        self._last = batch
+        return batch
+
     def _send(self, batch: _Batch) -> None:
+        del self._open[batch.key]
+        self._last = None
         try:
             joined = join_payloads(batch.payloads, single_tag=True)
         except Exception as error:
             self._in_flight.end(batch.pendings, unexpected(batch.payloads[0].topic, error))
         else:
-            self._in_flight.start(joined, batch.to, self._timeout, batch.pendings)
+            self._in_flight.start(joined, batch.key[1], self._timeout, batch.pendings)

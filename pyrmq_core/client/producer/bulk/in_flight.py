@@ -51,12 +51,21 @@ class InFlight:
         self._bytes = 0  # their sum
         self._calls = 0
         self._turn = trio.Lock()
+        self._waiting = 0  # callers that wait for room
         self._ended: trio.Event | None = None
 
-    def enter_nowait(self, pending: Pending[Any], size: int) -> bool:
-        """Takes room for `size` bytes unless there is none or others wait for it; from any thread."""
+    def enter_nowait(self, pending: Pending[Any], size: int, take_turns: bool = False) -> bool:
+        """Takes room for `size` bytes unless there is none or others wait for it; from any thread.
+
+        With `take_turns` it also returns False now and then, so that its caller awaits `enter` and others run.
+        """
+        if take_turns:
+            self._calls += 1
+            if not self._calls % CALLS_BETWEEN_CHECKPOINTS:
+                return False
         with self._lock:
-            if self._turn.locked() or not self._has_room(size):
+            count = len(self._entered)
+            if self._waiting or (count and (count >= self._max_count or self._bytes + size > self._max_bytes)):
                 return False
             self._entered[pending] = size
             self._bytes += size
@@ -67,22 +76,24 @@ class InFlight:
         if not self.enter_nowait(pending, size):
             if not wait:
                 raise self.full()
-            async with self._turn:
-                while not self._has_room(size):
-                    await self._next_end()
-                if pending.is_done:  # given up meanwhile
-                    pending.result  # noqa: B018 - it raises
-                with self._lock:
-                    self._entered[pending] = size
-                    self._bytes += size
-            return
-        self._calls += 1
-        if not self._calls % CALLS_BETWEEN_CHECKPOINTS:
+            self._waiting += 1
             try:
-                await trio.lowlevel.checkpoint()
-            except BaseException:
-                self.leave((pending,))
-                raise
+                async with self._turn:
+                    while not self._has_room(size):
+                        await self._next_end()
+                    if pending.is_done:  # given up meanwhile
+                        pending.result  # noqa: B018 - it raises
+                    with self._lock:
+                        self._entered[pending] = size
+                        self._bytes += size
+            finally:
+                self._waiting -= 1
+            return
+        try:
+            await trio.lowlevel.checkpoint()
+        except BaseException:
+            self.leave((pending,))
+            raise
 
     def full(self) -> WindowFull:
         """Returns the error for a caller that does not wait."""
@@ -94,8 +105,9 @@ class InFlight:
     def leave(self, pendings: Iterable[Pending[Any]]) -> None:
         """Gives back the room of those pending sends that hold some."""
         with self._lock:
+            pop = self._entered.pop
             for pending in pendings:
-                self._bytes -= self._entered.pop(pending, 0)
+                self._bytes -= pop(pending, 0)
         ended, self._ended = self._ended, None
         if ended is not None:
             ended.set()
@@ -172,11 +184,12 @@ class InFlight:
                 results = end.results()
             except SendFailed as unreadable:
                 results = unreadable
-        for index, pending in enumerate(pendings):
-            if isinstance(results, RocketMQError):
+        if isinstance(results, RocketMQError):
+            for pending in pendings:
                 pending.set_error(results)
-            else:
-                pending.set_results(results, index)
+            return
+        for index, pending in enumerate(pendings):
+            pending.set_results(results, index)
 
     async def _next_end(self) -> None:
         if self._ended is None:

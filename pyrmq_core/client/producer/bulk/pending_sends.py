@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from typing import Any, Generic, Self, TypeVar
+from typing import Any, ClassVar, Final, Generic, Self, TypeVar
 
 import trio
 
@@ -15,6 +15,9 @@ from pyrmq_core.model import SendResult
 
 log = logging.getLogger(__name__)
 
+# A caller that reads many results that are there lets others run this often: each time costs a turn of the loop.
+READS_BETWEEN_CHECKPOINTS: Final = 16
+
 R = TypeVar("R")
 
 
@@ -22,6 +25,8 @@ class Pending(Generic[R]):
     """A send under way, and later its result."""
 
     __slots__ = ("_callbacks", "_error", "_result", "_waited", "is_done")
+
+    _reads: ClassVar[int] = 0  # of results that were there already
 
     def __init__(self) -> None:
         self.is_done = False
@@ -33,7 +38,11 @@ class Pending(Generic[R]):
     async def wait(self) -> R:
         """Returns the result when the send has ended; raises the error of a failed one, each time it is called."""
         if self.is_done:
-            await trio.lowlevel.checkpoint()
+            Pending._reads += 1
+            if Pending._reads % READS_BETWEEN_CHECKPOINTS:
+                await trio.lowlevel.checkpoint_if_cancelled()
+            else:
+                await trio.lowlevel.checkpoint()
         else:
             if self._waited is None:
                 self._waited = trio.Event()
@@ -96,8 +105,9 @@ class PendingSend(Pending[SendResult]):
 
     __slots__ = ("_index", "_results", "state")
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self) -> None:  # sets all slots itself: one is made for every message
+        self.is_done = False
+        self._waited = self._result = self._error = self._callbacks = None
         self.state: SendState | None = None
         self._results: Receipt | SendResults | None = None
         self._index = 0
@@ -106,7 +116,9 @@ class PendingSend(Pending[SendResult]):
         """Ends the send as stored; the acknowledgement is parsed when `result` is first read."""
         if not self.is_done:
             self._results, self._index = results, index
-            self._end()
+            self.is_done, self.state = True, None
+            if self._waited is not None or self._callbacks is not None:
+                self._end()
 
     def begun(self, state: SendState) -> None:
         """Keeps the state, and the payload with it, while the send is under way; the result may be kept much longer."""
