@@ -48,6 +48,7 @@ def main(*, quick: bool) -> None:
         bench.beside_librocketmq()
         bench.beside_java()
         bench.beside_sockets()
+        bench.asyncio_beside_threads()
         bench.at_rest(seconds=1 if quick else 60, count=20_000 if quick else 1_000_000)
 
 
@@ -119,6 +120,29 @@ class Bench:
             value=lambda sent: sent.p50_us,
         )
 
+    def asyncio_beside_threads(self) -> None:
+        """Compares costs: both columns and the ratio are processor microseconds a message of our own two faces."""
+        count = 40_000 // self._share
+        rows: list[tuple[str, Callable[..., Sent], Callable[..., Sent], int]] = [
+            (
+                f"asyncio send_soon, {WINDOW} under way, CPU us; blocking",
+                sends.asyncio_send_soon,
+                sends.blocking_send_soon,
+                WINDOW,
+            ),
+            ("asyncio send, 64 tasks, CPU us; 64 threads", sends.asyncio_callers, sends.blocking, 64),
+            ("asyncio send, one task, CPU us; one thread", sends.asyncio_callers, sends.blocking, 1),
+        ]
+        for name, ours, theirs, width in rows:
+            some = count // 8 if width == 1 else count
+            arguments = (self._nameserver, "sends", width, some)
+            self._row(
+                name,
+                partial(ours, *arguments),
+                partial(cost, partial(theirs, *arguments)),
+                value=lambda sent: sent.cpu_us,
+            )
+
     def at_rest(self, *, seconds: int, count: int) -> None:
         share = alone(sys.executable, "-m", "benchmarks.support.sends", "idle", self._nameserver, "sends", str(seconds))
         print(f"{f'an idle producer over {seconds} s, % of a core':46} {share:>10.3f}")
@@ -165,6 +189,10 @@ class Bench:
     def _librocketmq(self, threads: int, count: int) -> float:
         script = HERE / "peers" / "librocketmq_sends.py"
         return alone(str(PEER_PYTHON), str(script), self._nameserver, "sends", str(threads), str(count))
+
+
+def cost(run: Callable[[], Sent]) -> float:
+    return run().cpu_us
 
 
 def has_peer() -> bool:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import pyrmq_core
-from pyrmq_core import blocking
+from pyrmq_core import aio, blocking
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -19,6 +19,7 @@ BLOCK = re.compile(r"^```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 PACKAGES = (
     "pyrmq_core",
     "pyrmq_core.blocking",
+    "pyrmq_core.aio",
     "pyrmq_core.columnar",
     "pyrmq_core.embedded",
     "pyrmq_core.nameserver",
@@ -169,14 +170,19 @@ ADMIN = {
     [
         (pyrmq_core.Client, CLIENT),
         (blocking.Client, CLIENT | {"close", "open"}),
+        (aio.Client, CLIENT | {"close", "open"}),
         (pyrmq_core.Producer, PRODUCER),
         (blocking.Producer, PRODUCER | {"close", "open", "send_async"}),
+        (aio.Producer, PRODUCER | {"close", "open"}),
         (pyrmq_core.PullConsumer, CONSUMER),
         (blocking.PullConsumer, CONSUMER | {"close", "open"}),
+        (aio.PullConsumer, CONSUMER | {"close", "open"}),
         (pyrmq_core.LitePullConsumer, LITE_PULL),
         (blocking.LitePullConsumer, LITE_PULL | {"close", "open"}),
+        (aio.LitePullConsumer, LITE_PULL | {"close", "open"}),
         (pyrmq_core.Admin, ADMIN),
         (blocking.Admin, ADMIN | {"close", "open"}),
+        (aio.Admin, ADMIN | {"close", "open"}),
     ],
 )
 def test_a_face_shows_nothing_internal(face: type[Any], members: set[str]) -> None:

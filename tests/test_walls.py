@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import walls
+from tests.support import wall_roads, walls
 
 ROOT = Path(__file__).parent.parent
 PACKAGES = ("pyrmq_core", "pyrmq_spark")
@@ -37,7 +37,7 @@ def test_clock_and_sockets_stay_where_they_live(packages: dict[str, str]) -> Non
 
 
 def test_sending_and_pulling_have_one_path_each(packages: dict[str, str]) -> None:
-    assert walls.road_faults(packages) == []
+    assert wall_roads.road_faults(packages) == []
 
 
 def test_no_imports_go_in_a_circle(packages: dict[str, str]) -> None:
@@ -270,7 +270,7 @@ def test_a_file_without_a_sentence_is_reported(source: str) -> None:
     ],
 )
 def test_leaving_the_path_is_reported(path: str, source: str) -> None:
-    assert walls.road_faults({path: source})
+    assert wall_roads.road_faults({path: source})
 
 
 @pytest.mark.parametrize(
@@ -283,7 +283,7 @@ def test_leaving_the_path_is_reported(path: str, source: str) -> None:
     ],
 )
 def test_keeping_the_path_is_not_reported(path: str, source: str) -> None:
-    assert walls.road_faults({path: source}) == []
+    assert wall_roads.road_faults({path: source}) == []
 
 
 @pytest.mark.parametrize(

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 import threading
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable
+from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
 
 import trio
 
-from pyrmq_core import Message, PendingSend, Producer
+from pyrmq_core import Message, PendingSend, Producer, SendResult
+from pyrmq_core import aio as aio_face
 from pyrmq_core import blocking as blocking_face
 
 BODY = b"x" * 100
@@ -66,6 +69,65 @@ def send_soon(nameserver: str, topic: str, window: int, count: int, *, batching:
             await pending.wait()
 
     return _on_trio(nameserver, work, count, max_in_flight=window, batching=batching)
+
+
+def blocking_send_soon(nameserver: str, topic: str, window: int, count: int) -> Sent:
+    """Measures `send_soon` of the blocking face with so many under way."""
+
+    def work(some: int) -> None:
+        last: deque[Future[SendResult]] = deque(maxlen=window)
+        for number in range(some):
+            last.append(producer.send_soon(message(topic, number)))
+        for future in last:
+            future.result()
+
+    with blocking_face.Producer(
+        "ours", nameserver=nameserver, send_timeout=TIMEOUT_SECONDS, max_in_flight=window
+    ) as producer:
+        work(max(1, count // 4))
+        clock = _Clock()
+        work(count)
+        return clock.sent(count)
+
+
+def asyncio_send_soon(nameserver: str, topic: str, window: int, count: int) -> Sent:
+    """Measures `send_soon` of the asyncio face with so many under way."""
+
+    async def work(producer: aio_face.Producer, some: int) -> None:
+        last: deque[asyncio.Future[SendResult]] = deque(maxlen=window)
+        for number in range(some):
+            last.append(await producer.send_soon(message(topic, number)))
+        for future in last:
+            await future
+
+    async def main() -> Sent:
+        async with aio_face.Producer(
+            "ours", nameserver=nameserver, send_timeout=TIMEOUT_SECONDS, max_in_flight=window
+        ) as producer:
+            await work(producer, max(1, count // 4))
+            clock = _Clock()
+            await work(producer, count)
+            return clock.sent(count)
+
+    return asyncio.run(main())
+
+
+def asyncio_callers(nameserver: str, topic: str, tasks: int, count: int) -> Sent:
+    """Measures `send` of the asyncio face from so many tasks at once."""
+
+    async def main() -> Sent:
+        async with aio_face.Producer("ours", nameserver=nameserver, send_timeout=TIMEOUT_SECONDS) as producer:
+
+            async def send(some: int) -> None:
+                for number in range(some):
+                    await producer.send(message(topic, number))
+
+            await send(100)
+            clock = _Clock()
+            await asyncio.gather(*(send(count // tasks) for _ in range(tasks)))
+            return clock.sent(count // tasks * tasks)
+
+    return asyncio.run(main())
 
 
 def callers(nameserver: str, topic: str, window: int, count: int) -> Sent:

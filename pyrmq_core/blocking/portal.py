@@ -211,19 +211,22 @@ class Portal:
 class HeldContext(Generic[T]):
     """An async context manager that a task of its own holds open on the loop until `close`; of this process alone."""
 
-    def __init__(self, portal: Portal, manager: AbstractAsyncContextManager[T]) -> None:
+    def __init__(self, portal: Portal, manager: AbstractAsyncContextManager[T], *, wait: bool = True) -> None:
+        """Opens the context, and waits until it is open; with `wait=False`, `opening` has its value later."""
         self._portal = portal
         self._pid = os.getpid()
         self._scope = trio.CancelScope()
         self._close = trio.Event()
-        opened: Future[T] = Future()
-        self._task = portal.submit(self._hold, manager, opened)
-        self._task.add_done_callback(lambda task: _settle(opened, error=_error_of(task)))
-        try:
-            self._value = opened.result()
-        except BaseException:
-            self.abandon()
-            raise
+        self._has_value = False
+        self.opening = opening = Future[T]()
+        self._task = portal.submit(self._hold, manager)
+        self._task.add_done_callback(lambda task: _settle(opening, error=_error_of(task)))
+        if wait:
+            try:
+                opening.result()
+            except BaseException:
+                self.abandon()
+                raise
 
     @property
     def value(self) -> T:
@@ -232,12 +235,17 @@ class HeldContext(Generic[T]):
             raise InvalidState(f"opened in process {self._pid}; a child after fork opens its own")
         if self._portal.crash is not None:
             raise self._portal.crash
-        return self._value
+        return self._value if self._has_value else self.opening.result()
 
     @property
     def is_open(self) -> bool:
         """True if `value` may be used: in this process, on a loop that runs."""
-        return self._pid == os.getpid() and not self._portal.is_broken
+        return self._has_value and self._pid == os.getpid() and not self._portal.is_broken
+
+    @property
+    def has_opened(self) -> bool:
+        """True once it is open, in whatever process; it stays true when it is closed."""
+        return self._has_value
 
     def close(self, seconds: float = 0.0) -> None:
         """Leaves the context and waits until that is done; raises its exception. A second call does nothing.
@@ -245,27 +253,36 @@ class HeldContext(Generic[T]):
         Leaving may take `seconds` and a fixed bound. After that the wait ends with a line in the log: something else
         holds up the loop.
         """
-        if self._pid != os.getpid():
+        left = self.begin_close()
+        if left is None:
             return
+        try:
+            left.result(seconds + CLOSE_SECONDS)
+        except (CancelledError, LoopEnded):
+            pass
+        except TimeoutError:
+            if left.done():  # leaving itself raised it
+                raise
+            self.close_timed_out(seconds)
+
+    def begin_close(self) -> Future[None] | None:
+        """Has the context left, and returns the future of that; None in another process."""
+        if self._pid != os.getpid():
+            return None
         self._portal.check_outside()
         self._portal.forget(self)
         with suppress(InvalidState):
             self._portal.soon(self._close.set)
-        try:
-            self._task.result(seconds + CLOSE_SECONDS)
-        except CancelledError:
-            pass
-        except TimeoutError:
-            if self._task.done():  # leaving itself raised it
-                raise
-            log.error(
-                "closing %s did not end within %.0f s and is not waited for: a callback, a hook or a filter holds up "
-                "the library's loop",
-                type(self._value).__name__,
-                seconds + CLOSE_SECONDS,
-            )
-        except LoopEnded:
-            pass
+        return self._task
+
+    def close_timed_out(self, seconds: float) -> None:
+        """Logs that leaving took longer than `seconds` and the fixed bound."""
+        log.error(
+            "closing %s did not end within %.0f s and is not waited for: a callback, a hook or a filter holds up "
+            "the library's loop",
+            type(self._value).__name__ if self._has_value else "what was being opened",
+            seconds + CLOSE_SECONDS,
+        )
 
     def on_crash(self, end: Callable[[InvalidState], None]) -> None:
         """Has `end` called when the loop ends by a defect before this is closed."""
@@ -277,10 +294,11 @@ class HeldContext(Generic[T]):
             with suppress(InvalidState):
                 self._portal.soon(self._scope.cancel)
 
-    async def _hold(self, manager: AbstractAsyncContextManager[T], opened: Future[T]) -> None:
+    async def _hold(self, manager: AbstractAsyncContextManager[T]) -> None:
         with self._scope:
             async with manager as value:
-                _settle(opened, result=value)
+                self._value, self._has_value = value, True
+                _settle(self.opening, result=value)
                 await self._close.wait()
 
 

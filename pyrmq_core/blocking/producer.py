@@ -4,31 +4,26 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 from pyrmq_core.blocking.client import Client
+from pyrmq_core.blocking.drafted_sends import Draft, begin_soon, drafted, give_up, start_waited_for
 from pyrmq_core.blocking.face import BlockingFace
 from pyrmq_core.blocking.portal import HeldContext, Portal, portal
 from pyrmq_core.blocking.send_window import SendWindow
 from pyrmq_core.client.parameters import parameters_of
 from pyrmq_core.client.producer.bulk.pending_sends import Pending, PendingSend
 from pyrmq_core.client.producer.bulk.send_window import WriteSummary
-from pyrmq_core.client.producer.communication_mode import CommunicationMode
 from pyrmq_core.client.producer.producer import Producer as AsyncProducer
 from pyrmq_core.client.producer.producer import Select
 from pyrmq_core.client.producer.producer_settings import ProducerSettings
-from pyrmq_core.client.producer.running_producer import RunningProducer
-from pyrmq_core.client.producer.send.targets import Target
 from pyrmq_core.client.producer.transactions import Transaction, decided_here, local_failure
 from pyrmq_core.client.routing.publish_info import TopicPublishInfo
 from pyrmq_core.client.service_state import ServiceState
-from pyrmq_core.errors import InvalidState
 from pyrmq_core.model import (
     NO_PROPERTIES,
     LocalTransactionState,
@@ -38,8 +33,7 @@ from pyrmq_core.model import (
     SendResult,
     TransactionSendResult,
 )
-from pyrmq_core.network import ON_LOOP, LoopAccess
-from pyrmq_core.protocol.messages.payload import Payload
+from pyrmq_core.network import ON_LOOP
 
 log = logging.getLogger(__name__)
 
@@ -93,13 +87,13 @@ class Producer(BlockingFace[AsyncProducer]):
         ended.acquire()
         pending = PendingSend()
         pending.add_done_callback(lambda _: ended.release())
-        loop, drafted = self._drafted(message, timeout, queue)
+        loop, draft = self._drafted(message, timeout, queue)
         try:
-            if not loop.run_if_idle(_start, drafted, pending, loop.access_here):
-                loop.soon(_start, drafted, pending, ON_LOOP)
+            if not loop.run_if_idle(start_waited_for, draft, pending, loop.access_here):
+                loop.soon(start_waited_for, draft, pending, ON_LOOP)
             ended.acquire()
         except BaseException:  # interrupted: the call is not waited for
-            _give_up(loop, drafted, pending)
+            give_up(loop, draft, pending)
             raise
         return pending.result
 
@@ -125,7 +119,7 @@ class Producer(BlockingFace[AsyncProducer]):
     ) -> Future[SendResult]:
         """Waits only for room, or not at all with `wait=False` (`WindowFull` then); the future has the result.
 
-        In asyncio: `await asyncio.wrap_future(future)`.
+        In asyncio, `pyrmq_core.aio` has the same with `await`.
         """
         future: Future[SendResult] = Future()
         settle = partial(_settle, future)
@@ -139,14 +133,14 @@ class Producer(BlockingFace[AsyncProducer]):
             return future
         pending = PendingSend()
         pending.add_done_callback(settle)
-        loop, drafted = self._drafted(message, timeout, queue)
-        in_flight, size = drafted.parts.in_flight, len(drafted.payload.body)
+        loop, draft = self._drafted(message, timeout, queue)
+        in_flight, size = draft.parts.in_flight, len(draft.payload.body)
         try:
             if not in_flight.enter_nowait(pending, size):
                 loop.run(partial(in_flight.enter, wait=wait), pending, size)
-            loop.soon(_begin, drafted, pending, timeout is not None)
+            loop.soon(begin_soon, draft, pending, timeout is not None)
         except BaseException:  # interrupted, or no room
-            _give_up(loop, drafted, pending)
+            give_up(loop, draft, pending)
             raise
         return future
 
@@ -264,45 +258,11 @@ class Producer(BlockingFace[AsyncProducer]):
         """Returns the queues the topic may be written to now."""
         return self._run(lambda producer: producer.message_queues(topic))
 
-    def _drafted(self, message: Message, timeout: float | None, queue: MessageQueue | None) -> tuple[Portal, _Drafted]:
+    def _drafted(self, message: Message, timeout: float | None, queue: MessageQueue | None) -> tuple[Portal, Draft]:
         """Checks and encodes the message in the calling thread."""
         producer, loop = self._async(), portal()
         loop.check_outside()
-        began = time.monotonic()
-        return loop, _Drafted(message, *producer._prepare(message, timeout, queue), began)
-
-
-class _Drafted(NamedTuple):
-    """A send on its way to the loop; its time runs since `began`."""
-
-    message: Message
-    parts: RunningProducer
-    payload: Payload
-    to: Target
-    timeout: float
-    began: float
-
-    def seconds_left(self) -> float:
-        return max(0.0, self.timeout - (time.monotonic() - self.began))
-
-
-def _start(drafted: _Drafted, pending: PendingSend, loop: LoopAccess) -> bool:
-    """Starts a send that a thread waits for; on the loop, or in that thread if the loop is idle and allows it."""
-    in_flight = drafted.parts.in_flight
-    timeout = drafted.timeout if loop.writes_here else drafted.seconds_left()
-    return in_flight.start(drafted.payload, drafted.to, timeout, (pending,), CommunicationMode.SYNC, loop)
-
-
-def _give_up(loop: Portal, drafted: _Drafted, pending: PendingSend) -> None:
-    """Gives up the send, after the loop's earlier work for it, if any came before the interrupt."""
-    with suppress(InvalidState):
-        loop.soon(drafted.parts.in_flight.give_up, pending, drafted.payload.topic)
-
-
-def _begin(drafted: _Drafted, pending: PendingSend, alone: bool) -> None:
-    """Starts a send on the loop, for which no thread waits yet."""
-    message, parts, payload, to, _, _ = drafted
-    parts.begin(message, payload, to, drafted.seconds_left(), pending, alone=alone)
+        return loop, drafted(producer, message, timeout, queue)
 
 
 def _settle(future: Future[R], pending: Pending[R]) -> None:

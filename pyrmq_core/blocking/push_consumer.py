@@ -94,7 +94,7 @@ class PushConsumer(BlockingFace[AsyncPushConsumer]):
 
     def stop(self, timeout: float | None = None) -> None:
         """Ends `run` or the iteration; from any thread. Returns when that is done, in a handler at once."""
-        portal().run(_stop, self._async(), timeout, self._is_handler())
+        portal().run(stop_consumer, self._async(), timeout, self._is_handler())
 
     def close(self) -> None:
         """Stops it and leaves the group. A second call does nothing; raises `InvalidState` in a handler."""
@@ -140,7 +140,8 @@ async def _subscribe(consumer: AsyncPushConsumer, topic: str, tags: str, sql: st
     await consumer.subscribe(topic, tags=tags, sql=sql)
 
 
-async def _stop(consumer: AsyncPushConsumer, timeout: float | None, is_handler: bool) -> None:
+async def stop_consumer(consumer: AsyncPushConsumer, timeout: float | None, is_handler: bool) -> None:
+    """Stops the consumer, and waits for its end unless a handler of it calls."""
     if is_handler:
         HANDLING.set(consumer)  # in this task alone: the consumer sees that it must not wait for its handler
     await consumer.stop(timeout)

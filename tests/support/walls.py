@@ -1,4 +1,4 @@
-"""The walls of the house as plain functions over source texts: imports, sizes, first sentences, the two paths.
+"""The walls of the house as plain functions over source texts: imports, sizes and first sentences.
 
 Each function takes `{path from the project's root: source text}` and returns one line per fault, so that a test can
 show on a wrong sample that it is able to fail.
@@ -38,6 +38,7 @@ ROOMS: dict[str, set[str]] = {
     "pyrmq_core.embedded": SHARED | {"pyrmq_core.broker", "pyrmq_core.nameserver"},
     "pyrmq_core.testing": BYTES | {"pyrmq_core.network", "pyrmq_core.embedded"},
     "pyrmq_core.blocking": SHARED | {"pyrmq_core.client", "pyrmq_core.columnar", "pyrmq_core.embedded"},
+    "pyrmq_core.aio": SHARED | {"pyrmq_core.client", "pyrmq_core.blocking"},
     "pyrmq_core.cli": {"pyrmq_core", "pyrmq_core.broker", "pyrmq_core.nameserver", "pyrmq_core.embedded"},
     "pyrmq_core": BYTES | {"pyrmq_core.client", "pyrmq_core.filtering"},
     "pyrmq_spark": set(),
@@ -118,6 +119,13 @@ TRIO_SOCKET_NAMES = {
     "serve_ssl_over_tcp",
     "serve_tcp",
 }
+ASYNCIO_SOCKET_NAMES = {
+    "StreamReader",
+    "open_connection",
+    "open_unix_connection",
+    "start_server",
+    "start_unix_server",
+}
 
 # Third party package -> the rooms that may import it.
 THIRD_PARTY: dict[str, tuple[str, ...]] = {
@@ -129,6 +137,7 @@ THIRD_PARTY: dict[str, tuple[str, ...]] = {
         "pyrmq_core.nameserver",
         "pyrmq_core.embedded",
         "pyrmq_core.blocking",
+        "pyrmq_core.aio",
         "pyrmq_core.cli",
     ),
     "yaml": ("pyrmq_core.access.yaml_text",),
@@ -141,17 +150,6 @@ THIRD_PARTY: dict[str, tuple[str, ...]] = {
     "numpy": ("pyrmq_core.columnar", "pyrmq_spark"),
     "pyspark": ("pyrmq_spark",),
 }
-
-# One send path, one read path: these names (and the conversations' modules) stand in one module of these rooms.
-ROAD_ROOMS = ("pyrmq_core.client", "pyrmq_core.columnar", "pyrmq_core.blocking", "pyrmq_core.cli", "pyrmq_spark")
-SEND_NAMES = {"SEND_MESSAGE", "SEND_MESSAGE_V2", "SEND_BATCH_MESSAGE", "SendMessage", "send_message"}
-PULL_NAMES = {"PULL_MESSAGE", "LITE_PULL_MESSAGE", "PullMessage", "pull_message"}
-# Their answers may be read elsewhere.
-ANSWER_NAMES = {"MessageStored"}
-ROADS = (
-    ("pyrmq_core.client.producer.send.sender", SEND_NAMES, {10, 310, 320}),
-    ("pyrmq_core.client.consumer.pull.puller", PULL_NAMES, {11, 361}),
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,7 +186,7 @@ def imports(path: str, source: str, known: set[str]) -> Iterator[Import]:
             for alias in node.names:
                 inner = f"{base}.{alias.name}"
                 yield Import(inner if inner in known or room_of(inner) == inner else base, importer, node.lineno)
-        elif isinstance(node, ast.Call) and _called_name(node) in ("import_module", "__import__") and node.args:
+        elif isinstance(node, ast.Call) and called_name(node) in ("import_module", "__import__") and node.args:
             argument = node.args[0]
             if isinstance(argument, ast.Constant) and isinstance(argument.value, str):
                 yield Import(argument.value, importer, node.lineno)
@@ -196,7 +194,7 @@ def imports(path: str, source: str, known: set[str]) -> Iterator[Import]:
             yield Import(str(node.value), importer, node.lineno)  # in a table of modules that are loaded by name
 
 
-def _called_name(node: ast.Call) -> str:
+def called_name(node: ast.Call) -> str:
     function = node.func
     return function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
 
@@ -228,6 +226,8 @@ def _import_fault(found: Import) -> str | None:
         return f"{found.importer} stands in no room of the house (tests/support/walls.py)"
     if _pure(found.importer) and top in IMPURE_MODULES:
         return f"{room} is plain functions and values, and imports {found.module}"
+    if found.module == "asyncio" and room == "pyrmq_core.aio":
+        return None  # its loops; its sockets are below
     if top in SOCKET_MODULES and found.module != "urllib.parse" and room != "pyrmq_core.network":
         return f"{found.module} is imported outside network"
     if top in sys.stdlib_module_names:
@@ -262,6 +262,8 @@ def clock_and_socket_faults(sources: Sources) -> list[str]:
                 faults.append(f"{path}:{node.lineno}: {owner}.{name} in a room without a clock")
             if owner == "trio" and name in TRIO_SOCKET_NAMES and room_of(module) != "pyrmq_core.network":
                 faults.append(f"{path}:{node.lineno}: trio.{name} outside network")
+            if owner == "asyncio" and name in ASYNCIO_SOCKET_NAMES:
+                faults.append(f"{path}:{node.lineno}: asyncio.{name} outside network")
     return sorted(faults)
 
 
@@ -355,42 +357,3 @@ def sentence_faults(sources: Sources) -> list[str]:
         if not re.match(r"\S.*[.?!:)]", opening, re.DOTALL) or len(opening.split()) < 3:
             faults.append(f"{path}: does not open with a sentence")
     return sorted(faults)
-
-
-def road_faults(sources: Sources) -> list[str]:
-    """Returns the places that name sending or pulling requests outside their one path."""
-    faults = []
-    for path, source in sources.items():
-        module = module_name(path)
-        if not inside(module, ROAD_ROOMS):
-            continue
-        for home, names, codes in ROADS:
-            if module == home:
-                continue
-            faults += [
-                f"{path}:{getattr(node, 'lineno', 0)}: {found.pop()} belongs to {home} alone"
-                for node in ast.walk(ast.parse(source))
-                if (found := _named(node) & names or _issued(node) & codes)
-            ]
-    return sorted(faults)
-
-
-def _named(node: ast.AST) -> set[str]:
-    match node:
-        case ast.Attribute(attr=name) | ast.Name(id=name):
-            return {name}
-        case ast.ImportFrom(module=module, names=aliases):
-            names = {alias.name for alias in aliases}
-            return set() if names <= ANSWER_NAMES else names | {(module or "").rpartition(".")[2]}
-        case ast.Import(names=aliases):
-            return {alias.name.rpartition(".")[2] for alias in aliases}
-        case _:
-            return set()
-
-
-def _issued(node: ast.AST) -> set[int]:
-    """Returns codes written as bare numbers: `Command(310, ...)`, `RequestCode(310)`, `code=310`."""
-    if not isinstance(node, ast.Call) or _called_name(node) not in ("Command", "RequestCode"):
-        return set()
-    given = [*node.args[:1], *(keyword.value for keyword in node.keywords if keyword.arg == "code")]
-    return {value.value for value in given if isinstance(value, ast.Constant) and isinstance(value.value, int)}

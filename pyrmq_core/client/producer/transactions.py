@@ -15,6 +15,7 @@ import inspect
 import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final, Protocol, TypeVar
 
 import trio
@@ -202,10 +203,17 @@ async def decided(
 
     An async function runs here, a plain one in a worker thread: local transactions wait for databases.
     """
+    return await decided_by(partial(trio.to_thread.run_sync, limiter=limiter), function, *args)
+
+
+async def decided_by(
+    in_thread: Callable[..., Awaitable[object]], function: Callable[..., State | Awaitable[State]], *args: object
+) -> tuple[State, Exception | None]:
+    """Returns the same as `decided`; `in_thread` runs a plain function in a worker thread."""
     try:
         if inspect.iscoroutinefunction(function):
             return _checked(await function(*args)), None
-        found = await trio.to_thread.run_sync(function, *args, limiter=limiter)
+        found = await in_thread(function, *args)
         return _checked(await found if inspect.isawaitable(found) else found), None
     except Exception as error:
         return unknown(error)

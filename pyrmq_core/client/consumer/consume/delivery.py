@@ -37,7 +37,7 @@ class Delivery:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> bool:
         self._settle(error)
-        return isinstance(error, ConsumeLater | SuspendCurrentQueue)
+        return is_order(error)
 
     async def _wait(self) -> None:
         """Returns when the block was left; raises its exception. A cancelled block leaves its message to the group."""
@@ -54,6 +54,11 @@ class Delivery:
     def _settle(self, reason: BaseException | None) -> None:
         self._reason = reason
         self._settled.set()
+
+
+def is_order(error: BaseException | None) -> bool:
+    """Returns whether the exception that left a delivery's block is an order, which ends there."""
+    return isinstance(error, ConsumeLater | SuspendCurrentQueue)
 
 
 class Deliveries:

@@ -33,7 +33,7 @@ class Pending(Generic[R]):
         self._waited: trio.Event | None = None
         self._result: R | None = None
         self._error: RocketMQError | None = None
-        self._callbacks: list[Callable[[Any], None]] | None = None
+        self._callbacks: list[Callable[[Any], object]] | None = None
 
     async def wait(self) -> R:
         """Returns the result when the send has ended; raises the error of a failed one, each time it is called."""
@@ -49,7 +49,7 @@ class Pending(Generic[R]):
             await self._waited.wait()
         return self.result
 
-    def add_done_callback(self, callback: Callable[[Self], None]) -> None:
+    def add_done_callback(self, callback: Callable[[Self], object]) -> None:
         """Has `callback` called on the loop when the send ends, or now if it has. Logs its exceptions, as Java does."""
         if self.is_done:
             self._call(callback)
@@ -92,7 +92,7 @@ class Pending(Generic[R]):
         for callback in callbacks or ():
             self._call(callback)
 
-    def _call(self, callback: Callable[[Any], None]) -> None:
+    def _call(self, callback: Callable[[Any], object]) -> None:
         """Calls it, and logs what it raises: other sends, and the loop, go on."""
         try:
             callback(self)

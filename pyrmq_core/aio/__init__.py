@@ -1,0 +1,48 @@
+"""The client for asyncio: the same names and arguments as `pyrmq_core`'s, awaited in an asyncio program.
+
+Every call runs on the library's own loop, the trio loop of one daemon thread that `pyrmq_core.blocking` has too; its
+result comes back to the asyncio loop that waits for it. Cancelling the task that waits ends the call.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from pyrmq_core.lazy_names import load_when_named
+
+if TYPE_CHECKING:
+    from pyrmq_core.aio.admin import Admin
+    from pyrmq_core.aio.client import Client
+    from pyrmq_core.aio.deliveries import Deliveries, Delivery
+    from pyrmq_core.aio.lite_pull_consumer import LitePullConsumer
+    from pyrmq_core.aio.producer import Producer
+    from pyrmq_core.aio.pull_consumer import PullConsumer
+    from pyrmq_core.aio.push_consumer import PushConsumer
+    from pyrmq_core.aio.send_window import SendWindow
+
+__all__ = [
+    "Admin",
+    "Client",
+    "Deliveries",
+    "Delivery",
+    "LitePullConsumer",
+    "Producer",
+    "PullConsumer",
+    "PushConsumer",
+    "SendWindow",
+]
+
+_LAZY: Final = {
+    "Admin": "pyrmq_core.aio.admin",
+    "Client": "pyrmq_core.aio.client",
+    "Deliveries": "pyrmq_core.aio.deliveries",
+    "Delivery": "pyrmq_core.aio.deliveries",
+    "LitePullConsumer": "pyrmq_core.aio.lite_pull_consumer",
+    "Producer": "pyrmq_core.aio.producer",
+    "PullConsumer": "pyrmq_core.aio.pull_consumer",
+    "PushConsumer": "pyrmq_core.aio.push_consumer",
+    "SendWindow": "pyrmq_core.aio.send_window",
+}
+
+if not TYPE_CHECKING:  # else every name would pass for one of these
+    __getattr__, __dir__ = load_when_named(__name__, __all__, _LAZY)

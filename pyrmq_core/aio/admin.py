@@ -1,0 +1,37 @@
+"""The asyncio `Admin`: every method is the trio one, lent to the library's loop."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from pyrmq_core.aio.client import Client
+from pyrmq_core.aio.face import AsyncioFace, lent
+from pyrmq_core.client.admin.admin import Admin as TrioAdmin
+from pyrmq_core.client.admin.settings import AdminSettings
+from pyrmq_core.client.parameters import parameters_of
+
+
+class Admin(AsyncioFace[TrioAdmin]):
+    """The asyncio form of `pyrmq_core.Admin`; `client` is an asyncio one."""
+
+    @parameters_of(AdminSettings[Client])
+    def __init__(self, settings: AdminSettings[Client]) -> None:
+        super().__init__(partial(TrioAdmin._of, settings), settings.shared_client(Client, "pyrmq_core.aio.Client"))
+
+    def __repr__(self) -> str:
+        return "<asyncio Admin>"
+
+    cluster_info = lent(TrioAdmin.cluster_info)
+    create_topic = lent(TrioAdmin.create_topic)
+    delete_kv = lent(TrioAdmin.delete_kv)
+    delete_topic = lent(TrioAdmin.delete_topic)
+    earliest_msg_store_time = lent(TrioAdmin.earliest_msg_store_time)
+    kv_value = lent(TrioAdmin.kv_value)
+    kv_values = lent(TrioAdmin.kv_values)
+    put_kv = lent(TrioAdmin.put_kv)
+    query_message = lent(TrioAdmin.query_message)
+    query_message_by_unique_key = lent(TrioAdmin.query_message_by_unique_key)
+    route = lent(TrioAdmin.route)
+    topic_config = lent(TrioAdmin.topic_config)
+    topics = lent(TrioAdmin.topics)
+    view_message = lent(TrioAdmin.view_message)

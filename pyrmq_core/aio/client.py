@@ -1,0 +1,33 @@
+"""The asyncio `Client`: connections, routes and heartbeats, shared by the producers and consumers given it."""
+
+from __future__ import annotations
+
+from pyrmq_core.aio.face import AsyncioFace
+from pyrmq_core.client.client import Client as TrioClient
+from pyrmq_core.client.client_settings import ClientSettings
+from pyrmq_core.client.parameters import parameters_of
+from pyrmq_core.client.service_state import ServiceState
+from pyrmq_core.errors import InvalidState
+
+
+class Client(AsyncioFace[TrioClient]):
+    """The asyncio form of `pyrmq_core.Client`. Nothing touches the network before it is opened."""
+
+    @parameters_of(ClientSettings)
+    def __init__(self, settings: ClientSettings) -> None:
+        self._named = repr(TrioClient._of(settings))
+        super().__init__(lambda _: TrioClient._of(settings), None)
+
+    @property
+    def client_id(self) -> str:
+        """The id that brokers know this client by; raises `InvalidState` before it is open."""
+        if self._held is None or not self._held.has_opened:
+            raise InvalidState(f"{self!r} has no client_id before it is open: async with, or await open()")
+        return self._held.value.client_id
+
+    @property
+    def state(self) -> ServiceState:
+        return self._service_state()
+
+    def __repr__(self) -> str:
+        return f"<asyncio {self._named}>"

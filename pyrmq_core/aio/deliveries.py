@@ -1,0 +1,63 @@
+"""The asyncio forms of `pyrmq_core.Deliveries` and `pyrmq_core.Delivery`."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from concurrent.futures import Future
+from contextlib import suppress
+from types import TracebackType
+
+from pyrmq_core.aio.face import LentElements
+from pyrmq_core.aio.loop_returns import lend, returned
+from pyrmq_core.blocking.portal import portal
+from pyrmq_core.client.consumer.consume.delivery import Deliveries as TrioDeliveries
+from pyrmq_core.client.consumer.consume.delivery import Delivery as TrioDelivery
+from pyrmq_core.client.consumer.consume.delivery import is_order
+from pyrmq_core.errors import InvalidState
+from pyrmq_core.model import MessageExt
+
+
+class Delivery:
+    """One message: `async with delivery as message:`. Leaving the block acknowledges it, an exception gives it back.
+
+    A block that was cancelled leaves its message to the group.
+    """
+
+    def __init__(self, delivery: TrioDelivery) -> None:
+        self._delivery = delivery
+        self.message = delivery.message
+
+    async def __aenter__(self) -> MessageExt:
+        try:
+            return await lend(self._delivery.__aenter__)
+        except asyncio.CancelledError as cancelled:  # perhaps entered there, and no block follows here
+            with suppress(InvalidState):
+                portal().soon(self._delivery._settle, cancelled)
+            raise
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> bool:
+        portal().soon(self._delivery._settle, error)  # without a wait, which could be cancelled
+        return is_order(error)
+
+
+class Deliveries:
+    """The iterator of a consumer's deliveries; it ends with the consumer's `stop`. Several tasks may iterate."""
+
+    def __init__(self, begin: Callable[[], Awaitable[Future[TrioDeliveries]]]) -> None:
+        self._begin = begin
+        self._begun: Future[TrioDeliveries] | None = None
+        self._elements: LentElements[TrioDelivery] | None = None
+
+    def __aiter__(self) -> Deliveries:
+        return self
+
+    async def __anext__(self) -> Delivery:
+        if self._begun is None:
+            self._begun = await self._begin()
+        deliveries = await returned(self._begun)
+        if self._elements is None:
+            self._elements = LentElements(deliveries)
+        return Delivery(await self._elements.next())

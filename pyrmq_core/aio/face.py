@@ -1,0 +1,242 @@
+"""The base of all asyncio faces, and the functions that make their methods of the trio ones, with their types."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from concurrent.futures import Future
+from contextlib import AbstractAsyncContextManager
+from functools import partial, wraps
+from types import TracebackType
+from typing import Any, Concatenate, Final, Generic, ParamSpec, Self, TypeVar
+
+from pyrmq_core.aio.loop_returns import close_held, here, lend, returned
+from pyrmq_core.blocking.portal import HeldContext, portal
+from pyrmq_core.client.client import Client as TrioClient
+from pyrmq_core.client.service_state import ServiceState
+from pyrmq_core.errors import InvalidState
+
+P = ParamSpec("P")
+R = TypeVar("R")
+T = TypeVar("T", bound=AbstractAsyncContextManager[Any])
+
+
+class AsyncioFace(Generic[T]):
+    """A face over the trio object that `make` makes; opened by `async with`, `await open()`, or the first call.
+
+    It may be used from several asyncio loops. A child after `fork` makes its own: one that its parent opened raises
+    `InvalidState` there.
+    """
+
+    def __init__(self, make: Callable[[TrioClient | None], T], client: AsyncioFace[TrioClient] | None) -> None:
+        self._make = make
+        self._client = client
+        self._held: HeldContext[T] | None = None
+        self._closed = False
+        if client is None:
+            make(None)  # raises for wrong arguments now, not at the first call
+
+    async def open(self) -> Self:
+        """Opens it now; without this call, `async with` or the first call does."""
+        await self._async()
+        return self
+
+    async def close(self) -> None:
+        """Closes it, after waiting for work under way as the trio face does. A second call does nothing."""
+        held, self._held, self._closed = self._held, None, True
+        if held is not None:
+            await close_held(held, self._closing_seconds(held))
+
+    def _closing_seconds(self, held: HeldContext[T]) -> float:
+        """Returns the seconds that closing may take because of work under way."""
+        return 0.0
+
+    def _opens_here(self) -> None:
+        """Does nothing; subclasses act before it is opened, in the task that opens it."""
+
+    def _opened_now(self, held: HeldContext[T]) -> None:
+        """Does nothing; subclasses act once it is open, in the thread of the library's loop."""
+
+    def _service_state(self) -> ServiceState:
+        if self._closed:
+            return ServiceState.SHUTDOWN_ALREADY
+        held = self._held
+        return ServiceState.RUNNING if held is not None and held.is_open else ServiceState.CREATE_JUST
+
+    async def __aenter__(self) -> Self:
+        try:
+            return await self.open()
+        except BaseException:
+            held = self._held
+            if held is not None and not held.has_opened:
+                self._held = None
+                held.abandon()
+                await close_held(held)
+            raise
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if kind is not None and self._held is not None:
+            self._held.abandon()
+        await self.close()
+
+    async def _async(self) -> T:
+        """Returns the open trio object. A caller that is cancelled meanwhile leaves the opening to the next one."""
+        held = self._held
+        if held is not None and held.has_opened:
+            return held.value
+        here()
+        client = None if self._client is None else await self._client._async()
+        held = self._begun(client)
+        await returned(held.opening)
+        return held.value
+
+    def _begun(self, client: TrioClient | None) -> HeldContext[T]:
+        """Begins to open it, once for all callers; again after an opening that failed."""
+        with _lock:
+            if self._closed:
+                raise InvalidState(f"{self!r} is closed; make a new one")
+            held = self._held
+            if held is None or (held.opening.done() and not held.has_opened):
+                self._opens_here()
+                held = self._held = HeldContext(portal(), self._make(client), wait=False)
+                held.opening.add_done_callback(partial(self._opening_ended, held))
+            return held
+
+    def _opening_ended(self, held: HeldContext[T], opening: Future[T]) -> None:
+        if not opening.cancelled() and opening.exception() is None:
+            self._opened_now(held)
+
+    async def _run(self, call: Callable[[T], Awaitable[R]]) -> R:
+        """Returns the result of an async call on the trio object."""
+        return await lend(call, await self._async())
+
+
+def lent(
+    method: Callable[Concatenate[T, P], Awaitable[R]],
+) -> Callable[Concatenate[AsyncioFace[T], P], Coroutine[Any, Any, R]]:
+    """Returns the asyncio form of an async method: the same arguments, result and docstring."""
+
+    @wraps(method)
+    async def called(self: AsyncioFace[T], /, *args: P.args, **kwargs: P.kwargs) -> R:
+        return await lend(partial(method, await self._async(), *args, **kwargs))
+
+    return called
+
+
+def lent_plain(
+    method: Callable[Concatenate[T, P], R],
+) -> Callable[Concatenate[AsyncioFace[T], P], Coroutine[Any, Any, R]]:
+    """Returns the asyncio form of a plain method, which is called on the library's loop."""
+
+    @wraps(method)
+    async def called(self: AsyncioFace[T], /, *args: P.args, **kwargs: P.kwargs) -> R:
+        async def call(opened: T) -> R:
+            return method(opened, *args, **kwargs)
+
+        return await lend(call, await self._async())
+
+    return called
+
+
+def lent_iterator(
+    method: Callable[Concatenate[T, P], AbstractAsyncContextManager[AsyncIterator[R]]],
+) -> Callable[Concatenate[AsyncioFace[T], P], LentIterator[R]]:
+    """Returns the asyncio form of a method whose result is an iterator in `async with`."""
+
+    @wraps(method)
+    def called(self: AsyncioFace[T], /, *args: P.args, **kwargs: P.kwargs) -> LentIterator[R]:
+        async def manager() -> AbstractAsyncContextManager[AsyncIterator[R]]:
+            return method(await self._async(), *args, **kwargs)
+
+        return LentIterator(manager)
+
+    return called
+
+
+class _End:
+    """The end of an iteration, as a value."""
+
+
+_END: Final = _End()
+
+
+class LentElements(Generic[R]):
+    """The elements of an iterator on the library's loop, one hop each.
+
+    A wait that is cancelled leaves its element to the next one, so that a time-out around it loses nothing.
+    """
+
+    def __init__(self, elements: AsyncIterator[R]) -> None:
+        self._elements = elements
+        self._left: deque[Future[R | _End]] = deque()  # elements that no caller took
+
+    async def next(self) -> R:
+        """Returns the next element; raises `StopAsyncIteration` after the last."""
+        fetched = self._left.popleft() if self._left else portal().submit(self._fetch)
+        try:
+            element = await returned(fetched)
+        except BaseException:
+            if not fetched.done() or fetched.exception() is None:
+                self._left.appendleft(fetched)
+            raise
+        if isinstance(element, _End):
+            raise StopAsyncIteration
+        return element
+
+    async def _fetch(self) -> R | _End:
+        try:
+            return await anext(self._elements)
+        except StopAsyncIteration:
+            return _END
+
+
+class LentIterator(AbstractAsyncContextManager["LentIterator[R]"], AsyncIterator[R]):
+    """An iterator on the library's loop: `async with consumer.read(...) as pulls: async for pull in pulls`."""
+
+    def __init__(self, manager: Callable[[], Awaitable[AbstractAsyncContextManager[AsyncIterator[R]]]]) -> None:
+        self._manager = manager
+        self._held: HeldContext[AsyncIterator[R]] | None = None
+        self._elements: LentElements[R] | None = None
+
+    async def __aenter__(self) -> LentIterator[R]:
+        held = await opened(await self._manager())
+        self._held, self._elements = held, LentElements(held.value)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Abandons the requests under way."""
+        if self._held is not None:
+            self._held.abandon()
+            await close_held(self._held)
+
+    async def __anext__(self) -> R:
+        if self._elements is None:
+            raise InvalidState("read it in its block: async with ... as pulls: async for pull in pulls")
+        return await self._elements.next()
+
+
+async def opened(manager: AbstractAsyncContextManager[R]) -> HeldContext[R]:
+    """Returns the context, open on the library's loop; the caller closes it."""
+    held = HeldContext(portal(), manager, wait=False)
+    try:
+        await returned(held.opening)
+    except BaseException:
+        held.abandon()
+        raise
+    return held
+
+
+def _new_lock() -> None:
+    """Replaces the lock in a child after `fork`, where a thread of the parent may have held it."""
+    global _lock
+    _lock = threading.Lock()
+
+
+_lock = threading.Lock()
+os.register_at_fork(after_in_child=_new_lock)

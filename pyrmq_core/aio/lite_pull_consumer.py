@@ -1,0 +1,82 @@
+"""The asyncio `LitePullConsumer`: the trio methods, lent to the library's loop."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from functools import partial
+
+from pyrmq_core.aio.client import Client
+from pyrmq_core.aio.face import AsyncioFace, lent, lent_plain
+from pyrmq_core.blocking.portal import HeldContext, portal
+from pyrmq_core.client.consumer.lite_pull_consumer import LitePullConsumer as TrioLitePullConsumer
+from pyrmq_core.client.consumer.lite_pull_settings import LitePullSettings
+from pyrmq_core.client.consumer.running_lite_pull import LEAVING_SECONDS
+from pyrmq_core.client.parameters import parameters_of
+from pyrmq_core.client.service_state import ServiceState
+from pyrmq_core.errors import InvalidState
+from pyrmq_core.model import MessageExt, MessageQueue
+
+
+class LitePullConsumer(AsyncioFace[TrioLitePullConsumer]):
+    """The asyncio form of `pyrmq_core.LitePullConsumer`; `client` is an asyncio one. One task polls."""
+
+    @parameters_of(LitePullSettings[Client])
+    def __init__(self, settings: LitePullSettings[Client]) -> None:
+        self.group = settings.group
+        self._received = 0
+        client = settings.shared_client(Client, "pyrmq_core.aio.Client")
+        super().__init__(partial(TrioLitePullConsumer._of, settings), client)
+
+    def __repr__(self) -> str:
+        return f"<asyncio LitePullConsumer {self.group}>"
+
+    def _closing_seconds(self, held: HeldContext[TrioLitePullConsumer]) -> float:
+        return LEAVING_SECONDS
+
+    @property
+    def state(self) -> ServiceState:
+        return self._service_state()
+
+    @property
+    def assigned_queues(self) -> tuple[MessageQueue, ...]:
+        """The queues that this consumer reads now; none before it is open."""
+        held = self._held
+        return held.value.assigned_queues if held is not None and held.has_opened else ()
+
+    async def close(self) -> None:
+        """Stores offsets and leaves the group; the messages of the last poll count as consumed, unless the block
+        failed. A second call does nothing."""
+        held = self._held
+        if held is not None and held.has_opened:
+            with suppress(InvalidState):
+                portal().soon(setattr, held.value, "_received", self._received)
+        await super().close()
+
+    async def poll(self, timeout: float = 5.0) -> Sequence[MessageExt]:
+        """Returns up to `pull_batch_size` messages of one queue, in their order; none if none came in time.
+
+        The messages of the poll before count as consumed from now on. If a poll is cancelled, messages that it had
+        taken come again with the next one.
+        """
+        received = self._received
+        self._received, messages = await self._run(lambda consumer: consumer._poll(timeout, received))
+        return messages
+
+    async def commit(self, offsets: Mapping[MessageQueue, int] | None = None) -> None:
+        """Stores the offsets of all messages that polls have returned, or those of `offsets`, of assigned queues."""
+        received = self._received
+        await self._run(lambda consumer: consumer._commit(offsets, received))
+
+    assign = lent(TrioLitePullConsumer.assign)
+    committed = lent(TrioLitePullConsumer.committed)
+    message_queues = lent(TrioLitePullConsumer.message_queues)
+    offset_for_timestamp = lent(TrioLitePullConsumer.offset_for_timestamp)
+    on_topic_changed = lent(TrioLitePullConsumer.on_topic_changed)
+    pause = lent_plain(TrioLitePullConsumer.pause)
+    resume = lent_plain(TrioLitePullConsumer.resume)
+    seek = lent(TrioLitePullConsumer.seek)
+    seek_to_begin = lent(TrioLitePullConsumer.seek_to_begin)
+    seek_to_end = lent(TrioLitePullConsumer.seek_to_end)
+    subscribe = lent(TrioLitePullConsumer.subscribe)
+    unsubscribe = lent(TrioLitePullConsumer.unsubscribe)

@@ -1,0 +1,147 @@
+"""The way from the library's loop back to an asyncio loop: results of calls, and calls of the user's functions."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import deque
+from collections.abc import Awaitable, Callable
+from concurrent.futures import CancelledError, Future
+from functools import partial
+from typing import Any, Final, Generic, TypeVar
+
+from pyrmq_core.blocking.portal import CLOSE_SECONDS, HeldContext, LoopEnded, portal
+from pyrmq_core.errors import InvalidState
+
+R = TypeVar("R")
+
+# A call ends at once when it is cancelled, unless a function of the user's holds up the library's loop.
+CANCEL_SECONDS: Final = CLOSE_SECONDS
+
+
+class LoopReturns:
+    """The functions that one asyncio loop is to call: one wake serves all that come meanwhile."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.loop = loop
+        self._queue: deque[tuple[Callable[..., object], tuple[object, ...]]] = deque()
+        self._woken = False
+
+    def soon(self, function: Callable[..., object], *args: object) -> bool:
+        """Has the function called on the asyncio loop, from any thread; returns False if that loop is closed."""
+        self._queue.append((function, args))
+        if self._woken and not self.loop.is_closed():
+            return True
+        self._woken = True
+        try:
+            self.loop.call_soon_threadsafe(self._run_queue)
+        except RuntimeError:  # closed: no task waits there any more
+            self._queue.clear()
+            self._woken = False
+            return False
+        return True
+
+    def _run_queue(self) -> None:
+        self._woken = False
+        for _ in range(len(self._queue)):  # what comes meanwhile has woken the loop again
+            function, args = self._queue.popleft()
+            function(*args)
+
+
+_of_thread = threading.local()
+
+
+def here() -> LoopReturns:
+    """Returns the way back to the asyncio loop that runs in this thread."""
+    try:
+        loop = asyncio.get_running_loop()
+    except RuntimeError:
+        raise InvalidState(
+            "pyrmq_core.aio is for asyncio, and no asyncio loop runs here: in a trio program use pyrmq_core, in a "
+            "thread without a loop pyrmq_core.blocking"
+        ) from None
+    known: LoopReturns | None = getattr(_of_thread, "returns", None)
+    if known is None or known.loop is not loop:
+        known = _of_thread.returns = LoopReturns(loop)
+    return known
+
+
+async def lend(call: Callable[..., Awaitable[R]], *args: Any) -> R:
+    """Returns the call's result, made on the library's loop. If this task is cancelled, so is the call, to its end."""
+    returns = here()
+    lent = _Lent(returns, call)
+    future = portal().submit(lent.run, *args)
+    try:
+        return await returned(future)
+    except asyncio.CancelledError:
+        future.cancel()
+        await lent.wait_ended()
+        raise
+
+
+async def returned(future: Future[R]) -> R:
+    """Returns the future's result. A cancelled wait leaves the future as it is."""
+    returns = here()
+    waiting: asyncio.Future[R] = returns.loop.create_future()
+    future.add_done_callback(partial(returns.soon, _settle, waiting))
+    return await waiting
+
+
+async def close_held(held: HeldContext[Any], seconds: float = 0.0) -> None:
+    """Leaves the context and waits until that is done, as `HeldContext.close` does."""
+    left = held.begin_close()
+    if left is None:
+        return
+    try:
+        async with asyncio.timeout(seconds + CLOSE_SECONDS):
+            await returned(left)
+    except (CancelledError, LoopEnded):
+        pass
+    except asyncio.CancelledError:
+        held.abandon()
+        raise
+    except Exception as error:
+        if held.opening.done() and held.opening.exception() is error:
+            return  # the opening failed: its own caller had the error
+        if left.done():  # leaving raised it
+            raise
+        held.close_timed_out(seconds)
+
+
+class _Lent(Generic[R]):
+    """A call on the library's loop, and the end that a cancelled task waits for."""
+
+    def __init__(self, returns: LoopReturns, call: Callable[..., Awaitable[R]]) -> None:
+        self._returns = returns
+        self._call = call
+        self._is_over = False
+        self._waiting: asyncio.Future[None] | None = None
+
+    async def run(self, *args: Any) -> R:
+        try:
+            return await self._call(*args)
+        finally:
+            self._is_over = True  # before the look at `_waiting`, which `wait_ended` sets before it looks at this
+            if self._waiting is not None:
+                self._returns.soon(_end, self._waiting)
+
+    async def wait_ended(self) -> None:
+        self._waiting = self._returns.loop.create_future()
+        if not self._is_over:
+            await asyncio.wait([self._waiting], timeout=CANCEL_SECONDS)
+
+
+def _settle(waiting: asyncio.Future[R], future: Future[R]) -> None:
+    if waiting.done():  # its task was cancelled
+        return
+    if future.cancelled():
+        waiting.set_exception(CancelledError())
+    elif (error := future.exception()) is not None:
+        waiting.set_exception(error)
+    else:
+        waiting.set_result(future.result())
+
+
+def _end(waiting: asyncio.Future[None]) -> None:
+    if not waiting.done():
+        waiting.set_result(None)

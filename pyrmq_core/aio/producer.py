@@ -1,0 +1,267 @@
+"""The asyncio `Producer`: messages are checked and encoded in the caller's thread and sent on the library's loop."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager
+from contextvars import copy_context
+from dataclasses import replace
+from functools import partial
+from typing import Any, Final, TypeVar, cast
+
+from pyrmq_core.aio.client import Client
+from pyrmq_core.aio.face import AsyncioFace, lent
+from pyrmq_core.aio.loop_returns import LoopReturns, here, lend
+from pyrmq_core.aio.send_window import SendWindow
+from pyrmq_core.aio.user_calls import UserCall
+from pyrmq_core.blocking.drafted_sends import Draft, begin_soon, drafted, give_up, start_waited_for
+from pyrmq_core.blocking.portal import HeldContext, portal
+from pyrmq_core.client.parameters import parameters_of
+from pyrmq_core.client.producer.bulk.pending_sends import Pending, PendingSend
+from pyrmq_core.client.producer.bulk.send_window import SendWindow as TrioSendWindow
+from pyrmq_core.client.producer.producer import Producer as TrioProducer
+from pyrmq_core.client.producer.producer import Select
+from pyrmq_core.client.producer.producer_settings import ProducerSettings
+from pyrmq_core.client.producer.transactions import (
+    ExecuteLocalTransaction,
+    TransactionListener,
+    decided_by,
+    local_failure,
+)
+from pyrmq_core.client.service_state import ServiceState
+from pyrmq_core.model import (
+    LocalTransactionState,
+    Message,
+    MessageExt,
+    MessageQueue,
+    SendResult,
+    TransactionSendResult,
+)
+from pyrmq_core.network import ON_LOOP
+
+R = TypeVar("R")
+
+# A task that sends in a loop and never has to wait lets others run this often.
+CALLS_BETWEEN_TURNS: Final = 64
+
+
+class Producer(AsyncioFace[TrioProducer]):
+    """The asyncio form of `pyrmq_core.Producer`; `client` is an asyncio one.
+
+    A send that was cancelled says nothing about storage: the message is perhaps stored. `transaction_listener` may have
+    a coroutine function, which runs on the asyncio loop that opened the producer.
+    """
+
+    @parameters_of(ProducerSettings[Client])
+    def __init__(self, settings: ProducerSettings[Client]) -> None:
+        self.group = settings.group
+        self._batches = bool(settings.batching)
+        self._sent = 0
+        self._listener: _ListenerOnLoop | None = None
+        listener = settings.transaction_listener
+        if listener is not None and inspect.iscoroutinefunction(listener.check_local_transaction):
+            self._listener = _ListenerOnLoop(listener)
+            settings = replace(settings, transaction_listener=self._listener)
+        client = settings.shared_client(Client, "pyrmq_core.aio.Client")
+        super().__init__(partial(TrioProducer._of, settings), client)
+
+    def __repr__(self) -> str:
+        return f"<asyncio Producer {self.group}>"
+
+    def _closing_seconds(self, held: HeldContext[TrioProducer]) -> float:
+        parts = held.value._parts if held.is_open else None
+        return 0.0 if parts is None else parts.longest_seconds(portal().now())
+
+    def _opens_here(self) -> None:
+        if self._listener is not None:
+            self._listener.runs_here()
+
+    def _opened_now(self, held: HeldContext[TrioProducer]) -> None:
+        parts = held.value._parts
+        if parts is not None:
+            held.on_crash(parts.in_flight.fail)
+
+    @property
+    def state(self) -> ServiceState:
+        return self._service_state()
+
+    async def send(
+        self,
+        message: Message,
+        *,
+        timeout: float | None = None,
+        queue: MessageQueue | None = None,
+        select: Select | None = None,
+    ) -> SendResult:
+        """Returns when the message is stored; raises as the trio face does.
+
+        `select` is a plain function, called on the library's own loop: it must not wait. If the task is cancelled, the
+        request is withdrawn if it is not yet written; otherwise the message is perhaps stored.
+        """
+        producer = await self._async()
+        if select is not None or self._batches:
+            return await lend(partial(producer.send, message, timeout=timeout, queue=queue, select=select))
+        draft, loop = drafted(producer, message, timeout, queue), portal()
+        future, pending = _pair(here())
+        try:
+            if not loop.run_if_idle(start_waited_for, draft, pending, loop.access_here):
+                loop.soon(_start, future, draft, pending)
+            return await future
+        except asyncio.CancelledError:
+            give_up(loop, draft, pending)
+            raise
+
+    async def send_soon(
+        self,
+        message: Message,
+        *,
+        timeout: float | None = None,
+        queue: MessageQueue | None = None,
+        select: Select | None = None,
+        wait: bool = True,
+    ) -> asyncio.Future[SendResult]:
+        """Waits only for room (`max_in_flight`, `max_in_flight_bytes`), and returns the future of the result.
+
+        With `wait=False` it raises `WindowFull` instead of waiting. A future that is cancelled does not end its send.
+        """
+        producer = await self._async()
+        if select is not None:
+            return await _begun_send(
+                partial(producer.send_soon, message, timeout=timeout, queue=queue, select=select, wait=wait)
+            )
+        draft = drafted(producer, message, timeout, queue)
+        future, pending = _pair(here())
+        await self._enter(draft, pending, wait=wait)
+        portal().soon(begin_soon, draft, pending, timeout is not None)
+        return future
+
+    async def send_batch_soon(
+        self,
+        messages: Sequence[Message],
+        *,
+        timeout: float | None = None,
+        queue: MessageQueue | None = None,
+        wait: bool = True,
+    ) -> asyncio.Future[Sequence[SendResult]]:
+        """Sends as `send_batch`, in the background; the future has one result a message."""
+        producer = await self._async()
+        return await _begun_send(partial(producer.send_batch_soon, messages, timeout=timeout, queue=queue, wait=wait))
+
+    async def send_in_transaction(
+        self,
+        message: Message,
+        execute_local_transaction: ExecuteLocalTransaction,
+        *,
+        timeout: float | None = None,
+    ) -> TransactionSendResult:
+        """Calls `begin_transaction`, your function, and `end_transaction` with the state that it returned.
+
+        A coroutine function runs in this task, a plain one in a worker thread of asyncio's. When it raises, the state
+        is UNKNOW, and `error` of the result has what it raised. If the task is cancelled, the broker asks the listener.
+        """
+        transaction = await self.begin_transaction(message, timeout=timeout)
+        if not transaction.is_safe:
+            return await self.end_transaction(transaction, LocalTransactionState.ROLLBACK_MESSAGE)
+        state, error = await decided_by(asyncio.to_thread, execute_local_transaction, message, transaction.result)
+        return replace(await self.end_transaction(transaction, state, reason=local_failure(error)), error=error)
+
+    def open_window(
+        self,
+        *,
+        max_requests: int = 4,
+        max_bytes: int = 16 * 1024 * 1024,
+        timeout: float | None = None,
+        keep_refused: bool = False,
+    ) -> SendWindow:
+        """Returns a window for callers that encode payloads themselves: `async with producer.open_window() as window`.
+
+        `timeout` is for each payload.
+        """
+
+        async def manager() -> AbstractAsyncContextManager[TrioSendWindow]:
+            producer = await self._async()
+            return producer.open_window(
+                max_requests=max_requests, max_bytes=max_bytes, timeout=timeout, keep_refused=keep_refused
+            )
+
+        return SendWindow(manager)
+
+    begin_transaction = lent(TrioProducer.begin_transaction)
+    end_transaction = lent(TrioProducer.end_transaction)
+    is_batch_topic = lent(TrioProducer.is_batch_topic)
+    message_queues = lent(TrioProducer.message_queues)
+    publish_info = lent(TrioProducer.publish_info)
+    recall = lent(TrioProducer.recall)
+    reply = lent(TrioProducer.reply)
+    request = lent(TrioProducer.request)
+    send_arrow = lent(TrioProducer.send_arrow)
+    send_batch = lent(TrioProducer.send_batch)
+    send_oneway = lent(TrioProducer.send_oneway)
+
+    async def _enter(self, draft: Draft, pending: PendingSend, *, wait: bool) -> None:
+        """Takes room for a message, waiting for it if there is none."""
+        in_flight, size = draft.parts.in_flight, len(draft.payload.body)
+        try:
+            if not in_flight.enter_nowait(pending, size):
+                await lend(partial(in_flight.enter, wait=wait), pending, size)
+            self._sent += 1
+            if not self._sent % CALLS_BETWEEN_TURNS:
+                await asyncio.sleep(0)
+        except BaseException:  # cancelled, or no room
+            give_up(portal(), draft, pending)
+            raise
+
+
+class _ListenerOnLoop:
+    """A transaction listener whose coroutine function runs on the asyncio loop that opened the producer."""
+
+    def __init__(self, listener: TransactionListener) -> None:
+        self._listener = listener
+        self._call: Callable[[], UserCall[LocalTransactionState]] | None = None
+
+    def runs_here(self) -> None:
+        """Has the function run on this asyncio loop from now on."""
+        returns, context = here(), copy_context()
+        self._call = lambda: UserCall(returns, portal(), context.copy())
+
+    async def check_local_transaction(self, message: MessageExt) -> LocalTransactionState:
+        assert self._call is not None, "brokers call it only once it is open"
+        checked = self._listener.check_local_transaction
+        return await self._call().call(cast(Callable[..., Awaitable[LocalTransactionState]], checked), message)
+
+
+def _start(future: asyncio.Future[SendResult], draft: Draft, pending: PendingSend) -> None:
+    """Starts a send on the library's loop, unless its task was cancelled meanwhile."""
+    if not future.cancelled():
+        start_waited_for(draft, pending, ON_LOOP)
+
+
+async def _begun_send(send: Callable[[], Any]) -> asyncio.Future[R]:
+    """Returns the future of a send that the trio face begins."""
+    future: asyncio.Future[R] = asyncio.get_running_loop().create_future()
+    settle = partial(here().soon, _settle, future)
+
+    async def begin() -> None:
+        (await send()).add_done_callback(settle)
+
+    await lend(begin)
+    return future
+
+
+def _pair(returns: LoopReturns) -> tuple[asyncio.Future[SendResult], PendingSend]:
+    """Returns a future and the pending send whose end it will have."""
+    future: asyncio.Future[SendResult] = returns.loop.create_future()
+    pending = PendingSend()
+    pending.add_done_callback(partial(returns.soon, _settle, future))
+    return future, pending
+
+
+def _settle(future: asyncio.Future[R], pending: Pending[R]) -> None:
+    if future.done():
+        return
+    if pending.error is not None:
+        future.set_exception(pending.error)
+    else:
+        future.set_result(pending.result)

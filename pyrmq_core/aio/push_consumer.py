@@ -1,0 +1,149 @@
+"""The asyncio `PushConsumer`: coroutine handlers run on the asyncio loop that awaits `run`."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from contextvars import Context, copy_context
+from functools import partial
+from types import TracebackType
+from typing import Any
+
+from pyrmq_core.aio.client import Client
+from pyrmq_core.aio.deliveries import Deliveries
+from pyrmq_core.aio.face import AsyncioFace, lent, lent_plain
+from pyrmq_core.aio.loop_returns import LoopReturns, here, lend
+from pyrmq_core.aio.user_calls import UserCall
+from pyrmq_core.blocking.portal import HeldContext, Portal, portal
+from pyrmq_core.blocking.push_consumer import stop_consumer
+from pyrmq_core.client.consumer.consume.delivery import Deliveries as TrioDeliveries
+from pyrmq_core.client.consumer.consume.handler_calls import Handler, is_async
+from pyrmq_core.client.consumer.push_consumer import HANDLING
+from pyrmq_core.client.consumer.push_consumer import PushConsumer as TrioPushConsumer
+from pyrmq_core.client.consumer.push_settings import PushSettings
+from pyrmq_core.client.consumer.running_push import LEAVING_SECONDS
+from pyrmq_core.client.parameters import parameters_of
+from pyrmq_core.client.service_state import ServiceState
+from pyrmq_core.errors import InvalidState
+from pyrmq_core.model import MessageExt, MessageQueue
+
+log = logging.getLogger(__name__)
+
+
+class PushConsumer(AsyncioFace[TrioPushConsumer]):
+    """The asyncio form of `pyrmq_core.PushConsumer`; `client` is an asyncio one.
+
+    `async with PushConsumer("audit", nameserver=...) as consumer:`, then `await consumer.subscribe("orders")` and
+    `await consumer.run(handler)`, or `async for delivery in consumer`.
+    """
+
+    @parameters_of(PushSettings[Client])
+    def __init__(self, settings: PushSettings[Client]) -> None:
+        self.group = settings.group
+        self._stop_seconds = settings.stop_timeout
+        client = settings.shared_client(Client, "pyrmq_core.aio.Client")
+        super().__init__(partial(TrioPushConsumer._of, settings), client)
+
+    def __repr__(self) -> str:
+        return f"<asyncio PushConsumer {self.group}>"
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Stops it and leaves the group; handlers have no time to finish if the block ended with an error."""
+        try:
+            if kind is not None and self._service_state() is ServiceState.RUNNING:
+                await self.stop(0)
+        finally:
+            await self.close()  # in order after a failure too: offsets are stored
+
+    def _closing_seconds(self, held: HeldContext[TrioPushConsumer]) -> float:
+        return self._stop_seconds + LEAVING_SECONDS
+
+    @property
+    def state(self) -> ServiceState:
+        return self._service_state()
+
+    async def run(self, handler: Handler, *, orderly: bool = False) -> None:
+        """Consumes until `stop`: calls `handler(messages)` with 1 to `consume_message_batch_max_size` messages.
+
+        A coroutine function runs as tasks of this asyncio loop, a plain one in worker threads, up to `consume_threads`
+        at once. Returning acknowledges the messages, raising has them delivered again, as `pyrmq_core.PushConsumer.run`
+        says. When the call is cancelled, handlers are too, and what is acknowledged is stored.
+        """
+        consumer = await self._async()
+        if is_async(handler):
+            handler = _OnLoop(handler, here(), portal(), consumer).handle
+        await lend(partial(consumer.run, orderly=orderly), handler)
+
+    async def stop(self, timeout: float | None = None) -> None:
+        """Ends `run` or the iteration, and returns when that is done, in a handler at once.
+
+        No more messages are pulled; handlers under way have `timeout` seconds (`stop_timeout` by default) to finish,
+        then they are cancelled and their messages are delivered again. Offsets are stored and the group is left.
+        """
+        await lend(stop_consumer, await self._async(), timeout, self._is_handler())
+
+    async def close(self) -> None:
+        """Stops it and leaves the group. A second call does nothing; raises `InvalidState` in a handler."""
+        if self._is_handler():
+            raise InvalidState(f"a handler of {self!r} cannot close it; await stop(), which makes `run` return")
+        await super().close()
+
+    @property
+    def assigned_queues(self) -> tuple[MessageQueue, ...]:
+        """The queues that this consumer reads now; none before it is open."""
+        held = self._held
+        return held.value.assigned_queues if held is not None and held.has_opened else ()
+
+    def __aiter__(self) -> Deliveries:
+        return self.deliveries()
+
+    def deliveries(self, *, orderly: bool = False) -> Deliveries:
+        """Returns an iterator of deliveries, until `stop`: `async with delivery as message:` acknowledges a message.
+
+        Up to `consume_threads` deliveries are open at once; with `orderly`, one of a queue. What is not taken, or not
+        settled, is delivered again. A wait for the next one may be cancelled, by `asyncio.timeout` too, and loses none.
+        """
+
+        async def made(consumer: TrioPushConsumer) -> TrioDeliveries:
+            return consumer.deliveries(orderly=orderly)
+
+        async def begin() -> Future[TrioDeliveries]:
+            return portal().submit(made, await self._async())
+
+        return Deliveries(begin)
+
+    resume = lent_plain(TrioPushConsumer.resume)
+    subscribe = lent(TrioPushConsumer.subscribe)
+    suspend = lent_plain(TrioPushConsumer.suspend)
+    unsubscribe = lent(TrioPushConsumer.unsubscribe)
+
+    def _is_handler(self) -> bool:
+        """Returns whether this task is one of those that run the handler."""
+        held = self._held
+        return held is not None and held.is_open and HANDLING.get() is held.value
+
+
+class _OnLoop:
+    """A coroutine handler, called as tasks of its asyncio loop; a closed loop stops the consumer."""
+
+    def __init__(
+        self, handler: Callable[..., Any], returns: LoopReturns, loop: Portal, consumer: TrioPushConsumer
+    ) -> None:
+        self._handler = handler
+        self._returns = returns
+        self._loop = loop
+        self._consumer = consumer
+        self._context: Context = copy_context()
+        self._context.run(HANDLING.set, consumer)
+
+    async def handle(self, messages: Sequence[MessageExt]) -> object:
+        call: UserCall[object] = UserCall(self._returns, self._loop, self._context.copy())
+        try:
+            return await call.call(self._handler, messages)
+        finally:
+            if self._returns.loop.is_closed():
+                log.error("%r stops: the asyncio loop of its handler was closed before it", self._consumer.group)
+                await stop_consumer(self._consumer, 0, is_handler=True)

@@ -1,0 +1,57 @@
+"""Sends that another thread prepares and the loop starts: checked and encoded there, written here."""
+
+from __future__ import annotations
+
+import time
+from contextlib import suppress
+from typing import NamedTuple
+
+from pyrmq_core.blocking.portal import Portal
+from pyrmq_core.client.producer.bulk.pending_sends import PendingSend
+from pyrmq_core.client.producer.communication_mode import CommunicationMode
+from pyrmq_core.client.producer.producer import Producer
+from pyrmq_core.client.producer.running_producer import RunningProducer
+from pyrmq_core.client.producer.send.targets import Target
+from pyrmq_core.errors import InvalidState
+from pyrmq_core.model import Message, MessageQueue
+from pyrmq_core.network import LoopAccess
+from pyrmq_core.protocol.messages.payload import Payload
+
+
+class Draft(NamedTuple):
+    """A send on its way to the loop; its time runs since `began`."""
+
+    message: Message
+    parts: RunningProducer
+    payload: Payload
+    to: Target
+    timeout: float
+    began: float
+
+    def seconds_left(self) -> float:
+        return max(0.0, self.timeout - (time.monotonic() - self.began))
+
+
+def drafted(producer: Producer, message: Message, timeout: float | None, queue: MessageQueue | None) -> Draft:
+    """Checks and encodes the message in the calling thread."""
+    began = time.monotonic()
+    return Draft(message, *producer._prepare(message, timeout, queue), began)
+
+
+def start_waited_for(draft: Draft, pending: PendingSend, loop: LoopAccess) -> bool:
+    """Starts a send that a caller waits for; on the loop, or in that thread if the loop is idle and allows it."""
+    in_flight = draft.parts.in_flight
+    timeout = draft.timeout if loop.writes_here else draft.seconds_left()
+    return in_flight.start(draft.payload, draft.to, timeout, (pending,), CommunicationMode.SYNC, loop)
+
+
+def begin_soon(draft: Draft, pending: PendingSend, alone: bool) -> None:
+    """Starts a send on the loop, for which no caller waits yet."""
+    message, parts, payload, to, _, _ = draft
+    parts.begin(message, payload, to, draft.seconds_left(), pending, alone=alone)
+
+
+def give_up(loop: Portal, draft: Draft, pending: PendingSend) -> None:
+    """Gives up the send, after the loop's earlier work for it, if any came before the interrupt."""
+    with suppress(InvalidState):
+        loop.soon(draft.parts.in_flight.give_up, pending, draft.payload.topic)

@@ -1,0 +1,1 @@
+"""The client for asyncio: calls, cancelling, several loops, and handlers on the user's loop."""

@@ -1,0 +1,83 @@
+"""The asyncio faces have the same names and arguments as the trio ones, and keep their types."""
+
+import asyncio
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import pyrmq_core
+from pyrmq_core import MessageQueue, SendResult, aio
+from tests.support.stage import Stage
+
+FACES = ["Admin", "Client", "LitePullConsumer", "Producer", "PullConsumer", "PushConsumer", "SendWindow"]
+# An asyncio object can also be opened and closed by hand.
+ONLY_ASYNCIO = {"open", "close"}
+INTERNAL = {
+    "SendWindow": {"abandon", "enter_nowait", "hand_over", "interrupted", "start_more", "wait_for_room"},
+}
+# Plain methods of the trio face that need its loop.
+AWAITED_HERE = {("LitePullConsumer", "pause"), ("LitePullConsumer", "resume")} | {
+    ("PushConsumer", "suspend"),
+    ("PushConsumer", "resume"),
+}
+
+
+def members_of(kind: type[Any]) -> set[str]:
+    return {name for name in [*dir(kind), *inspect.get_annotations(kind)] if not name.startswith("_")}
+
+
+def parameters_of(function: Callable[..., object]) -> list[tuple[str, object, object]]:
+    return [(one.name, one.kind, one.default) for one in inspect.signature(function).parameters.values()]
+
+
+def pairs() -> list[tuple[str, str]]:
+    found = []
+    for face in FACES:
+        shared = members_of(getattr(pyrmq_core, face)) & members_of(getattr(aio, face))
+        found += [(face, name) for name in sorted(shared) if callable(getattr(getattr(pyrmq_core, face), name, None))]
+    return found
+
+
+@pytest.mark.parametrize("face", [face for face in FACES if face != "SendWindow"])
+def test_both_are_made_with_the_same_arguments(face: str) -> None:
+    assert parameters_of(getattr(aio, face).__init__) == parameters_of(getattr(pyrmq_core, face).__init__)
+
+
+@pytest.mark.parametrize("face", FACES)
+def test_both_have_the_same_names(face: str) -> None:
+    trio_names = members_of(getattr(pyrmq_core, face)) - INTERNAL.get(face, set())
+    assert members_of(getattr(aio, face)) - ONLY_ASYNCIO == trio_names
+
+
+@pytest.mark.parametrize(("face", "name"), pairs())
+def test_both_take_the_same_arguments_and_are_awaited(face: str, name: str) -> None:
+    ours, theirs = getattr(getattr(aio, face), name), getattr(getattr(pyrmq_core, face), name)
+    assert parameters_of(ours) == parameters_of(theirs)
+    awaited = inspect.iscoroutinefunction(theirs) or (face, name) in AWAITED_HERE
+    assert inspect.iscoroutinefunction(ours) == awaited
+    assert ours.__doc__, f"aio.{face}.{name} says nothing of itself"
+
+
+def test_the_comparison_compares_something() -> None:
+    assert len(pairs()) >= 60
+
+
+def test_types_are_kept(stage: Stage) -> None:
+    """mypy checks the annotations here, and each `ignore` that it does not need is an error."""
+
+    async def main() -> None:
+        async with aio.Admin(nameserver=stage.nameserver.address) as admin:
+            queues: int = len((await admin.route("orders")).queue_datas)
+            assert queues == 2
+            with pytest.raises(TypeError, match="topic"):
+                await admin.route(topics="orders")  # type: ignore[call-arg]
+        async with aio.Producer("g", nameserver=stage.nameserver.address) as producer:
+            future: asyncio.Future[SendResult] = await producer.send_soon(pyrmq_core.Message("orders", b"x"))
+            stored: bytes = (await future).msg_id  # type: ignore[assignment]
+            found: tuple[MessageQueue, ...] = await producer.message_queues("orders")
+            assert len(stored) == 32
+            assert len(found) == 8
+
+    asyncio.run(main())
