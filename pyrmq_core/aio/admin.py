@@ -1,13 +1,19 @@
-"""The asyncio `Admin`: every method is the trio one, lent to the library's loop."""
+"""The asyncio `Admin`: every method is the trio one, lent to the library's loop; so are its families, whole."""
 
 from __future__ import annotations
 
 from functools import partial
 
+from pyrmq_core.aio.admin_families import LentFamily
 from pyrmq_core.aio.client import Client
 from pyrmq_core.aio.face import AsyncioFace, lent
 from pyrmq_core.client.admin.admin import Admin as TrioAdmin
+from pyrmq_core.client.admin.brokers import Brokers
+from pyrmq_core.client.admin.groups import Groups
+from pyrmq_core.client.admin.nameservers import NameServers
+from pyrmq_core.client.admin.producers import Producers
 from pyrmq_core.client.admin.settings import AdminSettings
+from pyrmq_core.client.admin.topics import Topics
 from pyrmq_core.client.parameters import parameters_of
 
 
@@ -21,6 +27,12 @@ class Admin(AsyncioFace[TrioAdmin]):
     def __repr__(self) -> str:
         return "<asyncio Admin>"
 
+    brokers = LentFamily(Brokers, lambda admin: admin.brokers)
+    groups = LentFamily(Groups, lambda admin: admin.groups)
+    nameservers = LentFamily(NameServers, lambda admin: admin.nameservers)
+    producers = LentFamily(Producers, lambda admin: admin.producers)
+    topics = LentFamily(Topics, lambda admin: admin.topics)
+
     cluster_info = lent(TrioAdmin.cluster_info)
     create_topic = lent(TrioAdmin.create_topic)
     delete_kv = lent(TrioAdmin.delete_kv)
@@ -33,5 +45,4 @@ class Admin(AsyncioFace[TrioAdmin]):
     query_message_by_unique_key = lent(TrioAdmin.query_message_by_unique_key)
     route = lent(TrioAdmin.route)
     topic_config = lent(TrioAdmin.topic_config)
-    topics = lent(TrioAdmin.topics)
     view_message = lent(TrioAdmin.view_message)

@@ -9,6 +9,8 @@ import pytest
 
 import pyrmq_core
 from pyrmq_core import MessageQueue, SendResult, aio
+from pyrmq_core.aio.admin_families import LentFamily
+from pyrmq_core.client.admin.family import AdminFamily
 from tests.support.stage import Stage
 
 FACES = ["Admin", "Client", "LitePullConsumer", "Producer", "PullConsumer", "PushConsumer", "SendWindow"]
@@ -64,6 +66,31 @@ def test_the_comparison_compares_something() -> None:
     assert len(pairs()) >= 60
 
 
+ADMIN = aio.Admin(nameserver="127.0.0.1:1")
+FAMILIES = [name for name, member in vars(pyrmq_core.Admin).items() if isinstance(member, property)]
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_each_family_of_admin_is_lent_whole(family: str) -> None:
+    ours = type(getattr(ADMIN, family))
+    (theirs,) = ours.__bases__
+    methods = [name for name in ["__call__", *members_of(theirs)] if inspect.iscoroutinefunction(getattr(theirs, name))]
+    assert methods
+    for name in methods:
+        method = vars(ours)[name]  # none is inherited: that would run under asyncio what is trio's
+        assert inspect.iscoroutinefunction(method)
+        assert parameters_of(method) == parameters_of(getattr(theirs, name))
+        assert method.__doc__ == getattr(theirs, name).__doc__
+
+
+def test_a_method_that_cannot_be_lent_is_refused() -> None:
+    class Family(AdminFamily):
+        def plain(self) -> None: ...
+
+    with pytest.raises(TypeError, match=r"Family\.plain"):
+        LentFamily(Family, lambda admin: Family(admin._servers))
+
+
 def test_types_are_kept(stage: Stage) -> None:
     """mypy checks the annotations here, and each `ignore` that it does not need is an error."""
 
@@ -71,6 +98,10 @@ def test_types_are_kept(stage: Stage) -> None:
         async with aio.Admin(nameserver=stage.nameserver.address) as admin:
             queues: int = len((await admin.route("orders")).queue_datas)
             assert queues == 2
+            names: tuple[str, ...] = await admin.topics(cluster=None)
+            assert "orders" in names
+            with pytest.raises(TypeError, match="unknown"):
+                await admin.topics.stats(unknown="orders")  # type: ignore[call-arg]
             with pytest.raises(TypeError, match="topic"):
                 await admin.route(topics="orders")  # type: ignore[call-arg]
         async with aio.Producer("g", nameserver=stage.nameserver.address) as producer:

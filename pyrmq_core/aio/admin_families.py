@@ -1,0 +1,58 @@
+"""The families of the asyncio `Admin`, derived whole: a subclass of the trio family, each of whose methods is lent."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable
+from functools import wraps
+from typing import Any, Generic, Self, TypeVar, overload
+
+from pyrmq_core.aio.face import AsyncioFace
+from pyrmq_core.client.admin.admin import Admin as TrioAdmin
+from pyrmq_core.client.admin.family import AdminFamily
+
+F = TypeVar("F", bound=AdminFamily)
+
+
+class LentFamily(Generic[F]):
+    """A property of the asyncio `Admin` that is a family of the trio one.
+
+    Its value has the type of the trio family, whose public methods are coroutine functions: their parameters and
+    results are the same here, and a method that is added there is one here at once.
+    """
+
+    def __init__(self, kind: type[F], family_of: Callable[[TrioAdmin], F]) -> None:
+        self.__doc__ = kind.__doc__
+        self._kind = _lent_kind(kind, family_of)
+
+    @overload
+    def __get__(self, face: None, owner: type[Any]) -> Self: ...
+    @overload
+    def __get__(self, face: AsyncioFace[TrioAdmin], owner: type[Any]) -> F: ...
+    def __get__(self, face: AsyncioFace[TrioAdmin] | None, owner: type[Any]) -> Self | F:
+        return self if face is None else self._kind(face)
+
+
+def _lent_kind(kind: type[F], family_of: Callable[[TrioAdmin], F]) -> Callable[[AsyncioFace[TrioAdmin]], F]:
+    """Returns the subclass of a family whose methods run on the library's loop."""
+
+    def initialise(self: Any, face: AsyncioFace[TrioAdmin]) -> None:
+        self._face = face
+
+    methods: dict[str, Any] = {"__init__": initialise, "__doc__": kind.__doc__, "__module__": __name__}
+    for name, method in inspect.getmembers(kind, inspect.isfunction):
+        if not name.startswith("_") or name == "__call__":
+            if not inspect.iscoroutinefunction(method):
+                raise TypeError(f"{kind.__name__}.{name} is no coroutine function, and cannot be lent")
+            methods[name] = _lent_method(method, family_of)
+    return type(kind.__name__, (kind,), methods)
+
+
+def _lent_method(
+    method: Callable[..., Awaitable[object]], family_of: Callable[[TrioAdmin], object]
+) -> Callable[..., Awaitable[object]]:
+    @wraps(method)
+    async def called(self: Any, /, *args: object, **kwargs: object) -> object:
+        return await self._face._run(lambda admin: method(family_of(admin), *args, **kwargs))
+
+    return called
