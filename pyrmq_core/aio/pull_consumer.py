@@ -49,6 +49,7 @@ class PullConsumer(AsyncioFace[TrioPullConsumer]):
     read = lent_iterator(TrioPullConsumer.read)
     read_arrow = lent_iterator(TrioPullConsumer.read_arrow)
     read_joined = lent_iterator(TrioPullConsumer.read_joined)
+    read_ranges = lent_iterator(TrioPullConsumer.read_ranges)
     topic_queues = lent(TrioPullConsumer.topic_queues)
     topics = lent(TrioPullConsumer.topics)
     view_message = lent(TrioPullConsumer.view_message)
