@@ -21,7 +21,8 @@ from pathlib import Path
 
 import trio
 
-from pyrmq_core.broker.store.appending import Append, piece
+from pyrmq_core.broker.store.appending import Append
+from pyrmq_core.broker.store.batch_pieces import piece
 from pyrmq_core.broker.store.disk.disk_files import DiskFiles
 from pyrmq_core.broker.store.layout import StoreSettings
 from pyrmq_core.broker.store.message_store import MessageStore

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from pyrmq_core.broker.store.appending import Append, piece
+from pyrmq_core.broker.store.appending import Append
+from pyrmq_core.broker.store.batch_pieces import piece
 from pyrmq_core.broker.store.disk.files import Files
 from pyrmq_core.broker.store.index.index_file import Layout
 from pyrmq_core.broker.store.index.key_index import FOLDER, KeyIndex

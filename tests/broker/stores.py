@@ -3,7 +3,8 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from pyrmq_core.broker.store.appending import Append, piece
+from pyrmq_core.broker.store.appending import Append
+from pyrmq_core.broker.store.batch_pieces import piece
 from pyrmq_core.broker.store.disk.files import Files
 from pyrmq_core.broker.store.layout import StoreSettings
 from pyrmq_core.broker.store.message_store import MessageStore

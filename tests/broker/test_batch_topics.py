@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyrmq_core.broker.store.appending import Append, piece
+from pyrmq_core.broker.store.appending import Append
+from pyrmq_core.broker.store.batch_pieces import piece
 from pyrmq_core.broker.store.batch_queue import BatchEntry
 from pyrmq_core.broker.store.disk.files import Files
 from pyrmq_core.broker.store.disk.unsynced import ForgetfulFiles

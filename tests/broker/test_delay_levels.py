@@ -9,7 +9,7 @@ import trio
 from trio.testing import wait_all_tasks_blocked
 
 from pyrmq_core.broker.schedule.delay_levels import DELIVERIES_AT_ONCE, DelayLevels
-from pyrmq_core.broker.store.appending import piece
+from pyrmq_core.broker.store.batch_pieces import piece
 from pyrmq_core.broker.store.layout import StoreSettings
 from pyrmq_core.protocol.framing.codes import ResponseCode
 from pyrmq_core.protocol.messages.properties import decode_properties, encode_properties

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from pyrmq_core.broker.store.appending import piece
+from pyrmq_core.broker.store.batch_pieces import piece
 from pyrmq_core.broker.store.disk.unsynced import ForgetfulFiles
 from pyrmq_core.broker.store.formats import file_name
 from pyrmq_core.broker.store.index import key_index, log_messages, step_bounds

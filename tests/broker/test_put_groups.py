@@ -6,7 +6,8 @@ from dataclasses import dataclass, field, replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyrmq_core.broker.store.appending import Append, AppendResult, Dispatched, DoesNotFit, piece
+from pyrmq_core.broker.store.appending import Append, AppendResult, Dispatched, DoesNotFit
+from pyrmq_core.broker.store.batch_pieces import piece
 from pyrmq_core.broker.store.disk.paths import UnsafePath
 from pyrmq_core.broker.store.formats import file_name
 from pyrmq_core.broker.store.layout import StoreSettings

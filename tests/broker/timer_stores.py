@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from pyrmq_core.broker.store.appending import Append, piece
+from pyrmq_core.broker.store.appending import Append
+from pyrmq_core.broker.store.batch_pieces import piece
 from pyrmq_core.broker.store.disk.disk_files import DiskFile, DiskFiles
 from pyrmq_core.broker.store.disk.files import Files, StoredFile
 from pyrmq_core.broker.store.disk.unsynced import ForgetfulFiles, Page

@@ -16,7 +16,7 @@ from pyrmq_core.access.yaml_text import load_document
 from pyrmq_core.broker.changeable_settings import changed
 from pyrmq_core.broker.processors.administration.lists import listed_groups, listed_topics
 from pyrmq_core.broker.settings import BrokerConfig
-from pyrmq_core.broker.store.appending import piece
+from pyrmq_core.broker.store.batch_pieces import piece
 from pyrmq_core.broker.transactions.half_messages import (
     checked_again,
     committed,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from dataclasses import replace
 
-from pyrmq_core.broker.store.appending import piece
+from pyrmq_core.broker.store.batch_pieces import piece
 from pyrmq_core.broker.store.formats import file_name
 from pyrmq_core.broker.timers.timer_checkpoint import TimerCheckpoint
 from pyrmq_core.broker.timers.timer_copies import (

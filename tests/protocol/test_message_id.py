@@ -19,6 +19,7 @@ from pyrmq_core.protocol.messages.message_id import (
     decode_unique_id,
     month_start_ms,
     offset_msg_id,
+    offset_msg_ids,
 )
 from tests.protocol.strategies import IPS
 from tests.support import golden
@@ -132,3 +133,9 @@ def test_anything_else_is_refused(text: str) -> None:
         else:
             with pytest.raises(InvalidArgument, match="32 or 56 hexadecimal digits"):
                 decode(text)
+
+
+@pytest.mark.parametrize("host", [bytes([127, 0, 0, 1]), bytes(range(16))])
+@pytest.mark.parametrize("offsets", [[0], [1, 2**40, 2**63 - 1], list(range(0, 300, 7))])
+def test_many_offset_ids_are_those_of_each(host: bytes, offsets: list[int]) -> None:
+    assert offset_msg_ids(host, 10911, offsets) == ",".join([offset_msg_id(host, 10911, one) for one in offsets])

@@ -14,7 +14,8 @@ from typing import Any, Final
 from pyrmq_core.broker.broker import HELP, Broker
 from pyrmq_core.broker.processors.name_rules import topic_fault
 from pyrmq_core.broker.processors.put_message import RequestRefused, make_topic, message_illegal, put, refused_by_disk
-from pyrmq_core.broker.store.appending import Append, piece
+from pyrmq_core.broker.store.appending import Append
+from pyrmq_core.broker.store.batch_pieces import piece
 from pyrmq_core.broker.tables.topics import READ_WRITE, WRITE
 from pyrmq_core.broker.timers.timer_rules import drop_times
 from pyrmq_core.model import TopicConfig

@@ -10,7 +10,8 @@ from typing import Final
 from pyrmq_core.broker.broker import Broker
 from pyrmq_core.broker.processors.delays import delayed
 from pyrmq_core.broker.processors.put_message import RequestRefused, put
-from pyrmq_core.broker.store.appending import Append, piece
+from pyrmq_core.broker.store.appending import Append
+from pyrmq_core.broker.store.batch_pieces import piece
 from pyrmq_core.broker.tables.topics import WRITE
 from pyrmq_core.broker.timers.timer_rules import TIMER_DEL_UNIQKEY
 from pyrmq_core.errors import InvalidArgument

@@ -21,7 +21,8 @@ from pyrmq_core.broker.processors.send_message import (
     send_refusal,
     trace_text,
 )
-from pyrmq_core.broker.store.appending import Append, AppendResult, piece
+from pyrmq_core.broker.store.appending import Append, AppendResult
+from pyrmq_core.broker.store.batch_pieces import piece
 from pyrmq_core.network import Peer
 from pyrmq_core.network.log_lines import line_logger
 from pyrmq_core.protocol.framing.codes import ResponseCode

@@ -25,15 +25,8 @@ from pyrmq_core.broker.processors.put_message import (
     put,
     refused_by_disk,
 )
-from pyrmq_core.broker.store.appending import (
-    INNER_BYTES,
-    Append,
-    AppendResult,
-    Piece,
-    batch_pieces,
-    count_messages,
-    piece,
-)
+from pyrmq_core.broker.store.appending import INNER_BYTES, Append, AppendResult
+from pyrmq_core.broker.store.batch_pieces import Piece, batch_pieces, count_messages, piece
 from pyrmq_core.broker.tables.topics import WRITE
 from pyrmq_core.broker.timers.timer_rules import DELIVERY_BYTES, TIMER_NAMES, TIMER_OUT_MS, TIMER_TOPIC, is_timer
 from pyrmq_core.broker.transactions.half_messages import ADDED_BY_CHECKS, HALF_QUEUE, half_properties, is_prepared
@@ -43,7 +36,7 @@ from pyrmq_core.network import Peer
 from pyrmq_core.protocol.framing.codes import ResponseCode
 from pyrmq_core.protocol.framing.command import Command, refusal
 from pyrmq_core.protocol.messages.batch_topic import MAX_RECORD_MESSAGES
-from pyrmq_core.protocol.messages.message_id import offset_msg_id
+from pyrmq_core.protocol.messages.message_id import offset_msg_ids
 from pyrmq_core.protocol.messages.names import FORBIDDEN_TOPICS, is_retry_topic
 from pyrmq_core.protocol.messages.properties import (
     CLUSTER,
@@ -283,7 +276,8 @@ def _prepare_batch(broker: Broker, message: SendMessage, queue_id: int, sys_flag
             if whole
             else RequestRefused(ResponseCode.SYSTEM_ERROR, "message body size exceeded")
         )
-    body, pieces, inner_num = bytes(message.body), list[Piece](), 0
+    body, inner_num = bytes(message.body), 0
+    pieces: Sequence[Piece] = ()
     try:
         if whole:
             inner_num = count_messages(body)
@@ -368,7 +362,7 @@ def trace_text(broker: Broker) -> str:
 def _stored(broker: Broker, prepared: PreparedMessage, stored: AppendResult, code: ResponseCode) -> Command:
     ip, port = broker.store_host[:-4], INT.unpack(broker.store_host[-4:])[0]
     answer = MessageStored(
-        msg_ids=",".join([offset_msg_id(ip, port, position) for position in stored.positions]),
+        msg_ids=offset_msg_ids(ip, port, stored.positions),
         queue_id=prepared.queue_id,
         queue_offset=stored.queue_offset,
         transaction_id=prepared.unique_id,

@@ -15,7 +15,8 @@ from typing import Final
 import trio
 
 from pyrmq_core.broker.schedule.delay_copies import DelayCopies, copy_key, first_copy
-from pyrmq_core.broker.store.appending import Append, DoesNotFit, entry_of_record, piece
+from pyrmq_core.broker.store.appending import Append, DoesNotFit, entry_of_record
+from pyrmq_core.broker.store.batch_pieces import piece
 from pyrmq_core.broker.store.disk.files import Files
 from pyrmq_core.broker.store.disk.paths import UnsafePath
 from pyrmq_core.broker.store.formats import ENTRY

@@ -11,25 +11,29 @@ import functools
 import itertools
 import struct
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
+from pyrmq_core.broker.store.batch_pieces import BODY_AT, FLAG_AT, AlikePieces, Piece
 from pyrmq_core.broker.store.batch_queue import BatchEntry
 from pyrmq_core.broker.store.formats import ENTRY
-from pyrmq_core.errors import BodyError, StoreError
+from pyrmq_core.errors import StoreError
 from pyrmq_core.protocol.java.string_hash import tags_code
-from pyrmq_core.protocol.messages.batch import HEAD, OVERHEAD_BYTES
+from pyrmq_core.protocol.messages.batch import HEAD
 from pyrmq_core.protocol.messages.properties import INNER_BASE, INNER_NUM, decode_java_utf8, encode_properties
 from pyrmq_core.protocol.messages.record import (
     BYTE,
+    COMMIT_LOG_OFFSET_POSITION,
     CRC_MASK,
     INT,
     MAGIC_V1,
     MAGIC_V2,
     MAX_V1_TOPIC_BYTES,
+    QUEUE_OFFSET_POSITION,
     SHORT,
     RawRecord,
+    put_numbers,
 )
 from pyrmq_core.protocol.messages.sysflag import BORN_HOST_V6, HOSTS_V6, STORE_HOST_V6
 
@@ -37,8 +41,6 @@ TAGS_START: Final = b"TAGS\x01"
 # The most that INNER_NUM and INNER_BASE add to a batch record.
 INNER_BYTES: Final = 64
 SEPARATOR: Final = b"\x02"
-# Where a message of a batch body has its body, whose length is before it.
-BODY_AT: Final = HEAD.size - INT.size
 # A record's first seven fields, packed for each message; the next ones, up to the body's length, are equal in a batch.
 START: Final = struct.Struct(
     ">"
@@ -52,6 +54,11 @@ START: Final = struct.Struct(
 )
 # All fields of a fixed length but the two hosts.
 FIXED_BYTES: Final = START.size + struct.calcsize(">iqqiq")
+CRC_AT: Final = 8
+FLAG_PLACE: Final = 16
+LONG_BYTES: Final = 8
+# By the byte: `CRC_MASK` of a CRC's first one.
+WITHOUT_TOP_BIT: Final = bytes(byte & 0x7F for byte in range(256))
 # The fields behind `START`, by the two host bits of sysFlag.
 MIDDLES: Final = {
     bits: struct.Struct(f">iq{20 if bits & BORN_HOST_V6 else 8}sq{20 if bits & STORE_HOST_V6 else 8}siq")
@@ -61,14 +68,6 @@ MIDDLES: Final = {
 
 class DoesNotFit(StoreError):
     """Messages of one append that are larger than a segment."""
-
-
-class Piece(NamedTuple):
-    """One message's own parts; `body` begins with its length in 4 bytes, `properties` in 2."""
-
-    flag: int
-    body: bytes
-    properties: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,73 +122,13 @@ class EncodedRecords(NamedTuple):
     positions: list[int]
 
 
-def piece(flag: int, body: bytes | memoryview, properties: bytes) -> Piece:
-    """Returns a single message's parts; properties have at most 32,767 bytes."""
-    return Piece(flag, b"".join((INT.pack(len(body)), body)), SHORT.pack(len(properties)) + properties)
-
-
-def batch_pieces(body: bytes) -> list[Piece]:
-    """Returns the messages of a batch body as slices of it; raises `BodyError` where `iterate_batch_body` does."""
-    shape = _common_shape(body)
-    if shape is None:
-        return [Piece(flag, body[start:end], body[end:following]) for flag, start, end, following in _places(body)]
-    size, properties_at = shape
-    starts = range(0, len(body), size)
-    flags = [flag for _, _, _, flag, _ in map(HEAD.unpack_from, itertools.repeat(body), starts)]
-    return [
-        Piece(flag, body[start + BODY_AT : start + properties_at], body[start + properties_at : start + size])
-        for flag, start in zip(flags, starts, strict=True)
-    ]
-
-
-def count_messages(body: bytes) -> int:
-    """Returns how many messages a batch body has; raises `BodyError` as `batch_pieces` does."""
-    shape = _common_shape(body)
-    return sum([1 for _ in _places(body)]) if shape is None else len(body) // shape[0]
-
-
-def _common_shape(body: bytes) -> tuple[int, int] | None:
-    """Returns the length of each message, and where its properties begin, if these are equal in all; else None.
-
-    Column k of such a batch is the k-th byte of each message: those of the lengths have one value.
-    """
-    if len(body) < OVERHEAD_BYTES:
-        return None
-    size, _, _, _, body_bytes = HEAD.unpack_from(body)
-    properties_at = HEAD.size + body_bytes
-    if body_bytes < 0 or properties_at + SHORT.size > size or len(body) % size:
-        return None
-    if SHORT.unpack_from(body, properties_at)[0] != size - properties_at - SHORT.size:
-        return None
-    count = len(body) // size
-    for at in (*range(INT.size), *range(BODY_AT, HEAD.size), properties_at, properties_at + 1):
-        if body[at::size] != body[at : at + 1] * count:
-            return None
-    return size, properties_at
-
-
-def _places(body: bytes) -> Iterator[tuple[int, int, int, int]]:
-    """Yields each message's flag, where its body begins, with its length before it, and where body and message end."""
-    position, end = 0, len(body)
-    while position < end:
-        if end - position < OVERHEAD_BYTES:
-            raise BodyError(f"a batch ends inside the message at byte {position}")
-        size, _, _, flag, body_bytes = HEAD.unpack_from(body, position)
-        body_end = position + HEAD.size + body_bytes
-        following = position + size
-        if size < OVERHEAD_BYTES or following > end or body_bytes < 0 or body_end + SHORT.size > following:
-            raise BodyError(f"a batch: the message at byte {position} declares {size} bytes, {body_bytes} of body")
-        if SHORT.unpack_from(body, body_end)[0] != following - body_end - SHORT.size:
-            raise BodyError(f"a batch: the properties of the message at byte {position} do not end with it")
-        yield flag, position + BODY_AT, body_end, following
-        position = following
-
-
 def appended_bytes(append: Append) -> int:
     """Returns the number of bytes that an append takes in the log."""
-    size, hosts = 0, len(append.born_host) + len(append.store_host)
+    size, hosts, pieces = 0, len(append.born_host) + len(append.store_host), append.pieces
     overhead = FIXED_BYTES + hosts + len(topic_part(append.topic)[1])
-    for _, body, properties in append.pieces:
+    if isinstance(pieces, AlikePieces):
+        return len(pieces) * (overhead + pieces.size - BODY_AT)
+    for _, body, properties in pieces:
         size += overhead + len(body) + len(properties)
     return size
 
@@ -198,6 +137,8 @@ def build(
     append: Append, physical_offset: int, queue_offset: int, store_timestamp_ms: int, *, batch_topic: bool = False
 ) -> EncodedRecords:
     """Returns the bytes of an append whose first record has these offsets; entries are a plain or a batch queue's."""
+    if isinstance(append.pieces, AlikePieces) and not batch_topic and append.delay_ms is None:
+        return _build_alike(append, append.pieces, physical_offset, queue_offset, store_timestamp_ms)
     middle, (magic, topic) = _middle(append, store_timestamp_ms), topic_part(append.topic)
     overhead = START.size + len(middle) + len(topic)
     due_ms = None if append.delay_ms is None else store_timestamp_ms + append.delay_ms
@@ -220,6 +161,59 @@ def build(
         queue_offset += 1
         physical_offset += size
     return EncodedRecords(b"".join(records), b"".join(entries), positions)
+
+
+def _build_alike(
+    append: Append, pieces: AlikePieces, physical_offset: int, queue_offset: int, store_timestamp_ms: int
+) -> EncodedRecords:
+    """Returns the bytes of messages of one length: a head and an entry for all, then the fields that differ."""
+    middle, (magic, topic) = _middle(append, store_timestamp_ms), topic_part(append.topic)
+    count, body_bytes = len(pieces), pieces.properties_at - HEAD.size
+    size = START.size + len(middle) + len(topic) + pieces.size - BODY_AT
+    positions = list(range(physical_offset, physical_offset + size * count, size))
+    places, bodies = struct.pack(f">{count}q", *positions), pieces.bodies()
+    start = START.pack(size, magic, 0, append.queue_id, 0, 0, 0) + middle + INT.pack(body_bytes)
+    heads, length = bytearray(start * count), len(start)
+    crcs = struct.pack(f">{count}I", *map(zlib.crc32, bodies))
+    put_numbers(heads, CRC_AT, length, crcs, INT.size)
+    heads[CRC_AT::length] = heads[CRC_AT::length].translate(WITHOUT_TOP_BIT)
+    for at in range(INT.size):
+        heads[FLAG_PLACE + at :: length] = pieces.column(FLAG_AT + at)
+    indexes = struct.pack(f">{count}q", *range(queue_offset, queue_offset + count))
+    put_numbers(heads, QUEUE_OFFSET_POSITION, length, indexes, LONG_BYTES)
+    put_numbers(heads, COMMIT_LOG_OFFSET_POSITION, length, places, LONG_BYTES)
+    whole, properties = bytes(heads), pieces.properties()
+    parts = zip(
+        [whole[at : at + length] for at in range(0, len(whole), length)],
+        bodies,
+        itertools.repeat(topic),
+        properties,
+        strict=False,
+    )
+    code = _common_tags_code(pieces)
+    entries = bytearray(ENTRY.pack(0, size, code or 0) * count)
+    put_numbers(entries, 0, ENTRY.size, places, LONG_BYTES)
+    if code is None:
+        codes = [properties_tags_code(one[SHORT.size :]) for one in properties]
+        put_numbers(entries, ENTRY.size - LONG_BYTES, ENTRY.size, struct.pack(f">{count}q", *codes), LONG_BYTES)
+    return EncodedRecords(b"".join(itertools.chain.from_iterable(parts)), bytes(entries), positions)
+
+
+def _common_tags_code(pieces: AlikePieces) -> int | None:
+    """Returns the hash of TAGS that all messages have; None if they differ, or are not easily seen to be equal.
+
+    If there are as many names of tags as messages, and each message has one at the same place, there are no others.
+    """
+    body, count = pieces.body, pieces.body.count(TAGS_START)
+    if not count:
+        return 0
+    begin = pieces.properties_at + SHORT.size
+    at = body.find(TAGS_START, begin, pieces.size)
+    if count != len(pieces) or at < 0:
+        return None
+    end = body.find(SEPARATOR, at, pieces.size)
+    is_equal = pieces.is_equal(max(begin, at - 1), pieces.size if end < 0 else end + 1)
+    return properties_tags_code(body[begin : pieces.size]) if is_equal else None
 
 
 def _lengthened(properties: bytes, added: bytes) -> bytes:

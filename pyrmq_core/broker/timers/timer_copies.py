@@ -12,7 +12,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from pyrmq_core.broker.store.appending import SEPARATOR, Append, piece
+from pyrmq_core.broker.store.appending import SEPARATOR, Append
+from pyrmq_core.broker.store.batch_pieces import piece
 from pyrmq_core.broker.timers.timer_rules import (
     TIMER_DEQUEUE_MS,
     TIMER_ENQUEUE_MS,

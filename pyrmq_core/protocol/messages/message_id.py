@@ -14,11 +14,13 @@ Sources: common/message/MessageClientIDSetter.java, MessageDecoder.java (createM
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta, tzinfo
 from typing import Final, NamedTuple
 
 from pyrmq_core.errors import InvalidArgument
+from pyrmq_core.protocol.messages.record import put_numbers
 
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 IP_BYTES: Final = {32: 4, 56: 16}
@@ -34,6 +36,7 @@ OFFSET_TAIL: Final = struct.Struct(
     "i"  # port
     "q"  # commit-log offset
 )
+OFFSET_BYTES: Final = 8
 # A clock set back across the month's start by less than this counts as standing at the start, as in Java.
 MAX_DRIFT_MS: Final = 1_000_000
 
@@ -119,6 +122,14 @@ def decode_unique_id(text: str) -> UniqueId:
 def offset_msg_id(host_ip: bytes, port: int, offset: int) -> str:
     """Returns the id under which VIEW_MESSAGE_BY_ID finds the message."""
     return (host_ip + OFFSET_TAIL.pack(port, offset)).hex().upper()
+
+
+def offset_msg_ids(host_ip: bytes, port: int, offsets: Sequence[int]) -> str:
+    """Returns the ids of many messages, with commas between them."""
+    one = host_ip + OFFSET_TAIL.pack(port, 0)
+    whole, packed = bytearray(one * len(offsets)), struct.pack(f">{len(offsets)}q", *offsets)
+    put_numbers(whole, len(one) - OFFSET_BYTES, len(one), packed, OFFSET_BYTES)
+    return whole.hex(",", len(one)).upper()
 
 
 def decode_offset_msg_id(text: str) -> OffsetId:

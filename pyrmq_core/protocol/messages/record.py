@@ -247,6 +247,12 @@ def batch_base(records: bytes | memoryview) -> int | None:
     return queue_offset if sys_flag & BATCH_RECORD == BATCH_RECORD else None
 
 
+def put_numbers(buffer: bytearray, at: int, distance: int, packed: bytes, width: int) -> None:
+    """Writes packed numbers of `width` bytes, one after each `distance` bytes from `at` on."""
+    for column in range(width):
+        buffer[at + column :: distance] = packed[column::width]
+
+
 def unpack_record(buffer: bytes | memoryview, position: int) -> RawRecord:
     """Returns the fields as they lie in the buffer, every length checked; for code that reads many records."""
     available = len(buffer) - position

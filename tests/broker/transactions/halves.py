@@ -3,7 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import replace
 
-from pyrmq_core.broker.store.appending import Append, build, piece
+from pyrmq_core.broker.store.appending import Append, build
+from pyrmq_core.broker.store.batch_pieces import piece
 from pyrmq_core.broker.transactions.half_messages import HalfMessage, half_message
 from pyrmq_core.model import NO_PROPERTIES
 from pyrmq_core.protocol.messages.properties import encode_properties

@@ -10,7 +10,8 @@ import pytest
 
 from pyrmq_core.broker.clients.client_table import ClientTable
 from pyrmq_core.broker.settings import BrokerConfig
-from pyrmq_core.broker.store.appending import appended_bytes, piece
+from pyrmq_core.broker.store.appending import appended_bytes
+from pyrmq_core.broker.store.batch_pieces import piece
 from pyrmq_core.broker.store.layout import StoreSettings
 from pyrmq_core.broker.tables.config_files import FOLDER
 from pyrmq_core.broker.tables.consumer_offsets import FILE_NAME, GroupOffsets

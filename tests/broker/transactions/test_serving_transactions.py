@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pyrmq_core.broker.store.appending import piece
+from pyrmq_core.broker.store.batch_pieces import piece
 from pyrmq_core.protocol.framing.codes import ResponseCode
 from pyrmq_core.protocol.framing.command import Command
 from pyrmq_core.protocol.messages.message_id import decode_offset_msg_id

@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from pyrmq_core.broker.store.appending import Dispatched
+from pyrmq_core.broker.store.batch_pieces import properties_of
 from pyrmq_core.broker.store.formats import IndexMark
 from pyrmq_core.broker.store.index import step_bounds
 from pyrmq_core.broker.store.index.batch_hashes import Entries, Message, batch_entries, mixed_entries, part_entries
@@ -181,7 +182,7 @@ class KeyIndex:
         """Enters the next messages of a batch, or a part of one; returns 1 if these were its last ones, else 0."""
         append, positions, store_ms, end = batch
         first = self._of_batch
-        properties = [piece.properties for piece in append.pieces[first : first + step_bounds.MESSAGES_AT_ONCE]]
+        properties = properties_of(append.pieces, first, step_bounds.MESSAGES_AT_ONCE)
         part = slice(first, first + step_bounds.count_of_step(properties))
         is_last = part.stop == len(positions)
         end = end if is_last else positions[part.stop]

@@ -1,0 +1,134 @@
+"""The messages of a batch body, as they are stored: slices of it, one by one or all at once.
+
+Messages of one length in body and properties, as a producer usually sends them, are `AlikePieces`: what is equal in
+them is looked at once, and what differs by columns. Column k of such a batch is the k-th byte of each message.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple, overload
+
+from pyrmq_core.errors import BodyError
+from pyrmq_core.protocol.messages.batch import HEAD, OVERHEAD_BYTES
+from pyrmq_core.protocol.messages.record import INT, SHORT
+
+# Where a message of a batch body has its flag, and its body, whose length is before it.
+FLAG_AT: Final = HEAD.size - 2 * INT.size
+BODY_AT: Final = HEAD.size - INT.size
+
+
+class Piece(NamedTuple):
+    """One message's own parts; `body` begins with its length in 4 bytes, `properties` in 2."""
+
+    flag: int
+    body: bytes
+    properties: bytes
+
+
+class AlikePieces(Sequence[Piece]):
+    """The messages of a batch body, each of `size` bytes, with its properties `properties_at` bytes behind its begin.
+
+    As a sequence it has the messages one by one.
+    """
+
+    __slots__ = ("body", "properties_at", "size")
+
+    def __init__(self, body: bytes, size: int, properties_at: int) -> None:
+        self.body = body
+        self.size = size
+        self.properties_at = properties_at
+
+    def __len__(self) -> int:
+        return len(self.body) // self.size
+
+    @overload
+    def __getitem__(self, index: int) -> Piece: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Piece]: ...
+    def __getitem__(self, index: int | slice) -> Piece | Sequence[Piece]:
+        if isinstance(index, slice):
+            return [self[number] for number in range(*index.indices(len(self)))]
+        start = range(0, len(self.body), self.size)[index]
+        (flag,) = INT.unpack_from(self.body, start + FLAG_AT)
+        following, properties_at = start + self.size, start + self.properties_at
+        return Piece(flag, self.body[start + BODY_AT : properties_at], self.body[properties_at:following])
+
+    def bodies(self) -> list[bytes]:
+        """Returns the bodies, without their lengths."""
+        body, most = self.body, self.properties_at - HEAD.size
+        return [body[start : start + most] for start in range(HEAD.size, len(body), self.size)]
+
+    def properties(self, first: int = 0, most: int | None = None) -> list[bytes]:
+        """Returns the properties of all messages, or of some, as in `Piece`."""
+        body, end, taken = self.body, len(self.body), self.size - self.properties_at
+        if most is not None:
+            end = min(end, (first + most) * self.size)
+        return [body[at : at + taken] for at in range(first * self.size + self.properties_at, end, self.size)]
+
+    def column(self, at: int) -> bytes:
+        """Returns the byte at a place of each message."""
+        return self.body[at :: self.size]
+
+    def is_equal(self, start: int, end: int) -> bool:
+        """Returns True if all messages have the same bytes from a place to before another."""
+        body, size, count = self.body, self.size, len(self)
+        return all(body[at::size] == body[at : at + 1] * count for at in range(start, end))
+
+
+def properties_of(pieces: Sequence[Piece], first: int, most: int) -> list[bytes]:
+    """Returns the properties of some messages."""
+    if isinstance(pieces, AlikePieces):
+        return pieces.properties(first, most)
+    return [piece.properties for piece in pieces[first : first + most]]
+
+
+def piece(flag: int, body: bytes | memoryview, properties: bytes) -> Piece:
+    """Returns a single message's parts; properties have at most 32,767 bytes."""
+    return Piece(flag, b"".join((INT.pack(len(body)), body)), SHORT.pack(len(properties)) + properties)
+
+
+def batch_pieces(body: bytes) -> Sequence[Piece]:
+    """Returns the messages of a batch body; raises `BodyError` where `iterate_batch_body` does."""
+    alike = _alike(body)
+    if alike is not None:
+        return alike
+    return [Piece(flag, body[start:end], body[end:following]) for flag, start, end, following in _places(body)]
+
+
+def count_messages(body: bytes) -> int:
+    """Returns how many messages a batch body has; raises `BodyError` as `batch_pieces` does."""
+    alike = _alike(body)
+    return sum([1 for _ in _places(body)]) if alike is None else len(alike)
+
+
+def _alike(body: bytes) -> AlikePieces | None:
+    """Returns the messages if their lengths are equal in all; else None."""
+    if len(body) < OVERHEAD_BYTES:
+        return None
+    size, _, _, _, body_bytes = HEAD.unpack_from(body)
+    properties_at = HEAD.size + body_bytes
+    if body_bytes < 0 or properties_at + SHORT.size > size or len(body) % size:
+        return None
+    if SHORT.unpack_from(body, properties_at)[0] != size - properties_at - SHORT.size:
+        return None
+    found = AlikePieces(body, size, properties_at)
+    lengths = ((0, INT.size), (BODY_AT, HEAD.size), (properties_at, properties_at + SHORT.size))
+    return found if all(found.is_equal(*place) for place in lengths) else None
+
+
+def _places(body: bytes) -> Iterator[tuple[int, int, int, int]]:
+    """Yields each message's flag, where its body begins, with its length before it, and where body and message end."""
+    position, end = 0, len(body)
+    while position < end:
+        if end - position < OVERHEAD_BYTES:
+            raise BodyError(f"a batch ends inside the message at byte {position}")
+        size, _, _, flag, body_bytes = HEAD.unpack_from(body, position)
+        body_end = position + HEAD.size + body_bytes
+        following = position + size
+        if size < OVERHEAD_BYTES or following > end or body_bytes < 0 or body_end + SHORT.size > following:
+            raise BodyError(f"a batch: the message at byte {position} declares {size} bytes, {body_bytes} of body")
+        if SHORT.unpack_from(body, body_end)[0] != following - body_end - SHORT.size:
+            raise BodyError(f"a batch: the properties of the message at byte {position} do not end with it")
+        yield flag, position + BODY_AT, body_end, following
+        position = following
