@@ -17,12 +17,11 @@ from pyrmq_core.cli.admin import cluster, kv, topic
 from pyrmq_core.cli.connections import Connection, connection_options
 from pyrmq_core.cli.consume import consume_topic
 from pyrmq_core.cli.doctor import doctor
+from pyrmq_core.cli.operation.broker import broker
+from pyrmq_core.cli.operation.nameserver import nameserver
 from pyrmq_core.cli.send import MAX_UNDER_WAY, say_result, send_lines
 from pyrmq_core.cli.servers import GROUP, OneLineGroup, run
 from pyrmq_core.cli.tail import tail_topic
-
-# The options of these two commands are RocketMQ's own. The servers parse them, because they also run without click.
-passed_on = {"ignore_unknown_options": True, "help_option_names": []}
 
 
 @click.group(cls=OneLineGroup, context_settings={"help_option_names": ["-h", "--help"]})
@@ -31,7 +30,7 @@ def pyrmq() -> None:
     """RocketMQ from a terminal: servers to try things on, sending, reading, administration."""
 
 
-for administering in (topic, cluster, kv, doctor):
+for administering in (topic, cluster, kv, doctor, nameserver, broker):
     pyrmq.add_command(administering)
 
 
@@ -49,24 +48,6 @@ def dev(brokers: int, slaves: int, sync: bool, port: int, host: str, directory: 
     if sync and not slaves:
         raise click.UsageError("--sync needs --slaves 1 or more: a send waits for one of them")
     run(serve_dev, brokers, slaves, sync, _numeric_address(host), port, directory)
-
-
-@pyrmq.command(context_settings=passed_on)
-@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
-def nameserver(arguments: tuple[str, ...]) -> None:
-    """Run a NameServer, as `python -m pyrmq_core.nameserver`."""
-    from pyrmq_core.nameserver.process import main as nameserver_main
-
-    raise SystemExit(nameserver_main(list(arguments), prog="pyrmq nameserver"))
-
-
-@pyrmq.command(context_settings=passed_on)
-@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
-def broker(arguments: tuple[str, ...]) -> None:
-    """Run a broker, as `python -m pyrmq_core.broker`."""
-    from pyrmq_core.broker.__main__ import main as broker_main
-
-    raise SystemExit(broker_main(list(arguments), prog="pyrmq broker"))
 
 
 @pyrmq.command()

@@ -1,33 +1,144 @@
-"""The output of rows: as a table for people, as JSON for programs."""
+"""The output of rows: as a table for people, as JSON for programs, once or, with `--watch`, again and again.
+
+A watched table takes the whole terminal, as `top` does. Where the output is no terminal it is printed each time.
+"""
 
 from __future__ import annotations
 
+import functools
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar
 
 import click
+import trio
 from rich.console import Console
+from rich.live import Live
+from rich.measure import Measurement
 from rich.table import Table
+from rich.text import Text
+
+from pyrmq_core.errors import RocketMQError
 
 json_option = click.option("--json", "as_json", is_flag=True, help="One JSON array of objects.")
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+WATCH_SECONDS: Final = 2.0
+PIPE_WIDTH: Final = 100_000
+
+
+@dataclass(frozen=True, slots=True)
+class Watch:
+    """The option `--watch`: whether a table is made again, and how many seconds lie between."""
+
+    enabled: bool = False
+    interval: float = WATCH_SECONDS
+
+
+ONCE: Final = Watch()
+
+
+def watch_options(command: Command) -> Command:
+    """Adds `--watch` and `--interval`, and passes their values as `watch`, a `Watch`."""
+
+    @functools.wraps(command)
+    def watching(**arguments: Any) -> Any:
+        watch = Watch(arguments.pop("watched"), arguments.pop("interval"))
+        return command(watch=watch, **arguments)
+
+    interval = click.FloatRange(0.1, 3600)
+    for add in (
+        click.option(
+            "--interval", default=WATCH_SECONDS, show_default=True, type=interval, help="Seconds, of --watch."
+        ),
+        click.option("--watch", "watched", is_flag=True, help="Make the table again and again, until Ctrl-C."),
+    ):
+        watching = add(watching)
+    return watching  # type: ignore[return-value]  # the same function to click, which calls it by names
 
 
 def show(rows: Iterable[Mapping[str, object]], columns: Iterable[str], *, as_json: bool) -> None:
     """Prints the rows, each of which has all the columns."""
+    click.echo(text_of(rows, columns, as_json=as_json), nl=False)
+
+
+def text_of(rows: Iterable[Mapping[str, object]], columns: Iterable[str], *, as_json: bool) -> str:
+    """Returns the rows as `show` prints them; numbers stand at the right of their column.
+
+    On a terminal that is too narrow for a table each row is a block of lines, `column value`.
+    """
     rows, columns = list(rows), list(columns)
     if as_json:
-        click.echo(json.dumps(rows, ensure_ascii=False))
-        return
-    table = Table(*columns, box=None, pad_edge=False)
+        return json.dumps(rows, ensure_ascii=False) + "\n"
+    table = Table(box=None, pad_edge=False)
+    for column in columns:
+        values = [row[column] for row in rows if row[column] is not None]
+        numbers = bool(values) and all(isinstance(value, int | float) for value in values)
+        words = any(" " in str(value) for value in values)  # only these are wrapped, so that no other word is broken
+        table.add_column(column, justify="right" if numbers else "left", overflow="fold", no_wrap=not words)
     for row in rows:
-        table.add_row(*("" if row[column] is None else str(row[column]) for column in columns))
-    click.echo(rendered(table), nl=False)
+        table.add_row(*(_cell(row[column]) for column in columns))
+    console = _console()
+    wide = console.options.update(max_width=PIPE_WIDTH)
+    if rows and Measurement.get(console, wide, table).minimum > console.width:
+        return rendered(*(block for row in rows for block in (_block(row, columns), "")))
+    return rendered(table)
+
+
+async def show_watched(make: Callable[[], Awaitable[str]], watch: Watch) -> None:
+    """Prints the text that `make` returns, or with `--watch` shows it again and again.
+
+    While it is watched, a failure of `make` is shown in place of the text, and the next try follows all the same.
+    """
+    if not watch.enabled:
+        click.echo(await make(), nl=False)
+        return
+    console = Console(highlight=False)
+    if not console.is_terminal:
+        while True:
+            click.echo(await _made(make), nl=False)
+            await trio.sleep(watch.interval)
+    with Live(console=console, screen=True, auto_refresh=False) as live:
+        while True:
+            live.update(Text.from_ansi(await _made(make)), refresh=True)
+            await trio.sleep(watch.interval)
 
 
 def rendered(*lines: Table | str) -> str:
     """Returns the text of tables and lines, for `click.echo`: rich itself ends the process when a pipe is closed."""
-    console = Console(highlight=False)
+    console = _console()
     with console.capture() as captured:
-        for line in lines:  # a pipe has no width: nothing is cut there
+        for line in lines:
             console.print(line, soft_wrap=not console.is_terminal, markup=False)
     return captured.get()
+
+
+def _console() -> Console:
+    """Returns the standard output; a pipe has no width, and nothing is cut there."""
+    console = Console(highlight=False)
+    if not console.is_terminal:
+        console.width = PIPE_WIDTH
+    return console
+
+
+def _block(row: Mapping[str, object], columns: Sequence[str]) -> Table:
+    block = Table(box=None, pad_edge=False, show_header=False)
+    block.add_column(no_wrap=True)
+    block.add_column(overflow="fold")
+    for column in columns:
+        block.add_row(column, _cell(row[column]))
+    return block
+
+
+async def _made(make: Callable[[], Awaitable[str]]) -> str:
+    try:
+        return await make()
+    except RocketMQError as error:
+        return f"Error: {error}\n"
+
+
+def _cell(value: object) -> Text:
+    """Returns a value as plain text: brackets in a name are no markup."""
+    return Text("" if value is None else f"{value:.1f}" if isinstance(value, float) else str(value))

@@ -36,8 +36,9 @@ def exit_status(work: Callable[[], object], program: str) -> int:
             _write_nowhere()
             return PIPE_CLOSED
         if isinstance(failure, RocketMQError | OSError):
+            notes = "".join(f" ({note})" for note in getattr(failure, "__notes__", ()))
             with contextlib.suppress(OSError):  # standard error is gone as well
-                sys.stderr.write(f"{program}: {failure}\n")
+                sys.stderr.write(f"{program}: {failure}{notes}\n")
             return FAILED
         if failure is raised:
             raise

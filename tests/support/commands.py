@@ -12,6 +12,7 @@ from typing import IO
 import click
 
 from pyrmq_core.cli.commands import pyrmq
+from pyrmq_core.cli.operation.server_groups import ServerGroup
 
 PROGRAM = (sys.executable, "-m", "pyrmq_core.cli")
 ENDS_WITHIN = 60.0
@@ -26,10 +27,10 @@ def commands() -> dict[str, click.Command]:
 
 def _below(group: click.Group, words: str) -> Iterator[tuple[str, click.Command]]:
     for name, command in group.commands.items():
+        if isinstance(command, ServerGroup) or not isinstance(command, click.Group):
+            yield words + name, command
         if isinstance(command, click.Group):
             yield from _below(command, f"{words}{name} ")
-        else:
-            yield words + name, command
 
 
 def asks_servers(command: click.Command) -> bool:
@@ -38,15 +39,15 @@ def asks_servers(command: click.Command) -> bool:
 
 def listens(command: click.Command) -> bool:
     """Checks for a server: it takes a port, or the server's own program reads its arguments."""
-    return any(parameter.name in ("port", "arguments") for parameter in command.params)
+    return isinstance(command, ServerGroup) or any(parameter.name == "port" for parameter in command.params)
 
 
 def filled(words: str, value: str) -> list[str]:
-    """Returns the command's words with `value` for each of its arguments and required options, so that it ends."""
+    """Returns the command's words with `value` for its arguments and required options, so that it ends."""
     positional = [
-        parameter
+        _argument(parameter, value)
         for parameter in commands()[words].params
-        if isinstance(parameter, click.Argument) and parameter.nargs == 1
+        if isinstance(parameter, click.Argument) and parameter.nargs == 1 and (parameter.metavar or "")[:1] != "["
     ]
     required = [
         text
@@ -54,7 +55,14 @@ def filled(words: str, value: str) -> list[str]:
         if isinstance(parameter, click.Option) and parameter.required
         for text in (parameter.opts[0], value)
     ]
-    return [*words.split(), *([value] * len(positional)), *required, *ENDING.get(words, ())]
+    return [*words.split(), *positional, *required, *ENDING.get(words, ())]
+
+
+def _argument(parameter: click.Argument, value: str) -> str:
+    """Returns the value of an argument: a broker's name or one of a choice, where nothing else is taken."""
+    if parameter.metavar == "BROKER":
+        return "broker-a"
+    return str(parameter.type.choices[0]) if isinstance(parameter.type, click.Choice) else value
 
 
 def started(

@@ -1,0 +1,1 @@
+"""The commands with which a cluster is operated: brokers, NameServers, their health and their load."""

@@ -1,0 +1,248 @@
+"""`pyrmq broker`: runs a broker; `pyrmq broker list` and its neighbours administer those that run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import click
+
+from pyrmq_core import Admin
+from pyrmq_core.cli.admin import with_admin
+from pyrmq_core.cli.connections import Connection, connection_options
+from pyrmq_core.cli.operation.server_groups import ServerGroup
+from pyrmq_core.cli.operation.settings import chosen_settings, settings_of
+from pyrmq_core.cli.tables import Watch, json_option, rendered, show, show_watched, text_of, watch_options
+from pyrmq_core.client.admin.broker_values import BrokerStatus
+from pyrmq_core.protocol.requests.figures.stats_data import BrokerStats
+
+LIST_COLUMNS: Final = ("broker", "role", "address", "version", "in/s", "out/s", "disk", "state")
+CLEAN_UPS: Final = ("unused-topics", "expired-queues", "expired-logs")
+
+cluster_option = click.option("-c", "--cluster", "--clusterName", "cluster", help="Only brokers of this cluster.")
+id_option = click.option("--id", "broker_id", default=0, show_default=True, type=click.IntRange(0), help="0: master.")
+
+
+def _run_broker(arguments: list[str]) -> int:
+    from pyrmq_core.broker.__main__ import main
+
+    return main(arguments, prog="pyrmq broker")
+
+
+broker = ServerGroup("broker", _run_broker, "Run a broker, as `python -m pyrmq_core.broker`; or administer brokers.")
+
+
+@broker.command("list")
+@connection_options
+@cluster_option
+@watch_options
+@json_option
+def list_brokers(connection: Connection, cluster: str | None, watch: Watch, as_json: bool) -> None:
+    """List brokers with their health: registered, reachable, release, rates, disk."""
+
+    async def work(admin: Admin) -> None:
+        async def make() -> str:
+            rows = await admin.brokers.list(cluster=cluster)
+            return brokers_text(rows, as_json=as_json)
+
+        await show_watched(make, watch)
+
+    with_admin(connection, work)
+
+
+def brokers_text(rows: Sequence[BrokerStatus], *, as_json: bool) -> str:
+    """Returns the table of brokers, with a line for each that gave no answer; or all figures as JSON."""
+    if as_json:
+        return text_of([broker_members(row) for row in rows], (), as_json=True)
+    several = len({row.cluster for row in rows}) > 1
+    columns = ("cluster", *LIST_COLUMNS) if several else LIST_COLUMNS
+    table = text_of([_row(row) for row in rows], columns, as_json=False)
+    return table + rendered(*(f"{row.broker_name} ({row.broker_id}): {row.error}" for row in rows if row.error))
+
+
+def broker_members(row: BrokerStatus) -> dict[str, object]:
+    """Returns a broker's row for programs."""
+    return {
+        "cluster": row.cluster,
+        "brokerName": row.broker_name,
+        "brokerId": row.broker_id,
+        "address": row.address,
+        "reachable": row.reachable,
+        "version": row.version,
+        "putTps": row.put_tps,
+        "getTps": row.get_tps,
+        "messagesPutToday": row.messages_put_today,
+        "messagesGotToday": row.messages_got_today,
+        "diskRatio": row.disk_ratio,
+        "booted": None if row.booted is None else row.booted.isoformat(timespec="milliseconds"),
+        "error": None if row.error is None else str(row.error),
+    }
+
+
+def _row(row: BrokerStatus) -> dict[str, object]:
+    return {
+        "cluster": row.cluster,
+        "broker": row.broker_name,
+        "role": "master" if row.is_master else f"slave {row.broker_id}",
+        "address": row.address,
+        "version": row.version,
+        "in/s": row.put_tps,
+        "out/s": row.get_tps,
+        "disk": None if row.disk_ratio is None else f"{row.disk_ratio:.0%}",
+        "state": "ok" if row.reachable else "unreachable",
+    }
+
+
+@broker.command()
+@click.argument("name", metavar="BROKER", required=False)
+@click.argument("settings", metavar="[SETTING]...", nargs=-1)
+@connection_options
+@id_option
+@click.option("--set", "changes", multiple=True, metavar="NAME=VALUE", help="Change it; may be given several times.")
+@click.option("--all", "everywhere", is_flag=True, help="With --set: at all masters, instead of BROKER.")
+@cluster_option
+@click.option("--force", is_flag=True, help="With --set: also a setting that the broker does not list.")
+@json_option
+def config(
+    name: str | None,
+    settings: tuple[str, ...],
+    connection: Connection,
+    broker_id: int,
+    changes: tuple[str, ...],
+    everywhere: bool,
+    cluster: str | None,
+    force: bool,
+    as_json: bool,
+) -> None:
+    """Show a broker's settings, all or those named; or change some."""
+    changed = settings_of(changes)
+    if not changed and (name is None or everywhere or cluster):
+        raise click.UsageError("name the BROKER whose settings are shown")
+    if changed and [name is not None, everywhere, cluster is not None].count(True) != 1:
+        raise click.UsageError("--set needs one of BROKER, --cluster and --all")
+    if changed and (settings or broker_id):
+        raise click.UsageError("--set changes masters, and shows nothing: leave out --id and the names of settings")
+
+    async def work(admin: Admin) -> None:
+        if changed:
+            done = await admin.brokers.update_config(changed, broker=name, cluster=cluster, force=force)
+            click.echo(f"changed at {', '.join(done)}")
+            return
+        assert name is not None
+        found = chosen_settings(await admin.brokers.config(name, broker_id=broker_id), settings, name)
+        show([{"setting": one, "value": found[one]} for one in found], ["setting", "value"], as_json=as_json)
+
+    with_admin(connection, work)
+
+
+@broker.command()
+@click.argument("name", metavar="BROKER")
+@click.argument("figure", metavar="[FIGURE]", required=False)
+@click.argument("key", metavar="[KEY]", required=False)
+@connection_options
+@id_option
+@watch_options
+@json_option
+def stats(
+    name: str,
+    figure: str | None,
+    key: str | None,
+    connection: Connection,
+    broker_id: int,
+    watch: Watch,
+    as_json: bool,
+) -> None:
+    """Show a broker's own figures; or one by RocketMQ's name and key, such as TOPIC_PUT_NUMS orders."""
+    if figure is not None and key is None:
+        raise click.UsageError(f"{figure} needs a KEY: a topic, topic@group or the cluster")
+
+    async def work(admin: Admin) -> None:
+        async def make() -> str:
+            if figure is None or key is None:
+                table = (await admin.brokers.runtime_info(name, broker_id=broker_id)).table
+                rows = [{"figure": one, "value": table[one].strip()} for one in sorted(table)]
+                return text_of(rows, ["figure", "value"], as_json=as_json)
+            found = await admin.brokers.stats(name, figure, key, broker_id=broker_id)
+            if found is None:
+                raise click.ClickException(f"{name} has no figure {figure} of {key}: nothing of it was counted yet")
+            return text_of(_periods(found), ["period", "sum", "tps", "average"], as_json=as_json)
+
+        await show_watched(make, watch)
+
+    with_admin(connection, work)
+
+
+def _periods(stats: BrokerStats) -> list[dict[str, object]]:
+    periods = {"minute": stats.minute, "hour": stats.hour, "day": stats.day}
+    return [{"period": name, "sum": one.sum, "tps": one.tps, "average": one.average} for name, one in periods.items()]
+
+
+@broker.command()
+@click.argument("name", metavar="BROKER")
+@connection_options
+@id_option
+@json_option
+def ha(name: str, connection: Connection, broker_id: int, as_json: bool) -> None:
+    """Show a master's slaves and how far each is; or with --id how a slave follows (5.0 and later)."""
+
+    async def work(admin: Admin) -> None:
+        found = await admin.brokers.ha_status(name, broker_id=broker_id)
+        if found.master:
+            rows = [
+                {"slave": one.address, "inSync": one.in_sync, "behindBytes": one.diff, "bytesPerSecond": rate}
+                for one in found.connections
+                for rate in (one.transferred_bytes_per_second,)
+            ]
+            show(rows, ["slave", "inSync", "behindBytes", "bytesPerSecond"], as_json=as_json)
+            return
+        client = found.client
+        rows = [] if client is None else [{"master": client.master_address, "maxOffset": client.max_offset}]
+        show(rows, ["master", "maxOffset"], as_json=as_json)
+
+    with_admin(connection, work)
+
+
+@broker.command()
+@click.argument("what", type=click.Choice(CLEAN_UPS))
+@click.argument("name", metavar="[BROKER]", required=False)
+@connection_options
+@cluster_option
+def clean(what: str, name: str | None, connection: Connection, cluster: str | None) -> None:
+    """Have a broker, or all masters, remove what they need no more."""
+
+    async def work(admin: Admin) -> None:
+        brokers = admin.brokers
+        calls = (brokers.clean_unused_topics, brokers.clean_expired_queues, brokers.delete_expired_logs)
+        done = await dict(zip(CLEAN_UPS, calls, strict=True))[what](broker=name, cluster=cluster)
+        click.echo(f"{what}: done at {', '.join(done)}")
+
+    with_admin(connection, work)
+
+
+@broker.command("wipe-write-perm")
+@click.argument("name", metavar="BROKER")
+@connection_options
+def wipe_write_perm(name: str, connection: Connection) -> None:
+    """Close a broker for writing at every NameServer, before it is stopped."""
+
+    async def work(admin: Admin) -> None:
+        _say_topics(await admin.brokers.wipe_write_perm(name), f"{name} is closed for writing")
+
+    with_admin(connection, work)
+
+
+@broker.command("add-write-perm")
+@click.argument("name", metavar="BROKER")
+@connection_options
+def add_write_perm(name: str, connection: Connection) -> None:
+    """Open a broker for writing again at every NameServer."""
+
+    async def work(admin: Admin) -> None:
+        _say_topics(await admin.brokers.add_write_perm(name), f"{name} is open for writing")
+
+    with_admin(connection, work)
+
+
+def _say_topics(counts: dict[str, int], what: str) -> None:
+    for address, topics in counts.items():
+        click.echo(f"{what} at NameServer {address}: {topics} topics")

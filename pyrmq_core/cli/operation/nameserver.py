@@ -1,0 +1,53 @@
+"""`pyrmq nameserver`: runs a NameServer; `pyrmq nameserver config` shows and changes settings of those that run."""
+
+from __future__ import annotations
+
+import click
+
+from pyrmq_core import Admin
+from pyrmq_core.cli.admin import with_admin
+from pyrmq_core.cli.connections import Connection, connection_options
+from pyrmq_core.cli.operation.server_groups import ServerGroup
+from pyrmq_core.cli.operation.settings import chosen_settings, settings_of
+from pyrmq_core.cli.tables import json_option, show
+
+
+def _run_nameserver(arguments: list[str]) -> int:
+    from pyrmq_core.nameserver.process import main
+
+    return main(arguments, prog="pyrmq nameserver")
+
+
+nameserver = ServerGroup(
+    "nameserver", _run_nameserver, "Run a NameServer, as `python -m pyrmq_core.nameserver`; or administer NameServers."
+)
+
+
+@nameserver.command()
+@click.argument("settings", metavar="[SETTING]...", nargs=-1)
+@connection_options
+@click.option("--set", "changes", multiple=True, metavar="NAME=VALUE", help="Change it; may be given several times.")
+@json_option
+def config(settings: tuple[str, ...], connection: Connection, changes: tuple[str, ...], as_json: bool) -> None:
+    """Show the settings of every NameServer, all or those named; or change some at each."""
+    changed = settings_of(changes)
+    if changed and settings:
+        raise click.UsageError("--set shows nothing: leave out the names of settings")
+
+    async def work(admin: Admin) -> None:
+        if changed:
+            await admin.nameservers.update_config(changed)
+            click.echo(f"changed at {connection.nameserver}")
+            return
+        found = await admin.nameservers.config()
+        rows: list[dict[str, object]] = []
+        for address, all_settings in found.answers.items():
+            chosen = chosen_settings(all_settings, settings, f"NameServer {address}")
+            rows += [{"nameserver": address, "setting": one, "value": chosen[one]} for one in chosen]
+        show(rows, ["nameserver", "setting", "value"], as_json=as_json)
+        for error in found.failures.values():
+            click.echo(f"Error: {error}", err=True)
+        if found.failures:
+            raise SystemExit(1)
+
+    with_admin(connection, work)

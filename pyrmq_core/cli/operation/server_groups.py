@@ -1,0 +1,58 @@
+"""`pyrmq broker` and `pyrmq nameserver`: each runs a server, and is a group of commands about such servers, too.
+
+Arguments that begin with a word go to the command of that name. All others, and none, go to the server's own program
+unread: `pyrmq broker`, `pyrmq broker -c FILE`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import click
+
+from pyrmq_core.cli.servers import CommandGroup
+
+SERVER_ARGUMENTS: Final = "pyrmq.server_arguments"
+HELP: Final = ("-h", "--help")
+
+# The main function of a server's program: it takes arguments and returns an exit status.
+Program = Callable[[list[str]], int]
+
+
+class ServerGroup(CommandGroup):
+    """A group whose own work is a server's program."""
+
+    def __init__(self, name: str, program: Program, about: str) -> None:
+        super().__init__(name=name, help=about)
+        self._program = program
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Keeps the arguments of the server, and reads those of a command."""
+        if args and not args[0].startswith("-"):
+            return super().parse_args(ctx, args)
+        ctx.meta[SERVER_ARGUMENTS] = list(args)
+        ctx.args = []
+        return []
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Runs the server until it ends, or the command."""
+        arguments = ctx.meta.get(SERVER_ARGUMENTS)
+        if arguments is None:
+            return super().invoke(ctx)
+        if arguments and arguments[0] in HELP:
+            self._print_help(ctx, arguments)
+        raise SystemExit(self._program(arguments))
+
+    def _print_help(self, ctx: click.Context, arguments: list[str]) -> None:
+        """Prints the server's help, the commands below it, and exits."""
+        try:
+            self._program(arguments)
+        except SystemExit as ended:  # so argparse ends after its help
+            if ended.code:
+                raise
+        formatter = ctx.make_formatter()
+        formatter.write_text(f"With a command, {ctx.command_path} administers servers that run:")
+        self.format_commands(ctx, formatter)
+        click.echo(f"\n{formatter.getvalue()}", nl=False)
+        raise SystemExit(0)

@@ -1,0 +1,26 @@
+"""Settings on the command line: `--set NAME=VALUE`, and the settings that a command names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import click
+
+
+def settings_of(texts: Iterable[str]) -> dict[str, str]:
+    """Returns the settings of `--set`; a value may be empty. Raises `BadParameter` for another text."""
+    settings = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals or not name.strip():
+            raise click.BadParameter(f"{text!r} is not NAME=VALUE", param_hint="--set")
+        settings[name.strip()] = value
+    return settings
+
+
+def chosen_settings(settings: Mapping[str, str], names: Iterable[str], where: str) -> dict[str, str]:
+    """Returns the settings of these names, all without any; raises `ClickException` for a name that is not there."""
+    wanted = list(names)
+    if missing := [name for name in wanted if name not in settings]:
+        raise click.ClickException(f"{where} lists no setting {', '.join(missing)}")
+    return {name: settings[name] for name in wanted or sorted(settings)}
