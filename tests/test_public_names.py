@@ -153,6 +153,7 @@ ADMIN = {
     "groups",
     "kv_value",
     "kv_values",
+    "messages",
     "nameservers",
     "producers",
     "put_kv",

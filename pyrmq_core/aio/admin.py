@@ -10,6 +10,7 @@ from pyrmq_core.aio.face import AsyncioFace, lent
 from pyrmq_core.client.admin.admin import Admin as TrioAdmin
 from pyrmq_core.client.admin.brokers import Brokers
 from pyrmq_core.client.admin.groups import Groups
+from pyrmq_core.client.admin.messages import Messages
 from pyrmq_core.client.admin.nameservers import NameServers
 from pyrmq_core.client.admin.producers import Producers
 from pyrmq_core.client.admin.settings import AdminSettings
@@ -29,6 +30,7 @@ class Admin(AsyncioFace[TrioAdmin]):
 
     brokers = LentFamily(Brokers, lambda admin: admin.brokers)
     groups = LentFamily(Groups, lambda admin: admin.groups)
+    messages = LentFamily(Messages, lambda admin: admin.messages)
     nameservers = LentFamily(NameServers, lambda admin: admin.nameservers)
     producers = LentFamily(Producers, lambda admin: admin.producers)
     topics = LentFamily(Topics, lambda admin: admin.topics)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import datetime
 
-from pyrmq_core.blocking.admin_families import Brokers, Groups, NameServers, Producers, Topics
+from pyrmq_core.blocking.admin_families import Brokers, Groups, Messages, NameServers, Producers, Topics
 from pyrmq_core.blocking.client import Client
 from pyrmq_core.blocking.face import BlockingFace
 from pyrmq_core.client.admin.admin import Admin as AsyncAdmin
@@ -52,6 +52,11 @@ class Admin(BlockingFace[AsyncAdmin]):
     def groups(self) -> Groups:
         """The family of consumer groups."""
         return Groups(self, lambda admin: admin.groups)
+
+    @property
+    def messages(self) -> Messages:
+        """The family of stored messages: look-ups, traces and dead letters."""
+        return Messages(self, lambda admin: admin.messages)
 
     @property
     def producers(self) -> Producers:

@@ -10,6 +10,7 @@ from pyrmq_core.blocking.face import BlockingFace
 from pyrmq_core.client.admin.admin import Admin as AsyncAdmin
 from pyrmq_core.client.admin.brokers import Brokers as AsyncBrokers
 from pyrmq_core.client.admin.groups import Groups as AsyncGroups
+from pyrmq_core.client.admin.messages import Messages as AsyncMessages
 from pyrmq_core.client.admin.nameservers import NameServers as AsyncNameServers
 from pyrmq_core.client.admin.producers import Producers as AsyncProducers
 from pyrmq_core.client.admin.topics import Topics as AsyncTopics
@@ -95,3 +96,16 @@ class Producers(BlockingFamily[AsyncProducers]):
 
     list = blocking_form(AsyncProducers.list)
     members = blocking_form(AsyncProducers.members)
+
+
+class Messages(BlockingFamily[AsyncMessages]):
+    """The blocking form of `pyrmq_core.Admin.messages`."""
+
+    by_id = blocking_form(AsyncMessages.by_id)
+    by_key = blocking_form(AsyncMessages.by_key)
+    by_unique_key = blocking_form(AsyncMessages.by_unique_key)
+    track = blocking_form(AsyncMessages.track)
+    trace = blocking_form(AsyncMessages.trace)
+    dead_letters = blocking_form(AsyncMessages.dead_letters)
+    resend = blocking_form(AsyncMessages.resend)
+    consume_directly = blocking_form(AsyncMessages.consume_directly)

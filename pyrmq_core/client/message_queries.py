@@ -6,7 +6,8 @@ answer without theirs would look complete.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
@@ -14,7 +15,7 @@ from pyrmq_core.client.arguments import MAX_LONG, instance_of, queue_of, whole_n
 from pyrmq_core.client.client_session import ClientSession
 from pyrmq_core.client.query_many import query_many
 from pyrmq_core.client.routing.publish_info import broker_addresses, reading_address
-from pyrmq_core.errors import BrokerNotFound, InvalidArgument, RecordError
+from pyrmq_core.errors import BrokerNotFound, InvalidArgument, RecordError, RocketMQError
 from pyrmq_core.model import MessageExt, MessageQueue, PullStatus
 from pyrmq_core.protocol.framing.codes import RequestCode, ResponseCode
 from pyrmq_core.protocol.framing.header_requests import response_error
@@ -31,6 +32,14 @@ MAX_INT: Final = 2**31 - 1
 # Java asks for so many of a UNIQ_KEY; the broker takes its own number.
 UNIQUE_KEY_RECORDS: Final = 32
 PORT_BYTES: Final = 4
+
+
+@dataclass(frozen=True, slots=True)
+class MessageList:
+    """Messages by store time, and the errors of the brokers that gave no answer."""
+
+    messages: tuple[MessageExt, ...]
+    failures: Mapping[str, RocketMQError]
 
 
 class MessageQueries:
@@ -60,20 +69,28 @@ class MessageQueries:
         self, topic: str, key: str, max_num: int, begin: datetime | None, end: datetime | None
     ) -> tuple[MessageExt, ...]:
         """Returns messages of the topic that have the key, by store time: of each broker the newest `max_num`."""
+        return _whole(await self.all_by_key(topic, key, max_num, begin, end))
+
+    async def all_by_key(
+        self, topic: str, key: str, max_num: int, begin: datetime | None, end: datetime | None
+    ) -> MessageList:
+        """Returns messages as `by_key`, of the brokers that answer."""
         whole_number("max_num", max_num, 1, MAX_INT)
         if " " in _text("key", key):
             raise InvalidArgument(f"key={key!r}: it is one word; a message's keys are separated by spaces")
         begin_ms, end_ms = _ms("begin", begin, 0), _ms("end", end, MAX_LONG)
         request = QueryMessage(self._on_wire(topic), key, max_num, begin_ms, end_ms, index_type="K")
-        found = await self._everywhere(topic, request)
-        return tuple(message for message in found if key in (message.keys or "").split(" "))
+        return await self._everywhere(topic, request, lambda message: key in (message.keys or "").split(" "))
 
     async def by_unique_key(self, topic: str, unique_key: str) -> MessageExt | None:
         """Returns the message with this UNIQ_KEY; None if no broker of the topic has one."""
+        return next(iter(_whole(await self.all_by_unique_key(topic, unique_key))), None)
+
+    async def all_by_unique_key(self, topic: str, unique_key: str) -> MessageList:
+        """Returns every message with this UNIQ_KEY, of the brokers that answer: a send that was repeated has two."""
         key = _text("unique_key", unique_key)
         request = QueryMessage(self._on_wire(topic), key, UNIQUE_KEY_RECORDS, 0, MAX_LONG, True, "U")
-        found = await self._everywhere(topic, request)
-        return next((message for message in found if message.msg_id == key), None)
+        return await self._everywhere(topic, request, lambda message: message.msg_id == key)
 
     async def earliest_store_time(self, queue: MessageQueue) -> datetime | None:
         """Returns the store time of the oldest message that is kept; None for a queue without messages."""
@@ -83,15 +100,23 @@ class MessageQueries:
         found_ms = StoreTimeFound.from_command(answer).timestamp_ms
         return None if found_ms < 0 else EPOCH + timedelta(milliseconds=found_ms)
 
-    async def _everywhere(self, topic: str, request: QueryMessage) -> list[MessageExt]:
-        """Returns the messages of the topic that every broker of it finds, by store time."""
+    async def _everywhere(
+        self, topic: str, request: QueryMessage, is_wanted: Callable[[MessageExt], bool]
+    ) -> MessageList:
+        """Returns the messages of the topic that its brokers find and that are wanted; an index holds hashes."""
         check_topic(topic)
         route = await self._client.routes.refresh(request.topic, timeout=self._timeout)
         if route is None:
             raise self._client.routes.no_route(topic)
         brokers = broker_addresses([route])
 
-        async def found_by(name: str) -> list[MessageExt]:
+        async def found_by(name: str) -> list[MessageExt] | RocketMQError:
+            try:
+                return await query(name)
+            except RocketMQError as error:
+                return error
+
+        async def query(name: str) -> list[MessageExt]:
             address = reading_address(brokers[name])
             if address is None:
                 raise BrokerNotFound(f"broker {name} has no address in the route of {topic}", broker_name=name)
@@ -103,13 +128,15 @@ class MessageQueries:
             return list(_messages(MessagesFound.from_command(answer).records, name))
 
         found = await query_many(brokers, found_by)
-        messages = [message for answered in found.values() for message in answered]
+        failures = {name: answer for name, answer in found.items() if isinstance(answer, RocketMQError)}
+        messages = [one for answer in found.values() if not isinstance(answer, RocketMQError) for one in answer]
         mine = [
             message_without_namespace(message, self._namespace)
             for message in messages
-            if message.topic == request.topic
+            if message.topic == request.topic and is_wanted(message)
         ]
-        return sorted(mine, key=lambda message: (message.store_timestamp_ms, message.commit_log_offset))
+        mine.sort(key=lambda message: (message.store_timestamp_ms, message.commit_log_offset))
+        return MessageList(tuple(mine), failures)
 
     def _broker_name(self, address: str) -> str:
         """Returns the name of the broker at the address, as known routes have it; else an empty text."""
@@ -118,6 +145,13 @@ class MessageQueries:
 
     def _on_wire(self, topic: str) -> str:
         return with_namespace(topic, self._namespace)
+
+
+def _whole(found: MessageList) -> tuple[MessageExt, ...]:
+    """Returns the messages; raises the first failure, since a list without that broker's would look complete."""
+    for error in found.failures.values():
+        raise error
+    return found.messages
 
 
 def _messages(records: bytes, broker_name: str) -> Iterator[MessageExt]:

@@ -26,6 +26,8 @@ from pyrmq_core.protocol.messages.message_id import offset_msg_id
 from pyrmq_core.protocol.messages.names import DLQ_PREFIX, RETRY_PREFIX, SCHEDULE_TOPIC
 from pyrmq_core.protocol.messages.properties import (
     DELAY,
+    DLQ_ORIGIN_MESSAGE_ID,
+    DLQ_ORIGIN_TOPIC,
     MAX_STORED_PROPERTIES_BYTES,
     ORIGIN_MESSAGE_ID,
     RETRY_TOPIC,
@@ -38,8 +40,6 @@ from pyrmq_core.protocol.messages.record import INT, RawRecord, unpack_record
 from pyrmq_core.protocol.requests.broker.consumer_send_back import ConsumerSendMsgBack
 from pyrmq_core.protocol.requests.broker.send_message import SendMessage
 
-DLQ_ORIGIN_TOPIC: Final = "DLQ_ORIGIN_TOPIC"
-DLQ_ORIGIN_MESSAGE_ID: Final = "DLQ_ORIGIN_MESSAGE_ID"
 # Clients before V3_4_9 do not send maxReconsumeTimes (common/MQVersion.java).
 SAYS_MAX_TRIES_VERSION: Final = 121
 FIRST_RETRY_LEVEL: Final = 3

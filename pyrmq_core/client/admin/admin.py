@@ -13,6 +13,7 @@ import trio
 
 from pyrmq_core.client.admin.brokers import Brokers
 from pyrmq_core.client.admin.groups import Groups
+from pyrmq_core.client.admin.messages import Messages
 from pyrmq_core.client.admin.nameservers import NameServers
 from pyrmq_core.client.admin.producers import Producers
 from pyrmq_core.client.admin.servers import AdminServers, Server
@@ -105,6 +106,11 @@ class Admin:
     def groups(self) -> Groups:
         """The family of consumer groups."""
         return Groups(self._servers)
+
+    @property
+    def messages(self) -> Messages:
+        """The family of stored messages: look-ups, traces and dead letters."""
+        return Messages(self._servers)
 
     @property
     def producers(self) -> Producers:

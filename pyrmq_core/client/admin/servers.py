@@ -16,7 +16,7 @@ from pyrmq_core.errors import InvalidArgument, InvalidState, RocketMQError
 from pyrmq_core.protocol.framing.codes import ResponseCode
 from pyrmq_core.protocol.framing.command import Command
 from pyrmq_core.protocol.framing.header_requests import response_error
-from pyrmq_core.protocol.messages.namespaces import with_namespace
+from pyrmq_core.protocol.messages.namespaces import with_namespace, without_namespace
 from pyrmq_core.protocol.requests.nameserver.cluster_info import ClusterInfo, GetClusterInfo
 from pyrmq_core.protocol.routes.route import BrokerData
 
@@ -61,6 +61,10 @@ class AdminServers:
     def on_wire(self, name: str) -> str:
         """Returns a topic or group as servers know it."""
         return with_namespace(name, self.namespace)
+
+    def own(self, name: str) -> str:
+        """Returns a topic or group as its tenant knows it."""
+        return without_namespace(name, self.namespace)
 
     async def cluster_info(self) -> ClusterInfo:
         return ClusterInfo.from_command(await self.ask_nameserver(GetClusterInfo().to_command()))

@@ -17,14 +17,6 @@ from pyrmq_core.protocol.framing.header_requests import HeaderRequest
 
 
 @dataclass(frozen=True, slots=True)
-class QueryTopicConsumeByWho(HeaderRequest):
-    """A request for the groups that subscribe to a topic, or have offsets of it."""
-
-    CODE: ClassVar[RequestCode] = RequestCode.QUERY_TOPIC_CONSUME_BY_WHO
-    topic: str = wire("topic")
-
-
-@dataclass(frozen=True, slots=True)
 class QueryConsumeTimeSpan(HeaderRequest):
     """A request for the times of the first, the last and the last consumed message of each queue."""
 

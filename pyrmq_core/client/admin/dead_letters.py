@@ -1,0 +1,130 @@
+"""Dead letters of a group: read from its topic `%DLQ%group`, and sent again.
+
+A dead letter that is sent again stays where it is: RocketMQ deletes no single message. `retry` sends a copy to the
+group's retry topic, which its members consume under the first topic, with all tries before them; `origin` sends it to
+the first topic, to all groups. Both keep the unique key, as a retry does.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Final, Literal
+
+from pyrmq_core.client.admin.servers import AdminServers
+from pyrmq_core.client.arguments import first_millisecond, whole_number
+from pyrmq_core.client.consumer.pull.puller import Puller
+from pyrmq_core.client.consumer.queue_offsets import QueueOffsets
+from pyrmq_core.client.message_queries import MessageList
+from pyrmq_core.client.producer.communication_mode import CommunicationMode
+from pyrmq_core.client.producer.send.sender import Sender
+from pyrmq_core.client.producer.send.targets import AnyQueue
+from pyrmq_core.client.producer.settings import SendSettings
+from pyrmq_core.client.query_many import query_many
+from pyrmq_core.client.unique_ids import unique_ids
+from pyrmq_core.errors import InvalidArgument, RocketMQError
+from pyrmq_core.model import MessageExt, MessageQueue, OffsetRange, SendResult
+from pyrmq_core.protocol.messages.compression import compress, compression_of
+from pyrmq_core.protocol.messages.names import DLQ_PREFIX, RETRY_PREFIX
+from pyrmq_core.protocol.messages.namespaces import message_without_namespace
+from pyrmq_core.protocol.messages.payload import Payload, decode
+from pyrmq_core.protocol.messages.properties import (
+    DELAY,
+    DLQ_ORIGIN_MESSAGE_ID,
+    DLQ_ORIGIN_TOPIC,
+    MAX_RECONSUME_TIMES,
+    ORIGIN_MESSAGE_ID,
+    REAL_TOPIC,
+    RECONSUME_TIME,
+    RETRY_TOPIC,
+    UNIQ_KEY,
+    encode_properties,
+)
+
+INNER_PRODUCER: Final = "CLIENT_INNER_PRODUCER"
+# Properties of the letter's former ways, which a new one begins without.
+FORMER: Final = (DELAY, MAX_RECONSUME_TIMES, REAL_TOPIC, RECONSUME_TIME, DLQ_ORIGIN_TOPIC, DLQ_ORIGIN_MESSAGE_ID)
+MAX_LETTERS: Final = 100_000
+
+
+class DeadLetters:
+    """The dead letters of one group."""
+
+    def __init__(self, servers: AdminServers, group: str) -> None:
+        self._servers = servers
+        self._group = group
+        session, namespace = servers.session, servers.namespace
+        self._queues = QueueOffsets(session, group, timeout=servers.timeout, namespace=namespace)
+        self._puller = Puller(session, group, namespace)
+
+    async def newest(self, max_num: int, begin: datetime | None) -> MessageList:
+        """Returns the newest `max_num` of each queue, by store time; none for a group without dead letters."""
+        whole_number("max_num", max_num, 1, MAX_LETTERS)
+        begin_ms = None if begin is None else first_millisecond(begin)
+        topic = DLQ_PREFIX + self._group
+        queues = (await self._queues.current_queues([topic]))[topic] or ()
+        failures: dict[str, RocketMQError] = {}
+
+        async def read(queue: MessageQueue) -> list[MessageExt]:
+            try:
+                return await self._read(queue, max_num, begin_ms)
+            except RocketMQError as error:
+                failures[queue.broker_name] = error
+                return []
+
+        found = [message for messages in (await query_many(queues, read)).values() for message in messages]
+        found.sort(key=lambda message: (message.store_timestamp_ms, message.commit_log_offset))
+        return MessageList(tuple(message_without_namespace(one, self._servers.namespace) for one in found), failures)
+
+    async def _read(self, queue: MessageQueue, max_num: int, begin_ms: int | None) -> list[MessageExt]:
+        bounds = (await self._queues.offset_bounds([queue]))[queue]
+        first = bounds.start if begin_ms is None else await self._queues.offset_at(queue, begin_ms)
+        first = max(bounds.start, first, bounds.end - max_num)
+        if first >= bounds.end:
+            return []
+        found: list[MessageExt] = []
+        async with self._puller.read(queue, first, bounds.end) as pulls:
+            async for pull in pulls:
+                found += decode(pull, OffsetRange(pull.start, pull.next_offset), allow_gaps=True)
+        return found
+
+    async def resend(self, message: MessageExt, to: Literal["retry", "origin"]) -> SendResult:
+        origin = self.origin(message)
+        properties = {name: value for name, value in message.properties.items() if name not in FORMER}
+        unique_id = properties.setdefault(UNIQ_KEY, unique_ids(1)[0])
+        match to:
+            case "retry":
+                topic = self._servers.on_wire(RETRY_PREFIX + self._group)
+                properties[RETRY_TOPIC] = self._servers.on_wire(origin)
+                properties.setdefault(ORIGIN_MESSAGE_ID, message.offset_msg_id)
+                properties[RECONSUME_TIME] = "0"
+            case "origin":
+                topic = self._servers.on_wire(origin)
+                properties.pop(RETRY_TOPIC, None)
+            case _:
+                raise InvalidArgument(f"to={to!r}: it is 'retry' or 'origin'")
+        kind = compression_of(message.sys_flag)
+        payload = Payload(
+            topic,
+            message.body if kind is None else compress(message.body, kind),
+            1,
+            encode_properties(properties),
+            0 if kind is None else kind.sys_flag,
+            message.flag,
+            unique_ids=(unique_id,),
+        )
+        sender = Sender(self._servers.session, SendSettings(INNER_PRODUCER))
+        receipt = await sender.send(payload, AnyQueue(), timeout=self._servers.timeout, mode=CommunicationMode.SYNC)
+        return receipt.result()
+
+    def origin(self, message: MessageExt) -> str:
+        """Returns the topic that a dead letter was first sent to; `InvalidArgument` for any other message."""
+        if message.topic != DLQ_PREFIX + self._group:
+            raise InvalidArgument(f"message {message.msg_id} of {message.topic} is no dead letter of {self._group}")
+        return origin_topic(message, self._servers)
+
+
+def origin_topic(message: MessageExt, servers: AdminServers) -> str:
+    found = message.properties.get(DLQ_ORIGIN_TOPIC) or message.properties.get(RETRY_TOPIC)
+    if not found:
+        raise InvalidArgument(f"dead letter {message.msg_id} does not name the topic that it was first sent to")
+    return servers.own(found)

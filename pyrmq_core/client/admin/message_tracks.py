@@ -1,0 +1,129 @@
+"""The life of a stored message: the groups that consumed it, its retries, and its dead letters.
+
+Source: tools/admin/DefaultMQAdminExtImpl.java (messageTrackDetail, consumed), tools/admin/api/TrackType.java, 5.4.0.
+Java says NOT_ONLINE of a group without members, whether it consumed the message or not; here its offset is shown, too.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from pyrmq_core.client.admin.group_tables import connections_of, progress_of
+from pyrmq_core.client.admin.servers import AdminServers, Server
+from pyrmq_core.client.message_queries import MessageQueries
+from pyrmq_core.client.query_many import query_many
+from pyrmq_core.errors import NoRoute, RocketMQError
+from pyrmq_core.filtering.tags import TagFilter
+from pyrmq_core.model import MessageExt
+from pyrmq_core.protocol.messages.names import DLQ_PREFIX, RETRY_PREFIX
+from pyrmq_core.protocol.messages.namespaces import without_namespace
+from pyrmq_core.protocol.requests.broker.heartbeat import SubscriptionData
+from pyrmq_core.protocol.requests.figures.topic_stats import QueryTopicGroups, TopicGroups
+from pyrmq_core.protocol.requests.groups.connections import ConsumerConnections
+
+CONSUME_ACTIVELY: Final = "CONSUME_ACTIVELY"
+BROADCASTING: Final = "BROADCASTING"
+TAG: Final = "TAG"
+
+
+class TrackType(enum.Enum):
+    """The state of a message in one group, by Java's names."""
+
+    CONSUMED = "CONSUMED"
+    CONSUMED_BUT_FILTERED = "CONSUMED_BUT_FILTERED"
+    PULL = "PULL"
+    NOT_CONSUME_YET = "NOT_CONSUME_YET"
+    NOT_ONLINE = "NOT_ONLINE"
+    CONSUME_BROADCASTING = "CONSUME_BROADCASTING"
+    UNKNOWN = "UNKNOWN"
+
+
+@dataclass(frozen=True, slots=True)
+class MessageTrack:
+    """One message in one group.
+
+    `consumer_offset` is the group's offset in the message's queue, None without one. `retries` are copies in the
+    group's retry topic, `dead_letters` those among its dead letters. With UNKNOWN, `error` is the reason.
+    """
+
+    group: str
+    track_type: TrackType
+    consumer_offset: int | None = None
+    retries: tuple[MessageExt, ...] = ()
+    dead_letters: tuple[MessageExt, ...] = ()
+    error: RocketMQError | None = None
+
+
+async def tracks_of(servers: AdminServers, queries: MessageQueries, message: MessageExt) -> tuple[MessageTrack, ...]:
+    """Returns a row for each group that subscribes to the message's topic, or has offsets of it."""
+    brokers = await servers.brokers()
+    topic = servers.on_wire(message.topic)
+
+    async def groups_at(server: Server) -> tuple[str, ...]:
+        answer = await servers.ask(server, QueryTopicGroups(topic).to_command(), f"topic {message.topic}")
+        return TopicGroups.from_command(answer).groups
+
+    found = await servers.gather(brokers.values(), groups_at)
+    groups = sorted({group for names in found.answers.values() for group in names})
+    tracks = await query_many(groups, lambda group: _track(servers, queries, brokers, message, group))
+    return tuple(tracks[group] for group in groups)
+
+
+async def _track(
+    servers: AdminServers, queries: MessageQueries, brokers: Mapping[str, Server], message: MessageExt, group: str
+) -> MessageTrack:
+    own = without_namespace(group, servers.namespace)
+    try:
+        found = await servers.gather(brokers.values(), lambda server: connections_of(servers, server, group))
+        online = [one for one in found.answers.values() if one.connections]
+        offset = await _offset(servers, brokers, message, group)
+        return MessageTrack(
+            own,
+            _track_type(message, servers.on_wire(message.topic), online, offset),
+            offset,
+            await _copies(queries, f"{RETRY_PREFIX}{own}", message.msg_id),
+            await _copies(queries, f"{DLQ_PREFIX}{own}", message.msg_id),
+        )
+    except RocketMQError as error:
+        return MessageTrack(own, TrackType.UNKNOWN, error=error)
+
+
+async def _offset(servers: AdminServers, brokers: Mapping[str, Server], message: MessageExt, group: str) -> int | None:
+    server = brokers.get(message.broker_name)
+    if server is None:
+        return None
+    topic = servers.on_wire(message.topic)
+    found = await progress_of(servers, server, group, topic, times=False)
+    return next(
+        (row.consumer_offset for queue, row in found.stats.offsets.items() if queue.queue_id == message.queue_id), None
+    )
+
+
+def _track_type(message: MessageExt, topic: str, online: list[ConsumerConnections], offset: int | None) -> TrackType:
+    if not online:
+        return TrackType.NOT_ONLINE
+    if online[0].message_model == BROADCASTING:
+        return TrackType.CONSUME_BROADCASTING
+    if online[0].consume_type == CONSUME_ACTIVELY:
+        return TrackType.PULL
+    if offset is None or offset <= message.queue_offset:
+        return TrackType.NOT_CONSUME_YET
+    subscription = next((one.subscriptions[topic] for one in online if topic in one.subscriptions), None)
+    return TrackType.CONSUMED if _passes(message, subscription) else TrackType.CONSUMED_BUT_FILTERED
+
+
+def _passes(message: MessageExt, subscription: SubscriptionData | None) -> bool:
+    """Returns False if the group's tags leave the message out; SQL92 is evaluated by the broker alone."""
+    if subscription is None or subscription.expression_type != TAG:
+        return True
+    return TagFilter.parse(subscription.sub_string).matches(message.tags)
+
+
+async def _copies(queries: MessageQueries, topic: str, unique_key: str) -> tuple[MessageExt, ...]:
+    try:
+        return (await queries.all_by_unique_key(topic, unique_key)).messages
+    except NoRoute:
+        return ()

@@ -1,0 +1,148 @@
+"""`Admin.messages`: stored messages found by id, key and time, their life and trace, and dead letters."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final, Literal
+
+from pyrmq_core.client.admin.dead_letters import DeadLetters
+from pyrmq_core.client.admin.family import AdminFamily
+from pyrmq_core.client.admin.group_tables import connections_of
+from pyrmq_core.client.admin.message_tracks import MessageTrack, tracks_of
+from pyrmq_core.client.admin.servers import Server
+from pyrmq_core.client.message_queries import MessageList, MessageQueries
+from pyrmq_core.errors import BrokerNotFound, InvalidState, NoRoute, RocketMQError
+from pyrmq_core.model import MessageExt, SendResult
+from pyrmq_core.protocol.messages.names import check_group
+from pyrmq_core.protocol.messages.trace import TRACE_TOPIC
+from pyrmq_core.protocol.messages.trace_events import TraceEvent, trace_events
+from pyrmq_core.protocol.requests.client.consume_message_directly import ConsumeDirectlyResult, ConsumeMessageDirectly
+
+# The trace messages of one key that each broker returns; a message has about two for each group and try.
+TRACE_MESSAGES: Final = 64
+DEAD_LETTERS: Final = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class MessageTrace:
+    """The events in a message's life that traces report, in their order, and the brokers that gave no answer."""
+
+    events: tuple[TraceEvent, ...]
+    failures: Mapping[str, RocketMQError]
+
+
+class Messages(AdminFamily):
+    """Stored messages. A list is made of the brokers that answer; `failures` has the errors of the others."""
+
+    async def by_id(self, offset_msg_id: str, *, topic: str | None = None) -> MessageExt:
+        """Returns the message with this `offset_msg_id`; of a batch that is stored whole, its first.
+
+        Queries the broker whose address the id contains: use ids of a source that you trust. Raises `ResponseError` if
+        it has no message there. A broker of 5.x with authorization wants its `topic`.
+        """
+        return await self._queries().view(offset_msg_id, topic)
+
+    async def by_key(
+        self,
+        topic: str,
+        key: str,
+        *,
+        max_num: int = 32,
+        begin: datetime | None = None,
+        end: datetime | None = None,
+    ) -> MessageList:
+        """Returns messages that have `key` among their keys, stored from `begin` to `end`, oldest first.
+
+        Each broker of the topic answers with its newest `max_num`. None is no error. A message is found a moment after
+        it is stored.
+        """
+        return await self._queries().all_by_key(topic, key, max_num, begin, end)
+
+    async def by_unique_key(self, topic: str, unique_key: str) -> MessageList:
+        """Returns every message with this `msg_id`, the producer's UNIQ_KEY: a repeated send has stored two."""
+        return await self._queries().all_by_unique_key(topic, unique_key)
+
+    async def track(self, message: MessageExt) -> tuple[MessageTrack, ...]:
+        """Returns the state of the message in each group that reads its topic, as `mqadmin queryMsgById` prints it.
+
+        Besides, its copies in the group's retry topic and among its dead letters, found by the unique key.
+        """
+        return await tracks_of(self._servers, self._queries(), message)
+
+    async def trace(self, msg_id: str, *, trace_topic: str = TRACE_TOPIC) -> MessageTrace:
+        """Returns the events that tracing producers and consumers reported of the message, oldest first.
+
+        `msg_id` is the unique key. Nothing is no error: clients report only with tracing on, and some seconds later.
+        """
+        try:
+            found = await self._queries().all_by_key(trace_topic, msg_id, TRACE_MESSAGES, None, None)
+        except NoRoute:
+            if trace_topic != TRACE_TOPIC:
+                raise
+            return MessageTrace((), {})  # brokers make this one for the first trace
+        events = [
+            event
+            for message in found.messages
+            for event in trace_events(message.body.decode(errors="replace"))
+            if event.msg_id == msg_id
+        ]
+        return MessageTrace(tuple(sorted(events, key=_time_of)), found.failures)
+
+    async def dead_letters(
+        self, group: str, *, max_num: int = DEAD_LETTERS, begin: datetime | None = None
+    ) -> MessageList:
+        """Returns a group's dead letters, of each queue the newest `max_num` stored from `begin` on, oldest first."""
+        check_group(group)
+        return await DeadLetters(self._servers, group).newest(max_num, begin)
+
+    async def resend(self, group: str, message: MessageExt, *, to: Literal["retry", "origin"] = "retry") -> SendResult:
+        """Sends a dead letter of the group again: to the group alone, or with "origin" to the message's first topic.
+
+        The dead letter stays, as RocketMQ deletes no single message; sent twice, it is consumed twice. Raises `NoRoute`
+        if the group has no retry topic: brokers make it when a member connects. Else raises as `Producer.send`.
+        """
+        check_group(group)
+        return await DeadLetters(self._servers, group).resend(message, to)
+
+    async def consume_directly(
+        self, group: str, message: MessageExt, *, client_id: str | None = None
+    ) -> ConsumeDirectlyResult:
+        """Has one member of the group consume the message now, and returns its result; offsets do not change.
+
+        Without `client_id` the broker's first member does. Raises `InvalidState` if none is connected there.
+        """
+        check_group(group)
+        servers = await self._servers.brokers()
+        server = servers.get(message.broker_name)
+        if server is None:
+            raise BrokerNotFound(
+                f"the NameServer knows no broker {message.broker_name!r}, which has message {message.msg_id}; look for "
+                "it by key, which names its broker",
+                broker_name=message.broker_name,
+            )
+        on_wire = self._servers.on_wire(group)
+        request = ConsumeMessageDirectly(
+            on_wire,
+            client_id or await self._first_member(server, group),
+            message.offset_msg_id,
+            server.name,
+            self._servers.on_wire(message.topic),
+        )
+        answer = await self._servers.ask(server, request.to_command(), f"group {group}")
+        return ConsumeDirectlyResult.from_command(answer)
+
+    async def _first_member(self, server: Server, group: str) -> str:
+        members = (await connections_of(self._servers, server, self._servers.on_wire(group))).connections
+        if not members:
+            raise InvalidState(f"no member of group {group} is connected to {server}; start one, or look at its name")
+        return min(member.client_id for member in members)
+
+    def _queries(self) -> MessageQueries:
+        servers = self._servers
+        return MessageQueries(servers.session, timeout=servers.timeout, namespace=servers.namespace)
+
+
+def _time_of(event: TraceEvent) -> int:
+    return event.timestamp_ms or 0
