@@ -11,9 +11,9 @@ help: ## show this list
 PYTEST := python -m pytest --dist loadfile --no-loadscope-reorder
 test: check ## style, types and every test but the long ones; ARGS='...' for pytest
 ifdef ARGS
-	@.ci/env $(PYTEST) -n 2 $(ARGS)
+	@.ci/env --browser $(PYTEST) -n 2 $(ARGS)
 else
-	@.ci/env $(PYTEST) -n 3 --ignore=tests/interop
+	@.ci/env --browser $(PYTEST) -n 3 --ignore=tests/interop
 	@.ci/env $(PYTEST) -n 2 tests/interop
 endif
 

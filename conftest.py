@@ -60,7 +60,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """With PYRMQ_REQUIRE_INTEROP=1 a skipped test that needs the real thing is a failed one."""
     report = yield
-    needs_the_real_thing = item.get_closest_marker("interop") or item.get_closest_marker("spark")
+    needs_the_real_thing = any(map(item.get_closest_marker, ("interop", "spark", "browser")))
     if report.skipped and needs_the_real_thing and os.environ.get("PYRMQ_REQUIRE_INTEROP") == "1":
         reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longreprtext
         report.outcome = "failed"

@@ -22,6 +22,7 @@ from pyrmq_core.cli.operation.nameserver import nameserver
 from pyrmq_core.cli.send import MAX_UNDER_WAY, say_result, send_lines
 from pyrmq_core.cli.servers import GROUP, OneLineGroup, run
 from pyrmq_core.cli.tail import tail_topic
+from pyrmq_core.cli.web import web
 
 
 @click.group(cls=OneLineGroup, context_settings={"help_option_names": ["-h", "--help"]})
@@ -30,7 +31,7 @@ def pyrmq() -> None:
     """RocketMQ from a terminal: servers to try things on, sending, reading, administration."""
 
 
-for administering in (topic, cluster, kv, doctor, nameserver, broker):
+for administering in (topic, cluster, kv, doctor, nameserver, broker, web):
     pyrmq.add_command(administering)
 
 

@@ -120,6 +120,7 @@ def test_wrong_use_ends_with_2(terminal: Terminal, arguments: tuple[str, ...]) -
     "command",
     [
         "dev",
+        "web",
         "send",
         "tail",
         "consume",

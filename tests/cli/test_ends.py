@@ -57,7 +57,7 @@ def port_of(listener: socket.socket) -> str:
 def test_every_command_is_one_or_the_other() -> None:
     assert set(ASKING) | set(SERVERS) == set(commands.commands())
     assert {"topic list", "tail", "send", "kv put"} <= set(ASKING)
-    assert {"dev", "broker", "nameserver"} == set(SERVERS)
+    assert {"dev", "broker", "nameserver", "web"} == set(SERVERS)
 
 
 def test_a_server_that_is_gone(closed_port: str, tmp_path: Path) -> None:

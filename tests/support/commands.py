@@ -34,7 +34,8 @@ def _below(group: click.Group, words: str) -> Iterator[tuple[str, click.Command]
 
 
 def asks_servers(command: click.Command) -> bool:
-    return any(parameter.name == "nameserver" for parameter in command.params)
+    """Checks for a command that ends when servers have answered, or are gone: a page is served without them."""
+    return any(parameter.name == "nameserver" for parameter in command.params) and not listens(command)
 
 
 def listens(command: click.Command) -> bool:

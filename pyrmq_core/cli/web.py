@@ -1,0 +1,65 @@
+"""`pyrmq web`: the page in the browser, of the extra `[web]`."""
+
+from __future__ import annotations
+
+import signal
+
+import click
+import trio
+
+from pyrmq_core.cli.connections import Connection, connection_options
+from pyrmq_core.cli.servers import run
+from pyrmq_core.client.client import Client
+from pyrmq_core.errors import MissingLibrary
+
+PORT = 8080
+
+
+@click.command()
+@click.option("--port", default=PORT, show_default=True, type=click.IntRange(0, 65535), help="0 is a free one.")
+@click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on.")
+@click.option("--allow-host", "allow_hosts", multiple=True, help="A further name that browsers use for it.")
+@click.option("--allow-changes", is_flag=True, help="Let the page send, reset and resend, each after a confirmation.")
+@connection_options
+def web(connection: Connection, port: int, host: str, allow_hosts: tuple[str, ...], allow_changes: bool) -> None:
+    """Serve a page that shows the cluster, until Ctrl-C."""
+
+    async def serve() -> None:
+        async with connection.client() as client, trio.open_nursery() as nursery:
+            address = await start_page(
+                nursery,
+                client,
+                connection.nameserver or "",
+                host=host,
+                port=port,
+                allow_hosts=allow_hosts,
+                allow_changes=allow_changes,
+            )
+            click.echo(f"the page is at {address}; Ctrl-C stops")
+            with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+                async for _ in signals:
+                    break
+            nursery.cancel_scope.cancel()
+        click.echo("stopped")
+
+    run(serve)
+
+
+async def start_page(
+    nursery: trio.Nursery,
+    client: Client,
+    nameservers: str,
+    *,
+    host: str = "127.0.0.1",
+    port: int = PORT,
+    allow_hosts: tuple[str, ...] = (),
+    allow_changes: bool = False,
+) -> str:
+    """Serves the page of these NameServers in the nursery, over a client that is open; returns its address."""
+    try:
+        from pyrmq_core.web.server import WebSettings, serve_web
+    except ImportError as error:
+        raise MissingLibrary(f'the page needs {error.name}: pip install "pyrmq-spark[web]"') from None
+    settings = WebSettings(host, port, allow_hosts, allow_changes)
+    address: str = await nursery.start(serve_web, client, nameservers, settings)
+    return address

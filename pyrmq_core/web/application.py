@@ -1,0 +1,127 @@
+"""The page's application: which path shows which page, and how failures look."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Final
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Mount, Route
+from starlette.staticfiles import StaticFiles
+
+from pyrmq_core.errors import InvalidArgument, NoRoute, RocketMQError
+from pyrmq_core.web.changes import PREPARED_BY, Changes
+from pyrmq_core.web.guards import FormToken
+from pyrmq_core.web.look_ups import LookUps
+from pyrmq_core.web.pages.cluster import cluster_page
+from pyrmq_core.web.pages.dead_letters import dead_letters_page
+from pyrmq_core.web.pages.forms import reset_page, send_page
+from pyrmq_core.web.pages.groups import group_page, groups_page, lag_data
+from pyrmq_core.web.pages.messages import message_page, messages_page
+from pyrmq_core.web.pages.page import Shown
+from pyrmq_core.web.pages.producers import producers_page
+from pyrmq_core.web.pages.topics import topic_page, topics_page
+from pyrmq_core.web.rendering import STATIC, Pages
+from pyrmq_core.web.shared_answers import TooManyLookUps
+
+PageOf = Callable[[Request, LookUps], Awaitable[Shown]]
+
+PAGES: Final[Mapping[str, PageOf]] = {
+    "/": cluster_page,
+    "/topics": topics_page,
+    "/topic": topic_page,
+    "/groups": groups_page,
+    "/group": group_page,
+    "/messages": messages_page,
+    "/message": message_page,
+    "/producers": producers_page,
+    "/dead-letters": dead_letters_page,
+}
+FORMS: Final[Mapping[str, PageOf]] = {"/send": send_page, "/reset": reset_page}
+CONFIRMED: Final = "/confirmed"
+MAX_FIELDS: Final = 32
+# Every page has these at its top, in this order.
+NAVIGATION: Final = (
+    ("/", "Cluster"),
+    ("/topics", "Topics"),
+    ("/groups", "Groups"),
+    ("/messages", "Messages"),
+    ("/producers", "Producers"),
+    ("/dead-letters", "Dead letters"),
+)
+
+
+def application(look_ups: LookUps, pages: Pages, changes: Changes | None, token: FormToken) -> Starlette:
+    """Returns the application that shows the pages; `Guards` belongs around it.
+
+    `changes` is None if none are allowed.
+    """
+
+    def showing(page_of: PageOf) -> Callable[[Request], Awaitable[Response]]:
+        async def show(request: Request) -> Response:
+            shown = await page_of(request, look_ups)
+            return pages.page(shown.template, shown.values, shown.status)
+
+        return show
+
+    async def change(request: Request) -> Response:
+        form = await _form(request)
+        if changes is None or not token.matches(form.get("token")):
+            raise HTTPException(403, "The form is not from this page as it runs now; load the page again.")
+        path = request.url.path
+        shown = await changes.perform(form) if path == CONFIRMED else changes.prepare(path, form)
+        return pages.page(shown.template, shown.values, shown.status)
+
+    async def lag(request: Request) -> Response:
+        return JSONResponse(await lag_data(request, look_ups))
+
+    async def failed(request: Request, error: Exception) -> Response:
+        status, heading, text = described(error)
+        if request.url.path.startswith("/data/"):
+            return JSONResponse({"error": text}, status)
+        return pages.page("error.html", {"heading": heading, "text": text}, status)
+
+    shown_pages = PAGES if changes is None else {**PAGES, **FORMS}
+    changing = () if changes is None else (*PREPARED_BY, CONFIRMED)
+    return Starlette(
+        routes=[
+            *(Route(path, showing(page_of), methods=["GET"]) for path, page_of in shown_pages.items()),
+            Route("/data/lag", lag, methods=["GET"]),
+            *(Route(path, change, methods=["POST"]) for path in changing),
+            Mount("/static", StaticFiles(directory=STATIC)),
+        ],
+        exception_handlers={RocketMQError: failed, TooManyLookUps: failed, HTTPException: failed},
+    )
+
+
+async def _form(request: Request) -> dict[str, str]:
+    """Returns the fields of a form that has texts alone."""
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind != "application/x-www-form-urlencoded":
+        raise HTTPException(415, "A form of this page is application/x-www-form-urlencoded.")
+    async with request.form(max_files=0, max_fields=MAX_FIELDS) as form:
+        return {name: value for name, value in form.items() if isinstance(value, str)}
+
+
+def described(error: Exception) -> tuple[int, str, str]:
+    """Returns the status, the heading and the text of a page for an error."""
+    match error:
+        case HTTPException(status_code=404):
+            return 404, "No such page", "There is no page at this address."
+        case HTTPException():
+            return error.status_code, "Refused", error.detail
+        case TooManyLookUps():
+            return (
+                429,
+                "Busy",
+                "All viewers together query the brokers too often; try again in a few seconds.",
+            )
+        case InvalidArgument():
+            return 400, "Not possible", str(error)
+        case NoRoute():
+            return 404, "Not there", str(error)
+        case _:
+            return 502, "The cluster did not answer", str(error)

@@ -1,0 +1,102 @@
+"""`Changes`: what the page may change when that is allowed, each after a confirmation that counts once.
+
+A form is first answered with a page that says what would happen, and a ticket; only the ticket makes it happen. So a
+page that is loaded again changes nothing a second time.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from pyrmq_core import Admin, Message, Producer
+from pyrmq_core.errors import InvalidArgument
+from pyrmq_core.protocol.messages.names import check_group, check_message, check_topic
+from pyrmq_core.web.look_ups import LookUps
+from pyrmq_core.web.pages.page import Shown, moment
+from pyrmq_core.web.rendering import link
+
+# The oldest confirmation that waits is dropped for a new one: each may hold a body of some MiB.
+MAX_WAITING: Final = 16
+
+Form = Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A change that is ready: its sentence for the confirmation, what it does, and where a user goes on."""
+
+    sentence: str
+    perform: Callable[[], Awaitable[str]]
+    back: str
+
+
+class Changes:
+    """The changes of one page server, and the confirmations that wait for a click."""
+
+    def __init__(self, admin: Admin, producer: Producer, look_ups: LookUps) -> None:
+        self._admin = admin
+        self._producer = producer
+        self._look_ups = look_ups
+        self._waiting: dict[str, Change] = {}
+
+    def prepare(self, path: str, form: Form) -> Shown:
+        """Returns the page that says what the form would do; raises `InvalidArgument` for a form with faults."""
+        change = PREPARED_BY[path](self, form)
+        ticket = secrets.token_urlsafe(16)
+        self._waiting[ticket] = change
+        if len(self._waiting) > MAX_WAITING:
+            del self._waiting[next(iter(self._waiting))]
+        return Shown("confirm.html", {"sentence": change.sentence, "ticket": ticket, "back": change.back})
+
+    async def perform(self, form: Form) -> Shown:
+        """Does what was confirmed, and returns the page that says so; a ticket counts once."""
+        change = self._waiting.pop(form.get("ticket", ""), None)
+        if change is None:
+            raise InvalidArgument("this confirmation was used before, or is too old; look whether the change is there")
+        result = await change.perform()
+        self._look_ups.forget()
+        return Shown("done.html", {"result": result, "back": change.back})
+
+    def _send(self, form: Form) -> Change:
+        topic = form.get("topic", "").strip()
+        check_topic(topic)
+        message = Message(
+            topic,
+            form.get("body", "").replace("\r\n", "\n").encode(errors="replace"),
+            tags=form.get("tags", "").strip() or None,
+            keys=form.get("keys", "").strip() or None,
+        )
+        check_message(message)
+
+        async def perform() -> str:
+            result = await self._producer.send(message)
+            place = f"{result.message_queue} at {result.queue_offset}"
+            return f"Stored in {place} as {result.msg_id}: {result.status.name}."
+
+        size = len(message.body)
+        return Change(f"Send a message of {size:,} bytes to topic {topic}.", perform, link("/topic", topic=topic))
+
+    def _reset(self, form: Form) -> Change:
+        group, topic = (form.get(name, "").strip() for name in ("group", "topic"))
+        check_group(group)
+        check_topic(topic)
+        written = form.get("to", "").strip()
+        to = written if written in ("earliest", "latest") else moment(written, "to")
+        if to is None:
+            raise InvalidArgument("to is empty; write earliest, latest or a time")
+
+        async def perform() -> str:
+            changes = await self._admin.groups.reset(group, topic, to)  # type: ignore[arg-type] # one of both words
+            moved = sum(1 for change in changes if change.before != change.after)
+            return f"{moved} of {len(changes)} queues of {topic} have a new offset."
+
+        return Change(f"Reset group {group} to {written} in topic {topic}.", perform, link("/group", group=group))
+
+
+PREPARED_BY: Final[Mapping[str, Callable[[Changes, Form], Change]]] = {
+    "/send": Changes._send,
+    "/reset": Changes._reset,
+}

@@ -1,0 +1,153 @@
+"""`Guards`: the outermost layer of the page, which refuses foreign hosts, large bodies and changes that are not meant.
+
+A site that a user visits can have the browser send requests to this machine. Such a request names another host
+(DNS rebinding), another origin (a form), or lacks the token that only this page's own forms have.
+"""
+
+from __future__ import annotations
+
+import hmac
+import ipaddress
+import secrets
+from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+import trio
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.responses import PlainTextResponse
+
+Scope = MutableMapping[str, Any]
+AsgiMessage = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[AsgiMessage]]
+Send = Callable[[AsgiMessage], Awaitable[None]]
+App = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+LOOPBACK_NAMES: Final = ("127.0.0.1", "localhost", "::1")
+# A message has at most 4 MiB; percent signs of a form can make each byte three.
+MAX_BODY_BYTES: Final = 13 << 20
+MAX_REQUESTS: Final = 64
+ANSWER_WITHIN_SECONDS: Final = 30.0
+SAFE_METHODS: Final = ("GET", "HEAD")
+HEADERS: Final = {
+    "Content-Security-Policy": (
+        "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self' data:; connect-src 'self'; "
+        "form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
+    ),
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    # With "no-referrer" browsers send "Origin: null" with forms of the page itself.
+    "Referrer-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+}
+
+
+class FormToken:
+    """The secret of this process that its forms contain, which no other site can read."""
+
+    def __init__(self) -> None:
+        self.text = secrets.token_urlsafe(32)
+
+    def matches(self, text: object) -> bool:
+        """Compares without saying how much of it is right."""
+        return isinstance(text, str) and hmac.compare_digest(text.encode(errors="replace"), self.text.encode())
+
+
+class Guards:
+    """Passes on requests that name one of `hosts`; changes only from this page itself, and only if they are allowed.
+
+    At most `MAX_REQUESTS` are under way; each is answered within `ANSWER_WITHIN_SECONDS`, or not at all.
+    """
+
+    def __init__(self, app: App, hosts: Iterable[str], *, allow_changes: bool) -> None:
+        self._app = app
+        self._hosts = frozenset(host.lower() for host in hosts)
+        self._allow_changes = allow_changes
+        self._room = trio.CapacityLimiter(MAX_REQUESTS)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serves one request, as ASGI has it."""
+        if scope["type"] != "http":
+            if scope["type"] == "lifespan":
+                await self._app(scope, receive, send)
+            return
+        refusal = self._refusal(scope)
+        if refusal is not None:
+            await refusal(scope, receive, _with_headers(send))
+            return
+        try:
+            self._room.acquire_on_behalf_of_nowait(receive)
+        except trio.WouldBlock:
+            busy = PlainTextResponse("too many requests are under way; try again in a moment\n", 503)
+            await busy(scope, receive, _with_headers(send))
+            return
+        try:
+            with trio.move_on_after(ANSWER_WITHIN_SECONDS):
+                await self._app(scope, _bounded(receive), _with_headers(send))
+        finally:
+            self._room.release_on_behalf_of(receive)
+
+    def _refusal(self, scope: Scope) -> PlainTextResponse | None:
+        headers = Headers(scope=scope)
+        host = headers.get("host", "")
+        if _name_of(host) not in self._hosts:
+            named = ", ".join(sorted(self._hosts))
+            text = f"this page is served for {named} alone, not for {host!r}; name others with --allow-host\n"
+            return PlainTextResponse(text, 400)
+        if scope["method"] in SAFE_METHODS:
+            return None
+        if not self._allow_changes:
+            return PlainTextResponse("this page changes nothing; start it with --allow-changes\n", 403)
+        origin = headers.get("origin")
+        foreign = origin is not None and urlsplit(origin).netloc.lower() != host.lower()
+        if foreign or headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
+            return PlainTextResponse("changes are taken from this page itself alone\n", 403)
+        length = headers.get("content-length", "0")
+        if not length.isascii() or not length.isdigit() or int(length) > MAX_BODY_BYTES:
+            return PlainTextResponse(f"the request is larger than {MAX_BODY_BYTES} bytes\n", 413)
+        return None
+
+
+def is_loopback(host: str) -> bool:
+    """Checks whether only this machine reaches the address."""
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _name_of(host: str) -> str:
+    """Returns the host of a Host header without its port; an empty text for none that can be read."""
+    try:
+        return (urlsplit(f"//{host}").hostname or "").lower()
+    except ValueError:
+        return ""
+
+
+def _with_headers(send: Send) -> Send:
+    async def send_with_headers(message: AsgiMessage) -> None:
+        if message["type"] == "http.response.start":
+            headers = MutableHeaders(scope=message)
+            for name, value in HEADERS.items():
+                headers[name] = value
+            headers.setdefault("Cache-Control", "no-store")
+        await send(message)
+
+    return send_with_headers
+
+
+def _bounded(receive: Receive) -> Receive:
+    """Ends the request of a peer that sends more than it announced, or announced nothing."""
+    taken = 0
+
+    async def receive_bounded() -> AsgiMessage:
+        nonlocal taken
+        message = await receive()
+        if message["type"] == "http.request":
+            taken += len(message.get("body", b""))
+            if taken > MAX_BODY_BYTES:
+                return {"type": "http.disconnect"}
+        return message
+
+    return receive_bounded

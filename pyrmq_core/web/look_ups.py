@@ -1,0 +1,209 @@
+"""`LookUps`: all that the pages ask of brokers, each question by its key in `SharedAnswers`."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+import trio
+
+from pyrmq_core import Admin, MessageExt, MessageQueue, PullConsumer, PullStatus, RocketMQError
+from pyrmq_core.web.lag_history import SAMPLE_SECONDS, LagHistory
+from pyrmq_core.web.shared_answers import SharedAnswers, TooManyLookUps
+
+if TYPE_CHECKING:
+    from pyrmq_core.client.admin.broker_values import BrokerStatus
+    from pyrmq_core.client.admin.group_values import GroupDescription, GroupList, GroupProgress
+    from pyrmq_core.client.admin.producers import ProducerList
+    from pyrmq_core.client.admin.topic_values import TopicStats
+
+# A page of the browser of messages shows so many; twice as many are looked at, divided over the queues.
+SHOWN_MESSAGES: Final = 64
+QUEUES_READ_AT_ONCE: Final = 8
+# The list of groups costs several requests a group and broker.
+GROUPS_FRESH_SECONDS: Final = 15.0
+# A page of all queues of a topic is read so far back at most.
+MAX_QUEUES_READ: Final = 256
+
+
+@dataclass(frozen=True, slots=True)
+class FoundMessages:
+    """Messages by store time, the newest first, and the error of each queue that could not be read.
+
+    `more` means that older ones are left.
+    """
+
+    messages: tuple[MessageExt, ...] = ()
+    failures: dict[str, str] = field(default_factory=dict)
+    more: bool = False
+
+
+class LookUps:
+    """The look-ups of one page server, over its own client."""
+
+    def __init__(self, admin: Admin, consumer: PullConsumer, shared: SharedAnswers, history: LagHistory) -> None:
+        self.history = history
+        self._admin = admin
+        self._consumer = consumer
+        self._shared = shared
+
+    async def brokers(self) -> tuple[BrokerStatus, ...]:
+        """Returns every registered broker with its figures, or with the error of one that did not answer."""
+        return await self._shared.get("brokers", self._admin.brokers.list)
+
+    async def topics(self) -> tuple[str, ...]:
+        """Returns the names of all topics."""
+        return await self._shared.get("topics", self._admin.topics.list)
+
+    async def topic_stats(self, topic: str) -> TopicStats:
+        """Returns the offsets of a topic's queues, and the errors of brokers that did not answer."""
+        return await self._shared.get(("stats", topic), partial(self._admin.topics.stats, topic))
+
+    async def groups_of(self, topic: str) -> tuple[str, ...]:
+        """Returns the groups that consume a topic."""
+        return await self._shared.get(("groups of", topic), partial(self._admin.topics.groups, topic))
+
+    async def groups(self) -> GroupList:
+        """Returns all groups with their lag."""
+        return await self._shared.get("groups", self._admin.groups.list, GROUPS_FRESH_SECONDS)
+
+    async def describe(self, group: str) -> GroupDescription:
+        """Returns a group's members."""
+        return await self._shared.get(("group", group), partial(self._admin.groups.describe, group))
+
+    async def progress(self, group: str) -> GroupProgress:
+        """Returns a group's progress in each queue; it becomes a sample of the lag if the group is looked at."""
+
+        async def look_up() -> GroupProgress:
+            progress = await self._admin.groups.progress(group, members=True)
+            self.history.add(group, time.time(), progress.lag)
+            return progress
+
+        return await self._shared.get(("progress", group), look_up, SAMPLE_SECONDS / 2)
+
+    async def producers(self) -> ProducerList:
+        """Returns the producers that are connected."""
+        return await self._shared.get("producers", self._admin.producers.list)
+
+    async def by_key(self, topic: str, key: str) -> FoundMessages:
+        """Returns the topic's messages that have the key."""
+
+        async def look_up() -> FoundMessages:
+            found = await self._admin.query_message(topic, key, max_num=SHOWN_MESSAGES)
+            return FoundMessages(tuple(reversed(found)))
+
+        return await self._shared.get(("key", topic, key), look_up)
+
+    async def by_id(self, topic: str, message_id: str) -> FoundMessages:
+        """Returns the message with this `msg_id`, if there is one."""
+
+        async def look_up() -> FoundMessages:
+            message = await self._admin.query_message_by_unique_key(topic, message_id)
+            return FoundMessages(() if message is None else (message,))
+
+        return await self._shared.get(("id", topic, message_id), look_up)
+
+    async def at(self, queue: MessageQueue, offset: int) -> MessageExt | None:
+        """Returns the message at an offset of a queue; None if it is not there."""
+
+        async def look_up() -> MessageExt | None:
+            pulled = await self._consumer.pull(queue, offset, max_messages=1)
+            return next((message for message in pulled.messages if message.queue_offset == offset), None)
+
+        return await self._shared.get(("at", queue, offset), look_up)
+
+    async def newest(self, topic: str, before: datetime | None) -> FoundMessages:
+        """Returns the topic's newest messages, or the newest of those that were stored before the time."""
+        return await self._shared.get(("newest", topic, before), partial(self._newest, topic, before))
+
+    async def _newest(self, topic: str, before: datetime | None) -> FoundMessages:
+        stats = await self._admin.topics.stats(topic)
+        held = {queue: one for queue, one in stats.queues.items() if one.messages > 0}
+        failures = {name: str(error) for name, error in stats.failures.items()}
+        queues = sorted(held)[:MAX_QUEUES_READ]
+        if len(queues) < len(held):
+            failures[topic] = f"only {len(queues)} of {len(held)} queues are read; look for a key or an id instead"
+        messages: list[MessageExt] = []
+        older = False
+        room = trio.CapacityLimiter(QUEUES_READ_AT_ONCE)
+        each = max(1, min(32, 2 * SHOWN_MESSAGES // max(1, len(queues))))
+
+        async def read(queue: MessageQueue) -> None:
+            nonlocal older
+            low, end = held[queue].min_offset, held[queue].max_offset
+            async with room:
+                try:
+                    end = end if before is None else min(end, await self._consumer.offset_at(queue, before))
+                    start = max(low, end - each)
+                    messages.extend(await self._read(queue, start, end))
+                    older = older or start > low
+                except RocketMQError as error:
+                    failures[str(queue)] = str(error)
+
+        async with trio.open_nursery() as nursery:
+            for queue in queues:
+                nursery.start_soon(read, queue)
+        messages.sort(key=lambda message: (message.store_timestamp_ms, message.queue_offset), reverse=True)
+        more = older or len(messages) > SHOWN_MESSAGES
+        return FoundMessages(tuple(messages[:SHOWN_MESSAGES]), failures, more)
+
+    async def _read(self, queue: MessageQueue, start: int, end: int) -> list[MessageExt]:
+        """Returns the messages of a short range."""
+        found: list[MessageExt] = []
+        while start < end:
+            pulled = await self._consumer.pull(queue, start, max_messages=end - start)
+            found += [message for message in pulled.messages if start <= message.queue_offset < end]
+            if pulled.status is PullStatus.NO_NEW_MSG or pulled.next_offset <= start:
+                break
+            start = pulled.next_offset
+        return found
+
+    async def life_of(self, message: MessageExt, topic: str) -> tuple[dict[str, str], dict[str, str]]:
+        """Returns what each group of the topic has done with a message, and the errors of groups that do not say.
+
+        The state is judged by committed offsets: a group that is past a message consumed it, or sent it back to its
+        retry topic, or gave it up to its dead letters.
+        """
+        life: dict[str, str] = {}
+        failures: dict[str, str] = {}
+
+        async def judge(group: str) -> None:
+            try:
+                progress = await self.progress(group)
+            except (RocketMQError, TooManyLookUps) as error:
+                failures[group] = str(error)
+                return
+            place = MessageQueue(topic, message.broker_name, message.queue_id)
+            offsets = [one.consumer_offset for one in progress.queues if one.queue == place]
+            if not offsets:
+                life[group] = "has no offset of this queue"
+            elif offsets[0] > message.queue_offset:
+                life[group] = "is past it: consumed, sent back for a retry, or a dead letter"
+            else:
+                behind = message.queue_offset - offsets[0]
+                life[group] = f"has not consumed it: {behind:,} messages before it wait"
+
+        async with trio.open_nursery() as nursery:
+            for group in await self.groups_of(topic):
+                nursery.start_soon(judge, group)
+        return dict(sorted(life.items())), failures
+
+    def watch(self, group: str) -> None:
+        """Has the group's lag sampled while its page is viewed."""
+        self.history.watch(group, trio.current_time())
+
+    async def sample_lag(self) -> None:
+        """Samples the lag of the groups that are looked at, for ever."""
+        while True:
+            for group in self.history.watched(trio.current_time()):
+                with contextlib.suppress(RocketMQError, TooManyLookUps):  # the page itself says so
+                    await self.progress(group)
+            await trio.sleep(SAMPLE_SECONDS)
+
+    def forget(self) -> None:
+        """Forgets the answers, after a change."""
+        self._shared.forget()

@@ -1,0 +1,74 @@
+"""The browser of messages: the newest of a topic, those of a key, and one message whole."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from starlette.requests import Request
+
+from pyrmq_core.errors import InvalidArgument
+from pyrmq_core.model import MessageQueue
+from pyrmq_core.web.body_text import FORMS, body_text, summary
+from pyrmq_core.web.look_ups import FoundMessages, LookUps
+from pyrmq_core.web.pages.page import Shown, moment, needed, query
+
+MAX_OFFSET: Final = 2**63 - 1
+
+
+async def messages_page(request: Request, look_ups: LookUps) -> Shown:
+    """Returns messages of a topic: by key, by id, or the newest, also before a time."""
+    topic, key, message_id = query(request, "topic"), query(request, "key"), query(request, "id")
+    before = query(request, "before")
+    found = FoundMessages()
+    if topic and message_id:
+        found = await look_ups.by_id(topic, message_id)
+    elif topic and key:
+        found = await look_ups.by_key(topic, key)
+    elif topic:
+        found = await look_ups.newest(topic, moment(before, "before"))
+    return Shown(
+        "messages.html",
+        {
+            "topic": topic,
+            "key": key,
+            "id": message_id,
+            "before": before,
+            "found": found,
+            "rows": [(message, summary(message.body)) for message in found.messages],
+            "oldest": found.messages[-1].store_timestamp if found.messages and found.more else None,
+        },
+    )
+
+
+async def message_page(request: Request, look_ups: LookUps) -> Shown:
+    """Returns one message, by its place in a queue."""
+    place, offset = place_of(request)
+    message = await look_ups.at(place, offset)
+    form = query(request, "form")
+    if message is None:
+        raise InvalidArgument(f"{place} has no message at {offset}; it may have been removed")
+    life, errors = await look_ups.life_of(message, place.topic)
+    return Shown(
+        "message.html",
+        {
+            "message": message,
+            "place": place,
+            "offset": offset,
+            "body": body_text(message.body, form),
+            "forms": FORMS,
+            "life": life,
+            "errors": errors,
+        },
+    )
+
+
+def place_of(request: Request) -> tuple[MessageQueue, int]:
+    """Returns the queue and the offset that the query names."""
+    queue_id, offset = (_number(needed(request, name), name) for name in ("queueId", "offset"))
+    return MessageQueue(needed(request, "topic"), needed(request, "brokerName"), queue_id), offset
+
+
+def _number(text: str, name: str) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) <= 19 and int(text) <= MAX_OFFSET):
+        raise InvalidArgument(f"{name}={text!r} is not a number from 0 on")
+    return int(text)

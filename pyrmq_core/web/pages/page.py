@@ -1,0 +1,61 @@
+"""The parts that pages share: what a page returns, the queries of a request, and times as a form has them."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Final, TypeVar
+
+from starlette.requests import Request
+
+from pyrmq_core.errors import InvalidArgument, RocketMQError
+
+Answer = TypeVar("Answer")
+
+# A name of a topic has 127 characters at most, a group 255, a key or an id a few more.
+MAX_QUERY_CHARACTERS: Final = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A page to render: its template, the values in it, and the status of the answer."""
+
+    template: str
+    values: Mapping[str, Any]
+    status: int = 200
+
+
+def query(request: Request, name: str) -> str:
+    """Returns a value of the request's query; raises `InvalidArgument` for one that no name can be."""
+    value = request.query_params.get(name, "").strip()
+    if len(value) > MAX_QUERY_CHARACTERS:
+        raise InvalidArgument(f"{name} has {len(value)} characters; {MAX_QUERY_CHARACTERS} at most")
+    return value
+
+
+def needed(request: Request, name: str) -> str:
+    """Returns a value of the query that the page cannot do without."""
+    value = query(request, name)
+    if not value:
+        raise InvalidArgument(f"the address lacks {name}=...; follow a link to this page")
+    return value
+
+
+def moment(text: str, name: str) -> datetime | None:
+    """Returns the instant that a form has; without a zone it is UTC, as everything on these pages is."""
+    if not text:
+        return None
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        raise InvalidArgument(f"{name}={text!r} is no time; write 2026-01-31T12:00 (UTC) or with +02:00") from None
+    return found if found.tzinfo is not None else found.replace(tzinfo=UTC)
+
+
+async def tried(look_up: Callable[[], Awaitable[Answer]]) -> tuple[Answer | None, str]:
+    """Returns the answer, or None and the error's text: one part of a page that fails leaves the others there."""
+    try:
+        return await look_up(), ""
+    except RocketMQError as error:
+        return None, str(error)

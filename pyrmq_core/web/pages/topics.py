@@ -1,0 +1,110 @@
+"""The list of topics, and one topic: its queues on brokers as a picture, and how much each holds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from starlette.requests import Request
+
+from pyrmq_core.model import MessageQueue
+from pyrmq_core.protocol.messages.names import is_dead_letter_topic, is_retry_topic, is_system_topic
+from pyrmq_core.web.look_ups import LookUps
+from pyrmq_core.web.pages.page import Shown, needed, query, tried
+
+TOPICS_A_PAGE: Final = 200
+# A picture of more queues than this would be a grey bar: their table is below it.
+MAX_BARS_A_BROKER: Final = 256
+MAX_ROWS: Final = 1000
+KINDS: Final = ("own", "retry", "dead letters", "RocketMQ's")
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """One queue of the picture: its height in percent of the fullest queue's."""
+
+    queue: MessageQueue
+    messages: int
+    height: float
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerBars:
+    """The queues of one broker, those that are left out counted."""
+
+    name: str
+    bars: tuple[Bar, ...]
+    left_out: int
+    messages: int
+
+
+async def topics_page(request: Request, look_ups: LookUps) -> Shown:
+    """Returns the topics whose names contain a text, of one kind."""
+    wanted, kind = query(request, "filter"), query(request, "kind") or KINDS[0]
+    names = await look_ups.topics()
+    brokers, _ = await tried(look_ups.brokers)
+    own = {name for broker in brokers or () for name in (broker.broker_name, broker.cluster)}
+    own |= {f"{broker.cluster}_REPLY_TOPIC" for broker in brokers or ()}
+    kinds = {name: KINDS[3] if name in own else topic_kind(name) for name in names}
+    found = [name for name in names if kinds[name] == kind and wanted.lower() in name.lower()]
+    page = max(1, int(number) if (number := query(request, "page")).isdecimal() and len(number) < 9 else 1)
+    first = (page - 1) * TOPICS_A_PAGE
+    return Shown(
+        "topics.html",
+        {
+            "names": found[first : first + TOPICS_A_PAGE],
+            "kind": kind,
+            "kinds": {known: sum(1 for name in names if kinds[name] == known) for known in KINDS},
+            "filter": wanted,
+            "total": len(found),
+            "first": first,
+            "page": page,
+            "pages": -(-len(found) // TOPICS_A_PAGE),
+        },
+    )
+
+
+def topic_kind(name: str) -> str:
+    """Returns which of `KINDS` a topic is by its name."""
+    if is_retry_topic(name):
+        return KINDS[1]
+    if is_dead_letter_topic(name):
+        return KINDS[2]
+    return KINDS[3] if is_system_topic(name) else KINDS[0]
+
+
+async def topic_page(request: Request, look_ups: LookUps) -> Shown:
+    """Returns one topic's spread over brokers, and the offsets of its queues."""
+    topic = needed(request, "topic")
+    stats = await look_ups.topic_stats(topic)
+    groups, groups_error = await tried(lambda: look_ups.groups_of(topic))
+    queues = dict(sorted(stats.queues.items()))
+    return Shown(
+        "topic.html",
+        {
+            "topic": topic,
+            "kind": topic_kind(topic),
+            "brokers": spread({queue: one.messages for queue, one in queues.items()}),
+            "queues": dict(list(queues.items())[:MAX_ROWS]),
+            "stats": stats,
+            "failures": stats.failures,
+            "groups": groups or (),
+            "groups_error": groups_error,
+        },
+    )
+
+
+def spread(messages: Mapping[MessageQueue, int]) -> list[BrokerBars]:
+    """Returns the picture's bars, broker by broker, of the number of messages in each queue."""
+    most = max(messages.values(), default=0)
+    pictures = []
+    for name in sorted({queue.broker_name for queue in messages}):
+        queues = sorted(queue for queue in messages if queue.broker_name == name)
+        bars = tuple(
+            Bar(queue, messages[queue], 100 * messages[queue] / most if most > 0 else 0.0)
+            for queue in queues[:MAX_BARS_A_BROKER]
+        )
+        total = sum(messages[queue] for queue in queues)
+        pictures.append(BrokerBars(name, bars, len(queues) - len(bars), total))
+    return pictures

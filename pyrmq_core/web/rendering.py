@@ -1,0 +1,71 @@
+"""The templates and what they share: escaping is always on, numbers and times look alike on all pages."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import urlencode
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
+from starlette.responses import HTMLResponse
+
+HERE: Final = Path(__file__).parent
+STATIC: Final = HERE / "static"
+TEMPLATES: Final = HERE / "templates"
+
+
+def _when(moment: datetime | int | None) -> str:
+    """Returns an instant as text; a number is milliseconds since 1970."""
+    if moment is None:
+        return ""
+    if isinstance(moment, datetime):
+        at = moment
+    else:
+        try:
+            at = datetime.fromtimestamp(moment / 1000, UTC)
+        except (OverflowError, ValueError, OSError):
+            return f"{moment} ms since 1970"
+    return at.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3] + "Z"
+
+
+def _number(value: float | None) -> str:
+    """Returns a number with its thousands apart, a fraction with one digit."""
+    if value is None:
+        return ""
+    return f"{int(value):,}" if value == int(value) else f"{value:,.1f}"
+
+
+def _size(number_of_bytes: float) -> str:
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if number_of_bytes < 1024:
+            return f"{_number(round(number_of_bytes, 1) if unit != 'B' else int(number_of_bytes))} {unit}"
+        number_of_bytes /= 1024
+    return f"{_number(round(number_of_bytes, 1))} TiB"
+
+
+def link(path: str, **parameters: object) -> str:
+    """Returns a path with its query; parameters without a value are left out."""
+    given = {name: value for name, value in parameters.items() if value not in (None, "")}
+    return f"{path}?{urlencode(given, errors='replace')}" if given else path
+
+
+class Pages:
+    """The templates of one page server, with what every page shows: NameServers, and whether changes are allowed."""
+
+    def __init__(self, **shared: object) -> None:
+        self._templates = Environment(
+            loader=FileSystemLoader(TEMPLATES),
+            autoescape=select_autoescape(default=True, default_for_string=True),
+            undefined=StrictUndefined,
+            trim_blocks=True,
+            lstrip_blocks=True,
+        )
+        self._templates.filters.update(when=_when, number=_number, size=_size)
+        self._templates.globals.update(link=link, **shared)
+
+    def page(self, template: str, values: Mapping[str, Any], status: int = 200) -> HTMLResponse:
+        """Returns the page made from the template; text that no UTF-8 has is shown as a question mark."""
+        text = self._templates.get_template(template).render(**values)
+        return HTMLResponse(text.encode(errors="replace"), status)

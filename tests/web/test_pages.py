@@ -1,0 +1,204 @@
+"""Every page over a cluster of our own, without a browser: what it shows, what it escapes, what it refuses."""
+
+from __future__ import annotations
+
+import html
+import re
+from collections.abc import AsyncIterator
+
+import pytest
+import trio
+
+from pyrmq_core import Command, RequestCode
+from pyrmq_core.embedded import CutConnection
+from pyrmq_core.network import Peer
+from tests.web.serving import HOSTILE, ORDERS, Served, fill, served
+
+
+@pytest.fixture
+async def page() -> AsyncIterator[Served]:
+    async with served() as page:
+        await fill(page.cluster.nameserver)
+        yield page
+
+
+@pytest.fixture
+async def changing() -> AsyncIterator[Served]:
+    async with served(allow_changes=True, brokers=1) as page:
+        await fill(page.cluster.nameserver)
+        yield page
+
+
+def rows(text: str) -> list[str]:
+    """Returns the texts of a page's table rows."""
+    found = re.findall(r"<tr>(.*?)</tr>", text, re.DOTALL)
+    return [" ".join(html.unescape(re.sub(r"<[^>]*>", " ", row)).split()) for row in found]
+
+
+async def test_brokers(page: Served) -> None:
+    answer = await page.get("/")
+    assert answer.status_code == 200
+    masters = [row for row in rows(answer.text) if "master" in row]
+    assert [row.split()[0] for row in masters] == list(page.cluster.brokers)
+
+
+async def test_a_broker_that_is_down_is_shown_as_such(page: Served) -> None:
+    async def cut(request: Command, peer: Peer) -> Command:
+        raise CutConnection
+
+    for code in (RequestCode.GET_BROKER_RUNTIME_INFO, RequestCode.GET_TOPIC_STATS_INFO):
+        page.cluster.control(code, cut, server="broker-b")
+    text = (await page.get("/")).text
+    assert all(name in text for name in page.cluster.brokers)
+    assert text.count('role="alert"') == 1
+    topic = (await page.get("/topic", topic="orders")).text
+    assert topic.count('<rect class="queue"') == 4
+    assert "<b>broker-b</b>:" in topic
+
+
+async def test_topics(page: Served) -> None:
+    text = (await page.get("/topics")).text
+    assert any(row.startswith("orders") for row in rows(text))
+    assert not any("TBW102" in row for row in rows(text))
+    assert any("TBW102" in row for row in rows((await page.get("/topics", kind="RocketMQ's")).text))
+    assert "0 topics" in (await page.get("/topics", filter="nowhere")).text
+
+
+async def test_the_spread_of_a_topic(page: Served) -> None:
+    text = (await page.get("/topic", topic="orders")).text
+    assert text.count('<rect class="queue"') == 8
+    assert f"{ORDERS} messages in 8 queues on 2 brokers" in text
+    assert "billing" in text
+
+
+async def test_a_group(page: Served) -> None:
+    assert any(row.startswith("billing") for row in rows((await page.get("/groups")).text))
+    text = (await page.get("/group", group="billing")).text
+    assert f"{ORDERS - 8} messages behind" in text
+    assert "Nobody is connected" in text
+
+
+async def test_lag_over_time(page: Served) -> None:
+    await page.get("/group", group="billing")
+    with trio.fail_after(30):
+        while True:
+            lag = (await page.get("/data/lag", group="billing")).json()
+            if lag["messages"]:
+                break
+            await trio.sleep(0.05)
+    assert lag["messages"][-1] == ORDERS - 8
+    assert len(lag["seconds"]) == len(lag["messages"])
+
+
+async def test_messages(page: Served) -> None:
+    text = (await page.get("/messages", topic="orders")).text
+    assert len(rows(text)) == ORDERS + 1
+    by_key = (await page.get("/messages", topic="orders", key="k7")).text
+    assert len(rows(by_key)) == 2
+    assert "No message has the key nothing" in (await page.get("/messages", topic="orders", key="nothing")).text
+    link = re.search(r'href="(/message\?[^"]*)"', by_key)
+    assert link is not None
+    one = await page.http.get(html.unescape(link[1]))
+    assert html.escape(HOSTILE) in one.text.replace("&#39;", "&#x27;")
+    assert "billing" in one.text
+    by_id = re.search(r"<h1>Message (\w+)</h1>", one.text)
+    assert by_id is not None
+    assert len(rows((await page.get("/messages", topic="orders", id=by_id[1])).text)) == 2
+
+
+async def test_bodies_in_each_form(page: Served) -> None:
+    place = re.search(r'href="(/message\?[^"]*)"', (await page.get("/messages", topic="orders", key="k8")).text)
+    assert place is not None
+    path = html.unescape(place[1])
+    for form, part in (("json", "&#34;order&#34;: 8"), ("text", "{&#34;order&#34;: 8}"), ("hex", "00000000  7b 22")):
+        assert part in (await page.http.get(f"{path}&form={form}")).text
+
+
+@pytest.mark.parametrize("path", ["/", "/topics", "/groups", "/messages?topic=orders", "/producers", "/dead-letters"])
+async def test_nothing_hostile_is_markup(page: Served, path: str) -> None:
+    answer = await page.http.get(path)
+    assert answer.status_code == 200
+    assert HOSTILE not in answer.text
+
+
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [
+        ("/nowhere", 404),
+        ("/topic", 400),
+        ("/topic?topic=nowhere", 404),
+        (f"/topic?topic={'x' * 2000}", 400),
+        ("/group?group=nobody", 200),
+        ("/messages?topic=orders&before=yesterday", 400),
+        ("/message?topic=orders&brokerName=broker-a&queueId=0&offset=99999", 400),
+        ("/message?topic=orders&brokerName=broker-a&queueId=-1&offset=0", 400),
+        (f"/message?topic=orders&brokerName=broker-a&queueId=0&offset={'9' * 25}", 400),
+        ("/message?topic=orders&brokerName=nowhere&queueId=0&offset=0", 502),
+        ("/messages?topic=%ED%A0%80", 404),
+        ("/static/../server.py", 404),
+        ("/static/%2e%2e/server.py", 404),
+        ("/send", 404),
+    ],
+)
+async def test_wrong_addresses(page: Served, path: str, status: int) -> None:
+    answer = await page.http.get(path)
+    assert answer.status_code == status
+    assert "Traceback" not in answer.text
+
+
+async def token_of(page: Served, path: str) -> str:
+    found = re.search(r'name="token" value="([^"]+)"', (await page.http.get(path)).text)
+    assert found is not None
+    return found[1]
+
+
+async def test_a_test_message_after_a_confirmation(changing: Served) -> None:
+    token = await token_of(changing, "/send?topic=orders")
+    form = {"token": token, "topic": "orders", "body": "hello\r\nthere", "keys": "fresh", "tags": ""}
+    asked = await changing.http.post("/send", data=form)
+    assert "Please confirm" in asked.text
+    assert "No message has the key fresh" in (await changing.get("/messages", topic="orders", key="fresh")).text
+    ticket = re.search(r'name="ticket" value="([^"]+)"', asked.text)
+    assert ticket is not None
+    done = await changing.http.post("/confirmed", data={"token": token, "ticket": ticket[1]})
+    assert "SEND_OK" in done.text
+    assert "hello there" in (await changing.get("/messages", topic="orders", key="fresh")).text
+    again = await changing.http.post("/confirmed", data={"token": token, "ticket": ticket[1]})
+    assert (again.status_code, "used before" in again.text) == (400, True)
+
+
+async def test_a_reset(changing: Served) -> None:
+    token = await token_of(changing, "/reset?group=billing")
+    form = {"token": token, "group": "billing", "topic": "orders", "to": "latest"}
+    asked = await changing.http.post("/reset", data=form)
+    ticket = re.search(r'name="ticket" value="([^"]+)"', asked.text)
+    assert ticket is not None
+    done = await changing.http.post("/confirmed", data={"token": token, "ticket": ticket[1]})
+    assert "4 of 4 queues of orders have a new offset" in done.text
+    assert ">0 messages behind" in (await changing.get("/group", group="billing")).text
+
+
+@pytest.mark.parametrize(
+    ("form", "status"),
+    [
+        ({"body": "x"}, 403),
+        ({"token": "wrong"}, 403),
+        ({"topic": "not a topic", "body": "x"}, 400),
+        ({"topic": "orders", "body": ""}, 400),
+        ({"topic": "SCHEDULE_TOPIC_XXXX", "body": "x"}, 400),
+    ],
+)
+async def test_forms_with_faults(changing: Served, form: dict[str, str], status: int) -> None:
+    token = await token_of(changing, "/send?topic=orders")
+    answer = await changing.http.post("/send", data={"token": token, **form} if status == 400 else form)
+    assert answer.status_code == status
+
+
+async def test_uploads_are_no_forms(changing: Served) -> None:
+    answer = await changing.http.post("/send", files={"body": b"x"})
+    assert answer.status_code == 415
+
+
+async def test_nothing_changes_on_a_page_that_only_shows(page: Served) -> None:
+    for path in ("/send", "/reset", "/confirmed"):
+        assert (await page.http.post(path, data={"token": "x"})).status_code == 403
