@@ -29,7 +29,7 @@ from pyrmq_core.client.routes.route_table import Routes
 from pyrmq_core.client.routing.name_server_choice import parse_nameservers
 from pyrmq_core.client.routing.publish_info import reading_address
 from pyrmq_core.client.service_state import Life, ServiceState, check_trio
-from pyrmq_core.errors import BrokerNotFound, InvalidState, RocketMQError
+from pyrmq_core.errors import BrokerNotFound, InvalidState, NetworkError, RocketMQError
 from pyrmq_core.model import MessageQueue
 from pyrmq_core.network import ConnectionPool, Handler, Peer, local_ip, open_lasting_nursery
 from pyrmq_core.network.connection.answers import refuse_unsupported
@@ -189,13 +189,31 @@ class ClientSession:
     ) -> Command:
         """Sends one request to the master of the queue's broker; `ResponseError` for any answer but SUCCESS.
 
-        With `namespace` the queue, which errors name, is the tenant's own.
+        With `namespace` the queue, which errors name, is the tenant's own. A request that fails by the network is sent
+        once more if the broker has another address by then, as when its master died and a slave is left.
         """
         address = await self.master_address(queue, timeout=timeout, namespace=namespace)
-        answer = await self.call(address, command, timeout=timeout)
+        try:
+            answer = await self.call(address, command, timeout=timeout)
+        except NetworkError:
+            if not await self.has_moved(queue, address, timeout=timeout, namespace=namespace):
+                raise
+            address = await self.master_address(queue, timeout=timeout, namespace=namespace)
+            answer = await self.call(address, command, timeout=timeout)
         if answer.code != ResponseCode.SUCCESS:
             raise response_error(answer, command.code, f"{queue.broker_name} ({address})", f"queue {queue}")
         return answer
+
+    async def has_moved(
+        self, queue: MessageQueue, address: str, *, timeout: float, namespace: str | None = None
+    ) -> bool:
+        """Returns whether a NameServer, queried now, names another address to read the queue's broker at."""
+        try:
+            await self.routes.refresh(with_namespace(queue.topic, namespace), timeout=timeout)
+            found = reading_address(self.routes.broker(queue.broker_name))
+        except RocketMQError:
+            return False
+        return found is not None and found != address
 
     async def master_address(self, queue: MessageQueue, *, timeout: float, namespace: str | None = None) -> str:
         """Returns the master's address of the queue's broker; fetches the route when the broker is not known yet.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from datetime import datetime
+from functools import partial
 from types import TracebackType
 from typing import Any, Final, Self
 
@@ -19,7 +20,7 @@ from pyrmq_core.client.consumer.retry_topic import RetryTopic
 from pyrmq_core.client.consumer.settings import ConsumerSettings
 from pyrmq_core.client.message_queries import MessageQueries
 from pyrmq_core.client.parameters import parameters_of
-from pyrmq_core.errors import InvalidArgument, InvalidState
+from pyrmq_core.errors import InvalidArgument, InvalidState, NetworkError
 from pyrmq_core.filtering.sql import SqlFilter
 from pyrmq_core.model import MessageExt, MessageQueue, OffsetRange, PullResult, TopicQueues
 from pyrmq_core.protocol.messages.bodies import MAX_BODY_BYTES, BodyRules
@@ -113,7 +114,8 @@ class PullConsumer:
 
         The broker waits up to `wait` seconds for a first message. Continue at `next_offset`, also without a message:
         messages with other tags are skipped, and an illegal offset is corrected. `sql` is as in `read`. An answer whose
-        bodies, decompressed, take more than 256 MiB together ends before the first that is too much.
+        bodies, decompressed, take more than 256 MiB together ends before the first that is too much. A pull that fails
+        by the network is sent once more if the broker has another address by then: a slave's, or that of a new master.
         """
         if wait != 0 and seconds_of("wait", wait) > LONGEST_WAIT_SECONDS:
             raise InvalidArgument(f"wait={wait:g}: between 0 and {LONGEST_WAIT_SECONDS:g} seconds are possible")
@@ -122,7 +124,14 @@ class PullConsumer:
         queue_of(queue)
         rules = BodyRules(verify_crc, max_body_bytes=max_body_bytes)
         wanted = filter_of(tags, sql)
-        pulled = await self._pulling().pull(queue, offset, max_messages=max_messages, tags=wanted, wait=wait)
+        pull = partial(self._pulling().pull, queue, offset, max_messages=max_messages, tags=wanted, wait=wait)
+        try:
+            pulled = await pull()
+        except NetworkError as error:
+            moved = self._session.has_moved
+            if not await moved(queue, error.address, timeout=self._timeout, namespace=self._namespace):
+                raise
+            pulled = await pull()
         own = OffsetRange(offset, max(offset, pulled.next_offset))  # a batch topic answers whole records
         found, left_out = messages_of(pulled, own, rules, allow_gaps=True)
         messages = tuple(found if wanted.passes_all else [one for one in found if wanted.matches(one.tags)])
