@@ -7,7 +7,6 @@ the error names the fault.
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -17,11 +16,12 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from pyrmq_core.columnar.arrays import MAX_ARRAY_BYTES, Bools, Ints, Octets
+from pyrmq_core.columnar.decoding.body_crcs import all_match
 from pyrmq_core.columnar.decoding.record_bounds import Unreadable, items
 from pyrmq_core.model import OffsetRange
 from pyrmq_core.protocol.messages.batch import OVERHEAD_BYTES
 from pyrmq_core.protocol.messages.payload import RawPull
-from pyrmq_core.protocol.messages.record import CRC_MASK, MAGIC_V1, MAGIC_V2, MIN_RECORD_BYTES
+from pyrmq_core.protocol.messages.record import MAGIC_V1, MAGIC_V2, MIN_RECORD_BYTES
 from pyrmq_core.protocol.messages.sysflag import BATCH_RECORD, BORN_HOST_V6, COMPRESSED, STORE_HOST_V6
 
 # The part of a record before its body, with IPv4 hosts.
@@ -157,15 +157,11 @@ def read_rows(pulls: Sequence[RawPull], within: OffsetRange, *, verify_crc: bool
 def check_crcs(rows: Rows, which: Ints) -> None:
     """Raises `Unreadable` unless the bodies of these rows have the CRC of their records; empty bodies are passed over.
 
-    Each row has to stand for a whole record. The loop takes 0.3 microseconds for 100 bytes and 0.55 for 1 KiB. To go
-    through all bodies in step, a few bytes of each at a time, takes longer. One CRC of all bodies together proves
-    nothing, since records keep theirs without the top bit.
+    Each row has to stand for a whole record.
     """
-    starts, ends = rows.body[0][which], rows.body[1][which]
-    view, crc32 = rows.octets.data, zlib.crc32
-    found = [crc32(view[start:end]) for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]
-    wrong = np.array(found, np.int64) & CRC_MASK != rows.head("body_crc")[which]
-    if (wrong & (ends > starts)).any():
+    filled = which[rows.body[1][which] > rows.body[0][which]]
+    crcs = rows.head("body_crc")[filled].astype(np.int64)
+    if not all_match(rows.octets, rows.body[0][filled], rows.body[1][filled], crcs):
         raise Unreadable
 
 
