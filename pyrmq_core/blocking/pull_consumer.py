@@ -174,9 +174,11 @@ class PullConsumer(BlockingFace[AsyncPullConsumer]):
         """Returns the stored bytes per message of each queue, estimated by one pull at its position."""
         return self._run(lambda consumer: consumer.mean_sizes(positions))
 
-    def offset_bounds(self, queues: Iterable[MessageQueue]) -> dict[MessageQueue, OffsetRange]:
+    def offset_bounds(
+        self, queues: Iterable[MessageQueue], reached: Mapping[MessageQueue, int] | None = None
+    ) -> dict[MessageQueue, OffsetRange]:
         """Returns the minimum and maximum offsets of many queues, queried together."""
-        return self._run(lambda consumer: consumer.offset_bounds(queues))
+        return self._run(lambda consumer: consumer.offset_bounds(queues, reached))
 
     def offset_at(self, queue: MessageQueue, when: datetime) -> int:
         """Returns the offset of the first message stored at or after `when` (with a time zone), else the maximum."""

@@ -27,6 +27,10 @@ log = logging.getLogger(__name__)
 # Spark asks a stream without data every 10 ms (spark.sql.streaming.pollingDelay); brokers are asked this often at most.
 # The answer waits until then: an old one would end `processAllAvailable` with messages unread.
 FLOOR_SECONDS: Final = 0.1
+# With many queues a look costs 2 us of a processor for each, and Spark's own part as much: a wait in proportion keeps
+# both together near 1 % of a core.
+FLOOR_SECONDS_A_QUEUE: Final = 0.0002
+MAX_FLOOR_SECONDS: Final = 1.0
 # What looks lost is looked at again so often, with everything asked anew (fetchOffset.numRetries of Kafka's source).
 LOOKS_AT_LOSS: Final = 3
 LOSS_PAUSE_SECONDS: Final = 0.5
@@ -38,7 +42,7 @@ T = TypeVar("T")
 class QueueBounds:
     """The offsets that each existing queue keeps, and the queues that are gone, each with the reason.
 
-    The lowest offset of a queue without anything to read is not requested: its end stands in for it.
+    The lowest offset of a queue without anything to read may not be requested: then its end stands in for it.
     """
 
     bounds: Mapping[MessageQueue, OffsetRange]
@@ -47,6 +51,20 @@ class QueueBounds:
     @property
     def ends(self) -> dict[MessageQueue, int]:
         return {queue: available.end for queue, available in self.bounds.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """The last look: the offsets reached, the brokers' answers, and what followed from them."""
+
+    start: Offsets
+    kept: Mapping[MessageQueue, OffsetRange]
+    seen: QueueBounds
+
+
+def floor_seconds(queues: int) -> float:
+    """Returns the seconds between two looks at so many queues while nothing is new."""
+    return min(MAX_FLOOR_SECONDS, max(FLOOR_SECONDS, queues * FLOOR_SECONDS_A_QUEUE))
 
 
 class QueueWatch:
@@ -66,13 +84,21 @@ class QueueWatch:
         self._discovered_at = float("-inf")
         self._queried_at = float("-inf")
         self._reached: Offsets | None = None
+        self._last: _Look | None = None
 
     def look(self, start: Offsets) -> QueueBounds:
-        """Returns the bounds of now; `start` are the offsets reached. Waits for brokers that do not answer."""
+        """Returns the bounds of now; `start` are the offsets reached. Waits for brokers that do not answer.
+
+        It is the same object as before if nothing has changed since, for the same `start` object.
+        """
         if self._reached == start:
-            time.sleep(max(0.0, self._queried_at + FLOOR_SECONDS - time.monotonic()))
+            time.sleep(max(0.0, self._queried_at + floor_seconds(len(start)) - time.monotonic()))
         stale = time.monotonic() - self._discovered_at >= self._refresh
+        last = self._last
         seen = self.retry_until_timeout(lambda again: self._look(start, discover=stale or again))
+        if last is not None and seen is last.seen and not seen.gone:
+            self._queried_at = time.monotonic()
+            return seen
         for number in range(LOOKS_AT_LOSS):
             if not seen.gone and all(seen.bounds[queue].end >= offset for queue, offset in start.items()):
                 break
@@ -86,25 +112,34 @@ class QueueWatch:
         return retry_until_timeout(ask, self._options.pull_timeout, of_a_stream)
 
     def _look(self, start: Offsets, *, discover: bool) -> QueueBounds:
+        last = self._last
+        if not discover and last is not None and last.start is start:  # an idle stream, many times a second
+            kept = self._consumer.offset_bounds(last.kept, start)
+            return last.seen if kept == last.kept else self._note(start, kept, last.seen.gone)
         if discover:
             self._discover_if_possible(start)
         missing = {queue for queue in start if queue not in self._queues}
         # A missing queue whose broker is not registered is asked for all the same, where its broker was last.
         gone = {queue: self._reason(queue) for queue in missing if queue.broker_name in self._registered}
-        queried = self._queues | (missing - set(gone))
-        ends = self._consumer.max_offsets(sorted(queried))
-        for queue, reached in start.items():
-            if queue.broker_name in self._masterless and queue in ends:  # a slave may lag behind its lost master
-                ends[queue] = max(ends[queue], reached)
-            if queue in self._unreadable and ends[queue] > reached:
-                raise not_readable([queue])
-        lowest = self._consumer.min_offsets([queue for queue, end in ends.items() if start.get(queue) != end])
-        for queue in start.keys() & lowest.keys():
-            if queue.broker_name in self._masterless:  # and may have begun later than its master
-                lowest[queue] = min(lowest[queue], start[queue])
-        return QueueBounds(
-            {queue: OffsetRange(min(lowest.get(queue, end), end), end) for queue, end in ends.items()}, gone
-        )
+        queried = sorted(self._queues | (missing - set(gone)))
+        return self._note(start, self._consumer.offset_bounds(queried, start), gone)
+
+    def _note(
+        self, start: Offsets, kept: Mapping[MessageQueue, OffsetRange], gone: Mapping[MessageQueue, str]
+    ) -> QueueBounds:
+        seen = QueueBounds({queue: self._checked_bounds(queue, start, found) for queue, found in kept.items()}, gone)
+        self._last = _Look(start, kept, seen)
+        return seen
+
+    def _checked_bounds(self, queue: MessageQueue, start: Offsets, found: OffsetRange) -> OffsetRange:
+        reached = start.get(queue)
+        if reached is None:
+            return found
+        if queue.broker_name in self._masterless:  # a slave may lag behind its lost master, and have begun later
+            found = OffsetRange(min(found.start, reached), max(found.end, reached))
+        if queue in self._unreadable and found.end > reached:
+            raise not_readable([queue])
+        return found
 
     def _discover_if_possible(self, start: Offsets) -> None:
         """Without a NameServer the known queues are gone on with, none of which counts as gone then."""

@@ -58,13 +58,18 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._watch: QueueWatch | None = None
         self._planner: TaskPlanner | None = None
         self._latest: QueueBounds | None = None
+        self._latest_json: dict[str, Any] | None = None
+        self._idle: QueueBounds | None = None  # these bounds leave nothing to read from the offsets of `_parsed`
+        self._parsed: tuple[dict[str, Any], Offsets] | None = None
         self._available_now = False
         self._targets: Offsets | None = None
         self._last_batch_at: float | None = None
         self._logged: set[str] = set()
 
     def __getstate__(self) -> dict[str, Any]:
-        return self.__dict__ | {"_watch": None, "_planner": None, "_latest": None, "_unstarted": None}
+        return self.__dict__ | dict.fromkeys(
+            ("_watch", "_planner", "_latest", "_latest_json", "_idle", "_parsed", "_unstarted")
+        )
 
     # --- What Spark asks the query's own process.
 
@@ -93,21 +98,28 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Returns the end of the next batch; `start` itself if there is nothing to read."""
         start = self._resolved(start)
         with as_spark_error("the stream's next batch"):
-            reached = StreamOffset.from_json(start).offsets
-            followed = self._followed(reached)
+            if self._parsed is None or self._parsed[0] != start:
+                self._parsed = start, StreamOffset.from_json(start).offsets
+            reached = self._parsed[1]
+            if (seen := self._watching().look(reached)) is self._idle:
+                return start
+            followed = self._followed(reached, seen)
             taken = self._taken(followed, everything=isinstance(limit, ReadAllAvailable))
             if taken is None:
                 return start
             ends = {queue: begin + taken.get(queue, 0) for queue, begin in followed.begins.items()}
             known = {queue: end for queue, end in ends.items() if queue in reached or queue in taken}
             if known == reached:
+                self._idle = seen
                 return start
             self._last_batch_at = time.monotonic()
             return StreamOffset(known, {queue: followed.begins[queue] for queue in taken}).to_json()
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802 - Spark's name
         """Returns the end of every queue, whatever a batch took; `lag` is computed from it."""
-        return None if self._latest is None else StreamOffset(self._latest.ends).to_json()
+        if self._latest is not None and self._latest_json is None:
+            self._latest_json = StreamOffset(self._latest.ends).to_json()
+        return self._latest_json
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """Plans the batch from the begin that `end` carries: after a failure in batch 0 `start` is another one."""
@@ -152,8 +164,8 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 self._initial = StreamOffset(first).to_json()
         return self._initial
 
-    def _followed(self, reached: Offsets) -> FollowedOffsets:
-        self._latest = seen = self._watching().look(reached)
+    def _followed(self, reached: Offsets, seen: QueueBounds) -> FollowedOffsets:
+        self._latest, self._latest_json = seen, None
         if self._targets is not None:
             seen = QueueBounds(bounds_of_run(self._targets, seen.bounds))
         followed = follow(reached, seen.bounds, seen.gone)

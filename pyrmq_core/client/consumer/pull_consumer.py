@@ -253,9 +253,15 @@ class PullConsumer:
         """Returns the stored bytes per message of each queue, estimated by one pull at its position."""
         return await self._asking().mean_sizes(positions)
 
-    async def offset_bounds(self, queues: Iterable[MessageQueue]) -> dict[MessageQueue, OffsetRange]:
-        """Returns the minimum and maximum offsets of many queues, queried together."""
-        return await self._asking().offset_bounds(queues)
+    async def offset_bounds(
+        self, queues: Iterable[MessageQueue], reached: Mapping[MessageQueue, int] | None = None
+    ) -> dict[MessageQueue, OffsetRange]:
+        """Returns the minimum and maximum offsets of many queues, queried together.
+
+        One request gets those of a topic on a broker where there are many. The range of a queue that still ends at its
+        offset in `reached` may be returned empty, without a request for its minimum.
+        """
+        return await self._asking().offset_bounds(queues, reached)
 
     async def offset_at(self, queue: MessageQueue, when: datetime) -> int:
         """Returns the offset of the first message stored at or after `when` (with a time zone), else the maximum."""

@@ -11,6 +11,7 @@ import trio
 from pyrmq_core.client.arguments import queue_of
 from pyrmq_core.client.client_session import ClientSession
 from pyrmq_core.client.consumer.pull.puller import Filter, Puller, no_progress
+from pyrmq_core.client.consumer.topic_statistics import TopicStatistics
 from pyrmq_core.client.query_many import query_many
 from pyrmq_core.client.routing.publish_info import broker_addresses, order_brokers, topic_queues
 from pyrmq_core.errors import HeaderError, ResponseError, RocketMQError
@@ -54,6 +55,7 @@ class QueueOffsets:
         self._group = with_namespace(consumer_group, namespace)
         self._timeout = timeout
         self._puller = Puller(client, consumer_group, namespace)
+        self._statistics = TopicStatistics(client, timeout=timeout, namespace=namespace)
 
     async def topics(self) -> tuple[str, ...]:
         """Returns every topic the NameServer knows, system topics too; of a tenant, those that it can name."""
@@ -209,19 +211,35 @@ class QueueOffsets:
 
         return await query_many(positions, mean)
 
-    async def offset_bounds(self, queues: Iterable[MessageQueue]) -> dict[MessageQueue, OffsetRange]:
-        """Returns the offsets that each queue keeps: from its minimum up to, without, its maximum."""
+    async def offset_bounds(
+        self, queues: Iterable[MessageQueue], reached: Mapping[MessageQueue, int] | None = None
+    ) -> dict[MessageQueue, OffsetRange]:
+        """Returns the offsets that each queue keeps: from its minimum up to, without, its maximum.
 
-        async def bounds(queue: MessageQueue) -> OffsetRange:
-            kept = OffsetRange(await self.min_offset(queue), await self.max_offset(queue))
-            if kept.start > kept.end:
-                raise HeaderError(
-                    f"{queue.broker_name} answers that {queue} begins at offset {kept.start} and ends at {kept.end}: "
-                    "its queue is damaged, or was deleted and made again at this moment"
-                )
-            return kept
+        Where there are many, one request gets those of a topic on a broker. `reached` spares a request for each queue
+        that still ends there: its minimum may be left out, and its range is empty then.
+        """
+        wanted = tuple(queues)
+        known = await self._statistics.bounds(wanted)
+        if len(known) == len(wanted):
+            return known
+        ask = self._bounds if reached is None else lambda queue: self._bounds_beyond(queue, reached.get(queue))
+        asked = await query_many([queue for queue in wanted if queue not in known], ask)
+        return {queue: asked[queue] if queue in asked else known[queue] for queue in wanted}
 
-        return await query_many(queues, bounds)
+    async def _bounds(self, queue: MessageQueue) -> OffsetRange:
+        kept = OffsetRange(await self.min_offset(queue), await self.max_offset(queue))
+        if kept.start > kept.end:
+            raise HeaderError(
+                f"{queue.broker_name} answers that {queue} begins at offset {kept.start} and ends at {kept.end}: "
+                "its queue is damaged, or was deleted and made again at this moment"
+            )
+        return kept
+
+    async def _bounds_beyond(self, queue: MessageQueue, reached: int | None) -> OffsetRange:
+        end = await self.max_offset(queue)
+        start = end if end == reached else await self.min_offset(queue)
+        return OffsetRange(min(start, end), end)  # messages may expire between the two
 
     async def offsets_at(self, when_ms: Mapping[MessageQueue, int]) -> dict[MessageQueue, int]:
         """Returns `offset_at` of many queues, each with its own time."""

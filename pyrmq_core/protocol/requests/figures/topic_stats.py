@@ -6,9 +6,10 @@ Sources: remoting/protocol/admin/TopicStatsTable.java, TopicOffset.java, remotin
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import ClassVar, Self
+from typing import ClassVar, Final, Self
 
 from pyrmq_core.errors import BodyError
 from pyrmq_core.model import MessageQueue
@@ -21,6 +22,17 @@ from pyrmq_core.protocol.java.json_text import dumps, load_object
 from pyrmq_core.protocol.java.members import float_member, from_members, member, text_member, to_members
 from pyrmq_core.protocol.java.object_keys import dump_object, load_object_keys
 from pyrmq_core.protocol.messages.queue_tables import dump_queue_table, queue_table_from
+
+_TEXT: Final = r'("[^"\\\x00-\x1f]*+")'
+_NUMBER: Final = "(0|[1-9][0-9]{0,17})"
+_ROW: Final = re.compile(
+    rf'\{{"brokerName":{_TEXT},"queueId":(0|[1-9][0-9]{{0,8}}),"topic":{_TEXT}\}}:'
+    rf'\{{"lastUpdateTimestamp":{_NUMBER},"maxOffset":{_NUMBER},"minOffset":{_NUMBER}\}}'
+)
+# A body with each such row replaced by a line end.
+_ROWS_ALONE: Final = re.compile(
+    r'\{"offsetTable":\{(?:\n(?:,\n)*+)?\}(?:,"topicPutTps":(?:0|[1-9][0-9]*+)\.[0-9]++(?:E-?[0-9]++)?)?\}'
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +76,25 @@ class TopicStatsTable:
             )
         except (KeyError, TypeError, ValueError) as error:
             raise BodyError(f"offsets of a topic: a member is missing or of the wrong type: {error!r}") from error
+
+
+def queue_bounds(answer: Command, topic: str, broker_name: str) -> dict[int, tuple[int, int]]:
+    """Returns by queue id the lowest and the highest offset in an answer to 202, of this topic and broker.
+
+    A watched topic with 1,000 queues is read many times a second: rows as fastjson writes them take a tenth of the time
+    of `TopicStatsTable.from_command`. `BodyError` as there.
+    """
+    text = bytes(answer.body).decode(errors="surrogateescape")
+    if text.isascii() and _ROWS_ALONE.fullmatch(_ROW.sub("\n", text)):
+        rows = _ROW.findall(text)
+        mine = f'"{broker_name}"', f'"{topic}"'
+        return {int(row[1]): (int(row[5]), int(row[4])) for row in rows if (row[0], row[2]) == mine}
+    offsets = TopicStatsTable.from_command(answer).offsets
+    return {
+        queue.queue_id: (offset.min_offset, offset.max_offset)
+        for queue, offset in offsets.items()
+        if queue.topic == topic and queue.broker_name == broker_name
+    }
 
 
 @dataclass(frozen=True, slots=True)

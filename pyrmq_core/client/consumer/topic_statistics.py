@@ -1,0 +1,119 @@
+"""`TopicStatistics`: the offsets of many queues by one request for each topic and broker (GET_TOPIC_STATS_INFO, 202).
+
+Its offsets are those of GET_MIN_OFFSET and GET_MAX_OFFSET (AdminBrokerProcessor.getTopicStatsInfo of 5.4.0 and 4.9.7
+calls the same functions of the store). An answer may lack queues: 4.9.7 lists as many as may be written to. It may be
+refused: an account may lack the right, and 5.4.0 refuses it if one queue's file cannot be read. So a queue without a
+row is left to the requests for single queues; only they know what is wrong with it.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+import trio
+
+from pyrmq_core.client.arguments import queue_of
+from pyrmq_core.client.client_session import ClientSession
+from pyrmq_core.client.query_many import query_many
+from pyrmq_core.errors import ProtocolError, ResponseError
+from pyrmq_core.model import MessageQueue, OffsetRange
+from pyrmq_core.protocol.framing.codes import PASSING_CODES
+from pyrmq_core.protocol.messages.namespaces import with_namespace
+from pyrmq_core.protocol.requests.figures.topic_stats import GetTopicStats, queue_bounds
+
+# With fewer queues of a topic on a broker, each is requested by itself: a broker looks up a message of every queue for
+# its statistics.
+MANY_QUEUES: Final = 4
+# If the topic has more than so many times the wanted queues there, too.
+FEW_OF_MANY: Final = 8
+# A broker that refused is not asked again for so long.
+REFUSED_SECONDS: Final = 60.0
+# An answer that equals the last one is not read again: so many of at most this size are kept.
+KEPT_ANSWERS: Final = 64
+KEPT_BYTES: Final = 512 * 1024
+
+# A topic, as callers name it, on a broker.
+Place: TypeAlias = tuple[str, str]
+Bounds: TypeAlias = dict[MessageQueue, OffsetRange]
+
+
+@dataclass(frozen=True, slots=True)
+class _KeptAnswer:
+    """The last answer of a broker, and what it says of these queues."""
+
+    body: bytes
+    queues: tuple[MessageQueue, ...]
+    bounds: Bounds
+
+
+class TopicStatistics:
+    """The statistics of a client's topics; `timeout` is each request's own, in seconds."""
+
+    def __init__(self, client: ClientSession, *, timeout: float, namespace: str | None) -> None:
+        self._client = client
+        self._timeout = timeout
+        self._namespace = namespace
+        self._grouped: tuple[tuple[MessageQueue, ...], dict[Place, tuple[MessageQueue, ...]]] = ((), {})
+        self._kept: OrderedDict[Place, _KeptAnswer] = OrderedDict()
+        self._skipped_until: dict[Place, float] = {}
+
+    async def bounds(self, queues: tuple[MessageQueue, ...]) -> Bounds:
+        """Returns the offsets of those queues that statistics are worth a request for, and that have a row in them.
+
+        Raises `NetworkError` and `BrokerNotFound` for a broker that does not answer, and `ResponseError` for one that
+        is busy: single requests would fare no better.
+        """
+        places = self._places(queues)
+        answers = await query_many(places, lambda place: self._ask(place, places[place]))
+        found: Bounds = {}
+        for answered in answers.values():
+            found.update(answered)
+        return found
+
+    def _places(self, queues: tuple[MessageQueue, ...]) -> dict[Place, tuple[MessageQueue, ...]]:
+        if self._grouped[0] != queues:
+            groups: dict[Place, list[MessageQueue]] = {}
+            for queue in queues:
+                groups.setdefault((queue_of(queue).topic, queue.broker_name), []).append(queue)
+            self._grouped = queues, {place: tuple(some) for place, some in groups.items() if len(some) >= MANY_QUEUES}
+        now = trio.current_time()
+        return {place: some for place, some in self._grouped[1].items() if self._skipped_until.get(place, now) <= now}
+
+    async def _ask(self, place: Place, queues: tuple[MessageQueue, ...]) -> Bounds:
+        topic, broker_name = place
+        on_wire = with_namespace(topic, self._namespace)
+        request = GetTopicStats(on_wire).to_command()
+        try:
+            answer = await self._client.ask_broker(queues[0], request, timeout=self._timeout, namespace=self._namespace)
+            body, kept = bytes(answer.body), self._kept.get(place)
+            if kept is not None and kept.body == body and kept.queues == queues:
+                return kept.bounds
+            rows = queue_bounds(answer, on_wire, broker_name)
+        except ResponseError as error:
+            if error.code in PASSING_CODES:
+                raise
+            return self._skip(place)
+        except ProtocolError:
+            return self._skip(place)
+        if len(rows) > FEW_OF_MANY * len(queues):
+            self._skip(place)
+        bounds = {
+            queue: OffsetRange(max(0, row[0]), max(0, row[1]))
+            for queue in queues
+            if (row := rows.get(queue.queue_id)) is not None and row[0] <= row[1]
+        }
+        self._keep(place, _KeptAnswer(body, queues, bounds))
+        return bounds
+
+    def _skip(self, place: Place) -> Bounds:
+        self._skipped_until[place] = trio.current_time() + REFUSED_SECONDS
+        return {}
+
+    def _keep(self, place: Place, answer: _KeptAnswer) -> None:
+        self._kept.pop(place, None)
+        if len(answer.body) <= KEPT_BYTES:
+            self._kept[place] = answer
+            if len(self._kept) > KEPT_ANSWERS:
+                self._kept.popitem(last=False)
