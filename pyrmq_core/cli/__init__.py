@@ -1,9 +1,8 @@
 """The `pyrmq` command, whose libraries come with the extra `cli`.
 
-`commands` joins the commands, which are in `admin`, `consume`, `dev`, `doctor`, `send`, `tail` and the folder
-`operation`. They share
-`connections` (the options of every command that calls servers), `servers` (groups of commands, and the end of the
-process) and `tables` (the output as table or JSON).
+`commands` joins the commands, which are in `admin`, `consume`, `dev`, `doctor`, `send`, `tail`, `web` and the folder
+`operation`. They share `connections` (the options of every command that calls servers), `servers` (groups of commands,
+and the end of the process) and `tables` (the output as table or JSON).
 """
 
 from __future__ import annotations

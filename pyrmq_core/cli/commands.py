@@ -22,7 +22,8 @@ from pyrmq_core.cli.operation.nameserver import nameserver
 from pyrmq_core.cli.send import MAX_UNDER_WAY, say_result, send_lines
 from pyrmq_core.cli.servers import GROUP, OneLineGroup, run
 from pyrmq_core.cli.tail import tail_topic
-from pyrmq_core.cli.web import web
+from pyrmq_core.cli.web import PORT as WEB_PORT
+from pyrmq_core.cli.web import web as web_page
 
 
 @click.group(cls=OneLineGroup, context_settings={"help_option_names": ["-h", "--help"]})
@@ -31,7 +32,7 @@ def pyrmq() -> None:
     """RocketMQ from a terminal: servers to try things on, sending, reading, administration."""
 
 
-for administering in (topic, cluster, kv, doctor, nameserver, broker, web):
+for administering in (topic, cluster, kv, doctor, nameserver, broker, web_page):
     pyrmq.add_command(administering)
 
 
@@ -42,13 +43,17 @@ for administering in (topic, cluster, kv, doctor, nameserver, broker, web):
 @click.option("--port", default=9876, show_default=True, type=click.IntRange(0, 65535), help="The NameServer's port.")
 @click.option("--host", default="127.0.0.1", show_default=True, help="The address that all servers listen on.")
 @click.option("--dir", "directory", type=click.Path(file_okay=False), help="Keep the stores here, and open them again.")
-def dev(brokers: int, slaves: int, sync: bool, port: int, host: str, directory: str | None) -> None:
+@click.option("--web", is_flag=True, help="Serve a page in the browser as well.")
+@click.option("--web-port", default=WEB_PORT, show_default=True, type=click.IntRange(0, 65535), help="The page's port.")
+def dev(
+    brokers: int, slaves: int, sync: bool, port: int, host: str, directory: str | None, web: bool, web_port: int
+) -> None:
     """Run a NameServer and brokers in this process, until Ctrl-C."""
     from pyrmq_core.cli.dev import serve_dev
 
     if sync and not slaves:
         raise click.UsageError("--sync needs --slaves 1 or more: a send waits for one of them")
-    run(serve_dev, brokers, slaves, sync, _numeric_address(host), port, directory)
+    run(serve_dev, brokers, slaves, sync, _numeric_address(host), port, directory, web_port if web else None)
 
 
 @pyrmq.command()

@@ -11,11 +11,11 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from pyrmq_core import Admin, Message, Producer
+from pyrmq_core import Admin, Message, MessageQueue, Producer
 from pyrmq_core.errors import InvalidArgument
-from pyrmq_core.protocol.messages.names import check_group, check_message, check_topic
+from pyrmq_core.protocol.messages.names import DLQ_PREFIX, check_group, check_message, check_topic
 from pyrmq_core.web.look_ups import LookUps
-from pyrmq_core.web.pages.page import Shown, moment
+from pyrmq_core.web.pages.page import Shown, moment, whole_number
 from pyrmq_core.web.rendering import link
 
 # The oldest confirmation that waits is dropped for a new one: each may hold a body of some MiB.
@@ -95,8 +95,25 @@ class Changes:
 
         return Change(f"Reset group {group} to {written} in topic {topic}.", perform, link("/group", group=group))
 
+    def _resend(self, form: Form) -> Change:
+        group = form.get("group", "").strip()
+        check_group(group)
+        queue = MessageQueue(DLQ_PREFIX + group, form.get("brokerName", ""), whole_number(form, "queueId"))
+        offset = whole_number(form, "offset")
+
+        async def perform() -> str:
+            message = await self._look_ups.at(queue, offset)
+            if message is None:
+                raise InvalidArgument(f"{queue} has no message at {offset}; it may have been removed")
+            result = await self._admin.messages.resend(group, message)
+            return f"Sent to {group} again, stored in {result.message_queue} at {result.queue_offset}."
+
+        sentence = f"Send the dead letter in {queue} at {offset} to group {group} again. It also stays where it is."
+        return Change(sentence, perform, link("/dead-letters", group=group))
+
 
 PREPARED_BY: Final[Mapping[str, Callable[[Changes, Form], Change]]] = {
     "/send": Changes._send,
     "/reset": Changes._reset,
+    "/resend": Changes._resend,
 }

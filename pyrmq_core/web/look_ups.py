@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
@@ -18,8 +19,11 @@ from pyrmq_core.web.shared_answers import SharedAnswers, TooManyLookUps
 if TYPE_CHECKING:
     from pyrmq_core.client.admin.broker_values import BrokerStatus
     from pyrmq_core.client.admin.group_values import GroupDescription, GroupList, GroupProgress
+    from pyrmq_core.client.admin.message_tracks import MessageTrack
+    from pyrmq_core.client.admin.messages import MessageTrace
     from pyrmq_core.client.admin.producers import ProducerList
     from pyrmq_core.client.admin.topic_values import TopicStats
+    from pyrmq_core.client.message_queries import MessageList
 
 # A page of the browser of messages shows so many; twice as many are looked at, divided over the queues.
 SHOWN_MESSAGES: Final = 64
@@ -91,21 +95,23 @@ class LookUps:
 
     async def by_key(self, topic: str, key: str) -> FoundMessages:
         """Returns the topic's messages that have the key."""
-
-        async def look_up() -> FoundMessages:
-            found = await self._admin.query_message(topic, key, max_num=SHOWN_MESSAGES)
-            return FoundMessages(tuple(reversed(found)))
-
-        return await self._shared.get(("key", topic, key), look_up)
+        return await self._found(
+            ("key", topic, key), lambda: self._admin.messages.by_key(topic, key, max_num=SHOWN_MESSAGES)
+        )
 
     async def by_id(self, topic: str, message_id: str) -> FoundMessages:
-        """Returns the message with this `msg_id`, if there is one."""
+        """Returns the messages with this `msg_id`: two if a send was repeated."""
+        return await self._found(
+            ("id", topic, message_id), lambda: self._admin.messages.by_unique_key(topic, message_id)
+        )
 
+    async def _found(self, key: tuple[str, ...], query: Callable[[], Awaitable[MessageList]]) -> FoundMessages:
         async def look_up() -> FoundMessages:
-            message = await self._admin.query_message_by_unique_key(topic, message_id)
-            return FoundMessages(() if message is None else (message,))
+            found = await query()
+            failures = {name: str(error) for name, error in found.failures.items()}
+            return FoundMessages(tuple(reversed(found.messages))[:SHOWN_MESSAGES], failures)
 
-        return await self._shared.get(("id", topic, message_id), look_up)
+        return await self._shared.get(key, look_up)
 
     async def at(self, queue: MessageQueue, offset: int) -> MessageExt | None:
         """Returns the message at an offset of a queue; None if it is not there."""
@@ -162,35 +168,13 @@ class LookUps:
             start = pulled.next_offset
         return found
 
-    async def life_of(self, message: MessageExt, topic: str) -> tuple[dict[str, str], dict[str, str]]:
-        """Returns what each group of the topic has done with a message, and the errors of groups that do not say.
+    async def tracks(self, message: MessageExt) -> tuple[MessageTrack, ...]:
+        """Returns what each group of its topic did with a message."""
+        return await self._shared.get(_key("tracks", message), partial(self._admin.messages.track, message))
 
-        The state is judged by committed offsets: a group that is past a message consumed it, or sent it back to its
-        retry topic, or gave it up to its dead letters.
-        """
-        life: dict[str, str] = {}
-        failures: dict[str, str] = {}
-
-        async def judge(group: str) -> None:
-            try:
-                progress = await self.progress(group)
-            except (RocketMQError, TooManyLookUps) as error:
-                failures[group] = str(error)
-                return
-            place = MessageQueue(topic, message.broker_name, message.queue_id)
-            offsets = [one.consumer_offset for one in progress.queues if one.queue == place]
-            if not offsets:
-                life[group] = "has no offset of this queue"
-            elif offsets[0] > message.queue_offset:
-                life[group] = "is past it: consumed, sent back for a retry, or a dead letter"
-            else:
-                behind = message.queue_offset - offsets[0]
-                life[group] = f"has not consumed it: {behind:,} messages before it wait"
-
-        async with trio.open_nursery() as nursery:
-            for group in await self.groups_of(topic):
-                nursery.start_soon(judge, group)
-        return dict(sorted(life.items())), failures
+    async def trace(self, message: MessageExt) -> MessageTrace:
+        """Returns the events that clients reported of a message; none without tracing."""
+        return await self._shared.get(_key("trace", message), partial(self._admin.messages.trace, message.msg_id))
 
     def watch(self, group: str) -> None:
         """Has the group's lag sampled while its page is viewed."""
@@ -207,3 +191,7 @@ class LookUps:
     def forget(self) -> None:
         """Forgets the answers, after a change."""
         self._shared.forget()
+
+
+def _key(question: str, message: MessageExt) -> tuple[str, str, int, int]:
+    return question, message.broker_name, message.queue_id, message.commit_log_offset

@@ -6,6 +6,7 @@ from tests.support.walls import Sources, called_name, inside, module_name
 
 # One send path, one read path: these names (and the conversations' modules) stand in one module of these rooms.
 ROAD_ROOMS = (
+    "pyrmq_core.web",
     "pyrmq_core.client",
     "pyrmq_core.columnar",
     "pyrmq_core.blocking",

@@ -26,7 +26,7 @@ pytestmark = [
 ]
 
 DRAWN_WITHIN = 40
-# With this set, each test leaves a picture of what it saw there: the pages of the documentation are made so.
+# With this set, each test leaves a picture of what it saw there: those in docs/pictures were made so.
 PICTURES = os.environ.get("PYRMQ_PICTURES")
 
 
@@ -71,7 +71,8 @@ def picture(chrome: Chrome, request: pytest.FixtureRequest) -> Iterator[None]:
         if entry["level"] == "SEVERE"
     ] == []
     if PICTURES:
-        chrome.save_screenshot(str(Path(PICTURES) / f"{request.node.name.removeprefix('test_')}.png"))
+        name = request.node.name.removeprefix("test_").replace("_", "-")
+        chrome.save_screenshot(str(Path(PICTURES) / f"{name}.png"))
 
 
 def wait(chrome: Chrome, condition: Callable[[Chrome], object]) -> None:

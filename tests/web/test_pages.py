@@ -9,9 +9,10 @@ from collections.abc import AsyncIterator
 import pytest
 import trio
 
-from pyrmq_core import Command, RequestCode
+from pyrmq_core import Admin, Command, RequestCode
 from pyrmq_core.embedded import CutConnection
 from pyrmq_core.network import Peer
+from tests.support.message_admin_jobs import dead
 from tests.web.serving import HOSTILE, ORDERS, Served, fill, served
 
 
@@ -100,7 +101,7 @@ async def test_messages(page: Served) -> None:
     assert link is not None
     one = await page.http.get(html.unescape(link[1]))
     assert html.escape(HOSTILE) in one.text.replace("&#39;", "&#x27;")
-    assert "billing" in one.text
+    assert any(row.startswith("billing NOT_ONLINE") for row in rows(one.text))
     by_id = re.search(r"<h1>Message (\w+)</h1>", one.text)
     assert by_id is not None
     assert len(rows((await page.get("/messages", topic="orders", id=by_id[1])).text)) == 2
@@ -176,6 +177,21 @@ async def test_a_reset(changing: Served) -> None:
     done = await changing.http.post("/confirmed", data={"token": token, "ticket": ticket[1]})
     assert "4 of 4 queues of orders have a new offset" in done.text
     assert ">0 messages behind" in (await changing.get("/group", group="billing")).text
+
+
+async def test_a_dead_letter_is_sent_again(changing: Served) -> None:
+    nameserver = changing.cluster.nameserver
+    async with Admin(nameserver=nameserver) as admin:
+        await dead(nameserver, admin, "audit", "orders", "given up")
+    text = (await changing.get("/dead-letters", group="audit")).text
+    assert "given up" in text
+    form = dict(re.findall(r'<input type="hidden" name="(\w+)" value="([^"]*)">', text))
+    asked = await changing.http.post("/resend", data=form)
+    ticket = re.search(r'name="ticket" value="([^"]+)"', asked.text)
+    assert ticket is not None
+    done = await changing.http.post("/confirmed", data={"token": form["token"], "ticket": ticket[1]})
+    assert "Sent to audit again" in done.text
+    assert "given up" in (await changing.get("/messages", topic="%RETRY%audit")).text
 
 
 @pytest.mark.parametrize(

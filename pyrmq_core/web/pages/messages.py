@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from starlette.requests import Request
 
 from pyrmq_core.errors import InvalidArgument
 from pyrmq_core.model import MessageQueue
 from pyrmq_core.web.body_text import FORMS, body_text, summary
 from pyrmq_core.web.look_ups import FoundMessages, LookUps
-from pyrmq_core.web.pages.page import Shown, moment, needed, query
-
-MAX_OFFSET: Final = 2**63 - 1
+from pyrmq_core.web.pages.page import Shown, moment, needed, query, tried, whole_number
 
 
 async def messages_page(request: Request, look_ups: LookUps) -> Shown:
@@ -47,7 +43,8 @@ async def message_page(request: Request, look_ups: LookUps) -> Shown:
     form = query(request, "form")
     if message is None:
         raise InvalidArgument(f"{place} has no message at {offset}; it may have been removed")
-    life, errors = await look_ups.life_of(message, place.topic)
+    tracks, tracks_error = await tried(lambda: look_ups.tracks(message))
+    trace, trace_error = await tried(lambda: look_ups.trace(message))
     return Shown(
         "message.html",
         {
@@ -56,19 +53,14 @@ async def message_page(request: Request, look_ups: LookUps) -> Shown:
             "offset": offset,
             "body": body_text(message.body, form),
             "forms": FORMS,
-            "life": life,
-            "errors": errors,
+            "tracks": tracks or (),
+            "trace": trace,
+            "errors": list(dict.fromkeys(text for text in (tracks_error, trace_error) if text)),
         },
     )
 
 
 def place_of(request: Request) -> tuple[MessageQueue, int]:
     """Returns the queue and the offset that the query names."""
-    queue_id, offset = (_number(needed(request, name), name) for name in ("queueId", "offset"))
+    queue_id, offset = (whole_number(request.query_params, name) for name in ("queueId", "offset"))
     return MessageQueue(needed(request, "topic"), needed(request, "brokerName"), queue_id), offset
-
-
-def _number(text: str, name: str) -> int:
-    if not (text.isascii() and text.isdigit() and len(text) <= 19 and int(text) <= MAX_OFFSET):
-        raise InvalidArgument(f"{name}={text!r} is not a number from 0 on")
-    return int(text)

@@ -15,6 +15,7 @@ Answer = TypeVar("Answer")
 
 # A name of a topic has 127 characters at most, a group 255, a key or an id a few more.
 MAX_QUERY_CHARACTERS: Final = 1024
+MAX_DIGITS: Final = 19
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +41,14 @@ def needed(request: Request, name: str) -> str:
     if not value:
         raise InvalidArgument(f"the address lacks {name}=...; follow a link to this page")
     return value
+
+
+def whole_number(values: Mapping[str, str], name: str) -> int:
+    """Returns the number from 0 on that a query or a form has."""
+    text = values.get(name, "")
+    if not (text.isascii() and text.isdigit() and len(text) <= MAX_DIGITS and int(text) < 2**63):
+        raise InvalidArgument(f"{name}={text[:MAX_DIGITS]!r} is not a number from 0 on")
+    return int(text)
 
 
 def moment(text: str, name: str) -> datetime | None:

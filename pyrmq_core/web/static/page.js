@@ -12,6 +12,12 @@ async function drawLag() {
   if (!answer.ok) return;
   const lag = await answer.json();
   place.textContent = "";
+  const points = lag.seconds.length;
+  if (points) {
+    // The first point alone would be drawn on an axis of years.
+    lag.seconds.unshift(lag.seconds[0] - 120);
+    lag.messages.unshift(null);
+  }
   const line = { stroke: colour("--quiet"), grid: { stroke: colour("--line") }, ticks: { stroke: colour("--line") } };
   new uPlot(
     {
@@ -19,7 +25,6 @@ async function drawLag() {
       height: 240,
       tzDate: (seconds) => uPlot.tzDate(new Date(seconds * 1e3), "Etc/UTC"),
       scales: {
-        x: { range: (_, first, last) => [Math.min(first, last - 120), last] },
         y: { range: (_, low, high) => [0, Math.max(high * 1.05, 1)] },
       },
       axes: [line, { ...line, size: 80 }],
@@ -28,7 +33,7 @@ async function drawLag() {
     [lag.seconds, lag.messages],
     place,
   );
-  place.dataset.points = String(lag.seconds.length);
+  place.dataset.points = String(points);
 }
 
 async function renew() {
