@@ -6,9 +6,9 @@ from collections.abc import Awaitable, Callable
 
 import click
 
-from pyrmq_core import NoRoute, PullConsumer
+from pyrmq_core import NoRoute
 from pyrmq_core.cli.connections import Connection, connection_options
-from pyrmq_core.cli.servers import GROUP, CommandGroup, SectionedCommand, run
+from pyrmq_core.cli.servers import CommandGroup, SectionedCommand, run
 from pyrmq_core.cli.tables import json_option, show
 from pyrmq_core.client.admin.admin import Admin
 from pyrmq_core.protocol.messages.names import DLQ_PREFIX, RETRY_PREFIX, is_system_topic
@@ -117,34 +117,6 @@ def delete(name: str, connection: Connection, cluster: str | None) -> None:
         click.echo(f"topic {name} is deleted")
 
     with_admin(connection, work)
-
-
-@topic.command()
-@click.argument("name", metavar="TOPIC")
-@connection_options
-@json_option
-def stats(name: str, connection: Connection, as_json: bool) -> None:
-    """Show the offsets of each queue, and how many messages lie between them."""
-
-    async def work() -> None:
-        async with (
-            connection.client() as client,
-            PullConsumer(GROUP, client=client, namespace=connection.namespace, timeout=connection.timeout) as consumer,
-        ):
-            bounds = await consumer.offset_bounds(await consumer.message_queues(name))
-        rows = [
-            {
-                "brokerName": queue.broker_name,
-                "queueId": queue.queue_id,
-                "minOffset": bounds[queue].start,
-                "maxOffset": bounds[queue].end,
-                "messages": bounds[queue].end - bounds[queue].start,
-            }
-            for queue in sorted(bounds, key=lambda queue: (queue.broker_name, queue.queue_id))
-        ]
-        show(rows, ["brokerName", "queueId", "minOffset", "maxOffset", "messages"], as_json=as_json)
-
-    run(work)
 
 
 @click.command(cls=SectionedCommand)

@@ -19,6 +19,7 @@ from pyrmq_core.cli.consume import consume_topic
 from pyrmq_core.cli.doctor import doctor
 from pyrmq_core.cli.operation.broker import broker
 from pyrmq_core.cli.operation.nameserver import nameserver
+from pyrmq_core.cli.operation.topics import TOPIC_COMMANDS
 from pyrmq_core.cli.send import MAX_UNDER_WAY, say_result, send_lines
 from pyrmq_core.cli.servers import GROUP, OneLineGroup, run
 from pyrmq_core.cli.tail import tail_topic
@@ -34,6 +35,8 @@ def pyrmq() -> None:
 
 for administering in (topic, cluster, kv, doctor, nameserver, broker, web_page):
     pyrmq.add_command(administering)
+for about_topics in TOPIC_COMMANDS:
+    topic.add_command(about_topics)
 
 
 @pyrmq.command()

@@ -13,6 +13,7 @@ from typing import Any, Final, TypeVar
 
 import click
 import trio
+from rich.cells import cell_len
 from rich.console import Console
 from rich.live import Live
 from rich.measure import Measurement
@@ -67,23 +68,29 @@ def show(rows: Iterable[Mapping[str, object]], columns: Iterable[str], *, as_jso
 def text_of(rows: Iterable[Mapping[str, object]], columns: Iterable[str], *, as_json: bool) -> str:
     """Returns the rows as `show` prints them; numbers stand at the right of their column.
 
-    On a terminal that is too narrow for a table each row is a block of lines, `column value`.
+    On a terminal that is too narrow, cells with several words are wrapped; if that does not do, each row is a block of
+    lines, `column value`.
     """
     rows, columns = list(rows), list(columns)
     if as_json:
         return json.dumps(rows, ensure_ascii=False) + "\n"
-    table = Table(box=None, pad_edge=False)
-    for column in columns:
-        values = [row[column] for row in rows if row[column] is not None]
-        numbers = bool(values) and all(isinstance(value, int | float) for value in values)
-        words = any(" " in str(value) for value in values)  # only these are wrapped, so that no other word is broken
-        table.add_column(column, justify="right" if numbers else "left", overflow="fold", no_wrap=not words)
-    for row in rows:
-        table.add_row(*(_cell(row[column]) for column in columns))
     console = _console()
+    cells = [[_cell(row[column]) for column in columns] for row in rows]
+    right = [_are_numbers([row[column] for row in rows]) for column in columns]
+    widths = [max(map(cell_len, column)) for column in zip(columns, *cells, strict=True)]
+    if sum(widths) + 2 * len(widths) <= console.width:
+        return _plain(console, columns, cells, list(zip(widths, right, strict=True)))
+    table = Table(box=None, pad_edge=False)
+    for place, column in enumerate(columns):
+        words = any(" " in row[place] for row in cells)  # only these are wrapped, so that no other word is broken
+        table.add_column(
+            column, justify="right" if right[place] else "left", overflow="fold", no_wrap=not words, header_style="bold"
+        )
+    for row_cells in cells:
+        table.add_row(*map(Text, row_cells))
     wide = console.options.update(max_width=PIPE_WIDTH)
     if rows and Measurement.get(console, wide, table).minimum > console.width:
-        return rendered(*(block for row in rows for block in (_block(row, columns), "")))
+        return rendered(*(block for row_cells in cells for block in (_block(columns, row_cells), "")))
     return rendered(table)
 
 
@@ -123,12 +130,26 @@ def _console() -> Console:
     return console
 
 
-def _block(row: Mapping[str, object], columns: Sequence[str]) -> Table:
+def _plain(console: Console, columns: list[str], cells: list[list[str]], layout: list[tuple[int, bool]]) -> str:
+    """Returns a table that fits, which rich takes ten times as long to make."""
+
+    def line(texts: Sequence[str]) -> str:
+        padded = (
+            " " * (width - cell_len(text)) + text if right else text + " " * (width - cell_len(text))
+            for text, (width, right) in zip(texts, layout, strict=True)
+        )
+        return "  ".join(padded).rstrip()
+
+    bold, plain = ("\x1b[1m", "\x1b[0m") if console.is_terminal and console.color_system is not None else ("", "")
+    return "".join(f"{text}\n" for text in (f"{bold}{line(columns)}{plain}", *map(line, cells)))
+
+
+def _block(columns: Sequence[str], cells: Sequence[str]) -> Table:
     block = Table(box=None, pad_edge=False, show_header=False)
     block.add_column(no_wrap=True)
     block.add_column(overflow="fold")
-    for column in columns:
-        block.add_row(column, _cell(row[column]))
+    for column, cell in zip(columns, cells, strict=True):
+        block.add_row(column, Text(cell))
     return block
 
 
@@ -139,6 +160,14 @@ async def _made(make: Callable[[], Awaitable[str]]) -> str:
         return f"Error: {error}\n"
 
 
-def _cell(value: object) -> Text:
-    """Returns a value as plain text: brackets in a name are no markup."""
-    return Text("" if value is None else f"{value:.1f}" if isinstance(value, float) else str(value))
+def _are_numbers(values: Iterable[object]) -> bool:
+    known = [value for value in values if value is not None]
+    return bool(known) and all(isinstance(value, int | float) for value in known)
+
+
+def _cell(value: object) -> str:
+    """Returns a value as text, in which a character that would steer the terminal is its escape."""
+    text = "" if value is None else f"{value:.1f}" if isinstance(value, float) else str(value)
+    if text.isprintable():
+        return text
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)

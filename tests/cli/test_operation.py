@@ -5,48 +5,24 @@ from __future__ import annotations
 import json
 import re
 import signal
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
 
 from pyrmq_core import Message
 from pyrmq_core.blocking import EmbeddedCluster, Producer
-from pyrmq_core.cli.commands import pyrmq
 from pyrmq_core.cli.tables import text_of
 from pyrmq_core.testing import Command, CutConnection, Peer, RequestCode
 from tests.support.commands import ended, started
+from tests.support.terminal import Terminal
 
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[EmbeddedCluster]:
     with EmbeddedCluster(brokers=2) as cluster:
         yield cluster
-
-
-class Terminal:
-    """Runs commands against one NameServer."""
-
-    def __init__(self, nameserver: str) -> None:
-        self._environment = {"NAMESRV_ADDR": nameserver}
-
-    def run(self, *arguments: str) -> Result:
-        return CliRunner().invoke(pyrmq, arguments, env=self._environment)
-
-    def text(self, *arguments: str) -> str:
-        result = self.run(*arguments)
-        assert result.exit_code == 0, result.output
-        return result.output
-
-    def rows(self, *arguments: str) -> list[dict[str, object]]:
-        rows: list[dict[str, object]] = json.loads(self.text(*arguments, "--json"))
-        return rows
-
-    def refused(self, status: int, *arguments: str) -> str:
-        result = self.run(*arguments)
-        assert result.exit_code == status, result.output
-        return result.output.splitlines()[-1]
 
 
 @pytest.fixture
@@ -257,3 +233,14 @@ def test_a_table_fits_its_terminal(monkeypatch: pytest.MonkeyPatch, columns: int
         for value in (row["name"], row["address"], row["count"]):
             assert any(str(value) in line for line in lines), value  # no word is broken
     assert (lines[0].split() == ["name", "broker-a"]) is (columns < 60)
+
+
+def test_a_cell_steers_no_terminal() -> None:
+    assert text_of([{"name": "a\x1b[2Jb\nc\u202e"}], ["name"], as_json=False) == ("name\na\\x1b[2Jb\\nc\\u202e\n")
+
+
+def test_a_table_of_ten_thousand_rows_takes_less_than_a_second() -> None:
+    rows = [{"broker": f"broker-{number % 9}", "queue": number, "offset": number * 7} for number in range(10_000)]
+    began = time.process_time()
+    assert text_of(rows, list(rows[0]), as_json=False).count("\n") == 10_001
+    assert time.process_time() - began < 1

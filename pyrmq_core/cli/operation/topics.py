@@ -1,0 +1,158 @@
+"""`pyrmq topic stats`, `perm`, `order`, `groups`, `clusters`: figures of a topic, and its permissions."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import click
+
+from pyrmq_core import Admin
+from pyrmq_core.cli.admin import with_admin
+from pyrmq_core.cli.connections import Connection, connection_options
+from pyrmq_core.cli.servers import SectionedCommand
+from pyrmq_core.cli.tables import Watch, json_option, show, show_watched, text_of, watch_options
+from pyrmq_core.client.admin.topic_values import TopicStats
+from pyrmq_core.model import Permission
+
+STATS_COLUMNS: Final = ("brokerName", "queueId", "minOffset", "maxOffset", "messages", "lastUpdated")
+PERMISSIONS: Final = {
+    "r": Permission.READ,
+    "w": Permission.WRITE,
+    "rw": Permission.READ | Permission.WRITE,
+    "4": Permission.READ,
+    "2": Permission.WRITE,
+    "6": Permission.READ | Permission.WRITE,
+}
+
+
+@click.command(cls=SectionedCommand)
+@click.argument("name", metavar="TOPIC")
+@connection_options
+@watch_options
+@json_option
+def stats(name: str, connection: Connection, watch: Watch, as_json: bool) -> None:
+    """Show the offsets of each queue, how many messages lie between them, and when the last was stored."""
+
+    async def work(admin: Admin) -> None:
+        async def make() -> str:
+            found = await admin.topics.stats(name)
+            # A broker that gives no answer has one row, with its error.
+            columns = (*STATS_COLUMNS, "error") if found.failures else STATS_COLUMNS
+            return text_of(_stats_rows(found), columns, as_json=as_json)
+
+        await show_watched(make, watch)
+
+    with_admin(connection, work)
+
+
+def _stats_rows(stats: TopicStats) -> list[dict[str, object]]:
+    rows: list[dict[str, object]] = [
+        {
+            "brokerName": queue.broker_name,
+            "queueId": queue.queue_id,
+            "minOffset": one.min_offset,
+            "maxOffset": one.max_offset,
+            "messages": one.messages,
+            "lastUpdated": None if one.last_updated is None else one.last_updated.isoformat(timespec="milliseconds"),
+            "error": None,
+        }
+        for queue, one in stats.queues.items()
+    ]
+    empty = dict.fromkeys((*STATS_COLUMNS, "error"))
+    return rows + [
+        {**empty, "brokerName": broker, "error": str(error)} for broker, error in sorted(stats.failures.items())
+    ]
+
+
+@click.command(cls=SectionedCommand)
+@click.argument("name", metavar="TOPIC")
+@click.argument("perm", metavar="[r|w|rw]", required=False, type=click.Choice(tuple(PERMISSIONS)))
+@connection_options
+@click.option("-b", "--broker", help="Only at the broker of this name; else at all that have the topic.")
+@click.option("-c", "--cluster", "--clusterName", "cluster", help="Only at brokers of this cluster.")
+@json_option
+def perm(
+    name: str, perm: str | None, connection: Connection, broker: str | None, cluster: str | None, as_json: bool
+) -> None:
+    """Show whether the topic is read (r), written (w) or both; or change that, and nothing else."""
+    if perm is None and (broker or cluster):
+        raise click.UsageError("--broker and --cluster belong to a change: give r, w or rw")
+
+    async def work(admin: Admin) -> None:
+        if perm is None:
+            queues = (await admin.route(name)).queue_datas
+            rows = [{"brokerName": one.broker_name, "perm": int(one.perm), "may": _may(one.perm)} for one in queues]
+            show(sorted(rows, key=lambda row: str(row["brokerName"])), ["brokerName", "perm", "may"], as_json=as_json)
+            return
+        changes = await admin.topics.update_perm(name, PERMISSIONS[perm], broker=broker, cluster=cluster)
+        changed = [
+            {"brokerName": one, "before": before, "after": after} for one, (before, after) in sorted(changes.items())
+        ]
+        show(changed, ["brokerName", "before", "after"], as_json=as_json)
+
+    with_admin(connection, work)
+
+
+def _may(perm: int) -> str:
+    words = [word for bit, word in ((Permission.READ, "read"), (Permission.WRITE, "write")) if perm & bit]
+    return ", ".join(words) or "nothing"
+
+
+@click.command(cls=SectionedCommand)
+@click.argument("name", metavar="TOPIC")
+@click.argument("queues", metavar="[BROKER:QUEUES]...", nargs=-1)
+@connection_options
+@click.option("--delete", is_flag=True, help="Delete it at every NameServer.")
+@json_option
+def order(name: str, queues: tuple[str, ...], connection: Connection, delete: bool, as_json: bool) -> None:
+    """Show, set or delete the order configuration, by which clients know an order topic's queues."""
+    if delete and queues:
+        raise click.UsageError("--delete and queues exclude each other")
+    wanted = dict(_broker_and_queues(text) for text in queues)
+
+    async def work(admin: Admin) -> None:
+        if delete:
+            await admin.topics.delete_order(name)
+        elif wanted:
+            await admin.topics.set_order(name, wanted)
+        found = await admin.topics.order(name) or {}
+        rows = [{"brokerName": broker, "queues": number} for broker, number in found.items()]
+        show(rows, ["brokerName", "queues"], as_json=as_json)
+
+    with_admin(connection, work)
+
+
+def _broker_and_queues(text: str) -> tuple[str, int]:
+    broker, _, number = text.rpartition(":")
+    if not broker or not number.isdecimal() or not int(number):
+        raise click.BadParameter(f"{text!r} is not BROKER:QUEUES, such as broker-a:8")
+    return broker, int(number)
+
+
+@click.command(cls=SectionedCommand)
+@click.argument("name", metavar="TOPIC")
+@connection_options
+@json_option
+def groups(name: str, connection: Connection, as_json: bool) -> None:
+    """List the groups that subscribe to the topic or have offsets of it."""
+
+    async def work(admin: Admin) -> None:
+        show([{"group": one} for one in await admin.topics.groups(name)], ["group"], as_json=as_json)
+
+    with_admin(connection, work)
+
+
+@click.command(cls=SectionedCommand)
+@click.argument("name", metavar="TOPIC")
+@connection_options
+@json_option
+def clusters(name: str, connection: Connection, as_json: bool) -> None:
+    """List the clusters whose brokers have the topic."""
+
+    async def work(admin: Admin) -> None:
+        show([{"cluster": one} for one in await admin.topics.clusters(name)], ["cluster"], as_json=as_json)
+
+    with_admin(connection, work)
+
+
+TOPIC_COMMANDS: Final = (stats, perm, order, groups, clusters)

@@ -1,0 +1,149 @@
+"""`pyrmq` and `mqadmin` side by side: the same facts of the same cluster, on ours and on each RocketMQ."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pytest
+import trio
+
+from pyrmq_core.blocking import EmbeddedCluster
+from tests.support.apache import ApacheCluster
+from tests.support.java_programs import shared_machine
+from tests.support.mqadmin_jobs import Content, filled, new_names, run
+from tests.support.terminal import Terminal
+
+pytestmark = pytest.mark.timeout(300)
+
+# A figure that grows from one request to the next, or that belongs to one of mqadmin's requests.
+MOVING = re.compile(
+    r"Tps|Times|Wait|Time|runtime|Size|Disk|Offset|Capacity|TotalToday|putLatency|Behind|Dequeue|Enqueue"
+)
+
+
+@dataclass(frozen=True)
+class Beside:
+    """A cluster with some content, mqadmin of its release, and pyrmq."""
+
+    version: str
+    content: Content
+    pyrmq: Terminal
+
+    def mqadmin(self, command: str) -> list[str]:
+        """Returns the lines of mqadmin's output that are no headers."""
+        output = run(shared_machine(self.version), self.content, command)
+        return [line for line in output.splitlines() if line.strip() and not line.startswith(("#", "==="))]
+
+    def settings(self, command: str) -> dict[str, str]:
+        pairs = [line.partition("=") for line in self.mqadmin(command) if "=" in line]
+        return {name.strip(): value.strip() for name, _, value in pairs}
+
+
+@pytest.fixture(scope="module", params=["ours", "5.4.0", "4.9.7"])
+def beside(request: pytest.FixtureRequest) -> Iterator[Beside]:
+    topic, group = new_names()
+    if request.param == "ours":
+        with EmbeddedCluster(brokers=2) as cluster:
+            content = trio.run(filled, cluster.nameserver, topic, group)
+            yield Beside("5.4.0", content, Terminal(cluster.nameserver))
+        return
+    apache: ApacheCluster = request.getfixturevalue(f"apache_{request.param[0]}")
+    content = trio.run(filled, apache.nameserver.address, topic, group)
+    yield Beside(request.param, content, Terminal(apache.nameserver.address))
+
+
+def test_brokers(beside: Beside) -> None:
+    theirs = [line.split()[:5] for line in beside.mqadmin("clusterList")]
+    ours = [
+        [
+            row["cluster"],
+            row["brokerName"],
+            str(row["brokerId"]),
+            row["address"],
+            f"V{row['version']}".replace(".", "_"),
+        ]
+        for row in beside.pyrmq.rows("broker", "list")
+    ]
+    assert ours == theirs
+    assert len(ours) == 2
+
+
+def test_figures_of_a_broker(beside: Beside) -> None:
+    theirs = dict(line.split(":", 1) for line in beside.mqadmin("brokerStatus -b {a}") if "_/" not in line)
+    ours = {str(row["figure"]): row["value"] for row in beside.pyrmq.rows("broker", "stats", "broker-a")}
+    theirs = {name.strip(): value.strip() for name, value in theirs.items()}
+    assert {name for name in ours if "_/" not in name} == set(theirs)
+    still = [name for name in theirs if not MOVING.search(name)]
+    assert {name: ours[name] for name in still} == {name: theirs[name] for name in still}
+    assert len(still) >= 5
+
+
+def test_settings_of_a_broker(beside: Beside) -> None:
+    theirs = beside.settings("getBrokerConfig -b {a}")
+    ours = {row["setting"]: str(row["value"]).strip() for row in beside.pyrmq.rows("broker", "config", "broker-a")}
+    assert ours == theirs
+    assert len(ours) > 100
+
+
+def test_settings_of_nameservers(beside: Beside) -> None:
+    theirs = beside.settings("getNamesrvConfig")
+    ours = {row["setting"]: str(row["value"]).strip() for row in beside.pyrmq.rows("nameserver", "config")}
+    assert ours == theirs
+    assert len(ours) >= 15
+
+
+def test_a_setting_that_mqadmin_reads_back(beside: Beside) -> None:
+    beside.pyrmq.text("broker", "config", "broker-a", "--set", "fileReservedTime=69")
+    assert beside.settings("getBrokerConfig -b {a}")["fileReservedTime"] == "69"
+    beside.mqadmin("updateBrokerConfig -b {a} -k fileReservedTime -v 72")
+    assert beside.pyrmq.rows("broker", "config", "broker-a", "fileReservedTime")[0]["value"] == "72"
+
+
+def test_offsets_of_a_topic(beside: Beside) -> None:
+    lines = [line.split() for line in beside.mqadmin("topicStatus -t {topic}") if line.startswith("broker-")]
+    theirs = [(name, int(queue), int(low), int(high)) for name, queue, low, high, *_ in lines]
+    rows = beside.pyrmq.rows("topic", "stats", beside.content.topic)
+    ours = [(row["brokerName"], row["queueId"], row["minOffset"], row["maxOffset"]) for row in rows]
+    assert ours == sorted(theirs)
+    assert len(ours) == 4
+    # Both to the millisecond, mqadmin's in the zone of its machine.
+    shown = {line[5].replace(",", ".")[-6:] for line in lines}
+    assert {str(row["lastUpdated"])[17:23] for row in rows} == shown
+
+
+def test_groups_and_clusters_of_a_topic(beside: Beside) -> None:
+    assert [row["cluster"] for row in beside.pyrmq.rows("topic", "clusters", beside.content.topic)] == beside.mqadmin(
+        "topicClusterList -t {topic}"
+    )
+    listed = {line.split()[1] for line in beside.mqadmin("statsAll -t {topic}")}
+    assert {row["group"] for row in beside.pyrmq.rows("topic", "groups", beside.content.topic)} == listed
+    assert listed == {beside.content.group}
+
+
+def test_permissions_that_mqadmin_sees(beside: Beside) -> None:
+    beside.pyrmq.text("topic", "perm", beside.content.topic, "r")
+    assert [line.strip() for line in beside.mqadmin("topicRoute -t {topic}") if '"perm":' in line] == ['"perm":4,'] * 2
+    beside.mqadmin("updateTopicPerm -b {a} -t {topic} -p 6")
+    beside.pyrmq.text("topic", "perm", beside.content.topic, "rw", "-b", "broker-b")
+    perms = {row["brokerName"]: row["perm"] for row in beside.pyrmq.rows("topic", "perm", beside.content.topic)}
+    assert perms == {"broker-a": 6, "broker-b": 6}
+
+
+def test_replication(beside: Beside) -> None:
+    if beside.version == "4.9.7":
+        refused = beside.pyrmq.refused(1, "broker", "ha", "broker-a")
+        assert "replication (5.0 and later) with REQUEST_CODE_NOT_SUPPORTED" in refused
+        return
+    output = run(shared_machine(beside.version), beside.content, "haStatus -b {a}")
+    assert "#SlaveNum\t0" in output
+    assert beside.pyrmq.rows("broker", "ha", "broker-a") == []
+
+
+def test_clean_up_and_writing(beside: Beside) -> None:
+    for what in ("unused-topics", "expired-queues", "expired-logs"):
+        assert beside.pyrmq.text("broker", "clean", what) == f"{what}: done at broker-a, broker-b\n"
+    closed = beside.pyrmq.text("broker", "wipe-write-perm", "broker-b")
+    (opened,) = beside.mqadmin("addWritePerm -b broker-b")
+    assert re.findall(r"(\d+)( topics)?$", closed.strip())[0][0] == re.findall(r"(\d+)$", opened.strip())[0]
