@@ -5,12 +5,12 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from pyrmq_core.broker.store import log_scan
 from pyrmq_core.broker.store.formats import ENTRY, Checkpoint, file_name
 from pyrmq_core.broker.store.layout import CHECKPOINT_NAME, StoreSettings
 from pyrmq_core.broker.store.message_store import MessageStore
 from pyrmq_core.broker.store.reading import GetStatus
 from pyrmq_core.broker.store.recovery import Recovery
+from pyrmq_core.broker.store.scan import log_scan
 from pyrmq_core.errors import RecordError, StoreError
 from pyrmq_core.protocol.messages.record import (
     COMMIT_LOG_OFFSET_POSITION,

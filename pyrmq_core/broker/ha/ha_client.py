@@ -31,6 +31,8 @@ log = line_logger(__name__)
 RECEIVED_AT_ONCE: Final = 1 << 20
 # Java's masters send 32 KiB by default.
 MOST_BLOCK_BYTES: Final = 16 << 20
+# The log comes first: so often what arrived may be taken between two steps of its replay.
+TAKES_BETWEEN: Final = 4
 CONNECT_SECONDS: Final = 5.0
 RETRY_SECONDS: Final = 1.0
 LOOK_SECONDS: Final = 5.0
@@ -130,7 +132,7 @@ class HaClient:
         self._store.drop_incomplete()
 
     async def _take(self, stream: trio.abc.Stream, address: str) -> None:
-        received = bytearray()
+        rest = b""
         while self._address() in (None, address):
             data = None
             with trio.move_on_after(self._times.heartbeat):
@@ -145,19 +147,18 @@ class HaClient:
             if not data:
                 raise CannotFollow(f"{address} closed the connection; if it goes on, its log says why")
             self.read_at = trio.current_time()
-            received += data
-            end = self._store.end
-            del received[: self._store_blocks(received, address)]
+            end, received = self._store.end, rest + bytes(data)
+            rest = received[self._store_blocks(memoryview(received), address) :]
             if self._store.end != end:
                 self._grown.set()
                 await self._report(stream)
 
-    def _store_blocks(self, received: bytearray, address: str) -> int:
+    def _store_blocks(self, received: memoryview, address: str) -> int:
         """Stores the whole blocks at the beginning of what was received; returns the number of their bytes.
 
         Blocks of one segment of the log are one write.
         """
-        at, expected, bodies = 0, self._store.end, list[bytes]()
+        at, expected, bodies = 0, self._store.end, list[memoryview]()
         while len(received) - at >= BLOCK_HEAD.size:
             offset, size = BLOCK_HEAD.unpack_from(received, at)
             is_first = not expected
@@ -173,7 +174,7 @@ class HaClient:
             if size:
                 if bodies and not offset % self._store.settings.segment_bytes:
                     self._store_bodies(expected, bodies)
-                bodies.append(bytes(received[at + BLOCK_HEAD.size : following]))
+                bodies.append(received[at + BLOCK_HEAD.size : following])
                 expected = offset + size
             at = following
         self._store_bodies(expected, bodies)
@@ -181,7 +182,7 @@ class HaClient:
             self._lines.follows(address)
         return at
 
-    def _store_bodies(self, end: int, bodies: list[bytes]) -> None:
+    def _store_bodies(self, end: int, bodies: list[memoryview]) -> None:
         """Stores bytes that end at an offset of the log."""
         if bodies:
             data = b"".join(bodies)
@@ -207,7 +208,8 @@ class HaClient:
             self._grown = trio.Event()
             try:
                 while self._store.replay():
-                    await trio.lowlevel.checkpoint()
+                    for _ in range(TAKES_BETWEEN):
+                        await trio.lowlevel.checkpoint()
             except StoreError as error:
                 if str(error) != said:
                     said = str(error)

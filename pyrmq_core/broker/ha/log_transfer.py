@@ -45,3 +45,12 @@ class Reports:
 def first_transfer(reported: int, log_end: int, segment_bytes: int) -> int:
     """Returns the offset of the first byte for a slave: where it ends, or for an empty one the newest segment."""
     return reported or log_end - log_end % segment_bytes
+
+
+def in_blocks(offset: int, part: bytes, block_bytes: int) -> bytes:
+    """Returns the blocks in which a part of the log is sent that begins at an offset: a heartbeat for no bytes."""
+    blocks = list[bytes]()
+    for at in range(0, len(part) or 1, block_bytes):
+        body = part[at : at + block_bytes]
+        blocks += (BLOCK_HEAD.pack(offset + at, len(body)), body)
+    return b"".join(blocks)

@@ -11,8 +11,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
-from pyrmq_core.broker.store.log_scan import Hole, LogEnd
 from pyrmq_core.broker.store.message_store import MessageStore
+from pyrmq_core.broker.store.scan.log_scan import Hole, LogEnd
 from pyrmq_core.errors import StoreError
 from pyrmq_core.protocol.messages.names import SCHEDULE_TOPIC
 from pyrmq_core.protocol.messages.properties import DELAY, REAL_TOPIC, UNIQ_KEY, decode_java_utf8, decode_properties

@@ -190,13 +190,19 @@ def _build_alike(
         properties,
         strict=False,
     )
-    code = _common_tags_code(pieces)
+    records = b"".join(itertools.chain.from_iterable(parts))
+    return EncodedRecords(records, alike_entries(pieces, size, places), positions)
+
+
+def alike_entries(pieces: AlikePieces, size: int, places: bytes) -> bytes:
+    """Returns the queue entries of records of one `size`, whose log offsets are packed in `places`."""
+    code, count = _common_tags_code(pieces), len(pieces)
     entries = bytearray(ENTRY.pack(0, size, code or 0) * count)
     put_numbers(entries, 0, ENTRY.size, places, LONG_BYTES)
     if code is None:
-        codes = [properties_tags_code(one[SHORT.size :]) for one in properties]
+        codes = [properties_tags_code(one[SHORT.size :]) for one in pieces.properties()]
         put_numbers(entries, ENTRY.size - LONG_BYTES, ENTRY.size, struct.pack(f">{count}q", *codes), LONG_BYTES)
-    return EncodedRecords(b"".join(itertools.chain.from_iterable(parts)), bytes(entries), positions)
+    return bytes(entries)
 
 
 def _common_tags_code(pieces: AlikePieces) -> int | None:

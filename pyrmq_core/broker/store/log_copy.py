@@ -9,10 +9,10 @@ from __future__ import annotations
 from typing import Final
 
 from pyrmq_core.broker.store.commit_log import CommitLog
-from pyrmq_core.broker.store.damage import next_record
 from pyrmq_core.broker.store.queue_table import QueueTable, plain_form
 from pyrmq_core.broker.store.reading import QueueKey
 from pyrmq_core.broker.store.replay import EntryOf, Replay
+from pyrmq_core.broker.store.scan.damage import next_record
 from pyrmq_core.protocol.messages.record import BLANK_MAGIC, HEAD, MAGIC_V1, MAGIC_V2
 
 # The records of a step: some 2 ms.
@@ -55,8 +55,8 @@ class LogCopy:
             self._is_cut = False
             return False, written
         self._replayed_to = self._log.end
-        self._is_cut = replay.records < RECORDS_AT_ONCE and self._is_incomplete()
-        return replay.records == RECORDS_AT_ONCE or (not self._is_cut and self._passes_damage()), written
+        self._is_cut = not replay.is_cut_short and self._is_incomplete()
+        return replay.is_cut_short or (not self._is_cut and self._passes_damage()), written
 
     @property
     def has_all(self) -> bool:

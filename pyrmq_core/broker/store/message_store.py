@@ -25,11 +25,11 @@ from pyrmq_core.broker.store.layout import (
     StoreSettings,
 )
 from pyrmq_core.broker.store.log_copy import LogCopy
-from pyrmq_core.broker.store.log_scan import Hole, LogEnd, scan
 from pyrmq_core.broker.store.queue_table import AppendGroup, QueueTable, Waiting, write_entries
 from pyrmq_core.broker.store.reading import QueueKey
 from pyrmq_core.broker.store.recovery import Recovery, recover
 from pyrmq_core.broker.store.replay import EntryOf
+from pyrmq_core.broker.store.scan.log_scan import Hole, LogEnd, scan
 from pyrmq_core.broker.store.store_reader import StoreReader
 from pyrmq_core.errors import StoreError
 from pyrmq_core.protocol.messages.record import RawRecord

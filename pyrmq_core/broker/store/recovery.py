@@ -18,13 +18,13 @@ from typing import Final
 
 from pyrmq_core.broker.store.batch_queue import BatchConsumeQueue, BatchEntry
 from pyrmq_core.broker.store.commit_log import CommitLog
-from pyrmq_core.broker.store.damage import Kept, keep_aside, record_offsets
 from pyrmq_core.broker.store.disk.files import Files
 from pyrmq_core.broker.store.formats import Checkpoint, Entry
-from pyrmq_core.broker.store.log_scan import LogEnd, record_at, scan
 from pyrmq_core.broker.store.queue_table import QueueTable, Slots, first_slot, follow_log, slots_of
 from pyrmq_core.broker.store.reading import AnyConsumeQueue, QueueKey
 from pyrmq_core.broker.store.replay import ENTRIES_AT_ONCE, EntryOf, MissingEntries, Replay
+from pyrmq_core.broker.store.scan.damage import Kept, keep_aside, record_offsets
+from pyrmq_core.broker.store.scan.log_scan import LogEnd, record_at, scan
 from pyrmq_core.protocol.messages.properties import decode_java_utf8
 from pyrmq_core.protocol.messages.record import RawRecord
 

@@ -9,9 +9,9 @@ from typing import Final
 from pyrmq_core.broker.store.batch_queue import BatchEntry
 from pyrmq_core.broker.store.commit_log import CommitLog
 from pyrmq_core.broker.store.formats import Entry
-from pyrmq_core.broker.store.log_scan import record_at, record_bytes, scan
 from pyrmq_core.broker.store.queue_table import QueueTable, slots_of
 from pyrmq_core.broker.store.reading import GetLimits, GetResult, QueueKey, read_messages, search_time, stored_ms
+from pyrmq_core.broker.store.scan.log_scan import record_at, record_bytes, scan
 from pyrmq_core.errors import StoreError
 from pyrmq_core.protocol.messages.record import RawRecord
 

@@ -11,8 +11,8 @@ from typing import Final
 from pyrmq_core.broker.store.index import step_bounds
 from pyrmq_core.broker.store.index.batch_hashes import Message
 from pyrmq_core.broker.store.index.key_hashes import places
-from pyrmq_core.broker.store.log_scan import Hole, LogEnd
 from pyrmq_core.broker.store.message_store import MessageStore
+from pyrmq_core.broker.store.scan.log_scan import Hole, LogEnd
 from pyrmq_core.protocol.messages.properties import decode_java_utf8
 from pyrmq_core.protocol.messages.record import SHORT, RawRecord
 from pyrmq_core.protocol.messages.sysflag import TRANSACTION_MASK

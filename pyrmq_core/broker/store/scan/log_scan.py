@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from pyrmq_core.broker.store.commit_log import CommitLog
-from pyrmq_core.broker.store.damage import next_record
+from pyrmq_core.broker.store.scan.alike_records import MOST, AlikeRecords, alike_records
+from pyrmq_core.broker.store.scan.damage import next_record
 from pyrmq_core.errors import RecordError, StoreError
 from pyrmq_core.protocol.framing.frame import MAX_FRAME_BYTES
 from pyrmq_core.protocol.messages.record import (
@@ -26,6 +27,9 @@ READ_BYTES: Final = 1 << 20
 PAGE_BYTES: Final = 4096
 # A message arrives in a frame, and the broker adds properties.
 MAX_RECORD_BYTES: Final = MAX_FRAME_BYTES + (64 << 10)
+# The records that are first looked at for a run, and those that are not after there was none.
+FIRST_RUN: Final = 32
+PASSED_RECORDS: Final = 8
 PLACE: Final = struct.Struct(">q")
 
 
@@ -50,6 +54,15 @@ def scan(log: CommitLog, start: int, trusted: int = 0) -> Iterator[RawRecord | H
 
     Before `trusted` the log was synced: a range that cannot be read is a `Hole`, and a record's body may be damaged.
     """
+    for found in scan_runs(log, start, trusted):
+        if isinstance(found, AlikeRecords):
+            yield from found.records()
+        else:
+            yield found
+
+
+def scan_runs(log: CommitLog, start: int, trusted: int = 0) -> Iterator[RawRecord | AlikeRecords | Hole | LogEnd]:
+    """Yields the same as `scan`, and records that are alike together."""
     offset = start
     while True:
         for found in _scan(log, offset, trusted):
@@ -65,9 +78,9 @@ def scan(log: CommitLog, start: int, trusted: int = 0) -> Iterator[RawRecord | H
         yield Hole(found.offset, offset)
 
 
-def _scan(log: CommitLog, start: int, trusted: int) -> Iterator[RawRecord | LogEnd]:
+def _scan(log: CommitLog, start: int, trusted: int) -> Iterator[RawRecord | AlikeRecords | LogEnd]:
     offset = base = start
-    buffer, missing = b"", frozenset(log.missing)
+    buffer, missing, runs = b"", frozenset(log.missing), _Runs()
     while offset < log.end:
         left = log.segment_bytes - offset % log.segment_bytes
         if offset - offset % log.segment_bytes in missing:
@@ -90,12 +103,41 @@ def _scan(log: CommitLog, start: int, trusted: int) -> Iterator[RawRecord | LogE
             return
         if offset + size > base + len(buffer):
             buffer, base = log.read(offset, min(max(READ_BYTES, size), left)), offset
+        run = runs.next(buffer, offset - base, offset) if offset >= trusted else None
+        if run is not None:
+            yield run
+            offset = run.end
+            continue
         found = _check(buffer, offset - base, offset, any_body=offset < trusted)
         yield found
         if isinstance(found, LogEnd):
             return
         offset += size
     yield LogEnd(offset)
+
+
+class _Runs:
+    """The search for runs: tried for ever more records while it succeeds, and passed over for some after a failure."""
+
+    __slots__ = ("_most", "_passed")
+
+    def __init__(self) -> None:
+        self._most = FIRST_RUN
+        self._passed = 0
+
+    def next(self, buffer: bytes, position: int, offset: int) -> AlikeRecords | None:
+        if self._passed:
+            self._passed -= 1
+            return None
+        run = alike_records(buffer, position, offset, self._most)
+        if run is None:
+            self._passed = PASSED_RECORDS
+            self._most = FIRST_RUN
+        elif run.count == self._most:
+            self._most = min(2 * self._most, MOST)
+        else:
+            self._most = max(FIRST_RUN, run.count)
+        return run
 
 
 def record_at(log: CommitLog, offset: int, size: int, *, any_body: bool = False) -> RawRecord | None:
