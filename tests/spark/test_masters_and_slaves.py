@@ -1,0 +1,135 @@
+"""Spark over brokers with slaves: writes and reads go on when a master dies, and no row is lost."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from itertools import chain
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+
+from pyrmq_core import Message, MessageQueue
+from pyrmq_core.blocking import EmbeddedCluster, Producer
+from pyrmq_core.embedded import PASS, Pass
+from pyrmq_core.network import Peer
+from pyrmq_core.protocol.framing.codes import RequestCode
+from pyrmq_core.protocol.framing.command import Command
+from pyrmq_spark import worker
+from tests.support.sink import bodies as rows
+from tests.support.sink import stored, task
+from tests.support.spark import read, write
+from tests.support.spark_batches import some_rows
+from tests.support.spark_streams import batches, bodies, start, stream, wait_until
+from tests.support.stream_queries import Query, numbers
+
+pytestmark = pytest.mark.timeout(180)
+
+ROWS = 10_000
+
+
+@pytest.fixture
+def cluster() -> Iterator[EmbeddedCluster]:
+    settings = {"slaveReadEnable": "true"}
+    with EmbeddedCluster(brokers=2, slaves=1, sync=True, topics={"orders": 1}, settings=settings) as cluster:
+        yield cluster
+        worker.close()
+
+
+def send(cluster: EmbeddedCluster, first: int, last: int, *queues: str) -> None:
+    """Sends a share of the numbers to the topic's queue of each broker."""
+    with Producer("setup", nameserver=cluster.nameserver) as producer:
+        for at, name in enumerate(queues):
+            share = range(first, last)[at :: len(queues)]
+            messages = [Message("orders", str(number).encode()) for number in share]
+            producer.send_batch(messages, queue=MessageQueue("orders", name, 0))
+
+
+def test_rows_that_a_task_wrote_to_a_dead_master_are_read_from_its_slave(cluster: EmbeddedCluster) -> None:
+    """The kill falls between the first and the last acknowledgement."""
+    work = task(cluster, maxBatchBytes="5000", requestTimeoutMs="1000")
+    killed: list[str] = []
+
+    def parts() -> Iterator[pa.RecordBatch]:
+        for first in range(0, ROWS, 500):
+            if work.summary.messages_by_queue and not killed:
+                killed.append(next(iter(work.summary.messages_by_queue)).broker_name)
+                cluster.kill(killed[0])
+            yield rows(first, 500)
+
+    written = work.run(parts())
+    assert (written.rows, written.retries >= 1, len(written.rows_by_queue)) == (ROWS, True, 2)
+    assert list(cluster.slaves) == ["broker-a-1", "broker-b-1"]
+    assert len(cluster.brokers) == 1
+    of_slave, of_master = [
+        found for queue, found in sorted(stored(cluster).items(), key=lambda one: killed[0] not in one[0])
+    ]
+    assert set(chain(of_slave, of_master)) == {f"row {number}" for number in range(ROWS)}
+    assert 0 <= len(of_slave) + len(of_master) - ROWS <= written.perhaps_repeated
+    assert len(of_slave) >= 500
+
+
+def test_a_stream_goes_on_with_the_slave_and_returns(cluster: EmbeddedCluster) -> None:
+    """The bodies of tests/interop/test_reading_from_slaves.py, over a slave of ours."""
+    send(cluster, 0, 40, "broker-a")
+    cluster.wait_for_slaves()
+    query = Query(cluster, topic="orders", startingOffsets="earliest", maxOffsetsPerTrigger=15)
+    assert query.batch() == numbers(0, 15)
+    cluster.kill("broker-a")
+    assert query.batch() == numbers(15, 30)
+    query.restart()
+    assert query.batch() == numbers(30, 40)
+    assert query.batch() == []
+    cluster.start("broker-a")
+    send(cluster, 40, 50, "broker-a")
+    cluster.kill("broker-a-1")
+    assert query.batch() == numbers(40, 50)
+    assert [row[:2] for row in query.rows] == [("broker-a", n) for n in range(50)]
+
+
+def test_a_job_writes_and_reads_through_the_death_of_a_master(spark: SparkSession, cluster: EmbeddedCluster) -> None:
+    arrived = threading.Event()
+
+    async def note(_request: Command, _peer: Peer) -> Pass:
+        arrived.set()
+        return PASS
+
+    cluster.control(RequestCode.SEND_BATCH_MESSAGE, note, server="broker-a")
+    frame = some_rows(spark, ROWS, 2)
+
+    def kill() -> None:
+        assert arrived.wait(60)
+        cluster.kill("broker-a")
+
+    with ThreadPoolExecutor(1) as pool:
+        killing = pool.submit(kill)
+        write(frame, cluster.nameserver, topic="orders", maxBatchBytes=5000, requestTimeoutMs=2000)
+        killing.result()
+    cluster.wait_for_slaves()
+    found = read(spark, cluster.nameserver, topic="orders").select("brokerName", "body").collect()
+    assert {bytes(row.body).decode() for row in found} == {f"row {number}" for number in range(ROWS)}
+    assert {row.brokerName for row in found} == {"broker-a", "broker-b"}
+
+
+def test_a_query_goes_on_over_the_death_and_return_of_a_master(
+    spark: SparkSession, cluster: EmbeddedCluster, tmp_path: Path
+) -> None:
+    send(cluster, 0, 300, "broker-a", "broker-b")
+    cluster.wait_for_slaves()
+    frame = stream(spark, cluster.nameserver, topic="orders", startingOffsets="earliest", maxOffsetsPerTrigger=40)
+    query = start(frame, tmp_path, processingTime="100 milliseconds")
+    try:
+        wait_until(lambda: len(batches(query)) >= 1, 60)
+        cluster.kill("broker-a")
+        wait_until(lambda: sum(batches(query)) >= 300, 60)
+        cluster.start("broker-a")
+        send(cluster, 300, 400, "broker-a", "broker-b")
+        cluster.stop("broker-b")  # the other one is read from its slave now
+        wait_until(lambda: sum(batches(query)) >= 400, 60)
+        query.stop()
+    finally:
+        query.stop()
+    assert bodies(spark, tmp_path) == list(range(400))
