@@ -1,5 +1,6 @@
 """Pulls to record batches: `decode` is the entry, `decode_by_row` its loop over messages, `decoded_batch` its result.
 
 `columns` lists the columns of a read. `record_bounds` finds where records begin, `records` splits them into spans,
-`body_crcs` checks bodies, `plain_bodies` decompresses them, `properties` and `hosts` build the columns of text.
+`body_crcs` checks bodies, `plain_bodies` decompresses them. `properties` and `hosts` build the columns of text;
+`property_layout` finds the pairs of properties that all messages have alike.
 """

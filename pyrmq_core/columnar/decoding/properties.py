@@ -28,6 +28,7 @@ from pyrmq_core.columnar.arrays import (
     strided_indices,
     take_unchecked,
 )
+from pyrmq_core.columnar.decoding.property_layout import Layout, find_layout
 from pyrmq_core.protocol.messages.properties import decode_java_utf8, decode_properties
 
 # The separators after a name and after its value, read as one number.
@@ -110,6 +111,8 @@ def _plain_pairs(strings: pa.Array) -> Pairs | Bools:
     """Returns the pairs; or, for each message, whether it was found not to be plain. A next call may find more."""
     bounds = offsets_of(strings)
     octets = byte_view(strings)[: bounds[-1]]
+    if (layout := find_layout(octets, bounds)) is not None:
+        return _of_layout(strings.buffers()[2], layout)
     starts, ends = bounds[:-1], bounds[1:]
     places = np.flatnonzero(octets <= VALUE_END).astype(np.int32)
     kinds = octets[places]
@@ -132,6 +135,18 @@ def _plain_pairs(strings: pa.Array) -> Pairs | Bools:
     if empty.any():
         return _messages_of(counts, empty)
     return _named(strings.buffers()[2] or pa.py_buffer(b""), pairs, counts)
+
+
+def _of_layout(data: pa.Buffer, layout: Layout) -> Pairs:
+    """Returns the pairs of strings of one layout, whose names are made anew instead of gathered."""
+    names, strings = layout.names, len(layout.bounds) // len(layout.names)
+    letters = b"".join(names)
+    bounds = np.zeros(len(layout.bounds) + 1, np.int32)
+    bounds[1:] = np.repeat(np.arange(strings, dtype=np.int32) * len(letters), len(names))
+    bounds[1:] += np.tile(np.cumsum([len(name) for name in names], dtype=np.int32), strings)
+    repeated_names = slices_between(pa.py_buffer(letters * strings), bounds)
+    counts = np.full(strings, len(names))
+    return Pairs(data, layout.bounds, counts, repeated_names, None, {name: code for code, name in enumerate(names)})
 
 
 def _counts(bounds: Int32s, pairs: Int32s) -> Ints:

@@ -1,0 +1,139 @@
+"""Properties of one layout: the pairs are those of the search; strings that only look alike have no layout."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from pyrmq_core.columnar.arrays import byte_view, offsets_of
+from pyrmq_core.columnar.decoding import properties, property_layout
+from pyrmq_core.columnar.decoding.properties import Pairs, read_pairs
+from pyrmq_core.columnar.decoding.property_layout import MOST_PAIRS, Layout, find_layout
+
+FEWEST = 256
+COUNT = FEWEST + 41
+ALPHABET = "abcdefghij-_.:/ äß文\x7f"
+
+
+@pytest.fixture(autouse=True)
+def fewer_strings(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fewer strings than pay, which are the same work for the test."""
+    monkeypatch.setattr(property_layout, "FEWEST_STRINGS", FEWEST)
+
+
+def layout_of(texts: list[bytes]) -> Layout | None:
+    strings = pa.array(texts, pa.binary())
+    bounds = offsets_of(strings)
+    return find_layout(byte_view(strings)[: bounds[-1]], bounds)
+
+
+def searched(texts: list[bytes], patch: pytest.MonkeyPatch) -> Pairs:
+    """Returns the pairs as the search finds them."""
+    with patch.context() as without:
+        without.setattr(properties, "find_layout", lambda *_: None)
+        return read_pairs(pa.array(texts, pa.binary()))
+
+
+def check_same(texts: list[bytes], patch: pytest.MonkeyPatch) -> None:
+    found, expected = read_pairs(pa.array(texts, pa.binary())), searched(texts, patch)
+    assert found.map().equals(expected.map())
+    assert list(found.known) == list(expected.known)
+    for name in (*map(bytes.decode, found.known), "absent"):
+        assert found.column(name).equals(expected.column(name)), name
+    found.map().validate(full=True)
+
+
+def text(chance: random.Random, letters: int) -> str:
+    return "".join(chance.choice(ALPHABET[:10]) for _ in range(letters))
+
+
+def strings_of(chance: random.Random, pairs: int, varying: int | None) -> list[bytes]:
+    """Returns strings of one layout; the value of the pair `varying` has any size."""
+    names = [f"{text(chance, chance.randint(1, 12))}{number}" for number in range(pairs)]
+    sizes = [chance.randint(1, 40) for _ in names]
+    found = []
+    for _ in range(COUNT):
+        values = [text(chance, chance.randint(1, 30) if n == varying else size) for n, size in enumerate(sizes)]
+        found.append("".join(f"{name}\x01{value}\x02" for name, value in zip(names, values, strict=True)).encode())
+    return found
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_pairs_of_one_layout_are_those_of_the_search(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    chance = random.Random(seed)
+    pairs = chance.randint(1, 8)
+    texts = strings_of(chance, pairs, chance.choice([None, *range(pairs)]))
+    assert layout_of(texts) is not None
+    check_same(texts, monkeypatch)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_one_changed_byte_among_others(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The pairs are those of the search, for each byte that may change and for each change."""
+    chance = random.Random(seed)
+    texts = strings_of(chance, 3, chance.choice([None, 0, 1, 2]))
+    row = chance.choice([0, 1, COUNT - 1, chance.randrange(COUNT)])
+    changed = bytearray(texts[row])
+    change = chance.choice(["set", "delete", "insert"])
+    place = chance.randrange(len(changed))
+    byte = chance.choice([0, 1, 2, 65, 255])
+    if change == "set":
+        changed[place] = byte
+    elif change == "delete":
+        del changed[place]
+    else:
+        changed.insert(place, byte)
+    texts[row] = bytes(changed)
+    check_same(texts, monkeypatch)
+
+
+PLAIN = [b"UNIQ_KEY\x01%08d\x02KEYS\x01k%d\x02TAGS\x01a\x02" % (number, number) for number in range(COUNT)]
+ODD = {
+    "two values of any size": [text + b"more\x01%d\x02" % (number % 13) for number, text in enumerate(PLAIN)],
+    "another name": [*PLAIN[:-1], PLAIN[-1].replace(b"TAGS", b"TAGX")],
+    "a longer name": [*(b"KEYS\x01k%08d\x02" % number for number in range(COUNT - 1)), b"KEYSX\x01k00000000\x02"],
+    "another order": [*PLAIN[:-1], b"KEYS\x01k1\x02UNIQ_KEY\x0100000000\x02TAGS\x01a\x02"],
+    "a pair more": [*PLAIN[:-1], PLAIN[-1] + b"x\x01y\x02"],
+    "a separator in a value, and one less elsewhere": [
+        *(text.replace(b"k1", b"k\x01", 1) for text in PLAIN[:1]),
+        *PLAIN[1:-1],
+        PLAIN[-1].replace(b"TAGS\x01", b"TAGS="),
+    ],
+    "no last separator": [text[:-1] for text in PLAIN],
+    "one without a last separator": [*PLAIN[:-1], PLAIN[-1][:-1]],
+    "a name twice": [text + b"KEYS\x01z\x02" for text in PLAIN],
+    "an empty value": [text.replace(b"\x01a\x02", b"\x01\x02") for text in PLAIN],
+    "an empty value of any size": [*PLAIN[:-1], b"UNIQ_KEY\x0100000000\x02KEYS\x01\x02TAGS\x01a\x02"],
+    "an empty string": [*PLAIN[:-1], b""],
+    "no string": [b""] * COUNT,
+    "a zero byte": [*PLAIN[:-1], PLAIN[-1].replace(b"k", b"\x00")],
+    "too many pairs": [b"".join(b"n%d\x01v\x02" % n for n in range(MOST_PAIRS + 1))] * COUNT,
+    "too few strings": PLAIN[: FEWEST - 1],
+}
+
+
+@pytest.mark.parametrize("kind", ODD)
+def test_strings_that_only_look_alike_have_no_layout(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    if kind != "two values of any size":
+        assert layout_of(PLAIN) is not None
+    assert layout_of(ODD[kind]) is None
+    check_same(ODD[kind], monkeypatch)
+
+
+def test_a_layout_names_its_pairs_and_their_bounds() -> None:
+    found = layout_of(PLAIN)
+    assert found is not None
+    assert found.names == (b"UNIQ_KEY", b"KEYS", b"TAGS")
+    assert found.bounds[:3].tolist() == [[0, 8, 9, 17], [18, 22, 23, 25], [26, 30, 31, 32]]
+    assert found.bounds.dtype == np.int32
+
+
+def test_letters_beyond_ascii_are_read_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    texts = [
+        f"größe\x01{ALPHABET[number % 5 + 10]}文\x02KEYS\x01{'ä' * (number % 7 + 1)}\x02".encode()
+        for number in range(COUNT)
+    ]
+    check_same(texts, monkeypatch)
