@@ -6,13 +6,11 @@ A server is imported by the command that starts it: it takes longer to load than
 from __future__ import annotations
 
 import ipaddress
-import os
-import sys
 from datetime import UTC, datetime
 
 import click
 
-from pyrmq_core import Message, Producer, PullConsumer
+from pyrmq_core import PullConsumer
 from pyrmq_core.cli.admin import cluster, kv, topic
 from pyrmq_core.cli.connections import Connection, connection_options
 from pyrmq_core.cli.consume import consume_topic
@@ -20,7 +18,7 @@ from pyrmq_core.cli.doctor import doctor
 from pyrmq_core.cli.operation.broker import broker
 from pyrmq_core.cli.operation.nameserver import nameserver
 from pyrmq_core.cli.operation.topics import TOPIC_COMMANDS
-from pyrmq_core.cli.send import MAX_UNDER_WAY, say_result, send_lines
+from pyrmq_core.cli.send import send
 from pyrmq_core.cli.servers import GROUP, OneLineGroup, run
 from pyrmq_core.cli.tail import tail_topic
 from pyrmq_core.cli.web import PORT as WEB_PORT
@@ -33,7 +31,7 @@ def pyrmq() -> None:
     """RocketMQ from a terminal: servers to try things on, sending, reading, administration."""
 
 
-for administering in (topic, cluster, kv, doctor, nameserver, broker, web_page):
+for administering in (topic, cluster, kv, doctor, nameserver, broker, web_page, send):
     pyrmq.add_command(administering)
 for about_topics in TOPIC_COMMANDS:
     topic.add_command(about_topics)
@@ -57,48 +55,6 @@ def dev(
     if sync and not slaves:
         raise click.UsageError("--sync needs --slaves 1 or more: a send waits for one of them")
     run(serve_dev, brokers, slaves, sync, _numeric_address(host), port, directory, web_port if web else None)
-
-
-@pyrmq.command()
-@click.argument("topic")
-@click.argument("body", required=False)
-@connection_options
-@click.option("--tags", help="One word that consumers filter by.")
-@click.option("--keys", help="Words that an index finds, separated by spaces.")
-@click.option("--property", "properties", multiple=True, metavar="NAME=VALUE", help="May be given several times.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object a message.")
-def send(
-    topic: str,
-    body: str | None,
-    connection: Connection,
-    tags: str | None,
-    keys: str | None,
-    properties: tuple[str, ...],
-    as_json: bool,
-) -> None:
-    """Send BODY, or one message for each line of standard input."""
-    named = dict(_name_and_value(text) for text in properties)
-
-    def message(content: bytes) -> Message:
-        return Message(topic, content, tags=tags, keys=keys, properties=named)
-
-    async def send_all() -> None:
-        async with (
-            connection.client() as client,
-            Producer(
-                GROUP,
-                client=client,
-                namespace=connection.namespace,
-                send_timeout=connection.timeout,
-                max_in_flight=MAX_UNDER_WAY,
-            ) as producer,
-        ):
-            if body is None:
-                await send_lines(producer, message, sys.stdin.fileno(), as_json=as_json)
-            else:
-                say_result(await producer.send(message(os.fsencode(body))), as_json)
-
-    run(send_all)
 
 
 @pyrmq.command()
@@ -166,13 +122,6 @@ def consume(
         )
 
     run(consume_all)
-
-
-def _name_and_value(text: str) -> tuple[str, str]:
-    name, equals, value = text.partition("=")
-    if not equals or not name or not value:
-        raise click.BadParameter(f"{text!r} is not NAME=VALUE", param_hint="--property")
-    return name, value
 
 
 def _numeric_address(host: str) -> str:

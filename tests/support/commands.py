@@ -67,13 +67,17 @@ def _argument(parameter: click.Argument, value: str) -> str:
 
 
 def started(
-    *arguments: str, home: Path, stdout: int | IO[str] = subprocess.PIPE, stdin: int = subprocess.DEVNULL
+    *arguments: str,
+    home: Path,
+    stdout: int | IO[str] = subprocess.PIPE,
+    stdin: int = subprocess.DEVNULL,
+    stderr: int = subprocess.PIPE,
 ) -> subprocess.Popen[str]:
     """Starts the process; `ended` reads its standard error."""
     environment = {name: value for name, value in os.environ.items() if name != "NAMESRV_ADDR"}
     environment |= {"HOME": str(home), "COLUMNS": "200"}
     return subprocess.Popen(
-        [*PROGRAM, *arguments], stdin=stdin, stdout=stdout, stderr=subprocess.PIPE, text=True, env=environment, cwd=home
+        [*PROGRAM, *arguments], stdin=stdin, stdout=stdout, stderr=stderr, text=True, env=environment, cwd=home
     )
 
 

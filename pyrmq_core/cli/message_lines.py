@@ -1,0 +1,185 @@
+"""The lines that `pyrmq send` reads: each one a body, or a JSON object with the members of a message.
+
+    body, bodyBase64        one of them: a text, or bytes in base 64, which wins
+    tags, shardingKey       texts
+    keys                    a text of words, or a list of texts
+    properties              an object of texts
+    flag, delayLevel        whole numbers
+    delay                   seconds
+    deliverAt               an ISO-8601 time
+
+Lines that `pyrmq tail -o json` printed are messages again: the members that say where a message was stored are left
+out, and so are the properties that RocketMQ set itself.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import os
+from collections.abc import AsyncGenerator, Callable, Mapping
+from dataclasses import fields
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+import trio
+
+from pyrmq_core import InvalidMessage, Message
+from pyrmq_core.protocol.messages.names import MAX_MESSAGE_BYTES, check_message
+from pyrmq_core.protocol.messages.payload import encode_one
+from pyrmq_core.protocol.messages.properties import BATCH_RECORD_NAMES, RESERVED_NAMES, SHARDING_KEY
+
+CHUNK_BYTES: Final = 256 * 1024
+# Above the 4 MiB of a message; a longer line is not read to its end.
+MAX_LINE_BYTES: Final = 8 * 1024 * 1024
+# The members of a line of `tail` that say where the message was stored.
+PLACE_MEMBERS: Final = frozenset(
+    ("topic", "brokerName", "queueId", "queueOffset", "msgId", "storeTimestamp", "bornTimestamp", "reconsumeTimes")
+)
+
+ADDED_NAMES: Final = RESERVED_NAMES | BATCH_RECORD_NAMES
+
+MESSAGE_FIELDS: Final = tuple(field.name for field in fields(Message))
+# Any one: messages get their ids when they are sent.
+UNIQUE_ID: Final = "0" * 32
+
+# Lines with their numbers, which begin with 1.
+Lines = list[tuple[int, bytes]]
+
+
+class LineForm:
+    """The form of lines, and the `fields` that all of their messages have unless a line has its own.
+
+    Raises `InvalidMessage` for fields that no message may have.
+    """
+
+    def __init__(self, topic: str, fields: Mapping[str, Any], *, as_json: bool = False) -> None:
+        self._topic = topic
+        self._fields = fields
+        self._as_json = as_json
+        model = Message(topic, b"x", **fields)
+        encode_one(model, UNIQUE_ID)
+        self._rest = tuple(getattr(model, name) for name in MESSAGE_FIELDS[2:])
+
+    def message(self, line: bytes) -> Message:
+        """Returns the message of a line; `InvalidMessage` says what is wrong with the line."""
+        if self._as_json:
+            message = Message(self._topic, **{**self._fields, **_fields_of(line)})
+            encode_one(message, UNIQUE_ID, compression=None)
+            return message
+        message = Message(self._topic, line, *self._rest)  # the rest is known to be right
+        if not line or len(line) > MAX_MESSAGE_BYTES:
+            check_message(message)
+        return message
+
+
+async def read_lines(descriptor: int) -> AsyncGenerator[Lines, None]:
+    """Yields numbered lines without their ends, as soon as they come, also from a terminal or a slow program.
+
+    A thread reads, so that the event loop goes on; it is abandoned when the command ends before the input does.
+    """
+    rest, number = b"", 1
+    while chunk := await trio.to_thread.run_sync(os.read, descriptor, CHUNK_BYTES, abandon_on_cancel=True):
+        *whole, rest = (rest + chunk).split(b"\n")
+        if whole:
+            yield list(enumerate([line.rstrip(b"\r") for line in whole], number))
+            number += len(whole)
+        if len(rest) > MAX_LINE_BYTES:  # which is refused as a message
+            break
+    if rest:
+        yield [(number, rest.rstrip(b"\r"))]
+
+
+def _fields_of(line: bytes) -> dict[str, Any]:
+    try:
+        members = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise InvalidMessage(f"it is no JSON ({error}); without --input json, a line is a body") from None
+    if not isinstance(members, dict):
+        raise InvalidMessage('it is no JSON object; write one such as {"body": "text"}')
+    fields: dict[str, Any] = {}
+    for name, value in members.items():
+        if value is None or name in PLACE_MEMBERS:
+            continue
+        if name not in MEMBERS:
+            raise InvalidMessage(f"there is no member {name!r}; there are {', '.join(MEMBERS)}")
+        field, read = MEMBERS[name]
+        if not (field == "body" and "bodyBase64" in members and name == "body"):
+            fields[field] = read(name, value)
+    if "body" not in fields:
+        raise InvalidMessage("it has neither body nor bodyBase64; a message needs one")
+    if "msgId" in members and "properties" in fields:  # a message that was read, with what RocketMQ added
+        properties = {name: text for name, text in fields["properties"].items() if name not in ADDED_NAMES}
+        if (key := properties.pop(SHARDING_KEY, None)) is not None:
+            fields.setdefault("sharding_key", key)
+        fields["properties"] = properties
+    return fields
+
+
+def _text(name: str, value: object) -> str:
+    if not isinstance(value, str):
+        raise InvalidMessage(f"{name} is {value!r}; it has to be a text")
+    return value
+
+
+def _body(name: str, value: object) -> bytes:
+    try:
+        return _text(name, value).encode()
+    except UnicodeEncodeError:
+        raise InvalidMessage(f"{name} holds half of a surrogate pair; give such bytes by bodyBase64") from None
+
+
+def _bytes(name: str, value: object) -> bytes:
+    try:
+        return base64.b64decode(_text(name, value), validate=True)
+    except (binascii.Error, ValueError) as error:
+        raise InvalidMessage(f"{name} is not in base 64: {error}") from None
+
+
+def _words(name: str, value: object) -> object:
+    return value if isinstance(value, list) else _text(name, value)
+
+
+def _object(name: str, value: object) -> object:
+    if not isinstance(value, dict):
+        raise InvalidMessage(f"{name} is {value!r}; it has to be an object of texts")
+    return value
+
+
+def _whole(name: str, value: object) -> int:
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise InvalidMessage(f"{name} is {value!r}; it has to be a whole number")
+    return value
+
+
+def _seconds(name: str, value: object) -> timedelta:
+    try:
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            return timedelta(seconds=value)
+    except (ValueError, OverflowError):
+        pass
+    raise InvalidMessage(f"{name} is {value!r}; it has to be a number of seconds, three days at most")
+
+
+def _time(name: str, value: object) -> datetime:
+    try:
+        when = datetime.fromisoformat(_text(name, value))
+    except ValueError:
+        raise InvalidMessage(f"{name} is {value!r}; it has to be an ISO-8601 time") from None
+    return when if when.tzinfo else when.astimezone(UTC)
+
+
+# By the name of a member: the field of the message, and the function that reads its value.
+MEMBERS: Final[Mapping[str, tuple[str, Callable[[str, Any], object]]]] = {
+    "body": ("body", _body),
+    "bodyBase64": ("body", _bytes),
+    "tags": ("tags", _text),
+    "keys": ("keys", _words),
+    "shardingKey": ("sharding_key", _text),
+    "properties": ("properties", _object),
+    "flag": ("flag", _whole),
+    "delayLevel": ("delay_level", _whole),
+    "delay": ("delay", _seconds),
+    "deliverAt": ("deliver_at", _time),
+}

@@ -1,0 +1,127 @@
+"""The lines of `pyrmq send` as values: bodies, JSON objects, and what is wrong with others."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from pyrmq_core import InvalidMessage, Message
+from pyrmq_core.cli.message_lines import LineForm, read_lines
+from pyrmq_core.cli.send import _goes_alone
+
+JSON = LineForm("orders", {"tags": "paid", "keys": None}, as_json=True)
+
+
+def test_a_line_is_a_body() -> None:
+    form = LineForm("orders", {"tags": "paid", "keys": "1 2", "properties": {"a": "b"}, "delay_level": 3})
+    expected = Message("orders", b'{"body": 1}', tags="paid", keys="1 2", properties={"a": "b"}, delay_level=3)
+    assert form.message(b'{"body": 1}') == expected
+    with pytest.raises(InvalidMessage, match="the body has 4194305 bytes"):
+        form.message(b"x" * 4_194_305)
+
+
+def test_fields_that_no_message_may_have_are_refused_before_the_first_line() -> None:
+    with pytest.raises(InvalidMessage, match="UNIQ_KEY is a name RocketMQ keeps for itself"):
+        LineForm("orders", {"properties": {"UNIQ_KEY": "x"}})
+    with pytest.raises(InvalidMessage, match="delay is 4 days"):
+        LineForm("orders", {"delay": timedelta(days=4)})
+
+
+@pytest.mark.parametrize(
+    ("members", "expected"),
+    [
+        ({"body": "größe"}, Message("orders", "größe".encode(), tags="paid")),
+        ({"bodyBase64": "/wA="}, Message("orders", b"\xff\0", tags="paid")),
+        ({"body": "?", "bodyBase64": "/wA="}, Message("orders", b"\xff\0", tags="paid")),
+        ({"bodyBase64": "/wA=", "body": "?"}, Message("orders", b"\xff\0", tags="paid")),
+        ({"body": "x", "tags": "sent", "flag": 7}, Message("orders", b"x", tags="sent", flag=7)),
+        ({"body": "x", "tags": None, "keys": ["a", "b"]}, Message("orders", b"x", tags="paid", keys=["a", "b"])),
+        (
+            {"body": "x", "shardingKey": "k", "properties": {"a": "b"}},
+            Message("orders", b"x", tags="paid", sharding_key="k", properties={"a": "b"}),
+        ),
+        ({"body": "x", "delay": 1.5}, Message("orders", b"x", tags="paid", delay=timedelta(seconds=1.5))),
+        ({"body": "x", "delayLevel": 18}, Message("orders", b"x", tags="paid", delay_level=18)),
+        (
+            {"body": "x", "deliverAt": "2030-01-01T00:00:00+00:00"},
+            Message("orders", b"x", tags="paid", deliver_at=datetime(2030, 1, 1, tzinfo=UTC)),
+        ),
+        (
+            {"body": "x", "msgId": "1", "queueId": 2, "properties": {"UNIQ_KEY": "1", "__SHARDINGKEY": "k", "a": "b"}},
+            Message("orders", b"x", tags="paid", sharding_key="k", properties={"a": "b"}),
+        ),
+    ],
+)
+def test_an_object_is_a_message(members: dict[str, Any], expected: Message) -> None:
+    assert JSON.message(json.dumps(members).encode()) == expected
+
+
+@pytest.mark.parametrize(
+    ("line", "text"),
+    [
+        (b"text", "it is no JSON .*; without --input json, a line is a body"),
+        (b"\xff", "it is no JSON"),
+        (b"[" * 100_000, "it is no JSON"),
+        (b"[1]", "it is no JSON object"),
+        (b"{}", "neither body nor bodyBase64"),
+        (b'{"body": 1}', "body is 1; it has to be a text"),
+        (b'{"body": ""}', "the body is empty"),
+        (b'{"body": "\\ud800"}', "half of a surrogate pair"),
+        (b'{"bodyBase64": "/w"}', "bodyBase64 is not in base 64"),
+        (b'{"bodyBase64": "\xc3\xbc"}', "bodyBase64 is not in base 64"),
+        (b'{"body": "x", "tag": "y"}', "there is no member 'tag'; there are body, bodyBase64, tags"),
+        (b'{"body": "x", "keys": 1}', "keys is 1; it has to be a text"),
+        (b'{"body": "x", "keys": [1]}', "keys: 1 is no key"),
+        (b'{"body": "x", "properties": []}', r"properties is \[\]; it has to be an object"),
+        (b'{"body": "x", "properties": {"a": 1}}', "property 'a' is 1"),
+        (b'{"body": "x", "properties": {"UNIQ_KEY": "1"}}', "UNIQ_KEY is a name RocketMQ keeps"),
+        (b'{"body": "x", "flag": 1.5}', "flag is 1.5; it has to be a whole number"),
+        (b'{"body": "x", "flag": true}', "flag is True; it has to be a whole number"),
+        (b'{"body": "x", "flag": 99999999999}', "flag is 99999999999; it is a whole number of 32 bits"),
+        (b'{"body": "x", "delay": "1"}', "delay is '1'; it has to be a number of seconds"),
+        (b'{"body": "x", "delay": NaN}', "delay is nan; it has to be a number of seconds"),
+        (b'{"body": "x", "delay": 1e300}', "delay is 1e.300; it has to be a number of seconds"),
+        (b'{"body": "x", "delay": -1}', "delay is -1 day"),
+        (b'{"body": "x", "delay": 1, "delayLevel": 1}', "exclude one another"),
+        (b'{"body": "x", "deliverAt": "tomorrow"}', "deliverAt is 'tomorrow'; it has to be an ISO-8601 time"),
+    ],
+)
+def test_another_line_is_refused_with_what_to_do(line: bytes, text: str) -> None:
+    with pytest.raises(InvalidMessage, match=text):
+        JSON.message(line)
+
+
+@pytest.mark.parametrize(
+    ("message", "alone"),
+    [
+        (Message("orders", b"x" * 4095), False),
+        (Message("orders", b"x" * 4096), True),
+        (Message("orders", b"x", delay=timedelta(1)), True),
+        (Message("orders", b"x", delay_level=1), True),
+        (Message("orders", b"x", deliver_at=datetime.now(UTC)), True),
+        (Message("%RETRY%g", b"x"), True),
+        (Message("orders", b"x", sharding_key="k", keys="k"), False),
+    ],
+)
+def test_messages_that_no_batch_may_hold_go_alone(message: Message, alone: bool) -> None:
+    assert _goes_alone(message) is alone
+
+
+async def test_lines_are_numbered_over_all_reads(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pyrmq_core.cli.message_lines.CHUNK_BYTES", 7)
+    content = b"one\r\n\ntwo\nthree and more\n\nlast"
+    reading, writing = os.pipe()
+    os.write(writing, content)
+    os.close(writing)
+    found = [line async for lines in read_lines(reading) for line in lines]
+    os.close(reading)
+    assert found == list(enumerate((line.rstrip(b"\r") for line in content.split(b"\n")), 1))
+
+
+def test_base64_is_what_tail_prints() -> None:
+    assert JSON.message(json.dumps({"bodyBase64": base64.b64encode(b"\x00").decode()}).encode()).body == b"\x00"
