@@ -88,6 +88,7 @@ if TYPE_CHECKING:
         CheckForbiddenHook,
         EndTransactionContext,
         EndTransactionHook,
+        MessageHook,
         SendContext,
         SendHook,
     )
@@ -148,6 +149,7 @@ __all__ = [
     "MachineRoomResolver",
     "Message",
     "MessageExt",
+    "MessageHook",
     "MessageModel",
     "MessageQueue",
     "MessageType",
@@ -255,6 +257,7 @@ _LAZY: Final = {
     "RpcHook": "pyrmq_core.client.remoting.rpc_hooks",
     "SelectionRule": "pyrmq_core.client.producer.send.fault_latency",
     "SendContext": "pyrmq_core.client.producer.send.hooks",
+    "MessageHook": "pyrmq_core.client.producer.send.hooks",
     "SendHook": "pyrmq_core.client.producer.send.hooks",
     "SendWindow": "pyrmq_core.client.producer.bulk.send_window",
     "ServiceState": "pyrmq_core.client.service_state",

@@ -20,6 +20,7 @@ PACKAGES = (
     "pyrmq_core",
     "pyrmq_core.blocking",
     "pyrmq_core.aio",
+    "pyrmq_core.otel",
     "pyrmq_core.columnar",
     "pyrmq_core.embedded",
     "pyrmq_core.nameserver",

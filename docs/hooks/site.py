@@ -19,6 +19,8 @@ SHOWN_AS_TEXT: Final = ("LICENSE",)
 PACKAGES: Final = (
     "pyrmq_core",
     "pyrmq_core.blocking",
+    "pyrmq_core.aio",
+    "pyrmq_core.otel",
     "pyrmq_core.columnar",
     "pyrmq_core.embedded",
     "pyrmq_core.testing",

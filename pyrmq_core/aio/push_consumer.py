@@ -140,10 +140,18 @@ class _OnLoop:
         self._context.run(HANDLING.set, consumer)
 
     async def handle(self, messages: Sequence[MessageExt]) -> object:
-        call: UserCall[object] = UserCall(self._returns, self._loop, self._context.copy())
+        call: UserCall[object] = UserCall(self._returns, self._loop, self._context_here())
         try:
             return await call.call(self._handler, messages)
         finally:
             if self._returns.loop.is_closed():
                 log.error("%r stops: the asyncio loop of its handler was closed before it", self._consumer.group)
                 await stop_consumer(self._consumer, 0, is_handler=True)
+
+    def _context_here(self) -> Context:
+        """Returns the context of a call: that of `run`, with what the library's hooks set in this task (a span)."""
+        context = self._context.copy()
+        for variable, value in copy_context().items():
+            if context.get(variable) is not value:
+                context.run(variable.set, value)
+        return context

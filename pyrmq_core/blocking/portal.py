@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from concurrent.futures import CancelledError, Future, InvalidStateError
 from contextlib import AbstractAsyncContextManager, suppress
+from contextvars import Context, copy_context
 from typing import Any, Final, Generic, TypeVar
 
 import trio
@@ -59,12 +60,15 @@ class Portal:
         self._ready.wait()
 
     def submit(self, call: Callable[..., Awaitable[T]], *args: Any) -> Future[T]:
-        """Starts the call on the loop and returns its future; cancelling the future cancels the call."""
+        """Starts the call on the loop and returns its future; cancelling the future cancels the call.
+
+        The call has a copy of the caller's context variables, so that a trace goes on in it.
+        """
         future: Future[T] = Future()
         self._started.add(future)
         future.add_done_callback(self._started.discard)
         try:
-            self.soon(self._start, call, args, future)
+            self.soon(self._start, copy_context(), call, args, future)
         except BaseException:
             self._started.discard(future)
             raise
@@ -182,12 +186,14 @@ class Portal:
             finally:
                 self._is_ending = True
 
-    def _start(self, call: Callable[..., Awaitable[T]], args: tuple[Any, ...], future: Future[T]) -> None:
+    def _start(
+        self, context: Context, call: Callable[..., Awaitable[T]], args: tuple[Any, ...], future: Future[T]
+    ) -> None:
         assert self._nursery is not None
         if self.crash is not None:
             return _settle(future, error=self.crash)
         try:
-            self._nursery.start_soon(self._fulfil, call, args, future)
+            context.run(self._nursery.start_soon, self._fulfil, call, args, future)
         except RuntimeError:  # the nursery is closed: `stop` came first
             _settle(future, error=_ended())
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from pyrmq_core.client.hook_calls import methods_of, quietly
 from pyrmq_core.client.producer.settings import compression_type
 from pyrmq_core.client.unique_ids import unique_id, unique_ids
 from pyrmq_core.errors import InvalidMessage
@@ -22,28 +23,47 @@ BATCH_BYTES: Final = 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class MessageEncoder:
-    """Settings of one producer; `own_properties` go with every single message."""
+    """Settings of one producer; `own_properties` go with every single message.
+
+    `hooks` are called with each message in the caller's thread and context, and may give back another one.
+    """
 
     compress_over_bytes: int
     compression: CompressionType | None
     max_message_bytes: int
     own_properties: Mapping[str, str]
+    hooks: tuple[Callable[..., object], ...] = ()
 
     @classmethod
     def of(
-        cls, compress_over_bytes: int, compression: str, max_message_bytes: int, namespace: str | None
+        cls,
+        compress_over_bytes: int,
+        compression: str,
+        max_message_bytes: int,
+        namespace: str | None,
+        hooks: Sequence[object] = (),
     ) -> MessageEncoder:
         """Returns an encoder; raises `InvalidArgument` for an unknown compression, `MissingLibrary` if needed."""
         own = {INSTANCE_ID: namespace} if namespace else NO_PROPERTIES
-        return cls(compress_over_bytes, compression_type(compression), max_message_bytes, own)
+        created = methods_of(hooks, "message_created")
+        return cls(compress_over_bytes, compression_type(compression), max_message_bytes, own, created)
 
     def one(self, message: Message, system_properties: Mapping[str, str] = NO_PROPERTIES) -> Payload:
         """Encodes one message; raises `InvalidMessage` with the rule that it breaks."""
+        if self.hooks:
+            message = self.created(message)
         own = self.own_properties
         if system_properties:
             own = {**own, **system_properties}
         # By position, as everything that is called for every message: Python does that faster than by keyword.
         return encode_one(message, unique_id(), self.compress_over_bytes, self.compression, self.max_message_bytes, own)
+
+    def created(self, message: Message) -> Message:
+        """Returns the message as the hooks for created messages give it back."""
+        for hook in self.hooks:
+            changed = quietly(hook, message)
+            message = changed if isinstance(changed, Message) else message
+        return message
 
     def checked(self, messages: Sequence[Message]) -> tuple[Message, ...]:
         """Returns the messages of a batch; raises `InvalidMessage` with the rule that one of them breaks."""

@@ -77,7 +77,11 @@ class Producer:
         namespace = self._session.namespace_or_own(settings.namespace)
         self._settings = replace(settings, namespace=namespace)
         self._encoding = MessageEncoder.of(
-            settings.compress_body_over_bytes, settings.compression, settings.max_message_bytes, namespace
+            settings.compress_body_over_bytes,
+            settings.compression,
+            settings.max_message_bytes,
+            namespace,
+            settings.hooks,
         )
         self._life = Life("producer", self.group)
         self._stack = AsyncExitStack()
@@ -187,7 +191,7 @@ class Producer:
         results or error.
         """
         sender, seconds = self._open().sender, self._seconds(timeout)
-        return await send_list(sender, self._encoding, messages, queue, timeout=seconds)
+        return await send_list(sender, self._encoding, self._created(messages), queue, timeout=seconds)
 
     async def send_batch_soon(
         self,
@@ -203,7 +207,7 @@ class Producer:
         `WindowFull` instead of waiting. What brokers answer is final, as of `send_soon`.
         """
         parts, seconds = self._open(), self._seconds(timeout)
-        pending, whole = PendingBatch(), self._encoding.checked(messages)
+        pending, whole = PendingBatch(), self._encoding.checked(self._created(messages))
         await parts.in_flight.enter(pending, sum(len(message.body) for message in whole), wait=wait)
         parts.batches.start(pending, self._encoding, whole, queue, seconds)
         return pending
@@ -355,6 +359,10 @@ class Producer:
     ) -> tuple[RunningProducer, Payload, Target, float]:
         """Checks and encodes a message, which needs no server; in any thread, for the blocking face."""
         return self._open(), self._encoding.one(message), target_of(message, queue), self._seconds(timeout)
+
+    def _created(self, messages: Sequence[Message]) -> Sequence[Message]:
+        """Returns the messages of a batch as the hooks give them back."""
+        return [self._encoding.created(message) for message in messages] if self._encoding.hooks else messages
 
     def _seconds(self, timeout: float | None) -> float:
         return self._settings.send_timeout if timeout is None else seconds_of("timeout", timeout)

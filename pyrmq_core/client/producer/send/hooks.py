@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from pyrmq_core.client.hook_calls import check_hooks, hook_name, methods_of, quietly, timed
 from pyrmq_core.client.producer.communication_mode import CommunicationMode
 from pyrmq_core.errors import RocketMQError, SendFailed, SendForbidden
-from pyrmq_core.model import LocalTransactionState, MessageQueue, SendResult
+from pyrmq_core.model import LocalTransactionState, Message, MessageQueue, SendResult
 from pyrmq_core.protocol.messages.message_type import MessageType, message_type
 from pyrmq_core.protocol.messages.payload import Payload
 from pyrmq_core.protocol.messages.properties import decode_properties
@@ -27,7 +27,7 @@ class SendContext:
     """One try of a send, as its hooks see it (client/hook/SendMessageContext.java).
 
     `topic` and `queue` are without the namespace. After the try, `results` has one result a message, or `error` what
-    the try failed with; a one-way send has neither. `seconds` is how long it took.
+    the try failed with; a one-way send has neither. `seconds` is how long it took. `attempt` counts the send's tries.
     """
 
     producer_group: str
@@ -41,6 +41,7 @@ class SendContext:
     error: RocketMQError | None = None
     seconds: float = 0.0
     trace_on: bool = True
+    attempt: int = 1
 
     def ended(self, receipt: Receipt | None, error: RocketMQError | None, seconds: float) -> SendContext:
         """Returns the context after the try.
@@ -80,6 +81,15 @@ class EndTransactionContext:
     keys: str | None = None
 
 
+class MessageHook(Protocol):
+    """A hook that is called with each message that is passed to the producer, in the caller's thread and context.
+
+    It may give back another message, with more properties for example. Rows of `send_arrow` are no messages yet.
+    """
+
+    def message_created(self, message: Message) -> Message | None: ...
+
+
 class SendHook(Protocol):
     """A hook that is called before and after each try of a send (Java's SendMessageHook)."""
 
@@ -100,8 +110,13 @@ class EndTransactionHook(Protocol):
     def end_transaction(self, context: EndTransactionContext) -> None: ...
 
 
-PRODUCER_HOOKS: Final = (("send_message_before", "send_message_after"), ("check_forbidden",), ("end_transaction",))
-ProducerHook = SendHook | CheckForbiddenHook | EndTransactionHook
+PRODUCER_HOOKS: Final = (
+    ("send_message_before", "send_message_after"),
+    ("check_forbidden",),
+    ("end_transaction",),
+    ("message_created",),
+)
+ProducerHook = MessageHook | SendHook | CheckForbiddenHook | EndTransactionHook
 
 
 class ProducerHooks:

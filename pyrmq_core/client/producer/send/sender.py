@@ -30,7 +30,7 @@ from pyrmq_core.client.producer.send.retry_policy import (
     refuses_queue,
     send_failed,
 )
-from pyrmq_core.client.producer.send.send_errors import unexpected
+from pyrmq_core.client.producer.send.send_errors import given_up, unexpected
 from pyrmq_core.client.producer.send.send_state import SendState
 from pyrmq_core.client.producer.send.targets import AnyQueue, Target, ThisQueue, waits_for_broker
 from pyrmq_core.client.producer.settings import SendSettings
@@ -224,6 +224,8 @@ class Sender:
             answer = error
         except trio.Cancelled:
             self._queues.learn(state, None)
+            if context is not None:
+                self._tell_after(context, state, None, given_up(state.payload.topic))
             raise
         return self._judge(state, queue, answer, context)
 
@@ -262,8 +264,8 @@ class Sender:
             failure = answer
         if self._queues.learns:
             self._queues.learn(state, failure)
-        if context is not None and self._hooks is not None:
-            self._hooks.after(context.ended(receipt, failure, trio.current_time() - state.began))
+        if context is not None:
+            self._tell_after(context, state, receipt, failure)
         if failure is not None:
             return self._failed(state, queue, failure)
         if receipt is None or receipt.status is SEND_OK or not self._wants_another_broker(state):
@@ -310,6 +312,12 @@ class Sender:
         if waits:
             await trio.sleep(min(WAIT_FOR_BROKER_SECONDS, state.seconds_left()))
 
+    def _tell_after(
+        self, context: SendContext, state: SendState, receipt: Receipt | None, failure: RocketMQError | None
+    ) -> None:
+        assert self._hooks is not None
+        self._hooks.after(context.ended(receipt, failure, trio.current_time() - state.began))
+
     def _context(self, queue: MessageQueue, state: SendState) -> SendContext:
         namespace = self.settings.namespace
         return SendContext(
@@ -320,6 +328,7 @@ class Sender:
             broker_address=state.address,
             mode=state.mode,
             payload=state.payload,
+            attempt=state.tries_made + 1,
         )
 
     def _request(self, payload: Payload, queue: MessageQueue) -> Request:

@@ -1,0 +1,20 @@
+"""Metrics and traces of a client through the OpenTelemetry API (extra `otel`), as hooks that users add.
+
+The API alone is imported: without an SDK in the program it does nothing. Programs without this package pay nothing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from pyrmq_core.lazy_names import load_when_named
+
+if TYPE_CHECKING:
+    from pyrmq_core.otel.instrumentation import Instrumentation
+
+__all__ = ["Instrumentation"]
+
+_LAZY: Final = {"Instrumentation": "pyrmq_core.otel.instrumentation"}
+
+if not TYPE_CHECKING:  # else every name would pass for one of these
+    __getattr__, __dir__ = load_when_named(__name__, __all__, _LAZY)

@@ -1,0 +1,84 @@
+"""The attributes of spans and metrics, by OpenTelemetry's conventions for messaging and for RocketMQ.
+
+Source: opentelemetry.io, semantic conventions, messaging spans, messaging metrics and RocketMQ, 1.27 and later.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pyrmq_core.client.consumer.consume.hooks import ConsumeContext
+from pyrmq_core.client.producer.send.hooks import SendContext
+from pyrmq_core.errors import ResponseError, RocketMQError
+from pyrmq_core.protocol.framing.codes import RequestCode, ResponseCode
+
+Attributes = dict[str, str | int]
+
+SYSTEM: Final = "messaging.system"
+OPERATION: Final = "messaging.operation.name"
+OPERATION_TYPE: Final = "messaging.operation.type"
+DESTINATION: Final = "messaging.destination.name"
+PARTITION: Final = "messaging.destination.partition.id"
+GROUP: Final = "messaging.consumer.group.name"
+BATCH_COUNT: Final = "messaging.batch.message_count"
+BODY_SIZE: Final = "messaging.message.body.size"
+MESSAGE_ID: Final = "messaging.message.id"
+NAMESPACE: Final = "messaging.rocketmq.namespace"
+TAG: Final = "messaging.rocketmq.message.tag"
+KEYS: Final = "messaging.rocketmq.message.keys"
+SERVER: Final = "server.address"
+PORT: Final = "server.port"
+ERROR: Final = "error.type"
+
+
+def of_send(context: SendContext) -> Attributes:
+    """Returns the attributes of one try of a send."""
+    found: Attributes = {SYSTEM: "rocketmq", OPERATION: "send", DESTINATION: context.topic}
+    add_server(found, context.broker_address)
+    if context.error is not None:
+        found[ERROR] = error_type(context.error)
+    return found
+
+
+def of_process(context: ConsumeContext) -> Attributes:
+    """Returns the attributes of one call of a handler."""
+    found: Attributes = {
+        SYSTEM: "rocketmq",
+        OPERATION: "process",
+        DESTINATION: context.queue.topic,
+        GROUP: context.consumer_group,
+    }
+    if context.error is not None:
+        found[ERROR] = type(context.error).__qualname__
+    elif context.status is not None and not context.success:
+        found[ERROR] = context.status.name
+    return found
+
+
+def add_server(found: Attributes, address: str) -> None:
+    """Adds the address of a broker, `host:port`."""
+    host, _, port = address.rpartition(":")
+    if host and port.isdigit():
+        found[SERVER], found[PORT] = host, int(port)
+
+
+def error_type(error: RocketMQError) -> str:
+    """Returns the broker's response code by its name, if it refused; else the name of the error's class."""
+    cause = error if isinstance(error, ResponseError) else error.__cause__
+    return code_name(cause.code) if isinstance(cause, ResponseError) else type(error).__qualname__
+
+
+def code_name(code: int) -> str:
+    """Returns the name of a response code, or its number."""
+    try:
+        return ResponseCode(code).name
+    except ValueError:
+        return str(code)
+
+
+def request_name(code: int) -> str:
+    """Returns the name of a request code, or its number."""
+    try:
+        return RequestCode(code).name
+    except ValueError:
+        return str(code)

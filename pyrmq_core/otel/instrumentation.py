@@ -1,0 +1,74 @@
+"""`Instrumentation`: one object that is a hook of producers, consumers and clients, and reports what they do."""
+
+from __future__ import annotations
+
+from pyrmq_core.client.consumer.consume.hooks import ConsumeContext
+from pyrmq_core.client.producer.send.hooks import SendContext
+from pyrmq_core.model import Message
+from pyrmq_core.otel.api import metrics, trace
+from pyrmq_core.otel.client_metrics import ClientMetrics
+from pyrmq_core.otel.spans import Spans
+from pyrmq_core.protocol.framing.command import Command
+
+NAME = "pyrmq_core"
+
+
+class Instrumentation:
+    """Metrics and traces by OpenTelemetry's conventions for messaging.
+
+    `Producer(..., hooks=[otel])`, `PushConsumer(..., hooks=[otel])`, `LitePullConsumer(..., hooks=[otel])` and
+    `Client(..., rpc_hooks=[otel])`; one object serves all of a process. Without arguments the global providers are
+    used; `metrics=False` or `traces=False` leaves that half out.
+    """
+
+    def __init__(
+        self,
+        *,
+        tracer_provider: trace.TracerProvider | None = None,
+        meter_provider: metrics.MeterProvider | None = None,
+        metrics: bool = True,
+        traces: bool = True,
+    ) -> None:
+        self._metrics = ClientMetrics(_meter(meter_provider)) if metrics else None
+        self._spans = Spans(trace.get_tracer(NAME, tracer_provider=tracer_provider)) if traces else None
+
+    def message_created(self, message: Message) -> Message | None:
+        """Gives the message the context of its trace, in its properties, as W3C's `traceparent`."""
+        return None if self._spans is None else self._spans.created(message)
+
+    def send_message_before(self, context: SendContext) -> None:
+        """Counts a try of a send as in flight."""
+        if self._metrics is not None:
+            self._metrics.send_began(context)
+
+    def send_message_after(self, context: SendContext) -> None:
+        """Reports a try of a send."""
+        if self._metrics is not None:
+            self._metrics.send_ended(context)
+        if self._spans is not None:
+            self._spans.sent(context)
+
+    def consume_message_before(self, context: ConsumeContext) -> None:
+        """Begins the span of a call of the handler, which is current while the handler runs."""
+        if self._spans is not None:
+            self._spans.process_began(context)
+
+    def consume_message_after(self, context: ConsumeContext) -> None:
+        """Reports a call of the handler."""
+        if self._metrics is not None:
+            self._metrics.processed(context)
+        if self._spans is not None:
+            self._spans.process_ended(context)
+
+    def do_before_request(self, address: str, request: Command) -> Command | None:
+        """Changes nothing."""
+        return None
+
+    def do_after_response(self, address: str, request: Command, answer: Command) -> None:
+        """Reports an answer's code, and what a pull's answer says of its queue."""
+        if self._metrics is not None:
+            self._metrics.answered(address, request, answer)
+
+
+def _meter(provider: metrics.MeterProvider | None) -> metrics.Meter:
+    return metrics.get_meter(NAME, meter_provider=provider)

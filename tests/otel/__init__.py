@@ -1,0 +1,1 @@
+"""Metrics and traces through OpenTelemetry, and what the servers and boards show."""
