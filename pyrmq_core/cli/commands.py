@@ -6,7 +6,6 @@ A server is imported by the command that starts it: it takes longer to load than
 from __future__ import annotations
 
 import ipaddress
-from datetime import UTC, datetime
 
 import click
 
@@ -15,12 +14,15 @@ from pyrmq_core.cli.admin import cluster, kv, topic
 from pyrmq_core.cli.connections import Connection, connection_options
 from pyrmq_core.cli.consume import consume_topic
 from pyrmq_core.cli.doctor import doctor
+from pyrmq_core.cli.groups.group import clients, group
+from pyrmq_core.cli.groups.messages import dlq, query
 from pyrmq_core.cli.operation.broker import broker
 from pyrmq_core.cli.operation.nameserver import nameserver
 from pyrmq_core.cli.operation.topics import TOPIC_COMMANDS
 from pyrmq_core.cli.send import send
 from pyrmq_core.cli.servers import GROUP, OneLineGroup, run
 from pyrmq_core.cli.tail import tail_topic
+from pyrmq_core.cli.times import instant
 from pyrmq_core.cli.web import PORT as WEB_PORT
 from pyrmq_core.cli.web import web as web_page
 
@@ -31,7 +33,7 @@ def pyrmq() -> None:
     """RocketMQ from a terminal: servers to try things on, sending, reading, administration."""
 
 
-for administering in (topic, cluster, kv, doctor, nameserver, broker, web_page, send):
+for administering in (topic, cluster, group, query, dlq, clients, kv, doctor, nameserver, broker, web_page, send):
     pyrmq.add_command(administering)
 for about_topics in TOPIC_COMMANDS:
     topic.add_command(about_topics)
@@ -70,7 +72,7 @@ def tail(
 ) -> None:
     """Print the messages of a topic, with -f also new ones."""
     start = start or ("latest" if follow else "earliest")
-    position = start if start in ("earliest", "latest") else _time(start)
+    position = start if start in ("earliest", "latest") else instant(start, "--from", or_else="earliest, latest or ")
 
     async def print_all() -> None:
         async with (
@@ -106,7 +108,7 @@ def consume(
     """Print a group's messages and acknowledge them, until Ctrl-C."""
     if tags and sql:
         raise click.UsageError("--tags and --sql exclude each other; SQL can say TAGS = '...' itself")
-    position = start if start in ("earliest", "latest") else _time(start)
+    position = start if start in ("earliest", "latest") else instant(start, "--from", or_else="earliest, latest or ")
 
     async def consume_all() -> None:
         await consume_topic(
@@ -135,11 +137,3 @@ def _numeric_address(host: str) -> str:
             f"{host!r}: give an IP address of this machine by which clients reach it", param_hint="--host"
         )
     return str(address)
-
-
-def _time(text: str) -> datetime:
-    try:
-        when = datetime.fromisoformat(text)
-    except ValueError:
-        raise click.BadParameter(f"{text!r}: earliest, latest or an ISO-8601 time are", param_hint="--from") from None
-    return when if when.tzinfo else when.astimezone(UTC)

@@ -136,6 +136,8 @@ def test_an_output_that_is_closed(cluster: EmbeddedCluster, tmp_path: Path) -> N
             admin.create_topic(value, queues=1)
             producer.send(Message(value, b"body"))
             admin.put_kv(value, value, value)
+            admin.groups.create(value)
+            admin.groups.reset(value, value, "earliest")
     for words in ASKING:
         plain = started(*filled(words, values[words, False]), "-n", address, home=tmp_path)
         closed = with_closed_pipe(*filled(words, values[words, True]), "-n", address, home=tmp_path)

@@ -16,8 +16,15 @@ from pyrmq_core.cli.operation.server_groups import ServerGroup
 
 PROGRAM = (sys.executable, "-m", "pyrmq_core.cli")
 ENDS_WITHIN = 60.0
-# The options with which a command ends by itself.
-ENDING = {"consume": ("--max", "1")}
+# The options with which a command ends by itself, and those whose values have a form; the last value of each counts.
+ENDING = {
+    "consume": ("--max", "1"),
+    "dlq resend": ("--all",),
+    "group delete": ("--yes",),
+    "group reset": ("--to", "earliest"),
+    "group seek": ("-b", "broker-a", "-q", "0", "-o", "0"),
+    "query": ("--key", "K"),
+}
 
 
 def commands() -> dict[str, click.Command]:

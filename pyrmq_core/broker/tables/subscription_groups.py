@@ -12,7 +12,7 @@ from typing import Any, Final
 from pyrmq_core.broker.store.disk.files import Files
 from pyrmq_core.broker.tables.table_file import Members, TableFile
 from pyrmq_core.errors import BodyError, InvalidArgument, StoreError
-from pyrmq_core.protocol.messages.names import PLACEHOLDER_GROUPS, check_group
+from pyrmq_core.protocol.messages.names import PLACEHOLDER_GROUPS, SYSTEM_GROUPS, check_group
 from pyrmq_core.protocol.routes.topic_config import MAX_QUEUES_PER_TOPIC, DataVersion
 
 FILE_NAME: Final = "subscriptionGroup.json"
@@ -32,16 +32,6 @@ DEFAULTS: Final[Mapping[str, Any]] = {
     "retryQueueNums": 1,
     "whichBrokerWhenConsumeSlowly": 1,
 }
-SYSTEM_GROUPS: Final = (
-    "TOOLS_CONSUMER",
-    "FILTERSRV_CONSUMER",
-    "SELF_TEST_C_GROUP",
-    "CID_ONS-HTTP-PROXY",
-    "CID_ONSAPI_PULL",
-    "CID_ONSAPI_PERMISSION",
-    "CID_ONSAPI_OWNER",
-    "CID_RMQ_SYS_TRANS",
-)
 
 GroupConfig = Mapping[str, Any]
 # The bit of reading (common/constant/PermName.java), and the most pairs of group and topic with such bits.

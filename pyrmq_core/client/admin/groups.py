@@ -70,11 +70,11 @@ class Groups(AdminFamily):
         found = {server.name: configs[on_wire] for server, configs in answers.items() if on_wire in configs}
         return {name: self._tenant_config(config) for name, config in found.items()}
 
-    async def describe(self, group: str) -> GroupDescription:
+    async def describe(self, group: str, *, running_info: bool = True) -> GroupDescription:
         """Returns the group's settings, its members with the queues that they hold, and its subscriptions.
 
-        A member that does not report itself in time has an `error`. Raises `InvalidArgument` if no broker that answers
-        knows the group.
+        A member that does not report itself in time has an `error`; without `running_info` none is queried. Raises
+        `InvalidArgument` if no broker that answers knows the group.
         """
         on_wire = self._on_wire(group)
 
@@ -89,11 +89,12 @@ class Groups(AdminFamily):
         if not configs and not any(answer.connections for answer in connections):
             raise _unknown(group, found.failures)
         namespace = self._servers.namespace
+        members = members_of(connections)
         there = {name: {one.client_id for one in answer.connections} for name, (_, answer) in found.answers.items()}
         return GroupDescription(
             group=group,
             configs={name: self._tenant_config(config) for name, config in configs.items()},
-            members=await self._reported(on_wire, members_of(connections), there, servers),
+            members=await self._reported(on_wire, members, there, servers) if running_info else members,
             consume_type=first_known(answer.consume_type for answer in connections),
             message_model=first_known(answer.message_model for answer in connections),
             consume_from_where=first_known(answer.consume_from_where for answer in connections),

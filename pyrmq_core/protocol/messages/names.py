@@ -56,6 +56,17 @@ SYSTEM_TOPICS: Final = FORBIDDEN_TOPICS | {
     "RMQ_SYS_ROCKSDB_TRANS_HALF_TOPIC",
     "RMQ_SYS_ROCKSDB_TRANS_OP_HALF_TOPIC",
 }
+# The groups that every broker has (broker/subscription/SubscriptionGroupManager.java).
+SYSTEM_GROUPS: Final = (
+    "TOOLS_CONSUMER",
+    "FILTERSRV_CONSUMER",
+    "SELF_TEST_C_GROUP",
+    "CID_ONS-HTTP-PROXY",
+    "CID_ONSAPI_PULL",
+    "CID_ONSAPI_PERMISSION",
+    "CID_ONSAPI_OWNER",
+    TRANSACTION_GROUP,
+)
 # Java's placeholders for a missing group name.
 PLACEHOLDER_GROUPS: Final = frozenset(("DEFAULT_PRODUCER", "DEFAULT_CONSUMER"))
 

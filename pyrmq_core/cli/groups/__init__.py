@@ -1,0 +1,8 @@
+"""The commands about consumer groups, their messages and their clients: `group`, `query`, `dlq` and `clients`.
+
+    group          the commands of `pyrmq group`, and `pyrmq clients`
+    rows           the rows of their tables, for people and for programs
+    messages       `pyrmq query` and `pyrmq dlq`
+
+A table names the brokers that gave no answer below it; with `--json` on standard error.
+"""

@@ -1,0 +1,276 @@
+"""`pyrmq group`: consumer groups, their members and their progress, and changes of offsets; `pyrmq clients`."""
+
+from __future__ import annotations
+
+import sys
+from datetime import UTC, datetime
+from typing import Final
+
+import click
+
+from pyrmq_core import Admin, MessageQueue
+from pyrmq_core.cli.admin import with_admin
+from pyrmq_core.cli.connections import Connection, connection_options
+from pyrmq_core.cli.groups.rows import (
+    change_row,
+    client_row,
+    consumer_row,
+    description_members,
+    failed_text,
+    group_members,
+    group_row,
+    producer_row,
+    progress_members,
+    progress_row,
+)
+from pyrmq_core.cli.servers import CommandGroup, SectionedCommand
+from pyrmq_core.cli.tables import Watch, json_option, rendered, show, show_watched, text_of, watch_options
+from pyrmq_core.cli.times import age, instant, shown_time
+from pyrmq_core.client.admin.group_values import GroupDescription, GroupList, GroupProgress
+from pyrmq_core.client.query_many import query_many
+from pyrmq_core.protocol.messages.names import SYSTEM_GROUPS
+
+LIST_COLUMNS: Final = ("group", "members", "type", "model", "lag", "topics")
+CLIENT_COLUMNS: Final = ("client", "address", "language", "version", "queues")
+PROGRESS_COLUMNS: Final = ("topic", "broker", "queue", "offset", "end", "lag", "waits")
+CHANGE_COLUMNS: Final = ("topic", "brokerName", "queueId", "before", "after")
+ALL_CLIENTS_COLUMNS: Final = ("kind", "group", "client", "address", "language", "version", "seen")
+SETTING_COLUMNS: Final = ("broker", "consumeEnable", "retryMaxTimes", "retryQueueNums", "consumeBroadcastEnable")
+
+cluster_option = click.option("-c", "--cluster", "--clusterName", "cluster", help="Only brokers of this cluster.")
+
+
+@click.group(cls=CommandGroup)
+def group() -> None:
+    """List, describe, create and delete consumer groups; show and change their offsets."""
+
+
+@group.command("list")
+@connection_options
+@click.option("-a", "--all", "all_groups", is_flag=True, help="RocketMQ's own, too.")
+@watch_options
+@json_option
+def list_groups(connection: Connection, all_groups: bool, watch: Watch, as_json: bool) -> None:
+    """List groups with their members, type and lag."""
+
+    async def work(admin: Admin) -> None:
+        async def make() -> str:
+            return groups_text(await admin.groups.list(), all_groups=all_groups, as_json=as_json)
+
+        await show_watched(make, watch)
+
+    with_admin(connection, work)
+
+
+def groups_text(found: GroupList, *, all_groups: bool, as_json: bool) -> str:
+    rows = [row for row in found.groups if all_groups or row.group not in SYSTEM_GROUPS]
+    if as_json:
+        table = text_of([group_members(row) for row in rows], (), as_json=True)
+    else:
+        table = text_of([group_row(row) for row in rows], LIST_COLUMNS, as_json=False)
+    return table + failed_text(found.failures, as_json=as_json)
+
+
+@group.command()
+@click.argument("name", metavar="GROUP")
+@connection_options
+@json_option
+def describe(name: str, connection: Connection, as_json: bool) -> None:
+    """Show a group's settings, subscriptions and members."""
+
+    async def work(admin: Admin) -> None:
+        click.echo(description_text(await admin.groups.describe(name), as_json=as_json), nl=False)
+
+    with_admin(connection, work)
+
+
+def description_text(found: GroupDescription, *, as_json: bool) -> str:
+    failed = failed_text(found.failures, as_json=as_json)
+    if as_json:
+        return text_of([description_members(found)], (), as_json=True)
+    settings = [{"broker": name, **config.to_members()} for name, config in sorted(found.configs.items())]
+    subscriptions = [
+        {"topic": one.topic, "expression": one.sub_string, "type": one.expression_type} for one in found.subscriptions
+    ]
+    parts = [text_of(settings, SETTING_COLUMNS, as_json=False)] if settings else []
+    if subscriptions:
+        parts.append(text_of(subscriptions, ("topic", "expression", "type"), as_json=False))
+    if found.members:
+        reports = [f"{one.client_id} gave no report: {one.error}" for one in found.members if one.error is not None]
+        table = text_of([client_row(one) for one in found.members], CLIENT_COLUMNS, as_json=False)
+        parts.append(table + rendered(*reports))
+    else:
+        parts.append(f"no member of group {found.group} is connected\n")
+    return "\n".join(parts) + failed
+
+
+@group.command()
+@click.argument("name", metavar="GROUP")
+@connection_options
+@click.option("-t", "--topic", help="Only this topic.")
+@click.option("--members", is_flag=True, help="Name the client of each queue; a request to each member.")
+@watch_options
+@json_option
+def progress(name: str, connection: Connection, topic: str | None, members: bool, watch: Watch, as_json: bool) -> None:
+    """Show how far a group is in each queue, its lag, and how long messages wait."""
+
+    async def work(admin: Admin) -> None:
+        async def make() -> str:
+            found = await admin.groups.progress(name, topic=topic, members=members)
+            return progress_text(found, members=members, as_json=as_json)
+
+        await show_watched(make, watch)
+
+    with_admin(connection, work)
+
+
+def progress_text(found: GroupProgress, *, members: bool, as_json: bool) -> str:
+    if as_json:
+        table = text_of([progress_members(row) for row in found.queues], (), as_json=True)
+        return table + failed_text(found.failures, as_json=True)
+    now = datetime.now(UTC)
+    if not found.queues:
+        text = f"group {found.group} has no offsets: no member has consumed, or the name is another one\n"
+        return text + failed_text(found.failures, as_json=False)
+    columns = (*PROGRESS_COLUMNS, "client") if members else PROGRESS_COLUMNS
+    table = text_of([progress_row(row, now) for row in found.queues], columns, as_json=False)
+    oldest = age(found.waiting_since, now)
+    waiting = "" if oldest is None else f", the oldest for {oldest} (since {shown_time(found.waiting_since)})"
+    summary = f"{found.lag} messages wait{waiting}; {found.consume_tps:.1f} consumed a second"
+    return table + rendered(summary) + failed_text(found.failures, as_json=False)
+
+
+@group.command()
+@click.argument("name", metavar="GROUP")
+@connection_options
+@click.option("-t", "--topic", required=True, help="The topic whose queues get new offsets.")
+@click.option("--to", "target", required=True, help="earliest, latest, or an ISO-8601 time.")
+@click.option("--offline", is_flag=True, help="Fail while members are connected.")
+@json_option
+def reset(name: str, connection: Connection, topic: str, target: str, offline: bool, as_json: bool) -> None:
+    """Give a group new offsets in all queues of a topic; connected members follow."""
+    to = target if target in ("earliest", "latest") else instant(target, "--to", or_else="earliest, latest or ")
+
+    async def work(admin: Admin) -> None:
+        changes = await admin.groups.reset(name, topic, to, offline=offline)  # type: ignore[arg-type]
+        show([change_row(change) for change in changes], CHANGE_COLUMNS, as_json=as_json)
+
+    with_admin(connection, work)
+
+
+@group.command()
+@click.argument("name", metavar="GROUP")
+@connection_options
+@click.option("-t", "--topic", required=True, help="The queue's topic.")
+@click.option("-b", "--broker", required=True, metavar="BROKER", help="The queue's broker.")
+@click.option("-q", "--queue", "queue_id", required=True, type=click.IntRange(0), help="Its number.")
+@click.option("-o", "--offset", required=True, type=click.IntRange(0), help="The next message's offset.")
+@json_option
+def seek(name: str, connection: Connection, topic: str, broker: str, queue_id: int, offset: int, as_json: bool) -> None:
+    """Give a group a new offset in one queue."""
+
+    async def work(admin: Admin) -> None:
+        change = await admin.groups.seek(name, MessageQueue(topic, broker, queue_id), offset)
+        show([change_row(change)], CHANGE_COLUMNS, as_json=as_json)
+
+    with_admin(connection, work)
+
+
+@group.command()
+@click.argument("name", metavar="GROUP")
+@click.argument("to", metavar="TO")
+@connection_options
+@click.option("-t", "--topic", help="Only this topic's offsets.")
+def clone(name: str, to: str, connection: Connection, topic: str | None) -> None:
+    """Give the group TO the offsets of GROUP."""
+
+    async def work(admin: Admin) -> None:
+        topics = await admin.groups.clone(name, to, topic=topic)
+        click.echo(f"group {to} has the offsets of {name} in {', '.join(topics)}")
+
+    with_admin(connection, work)
+
+
+@group.command()
+@click.argument("name", metavar="GROUP")
+@connection_options
+@cluster_option
+@click.option("-r", "--retryMaxTimes", "retry_max_times", type=click.IntRange(-1), help="Tries after the first.")
+@click.option("-q", "--retryQueueNums", "retry_queue_nums", type=click.IntRange(0), help="Queues of its retry topic.")
+@click.option("--consume/--no-consume", "consume_enable", default=None, help="Whether members may consume.")
+@click.option("--broadcast/--no-broadcast", "consume_broadcast_enable", default=None, help="Whether they may all.")
+@click.option("--orderly/--no-orderly", "consume_message_orderly", default=None, help="For clients that ask, 5.x.")
+def create(
+    name: str,
+    connection: Connection,
+    cluster: str | None,
+    retry_max_times: int | None,
+    retry_queue_nums: int | None,
+    consume_enable: bool | None,
+    consume_broadcast_enable: bool | None,
+    consume_message_orderly: bool | None,
+) -> None:
+    """Create a group, or change the settings that are given."""
+
+    async def work(admin: Admin) -> None:
+        await admin.groups.create(
+            name,
+            cluster=cluster,
+            retry_max_times=retry_max_times,
+            retry_queue_nums=retry_queue_nums,
+            consume_enable=consume_enable,
+            consume_broadcast_enable=consume_broadcast_enable,
+            consume_message_orderly=consume_message_orderly,
+        )
+        click.echo(f"group {name} is there")
+
+    with_admin(connection, work)
+
+
+@group.command()
+@click.argument("name", metavar="GROUP")
+@connection_options
+@cluster_option
+@click.option("--force", is_flag=True, help="Although members are connected.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+def delete(name: str, connection: Connection, cluster: str | None, force: bool, yes: bool) -> None:
+    """Delete a group with its offsets, retries and dead letters."""
+    if not yes:
+        confirm(f"Delete group {name} with its offsets, and the messages of %RETRY%{name} and %DLQ%{name}?")
+
+    async def work(admin: Admin) -> None:
+        await admin.groups.delete(name, cluster=cluster, force=force)
+        click.echo(f"group {name} is deleted")
+
+    with_admin(connection, work)
+
+
+def confirm(question: str) -> None:
+    """Raises unless a person at the terminal says yes; without a terminal it is wrong use."""
+    if not sys.stdin.isatty():
+        raise click.UsageError("this deletes what cannot be brought back; give --yes where no terminal is")
+    if not click.confirm(question, err=True):
+        raise click.ClickException("nothing is deleted")
+
+
+@click.command(cls=SectionedCommand)
+@connection_options
+@click.option("-g", "--group", help="Only members of this group, producers and consumers.")
+@json_option
+def clients(connection: Connection, group: str | None, as_json: bool) -> None:
+    """List the producers and consumers that are connected."""
+
+    async def work(admin: Admin) -> None:
+        producers = await (admin.producers.list() if group is None else admin.producers.members(group))
+        listed = await admin.groups.list()
+        names = [row.group for row in listed.groups if row.members and group in (None, row.group)]
+        consumers = await query_many(names, lambda name: admin.groups.describe(name, running_info=False))
+        rows = [
+            *(producer_row(one) for one in producers.producers),
+            *(consumer_row(name, member) for name in names for member in consumers[name].members),
+        ]
+        show(rows, ALL_CLIENTS_COLUMNS, as_json=as_json)
+        failures = {**listed.failures, **producers.failures}
+        click.echo(failed_text(failures, as_json=as_json), nl=False)
+
+    with_admin(connection, work)

@@ -1,0 +1,308 @@
+"""`pyrmq query`: messages by key or id, with their state in each group and their trace; `pyrmq dlq`: dead letters."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final, Literal
+
+import click
+
+from pyrmq_core import Admin, InvalidArgument, MessageExt
+from pyrmq_core.cli.admin import with_admin
+from pyrmq_core.cli.connections import Connection, connection_options
+from pyrmq_core.cli.groups.rows import failed_text
+from pyrmq_core.cli.servers import CommandGroup, SectionedCommand
+from pyrmq_core.cli.tables import json_option, rendered, show, text_of
+from pyrmq_core.cli.tail import message_line
+from pyrmq_core.cli.times import iso_time, optional_instant, shown_time
+from pyrmq_core.client.admin.message_tracks import MessageTrack
+from pyrmq_core.client.message_queries import MessageList
+from pyrmq_core.protocol.messages.message_id import decode_offset_msg_id
+from pyrmq_core.protocol.messages.properties import DLQ_ORIGIN_TOPIC, RETRY_TOPIC
+from pyrmq_core.protocol.messages.record import unpack_host
+from pyrmq_core.protocol.messages.trace_events import TraceEvent
+
+MESSAGE_COLUMNS: Final = ("stored", "broker", "queue", "offset", "msgId", "tags", "keys", "body")
+LETTER_COLUMNS: Final = ("stored", "broker", "offset", "msgId", "from", "tries", "keys", "body")
+TRACK_COLUMNS: Final = ("group", "state", "offset", "retries", "dead")
+TRACE_COLUMNS: Final = ("time", "event", "group", "success", "ms", "tries")
+BODY_CHARACTERS: Final = 60
+MAX_RESENT: Final = 100_000
+PORT_BYTES: Final = 4
+EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+from_option = click.option("--from", "begin", metavar="TIME", help="Only those stored from then on, ISO-8601.")
+
+
+@click.command(cls=SectionedCommand)
+@click.argument("topic")
+@connection_options
+@click.option("--key", help="One word of the messages' keys.")
+@click.option("--id", "msg_id", metavar="ID", help="A message id, or an offset message id.")
+@click.option("--unique-key", metavar="ID", help="A message id alone.")
+@from_option
+@click.option("--until", "end", metavar="TIME", help="Only those stored up to then.")
+@click.option("--max", "limit", default=32, show_default=True, type=click.IntRange(1), help="The newest of a broker.")
+@click.option("--track", is_flag=True, help="The state of each message in each group.")
+@click.option("--trace", is_flag=True, help="The events that tracing clients reported.")
+@json_option
+def query(
+    topic: str,
+    connection: Connection,
+    key: str | None,
+    msg_id: str | None,
+    unique_key: str | None,
+    begin: str | None,
+    end: str | None,
+    limit: int,
+    track: bool,
+    trace: bool,
+    as_json: bool,
+) -> None:
+    """Find messages by key or id."""
+    if [key, msg_id, unique_key].count(None) != 2:
+        raise click.UsageError("give one of --key, --id and --unique-key")
+    first, last = optional_instant(begin, "--from"), optional_instant(end, "--until")
+    if key is None and (begin or end):
+        raise click.UsageError("--from and --until belong to --key; an id names its message")
+
+    async def work(admin: Admin) -> None:
+        if key is not None:
+            found = await admin.messages.by_key(topic, key, max_num=limit, begin=first, end=last)
+        elif unique_key is not None:
+            found = await admin.messages.by_unique_key(topic, unique_key)
+        else:
+            found = await _by_any_id(admin, topic, msg_id or "")
+        await _show(admin, found, track=track, trace=trace, as_json=as_json)
+
+    with_admin(connection, work)
+
+
+async def _by_any_id(admin: Admin, topic: str, msg_id: str) -> MessageList:
+    """Returns the messages with this id; an offset message id is used only if it names a broker of the cluster.
+
+    Both kinds look alike, and a message id taken for the other kind would have this process connect anywhere.
+    """
+    found = await admin.messages.by_unique_key(topic, msg_id)
+    if found.messages:
+        return found
+    try:
+        place = decode_offset_msg_id(msg_id)
+    except InvalidArgument:
+        return found
+    address = unpack_host(place.ip + (place.port & 0xFFFFFFFF).to_bytes(PORT_BYTES))
+    brokers = (await admin.cluster_info()).broker_addr_table.values()
+    if not any(address in broker.broker_addrs.values() for broker in brokers):
+        return found
+    return MessageList((await admin.messages.by_id(msg_id, topic=topic),), found.failures)
+
+
+async def _show(admin: Admin, found: MessageList, *, track: bool, trace: bool, as_json: bool) -> None:
+    failed = failed_text(found.failures, as_json=as_json)
+    members: list[dict[str, Any]] = []
+    if not as_json:
+        click.echo(_messages_text(found.messages), nl=False)
+    for message in found.messages:
+        tracks = await admin.messages.track(message) if track else ()
+        events = (await admin.messages.trace(message.msg_id)).events if trace else ()
+        if as_json:
+            more = {"tracks": [_track_members(one) for one in tracks]} if track else {}
+            more |= {"trace": [_event_members(one) for one in events]} if trace else {}
+            members.append({**_message_members(message), **more})
+        else:
+            click.echo(_life_text(message, tracks if track else None, events if trace else None), nl=False)
+    click.echo(json.dumps(members, ensure_ascii=False) + "\n" if as_json else failed, nl=False)
+
+
+def _messages_text(messages: Sequence[MessageExt]) -> str:
+    if not messages:
+        return "no such message: it may not be stored yet, or be removed, or be of another topic\n"
+    rows = [
+        {
+            "stored": shown_time(message.store_timestamp),
+            "broker": message.broker_name,
+            "queue": message.queue_id,
+            "offset": message.queue_offset,
+            "msgId": message.msg_id,
+            "tags": message.tags,
+            "keys": message.keys,
+            "body": _short(message.body),
+        }
+        for message in messages
+    ]
+    return text_of(rows, MESSAGE_COLUMNS, as_json=False)
+
+
+def _life_text(message: MessageExt, tracks: Sequence[MessageTrack] | None, events: Sequence[TraceEvent] | None) -> str:
+    text = ""
+    if tracks is not None:
+        rows = [_track_row(one) for one in tracks]
+        table = text_of(rows, TRACK_COLUMNS, as_json=False) if rows else "no group reads the topic\n"
+        errors = rendered(*(f"{one.group}: {one.error}" for one in tracks if one.error is not None))
+        text += f"\n{message.msg_id} in each group:\n{table}{errors}"
+    if events is not None:
+        rows = [_event_row(one) for one in events]
+        table = text_of(rows, TRACE_COLUMNS, as_json=False) if rows else "no client reported any: tracing is off\n"
+        text += f"\ntrace of {message.msg_id}:\n{table}"
+    return text
+
+
+def _track_row(track: MessageTrack) -> dict[str, object]:
+    return {
+        "group": track.group,
+        "state": track.track_type.value,
+        "offset": track.consumer_offset,
+        "retries": len(track.retries),
+        "dead": len(track.dead_letters),
+    }
+
+
+def _track_members(track: MessageTrack) -> dict[str, object]:
+    return {
+        "group": track.group,
+        "trackType": track.track_type.value,
+        "consumerOffset": track.consumer_offset,
+        "retries": [one.offset_msg_id for one in track.retries],
+        "deadLetters": [one.offset_msg_id for one in track.dead_letters],
+        "error": None if track.error is None else str(track.error),
+    }
+
+
+def _event_row(event: TraceEvent) -> dict[str, object]:
+    return {
+        "time": shown_time(_time_of(event)),
+        "event": event.kind,
+        "group": event.group,
+        "success": None if event.success is None else "yes" if event.success else "no",
+        "ms": event.cost_ms,
+        "tries": event.retry_times,
+    }
+
+
+def _event_members(event: TraceEvent) -> dict[str, object]:
+    return {
+        "kind": event.kind,
+        "time": iso_time(_time_of(event)),
+        "group": event.group,
+        "topic": event.topic,
+        "keys": event.keys,
+        "tags": event.tags,
+        "storeHost": event.store_host,
+        "costMs": event.cost_ms,
+        "success": event.success,
+        "retryTimes": event.retry_times,
+        "requestId": event.request_id,
+        "contextCode": event.context_code,
+        "state": event.state,
+    }
+
+
+def _time_of(event: TraceEvent) -> datetime | None:
+    try:
+        return None if event.timestamp_ms is None else EPOCH + timedelta(milliseconds=event.timestamp_ms)
+    except OverflowError:  # a client's nonsense
+        return None
+
+
+@click.group(cls=CommandGroup)
+def dlq() -> None:
+    """Show a group's dead letters, and send them again."""
+
+
+@dlq.command("list")
+@click.argument("group")
+@connection_options
+@from_option
+@click.option("--max", "limit", default=1000, show_default=True, type=click.IntRange(1), help="The newest of a queue.")
+@json_option
+def list_letters(group: str, connection: Connection, begin: str | None, limit: int, as_json: bool) -> None:
+    """List the messages that a group gave up."""
+    since = optional_instant(begin, "--from")
+
+    async def work(admin: Admin) -> None:
+        found = await admin.messages.dead_letters(group, max_num=limit, begin=since)
+        if as_json:
+            click.echo(json.dumps([_message_members(one) for one in found.messages], ensure_ascii=False))
+        elif found.messages:
+            show([_letter_row(one) for one in found.messages], LETTER_COLUMNS, as_json=False)
+        else:
+            click.echo(f"group {group} has no dead letters")
+        click.echo(failed_text(found.failures, as_json=as_json), nl=False)
+
+    with_admin(connection, work)
+
+
+@dlq.command()
+@click.argument("group")
+@connection_options
+@click.option("--id", "ids", multiple=True, metavar="ID", help="The message id; may be given several times.")
+@click.option("--all", "everything", is_flag=True, help="All dead letters, or those stored --from a time on.")
+@from_option
+@click.option(
+    "--to",
+    default="retry",
+    show_default=True,
+    type=click.Choice(("retry", "origin")),
+    help="retry: this group alone; origin: the first topic, every group.",
+)
+@json_option
+def resend(
+    group: str,
+    connection: Connection,
+    ids: tuple[str, ...],
+    everything: bool,
+    begin: str | None,
+    to: Literal["retry", "origin"],
+    as_json: bool,
+) -> None:
+    """Send dead letters again; they stay among the dead letters all the same."""
+    if bool(ids) == everything:
+        raise click.UsageError("give --id, once or more, or --all")
+    since = optional_instant(begin, "--from")
+
+    async def work(admin: Admin) -> None:
+        found = await admin.messages.dead_letters(group, max_num=MAX_RESENT, begin=since)
+        chosen = [one for one in found.messages if everything or one.msg_id in ids]
+        missing = sorted(set(ids) - {one.msg_id for one in chosen})
+        if missing:
+            silent = f" ({', '.join(sorted(found.failures))} gave no answer)" if found.failures else ""
+            raise click.ClickException(
+                f"group {group} has no dead letter {', '.join(missing)}{silent}; nothing is sent"
+            )
+        rows = []
+        try:
+            for letter in chosen:
+                sent = await admin.messages.resend(group, letter, to=to)
+                rows.append({"msgId": letter.msg_id, "sentTo": sent.message_queue.topic, "status": sent.status.name})
+        finally:  # a failure or Ctrl-C leaves those that were sent
+            show(rows, ("msgId", "sentTo", "status"), as_json=as_json)
+        click.echo(failed_text(found.failures, as_json=as_json), nl=False)
+
+    with_admin(connection, work)
+
+
+def _letter_row(letter: MessageExt) -> dict[str, object]:
+    return {
+        "stored": shown_time(letter.store_timestamp),
+        "broker": letter.broker_name,
+        "offset": letter.queue_offset,
+        "msgId": letter.msg_id,
+        "from": letter.properties.get(DLQ_ORIGIN_TOPIC) or letter.properties.get(RETRY_TOPIC),
+        "tries": letter.reconsume_times,
+        "keys": letter.keys,
+        "body": _short(letter.body),
+    }
+
+
+def _message_members(message: MessageExt) -> dict[str, Any]:
+    members: dict[str, Any] = json.loads(message_line(message, as_json=True))
+    return {**members, "offsetMsgId": message.offset_msg_id, "reconsumeTimes": message.reconsume_times}
+
+
+def _short(body: bytes) -> str:
+    """Returns the beginning of a body in one line."""
+    text = body[: 4 * BODY_CHARACTERS].decode(errors="replace")
+    line = "".join(one if one.isprintable() else " " for one in text)
+    return line if len(line) <= BODY_CHARACTERS else line[: BODY_CHARACTERS - 1] + "…"

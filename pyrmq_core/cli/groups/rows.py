@@ -1,0 +1,160 @@
+"""The rows of groups, members, offsets and producers: for people in few columns, for programs with everything."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+
+import click
+
+from pyrmq_core.cli.tables import rendered
+from pyrmq_core.cli.times import age, iso_time, shown_time
+from pyrmq_core.client.admin.group_values import (
+    GroupDescription,
+    GroupMember,
+    GroupSummary,
+    OffsetChange,
+    QueueProgress,
+)
+from pyrmq_core.client.admin.producers import ConnectedProducer
+from pyrmq_core.errors import RocketMQError
+
+# The words of heartbeats, as people say them.
+TYPES = {"CONSUME_PASSIVELY": "push", "CONSUME_ACTIVELY": "pull", "CONSUME_POP": "pop"}
+
+
+def failed_text(failures: Mapping[str, RocketMQError], *, as_json: bool) -> str:
+    """Returns a line for each broker that gave no answer; with `--json` it is printed on standard error instead."""
+    lines = [f"{name} gave no answer: {failures[name]}" for name in sorted(failures)]
+    if not as_json:
+        return rendered(*lines)
+    for line in lines:
+        click.echo(line, err=True)
+    return ""
+
+
+def group_row(row: GroupSummary) -> dict[str, object]:
+    return {
+        "group": row.group,
+        "members": row.members,
+        "type": None if row.consume_type is None else TYPES.get(row.consume_type, row.consume_type),
+        "model": None if row.message_model is None else row.message_model.lower(),
+        "lag": row.lag,
+        "topics": len([topic for topic in row.topics if not topic.startswith("%")]),
+    }
+
+
+def group_members(row: GroupSummary) -> dict[str, object]:
+    return {
+        "group": row.group,
+        "members": row.members,
+        "consumeType": row.consume_type,
+        "messageModel": row.message_model,
+        "lag": row.lag,
+        "topics": list(row.topics),
+        "brokers": list(row.brokers),
+    }
+
+
+def description_members(found: GroupDescription) -> dict[str, object]:
+    return {
+        "group": found.group,
+        "consumeType": found.consume_type,
+        "messageModel": found.message_model,
+        "consumeFromWhere": found.consume_from_where,
+        "settings": {name: config.to_members() for name, config in sorted(found.configs.items())},
+        "subscriptions": [
+            {"topic": one.topic, "expression": one.sub_string, "expressionType": one.expression_type}
+            for one in found.subscriptions
+        ],
+        "members": [client_members(member) for member in found.members],
+    }
+
+
+def client_members(member: GroupMember) -> dict[str, object]:
+    return {
+        "clientId": member.client_id,
+        "address": member.address,
+        "language": member.language,
+        "version": member.version,
+        "queues": [
+            {"topic": queue.topic, "brokerName": queue.broker_name, "queueId": queue.queue_id}
+            for queue in member.queues
+        ],
+        "properties": None if member.running_info is None else dict(member.running_info.properties),
+        "error": None if member.error is None else str(member.error),
+    }
+
+
+def client_row(member: GroupMember) -> dict[str, object]:
+    queues = sum(not queue.topic.startswith("%") for queue in member.queues)
+    return {
+        "client": member.client_id,
+        "address": member.address,
+        "language": member.language,
+        "version": member.version,
+        "queues": None if member.running_info is None else queues,
+    }
+
+
+def progress_row(row: QueueProgress, now: datetime) -> dict[str, object]:
+    return {
+        "topic": row.queue.topic,
+        "broker": row.queue.broker_name,
+        "queue": row.queue.queue_id,
+        "offset": row.consumer_offset,
+        "end": row.broker_offset,
+        "lag": row.lag,
+        "waits": age(row.waiting_since, now),
+        "client": row.client_id,
+    }
+
+
+def progress_members(row: QueueProgress) -> dict[str, object]:
+    return {
+        "topic": row.queue.topic,
+        "brokerName": row.queue.broker_name,
+        "queueId": row.queue.queue_id,
+        "consumerOffset": row.consumer_offset,
+        "brokerOffset": row.broker_offset,
+        "pullOffset": row.pull_offset,
+        "lag": row.lag,
+        "inflight": row.inflight,
+        "lastConsumed": iso_time(row.last_consumed),
+        "waitingSince": iso_time(row.waiting_since),
+        "clientId": row.client_id,
+    }
+
+
+def change_row(change: OffsetChange) -> dict[str, object]:
+    return {
+        "topic": change.queue.topic,
+        "brokerName": change.queue.broker_name,
+        "queueId": change.queue.queue_id,
+        "before": change.before,
+        "after": change.after,
+    }
+
+
+def producer_row(one: ConnectedProducer) -> dict[str, object]:
+    return {
+        "kind": "producer",
+        "group": one.group,
+        "client": one.client_id,
+        "address": one.address,
+        "language": one.language,
+        "version": one.version,
+        "seen": shown_time(one.seen),
+    }
+
+
+def consumer_row(group: str, member: GroupMember) -> dict[str, object]:
+    return {
+        "kind": "consumer",
+        "group": group,
+        "client": member.client_id,
+        "address": member.address,
+        "language": member.language,
+        "version": member.version,
+        "seen": None,
+    }

@@ -1,0 +1,45 @@
+"""Times on the command line: read as ISO-8601, and printed for people and for programs.
+
+A time without a zone is this machine's local time, as everywhere in a terminal.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Final
+
+import click
+
+# Ages by their unit, the largest first.
+UNITS: Final = (("d", 86_400), ("h", 3600), ("m", 60), ("s", 1))
+
+
+def instant(text: str, option: str, *, or_else: str = "") -> datetime:
+    """Returns the time; `or_else` names the words that the option takes besides."""
+    try:
+        when = datetime.fromisoformat(text)
+    except ValueError:
+        raise click.BadParameter(f"{text!r}: {or_else}an ISO-8601 time are", param_hint=option) from None
+    return when if when.tzinfo else when.astimezone(UTC)
+
+
+def optional_instant(text: str | None, option: str) -> datetime | None:
+    return None if text is None else instant(text, option)
+
+
+def shown_time(when: datetime | None) -> str | None:
+    """Returns a time for people, in this machine's zone."""
+    return None if when is None else f"{when.astimezone():%Y-%m-%d %H:%M:%S}"
+
+
+def iso_time(when: datetime | None) -> str | None:
+    """Returns a time for programs, in UTC."""
+    return None if when is None else when.astimezone(UTC).isoformat(timespec="milliseconds")
+
+
+def age(since: datetime | None, now: datetime) -> str | None:
+    """Returns an age in its largest unit: `3h`; below a second `0s`."""
+    if since is None:
+        return None
+    seconds = max(0, int((now - since).total_seconds()))
+    return next((f"{seconds // size}{unit}" for unit, size in UNITS if seconds >= size), "0s")
