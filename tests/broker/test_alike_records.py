@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from pyrmq_core.broker.store.appending import build, entry_of_record
 from pyrmq_core.broker.store.batch_pieces import Piece, piece
+from pyrmq_core.broker.store.commit_log import CommitLog
 from pyrmq_core.broker.store.message_store import MessageStore
 from pyrmq_core.broker.store.scan.alike_records import FEWEST, AlikeRecords, alike_records
 from pyrmq_core.broker.store.scan.log_scan import LogEnd, scan, scan_runs
@@ -99,6 +100,28 @@ def test_a_run_of_a_topic_that_was_made_again_begins_its_queue_anew() -> None:
         pass
     assert copy.bounds(("T", 0)) == (0, RUN)
     assert copy.entry(("T", 0), 0) == master.entry(("T", 0), 0)
+
+
+def test_a_replay_reads_no_further_than_the_log_reaches(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Behind it a segment has zeros, which would be read for each message that arrives alone."""
+    master, copy = (MessageStore(MemoryFiles(), replace(SMALL, segment_bytes=1 << 21)) for _ in range(2))
+    master.open(1)
+    copy.open(1, is_copy=True)
+    read, sizes = CommitLog.read, list[int]()
+
+    def recorded(log: CommitLog, offset: int, size: int) -> bytes:
+        sizes.append(size)
+        return read(log, offset, size)
+
+    for number in range(3):
+        master.put(Sent("T", 0, (b"x",)).append(), NOW_MS)
+        copy.copy(copy.end, master.log_part(copy.end, master.end))
+        monkeypatch.setattr(CommitLog, "read", recorded)
+        while copy.replay():
+            pass
+        monkeypatch.setattr(CommitLog, "read", read)
+        assert copy.bounds(("T", 0)) == (0, number + 1)
+    assert 0 < max(sizes) < 300
 
 
 @given(

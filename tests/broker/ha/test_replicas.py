@@ -6,7 +6,7 @@ import pytest
 import trio
 import trio.testing
 
-from pyrmq_core.broker.ha.log_transfer import Reports, first_transfer
+from pyrmq_core.broker.ha.log_transfer import BLOCK_HEAD, Reports, first_transfer, in_blocks
 from pyrmq_core.broker.ha.replicas import CopyRules, Replicas
 from pyrmq_core.broker.settings import BrokerConfig
 
@@ -109,3 +109,17 @@ def test_the_last_whole_report_counts_however_the_bytes_are_cut() -> None:
 @pytest.mark.parametrize(("reported", "end", "first"), [(0, 0, 0), (0, 100, 0), (0, 2500, 2000), (1234, 2500, 1234)])
 def test_an_empty_slave_begins_at_the_newest_segment(reported: int, end: int, first: int) -> None:
     assert first_transfer(reported, end, 1000) == first
+
+
+@pytest.mark.parametrize(
+    ("part", "sizes"), [(b"", [0]), (b"x", [1]), (b"x" * 10, [10]), (b"x" * 11, [10, 1]), (bytes(range(30)), [10] * 3)]
+)
+def test_a_part_of_the_log_is_sent_in_blocks_of_the_greatest_size(part: bytes, sizes: list[int]) -> None:
+    sent, found, body = in_blocks(500, part, 10), list[int](), b""
+    while sent:
+        offset, size = BLOCK_HEAD.unpack_from(sent)
+        assert offset == 500 + len(body)
+        found.append(size)
+        body += sent[BLOCK_HEAD.size : BLOCK_HEAD.size + size]
+        sent = sent[BLOCK_HEAD.size + size :]
+    assert (found, body) == (sizes, part)

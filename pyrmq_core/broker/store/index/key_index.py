@@ -182,7 +182,8 @@ class KeyIndex:
         """Enters the next messages of a batch, or a part of one; returns 1 if these were its last ones, else 0."""
         append, positions, store_ms, end = batch
         first = self._of_batch
-        properties = properties_of(append.pieces, first, step_bounds.MESSAGES_AT_ONCE)
+        most = step_bounds.count_like(append.pieces[first].properties)
+        properties = properties_of(append.pieces, first, most)
         part = slice(first, first + step_bounds.count_of_step(properties))
         is_last = part.stop == len(positions)
         end = end if is_last else positions[part.stop]

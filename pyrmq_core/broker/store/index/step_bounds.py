@@ -24,6 +24,11 @@ def weight(properties: bytes) -> int:
     return len(properties) + SPACE_WEIGHT * properties.count(SPACE)
 
 
+def count_like(properties: bytes) -> int:
+    """Returns how many messages with such properties are looked at for a step, at least one."""
+    return min(MESSAGES_AT_ONCE, WEIGHT_AT_ONCE // max(1, len(properties)) + 1)
+
+
 def count_of_step(properties: Sequence[bytes]) -> int:
     """Returns how many messages with these properties enter in one step, from the first on: at least one."""
     weigh = weight if SPACE in b"".join(properties) else len

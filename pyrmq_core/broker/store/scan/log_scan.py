@@ -87,7 +87,8 @@ def _scan(log: CommitLog, start: int, trusted: int) -> Iterator[RawRecord | Alik
             yield LogEnd(offset, "a segment is missing")
             return
         if offset + HEAD.size > base + len(buffer):
-            buffer, base = log.read(offset, min(READ_BYTES, left)), offset
+            most = min(READ_BYTES, max(HEAD.size, log.end - offset))
+            buffer, base = log.read(offset, min(most, left)), offset
         if left < HEAD.size:
             yield LogEnd(offset, "the segment ends without a blank record")
             return
@@ -102,7 +103,8 @@ def _scan(log: CommitLog, start: int, trusted: int) -> Iterator[RawRecord | Alik
             yield LogEnd(offset, f"{size} bytes with the magic number {magic & 0xFFFFFFFF:08x}")
             return
         if offset + size > base + len(buffer):
-            buffer, base = log.read(offset, min(max(READ_BYTES, size), left)), offset
+            most = max(size, min(READ_BYTES, log.end - offset))
+            buffer, base = log.read(offset, min(most, left)), offset
         run = runs.next(buffer, offset - base, offset) if offset >= trusted else None
         if run is not None:
             yield run
