@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from pyrmq_core import RawPull, TagFilter
 from pyrmq_core.columnar import SOURCE_COLUMNS, schema_of
+from pyrmq_core.columnar.decoding import body_crcs, property_layout
 from pyrmq_core.columnar.decoding.decode import ALL_TAGS, decode_columns
 from pyrmq_core.columnar.decoding.decode_by_row import decode_messages
 from pyrmq_core.columnar.decoding.record_bounds import Unreadable
@@ -87,12 +88,48 @@ def drawn(chance: random.Random) -> list[RawPull]:
     return Broker(chance.randrange(500), torn=0.02, strange=0.15).pulls(2, 12)
 
 
+def alike(chance: random.Random) -> list[RawPull]:
+    """Returns records of one layout, whose keys may have any size."""
+    sizes = chance.choice(((3,), (1, 9)))
+    text = "UNIQ_KEY\x01ID{0:04}\x02KEYS\x01{1}\x02TAGS\x01Tag{2}\x02"
+    body_bytes = chance.choice((8, 30, 200))
+    return [
+        pull(
+            first,
+            *(
+                record(
+                    offset,
+                    chance.randbytes(body_bytes),
+                    properties=text.format(offset, "k" * chance.choice(sizes), chance.choice("AB")),
+                )
+                for offset in range(first, first + 12)
+            ),
+        )
+        for first in (0, 12)
+    ]
+
+
+def are_apart(pulls: list[RawPull]) -> bool:
+    """Returns whether each offset belongs to one pull, as in a read.
+
+    Where two have it, columns find in the second what the first lacks.
+    """
+    return all(one.next_offset <= another.start for one, another in pairwise(pulls))
+
+
 @pytest.mark.parametrize("seed", range(8))
-def test_damaged_records_have_one_verdict(seed: int) -> None:
+@pytest.mark.parametrize("fewest", [None, 2])
+def test_damaged_records_have_one_verdict(seed: int, fewest: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`fewest` brings also few messages into the forms for many."""
+    if fewest is not None:
+        monkeypatch.setattr(body_crcs, "FEWEST_TOGETHER", fewest)
+        monkeypatch.setattr(property_layout, "FEWEST_STRINGS", fewest)
     chance = random.Random(seed)
     refused = 0
     for _ in range(250):
-        pulls = damaged(chance, drawn(chance))
+        pulls = damaged(chance, (drawn if chance.random() < 0.5 else alike)(chance))
+        if not are_apart(pulls):
+            continue
         rules = BodyRules(chance.random() < 0.5, chance.random() < 0.3, chance.choice((40, 2**20)))
         within = chance.choice((EVERYTHING, EVERYTHING, OffsetRange(1, 10), OffsetRange(5, 7)))
         by_columns, by_messages = verdicts(pulls, chance.choice(SCHEMAS), within, chance.choice(FILTERS), rules)
@@ -105,8 +142,7 @@ def test_damaged_records_have_one_verdict(seed: int) -> None:
 def test_damaged_records_of_any_seed_have_one_verdict(seed: int) -> None:
     chance = random.Random(seed)
     pulls = damaged(chance, drawn(chance))
-    # A read gives each offset to one pull. Where two have it, columns find in the second what the first lacks.
-    assume(all(one.next_offset <= another.start for one, another in pairwise(pulls)))
+    assume(are_apart(pulls))
     by_columns, by_messages = verdicts(pulls, chance.choice(SCHEMAS), tags=chance.choice(FILTERS))
     assert by_columns == by_messages
 

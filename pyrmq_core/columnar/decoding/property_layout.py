@@ -52,7 +52,7 @@ def find_layout(octets: Octets, bounds: Int32s) -> Layout | None:
     names, starts, more = [name for name, _ in first], bounds[:-1], sizes - sizes[0]
     if len(first[varying][1]) + more.min() < 1:
         return None
-    probed = slice(None, None, strings // PROBED_STRINGS)
+    probed = slice(None, None, max(1, strings // PROBED_STRINGS))
     if not _has_names(octets, _places(first, varying, starts[probed], more[probed]), names):
         return None
     if np.count_nonzero(octets <= LAST_SEPARATOR) != 2 * len(first) * strings:
