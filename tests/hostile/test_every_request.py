@@ -13,6 +13,7 @@ import socket
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -40,6 +41,7 @@ SPOILED_SECONDS = 0.02
 HELD = (11, 361, 37)
 MEMORY_BYTES = 96 << 20
 KEPT = [b"kept %d" % number for number in range(20)]
+KEPT_QUEUE: dict[str, object] = {"topic": "kept", "queueId": 0}
 PARTS = 6
 LONG = 600
 # 318 changes the NameServer's settings, which keeps the file of those before, as RocketMQ does.
@@ -151,7 +153,7 @@ def guarded(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     else:
         with broker_process(root / "home", brokerName="broker-x") as server:
             _store(server)
-            yield Guarded(server, root / "precious", _lookup(31, {"topic": "kept", "queueId": 0}), kept_messages)
+            yield Guarded(server, root / "precious", _lookup(31, KEPT_QUEUE), kept_messages)
 
 
 @pytest.mark.timeout(LONG)
@@ -163,6 +165,39 @@ def test_every_request_with_every_field_wrong(guarded: Guarded, part: int) -> No
             guarded.suffer(attack)
             count += 1
         guarded.finish()
+    assert count > 1000
+
+
+@pytest.fixture
+def guarded_slave(tmp_path: Path) -> Iterator[Guarded]:
+    """A slave under attack, which follows its master before and after."""
+    names: dict[str, Any] = {"brokerName": "broker-x", "slaveReadEnable": "true"}
+    follows: dict[str, Any] = {**names, "brokerRole": "SLAVE", "brokerId": 1}
+    (tmp_path / "root" / "precious").mkdir(parents=True)
+    with nameserver_process(tmp_path / "nameserver") as nameserver:
+        names["namesrvAddr"] = follows["namesrvAddr"] = nameserver.address
+        with (
+            broker_process(tmp_path / "master", **names) as master,
+            broker_process(tmp_path / "root" / "home", **follows) as slave,
+        ):
+            _store(master)
+            _wait_kept(slave, len(KEPT))
+            yield Guarded(slave, tmp_path / "root" / "precious", _lookup(31, KEPT_QUEUE), kept_messages)
+            _store(master)
+            _wait_kept(slave, 2 * len(KEPT))
+            stores = [server.home / "store" / "commitlog" for server in (master, slave)]
+            assert next(stores[0].iterdir()).read_bytes() == next(stores[1].iterdir()).read_bytes()
+
+
+@pytest.mark.timeout(LONG)
+def test_every_request_to_a_slave_leaves_it_its_masters_log(guarded_slave: Guarded) -> None:
+    """One in four of the attacks on each code is made; the other three differ in a field's value."""
+    count = 0
+    for at, code in enumerate(all_codes()):
+        for attack in list(attacks_of(code))[at % 4 :: 4]:
+            guarded_slave.suffer(attack)
+            count += 1
+    guarded_slave.finish()
     assert count > 1000
 
 
@@ -224,6 +259,12 @@ def _store(server: ServerProcess) -> None:
         answer = stranger.ask(310, fields, body)
         assert answer is not None
         assert answer.code == 0, answer.remark
+
+
+def _wait_kept(server: ServerProcess, count: int) -> None:
+    stranger, deadline = server.stranger(), time.monotonic() + 60
+    while (answer := stranger.ask(30, KEPT_QUEUE)) is None or answer.header.get("extFields") != {"offset": str(count)}:
+        assert time.monotonic() < deadline, f"{count} messages are not there within 60 s: {server.output()[-2000:]}"
 
 
 def test_the_guard_sees_what_it_looks_for(tmp_path: Path) -> None:
