@@ -62,6 +62,33 @@ async def test_a_tenants_dead_letter_goes_back_to_its_group(cluster: EmbeddedClu
     assert {message.topic for message in seen.messages} == {"orders"}
 
 
+async def test_a_dead_letter_that_names_its_first_topic_in_one_way_only_is_resent(cluster: EmbeddedCluster) -> None:
+    topic, group, seen = await made_topic(cluster.nameserver, 1), fresh("group"), Seen()
+    async with administering(cluster.nameserver) as admin:
+        letter = await dead(cluster.nameserver, admin, group, topic)
+        both = ("DLQ_ORIGIN_TOPIC", "RETRY_TOPIC")
+        others = {name: value for name, value in letter.properties.items() if name not in both}
+        async with consuming(cluster.nameserver, group, topic, seen):
+            for name in both:
+                await admin.messages.resend(group, replace(letter, properties={**others, name: topic}))
+            await seen.wait(2)
+        with pytest.raises(InvalidArgument, match="does not name the topic that it was first sent to"):
+            await admin.messages.resend(group, replace(letter, properties=others))
+    assert {message.topic for message in seen.messages} == {topic}
+
+
+async def test_a_trace_has_the_events_of_its_message_alone(cluster: EmbeddedCluster) -> None:
+    records = ["\x01".join(("Recall", str(at), "R", "G", "T", msg_id, "true")) for at, msg_id in ((2, "A"), (1, "B"))]
+    body = "\x02".join([*records, "Recall\x01many\x01\x01", records[0].replace("2", "1")]).encode() + b"\x02\xff"
+    async with administering(cluster.nameserver) as admin:
+        async with Producer("p", nameserver=cluster.nameserver) as producer:
+            await producer.send(Message("RMQ_SYS_TRACE_TOPIC", body, keys="A B"))
+        trace = await eventually(lambda: admin.messages.trace("A"), lambda one: bool(one.events))
+        with pytest.raises(NoRoute):
+            await admin.messages.trace("A", trace_topic="absent")
+    assert [(event.msg_id, event.timestamp_ms) for event in trace.events] == [("A", 1), ("A", 2)]
+
+
 async def test_wrong_arguments_are_named(cluster: EmbeddedCluster) -> None:
     topic, group = await made_topic(cluster.nameserver, 1), fresh("group")
     async with administering(cluster.nameserver) as admin:

@@ -56,7 +56,7 @@ class Groups(AdminFamily):
     async def list(self) -> GroupList:
         """Returns all groups with the number of their members, their type and their lag; RocketMQ's own included.
 
-        With a namespace, those of the namespace and RocketMQ's own.
+        With a namespace, those of the namespace.
         """
         servers = await self._servers.brokers()
         found = await self._servers.gather(servers.values(), lambda server: groups_of(self._servers, server))

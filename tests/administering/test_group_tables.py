@@ -1,0 +1,75 @@
+"""Tables of groups joined from several brokers' answers, as plain values."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from pyrmq_core import MessageQueue
+from pyrmq_core.client.admin.group_tables import (
+    BrokerGroups,
+    BrokerProgress,
+    members_of,
+    queue_progress,
+    subscriptions_of,
+    summaries,
+)
+from pyrmq_core.protocol.requests.broker.heartbeat import SubscriptionData
+from pyrmq_core.protocol.requests.groups.connections import Connection, ConsumerConnections
+from pyrmq_core.protocol.requests.groups.consume_stats import ConsumeStats, OffsetWrapper, QueueTimeSpan
+from pyrmq_core.protocol.requests.groups.subscription_groups import SubscriptionGroupConfig
+
+QUEUE = MessageQueue("NS%orders", "broker-a", 0)
+NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)
+SINCE_1970_MS = int(NOW.timestamp() * 1000)
+FIRST_MS = SINCE_1970_MS - 60_000
+
+
+@pytest.mark.parametrize(
+    ("offset", "delay_ms", "first_ms", "waits"),
+    [
+        (3, 5000, FIRST_MS, NOW - timedelta(seconds=5)),
+        (5, 0, FIRST_MS, None),  # nothing waits
+        (5, 5000, FIRST_MS, None),
+        (0, SINCE_1970_MS + 1, FIRST_MS, NOW - timedelta(seconds=60)),  # no store time is found: the first message
+        (0, 0, FIRST_MS, NOW - timedelta(seconds=60)),
+        (0, SINCE_1970_MS + 1, -1, None),
+        (0, -7, FIRST_MS, NOW - timedelta(seconds=60)),
+    ],
+)
+def test_the_oldest_message_that_waits(offset: int, delay_ms: int, first_ms: int, waits: datetime | None) -> None:
+    stats = ConsumeStats(0.0, {QUEUE: OffsetWrapper(5, offset, None, 0)})
+    answer = BrokerProgress(413, stats, {QUEUE: QueueTimeSpan(QUEUE, first_ms, delay_ms)})
+    (row,) = queue_progress(answer, {MessageQueue("orders", "broker-a", 0): "c1"}, "NS", NOW)
+    assert row.waiting_since == waits
+    assert (row.queue.topic, row.client_id, row.last_consumed) == ("orders", "c1", None)
+
+
+def test_a_broker_that_knows_no_times_leaves_them_out() -> None:
+    stats = ConsumeStats(0.0, {QUEUE: OffsetWrapper(5, 3, 4, SINCE_1970_MS)})
+    (row,) = queue_progress(BrokerProgress(413, stats, {}), {}, None, NOW)
+    assert (row.waiting_since, row.last_consumed, row.lag, row.inflight) == (None, NOW, 2, 1)
+
+
+def test_a_client_of_two_brokers_is_one_member() -> None:
+    one, two = (ConsumerConnections((Connection("c1", place, "JAVA", 493),)) for place in ("h:1", "h:2"))
+    (member,) = members_of([one, two])
+    assert (member.client_id, member.address, member.version) == ("c1", "h:1", "5.4.0")
+
+
+def test_the_latest_subscription_counts() -> None:
+    old, new = (SubscriptionData("NS%orders", text, sub_version=at) for text, at in (("a", 1), ("b", 2)))
+    for order in ((old, new), (new, old)):
+        answers = [ConsumerConnections((), subscriptions={"NS%orders": data}) for data in order]
+        (found,) = subscriptions_of(answers, "NS")
+        assert (found.topic, found.sub_string) == ("orders", "b")
+
+
+def test_a_tenant_sees_no_other_groups() -> None:
+    configs = {name: SubscriptionGroupConfig(name) for name in ("NS%audit", "audit", "OTHER%audit", "TOOLS_CONSUMER")}
+    stats = {"NS%audit": (ConsumeStats(0.0, {QUEUE: OffsetWrapper(5, 3)}),)}
+    answers = {"broker-a": BrokerGroups(configs, stats, {}), "broker-b": BrokerGroups({}, stats, {})}
+    (row,) = summaries(answers, "NS")
+    assert (row.group, row.lag, row.topics, row.brokers) == ("audit", 4, ("orders",), ("broker-a",))
+    assert len(summaries(answers, None)) == 4
