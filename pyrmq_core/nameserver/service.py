@@ -23,11 +23,12 @@ from pyrmq_core.nameserver.kvconfig import KvConfig
 from pyrmq_core.nameserver.registration_queue import RegistrationQueue
 from pyrmq_core.nameserver.route_cache import RouteCache
 from pyrmq_core.nameserver.tables import BrokerAddrInfo, RouteTables, registration, removal
-from pyrmq_core.nameserver.tables.changes import Change, MinBrokerIdChange, Removal, TopicsRemoved
+from pyrmq_core.nameserver.tables.changes import Change, MinBrokerIdChange, PlaceTaken, Removal, TopicsRemoved
 from pyrmq_core.nameserver.tables.state import TOPICS_PER_STEP, Steps
 from pyrmq_core.nameserver.turns import Turns
 from pyrmq_core.network import Peer
 from pyrmq_core.network.log_lines import line_logger
+from pyrmq_core.network.rare_lines import RareLines
 from pyrmq_core.protocol.framing.codes import ResponseCode
 from pyrmq_core.protocol.framing.command import Command, refusal
 from pyrmq_core.protocol.java.properties_text import format_java_properties
@@ -70,6 +71,7 @@ class NameServer:
         self.kv = KvConfig(config.kv_config_file, config.kv_config_max_bytes)
         self.answers = RouteCache()
         self.turns = Turns()
+        self._places = RareLines()
         self.access = AccessControl()
         self.registrations = RegistrationQueue(self._apply, self._knows, self.tables.leaving.__contains__, self.turns)
         self.found_a_route = False
@@ -140,6 +142,10 @@ class NameServer:
         for change in changes:
             if isinstance(change, TopicsRemoved):
                 _tell_topics(change)
+            elif isinstance(change, PlaceTaken):
+                line = self._places.of((change.broker_name, change.broker_id))
+                if line.is_due():
+                    log.warning("%s%s", change, line.left_out())
             else:
                 log.info("%s", change)
 

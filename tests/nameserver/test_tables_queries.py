@@ -15,6 +15,7 @@ from pyrmq_core.nameserver.tables.changes import (
     BrokerRemoved,
     Change,
     ClusterRemoved,
+    PlaceTaken,
     QueuesRemoved,
     RegistrationIgnored,
     RegistrationRefused,
@@ -100,6 +101,7 @@ def test_each_change_is_one_line() -> None:
     changes: list[Change] = [
         BrokerJoined("b", 0, A, "C", None),
         AddressMoved("b", A, 1, 0),
+        PlaceTaken("b", 0, B, A),
         RegistrationIgnored("b", 0, B, A),
         RegistrationRefused("b", 0, A),
         TopicsTaken("b", 1, 2),
@@ -117,4 +119,4 @@ def test_each_change_is_one_line() -> None:
     lines = [str(change) for change in changes]
     assert len(set(lines)) == len(lines)
     assert not any("\n" in line for line in lines)
-    assert lines[5] == "removed broker b, id 0, 127.0.0.1:10911, cluster C: it was silent for too long"
+    assert lines[6] == "removed broker b, id 0, 127.0.0.1:10911, cluster C: it was silent for too long"

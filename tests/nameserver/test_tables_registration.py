@@ -14,6 +14,7 @@ from pyrmq_core.nameserver.tables.changes import (
     AddressMoved,
     BrokerJoined,
     BrokerRemoved,
+    PlaceTaken,
     QueuesRemoved,
     RegistrationIgnored,
     RegistrationRefused,
@@ -150,7 +151,17 @@ def test_another_address_takes_an_id_over_unless_the_holder_is_newer() -> None:
     assert tables.broker_addr_table["broker-a"].master == A
     equal = register(tables, address=B, topics=["T", "U"], version=DataVersion(1, 1, 5), over=OTHER)
     assert BrokerJoined in kinds(list(equal.changes))
+    assert PlaceTaken("broker-a", 0, B, A) in equal.changes
     assert tables.broker_addr_table["broker-a"].master == B
+
+
+def test_a_place_whose_holder_is_gone_or_the_same_is_taken_without_a_word() -> None:
+    tables = RouteTables()
+    register(tables, topics=["T", "U"])
+    again = register(tables, topics=["T", "U"], version=2)
+    del tables.broker_live_table[KEY_A]
+    other = register(tables, address=B, topics=["T", "U"], version=3, over=OTHER)
+    assert PlaceTaken not in kinds([*again.changes, *other.changes])
 
 
 def test_what_an_address_left_behind_goes_with_its_connection() -> None:

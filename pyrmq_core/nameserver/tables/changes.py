@@ -47,6 +47,22 @@ class AddressMoved:
 
 
 @dataclass(frozen=True, slots=True)
+class PlaceTaken:
+    """An address that took the id of another one, whose broker is alive."""
+
+    broker_name: str
+    broker_id: int
+    address: str
+    holder: str
+
+    def __str__(self) -> str:
+        return (
+            f"{self.address} takes the place of {self.holder} as {self.broker_name}, id {self.broker_id}, which is "
+            "alive: give each broker a brokerId of its own"
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class RegistrationIgnored:
     """A registration that was ignored: another address holds the id with a higher state version."""
 
@@ -188,6 +204,7 @@ class TopicSet:
 Change: TypeAlias = (
     BrokerJoined
     | AddressMoved
+    | PlaceTaken
     | RegistrationIgnored
     | RegistrationRefused
     | TopicsTaken

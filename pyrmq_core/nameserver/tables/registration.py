@@ -15,6 +15,7 @@ from pyrmq_core.nameserver.tables.changes import (
     BrokerJoined,
     Change,
     MinBrokerIdChange,
+    PlaceTaken,
     RegistrationIgnored,
     RegistrationRefused,
     RegistrationResult,
@@ -82,6 +83,8 @@ def register(
         return RegistrationResult(True, (*changes, refusal))
     if refusal is not None:
         return RegistrationResult(False, (*changes, refusal))
+    if holder is not None and holder != header.broker_addr and _is_live(tables, header, holder):
+        changes.append(PlaceTaken(header.broker_name, header.broker_id, header.broker_addr, holder))
     contributes = _contributes(header, addrs)
     joined = tables.put_live(_key(header), _live(header, contributes, version, connection, now_ms, body, live))
     if body is not None:
@@ -129,6 +132,10 @@ def min_id_change(
 
 def _key(header: RegistrationHeader) -> BrokerAddrInfo:
     return BrokerAddrInfo(header.cluster_name, header.broker_addr)
+
+
+def _is_live(tables: RouteTables, header: RegistrationHeader, address: str) -> bool:
+    return BrokerAddrInfo(header.cluster_name, address) in tables.broker_live_table
 
 
 def _contributes(header: RegistrationHeader, addrs: Mapping[int, str]) -> bool:

@@ -136,6 +136,25 @@ async def test_a_topic_that_the_master_deleted_is_asked_for_once_and_its_message
             assert "Gone" not in slave.running.broker.topics
 
 
+async def test_two_slaves_of_one_id_are_named_once_and_both_follow(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with cluster(tmp_path) as pair, pair.master() as master, pair.slave() as first:
+        follows = {**SLAVE, "namesrvAddr": pair.nameserver}
+        async with serving(tmp_path / "other", **follows) as second:
+            await master.send("T")
+            for slave in (first, second, first, second):
+                await caught_up(slave, master)
+                await slave.running.broker.registration.register_anew(pair.nameserver)
+            addresses = second.running.address, first.running.address
+    taken = [line for line in caplog.messages if "takes the place of" in line]
+    assert taken == [
+        "{} takes the place of {} as broker-a, id 1, which is alive: give each broker a brokerId of its own".format(
+            *addresses
+        )
+    ]
+
+
 async def test_offsets_committed_at_the_slave_come_back_to_a_master_that_was_away(tmp_path: Path) -> None:
     async with cluster(tmp_path) as pair, pair.master() as master:
         await make_group(master, "g")
