@@ -88,6 +88,7 @@ class Broker:
         default_factory=lambda: BoundedWork(LONG_REQUESTS_AT_ONCE, MOST_LONG_REQUESTS, LONG_TURN_SECONDS)
     )
     booted_ms: int = 0
+    metrics_address: str = ""  # with metricsExporterType=PROM
     # A slave's.
     ha_client: HaClient | None = None
     slave_tables: SlaveTables | None = None

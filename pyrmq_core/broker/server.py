@@ -15,6 +15,7 @@ from pyrmq_core.access.control import AccessControl, access_control
 from pyrmq_core.broker.broker import Answer, Broker
 from pyrmq_core.broker.clients.client_table import ClientTable
 from pyrmq_core.broker.clients.held_pulls import HeldPulls
+from pyrmq_core.broker.exported.start import start_exporter
 from pyrmq_core.broker.ha.ha_port import MAX_PORT, open_ha_port
 from pyrmq_core.broker.ha.ha_server import HaServer
 from pyrmq_core.broker.kept_tables import keep_written
@@ -280,6 +281,8 @@ async def _work(running: RunningBroker, task_status: trio.TaskStatus[RunningBrok
                 await take_progress_back(broker)
             for task in _tasks_of_role(broker):
                 nursery.start_soon(task)
+            if config.exports_metrics:
+                await start_exporter(broker, nursery)
             await nursery.start(broker.registration.run)
             task_status.started(running)
 

@@ -36,6 +36,7 @@ class Range(NamedTuple):
 RANGES: Final[Mapping[str, Range]] = {
     "brokerPermission": Range(0, 7),  # WRITE 2, READ 4, INHERIT 1 (common/constant/PermName.java)
     "listenPort": Range(0, 65_535),
+    "metricsPromExporterPort": Range(0, 65_535),
     "haListenPort": Range(-1, 65_535),
     "haSendHeartbeatInterval": Range(MIN_INTERVAL_MS),
     "haHousekeepingInterval": Range(MIN_INTERVAL_MS),

@@ -99,11 +99,6 @@ REFUSED: Final = (
     RefusedSettings(_names("useTLS"), "calls to NameServers speak TLS by tls.enable=true; remove the line"),
     RefusedSettings(_names("socksProxyConfig"), "this broker goes through no proxy; remove the line", ("", "{}")),
     RefusedSettings(
-        _names("metricsExporterType"),
-        "this broker exports no figures; set it to DISABLE, and ask with GET_BROKER_RUNTIME_INFO (28)",
-        ("", "disable"),
-    ),
-    RefusedSettings(
         _names("msgTraceTopicName"),
         "traces go to RMQ_SYS_TRACE_TOPIC here; remove the line",
         ("", "rmq_sys_trace_topic"),
@@ -267,7 +262,7 @@ WITHOUT_EFFECT: Final = (
             consumerFallbehindThreshold printChannelGroups printChannelGroupsMinNum isolateLogEnable
             metricsOtelCardinalityLimit metricsGrpcExporterTarget metricsGrpcExporterHeader
             metricGrpcExporterTimeOutInMills metricGrpcExporterIntervalInMills metricLoggingExporterIntervalInMills
-            metricsPromExporterPort metricsPromExporterHost metricsLabel metricsInDelta enableRemotingMetrics
+            metricsLabel metricsInDelta enableRemotingMetrics
             enableMessageStoreMetrics enablePopMetrics enableConnectionMetrics enableTransactionMetrics
             enableStatsMetrics enableRequestMetrics enableLagAndDlqMetrics"""
         ),

@@ -49,6 +49,7 @@ SYNC_FLUSH: Final = "SYNC_FLUSH"
 SERVER_NAME: Final = re.compile(r"(?!\.+$)[%|a-zA-Z0-9_.-]{1,127}")
 MAX_DELAY_MS: Final = MAX_INT * UNIT_MS["s"]
 MAX_REGION_CHARS: Final = 127
+METRICS_EXPORTERS: Final = ("DISABLE", "PROM")
 
 
 def named(name: str, default: Any) -> Any:
@@ -183,6 +184,11 @@ class BrokerConfig:
     server_max_waiting_bytes: int = named("serverMaxWaitingBytes", MAX_WAITING_BYTES)
     server_max_header_bytes: int = named("serverMaxHeaderBytes", SERVER_HEADER_BYTES)
 
+    # PROM serves /metrics (extra `metrics`); RocketMQ serves it to all addresses, and this broker to 127.0.0.1.
+    metrics_exporter_type: str = named("metricsExporterType", "DISABLE")
+    metrics_prom_exporter_port: int = named("metricsPromExporterPort", 5557)
+    metrics_prom_exporter_host: str = named("metricsPromExporterHost", "127.0.0.1")
+
     tls: TlsSettings = dataclasses.field(default_factory=TlsSettings)
     access: AccessSettings = dataclasses.field(default_factory=AccessSettings)
 
@@ -195,6 +201,11 @@ class BrokerConfig:
                 raise InvalidArgument(
                     f"{name} is {value!r}; it is 1 to 127 letters, digits and % | _ - . and becomes a topic's name"
                 )
+        if self.metrics_exporter_type.upper() not in METRICS_EXPORTERS:
+            raise InvalidArgument(
+                f"metricsExporterType is {self.metrics_exporter_type[:SHOWN]!r}; this broker serves its figures to "
+                "Prometheus alone: set it to PROM or DISABLE"
+            )
         self._check_numbers()
 
     def _check_numbers(self) -> None:
@@ -227,6 +238,10 @@ class BrokerConfig:
     def advertised_ip(self) -> str:
         """The address for clients: brokerIP1, else the one that the broker listens on, or one of this machine's."""
         return self.broker_ip1 or (local_ip() if self.bind_address in WILDCARDS else self.bind_address)
+
+    @property
+    def exports_metrics(self) -> bool:
+        return self.metrics_exporter_type.upper() == "PROM"
 
     @property
     def is_slave(self) -> bool:

@@ -46,6 +46,11 @@ class BoundedWork:
         self.limiter = trio.CapacityLimiter(at_once)
         self.tasks = 0
 
+    @property
+    def waiting(self) -> int:
+        """The tasks that wait for their turn."""
+        return self.limiter.statistics().tasks_waiting
+
     async def run(
         self, work: Callable[[], Awaitable[T]], ready: Callable[[], Awaitable[None]] = trio.lowlevel.checkpoint
     ) -> T | None:

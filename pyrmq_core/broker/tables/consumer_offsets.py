@@ -120,6 +120,10 @@ class GroupOffsets:
         """Returns a copy of the group's committed offsets by queue id."""
         return dict(self._committed.find((topic, group)) or {})
 
+    def groups(self) -> list[str]:
+        """Returns the groups that have committed an offset."""
+        return [group for group, _ in self._topics.items()]
+
     def topics_of(self, group: str) -> list[str]:
         return sorted(self._topics.find(group) or ())
 

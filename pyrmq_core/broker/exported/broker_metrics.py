@@ -1,0 +1,155 @@
+"""The broker's metrics, with the names and labels of RocketMQ 5.x (BrokerMetricsConstant, DefaultStoreMetricsConstant).
+
+Source: broker/metrics/BrokerMetricsManager.java, ConsumerLagCalculator.java, store/metrics/
+DefaultStoreMetricsManager.java, 5.4.0. Left out: histograms, pop's queueing latency, transactions' counters, RocksDB;
+`messages_in` and `throughput_in` have no `message_type`, which this broker does not count by.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from itertools import chain
+from typing import Final
+
+from pyrmq_core.broker.broker import Broker
+from pyrmq_core.broker.clients.client_table import ClientInfo
+from pyrmq_core.exporter.families import Family, Kind, Sample
+from pyrmq_core.protocol.framing.versions import version_name
+from pyrmq_core.protocol.messages.names import RETRY_PREFIX, SYSTEM_GROUPS
+
+COMMON_LABELS: Final = ("cluster", "node_type", "node_id")
+BY_GROUP: Final = ("topic", "consumer_group", "is_retry", "is_system")
+STORAGE: Final = ("storage_type", "storage_medium")
+PROGRAM: Final = ("language", "protocol_type", "version")
+LOCAL_DISK: Final = ("local", "disk")
+
+
+def common_labels(broker: Broker) -> dict[str, str]:
+    """Returns the labels of every sample."""
+    config = broker.config
+    return dict(zip(COMMON_LABELS, (config.broker_cluster_name, "broker", config.broker_name), strict=True))
+
+
+def families(broker: Broker) -> Iterator[Family]:
+    """Yields the broker's metrics of this moment."""
+    return chain(_throughput(broker), _tables(broker), _connections(broker), _consumers(broker), _storage(broker))
+
+
+def _throughput(broker: Broker) -> Iterator[Family]:
+    puts, gets = broker.figures.puts_by_topic(), broker.figures.gets_by_topic_and_group()
+    for name, counter, text in (
+        ("rocketmq_messages_in_total", "messages", "Messages that were stored."),
+        ("rocketmq_throughput_in_total", "size_bytes", "Bytes of messages that were stored."),
+    ):
+        samples = [Sample((topic, _truth(tally.is_system)), getattr(tally, counter)) for topic, tally in puts.items()]
+        yield Family(name, Kind.COUNTER, text, ("topic", "is_system"), samples)
+    for name, counter, text in (
+        ("rocketmq_messages_out_total", "messages", "Messages that groups got."),
+        ("rocketmq_throughput_out_total", "size_bytes", "Bytes of messages that groups got."),
+    ):
+        samples = [
+            Sample((topic, group, _truth(tally.is_system)), getattr(tally, counter))
+            for (topic, group), tally in gets.items()
+        ]
+        yield Family(name, Kind.COUNTER, text, ("topic", "consumer_group", "is_system"), samples)
+
+
+def _tables(broker: Broker) -> Iterator[Family]:
+    for name, text, value in (
+        ("rocketmq_broker_permission", "brokerPermission: 2 write, 4 read.", broker.config.broker_permission),
+        ("rocketmq_topic_number", "Topics of the broker.", sum(1 for _ in broker.topics)),
+        ("rocketmq_consumer_group_number", "Consumer groups of the broker.", len(broker.groups)),
+    ):
+        yield Family(name, Kind.GAUGE, text, (), [Sample((), value)])
+    work = Sample(("admin",), broker.long_work.waiting)
+    yield Family(
+        "rocketmq_processor_watermark", Kind.GAUGE, "Requests that wait for their turn.", ("processor",), [work]
+    )
+
+
+def _connections(broker: Broker) -> Iterator[Family]:
+    producers, consumers = Counter[tuple[str, ...]](), Counter[tuple[str, ...]]()
+    for members in list(broker.clients.producers.values()):
+        producers.update(_program(info) for info in list(members.values()))
+    for group, found in list(broker.clients.consumers.items()):
+        mode = "pull" if found.consume_type == "CONSUME_ACTIVELY" else "push"
+        own = (group, mode, _truth(group in SYSTEM_GROUPS))
+        consumers.update((*own, *_program(info)) for info in list(found.members.values()))
+    for name, text, labels, counted in (
+        ("rocketmq_producer_connections", "Producers that are connected.", PROGRAM, producers),
+        (
+            "rocketmq_consumer_connections",
+            "Members of consumer groups that are connected.",
+            ("consumer_group", "consume_mode", "is_system", *PROGRAM),
+            consumers,
+        ),
+    ):
+        yield Family(name, Kind.GAUGE, text, labels, [Sample(key, value) for key, value in counted.items()])
+
+
+def _program(info: ClientInfo) -> tuple[str, ...]:
+    version = version_name(info.version).lower().replace(".", "_").replace("-", "_")
+    return info.language.lower(), "remoting", f"v{version}"
+
+
+def _consumers(broker: Broker) -> Iterator[Family]:
+    """Yields what each group has before it in each of its topics; a walk over all offsets, in steps."""
+    rows: dict[tuple[str, ...], tuple[int, int, int, float]] = {}
+
+    def walked() -> Iterator[Sample]:
+        for group in broker.offsets.groups():
+            for topic in broker.offsets.topics_of(group):
+                if broker.topics.get(topic) is None:
+                    continue
+                labels = (topic, group, _is_retry(topic), _truth(broker.topics.is_system(topic)))
+                rows[labels] = _waiting(broker, group, topic)
+                yield Sample(labels, rows[labels][0])
+
+    yield Family("rocketmq_consumer_lag_messages", Kind.GAUGE, "Messages not acknowledged yet.", BY_GROUP, walked())
+    for place, name, text in (
+        (1, "rocketmq_consumer_inflight_messages", "Messages that were pulled and are not acknowledged."),
+        (2, "rocketmq_consumer_ready_messages", "Messages that were not pulled yet."),
+        (
+            3,
+            "rocketmq_consumer_lag_latency_milliseconds",
+            "Age of the oldest message not acknowledged.",
+        ),
+    ):
+        yield Family(name, Kind.GAUGE, text, BY_GROUP, (Sample(labels, row[place]) for labels, row in rows.items()))
+
+
+def _waiting(broker: Broker, group: str, topic: str) -> tuple[int, int, int, float]:
+    """Returns a group's messages behind its offsets, those of them under way, the others, and the oldest one's age."""
+    lag = under_way = 0
+    oldest: int | None = None
+    for queue_id, committed in broker.offsets.of_group(group, topic).items():
+        start, end = broker.store.bounds((topic, queue_id))
+        begin = max(start, committed)
+        if begin >= end:
+            continue
+        lag += end - begin
+        pulled = min(end, max(begin, broker.offsets.pulled(group, topic, queue_id) or 0))
+        under_way += pulled - begin
+        stored = broker.store.store_time((topic, queue_id), begin)
+        if stored:
+            oldest = stored if oldest is None else min(oldest, stored)
+    return lag, under_way, lag - under_way, 0 if oldest is None else max(0, broker.now_ms() - oldest)
+
+
+def _storage(broker: Broker) -> Iterator[Family]:
+    log_bytes, behind = broker.store.log_bytes, max(0, broker.store.readable_end - broker.store.flushed)
+    values: Iterable[tuple[str, str, float]] = (
+        ("rocketmq_storage_size_bytes", "Bytes of the commit log.", log_bytes),
+        ("rocketmq_storage_flush_behind_bytes", "Bytes that are not synced yet.", behind),
+    )
+    for name, text, value in values:
+        yield Family(name, Kind.GAUGE, text, STORAGE, [Sample(LOCAL_DISK, value)])
+
+
+def _is_retry(topic: str) -> str:
+    return _truth(topic.startswith(RETRY_PREFIX))
+
+
+def _truth(value: bool) -> str:
+    return "true" if value else "false"

@@ -1,0 +1,4 @@
+"""A server's figures as a page that Prometheus reads (extra `metrics`): plain families, their text, and the port.
+
+`families` are plain values, which a server yields; `page` makes Prometheus' text of them, and `server` serves it.
+"""

@@ -1,0 +1,63 @@
+"""`MetricsPage`: the text of a server's metrics, made at most once a second however many ask.
+
+Samples are taken in steps, between which the loop does other work; the text is made in a worker thread.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import Final
+
+import trio
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.exposition import CONTENT_TYPE_LATEST
+
+from pyrmq_core.exporter.families import Collect, Family, Kind
+
+CONTENT_TYPE: Final = CONTENT_TYPE_LATEST
+FRESH_SECONDS: Final = 1.0
+SAMPLES_BETWEEN_CHECKPOINTS: Final = 50
+
+
+class _Families:
+    """The families of one page, as prometheus_client collects them."""
+
+    def __init__(self, families: Iterable[Metric]) -> None:
+        self._families = families
+
+    def collect(self) -> Iterable[Metric]:
+        return self._families
+
+
+class MetricsPage:
+    """The page of one server, shared by all that ask; `common` labels stand before each sample's own."""
+
+    def __init__(self, collect: Collect, common: dict[str, str]) -> None:
+        self._collect = collect
+        self._common = common
+        self._text = b""
+        self._made_at = -math.inf
+        self._turn = trio.Lock()
+
+    async def text(self) -> bytes:
+        """Returns the page; one that was made within the last second is given again."""
+        async with self._turn:
+            if trio.current_time() - self._made_at >= FRESH_SECONDS:
+                metrics = [await self._metric(family) for family in self._collect()]
+                registry = CollectorRegistry(auto_describe=False)
+                registry.register(_Families(metrics))
+                self._text = await trio.to_thread.run_sync(generate_latest, registry)
+                self._made_at = trio.current_time()
+            return self._text
+
+    async def _metric(self, family: Family) -> Metric:
+        names, values = (*self._common, *family.labels), tuple(self._common.values())
+        kind = CounterMetricFamily if family.kind is Kind.COUNTER else GaugeMetricFamily
+        metric = kind(family.name, family.help, labels=names)
+        for number, sample in enumerate(family.samples):
+            metric.add_metric((*values, *sample.labels), sample.value)
+            if number % SAMPLES_BETWEEN_CHECKPOINTS == 0:
+                await trio.lowlevel.checkpoint()
+        return metric

@@ -1,0 +1,209 @@
+"""The broker's page for Prometheus: read by Prometheus' own parser, compared with RocketMQ 5.4.0's, and attacked."""
+
+from __future__ import annotations
+
+import json
+import re
+import socket
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from opentelemetry.exporter.prometheus import PrometheusMetricReader
+from opentelemetry.sdk.metrics import MeterProvider
+from prometheus_client import generate_latest
+from prometheus_client.parser import text_string_to_metric_families
+
+from pyrmq_core import ConsumeFromWhere, InvalidArgument, Message
+from pyrmq_core.blocking import EmbeddedCluster, Producer, PullConsumer, PushConsumer
+from pyrmq_core.broker.settings import BrokerConfig
+from pyrmq_core.exporter.server import MAX_CONNECTIONS
+from pyrmq_core.otel import Instrumentation
+
+ROOT = Path(__file__).parent.parent.parent
+# What a 5.4.0 broker exported: each metric with its labels.
+RECORDED = ROOT / "tests" / "golden" / "broker_metrics_5.4.0.txt"
+# This broker does not count by the type of messages.
+NOT_HERE = {"message_type"}
+
+Page = dict[str, list[tuple[dict[str, str], float]]]
+
+
+@pytest.fixture(scope="module")
+def port() -> int:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return int(free.getsockname()[1])
+
+
+@pytest.fixture(scope="module")
+def cluster(port: int) -> Iterator[EmbeddedCluster]:
+    settings = {"metricsExporterType": "PROM", "metricsPromExporterPort": str(port)}
+    with EmbeddedCluster(topics={"orders": 2}, settings=settings) as cluster:
+        yield cluster
+
+
+def text_of(port: int) -> str:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=20) as answer:
+        assert answer.headers["content-type"].startswith("text/plain; version=")
+        return str(answer.read().decode())
+
+
+def parsed(text: str) -> Page:
+    page: Page = {}
+    for family in text_string_to_metric_families(text):
+        for sample in family.samples:
+            if not sample.name.endswith("_created"):
+                page.setdefault(sample.name, []).append((sample.labels, sample.value))
+    return page
+
+
+def page_with(port: int, metric: str, value: float, **labels: str) -> Page:
+    """Returns the page once a sample has the value: a page is up to a second old, and offsets are committed later."""
+    deadline = time.monotonic() + 30
+    while True:
+        page = parsed(text_of(port))
+        found = [number for own, number in page.get(metric, []) if labels.items() <= own.items()]
+        if value in found:
+            return page
+        assert time.monotonic() < deadline, f"{metric}{labels} is {found}, not {value}"
+        time.sleep(0.1)
+
+
+def test_what_is_exported_has_rocketmqs_names_and_labels(cluster: EmbeddedCluster, port: int) -> None:
+    with Producer("g", nameserver=cluster.nameserver) as producer:
+        for _ in range(20):
+            producer.send(Message("orders", b"x" * 100), queue=producer.message_queues("orders")[0])
+        with PullConsumer("late", nameserver=cluster.nameserver) as late:
+            late.commit(late.message_queues("orders")[0], 5)
+        with PushConsumer(
+            "readers", nameserver=cluster.nameserver, consume_from_where=ConsumeFromWhere.FIRST_OFFSET
+        ) as consumer:
+            consumer.subscribe("orders")
+            got: list[int] = []
+            run = threading.Thread(target=consumer.run, args=(lambda messages: got.append(len(messages)),))
+            run.start()
+            page_with(port, "rocketmq_messages_out_total", 20, topic="orders", consumer_group="readers")
+            page = page_with(port, "rocketmq_consumer_connections", 1, consumer_group="readers", consume_mode="push")
+            consumer.stop()
+            run.join(30)
+    recorded = {line.split()[0]: set(line.split()[1:]) for line in RECORDED.read_text().splitlines()}
+    assert len(page) >= 14
+    for name, samples in page.items():
+        assert name in recorded, f"{name} is no metric of RocketMQ's"
+        for labels, _ in samples:
+            assert set(labels) == recorded[name] - NOT_HERE, name
+    assert dict(page)["rocketmq_messages_in_total"]
+    common = {"cluster": "DefaultCluster", "node_type": "broker", "node_id": "broker-a"}
+    assert ({**common, "topic": "orders", "is_system": "false"}, 20.0) in page["rocketmq_messages_in_total"]
+    lag = {own["consumer_group"]: value for own, value in page["rocketmq_consumer_lag_messages"]}
+    assert lag["late"] == 15
+    ages = {own["consumer_group"]: value for own, value in page["rocketmq_consumer_lag_latency_milliseconds"]}
+    assert 0 < ages["late"] < 60_000
+    (producers,) = page["rocketmq_producer_connections"]
+    assert (producers[0]["language"], producers[0]["version"]) == ("python", "v5_3_3")
+
+
+def test_a_hostile_name_stays_in_its_label(cluster: EmbeddedCluster, port: int) -> None:
+    """Offsets may be committed for any group's name; the page stays one that can be read."""
+    with PullConsumer("%a-b|c", nameserver=cluster.nameserver) as consumer:
+        consumer.commit(consumer.message_queues("orders")[0], 1)
+    page_with(port, "rocketmq_consumer_lag_messages", 19, consumer_group="%a-b|c")
+
+
+@pytest.mark.parametrize(("path", "method", "status"), [("/nothing", "GET", 404), ("/metrics", "POST", 405)])
+def test_other_requests_are_refused(cluster: EmbeddedCluster, port: int, path: str, method: str, status: int) -> None:
+    request = urllib.request.Request(f"http://127.0.0.1:{port}{path}", method=method)
+    with pytest.raises(urllib.error.HTTPError) as refused:
+        urllib.request.urlopen(request, timeout=10)
+    assert refused.value.code == status
+    refused.value.close()
+
+
+@pytest.mark.parametrize("sent", [b"", b"GET /metrics HTTP/1.1\r\n" + b"a: b\r\n" * 10_000])
+def test_strangers_do_not_keep_prometheus_out(cluster: EmbeddedCluster, port: int, sent: bytes) -> None:
+    """More connections than the port holds, silent or wrong; the broker itself goes on too."""
+    strangers = []
+    try:
+        for _ in range(2 * MAX_CONNECTIONS):
+            stranger = socket.create_connection(("127.0.0.1", port), timeout=5)
+            strangers.append(stranger)
+            try:
+                stranger.sendall(sent)
+            except OSError:
+                continue
+        deadline = time.monotonic() + 30
+        while True:
+            try:
+                assert "rocketmq_topic_number" in text_of(port)
+                break
+            except OSError:
+                assert time.monotonic() < deadline, "the page cannot be had"
+                time.sleep(0.2)
+        with Producer("g", nameserver=cluster.nameserver) as producer:
+            producer.send(Message("others", b"x"))
+    finally:
+        for stranger in strangers:
+            stranger.close()
+
+
+def test_it_is_off_by_default_and_wrong_settings_are_refused() -> None:
+    assert not BrokerConfig().exports_metrics
+    assert BrokerConfig().metrics_prom_exporter_host == "127.0.0.1"
+    for wrong in ({"metricsExporterType": "OTLP_GRPC"}, {"metricsPromExporterPort": "70000"}):
+        with pytest.raises(InvalidArgument):
+            BrokerConfig().with_settings(wrong)
+
+
+# --- The board
+
+
+def queries() -> list[str]:
+    board = json.loads((ROOT / "examples" / "grafana_board.json").read_text())
+    return [target["expr"] for panel in board["panels"] for target in panel["targets"]]
+
+
+def faults(query: str, page: Page) -> list[str]:
+    """Returns the metrics and the labels of a query that the page does not have."""
+    found = []
+    grouped = {name for names in re.findall(r"by \(([^)]*)\)", query) for name in names.replace(" ", "").split(",")}
+    for metric, _, matched in re.findall(
+        r"\b((?:rocketmq|messaging)_\w+)(\{([^}]*)\})?", re.sub(r"by \([^)]*\)", "", query)
+    ):
+        if metric not in page:
+            found.append(metric)
+            continue
+        labels = {name for own, _ in page[metric] for name in own}
+        used = grouped | set(re.findall(r"(\w+)=", matched))
+        found += [f"{metric}: {name}" for name in sorted(used - labels)]
+    return found
+
+
+def test_the_boards_queries_find_what_is_exported(cluster: EmbeddedCluster, port: int) -> None:
+    otel = Instrumentation(meter_provider=MeterProvider([PrometheusMetricReader()]))
+    with Producer("g", nameserver=cluster.nameserver, hooks=[otel]) as producer:
+        producer.send(Message("orders", b"x"))
+        stop_after: list[object] = []
+        with PushConsumer(
+            "board", nameserver=cluster.nameserver, hooks=[otel], consume_from_where=ConsumeFromWhere.FIRST_OFFSET
+        ) as consumer:
+            consumer.subscribe("orders")
+            run = threading.Thread(target=consumer.run, args=(stop_after.append,))
+            run.start()
+            page_with(port, "rocketmq_consumer_connections", 1, consumer_group="board")
+            page = page_with(port, "rocketmq_consumer_lag_messages", 0, consumer_group="board")
+            page |= parsed(generate_latest().decode())
+            consumer.stop()
+            run.join(30)
+    assert len(queries()) >= 12
+    # Without a failure no sample has an error.
+    assert [fault for query in queries() for fault in faults(query, page) if not fault.endswith(": error_type")] == []
+    assert faults('sum by (x) (rocketmq_topic_number{y="1"})', page) == [
+        "rocketmq_topic_number: x",
+        "rocketmq_topic_number: y",
+    ]
+    assert faults("rate(rocketmq_unknown_total[1m])", page) == ["rocketmq_unknown_total"]
