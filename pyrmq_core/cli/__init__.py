@@ -2,8 +2,8 @@
 
 `commands` joins the commands, which are in `admin`, `consume`, `dev`, `doctor`, `send` (with `message_lines`), `tail`,
 `web` and the folder `operation`. They share `connections` (the options of every command that calls servers), `servers`
-(groups of commands, and the end of the process), `tables` (the output as table or JSON) and `progress` (a line about
-work under way).
+(groups of commands, and the end of the process), `tables` (the output as table or JSON), `formats` (that of
+messages) and `progress` (a line about work under way).
 """
 
 from __future__ import annotations

@@ -8,22 +8,59 @@ from typing import Any
 import click
 
 from pyrmq_core import ConsumeFromWhere, PullConsumer, PushConsumer
-from pyrmq_core.cli.connections import Connection
-from pyrmq_core.cli.servers import GROUP
-from pyrmq_core.cli.tail import message_line
+from pyrmq_core.cli.connections import Connection, connection_options
+from pyrmq_core.cli.formats import MessageLine, form_options
+from pyrmq_core.cli.servers import GROUP, SectionedCommand, run
+from pyrmq_core.cli.tail import Start, start_of
+
+
+@click.command(cls=SectionedCommand)
+@click.argument("topic")
+@connection_options
+@click.option("-g", "--group", required=True, help="The consumer group, whose members share the messages.")
+@click.option(
+    "--from", "start", callback=start_of, default="latest", show_default=True,
+    help="As for tail, where no offset is stored.",
+)  # fmt: skip
+@click.option("--tags", help='As "TagA || TagB".')
+@click.option("--sql", help="An SQL92 expression over properties, instead of --tags.")
+@click.option("--orderly", is_flag=True, help="Lock each queue, and take its messages in their order.")
+@click.option("--max", "limit", type=click.IntRange(1), help="Stop after so many messages.")
+@form_options
+def consume(
+    topic: str,
+    connection: Connection,
+    form: MessageLine,
+    group: str,
+    start: Start,
+    tags: str | None,
+    sql: str | None,
+    orderly: bool,
+    limit: int | None,
+) -> None:
+    """Print a group's messages and acknowledge them, until Ctrl-C."""
+    if tags and sql:
+        raise click.UsageError("--tags and --sql exclude each other; SQL can say TAGS = '...' itself")
+
+    async def consume_all() -> None:
+        await consume_topic(
+            topic, group, connection, form, start=start, tags=tags or "*", sql=sql, orderly=orderly, limit=limit
+        )
+
+    run(consume_all)
 
 
 async def consume_topic(
     topic: str,
     group: str,
     connection: Connection,
+    form: MessageLine,
     *,
-    start: str | datetime,
+    start: Start,
     tags: str,
     sql: str | None,
     orderly: bool,
     limit: int | None,
-    as_json: bool,
 ) -> None:
     """Prints the messages that the group gives to this consumer, `limit` at most; raises `NoRoute` without a topic."""
     shared: dict[str, Any] = {"namespace": connection.namespace, "timeout": connection.timeout}
@@ -37,13 +74,13 @@ async def consume_topic(
             printed = 0
             async for delivery in consumer.deliveries(orderly=orderly):
                 async with delivery as message:
-                    click.echo(message_line(message, as_json))
+                    click.echo(form(message))
                 printed += 1
                 if printed == limit:
                     await consumer.stop()
 
 
-def _start(start: str | datetime) -> dict[str, Any]:
+def _start(start: Start) -> dict[str, Any]:
     """Returns the settings of a start that counts where the group has stored no offset."""
     if isinstance(start, datetime):
         return {"consume_from_where": ConsumeFromWhere.TIMESTAMP, "consume_timestamp": start}

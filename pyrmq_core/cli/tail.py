@@ -1,4 +1,4 @@
-"""`pyrmq tail`: all queues of a topic, each read by a task of its own; messages are printed as they come.
+"""`pyrmq tail`: queues of a topic, each read by a task of its own; messages are printed as they come.
 
 With `--follow` a reader outlives its broker: it reports the loss once, and goes on at its offset when the broker is
 back.
@@ -7,66 +7,180 @@ back.
 from __future__ import annotations
 
 import contextlib
-import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
-from typing import Final
+from typing import Any, Final, Literal, TypeAlias
 
 import click
 import trio
 
-from pyrmq_core import MessageExt, MessageQueue, PullConsumer, PullResult, PullStatus, RocketMQError
+from pyrmq_core import (
+    MessageExt,
+    MessageQueue,
+    OffsetRange,
+    PullConsumer,
+    PullResult,
+    PullStatus,
+    RocketMQError,
+)
+from pyrmq_core.cli.connections import Connection, connection_options
+from pyrmq_core.cli.formats import MessageLine, form_options
+from pyrmq_core.cli.servers import GROUP, SectionedCommand, run
+from pyrmq_core.cli.times import instant
 from pyrmq_core.client.consumer.pull.range_reader import passes
-from pyrmq_core.errors import NetworkError, ResponseError, RoutingError
+from pyrmq_core.errors import InvalidArgument, NetworkError, ResponseError, RoutingError
 
 WAIT_SECONDS: Final = 5.0
 RETRY_SECONDS: Final = 1.0
 READ_AHEAD_MESSAGES: Final = 256
 
+Start: TypeAlias = datetime | Literal["earliest", "latest"]
+STARTS: Final[Mapping[str, Start]] = {"earliest": "earliest", "latest": "latest"}
 
-async def tail_topic(
-    consumer: PullConsumer,
+
+def start_of(ctx: click.Context, param: click.Parameter, value: str | None) -> Start | None:
+    """Returns the value of `--from`: earliest, latest, or a time."""
+    if value is None:
+        return None
+    if value in STARTS:
+        return STARTS[value]
+    return instant(value, "--from", or_else="earliest, latest or ")
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """The messages to print: where each queue begins, which queues, the filter, how many, and whether to wait.
+
+    `offset` counts from the queue's end if it is negative. With a `group` each queue begins where the group goes
+    on, and at `start` if it has no offset there.
+    """
+
+    start: Start
+    offset: int | None = None
+    group: str | None = None
+    queues: Sequence[str] = ()
+    tags: str = "*"
+    sql: str | None = None
+    limit: int | None = None
+    follow: bool = False
+
+
+@click.command(cls=SectionedCommand)
+@click.argument("topic")
+@connection_options
+@click.option(
+    "--from", "start", callback=start_of, help="earliest, latest, or a time.  [default: earliest; -f: latest]"
+)
+@click.option("--offset", type=int, help="Begin each queue at this offset; -10: its last ten messages.")
+@click.option("-g", "--group", help="Begin where this consumer group goes on; nothing is acknowledged.")
+@click.option("--queue", "queues", multiple=True, metavar="QUEUE", help="BROKER/3, BROKER, or 3 of every broker.")
+@click.option("--tags", default="*", show_default=True, help='As "TagA || TagB".')
+@click.option("--sql", help="An SQL92 expression over properties, instead of --tags.")
+@click.option("--max", "limit", type=click.IntRange(1), help="Stop after so many messages.")
+@click.option("-f", "--follow", is_flag=True, help="Wait for more, until Ctrl-C.")
+@form_options
+def tail(
     topic: str,
-    start: str | datetime,
-    *,
-    tags: str,
-    limit: int | None,
-    follow: bool,
-    as_json: bool,
+    connection: Connection,
+    form: MessageLine,
+    start: Start | None,
+    offset: int | None,
+    group: str | None,
+    **options: Any,
 ) -> None:
-    """Prints the messages that were there at the start, `limit` at most; with `follow` also those that come later."""
-    queues = await consumer.message_queues(topic)
+    """Print the messages of a topic, with -f also new ones."""
+    if offset is not None and (start or group):
+        raise click.UsageError("--offset excludes --from and -g: each says where to begin")
+    if options["sql"] and options["tags"] != "*":
+        raise click.UsageError("--tags and --sql exclude each other; SQL can say TAGS = '...' itself")
+    begin: Start = start or ("latest" if options["follow"] else "earliest")
+    run(_tail, connection, topic, Wanted(begin, offset, group, **options), form)
+
+
+async def _tail(connection: Connection, topic: str, wanted: Wanted, form: MessageLine) -> None:
+    async with (
+        connection.client() as client,
+        PullConsumer(
+            wanted.group or GROUP, client=client, namespace=connection.namespace, timeout=connection.timeout
+        ) as consumer,
+    ):
+        await tail_topic(consumer, topic, wanted, form)
+
+
+async def tail_topic(consumer: PullConsumer, topic: str, wanted: Wanted, form: MessageLine) -> None:
+    """Prints the messages that were there at the start, and with `follow` also those that come later."""
+    queues = chosen(await consumer.message_queues(topic), wanted.queues)
+    if wanted.sql is not None:
+        for queue in {queue.broker_name: queue for queue in queues}.values():
+            await consumer.check_sql(queue, wanted.sql)
     bounds = await consumer.offset_bounds(queues)
+    begins = await _begins(consumer, bounds, wanted)
     send, receive = trio.open_memory_channel[MessageExt](READ_AHEAD_MESSAGES)
-    reader = _Reader(consumer, tags)
+    reader = _Reader(consumer, wanted)
     printed = 0
     async with trio.open_nursery() as nursery:
         async with send:
             for queue in queues:
-                first = await _position(consumer, queue, start, bounds[queue].start, bounds[queue].end)
-                end = None if follow else bounds[queue].end
-                nursery.start_soon(reader.read, queue, first, end, send.clone())
+                end = None if wanted.follow else bounds[queue].end
+                nursery.start_soon(reader.read, queue, begins[queue], end, send.clone())
         async for message in receive:
-            click.echo(message_line(message, as_json))
+            click.echo(form(message))
             printed += 1
-            if printed == limit:
+            if printed == wanted.limit:
                 nursery.cancel_scope.cancel()
                 break
     if not printed:
-        click.echo(_nothing(topic, start, tags, sum(bound.end - bound.start for bound in bounds.values())), err=True)
+        click.echo(_nothing(topic, wanted, sum(bound.end - bound.start for bound in bounds.values())), err=True)
 
 
-async def _position(consumer: PullConsumer, queue: MessageQueue, start: str | datetime, low: int, high: int) -> int:
-    if isinstance(start, datetime):
-        return await consumer.offset_at(queue, start)
-    return low if start == "earliest" else high
+def chosen(queues: Iterable[MessageQueue], names: Sequence[str]) -> list[MessageQueue]:
+    """Returns the queues that one of the names means, all without names; raises `InvalidArgument` for another name."""
+    known = list(queues)
+    if not names:
+        return known
+    for name in names:
+        if not any(_means(name, queue) for queue in known):
+            there = ", ".join(f"{queue.broker_name}/{queue.queue_id}" for queue in known[:50])
+            raise InvalidArgument(f"--queue {name}: topic {known[0].topic} has no such queue to read; it has {there}")
+    return [queue for queue in known if any(_means(name, queue) for name in names)]
+
+
+def _means(name: str, queue: MessageQueue) -> bool:
+    return name in (f"{queue.broker_name}/{queue.queue_id}", queue.broker_name, str(queue.queue_id))
+
+
+async def _begins(
+    consumer: PullConsumer, bounds: Mapping[MessageQueue, OffsetRange], wanted: Wanted
+) -> dict[MessageQueue, int]:
+    """Returns the first offset to read of each queue."""
+    stored = await consumer.committed_offsets(bounds) if wanted.group is not None else {}
+    begins: dict[MessageQueue, int] = {}
+    for queue, bound in bounds.items():
+        offset = stored.get(queue)
+        if wanted.offset is not None:
+            offset = wanted.offset if wanted.offset >= 0 else bound.end + wanted.offset
+        if offset is not None:
+            begins[queue] = min(max(offset, bound.start), bound.end)
+            if offset != begins[queue] and wanted.offset != offset - bound.end:
+                click.echo(
+                    f"{queue.broker_name}/{queue.queue_id} has the offsets {bound.start} to {bound.end - 1}, not "
+                    f"{offset}: reading begins at {begins[queue]}",
+                    err=True,
+                )
+        elif isinstance(wanted.start, datetime):
+            begins[queue] = await consumer.offset_at(queue, wanted.start)
+        else:
+            begins[queue] = bound.start if wanted.start == "earliest" else bound.end
+    return begins
 
 
 class _Reader:
     """The reader of all queues, whose tasks share the brokers that are away, so that each is reported once."""
 
-    def __init__(self, consumer: PullConsumer, tags: str) -> None:
+    def __init__(self, consumer: PullConsumer, wanted: Wanted) -> None:
         self._consumer = consumer
-        self._tags = tags
+        self._wanted = wanted
         self._away: set[str] = set()
 
     async def read(
@@ -75,10 +189,7 @@ class _Reader:
         """Sends one queue's messages up to `end` to the channel; for ever if it is None."""
         async with channel:
             while end is None or offset < end:
-                if end is None:
-                    pulled = await self._pull_until_answered(queue, offset)
-                else:
-                    pulled = await self._consumer.pull(queue, offset, tags=self._tags)
+                pulled = await (self._pull(queue, offset) if end is not None else self._pull_patiently(queue, offset))
                 for message in pulled.messages:
                     if end is None or message.queue_offset < end:
                         await channel.send(message)
@@ -86,11 +197,15 @@ class _Reader:
                 if end is not None and pulled.status is PullStatus.NO_NEW_MSG:
                     return
 
-    async def _pull_until_answered(self, queue: MessageQueue, offset: int) -> PullResult:
+    async def _pull(self, queue: MessageQueue, offset: int, wait: float = 0.0) -> PullResult:
+        wanted = self._wanted
+        return await self._consumer.pull(queue, offset, tags=wanted.tags, sql=wanted.sql, wait=wait)
+
+    async def _pull_patiently(self, queue: MessageQueue, offset: int) -> PullResult:
         """Pulls, again and again while the broker is away; raises errors that do not pass by themselves."""
         while True:
             try:
-                pulled = await self._consumer.pull(queue, offset, tags=self._tags, wait=self._wait(queue))
+                pulled = await self._pull(queue, offset, self._wait(queue))
             except (NetworkError, RoutingError, ResponseError) as error:
                 if not passes(error):
                     raise
@@ -111,37 +226,24 @@ class _Reader:
         return 0.0 if queue.broker_name in self._away else WAIT_SECONDS
 
 
-def _nothing(topic: str, start: str | datetime, tags: str, held: int) -> str:
+def _nothing(topic: str, wanted: Wanted, held: int) -> str:
     """Returns the reason why nothing was printed."""
+    what = f"topic {topic}" if not wanted.queues else f"--queue {' --queue '.join(wanted.queues)} of topic {topic}"
     if not held:
-        return f"topic {topic} holds no messages; -f waits for some"
-    if start == "latest":
+        return f"{what} holds no messages; -f waits for some"
+    if wanted.group is not None:
         return (
-            f"topic {topic} holds {held} messages and none is after its latest: --from earliest prints them, -f waits"
+            f"{what} holds {held} messages, none of them after the offsets of group {wanted.group}{_filtered(wanted)}"
         )
-    where = "" if start == "earliest" else f" from {start} on"
-    tagged = "" if tags == "*" else f" with the tags {tags}"
-    return f"topic {topic} holds {held} messages, none of them{where}{tagged}"
+    if wanted.offset is not None:
+        return f"{what} holds {held} messages, none of them from offset {wanted.offset} on{_filtered(wanted)}"
+    if wanted.start == "latest":
+        return f"{what} holds {held} messages and none is after its latest: --from earliest prints them, -f waits"
+    where = "" if wanted.start == "earliest" else f" from {wanted.start} on"
+    return f"{what} holds {held} messages, none of them{where}{_filtered(wanted)}"
 
 
-def message_line(message: MessageExt, as_json: bool) -> str:
-    """Returns the line of a message: its place, tags, keys and body, or one JSON object."""
-    body = message.body.decode(errors="replace")
-    if not as_json:
-        marks = " ".join(mark for mark in (message.tags, message.keys) if mark)
-        return f"{message.broker_name}/{message.queue_id}@{message.queue_offset} {marks + ' ' if marks else ''}{body}"
-    return json.dumps(
-        {
-            "topic": message.topic,
-            "brokerName": message.broker_name,
-            "queueId": message.queue_id,
-            "queueOffset": message.queue_offset,
-            "msgId": message.msg_id,
-            "tags": message.tags,
-            "keys": message.keys,
-            "storeTimestamp": message.store_timestamp.isoformat(),
-            "properties": dict(message.properties),
-            "body": body,
-        },
-        ensure_ascii=False,
-    )
+def _filtered(wanted: Wanted) -> str:
+    if wanted.sql is not None:
+        return f" where {wanted.sql}"
+    return "" if wanted.tags == "*" else f" with the tags {wanted.tags}"

@@ -63,6 +63,11 @@ def test_tags_choose(cluster: EmbeddedCluster, topic: str, tmp_path: Path) -> No
     assert [line.split()[-1] for line in lines] == ["0", "2", "4"]
 
 
+def test_a_form_chooses_what_is_printed(cluster: EmbeddedCluster, topic: str, tmp_path: Path) -> None:
+    lines = consume(cluster, topic, "-o", "{queueOffset}: {body}", "--max", "5", home=tmp_path)
+    assert lines == [f"{number}: {number}" for number in range(5)]
+
+
 def test_sql_chooses(cluster: EmbeddedCluster, topic: str, tmp_path: Path) -> None:
     lines = consume(cluster, topic, "--sql", "amount > 1", "--max", "2", home=tmp_path)
     assert [line.split()[-1] for line in lines] == ["2", "4"]

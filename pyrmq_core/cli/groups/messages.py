@@ -12,10 +12,10 @@ import click
 from pyrmq_core import Admin, InvalidArgument, MessageExt
 from pyrmq_core.cli.admin import with_admin
 from pyrmq_core.cli.connections import Connection, connection_options
+from pyrmq_core.cli.formats import json_line
 from pyrmq_core.cli.groups.rows import failed_text
 from pyrmq_core.cli.servers import CommandGroup, SectionedCommand
 from pyrmq_core.cli.tables import json_option, rendered, show, text_of
-from pyrmq_core.cli.tail import message_line
 from pyrmq_core.cli.times import iso_time, optional_instant, shown_time
 from pyrmq_core.client.admin.message_tracks import MessageTrack
 from pyrmq_core.client.message_queries import MessageList
@@ -297,7 +297,7 @@ def _letter_row(letter: MessageExt) -> dict[str, object]:
 
 
 def _message_members(message: MessageExt) -> dict[str, Any]:
-    members: dict[str, Any] = json.loads(message_line(message, as_json=True))
+    members: dict[str, Any] = json.loads(json_line(message))
     return {**members, "offsetMsgId": message.offset_msg_id, "reconsumeTimes": message.reconsume_times}
 
 

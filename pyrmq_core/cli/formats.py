@@ -1,0 +1,154 @@
+"""The forms in which messages are printed: a line for people, JSON, the body alone, or a template of fields.
+
+    -o text | json | raw | '{queueId}@{queueOffset} {properties[region]} {body}'
+
+`{name}` in a template stands for a field of the message, `{name:>10}` for the same in ten columns, `{{` for a brace.
+"""
+
+from __future__ import annotations
+
+import base64
+import functools
+import json
+import re
+from collections.abc import Callable, Mapping
+from string import Formatter
+from typing import Any, Final, TypeAlias
+
+import click
+
+from pyrmq_core import MessageExt
+
+# Returns what is printed of a message.
+MessageLine: TypeAlias = Callable[[MessageExt], str | bytes]
+
+PROPERTY: Final = re.compile(r"properties\[([^\[\]]+)\]")
+ESCAPES: Final = {r"\n": "\n", r"\t": "\t", r"\\": "\\"}
+
+
+def _text(message: MessageExt) -> str:
+    return message.body.decode(errors="replace")
+
+
+# The fields of templates; a None is printed as nothing.
+FIELDS: Final[Mapping[str, Callable[[MessageExt], object]]] = {
+    "topic": lambda message: message.topic,
+    "brokerName": lambda message: message.broker_name,
+    "queueId": lambda message: message.queue_id,
+    "queueOffset": lambda message: message.queue_offset,
+    "msgId": lambda message: message.msg_id,
+    "offsetMsgId": lambda message: message.offset_msg_id,
+    "tags": lambda message: message.tags,
+    "keys": lambda message: message.keys,
+    "shardingKey": lambda message: message.sharding_key,
+    "flag": lambda message: message.flag,
+    "storeTimestamp": lambda message: message.store_timestamp.isoformat(),
+    "bornTimestamp": lambda message: message.born_timestamp.isoformat(),
+    "bornHost": lambda message: message.born_host,
+    "storeHost": lambda message: message.store_host,
+    "reconsumeTimes": lambda message: message.reconsume_times,
+    "properties": lambda message: json.dumps(dict(message.properties), ensure_ascii=False),
+    "bodyBytes": lambda message: len(message.body),
+    "body": _text,
+}
+
+# The members of a JSON object; `body` and `properties` follow them.
+JSON_FIELDS: Final = (
+    *("topic", "brokerName", "queueId", "queueOffset", "msgId", "tags", "keys", "shardingKey", "flag"),
+    *("storeTimestamp", "reconsumeTimes"),
+)
+
+
+def text_line(message: MessageExt) -> str:
+    """Returns a message's place, tags, keys and body."""
+    marks = " ".join(mark for mark in (message.tags, message.keys) if mark)
+    place = f"{message.broker_name}/{message.queue_id}@{message.queue_offset}"
+    return f"{place} {marks + ' ' if marks else ''}{_text(message)}"
+
+
+def json_line(message: MessageExt) -> str:
+    """Returns a JSON object, which `pyrmq send --input json` reads; a body that is no text also in base 64."""
+    members: dict[str, Any] = {name: FIELDS[name](message) for name in JSON_FIELDS}
+    members |= {"properties": dict(message.properties), "body": _text(message)}
+    if members["body"].encode() != message.body:
+        members["bodyBase64"] = base64.b64encode(message.body).decode()
+    return json.dumps(members, ensure_ascii=False)
+
+
+def template_line(template: str) -> Callable[[MessageExt], str]:
+    """Returns the function that fills the template; `ValueError` says what is wrong with it."""
+    for escape, character in ESCAPES.items():
+        template = template.replace(escape, character)
+    parts: list[tuple[str, Callable[[MessageExt], object] | None, str]] = []
+    for literal, name, spec, conversion in Formatter().parse(template):
+        if name is None:
+            parts.append((literal, None, ""))
+            continue
+        if conversion:
+            raise ValueError(f"!{conversion} is not possible in {{{name}}}")
+        try:
+            format("", spec or "")
+        except ValueError as error:
+            raise ValueError(f"{{{name}:{spec}}}: {error}; as {{{name}:>10}}") from None
+        parts.append((literal, _field(name), spec or ""))
+
+    def line(message: MessageExt) -> str:
+        shown = [literal if field is None else literal + _shown(field(message), spec) for literal, field, spec in parts]
+        return "".join(shown)
+
+    return line
+
+
+def _field(name: str) -> Callable[[MessageExt], object]:
+    if name in FIELDS:
+        return FIELDS[name]
+    if (found := PROPERTY.fullmatch(name)) is not None:
+        wanted = found[1]
+        return lambda message: message.properties.get(wanted)
+    raise ValueError(f"there is no field {{{name}}}; there are {', '.join(FIELDS)}, properties[NAME]")
+
+
+def _shown(value: object, spec: str) -> str:
+    return format("" if value is None else str(value), spec)
+
+
+# The forms that have names.
+FORMS: Final[Mapping[str, MessageLine]] = {
+    "text": text_line,
+    "json": json_line,
+    "raw": lambda message: message.body,
+}
+
+
+def message_form(text: str) -> MessageLine:
+    """Returns the form of a name or a template; raises `BadParameter` with what there is."""
+    if text in FORMS:
+        return FORMS[text]
+    if "{" not in text:
+        raise click.BadParameter(f"{text!r}: text, json, raw, or a template such as '{{queueOffset}} {{body}}'")
+    try:
+        return template_line(text)
+    except ValueError as error:
+        raise click.BadParameter(f"{text!r}: {error}") from None
+
+
+def form_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Adds `-o`, and `--json`, which means the same as `-o json`; the command receives one `form`."""
+
+    @functools.wraps(command)
+    def with_form(*arguments: Any, form: MessageLine, as_json: bool, **options: Any) -> None:
+        command(*arguments, form=json_line if as_json else form, **options)
+
+    def read(ctx: click.Context, param: click.Parameter, value: str) -> MessageLine:
+        return message_form(value)
+
+    json_flag = click.option("--json", "as_json", is_flag=True, help="As -o json: one JSON object a message.")
+    form = click.option(
+        "-o",
+        "form",
+        default="text",
+        metavar="FORM",
+        callback=read,
+        help="text, json, raw (the body), or a template such as '{queueId} {body}'.  [default: text]",
+    )
+    return form(json_flag(with_form))

@@ -1,0 +1,121 @@
+"""`pyrmq tail` as a process: where it begins, which queues and messages it prints, and in which form."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from pyrmq_core import InvalidArgument, Message, MessageQueue
+from pyrmq_core.blocking import EmbeddedCluster, Producer, PullConsumer
+from pyrmq_core.cli.tail import chosen
+from tests.support.commands import ended, started
+
+pytestmark = pytest.mark.timeout(180)
+
+QUEUES = [MessageQueue("T", broker, number) for broker in ("broker-a", "broker-b") for number in range(2)]
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[EmbeddedCluster]:
+    """Two brokers with two queues each; queue i of broker j has the messages `j i 0` to `j i 4`."""
+    settings = {"enablePropertyFilter": "true"}
+    with EmbeddedCluster(brokers=2, topics={"T": 2, "Copies": 1}, settings=settings) as cluster:
+        with Producer("G", nameserver=cluster.nameserver) as producer:
+            for queue in producer.message_queues("T"):
+                for number in range(5):
+                    body = f"{queue.broker_name[-1]}{queue.queue_id}{number}".encode()
+                    amount = {"amount": str(number)}
+                    producer.send(Message("T", body, tags="t", keys="k", properties=amount), queue=queue)
+        yield cluster
+
+
+def tail(cluster: EmbeddedCluster, home: Path, *options: str, topic: str = "T") -> tuple[list[str], list[str]]:
+    """Returns the sorted lines of the output, and those of standard error."""
+    status, output, errors = ended(started("tail", topic, "-n", cluster.nameserver, *options, home=home))
+    assert status == 0, errors
+    return sorted(output.splitlines()), errors
+
+
+@pytest.mark.parametrize(
+    ("options", "lines"),
+    [
+        (("--offset", "-1"), ["a04", "a14", "b04", "b14"]),
+        (("--offset", "4"), ["a04", "a14", "b04", "b14"]),
+        (("--offset", "-100", "--queue", "broker-a/1"), ["a10", "a11", "a12", "a13", "a14"]),
+        (("--offset", "3", "--queue", "0"), ["a03", "a04", "b03", "b04"]),
+        (("--queue", "broker-b", "--sql", "amount = '2'"), ["b02", "b12"]),
+        (("--queue", "broker-b/0", "--queue", "broker-a/1", "--offset", "-1"), ["a14", "b04"]),
+    ],
+)
+def test_a_tail_begins_and_chooses(
+    cluster: EmbeddedCluster, tmp_path: Path, options: tuple[str, ...], lines: list[str]
+) -> None:
+    assert tail(cluster, tmp_path, *options, "-o", "raw") == (lines, [])
+
+
+def test_an_offset_that_a_queue_does_not_have_is_reported(cluster: EmbeddedCluster, tmp_path: Path) -> None:
+    lines, errors = tail(cluster, tmp_path, "--offset", "9", "--queue", "broker-a/0")
+    assert lines == []
+    assert errors == [
+        "broker-a/0 has the offsets 0 to 4, not 9: reading begins at 5",
+        "--queue broker-a/0 of topic T holds 5 messages, none of them from offset 9 on",
+    ]
+
+
+def test_a_group_says_where_it_goes_on_and_stays_there(cluster: EmbeddedCluster, tmp_path: Path) -> None:
+    with PullConsumer("billing", nameserver=cluster.nameserver) as consumer:
+        queues = consumer.message_queues("T")
+        consumer.commit_offsets({queues[0]: 3, queues[1]: 5})
+        lines, errors = tail(cluster, tmp_path, "-g", "billing", "--from", "latest", "-o", "{body}")
+        assert (lines, errors) == (["a03", "a04"], [])
+        assert consumer.committed(queues[0]) == 3
+    lines, errors = tail(cluster, tmp_path, "-g", "billing", "--queue", "broker-a/1")
+    assert lines == []
+    assert errors == ["--queue broker-a/1 of topic T holds 5 messages, none of them after the offsets of group billing"]
+
+
+def test_what_json_prints_is_sent_again(cluster: EmbeddedCluster, tmp_path: Path) -> None:
+    lines, _ = tail(cluster, tmp_path, "-o", "json")
+    words = ("send", "Copies", "--input", "json", "-q", "-n", cluster.nameserver)
+    process = started(*words, home=tmp_path, stdin=subprocess.PIPE)
+    assert process.stdin is not None
+    process.stdin.write("\n".join(lines))
+    assert ended(process)[0] == 0
+    copies, _ = tail(cluster, tmp_path, "--json", topic="Copies")
+    first, second = ([json.loads(line) for line in some] for some in (lines, copies))
+    kept = ("body", "tags", "keys")
+    assert sorted([one[name] for name in kept] for one in second) == sorted(
+        [one[name] for name in kept] for one in first
+    )
+    assert {one["properties"]["amount"] for one in second} == {"0", "1", "2", "3", "4"}
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        (("--offset", "1", "--from", "earliest"), "--offset excludes --from and -g"),
+        (("--offset", "1", "-g", "g"), "--offset excludes --from and -g"),
+        (("--tags", "a", "--sql", "b = 1"), "exclude each other"),
+        (("--sql", "amount >"), "amount >"),
+        (("--queue", "7"), "--queue 7: topic T has no such queue to read; it has broker-a/0, broker-a/1, broker-b/0"),
+        (("-o", "{bodies}"), "there is no field {bodies}"),
+        (("--from", "yesterday"), "earliest, latest or an ISO-8601 time"),
+    ],
+)
+def test_wrong_options_are_named(cluster: EmbeddedCluster, tmp_path: Path, options: tuple[str, ...], text: str) -> None:
+    status, output, errors = ended(started("tail", "T", "-n", cluster.nameserver, *options, home=tmp_path))
+    assert (status > 0, output) == (True, "")
+    assert text in re.sub(r"\s+", " ", errors[-1])
+
+
+def test_queues_are_chosen_by_broker_number_or_both() -> None:
+    assert chosen(QUEUES, ()) == QUEUES
+    assert chosen(QUEUES, ("broker-b", "0")) == [QUEUES[0], QUEUES[2], QUEUES[3]]
+    assert chosen(QUEUES, ("broker-a/1",)) == [QUEUES[1]]
+    with pytest.raises(InvalidArgument, match="no such queue"):
+        chosen(QUEUES, ("0", "broker-c/0"))
