@@ -1,7 +1,7 @@
 # Each target sets up what it needs by itself (.ci/env): .venv from requirements.lock, a JDK and Maven.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help test check site demo soak bench bench-quick lock
+.PHONY: help test check site release-check demo soak bench bench-quick lock
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | while IFS=$$'\t' read -r name what; do printf '  make %-12s %s\n' "$$name" "$$what"; done
@@ -37,6 +37,9 @@ bench: ## every benchmark
 
 bench-quick: ## every benchmark, small
 	@.ci/env python -m benchmarks --quick $(ARGS)
+
+release-check: ## wheel and sdist, built, checked, and tried in fresh environments
+	@.ci/env .ci/release-check
 
 lock: ## write requirements.lock anew from pyproject.toml (needs uv)
 	@uv pip compile --universal --python-version 3.11 --extra dev --generate-hashes --no-emit-index-url --no-annotate --no-header --upgrade pyproject.toml -o requirements.lock

@@ -108,6 +108,8 @@ if TYPE_CHECKING:
     from pyrmq_core.protocol.messages.payload import Payload, RawPull, decode, encode_batch, encode_one, split_batch
     from pyrmq_core.protocol.messages.split_payload import readdressed
 
+__version__ = "0.1.0"
+
 __all__ = [
     "PASSING_CODES",
     "Admin",

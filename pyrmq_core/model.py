@@ -122,6 +122,7 @@ class MessageExt:
 
     @property
     def tags(self) -> str | None:
+        """The one tag of the message; None without one."""
         return self.properties.get("TAGS")
 
     @property
@@ -131,6 +132,7 @@ class MessageExt:
 
     @property
     def sharding_key(self) -> str | None:
+        """The key that chose the queue; None without one."""
         return self.properties.get("__SHARDINGKEY")
 
     @property
@@ -140,10 +142,12 @@ class MessageExt:
 
     @property
     def born_timestamp(self) -> datetime:
+        """The time at which the producer made the message, by its own clock, in UTC."""
         return datetime.fromtimestamp(self.born_timestamp_ms / 1000, UTC)
 
     @property
     def store_timestamp(self) -> datetime:
+        """The time at which the broker stored the message, by its own clock, in UTC."""
         return datetime.fromtimestamp(self.store_timestamp_ms / 1000, UTC)
 
 
@@ -244,6 +248,7 @@ class TopicQueues:
 
     @property
     def all(self) -> tuple[MessageQueue, ...]:
+        """All queues, those that may not be read at the end."""
         return self.readable + self.unreadable
 
 

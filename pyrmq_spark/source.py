@@ -67,6 +67,7 @@ class RocketMQDataSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
+        """Returns the name that `format` takes: rocketmq."""
         return "rocketmq"
 
     def schema(self) -> str:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import ast
 import importlib
+import inspect
 import re
+from importlib.metadata import version
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -204,3 +207,44 @@ def test_the_page_lists_the_methods_of_each_family_of_admin() -> None:
         f"{family}.{name}" for family in families for name in dir(getattr(admin, family)) if not name.startswith("_")
     }
     assert rows == sorted(methods)
+
+
+def test_every_public_name_has_a_docstring() -> None:
+    assert [name for package in PACKAGES for name in undocumented(importlib.import_module(package))] == []
+
+
+def undocumented(package: ModuleType) -> list[str]:
+    """Returns the public classes, functions and methods without a docstring; an alias of a type cannot have one."""
+    found = []
+    for name in package.__all__:
+        value = getattr(package, name)
+        if not (inspect.isclass(value) or inspect.isroutine(value)):
+            continue
+        members = vars(value).items() if inspect.isclass(value) else ()
+        functions = {f"{name}.{member}": _function(inner) for member, inner in members if not member.startswith("_")}
+        found += [
+            f"{package.__name__}.{path}"
+            for path, one in {name: value, **functions}.items()
+            if callable(one) and not inspect.getdoc(one)
+        ]
+    return found
+
+
+def _function(member: object) -> object:
+    return member.fget if isinstance(member, property) else getattr(member, "__func__", member)
+
+
+def test_a_member_without_a_docstring_is_reported() -> None:
+    class Bare:
+        """A class of a package."""
+
+        def member(self) -> None: ...
+
+    package = ModuleType("package")
+    package.Bare = Bare  # type: ignore[attr-defined]  # as a package has its names
+    package.__all__ = ["Bare"]  # type: ignore[attr-defined]
+    assert undocumented(package) == ["package.Bare.member"]
+
+
+def test_the_version_is_that_of_the_installed_distribution() -> None:
+    assert pyrmq_core.__version__ == version("pyrmq-spark")

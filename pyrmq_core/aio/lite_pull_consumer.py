@@ -36,6 +36,7 @@ class LitePullConsumer(AsyncioFace[TrioLitePullConsumer]):
 
     @property
     def state(self) -> ServiceState:
+        """The state of the consumer's life: just created, running, shut down, or start failed."""
         return self._service_state()
 
     @property

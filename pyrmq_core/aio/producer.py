@@ -85,6 +85,7 @@ class Producer(AsyncioFace[TrioProducer]):
 
     @property
     def state(self) -> ServiceState:
+        """The state of the producer's life: just created, running, shut down, or start failed."""
         return self._service_state()
 
     async def send(

@@ -63,6 +63,7 @@ class PushConsumer(AsyncioFace[TrioPushConsumer]):
 
     @property
     def state(self) -> ServiceState:
+        """The state of the consumer's life: just created, running, shut down, or start failed."""
         return self._service_state()
 
     async def run(self, handler: Handler, *, orderly: bool = False) -> None:

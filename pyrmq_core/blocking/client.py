@@ -25,6 +25,7 @@ class Client(BlockingFace[AsyncClient]):
 
     @property
     def state(self) -> ServiceState:
+        """The state of the client's life: just created, running, shut down, or start failed."""
         return self._service_state()
 
     def __repr__(self) -> str:

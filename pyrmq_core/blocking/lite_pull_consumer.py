@@ -43,6 +43,7 @@ class LitePullConsumer(BlockingFace[AsyncLitePullConsumer]):
 
     @property
     def state(self) -> ServiceState:
+        """The state of the consumer's life: just created, running, shut down, or start failed."""
         return self._service_state()
 
     def close(self) -> None:

@@ -67,6 +67,7 @@ class Producer(BlockingFace[AsyncProducer]):
 
     @property
     def state(self) -> ServiceState:
+        """The state of the producer's life: just created, running, shut down, or start failed."""
         return self._service_state()
 
     def __repr__(self) -> str:
@@ -80,7 +81,13 @@ class Producer(BlockingFace[AsyncProducer]):
         queue: MessageQueue | None = None,
         select: Select | None = None,
     ) -> SendResult:
-        """Returns when the message is stored; raises as the async face does."""
+        """Returns when the message is stored, with its place and its id.
+
+        `timeout` is for the whole send with its retries, in seconds (`send_timeout` without it). `queue`, or
+        `select(queues, message)`, fixes the queue: then there is one try. Raises `InvalidMessage` before anything is
+        sent, `NoRoute` and `NoNameServer` when there is nowhere to send to, else `SendFailed`, whose `outcome` is *not
+        stored*, *perhaps stored* or *stored*, and whose `attempts` describe each try.
+        """
         if select is not None or self._batches:
             return self._run(lambda producer: producer.send(message, timeout=timeout, queue=queue, select=select))
         ended = threading.Lock()

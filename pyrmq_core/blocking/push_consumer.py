@@ -64,6 +64,7 @@ class PushConsumer(BlockingFace[AsyncPushConsumer]):
 
     @property
     def state(self) -> ServiceState:
+        """The state of the consumer's life: just created, running, shut down, or start failed."""
         return self._service_state()
 
     def subscribe(self, topic: str, *, tags: str = "*", sql: str | None = None) -> None:

@@ -36,10 +36,12 @@ class TagFilter:
 
     @property
     def expression(self) -> str:
+        """The tags as a subscription writes them: `a || b`, or `*` for all."""
         return " || ".join(sorted(self.tags)) if self.tags else ALL_TAGS
 
     @property
     def passes_all(self) -> bool:
+        """True if every message passes."""
         return not self.tags
 
     def predicate(self) -> Callable[[Mapping[str, str]], bool]:
@@ -47,6 +49,7 @@ class TagFilter:
         return lambda properties: self.matches(properties.get("TAGS"))
 
     def matches(self, tag: str | None) -> bool:
+        """Checks whether a message with this tag passes."""
         return not self.tags or tag in self.tags
 
 

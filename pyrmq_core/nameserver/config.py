@@ -127,6 +127,7 @@ class NameServerConfig:
 
     @property
     def rules(self) -> TableRules:
+        """The settings of the route tables."""
         return TableRules(
             delete_topic_with_broker_registration=self.delete_topic_with_broker_registration,
             support_acting_master=self.support_acting_master,
@@ -137,6 +138,7 @@ class NameServerConfig:
 
     @property
     def bounds(self) -> ServerBounds:
+        """The limits on connections and memory."""
         return ServerBounds(
             self.server_max_connections,
             self.server_max_received_bytes,
@@ -151,6 +153,7 @@ class NameServerConfig:
 
     @property
     def config_store_file(self) -> Path | None:
+        """The file in which changed settings are kept; None means memory only, as for port 0."""
         return self._file(self.config_store_path, f"namesrv-{self.listen_port}.properties")
 
     @property

@@ -49,14 +49,17 @@ class RunningNameServer:
 
     @property
     def address(self) -> str:
+        """The address that the NameServer listens on."""
         return self.listening.address
 
     @property
     def tables(self) -> RouteTables:
+        """The route tables as they are now."""
         return self.server.tables
 
     @property
     def kv(self) -> KvConfig:
+        """The KV configuration as it is now."""
         return self.server.kv
 
     @property

@@ -47,6 +47,7 @@ class QueueLag:
 
     @property
     def behind(self) -> int:
+        """The number of messages between the committed offset and the end of the queue."""
         return max(0, self.latest - self.offset)
 
 

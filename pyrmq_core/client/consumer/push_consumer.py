@@ -78,6 +78,7 @@ class PushConsumer:
 
     @property
     def state(self) -> ServiceState:
+        """The state of the consumer's life: just created, running, shut down, or start failed."""
         return self._life.state
 
     async def __aenter__(self) -> Self:

@@ -89,6 +89,7 @@ class Producer:
 
     @property
     def state(self) -> ServiceState:
+        """The state of the producer's life: just created, running, shut down, or start failed."""
         return self._life.state
 
     async def __aenter__(self) -> Self:

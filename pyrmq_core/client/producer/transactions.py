@@ -56,7 +56,8 @@ class TransactionListener(Protocol):
     transaction left behind.
     """
 
-    def check_local_transaction(self, message: MessageExt) -> State | Awaitable[State]: ...
+    def check_local_transaction(self, message: MessageExt) -> State | Awaitable[State]:
+        """Returns the state of the local transaction of a half message whose end the broker does not know."""
 
 
 @dataclass(frozen=True, slots=True)

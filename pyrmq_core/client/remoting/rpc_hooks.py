@@ -18,9 +18,11 @@ class RpcHook(Protocol):
     `do_before_request` may give back another request, with more header fields for example.
     """
 
-    def do_before_request(self, address: str, request: Command) -> Command | None: ...
+    def do_before_request(self, address: str, request: Command) -> Command | None:
+        """Returns None, or the request to send in place of this one."""
 
-    def do_after_response(self, address: str, request: Command, answer: Command) -> None: ...
+    def do_after_response(self, address: str, request: Command, answer: Command) -> None:
+        """Runs with the answer, before the caller receives it."""
 
 
 RPC_HOOKS: Final = (("do_before_request", "do_after_response"),)

@@ -51,10 +51,12 @@ class Peer:
 
     @property
     def ip(self) -> str:
+        """The other end's IP address, without brackets."""
         return parse_address(self.address)[0]
 
     @property
     def port(self) -> int:
+        """The other end's port."""
         return parse_address(self.address)[1]
 
 

@@ -47,10 +47,12 @@ class Command:
 
     @property
     def is_response(self) -> bool:
+        """True for an answer, False for a request."""
         return bool(self.flag & RESPONSE_BIT)
 
     @property
     def is_oneway(self) -> bool:
+        """True for a request that expects no answer."""
         return bool(self.flag & ONEWAY_BIT)
 
     def oneway(self) -> Command:

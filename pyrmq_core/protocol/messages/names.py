@@ -84,10 +84,12 @@ def is_system_topic(topic: str) -> bool:
 
 
 def is_retry_topic(topic: str) -> bool:
+    """Checks whether the topic is a group's retry topic."""
     return topic.startswith(RETRY_PREFIX)
 
 
 def is_dead_letter_topic(topic: str) -> bool:
+    """Checks whether the topic is a group's dead-letter topic."""
     return topic.startswith(DLQ_PREFIX)
 
 

@@ -58,9 +58,11 @@ class ConsumeContext:
 class ConsumeMessageHook(Protocol):
     """A hook that is called before and after each call of the handler (Java's ConsumeMessageHook)."""
 
-    def consume_message_before(self, context: ConsumeContext) -> None: ...
+    def consume_message_before(self, context: ConsumeContext) -> None:
+        """Runs before the handler gets the messages."""
 
-    def consume_message_after(self, context: ConsumeContext) -> None: ...
+    def consume_message_after(self, context: ConsumeContext) -> None:
+        """Runs when the handler has ended, with its result in the context."""
 
 
 CONSUMER_HOOKS: Final = (("consume_message_before", "consume_message_after"),)

@@ -15,6 +15,7 @@ class AllocateMessageQueueAveragely:
 
     @property
     def name(self) -> str:
+        """The name of the strategy in Java's logs and tools."""
         return "AVG"
 
     def allocate(
@@ -36,6 +37,7 @@ class AllocateMessageQueueAveragelyByCircle:
 
     @property
     def name(self) -> str:
+        """The name of the strategy in Java's logs and tools."""
         return "AVG_BY_CIRCLE"
 
     def allocate(

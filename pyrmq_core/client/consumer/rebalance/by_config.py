@@ -25,6 +25,7 @@ class AllocateMessageQueueByConfig:
 
     @property
     def name(self) -> str:
+        """The name of the strategy in Java's logs and tools."""
         return "CONFIG"
 
     def allocate(

@@ -41,6 +41,7 @@ class AllocateMessageQueueConsistentHash:
 
     @property
     def name(self) -> str:
+        """The name of the strategy in Java's logs and tools."""
         return "CONSISTENT_HASH"
 
     def allocate(

@@ -32,6 +32,7 @@ class AllocateMessageQueueByMachineRoom:
 
     @property
     def name(self) -> str:
+        """The name of the strategy in Java's logs and tools."""
         return "MACHINE_ROOM"
 
     def allocate(
@@ -91,6 +92,7 @@ class AllocateMachineRoomNearby:
 
     @property
     def name(self) -> str:
+        """The name of the strategy, which includes that of the inner one."""
         return f"MACHINE_ROOM_NEARBY-{self.strategy.name}"
 
     def allocate(

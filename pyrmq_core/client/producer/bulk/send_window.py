@@ -47,6 +47,7 @@ class WriteSummary:
     messages_by_status: dict[SendStatus, int] = field(default_factory=dict)
 
     def add(self, receipt: Receipt, size: int) -> None:
+        """Adds the figures of one request that was acknowledged."""
         self.messages += receipt.count
         self.bytes += size
         self.requests += 1

@@ -57,6 +57,7 @@ class SendContext:
 
     @property
     def message_type(self) -> MessageType:
+        """The type of the message, as trace records name it."""
         return message_type(self.payload.properties)
 
     @property
@@ -87,27 +88,32 @@ class MessageHook(Protocol):
     It may give back another message, with more properties for example. Rows of `send_arrow` are no messages yet.
     """
 
-    def message_created(self, message: Message) -> Message | None: ...
+    def message_created(self, message: Message) -> Message | None:
+        """Returns None, or the message to send in place of this one."""
 
 
 class SendHook(Protocol):
     """A hook that is called before and after each try of a send (Java's SendMessageHook)."""
 
-    def send_message_before(self, context: SendContext) -> None: ...
+    def send_message_before(self, context: SendContext) -> None:
+        """Runs before each try of a send."""
 
-    def send_message_after(self, context: SendContext) -> None: ...
+    def send_message_after(self, context: SendContext) -> None:
+        """Runs after each try, with its result or its error in the context."""
 
 
 class CheckForbiddenHook(Protocol):
     """A hook that is called before each try; its exception refuses the send (`SendForbidden`, or a `RocketMQError`)."""
 
-    def check_forbidden(self, context: SendContext) -> None: ...
+    def check_forbidden(self, context: SendContext) -> None:
+        """Raises an exception to refuse the send; nothing is sent then."""
 
 
 class EndTransactionHook(Protocol):
     """A hook that is called when the end of a transaction was sent to the broker."""
 
-    def end_transaction(self, context: EndTransactionContext) -> None: ...
+    def end_transaction(self, context: EndTransactionContext) -> None:
+        """Runs when the end of a transaction was sent to the broker."""
 
 
 PRODUCER_HOOKS: Final = (
