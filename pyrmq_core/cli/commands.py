@@ -15,7 +15,9 @@ from pyrmq_core.cli.doctor import doctor
 from pyrmq_core.cli.groups.group import clients, group
 from pyrmq_core.cli.groups.messages import dlq, query
 from pyrmq_core.cli.operation.broker import broker
+from pyrmq_core.cli.operation.health import health
 from pyrmq_core.cli.operation.nameserver import nameserver
+from pyrmq_core.cli.operation.top import top
 from pyrmq_core.cli.operation.topics import TOPIC_COMMANDS
 from pyrmq_core.cli.send import send
 from pyrmq_core.cli.servers import OneLineGroup, run
@@ -41,6 +43,8 @@ for administering in (
     doctor,
     nameserver,
     broker,
+    health,
+    top,
     web_page,
     send,
     tail,

@@ -24,6 +24,7 @@ ENDING = {
     "group reset": ("--to", "earliest"),
     "group seek": ("-b", "broker-a", "-q", "0", "-o", "0"),
     "query": ("--key", "K"),
+    "top": ("--once",),
 }
 
 

@@ -89,7 +89,7 @@ def _row(row: BrokerStatus) -> dict[str, object]:
         "in/s": row.put_tps,
         "out/s": row.get_tps,
         "disk": None if row.disk_ratio is None else f"{row.disk_ratio:.0%}",
-        "state": "ok" if row.reachable else "unreachable",
+        "state": "ok" if row.error is None else "refuses" if row.reachable else "unreachable",
     }
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from pyrmq_core.errors import RocketMQError
+from pyrmq_core.errors import ResponseError, RocketMQError
 from pyrmq_core.protocol.requests.figures.runtime_info import RuntimeInfo
 from pyrmq_core.protocol.routes.route import MASTER_ID
 
@@ -30,8 +30,8 @@ class BrokerStatus:
 
     @property
     def reachable(self) -> bool:
-        """True if the broker answered."""
-        return self.runtime_info is not None
+        """True if the broker answered, also if it refused its figures to these keys."""
+        return self.runtime_info is not None or isinstance(self.error, ResponseError)
 
     @property
     def version(self) -> str | None:

@@ -1,0 +1,151 @@
+"""`pyrmq health`: whether a cluster takes and gives messages, for scripts: status 0, or 1 with what is wrong.
+
+Every master answers, no queue is without a master, no disk is full, and with `--max-lag` no group is too far behind.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, replace
+from typing import Final
+
+import click
+
+from pyrmq_core import Admin, RocketMQError
+from pyrmq_core.cli.connections import Connection, connection_options
+from pyrmq_core.cli.doctor import FAIL, OK, WARN, Check
+from pyrmq_core.cli.servers import SectionedCommand, run
+from pyrmq_core.cli.tables import json_option
+from pyrmq_core.client.admin.broker_values import BrokerStatus
+from pyrmq_core.client.admin.topics import ORDER_NAMESPACE, parse_order
+from pyrmq_core.client.query_many import query_many
+from pyrmq_core.client.routing.name_server_choice import parse_nameservers
+from pyrmq_core.errors import InvalidArgument, NoRoute, ResponseError
+from pyrmq_core.protocol.requests.nameserver.cluster_info import ClusterInfo
+
+MOST_NAMES: Final = 5
+
+
+@click.command(cls=SectionedCommand)
+@connection_options
+@click.option("--max-lag", type=click.IntRange(0), help="No group may be more messages behind.")
+@click.option("-g", "--group", "groups", multiple=True, help="With --max-lag: only this group; may be given again.")
+@click.option("--max-disk", default=90, show_default=True, type=click.IntRange(1, 100), help="Percent of a log's disk.")
+@json_option
+def health(connection: Connection, max_lag: int | None, groups: tuple[str, ...], max_disk: int, as_json: bool) -> None:
+    """Check masters, queues, disks and lag; ends with 1 if something is wrong."""
+    if groups and max_lag is None:
+        raise click.UsageError("--group needs --max-lag, the bound for its lag")
+    checks: list[Check] = []
+
+    async def work() -> None:
+        checks.extend(await _check_nameservers(connection))
+        async with connection.admin() as admin:
+            info = await admin.cluster_info()
+            checks.extend(check_brokers(await admin.brokers.list(), max_disk))
+            checks.extend(await _check_queues(admin, info))
+            if max_lag is not None:
+                checks.extend(await _check_lag(admin, groups, max_lag))
+
+    run(work)
+    if as_json:
+        click.echo(json.dumps([asdict(check) for check in checks], ensure_ascii=False))
+    else:
+        for check in checks:
+            click.echo(check.line())
+    raise SystemExit(1 if any(check.status == FAIL for check in checks) else 0)
+
+
+def check_brokers(rows: Iterable[BrokerStatus], max_disk: int) -> Iterator[Check]:
+    """Yields a check for each address: a master that gives no answer fails, a slave is a warning."""
+    empty = True
+    for row in rows:
+        empty = False
+        where = f"{row.broker_name} ({row.broker_id}) {row.address}"
+        if not row.reachable:
+            yield Check("broker", FAIL if row.is_master else WARN, f"{where}: {row.error}")
+        elif row.error is not None:
+            yield Check("broker", WARN, f"{where} answers, and refuses its figures: {row.error}")
+        elif row.disk_ratio is not None and row.disk_ratio * 100 > max_disk:
+            full = f"{where}: {row.disk_ratio:.0%} of the log's disk are used"
+            yield Check("disk", FAIL, full, f"more than {max_disk}%: the broker refuses sends when its disk is full")
+        else:
+            yield Check("broker", OK, f"{where}, {row.version}")
+    if empty:
+        yield Check("broker", FAIL, "the NameServer knows none", "start one, or look at its namesrvAddr")
+
+
+def check_order(values: Mapping[str, str], info: ClusterInfo) -> Iterator[Check]:
+    """Yields a failure for each order topic with queues at a broker that is not registered or has no master."""
+    masters = {name for name, broker in info.broker_addr_table.items() if broker.master is not None}
+    for topic, text in sorted(values.items()):
+        try:
+            missing = sorted(parse_order(topic, text).keys() - masters)
+        except InvalidArgument as error:
+            yield Check("order", WARN, str(error))
+        else:
+            if missing:
+                found = f"order topic {topic} has queues at {', '.join(missing)}, without a master"
+                yield Check("order", FAIL, found, "their keys cannot be sent: start the broker")
+
+
+async def _check_nameservers(connection: Connection) -> list[Check]:
+    """Checks each NameServer; one of several that is away is a warning, since clients go on to the next."""
+    checks = []
+    for address in parse_nameservers(connection.nameserver or ""):
+        try:
+            async with replace(connection, nameserver=address).admin() as admin:
+                await admin.cluster_info()
+        except RocketMQError as error:
+            checks.append(Check("nameserver", WARN, f"{address}: {error}"))
+        else:
+            checks.append(Check("nameserver", OK, address))
+    return checks
+
+
+async def _check_queues(admin: Admin, info: ClusterInfo) -> list[Check]:
+    """Checks that each broker with queues has a master; routes are looked up only if one has none."""
+    headless = {name for name, broker in info.broker_addr_table.items() if broker.master is None}
+    try:
+        checks = list(check_order(await admin.kv_values(ORDER_NAMESPACE), info))
+    except ResponseError as error:
+        checks = [Check("order", WARN, f"not known: {error}")]
+    if not headless:
+        return [*checks, Check("queues", OK, "every registered queue has a master")]
+
+    async def brokers_of(topic: str) -> set[str]:
+        try:
+            return {one.broker_name for one in (await admin.route(topic)).queue_datas}
+        except NoRoute:  # deleted meanwhile
+            return set()
+
+    found = await query_many(await admin.topics.list(), brokers_of)
+    for name in sorted(headless):
+        topics = sorted(topic for topic, brokers in found.items() if name in brokers)
+        named = f"{', '.join(topics[:MOST_NAMES])}{', ...' if len(topics) > MOST_NAMES else ''}"
+        text = f"{name} has no master: its queues of {len(topics)} topics take no message ({named})"
+        checks.append(Check("queues", FAIL, text, "start its master"))
+    return checks
+
+
+async def _check_lag(admin: Admin, groups: tuple[str, ...], max_lag: int) -> list[Check]:
+    """Checks the lag of the groups, or of all; a group whose lag is not known fails if it was named."""
+    lags: dict[str, int] = {}
+    checks = []
+    try:
+        if groups:
+            for group in groups:
+                progress = await admin.groups.progress(group)
+                lags[group] = progress.lag
+                checks += [Check("lag", WARN, f"{group}: {error}") for error in progress.failures.values()]
+        else:
+            listed = await admin.groups.list()
+            lags = {one.group: one.lag for one in listed.groups}
+            checks += [Check("lag", WARN, str(error)) for error in listed.failures.values()]
+    except ResponseError as error:
+        checks.append(Check("lag", FAIL, f"not known: {error}"))
+    late = [Check("lag", FAIL, f"group {one} is {lag} messages behind") for one, lag in lags.items() if lag > max_lag]
+    if lags and not late:
+        late.append(Check("lag", OK, f"{len(lags)} groups, the furthest {max(lags.values())} messages behind"))
+    return [*checks, *late]

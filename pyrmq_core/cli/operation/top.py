@@ -1,0 +1,118 @@
+"""`pyrmq top`: brokers with their rates, and the groups that are furthest behind, again and again."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Final
+
+import click
+import trio
+
+from pyrmq_core import Admin, RocketMQError
+from pyrmq_core.cli.admin import with_admin
+from pyrmq_core.cli.connections import Connection, connection_options
+from pyrmq_core.cli.operation.broker import broker_members, brokers_text
+from pyrmq_core.cli.servers import SectionedCommand
+from pyrmq_core.cli.tables import Watch, rendered, show_watched, text_of
+from pyrmq_core.client.admin.broker_values import BrokerStatus
+from pyrmq_core.client.admin.group_values import GroupList, GroupSummary
+
+# Each round is a few requests a broker, and one a group and broker.
+INTERVAL_SECONDS: Final = 5.0
+GROUP_COLUMNS: Final = ("group", "members", "lag", "lag/s", "topics")
+
+
+@click.command(cls=SectionedCommand)
+@connection_options
+@click.option("--once", is_flag=True, help="Print it once and end.")
+@click.option("--groups", "most", default=20, show_default=True, type=click.IntRange(0), help="So many at most.")
+@click.option(
+    "--interval", default=INTERVAL_SECONDS, show_default=True, type=click.FloatRange(0.1, 3600), help="Seconds between."
+)
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a round.")
+def top(connection: Connection, once: bool, most: int, interval: float, as_json: bool) -> None:
+    """Show brokers with their rates and the groups furthest behind, live."""
+
+    async def work(admin: Admin) -> None:
+        rounds = Rounds(admin, most, trio.current_time)
+
+        async def make() -> str:
+            return await rounds.text(as_json=as_json)
+
+        await show_watched(make, Watch(not once, interval))
+
+    with_admin(connection, work)
+
+
+@dataclass
+class Rounds:
+    """The rounds of one `top`, which remembers the lags of the last to show how fast they change."""
+
+    admin: Admin
+    most_groups: int
+    clock: Callable[[], float]
+    _last: Mapping[str, int] = field(default_factory=dict)
+    _at: float = 0.0
+
+    async def text(self, *, as_json: bool) -> str:
+        """Makes one round, and returns its tables or its JSON object."""
+        brokers = await self.admin.brokers.list()
+        try:
+            listed = await self.admin.groups.list()
+        except RocketMQError as error:  # keys that may not, or no broker
+            listed = GroupList((), {"all": error})
+        failure = "; ".join(str(error) for error in listed.failures.values()) or None
+        rates = self._lag_rates(listed)
+        groups = sorted(listed.groups, key=lambda one: (-one.lag, one.group))[: self.most_groups]
+        if as_json:
+            return _json_line(brokers, groups, rates, failure)
+        head = _head(brokers, listed)
+        rows = [_group_row(one, rates.get(one.group)) for one in groups]
+        tables = [brokers_text(brokers, as_json=False), text_of(rows, GROUP_COLUMNS, as_json=False) if rows else ""]
+        return "\n".join([head, *filter(None, tables), *([rendered(f"groups: {failure}")] if failure else [])])
+
+    def _lag_rates(self, listed: GroupList) -> dict[str, float]:
+        """Returns by how many messages a second each lag grew since the last round."""
+        now, lags = self.clock(), {one.group: one.lag for one in listed.groups}
+        passed = now - self._at
+        rates = {group: (lag - self._last[group]) / passed for group, lag in lags.items() if group in self._last}
+        self._last, self._at = lags, now
+        return rates
+
+
+def _head(brokers: tuple[BrokerStatus, ...], listed: GroupList) -> str:
+    away = sum(not one.reachable for one in brokers)
+    put, got = sum(one.put_tps or 0.0 for one in brokers), sum(one.get_tps or 0.0 for one in brokers)
+    brokers_line = f"{len(brokers)} brokers{f', {away} unreachable' if away else ''}"
+    lag = sum(one.lag for one in listed.groups)
+    at = datetime.now(UTC).astimezone().strftime("%H:%M:%S")
+    return f"{at}  {brokers_line}; in {put:.1f}/s, out {got:.1f}/s; {len(listed.groups)} groups, lag {lag}\n"
+
+
+def _group_row(group: GroupSummary, rate: float | None) -> dict[str, object]:
+    topics = f"{group.topics[0]}{f' +{len(group.topics) - 1}' if len(group.topics) > 1 else ''}" if group.topics else ""
+    return {"group": group.group, "members": group.members, "lag": group.lag, "lag/s": rate, "topics": topics}
+
+
+def _json_line(
+    brokers: tuple[BrokerStatus, ...], groups: list[GroupSummary], rates: Mapping[str, float], failure: str | None
+) -> str:
+    members = {
+        "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
+        "brokers": [broker_members(one) for one in brokers],
+        "groups": [
+            {
+                "group": one.group,
+                "members": one.members,
+                "lag": one.lag,
+                "lagPerSecond": rates.get(one.group),
+                "topics": list(one.topics),
+            }
+            for one in groups
+        ],
+        "error": failure,
+    }
+    return json.dumps(members, ensure_ascii=False) + "\n"
