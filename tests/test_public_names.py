@@ -148,6 +148,9 @@ LITE_PULL = {
     "unsubscribe",
 }
 ADMIN = {
+    "accounts",
+    "policies",
+    "users",
     "brokers",
     "cluster_info",
     "create_topic",

@@ -7,6 +7,7 @@ from functools import partial
 from pyrmq_core.aio.admin_families import LentFamily
 from pyrmq_core.aio.client import Client
 from pyrmq_core.aio.face import AsyncioFace, lent
+from pyrmq_core.client.admin.access import Accounts, Policies, Users
 from pyrmq_core.client.admin.admin import Admin as TrioAdmin
 from pyrmq_core.client.admin.brokers import Brokers
 from pyrmq_core.client.admin.groups import Groups
@@ -28,12 +29,15 @@ class Admin(AsyncioFace[TrioAdmin]):
     def __repr__(self) -> str:
         return "<asyncio Admin>"
 
+    accounts = LentFamily(Accounts, lambda admin: admin.accounts)
     brokers = LentFamily(Brokers, lambda admin: admin.brokers)
     groups = LentFamily(Groups, lambda admin: admin.groups)
     messages = LentFamily(Messages, lambda admin: admin.messages)
     nameservers = LentFamily(NameServers, lambda admin: admin.nameservers)
+    policies = LentFamily(Policies, lambda admin: admin.policies)
     producers = LentFamily(Producers, lambda admin: admin.producers)
     topics = LentFamily(Topics, lambda admin: admin.topics)
+    users = LentFamily(Users, lambda admin: admin.users)
 
     cluster_info = lent(TrioAdmin.cluster_info)
     create_topic = lent(TrioAdmin.create_topic)

@@ -5,7 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import datetime
 
-from pyrmq_core.blocking.admin_families import Brokers, Groups, Messages, NameServers, Producers, Topics
+from pyrmq_core.blocking.admin_families import (
+    Accounts,
+    Brokers,
+    Groups,
+    Messages,
+    NameServers,
+    Policies,
+    Producers,
+    Topics,
+    Users,
+)
 from pyrmq_core.blocking.client import Client
 from pyrmq_core.blocking.face import BlockingFace
 from pyrmq_core.client.admin.admin import Admin as AsyncAdmin
@@ -37,6 +47,21 @@ class Admin(BlockingFace[AsyncAdmin]):
     def topics(self) -> Topics:
         """The family of topics; called, it returns their names."""
         return Topics(self, lambda admin: admin.topics)
+
+    @property
+    def users(self) -> Users:
+        """The family of users (5.x)."""
+        return Users(self, lambda admin: admin.users)
+
+    @property
+    def policies(self) -> Policies:
+        """The family of policies about users (5.x)."""
+        return Policies(self, lambda admin: admin.policies)
+
+    @property
+    def accounts(self) -> Accounts:
+        """The family of accounts of `plain_acl.yml` (4.9)."""
+        return Accounts(self, lambda admin: admin.accounts)
 
     @property
     def brokers(self) -> Brokers:

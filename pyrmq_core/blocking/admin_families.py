@@ -7,6 +7,9 @@ from functools import wraps
 from typing import Concatenate, Generic, ParamSpec, TypeVar
 
 from pyrmq_core.blocking.face import BlockingFace
+from pyrmq_core.client.admin.access import Accounts as AsyncAccounts
+from pyrmq_core.client.admin.access import Policies as AsyncPolicies
+from pyrmq_core.client.admin.access import Users as AsyncUsers
 from pyrmq_core.client.admin.admin import Admin as AsyncAdmin
 from pyrmq_core.client.admin.brokers import Brokers as AsyncBrokers
 from pyrmq_core.client.admin.groups import Groups as AsyncGroups
@@ -109,3 +112,30 @@ class Messages(BlockingFamily[AsyncMessages]):
     dead_letters = blocking_form(AsyncMessages.dead_letters)
     resend = blocking_form(AsyncMessages.resend)
     consume_directly = blocking_form(AsyncMessages.consume_directly)
+
+
+class Users(BlockingFamily[AsyncUsers]):
+    """The blocking form of `pyrmq_core.Admin.users`."""
+
+    create = blocking_form(AsyncUsers.create)
+    update = blocking_form(AsyncUsers.update)
+    delete = blocking_form(AsyncUsers.delete)
+    list = blocking_form(AsyncUsers.list)
+
+
+class Policies(BlockingFamily[AsyncPolicies]):
+    """The blocking form of `pyrmq_core.Admin.policies`."""
+
+    create = blocking_form(AsyncPolicies.create)
+    update = blocking_form(AsyncPolicies.update)
+    delete = blocking_form(AsyncPolicies.delete)
+    list = blocking_form(AsyncPolicies.list)
+
+
+class Accounts(BlockingFamily[AsyncAccounts]):
+    """The blocking form of `pyrmq_core.Admin.accounts`."""
+
+    put = blocking_form(AsyncAccounts.put)
+    delete = blocking_form(AsyncAccounts.delete)
+    set_white_addresses = blocking_form(AsyncAccounts.set_white_addresses)
+    list = blocking_form(AsyncAccounts.list)

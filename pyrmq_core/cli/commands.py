@@ -14,6 +14,7 @@ from pyrmq_core.cli.consume import consume
 from pyrmq_core.cli.doctor import doctor
 from pyrmq_core.cli.groups.group import clients, group
 from pyrmq_core.cli.groups.messages import dlq, query
+from pyrmq_core.cli.operation.acl import acl
 from pyrmq_core.cli.operation.broker import broker
 from pyrmq_core.cli.operation.health import health
 from pyrmq_core.cli.operation.nameserver import nameserver
@@ -43,6 +44,7 @@ for administering in (
     doctor,
     nameserver,
     broker,
+    acl,
     health,
     top,
     web_page,

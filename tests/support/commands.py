@@ -18,6 +18,8 @@ PROGRAM = (sys.executable, "-m", "pyrmq_core.cli")
 ENDS_WITHIN = 60.0
 # The options with which a command ends by itself, and those whose values have a form; the last value of each counts.
 ENDING = {
+    "acl account white-addresses": ("10.10.10.*",),
+    "acl user update": ("--status", "enable"),
     "consume": ("--max", "1"),
     "dlq resend": ("--all",),
     "group delete": ("--yes",),

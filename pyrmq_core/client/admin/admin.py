@@ -11,6 +11,7 @@ from typing import Any, Final, Self
 
 import trio
 
+from pyrmq_core.client.admin.access import Accounts, Policies, Users
 from pyrmq_core.client.admin.brokers import Brokers
 from pyrmq_core.client.admin.groups import Groups
 from pyrmq_core.client.admin.messages import Messages
@@ -91,6 +92,21 @@ class Admin:
     def topics(self) -> Topics:
         """The family of topics; called, it returns their names."""
         return Topics(self._servers)
+
+    @property
+    def users(self) -> Users:
+        """The family of users (5.x)."""
+        return Users(self._servers)
+
+    @property
+    def policies(self) -> Policies:
+        """The family of policies about users (5.x)."""
+        return Policies(self._servers)
+
+    @property
+    def accounts(self) -> Accounts:
+        """The family of accounts of `plain_acl.yml` (4.9)."""
+        return Accounts(self._servers)
 
     @property
     def brokers(self) -> Brokers:

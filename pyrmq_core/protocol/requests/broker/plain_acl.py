@@ -52,6 +52,13 @@ class UpdateWhiteAddresses(HeaderRequest):
 
 
 @dataclass(frozen=True, slots=True)
+class GetAclConfig(HeaderRequest):
+    """A request for all accounts and global white addresses."""
+
+    CODE: ClassVar[RequestCode] = RequestCode.GET_BROKER_CLUSTER_ACL_CONFIG
+
+
+@dataclass(frozen=True, slots=True)
 class AclVersion(HeaderResponse):
     """The answer to 52: the version of plain_acl.yml and of every file, as JSON texts."""
 

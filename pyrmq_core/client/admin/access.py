@@ -1,0 +1,334 @@
+"""`Admin.users`, `Admin.policies` (RocketMQ 5.x) and `Admin.accounts` (4.9's `plain_acl.yml`): access control.
+
+Each broker keeps its own; a change goes to all of a cluster, slaves too, as mqadmin's. An address `host:port` may also
+be that of a NameServer, which keeps users and policies of its own. A secret is in no `repr`.
+Sources: tools/command/auth/*.java (5.4.0), tools/command/acl/*.java (4.9.7).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from pyrmq_core.client.admin.chosen_brokers import change_each, chosen_brokers
+from pyrmq_core.client.admin.family import AdminFamily
+from pyrmq_core.client.admin.servers import Gathered, Server
+from pyrmq_core.errors import BodyError
+from pyrmq_core.protocol.framing.command import Command
+from pyrmq_core.protocol.framing.header_requests import HeaderRequest
+from pyrmq_core.protocol.java.json_text import load_object, loads
+from pyrmq_core.protocol.requests.broker.plain_acl import (
+    DeleteAclConfig,
+    GetAclConfig,
+    UpdateAclConfig,
+    UpdateWhiteAddresses,
+)
+from pyrmq_core.protocol.requests.broker.users import (
+    CreateAcl,
+    CreateUser,
+    DeleteAcl,
+    DeleteUser,
+    ListAcls,
+    ListUsers,
+    UpdateAcl,
+    UpdateUser,
+)
+
+USERS: Final = "{} (users: RocketMQ 5.3 and later)"
+ACCOUNTS: Final = "{} (accounts of plain_acl.yml: RocketMQ before 5.3.3)"
+
+
+@dataclass(frozen=True, slots=True)
+class UserInfo:
+    """One user; its password is as the server shows it, if it does."""
+
+    username: str
+    user_type: str | None
+    user_status: str | None
+    password: str | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyInfo:
+    """One entry about a subject: what it may do with a resource, and from where."""
+
+    subject: str
+    policy_type: str | None
+    resource: str
+    actions: tuple[str, ...]
+    decision: str | None
+    source_ips: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class AccountInfo:
+    """One account of `plain_acl.yml`, and what it may do where no entry says otherwise."""
+
+    access_key: str
+    admin: bool
+    white_remote_address: str | None
+    default_topic_perm: str | None
+    default_group_perm: str | None
+    topic_perms: tuple[str, ...]
+    group_perms: tuple[str, ...]
+    secret_key: str | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class AccountList:
+    """The accounts of one broker, and the addresses that need no signature."""
+
+    white_addresses: tuple[str, ...]
+    accounts: tuple[AccountInfo, ...]
+
+
+class _AccessFamily(AdminFamily):
+    """The requests of access control, to one server or to all of a cluster."""
+
+    async def _change(
+        self, command: Command, about: str, broker: str | None, cluster: str | None, *, slaves: bool = True
+    ) -> tuple[str, ...]:
+        servers = await chosen_brokers(self._servers, broker, cluster, slaves=slaves)
+        return await change_each(servers, lambda server: self._servers.ask(server, command, about))
+
+    async def _answers(
+        self, request: HeaderRequest, about: str, broker: str | None, cluster: str | None
+    ) -> Gathered[Command]:
+        servers = await chosen_brokers(self._servers, broker, cluster)
+        command = request.to_command()
+
+        async def ask(server: Server) -> Command:
+            return await self._servers.ask(server, command, about)
+
+        return await self._servers.gather(servers, ask)
+
+
+class Users(_AccessFamily):
+    """Administration of users, of RocketMQ 5.3 and later."""
+
+    async def create(
+        self,
+        username: str,
+        password: str,
+        *,
+        user_type: str = "Normal",
+        broker: str | None = None,
+        cluster: str | None = None,
+    ) -> tuple[str, ...]:
+        """Makes a user, `Normal` or `Super`; returns the names of the brokers."""
+        members = {"username": username, "password": password, "userType": user_type}
+        command = CreateUser(username, members).to_command()
+        return await self._change(command, USERS.format(f"user {username}"), broker, cluster)
+
+    async def update(
+        self,
+        username: str,
+        *,
+        password: str | None = None,
+        user_type: str | None = None,
+        user_status: str | None = None,
+        broker: str | None = None,
+        cluster: str | None = None,
+    ) -> tuple[str, ...]:
+        """Changes a user; what is None stays. `user_status` is `enable` or `disable`."""
+        given = {"username": username, "password": password, "userType": user_type, "userStatus": user_status}
+        members = {name: value for name, value in given.items() if value is not None}
+        command = UpdateUser(username, members).to_command()
+        return await self._change(command, USERS.format(f"user {username}"), broker, cluster)
+
+    async def delete(self, username: str, *, broker: str | None = None, cluster: str | None = None) -> tuple[str, ...]:
+        """Removes a user and its policies."""
+        command = DeleteUser(username).to_command()
+        return await self._change(command, USERS.format(f"user {username}"), broker, cluster)
+
+    async def list(
+        self, filter: str = "", *, broker: str | None = None, cluster: str | None = None
+    ) -> Gathered[tuple[UserInfo, ...]]:
+        """Returns the users whose name contains a text, by broker; `failures` has the brokers that gave no answer."""
+        found = await self._answers(ListUsers(filter), USERS.format("users"), broker, cluster)
+        answers = {name: tuple(map(_user, _rows(answer, "users"))) for name, answer in found.answers.items()}
+        return Gathered(answers, found.failures)
+
+
+class Policies(_AccessFamily):
+    """Administration of policies, of RocketMQ 5.3 and later; a subject is `User:NAME`."""
+
+    async def create(
+        self,
+        subject: str,
+        resources: Iterable[str],
+        actions: Iterable[str],
+        *,
+        decision: str = "Allow",
+        source_ips: Iterable[str] = (),
+        broker: str | None = None,
+        cluster: str | None = None,
+    ) -> tuple[str, ...]:
+        """Allows or denies a subject some actions (`Pub`, `Sub`, `Get`, ...) on resources (`Topic:orders*`, `Group:*`).
+
+        Returns the names of the brokers.
+        """
+        return await self._put(CreateAcl, subject, resources, actions, decision, source_ips, broker, cluster)
+
+    async def update(
+        self,
+        subject: str,
+        resources: Iterable[str],
+        actions: Iterable[str],
+        *,
+        decision: str = "Allow",
+        source_ips: Iterable[str] = (),
+        broker: str | None = None,
+        cluster: str | None = None,
+    ) -> tuple[str, ...]:
+        """Changes the entries about these resources, with the same arguments."""
+        return await self._put(UpdateAcl, subject, resources, actions, decision, source_ips, broker, cluster)
+
+    async def delete(
+        self, subject: str, *, resource: str | None = None, broker: str | None = None, cluster: str | None = None
+    ) -> tuple[str, ...]:
+        """Removes all policies of a subject, or its entry about one resource."""
+        command = DeleteAcl(subject, resource=resource).to_command()
+        return await self._change(command, USERS.format(f"policies of {subject}"), broker, cluster)
+
+    async def list(
+        self, subject: str = "", resource: str = "", *, broker: str | None = None, cluster: str | None = None
+    ) -> Gathered[tuple[PolicyInfo, ...]]:
+        """Returns the entries whose subject and resource contain these texts, by broker."""
+        found = await self._answers(ListAcls(subject, resource), USERS.format("policies"), broker, cluster)
+        answers = {name: tuple(_policies(_rows(answer, "policies"))) for name, answer in found.answers.items()}
+        return Gathered(answers, found.failures)
+
+    async def _put(
+        self,
+        request: type[CreateAcl],
+        subject: str,
+        resources: Iterable[str],
+        actions: Iterable[str],
+        decision: str,
+        source_ips: Iterable[str],
+        broker: str | None,
+        cluster: str | None,
+    ) -> tuple[str, ...]:
+        shared = {"actions": list(actions), "decision": decision, "sourceIps": list(source_ips)}
+        entries = [{"resource": resource, **shared} for resource in resources]
+        members = {"subject": subject, "policies": [{"policyType": "Custom", "entries": entries}]}
+        command = request(subject, members).to_command()
+        return await self._change(command, USERS.format(f"policies of {subject}"), broker, cluster)
+
+
+class Accounts(_AccessFamily):
+    """Administration of accounts of `plain_acl.yml`, of RocketMQ before 5.3.3."""
+
+    async def put(
+        self,
+        access_key: str,
+        secret_key: str,
+        *,
+        admin: bool = False,
+        white_remote_address: str | None = None,
+        default_topic_perm: str | None = None,
+        default_group_perm: str | None = None,
+        topic_perms: Mapping[str, str] | None = None,
+        group_perms: Mapping[str, str] | None = None,
+        broker: str | None = None,
+        cluster: str | None = None,
+    ) -> tuple[str, ...]:
+        """Makes or changes an account; permissions are `DENY`, `PUB`, `SUB` or `PUB|SUB`; what is None stays.
+
+        Returns the names of the brokers.
+        """
+        request = UpdateAclConfig(
+            access_key,
+            secret_key,
+            white_remote_address,
+            admin,
+            default_topic_perm,
+            default_group_perm,
+            _entries(topic_perms),
+            _entries(group_perms),
+        )
+        return await self._change(request.to_command(), ACCOUNTS.format(f"account {access_key}"), broker, cluster)
+
+    async def delete(
+        self, access_key: str, *, broker: str | None = None, cluster: str | None = None
+    ) -> tuple[str, ...]:
+        """Removes an account."""
+        command = DeleteAclConfig(access_key).to_command()
+        return await self._change(command, ACCOUNTS.format(f"account {access_key}"), broker, cluster)
+
+    async def set_white_addresses(
+        self, addresses: Iterable[str], *, broker: str | None = None, cluster: str | None = None
+    ) -> tuple[str, ...]:
+        """Sets the addresses, of clients, that need no signature."""
+        command = UpdateWhiteAddresses(",".join(addresses)).to_command()
+        return await self._change(command, ACCOUNTS.format("white addresses"), broker, cluster)
+
+    async def list(self, *, broker: str | None = None, cluster: str | None = None) -> Gathered[AccountList]:
+        """Returns the accounts and white addresses, by broker; `failures` has the brokers that gave no answer."""
+        found = await self._answers(GetAclConfig(), ACCOUNTS.format("accounts"), broker, cluster)
+        return Gathered({name: _accounts(answer) for name, answer in found.answers.items()}, found.failures)
+
+
+def _entries(perms: Mapping[str, str] | None) -> str | None:
+    return None if perms is None else ",".join(f"{name}={perm}" for name, perm in perms.items())
+
+
+def _rows(answer: Command, what: str) -> list[Mapping[str, Any]]:
+    rows = loads(answer.body, what) if answer.body else []
+    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+        raise BodyError(f"{what}: the body is no list of objects")
+    return rows
+
+
+def _user(row: Mapping[str, Any]) -> UserInfo:
+    return UserInfo(
+        str(row.get("username", "")), _text(row, "userType"), _text(row, "userStatus"), _text(row, "password")
+    )
+
+
+def _policies(rows: Iterable[Mapping[str, Any]]) -> Iterable[PolicyInfo]:
+    try:
+        for row in rows:
+            for policy in row.get("policies") or ():
+                for entry in policy.get("entries") or ():
+                    actions, addresses = entry.get("actions") or (), entry.get("sourceIps") or ()
+                    yield PolicyInfo(
+                        str(row.get("subject", "")),
+                        _text(policy, "policyType"),
+                        str(entry.get("resource", "")),
+                        tuple(actions.split(",") if isinstance(actions, str) else map(str, actions)),
+                        _text(entry, "decision"),
+                        tuple(map(str, addresses)),
+                    )
+    except (AttributeError, TypeError) as error:
+        raise BodyError(f"policies: a member is of the wrong type: {error}") from error
+
+
+def _accounts(answer: Command) -> AccountList:
+    members = load_object(answer.body, "accounts")
+    try:
+        return AccountList(
+            tuple(map(str, members.get("globalWhiteAddrs") or ())),
+            tuple(
+                AccountInfo(
+                    str(row.get("accessKey", "")),
+                    row.get("admin") is True,
+                    _text(row, "whiteRemoteAddress"),
+                    _text(row, "defaultTopicPerm"),
+                    _text(row, "defaultGroupPerm"),
+                    tuple(map(str, row.get("topicPerms") or ())),
+                    tuple(map(str, row.get("groupPerms") or ())),
+                    _text(row, "secretKey"),
+                )
+                for row in members.get("plainAccessConfigs") or ()
+            ),
+        )
+    except (AttributeError, TypeError) as error:
+        raise BodyError(f"accounts: a member is of the wrong type: {error}") from error
+
+
+def _text(row: Mapping[str, Any], name: str) -> str | None:
+    value = row.get(name)
+    return None if value is None else str(value)
