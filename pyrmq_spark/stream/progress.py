@@ -51,9 +51,12 @@ class QueueLag:
         return max(0, self.latest - self.offset)
 
 
-def lag(query: StreamingQuery) -> list[QueueLag]:
-    """Returns the lag of every queue that the query reads, by its last progress; empty before the first one."""
-    progress = query.lastProgress
+def lag(query: StreamingQuery | QueryProgressEvent) -> list[QueueLag]:
+    """Returns the lag of every queue that the query reads, by its last progress; empty before the first one.
+
+    A listener passes the event that it got instead of the query.
+    """
+    progress = query.progress if hasattr(query, "progress") else query.lastProgress
     lags = []
     for source in _sources({} if progress is None else json.loads(progress.json)):
         latest = source.latest or source.end

@@ -47,6 +47,13 @@ def test_lag_is_what_lies_between_the_query_and_the_end() -> None:
     assert [one.behind for one in found] == [4, 0]
 
 
+def test_a_listener_passes_its_event() -> None:
+    class Event:
+        progress = Progress(source({A: 5}, {A: 9}))
+
+    assert lag(Event()) == [QueueLag(A, 5, 9)]  # type: ignore[arg-type]
+
+
 def test_lag_never_raises_before_the_first_batch_or_for_other_sources() -> None:
     assert lag(NotStarted()) == []  # type: ignore[arg-type]
     others: list[dict[str, Any]] = [{"endOffset": None}, {"endOffset": '{"orders":{"0":5}}'}, {"endOffset": "0"}]
