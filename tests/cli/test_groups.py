@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import pty
+import re
+import signal
 import subprocess
 import threading
 import time
@@ -345,3 +347,37 @@ def test_ages_and_times() -> None:
     assert instant("2026-05-01T12:00:00+02:00", "--to") == datetime(2026, 5, 1, 10, tzinfo=UTC)
     local = instant("2026-05-01T12:00:00", "--to")
     assert local == datetime(2026, 5, 1, 12).astimezone()
+
+
+def test_progress_is_watched_and_fits_a_narrow_terminal(
+    cluster: EmbeddedCluster, late: tuple[str, str], tmp_path: Path
+) -> None:
+    """On a terminal of 40 columns each queue is a block of lines; the table is made again until Ctrl-C."""
+    topic, group = late
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        [*PROGRAM, "group", "progress", group, "-t", topic, "--watch", "--interval", "0.1", "-n", cluster.nameserver],
+        stdin=subprocess.DEVNULL,
+        stdout=theirs,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=tmp_path,
+        env={**os.environ, "HOME": str(tmp_path), "COLUMNS": "40", "LINES": "80", "TERM": "xterm"},
+    )
+    os.close(theirs)
+    shown = ""
+    try:
+        deadline = time.monotonic() + 40
+        while shown.count("4 messages wait") < 3:
+            assert time.monotonic() < deadline, shown
+            shown += os.read(ours, 65536).decode(errors="replace")
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=30)
+    finally:
+        process.kill()
+        os.close(ours)
+    assert (process.returncode, errors) == (130, "")
+    plain = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "\n", shown)
+    lines = [line.rstrip() for line in re.split(r"[\r\n]+", plain)]
+    assert any(line.split() == ["lag", "1"] for line in lines)
+    assert max(map(len, lines)) <= 40
