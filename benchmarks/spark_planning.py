@@ -6,7 +6,6 @@ import json
 import statistics
 import tempfile
 import time
-from functools import partial
 
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.datasource import ReadLimit
@@ -52,7 +51,7 @@ def planning(rounds: int) -> None:
             times = []
             for _ in range(rounds):
                 wall, cpu = time.perf_counter(), time.process_time()
-                plan_batch(consumer_of(connection, options), partial(worker.admin, connection), options)
+                plan_batch(consumer_of(connection, options), options)
                 times.append((time.perf_counter() - wall, time.process_time() - cpu))
             print(f"planning 1,000 queues on 10 brokers, {name:22} {_spread(times, 's')}", flush=True)
         worker.close()

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from pyspark.sql import DataFrame, SparkSession
 
 from pyrmq_core.blocking import EmbeddedCluster, PullConsumer
+from pyrmq_spark import session_settings
 
 
 @contextmanager
@@ -18,6 +19,7 @@ def demonstration() -> Iterator[tuple[SparkSession, str]]:
         .config("spark.ui.enabled", "false")
         .config("spark.sql.shuffle.partitions", "2")
         .config("spark.sql.session.timeZone", "UTC")
+        .config(map=session_settings())
         .getOrCreate()
     )
     spark.sparkContext.setLogLevel("ERROR")

@@ -3,7 +3,8 @@
 `source` is the entry that Spark finds; `read`, `stream` and `write` are batch reads, streaming reads, and writes of
 both kinds. `options`, `positions`, `offsets`, `read_limits` and `namespaces` are pure: they parse options and decide by
 them. `worker` keeps the clients of a Python process, `patience` waits for brokers, `spark_errors` makes the errors that
-Spark shows. `driver_log`, `gc_freeze` and `pyspark_floor` adapt to Spark's log, processes and release.
+Spark shows. `session` has settings for sessions. `driver_log`, `gc_freeze` and `pyspark_floor` adapt to Spark's log,
+processes and release.
 """
 
 from __future__ import annotations
@@ -13,10 +14,11 @@ from typing import TYPE_CHECKING, Final
 from pyrmq_core.lazy_names import load_when_named
 
 if TYPE_CHECKING:
+    from pyrmq_spark.session import session_settings
     from pyrmq_spark.source import RocketMQDataSource
     from pyrmq_spark.stream.progress import OffsetPublisher, QueueLag, commit_offsets, lag
 
-__all__ = ["OffsetPublisher", "QueueLag", "RocketMQDataSource", "commit_offsets", "lag"]
+__all__ = ["OffsetPublisher", "QueueLag", "RocketMQDataSource", "commit_offsets", "lag", "session_settings"]
 
 # Names are loaded when used: Spark imports this package in every process in which it looks for sources.
 _LAZY: Final = {
@@ -25,6 +27,7 @@ _LAZY: Final = {
     "RocketMQDataSource": "pyrmq_spark.source",
     "commit_offsets": "pyrmq_spark.stream.progress",
     "lag": "pyrmq_spark.stream.progress",
+    "session_settings": "pyrmq_spark.session",
 }
 
 if not TYPE_CHECKING:  # a type checker that saw `__getattr__` would accept any name

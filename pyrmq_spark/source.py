@@ -8,7 +8,6 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Iterator, MutableMapping, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from pyrmq_spark.pyspark_floor import check_pyspark, needs_pyspark
@@ -19,7 +18,7 @@ except ImportError as missing:
     raise needs_pyspark() from missing
 
 from pyrmq_core import TagFilter
-from pyrmq_spark.gc_freeze import freeze_loaded_objects
+from pyrmq_spark.gc_freeze import freeze_loaded_objects, loading
 from pyrmq_spark.offsets import check_batch_start
 from pyrmq_spark.options import (
     ConnectionOptions,
@@ -96,8 +95,9 @@ class RocketMQDataSource(DataSource):
             return RocketMQWriter(self._connection, *self._sink(schema, stream=False))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
-        from pyrmq_spark.read.columns import source_schema
-        from pyrmq_spark.stream.stream_reader import RocketMQStreamReader
+        with loading():
+            from pyrmq_spark.read.columns import source_schema
+            from pyrmq_spark.stream.stream_reader import RocketMQStreamReader
 
         with as_spark_error():
             options = read_source(self.options)
@@ -150,17 +150,17 @@ class RocketMQReader(DataSourceReader):
 
     def partitions(self) -> Sequence[InputPartition]:
         freeze_loaded_objects()
-        from pyrmq_spark import worker
-        from pyrmq_spark.read.partition_reader import consumer_of
-        from pyrmq_spark.read.queue_selection import plan_batch
-        from pyrmq_spark.read.task_planner import TaskPlanner
+        with loading():
+            from pyrmq_spark.read.partition_reader import consumer_of
+            from pyrmq_spark.read.queue_selection import plan_batch
+            from pyrmq_spark.read.task_planner import TaskPlanner
 
         with as_spark_error():
             options = self._options
             if options.streaming_only:
                 log.warning("a batch read has no use for %s", ", ".join(options.streaming_only))
             consumer = consumer_of(self._connection, options)
-            ranges = plan_batch(consumer, partial(worker.admin, self._connection), options)
+            ranges = plan_batch(consumer, options)
             return TaskPlanner(lambda: consumer, options).tasks(ranges)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:

@@ -102,6 +102,7 @@ PRODUCER = {
 }
 CONSUMER = {
     "check_sql",
+    "cluster_info",
     "commit",
     "commit_offsets",
     "committed",

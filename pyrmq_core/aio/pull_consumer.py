@@ -27,6 +27,7 @@ class PullConsumer(AsyncioFace[TrioPullConsumer]):
         return f"<asyncio PullConsumer {self.group}>"
 
     check_sql = lent(TrioPullConsumer.check_sql)
+    cluster_info = lent(TrioPullConsumer.cluster_info)
     commit = lent(TrioPullConsumer.commit)
     commit_offsets = lent(TrioPullConsumer.commit_offsets)
     committed = lent(TrioPullConsumer.committed)

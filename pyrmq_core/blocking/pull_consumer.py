@@ -21,6 +21,7 @@ from pyrmq_core.filtering.tags import TagFilter
 from pyrmq_core.model import MessageExt, MessageQueue, OffsetRange, PullResult, TopicQueues
 from pyrmq_core.protocol.messages.bodies import MAX_BODY_BYTES
 from pyrmq_core.protocol.messages.payload import RawPull
+from pyrmq_core.protocol.requests.nameserver.cluster_info import ClusterInfo
 
 T = TypeVar("T")
 
@@ -46,6 +47,10 @@ class PullConsumer(BlockingFace[AsyncPullConsumer]):
     def topics(self) -> tuple[str, ...]:
         """Returns every topic the NameServer knows, RocketMQ's own too; with a namespace, those that have it."""
         return self._run(lambda consumer: consumer.topics())
+
+    def cluster_info(self) -> ClusterInfo:
+        """Returns every broker with its addresses, and the brokers of each cluster."""
+        return self._run(lambda consumer: consumer.cluster_info())
 
     def message_queues(self, topic: str) -> tuple[MessageQueue, ...]:
         """Returns the queues the topic may be read from; raises `NoRoute` if no NameServer knows it."""

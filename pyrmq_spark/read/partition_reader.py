@@ -216,8 +216,9 @@ def _is_gone(connection: ConnectionOptions, options: SourceOptions, queue: Messa
     topics, which is no loss. While no NameServer answers, no queue counts as gone.
     """
     try:
-        known = consumer_of(connection, options).topic_queues([queue.topic])[queue.topic]
-        broker = worker.admin(connection).cluster_info().broker_addr_table.get(queue.broker_name)
+        consumer = consumer_of(connection, options)
+        known = consumer.topic_queues([queue.topic])[queue.topic]
+        broker = consumer.cluster_info().broker_addr_table.get(queue.broker_name)
     except (NetworkError, RoutingError):
         return False
     is_routed = known is not None and queue in known.all

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Final, TypeAlias
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Final
 
 from pyrmq_core import (
     BrokerNotFound,
@@ -40,24 +40,21 @@ from pyrmq_spark.read.range_planner import QueueRange, plan
 from pyrmq_spark.spark_errors import InvalidOption, NotReadable
 
 if TYPE_CHECKING:
-    from pyrmq_core.blocking import Admin, PullConsumer
+    from pyrmq_core.blocking import PullConsumer
 
 log = logging.getLogger(__name__)
 
 # SYSTEM_ERROR (enablePropertyFilter is off) and SUBSCRIPTION_PARSE_FAILED.
 CANNOT_FILTER: Final = (1, 23)
 
-# The admin client is made on its first use, since few reads need it.
-AdminOf: TypeAlias = "Callable[[], Admin]"
 
-
-def plan_batch(consumer: PullConsumer, admin: AdminOf, options: SourceOptions) -> list[QueueRange]:
+def plan_batch(consumer: PullConsumer, options: SourceOptions) -> list[QueueRange]:
     """Returns the ranges of a batch read's tasks; waits for a missing broker that the topic is known to be on."""
-    return retry_until_timeout(lambda _: _planned(consumer, admin, options), options.pull_timeout, of_a_batch)
+    return retry_until_timeout(lambda _: _planned(consumer, options), options.pull_timeout, of_a_batch)
 
 
-def _planned(consumer: PullConsumer, admin: AdminOf, options: SourceOptions) -> list[QueueRange]:
-    queues, masterless = chosen_queues(consumer, admin, options)
+def _planned(consumer: PullConsumer, options: SourceOptions) -> list[QueueRange]:
+    queues, masterless = chosen_queues(consumer, options)
     (start, start_name), (end, end_name) = options.start(Word.EARLIEST), options.end()
     starts, ends = points_of(start, queues, start_name), points_of(end, queues, end_name)
     check_order(starts, ends)
@@ -80,9 +77,9 @@ def _planned(consumer: PullConsumer, admin: AdminOf, options: SourceOptions) -> 
     )
 
 
-def stream_start(consumer: PullConsumer, admin: AdminOf, options: SourceOptions) -> dict[MessageQueue, int]:
+def stream_start(consumer: PullConsumer, options: SourceOptions) -> dict[MessageQueue, int]:
     """Returns the offset at which a new stream begins in each queue."""
-    queues, masterless = chosen_queues(consumer, admin, options)
+    queues, masterless = chosen_queues(consumer, options)
     start, name = options.start(Word.LATEST)
     starts = points_of(start, queues, name)
     first = _resolved_start(consumer, options, starts, consumer.offset_bounds(queues), masterless)
@@ -129,15 +126,13 @@ def _tell_skipped(*resolved: ResolvedOffsets) -> None:
             log.warning("%s", line)
 
 
-def chosen_queues(
-    consumer: PullConsumer, admin: AdminOf, options: SourceOptions
-) -> tuple[list[MessageQueue], frozenset[str]]:
+def chosen_queues(consumer: PullConsumer, options: SourceOptions) -> tuple[list[MessageQueue], frozenset[str]]:
     """Returns the queues that the options choose, in order, and those of their brokers that have no master.
 
     A pattern may match no topic. Raises `NotReadable` for a queue without READ permission, and `BrokerNotFound` while a
     broker is not registered that a topic is known to be on: their rows would be missing without notice.
     """
-    topics = candidate_topics(consumer, admin, options)
+    topics = candidate_topics(consumer, options)
     routes = consumer.topic_queues(topics)  # a topic that was deleted since it was listed has none
     known = {topic: queues for topic, queues in routes.items() if queues is not None}
     if options.topic_pattern is None and len(known) < len(routes):
@@ -149,7 +144,7 @@ def chosen_queues(
             f"option assign names {', '.join(map(str, sorted(chosen - there)))}, which no broker has; there are "
             f"{', '.join(map(str, sorted(there)))}"
         )
-    _check_registered(consumer, admin, known)
+    _check_registered(consumer, known)
     if unreadable := sorted(queue for queues in known.values() for queue in queues.unreadable if queue in chosen):
         raise not_readable(unreadable)
     masterless = frozenset(name for queues in known.values() for name in queues.masterless)
@@ -164,7 +159,7 @@ def not_readable(queues: Sequence[MessageQueue]) -> NotReadable:
     )
 
 
-def _check_registered(consumer: PullConsumer, admin: AdminOf, known: Mapping[str, TopicQueues]) -> None:
+def _check_registered(consumer: PullConsumer, known: Mapping[str, TopicQueues]) -> None:
     """Raises `BrokerNotFound` for a broker that has the topic but is neither in its route nor registered."""
     expected = consumer.expected_brokers(known)
     missing = {
@@ -172,7 +167,7 @@ def _check_registered(consumer: PullConsumer, admin: AdminOf, known: Mapping[str
         for topic, queues in known.items()
         for name in expected[topic] - {queue.broker_name for queue in queues.all}
     }
-    table = admin().cluster_info().broker_addr_table if missing else {}
+    table = consumer.cluster_info().broker_addr_table if missing else {}
     for name, topic in sorted(missing.items()):
         if name not in table:
             raise BrokerNotFound(
@@ -186,13 +181,13 @@ def _unknown_topic(topic: str) -> NoRoute:
     return NoRoute(f"No route info of this topic: {topic}. The NameServer does not know it; create it", topic=topic)
 
 
-def candidate_topics(consumer: PullConsumer, admin: AdminOf, options: SourceOptions) -> Sequence[str]:
+def candidate_topics(consumer: PullConsumer, options: SourceOptions) -> Sequence[str]:
     """Returns the topics that the options name, or the existing ones that match the pattern."""
     if options.assign is not None:
         return sorted({queue.topic for queue in options.assign})
     if options.topic_pattern is None:
         return options.topics or ()
-    clusters = admin().cluster_info().cluster_addr_table
+    clusters = consumer.cluster_info().cluster_addr_table
     own = {name for cluster, brokers in clusters.items() for name in (cluster, f"{cluster}_REPLY_TOPIC", *brokers)}
     topics = (topic for topic in consumer.topics() if topic not in own)
     return matching(options.topic_pattern, topics, options.namespace)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from pyrmq_core import MessageQueue, NoNameServer, OffsetRange
 from pyrmq_spark.options import SourceOptions
 from pyrmq_spark.patience import of_a_stream, retry_until_timeout
-from pyrmq_spark.read.queue_selection import AdminOf, candidate_topics, check_sql, not_readable
+from pyrmq_spark.read.queue_selection import candidate_topics, check_sql, not_readable
 from pyrmq_spark.stream.stream_offset import Offsets
 
 if TYPE_CHECKING:
@@ -70,9 +70,8 @@ def floor_seconds(queues: int) -> float:
 class QueueWatch:
     """Asks for one query. `refresh` is how long, in seconds, it may take until new queues are noticed."""
 
-    def __init__(self, consumer: PullConsumer, admin: AdminOf, options: SourceOptions, *, refresh: float) -> None:
+    def __init__(self, consumer: PullConsumer, options: SourceOptions, *, refresh: float) -> None:
         self._consumer = consumer
-        self._admin = admin
         self._options = options
         self._refresh = refresh
         self._queues: frozenset[MessageQueue] = frozenset()
@@ -165,7 +164,7 @@ class QueueWatch:
         """
         options = self._options
         before = self._brokers()
-        routes = self._consumer.topic_queues(candidate_topics(self._consumer, self._admin, options))
+        routes = self._consumer.topic_queues(candidate_topics(self._consumer, options))
         # What may not be read is there all the same; none of it is begun with.
         unreadable = {queue for known in routes.values() if known for queue in known.unreadable if queue in start}
         there = {queue for known in routes.values() if known for queue in known.readable} | unreadable
@@ -184,7 +183,7 @@ class QueueWatch:
 
     def _brokers(self) -> dict[str, bool]:
         """Returns the registered brokers, each with whether its master is registered."""
-        table = self._admin().cluster_info().broker_addr_table
+        table = self._consumer.cluster_info().broker_addr_table
         return {name: broker.master is not None for name, broker in table.items() if broker.broker_addrs}
 
     def _reason(self, queue: MessageQueue) -> str:

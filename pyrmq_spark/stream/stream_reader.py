@@ -9,14 +9,12 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterator, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
 from pyrmq_core import MessageQueue
-from pyrmq_spark import worker
 from pyrmq_spark.options import ConnectionOptions, SourceOptions
 from pyrmq_spark.read.partition_reader import consumer_of, read_ranges
 from pyrmq_spark.read.queue_selection import stream_start
@@ -159,8 +157,8 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             raise error
         if self._initial is None:
             with as_spark_error("the stream's start"):
-                consumer, admin = self._consumer(), partial(worker.admin, self._connection)
-                first = self._watching().retry_until_timeout(lambda _: stream_start(consumer, admin, self._options))
+                consumer = self._consumer()
+                first = self._watching().retry_until_timeout(lambda _: stream_start(consumer, self._options))
                 self._initial = StreamOffset(first).to_json()
         return self._initial
 
@@ -198,9 +196,7 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _watching(self) -> QueueWatch:
         if self._watch is None:
             refresh = self._connection.poll_name_server_interval
-            self._watch = QueueWatch(
-                self._consumer(), partial(worker.admin, self._connection), self._options, refresh=refresh
-            )
+            self._watch = QueueWatch(self._consumer(), self._options, refresh=refresh)
         return self._watch
 
     def _consumer(self) -> PullConsumer:

@@ -3,12 +3,17 @@
 Loading them is half of a first job's time.
 """
 
+import gc
 import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from pyrmq_core import Message
 from pyrmq_core.blocking import Admin, EmbeddedCluster, Producer
+from pyrmq_spark import gc_freeze
+from pyrmq_spark.gc_freeze import loading
 from tests.support.spark import wait_readable
 
 MESSAGES = 100
@@ -22,6 +27,7 @@ WRITING = {
 }
 SERVING_AND_ASKING = {
     "pyrmq_core.client.admin.admin",
+    "pyrmq_core.client.message_queries",
     "pyrmq_core.client.routes.name_server_url",
     "pyrmq_core.network.server",
 }
@@ -42,6 +48,17 @@ PLAN = f"""
 partitions = list(reader.partitions())
 with open(sys.argv[2], "wb") as file:
     pickle.dump((reader, partitions), file)
+print(*sorted(sys.modules))
+"""
+STREAM = """
+import sys
+from pyspark.sql.streaming.datasource import ReadAllAvailable
+from pyspark.sql.types import BinaryType, StructField, StructType
+from pyrmq_spark.source import RocketMQDataSource
+options = {"nameServer": sys.argv[1], "topic": "orders", "startingOffsets": "earliest"}
+reader = RocketMQDataSource(options).streamReader(StructType([StructField("body", BinaryType())]))
+start = reader.initialOffset()
+print(len(reader.partitions(start, reader.latestOffset(start, ReadAllAvailable()))))
 print(*sorted(sys.modules))
 """
 READ = """
@@ -95,9 +112,33 @@ def test_each_step_of_a_read_loads_what_it_needs(tmp_path: Path) -> None:
 
         made, planned = (set(line.split()) for line in lines_of(PLAN))
         rows, read = lines_of(READ)
+        tasks, followed = lines_of(STREAM)
     assert "trio" not in made
     assert "trio" in planned
     assert planned & (WRITING | SERVING_AND_ASKING | DECODING) == set()
     assert int(rows) == MESSAGES
     assert set(read.split()) & (WRITING | SERVING_AND_ASKING) == set()
     assert set(read.split()) > DECODING
+    assert int(tasks) == 1
+    assert set(followed.split()) & (WRITING | SERVING_AND_ASKING | DECODING) == set()
+
+
+@pytest.mark.parametrize("is_ours", [True, False])
+def test_nothing_is_collected_while_spark_loads_the_source(monkeypatch: pytest.MonkeyPatch, is_ours: bool) -> None:
+    monkeypatch.setattr(gc_freeze, "started_by_spark", lambda: is_ours)
+
+    def fail_to_load() -> None:
+        with loading():
+            assert gc.isenabled() is not is_ours
+            raise ImportError
+
+    with pytest.raises(ImportError):
+        fail_to_load()
+    assert gc.isenabled()
+    gc.disable()
+    try:
+        with loading():
+            pass
+        assert not gc.isenabled()
+    finally:
+        gc.enable()

@@ -3,7 +3,6 @@
 import json
 import pickle
 from collections.abc import Iterator
-from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -54,7 +53,7 @@ def planned(cluster: EmbeddedCluster, **options: Any) -> list[QueueRange]:
         del texts["topic"]
     connection = ConnectionOptions(name_server=cluster.nameserver)
     read = read_source(texts)
-    return plan_batch(worker.consumer(connection, read.consumer_group or "g"), partial(worker.admin, connection), read)
+    return plan_batch(worker.consumer(connection, read.consumer_group or "g"), read)
 
 
 def reader(cluster: EmbeddedCluster, **options: str) -> RocketMQReader:
@@ -85,9 +84,7 @@ def test_a_pattern_matches_whole_names_of_users_topics(cluster: EmbeddedCluster)
     assert planned(cluster, topic=None, topicPattern="ord.*") == [QueueRange(A0, 0, MESSAGES)]
     assert planned(cluster, topic=None, topicPattern="ord") == []
     connection = ConnectionOptions(name_server=cluster.nameserver)
-    everything, _ = chosen_queues(
-        worker.consumer(connection, "g"), partial(worker.admin, connection), read_source({"topicPattern": ".*"})
-    )
+    everything, _ = chosen_queues(worker.consumer(connection, "g"), read_source({"topicPattern": ".*"}))
     assert {queue.topic for queue in everything} == {"orders", "audit"}
 
 

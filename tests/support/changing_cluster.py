@@ -14,7 +14,6 @@ from pyrmq_core.protocol.framing.codes import RequestCode, ResponseCode
 from pyrmq_core.protocol.framing.command import Command, refusal
 from pyrmq_core.protocol.requests.broker.pull_message import PullAnswer, PullMessage
 from pyrmq_core.protocol.routes.route import BrokerData, QueueData, TopicRouteData
-from pyrmq_spark import worker
 from pyrmq_spark.options import read_source
 from pyrmq_spark.read.columns import source_schema
 from pyrmq_spark.stream.latest_offsets import QueueWatch
@@ -155,8 +154,7 @@ class WatchfulReader(RocketMQStreamReader):
 
     def _watching(self) -> QueueWatch:
         if self._watch is None:
-            consumer, connection = self._consumer(), self._connection
-            self._watch = QueueWatch(consumer, lambda: worker.admin(connection), self._options, refresh=0.0)
+            self._watch = QueueWatch(self._consumer(), self._options, refresh=0.0)
         return self._watch
 
 

@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from pyrmq_core import RocketMQError
 from pyrmq_core.blocking import PullConsumer
+from pyrmq_spark import session_settings
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -41,6 +42,7 @@ def spark() -> Iterator[SparkSession]:
             .config("spark.driver.bindAddress", "127.0.0.1")
             .config("spark.driver.host", "127.0.0.1")
             .config("spark.sql.session.timeZone", "UTC")
+            .config(map=session_settings())
             .getOrCreate()
         )
         session.sparkContext.setLogLevel("OFF")

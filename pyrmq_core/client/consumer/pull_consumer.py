@@ -7,7 +7,7 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from datetime import datetime
 from functools import partial
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from pyrmq_core.client.arguments import MAX_LONG, first_millisecond, offset_of, queue_of, seconds_of, whole_number
 from pyrmq_core.client.client import Client
@@ -18,13 +18,16 @@ from pyrmq_core.client.consumer.pull.read_arrow import read_rows
 from pyrmq_core.client.consumer.queue_offsets import QueueOffsets
 from pyrmq_core.client.consumer.retry_topic import RetryTopic
 from pyrmq_core.client.consumer.settings import ConsumerSettings
-from pyrmq_core.client.message_queries import MessageQueries
 from pyrmq_core.client.parameters import parameters_of
 from pyrmq_core.errors import InvalidArgument, InvalidState, NetworkError
 from pyrmq_core.filtering.sql import SqlFilter
 from pyrmq_core.model import MessageExt, MessageQueue, OffsetRange, PullResult, TopicQueues
 from pyrmq_core.protocol.messages.bodies import MAX_BODY_BYTES, BodyRules
 from pyrmq_core.protocol.messages.payload import RawPull, messages_of
+from pyrmq_core.protocol.requests.nameserver.cluster_info import ClusterInfo
+
+if TYPE_CHECKING:
+    from pyrmq_core.client.message_queries import MessageQueries
 
 LONGEST_WAIT_SECONDS: Final = 600.0
 
@@ -80,6 +83,10 @@ class PullConsumer:
     async def topics(self) -> tuple[str, ...]:
         """Returns every topic the NameServer knows, RocketMQ's own too; with a namespace, those that have it."""
         return await self._asking().topics()
+
+    async def cluster_info(self) -> ClusterInfo:
+        """Returns every broker with its addresses, and the brokers of each cluster."""
+        return await self._asking().cluster_info()
 
     async def message_queues(self, topic: str) -> tuple[MessageQueue, ...]:
         """Returns the queues the topic may be read from; raises `NoRoute` if no NameServer knows it."""
@@ -329,6 +336,8 @@ class PullConsumer:
 
     def _querying(self) -> MessageQueries:
         self._asking()  # raises unless it is open
+        from pyrmq_core.client.message_queries import MessageQueries  # few consumers need it
+
         return MessageQueries(self._session, timeout=self._timeout, namespace=self._namespace)
 
     def _pulling(self) -> Puller:

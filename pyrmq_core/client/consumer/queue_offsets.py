@@ -28,6 +28,7 @@ from pyrmq_core.protocol.requests.broker.consumer_offsets import QueryConsumerOf
 from pyrmq_core.protocol.requests.broker.group_config import GetSubscriptionGroupConfig
 from pyrmq_core.protocol.requests.broker.heartbeat import SubscriptionData
 from pyrmq_core.protocol.requests.broker.offsets import GetMaxOffset, GetMinOffset, OffsetFound, SearchOffset
+from pyrmq_core.protocol.requests.nameserver.cluster_info import ClusterInfo, GetClusterInfo
 from pyrmq_core.protocol.requests.nameserver.get_route_info import GetRouteInfo, RouteInfo
 from pyrmq_core.protocol.requests.nameserver.kv_config import GetKvList, KvTable
 from pyrmq_core.protocol.requests.nameserver.topic_lists import GetAllTopicList, TopicList
@@ -67,6 +68,9 @@ class QueueOffsets:
         return tuple(
             without_namespace(topic, self._namespace) for topic in known if is_reachable(topic, self._namespace)
         )
+
+    async def cluster_info(self) -> ClusterInfo:
+        return await self._client.nameservers.ask_for(GetClusterInfo().to_command(), _cluster_of, timeout=self._timeout)
 
     async def message_queues(self, topic: str) -> tuple[MessageQueue, ...]:
         """Returns the queues the topic may be read from; raises `NoRoute` if no NameServer knows it.
@@ -307,6 +311,12 @@ def _offset_of(queue: MessageQueue, answer: Command) -> int:
     if offset < NO_OFFSET:
         raise HeaderError(f"{queue.broker_name} answers offset {offset} for {queue}: no queue has such a one")
     return offset
+
+
+def _cluster_of(answer: Command, address: str) -> ClusterInfo:
+    if answer.code != ResponseCode.SUCCESS:
+        raise response_error(answer, RequestCode.GET_BROKER_CLUSTER_INFO, f"NameServer {address}")
+    return ClusterInfo.from_command(answer)
 
 
 def _topics_of(answer: Command, address: str) -> tuple[str, ...]:
