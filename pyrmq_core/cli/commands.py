@@ -64,17 +64,38 @@ for about_topics in TOPIC_COMMANDS:
 @click.option("--port", default=9876, show_default=True, type=click.IntRange(0, 65535), help="The NameServer's port.")
 @click.option("--host", default="127.0.0.1", show_default=True, help="The address that all servers listen on.")
 @click.option("--dir", "directory", type=click.Path(file_okay=False), help="Keep the stores here, and open them again.")
+@click.option("--topic", "topics", multiple=True, metavar="NAME[:QUEUES]", help="Make this topic, too; repeat.")
 @click.option("--web", is_flag=True, help="Serve a page in the browser as well.")
 @click.option("--web-port", default=WEB_PORT, show_default=True, type=click.IntRange(0, 65535), help="The page's port.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object with all addresses, when they serve.")
 def dev(
-    brokers: int, slaves: int, sync: bool, port: int, host: str, directory: str | None, web: bool, web_port: int
+    brokers: int,
+    slaves: int,
+    sync: bool,
+    port: int,
+    host: str,
+    directory: str | None,
+    topics: tuple[str, ...],
+    web: bool,
+    web_port: int,
+    as_json: bool,
 ) -> None:
     """Run a NameServer and brokers in this process, until Ctrl-C."""
     from pyrmq_core.cli.dev import serve_dev
 
     if sync and not slaves:
         raise click.UsageError("--sync needs --slaves 1 or more: a send waits for one of them")
-    run(serve_dev, brokers, slaves, sync, _numeric_address(host), port, directory, web_port if web else None)
+    queues = dict(_name_and_queues(text) for text in topics)
+    page = web_port if web else None
+    run(serve_dev, brokers, slaves, sync, _numeric_address(host), port, directory, page, queues, as_json)
+
+
+def _name_and_queues(text: str) -> tuple[str, int]:
+    """Returns the topic and the number of queues, 8 unless it is given, that each broker has of it."""
+    name, colon, number = text.partition(":")
+    if not name or (colon and not number.isdecimal()):
+        raise click.BadParameter(f"{text!r} is not NAME or NAME:QUEUES, such as orders:8", param_hint="--topic")
+    return name, int(number or 8)
 
 
 def _numeric_address(host: str) -> str:

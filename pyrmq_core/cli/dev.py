@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import signal
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Final
 
@@ -21,28 +22,55 @@ SETTINGS: Final = {"enablePropertyFilter": "true", "slaveReadEnable": "true"}
 
 
 async def serve_dev(
-    brokers: int, slaves: int, sync: bool, host: str, port: int, directory: str | None, web_port: int | None
+    brokers: int,
+    slaves: int,
+    sync: bool,
+    host: str,
+    port: int,
+    directory: str | None,
+    web_port: int | None,
+    topics: Mapping[str, int],
+    as_json: bool,
 ) -> None:
-    """Serves until Ctrl-C or SIGTERM, then prints whether the stores are kept; without `web_port` there is no page."""
+    """Serves until Ctrl-C or SIGTERM, then prints whether the stores are kept; without `web_port` there is no page.
+
+    With `as_json` all that is printed is one object, when everything serves.
+    """
     made = EmbeddedCluster(
-        brokers, slaves=slaves, sync=sync, settings=SETTINGS, host=host, port=port, directory=directory
+        brokers, slaves=slaves, sync=sync, settings=SETTINGS, topics=topics, host=host, port=port, directory=directory
     )
     with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
-        async with made as cluster:
-            table = Table("server", "address")
-            table.add_row("nameserver", cluster.nameserver)
-            for name, address in {**cluster.brokers, **cluster.slaves}.items():
-                table.add_row(name, address)
-            removal = "" if directory else " (removed at the end; keep them with --dir)"
-            stores = f"stores in {cluster.directory}{removal}"
-            hint = f"try: pyrmq -h; pyrmq send demo hello -n {cluster.nameserver}; Ctrl-C stops"
-            async with _page(cluster, web_port) as page:
-                if page:
-                    table.add_row("page", page)
-                click.echo(rendered(table, stores, hint), nl=False)
-                async for _ in signals:
-                    break
-    click.echo(f"stopped; the stores are kept in {directory}" if directory else "stopped; nothing is kept")
+        async with made as cluster, _page(cluster, web_port) as page:
+            click.echo(_addresses(cluster, page) if as_json else _table(cluster, page, directory), nl=False)
+            async for _ in signals:
+                break
+    if not as_json:
+        click.echo(f"stopped; the stores are kept in {directory}" if directory else "stopped; nothing is kept")
+
+
+def _addresses(cluster: EmbeddedCluster, page: str) -> str:
+    """Returns the JSON object for programs, in one line."""
+    members = {
+        "nameserver": cluster.nameserver,
+        "brokers": cluster.brokers,
+        "slaves": cluster.slaves,
+        "directory": str(cluster.directory),
+        "page": page or None,
+    }
+    return json.dumps(members, ensure_ascii=False) + "\n"
+
+
+def _table(cluster: EmbeddedCluster, page: str, directory: str | None) -> str:
+    table = Table("server", "address")
+    table.add_row("nameserver", cluster.nameserver)
+    for name, address in {**cluster.brokers, **cluster.slaves}.items():
+        table.add_row(name, address)
+    if page:
+        table.add_row("page", page)
+    removal = "" if directory else " (removed at the end; keep them with --dir)"
+    stores = f"stores in {cluster.directory}{removal}"
+    hint = f"try: pyrmq -h; pyrmq send demo hello -n {cluster.nameserver}; Ctrl-C stops"
+    return rendered(table, stores, hint)
 
 
 @asynccontextmanager
