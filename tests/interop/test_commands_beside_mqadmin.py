@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -129,6 +130,18 @@ def test_permissions_that_mqadmin_sees(beside: Beside) -> None:
     beside.pyrmq.text("topic", "perm", beside.content.topic, "rw", "-b", "broker-b")
     perms = {row["brokerName"]: row["perm"] for row in beside.pyrmq.rows("topic", "perm", beside.content.topic)}
     assert perms == {"broker-a": 6, "broker-b": 6}
+
+
+def test_lag_in_health_and_top(beside: Beside) -> None:
+    group = beside.content.group
+    output = run(shared_machine(beside.version), beside.content, "consumerProgress -g {group}")
+    (total,) = re.findall(r"Diff Total: (\d+)", output)
+    assert int(total) == 4
+    assert f"group {group} is 4 messages behind" in beside.pyrmq.refused(1, "health", "--max-lag", "3", "-g", group)
+    assert beside.pyrmq.text("health", "--max-lag", "4", "-g", group).count("OK ") >= 5
+    top = json.loads(beside.pyrmq.text("top", "--once", "--json", "--groups", "1000"))
+    assert {one["group"]: one["lag"] for one in top["groups"]}[group] == 4
+    assert [one["reachable"] for one in top["brokers"]] == [True, True]
 
 
 def test_replication(beside: Beside) -> None:
