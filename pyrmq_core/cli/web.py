@@ -25,21 +25,21 @@ def web(connection: Connection, port: int, host: str, allow_hosts: tuple[str, ..
     """Serve a page that shows the cluster, until Ctrl-C."""
 
     async def serve() -> None:
-        async with connection.client() as client, trio.open_nursery() as nursery:
-            address = await start_page(
-                nursery,
-                client,
-                connection.nameserver or "",
-                host=host,
-                port=port,
-                allow_hosts=allow_hosts,
-                allow_changes=allow_changes,
-            )
-            click.echo(f"the page is at {address}; Ctrl-C stops")
-            with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+        with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+            async with connection.client() as client, trio.open_nursery() as nursery:
+                address = await start_page(
+                    nursery,
+                    client,
+                    connection.nameserver or "",
+                    host=host,
+                    port=port,
+                    allow_hosts=allow_hosts,
+                    allow_changes=allow_changes,
+                )
+                click.echo(f"the page is at {address}; Ctrl-C stops")
                 async for _ in signals:
                     break
-            nursery.cancel_scope.cancel()
+                nursery.cancel_scope.cancel()
         click.echo("stopped")
 
     run(serve)
