@@ -15,7 +15,7 @@ from tests.support.stranger import broker_process
         ("authorizationEnabled", "True"),
         ("migrateAuthFromV1Enabled", "true"),
         ("deleteWhen", "at noon"),
-        ("enableSlaveActingMaster", "true"),
+        ("enableRemoteEscape", "true"),
         ("flushDiskType", "SYNC"),
         ("storeType", "defaultRocksDB"),
     ],

@@ -60,7 +60,7 @@ def keyed(first: int, count: int) -> pa.RecordBatch:
 def test_a_full_disk_fails_the_task_after_its_retries_naming_the_brokers(cluster: EmbeddedCluster) -> None:
     seen = refuse(cluster, ResponseCode.SERVICE_NOT_AVAILABLE, DISK_FULL, lambda number: number >= 3)
     with pytest.raises(RocketMQSparkError) as error:
-        task(cluster, retryTimesWhenSendFailed="3").run(iter([bodies(0, 5000)]))
+        task(cluster, retryTimesWhenSendFailed="3").run(iter([bodies(0, 20_000)]))
     assert len(seen) == 3 + 4
     text = str(error.value)
     assert text.startswith("[RMQ_SEND_FAILED] partition 0: Send [4] times, still failed")
@@ -68,21 +68,21 @@ def test_a_full_disk_fails_the_task_after_its_retries_naming_the_brokers(cluster
     assert "broker-b" in text
     assert "SERVICE_NOT_AVAILABLE (14)" in text
     assert "disk is full" in text
-    assert "(3000 rows of this partition were acknowledged before)" in text
+    assert "(12000 rows of this partition were acknowledged before)" in text
 
 
 def test_a_full_disk_of_one_broker_moves_the_rows_to_the_other(cluster: EmbeddedCluster) -> None:
     refuse(cluster, ResponseCode.SERVICE_NOT_AVAILABLE, DISK_FULL, lambda number: number >= 1, "broker-a")
-    written = task(cluster).run(iter([bodies(0, 5000)]))
-    assert written.rows == 5000
-    assert sum(rows for queue, rows in written.rows_by_queue.items() if "broker-a" in queue) <= 1000
+    written = task(cluster).run(iter([bodies(0, 20_000)]))
+    assert written.rows == 20_000
+    assert sum(rows for queue, rows in written.rows_by_queue.items() if "broker-a" in queue) <= 4000
     assert written.perhaps_repeated == 0
 
 
 def test_a_key_waits_for_its_brokers_disk_and_then_fails(cluster: EmbeddedCluster) -> None:
     seen = refuse(cluster, ResponseCode.SERVICE_NOT_AVAILABLE, DISK_FULL, lambda number: number >= 1)
     with pytest.raises(RocketMQSparkError, match="SERVICE_NOT_AVAILABLE"):
-        task(cluster, schema=KEYED, sendTimeoutMs="4000").run(iter([keyed(0, 3000)]))
+        task(cluster, schema=KEYED, sendTimeoutMs="4000").run(iter([keyed(0, 9000)]))
     assert len(seen) >= 3
 
 
@@ -105,11 +105,11 @@ def test_credentials_that_are_revoked_fail_the_task_and_are_not_waited_for(
 ) -> None:
     seen = refuse(cluster, ResponseCode.NO_PERMISSION, REVOKED, lambda number: number >= 2)
     with pytest.raises(RocketMQSparkError) as error:
-        task(cluster, schema=schema, sendTimeoutMs="60000").run(iter([keyed(0, 5000)]))
+        task(cluster, schema=schema, sendTimeoutMs="60000").run(iter([keyed(0, 20_000)]))
     assert len(seen) <= 5
     assert "NO_PERMISSION (16)" in str(error.value)
     assert "User:spark is not found" in str(error.value)
-    assert "(2000 rows of this partition were acknowledged before)" in str(error.value)
+    assert "(8000 rows of this partition were acknowledged before)" in str(error.value)
 
 
 # --- A certificate

@@ -8,6 +8,7 @@ from pathlib import Path
 from subprocess import Popen
 
 import pytest
+from selenium.common.exceptions import StaleElementReferenceException
 from selenium.webdriver import Chrome
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
@@ -76,7 +77,9 @@ def picture(chrome: Chrome, request: pytest.FixtureRequest) -> Iterator[None]:
 
 
 def wait(chrome: Chrome, condition: Callable[[Chrome], object]) -> None:
-    WebDriverWait(chrome, DRAWN_WITHIN, poll_frequency=0.05).until(condition)
+    # The page may be exchanged between the look at an element and the look into it.
+    waiting = WebDriverWait(chrome, DRAWN_WITHIN, 0.05, ignored_exceptions=[StaleElementReferenceException])
+    waiting.until(condition)
 
 
 def text_of(chrome: Chrome) -> str:
