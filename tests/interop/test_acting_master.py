@@ -127,7 +127,8 @@ def test_a_slave_acts_while_its_java_master_is_gone(slave: str, tmp_path: Path) 
         assert ask(second.address, UpdateConsumerOffset(GROUP, TOPIC, 0, 4).to_command()).code == 0
         master.start()
         wait_until(lambda: group.has_master(master.address, 6), SECONDS)
-        assert committed(master.address) == "4"
+        if slave == "ours":  # Java's takes offsets only of a newer version, which a slave that fetched none may lack
+            assert committed(master.address) == "4"
         assert ask(master.address, message(TOPIC, 0, b"more").to_command()).code == 0
         wait_until(lambda: log_end(second.address) >= log_end(master.address), SECONDS)
         second.terminate()
