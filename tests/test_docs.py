@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -17,10 +18,35 @@ from pyrmq_core.client.consumer.settings import ConsumerSettings
 from pyrmq_core.columnar import SOURCE_COLUMNS
 from pyrmq_spark.options import ConnectionOptions, SinkOptions, SourceOptions
 from pyrmq_spark.write.columns import SINK_TYPES
+from tests.support.apart import installed_apart
 from tests.support.commands import commands
+from tests.support.maven import ApacheUnavailable
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+# Packages that blocks import and the environment does not have, with what these need beside it.
+APART = {
+    "pandas": ("pandas==3.1.1", "python-dateutil==4.0.0", "six==1.17.0"),
+    "polars": ("polars==2.1.0", "polars-runtime-32==2.1.0"),
+    "fastavro": ("fastavro==1.13.1",),
+    "fastapi": (
+        "fastapi==0.165.0",
+        "pydantic==2.14.4",
+        "pydantic-core==2.50.5",
+        "annotated-doc==0.0.7",
+        "annotated-types==0.8.0",
+        "typing-inspection==0.4.5",
+    ),
+}
+# What recipes print, in their order: a program may end well and have found nothing.
+RECIPES_PRINT = (
+    r"black +100\ngreen +50\nwhite +25",
+    r"oolong +┆ 75 .*\n.*black +┆ 100 ",
+    r"Cup\(id=3, color='green'\)",
+    r"'tea', 'boxes': 2}\n.*'cup', 'boxes': 1}",
+    r"tea\| +2\|\n\| +cup\| +1\|",
+    r"{'ann': 2}",
+)
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 NAMESERVER = "127.0.0.1:9876"
 LINK = re.compile(r"\]\((?!https?://)([^)#]*)#?([^)]*)\)")
@@ -44,9 +70,33 @@ def examples() -> list[object]:
 @pytest.mark.timeout(200)
 @pytest.mark.parametrize("example", examples())
 def test_an_example_runs(example: str, cluster: EmbeddedCluster) -> None:
+    assert re.search(expected(example), printed(example, cluster))
+
+
+def printed(example: str, cluster: EmbeddedCluster) -> str:
+    """Returns what the block prints; it ends well."""
     code = example.replace(NAMESERVER, cluster.nameserver)
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=180, check=False)
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(map(str, packages_apart(example)))}
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=180, check=False, env=environment)
     assert done.returncode == 0, done.stderr[-3000:]
+    return done.stdout
+
+
+def packages_apart(example: str) -> list[Path]:
+    """Returns the directories of the packages that the block imports and the environment does not have."""
+    named = re.findall(r"^(?:import|from) (\w+)", example, re.MULTILINE)
+    try:
+        return [installed_apart(name, APART[name]) for name in sorted({*named} & APART.keys())]
+    except ApacheUnavailable as reason:
+        pytest.skip(str(reason))
+
+
+def expected(example: str) -> str:
+    """Returns the pattern of what the block prints; anything, if it is no recipe's."""
+    recipes = BLOCK.findall((ROOT / "docs" / "recipes.md").read_text())
+    assert len(recipes) == len(RECIPES_PRINT)
+    return RECIPES_PRINT[recipes.index(example)] if example in recipes else ""
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
@@ -69,6 +119,12 @@ def named_in(*pages: str) -> set[str]:
     """Returns the words in backquotes of these pages."""
     text = "".join((ROOT / "docs" / page).read_text() for page in pages)
     return {word for quoted in re.findall(r"`([^`\n]+)`", text) for word in re.findall(r"\w+", quoted)}
+
+
+def test_every_page_is_in_the_sites_navigation() -> None:
+    navigation = (ROOT / "mkdocs.yml").read_text().partition("\nnav:\n")[2]
+    pages = {"index.md", "CHANGELOG.md", *(page.name for page in PAGES if page.name != "README.md")}
+    assert sorted(re.findall(r": ([\w-]+\.md)$", navigation, re.MULTILINE)) == sorted(pages)
 
 
 def test_every_option_is_on_its_page() -> None:

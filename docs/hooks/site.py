@@ -37,7 +37,7 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
     assert config.nav is not None
     config.nav += [
         {"API": [{package: f"reference/{package}.md"} for package in PACKAGES]},
-        {"Examples": [{path.stem: f"examples/{path.stem}.md"} for path in examples()]},
+        {"Examples": [{path.stem: example_page(path)} for path in examples()]},
     ]
     return config
 
@@ -47,7 +47,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     pages = {OUTSIDE[name]: (ROOT / name).read_text() for name in OUTSIDE}
     pages |= {f"reference/{package}.md": reference(package) for package in PACKAGES}
     for path in examples():
-        pages[f"examples/{path.stem}.md"] = f"# {path.name}\n\n```python\n{path.read_text()}```\n"
+        pages[example_page(path)] = f"# {path.name}\n\n```python\n{path.read_text()}```\n"
     for name in SHOWN_AS_TEXT:
         pages[f"{name}.md"] = f"# {name}\n\n```text\n{(ROOT / name).read_text()}\n```\n"
     for name, text in pages.items():
@@ -69,7 +69,12 @@ def on_page_markdown(markdown: str, page: object, config: MkDocsConfig, files: F
 
 def examples() -> list[Path]:
     """Returns the examples by name."""
-    return sorted((ROOT / "examples").glob("*.py"))
+    return sorted((ROOT / "examples").rglob("*.py"))
+
+
+def example_page(path: Path) -> str:
+    """Returns the name of an example's page on the site."""
+    return path.relative_to(ROOT).with_suffix(".md").as_posix()
 
 
 def reference(package: str) -> str:
