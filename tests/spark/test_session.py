@@ -1,22 +1,76 @@
-"""The settings for a session: the session of all Spark tests has them, so its Python workers use such sockets."""
+"""The settings for a session: the session of all Spark tests has them, so its Python workers use them."""
 
 import os
+import subprocess
+import sys
+from pathlib import Path
 
+import pyspark
 import pytest
 from pyspark.sql import SparkSession
 
-from pyrmq_spark import session_settings
+from pyrmq_spark import session, session_settings
+
+INSTALLED = Path(pyspark.__file__).parent
+ARCHIVES = [str(one) for one in sorted((INSTALLED / "python" / "lib").glob("*.zip"), reverse=True)]
+NAMES = ("pyspark", "py4j")
+FIND = f"import importlib.util as u; print(*(u.find_spec(name).origin for name in {NAMES}))"
 
 
 def test_workers_of_a_session_use_sockets_of_the_file_system(spark: SparkSession) -> None:
-    assert session_settings()
     assert session_settings().items() <= dict(spark.sparkContext.getConf().getAll()).items()
     found = spark.sparkContext.parallelize([0], 1).map(lambda _: os.environ.get("PYTHON_UNIX_DOMAIN_ENABLED"))
     assert [str(one).lower() for one in found.collect()] == ["true"]
 
 
-def test_a_system_without_such_sockets_gets_no_setting(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_workers_of_a_session_import_the_pyspark_that_is_installed(spark: SparkSession) -> None:
+    found = spark.sparkContext.parallelize([0], 1).map(lambda _: sys.modules["pyspark"].__file__)
+    assert found.collect() == [pyspark.__file__]
+
+
+def test_a_system_without_such_sockets_gets_no_setting_for_them(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "name", "nt")
     settings = session_settings()
     monkeypatch.undo()
-    assert settings == {}
+    assert list(settings) == ["spark.executorEnv.PYTHONPATH"]
+
+
+def test_a_package_in_an_archive_names_no_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(session, "FOLDER", tmp_path / "archive.zip" / "pyrmq_spark" / "python_path")
+    assert list(session_settings()) == ["spark.python.unix.domain.socket.enabled"]
+
+
+def python(code: str, *path: str) -> str:
+    """Returns what a Python process prints that has this path after the archives, as Spark orders them."""
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([*ARCHIVES, *path])}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=60, check=True
+    )
+    assert not done.stderr
+    return done.stdout.strip()
+
+
+def test_the_archives_of_an_installed_pyspark_give_way_to_it() -> None:
+    archived = [f"{archive}/{name}/__init__.py" for archive, name in zip(ARCHIVES, NAMES, strict=True)]
+    assert python(FIND).split() == archived
+    assert python(FIND, str(session.FOLDER)) == " ".join(f"{INSTALLED.parent}/{name}/__init__.py" for name in NAMES)
+
+
+def test_archives_stay_where_another_pyspark_would_be_found(tmp_path: Path) -> None:
+    (tmp_path / "pyspark").mkdir()
+    (tmp_path / "pyspark" / "__init__.py").touch()
+    assert python(FIND, str(tmp_path), str(session.FOLDER)).startswith(ARCHIVES[0])
+
+
+def test_archives_that_belong_to_no_installed_pyspark_stay(tmp_path: Path) -> None:
+    strange = tmp_path / "spark" / "python" / "lib" / "pyspark.zip"
+    code = f"import sys; print({str(strange)!r} in sys.path, *sys.path)"
+    found = python(code, str(strange), str(session.FOLDER))
+    assert found.startswith("True")
+    assert ARCHIVES[0] not in found
+
+
+def test_the_sitecustomize_that_is_hidden_runs_too(tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text("print('theirs')\n")
+    code = "import sitecustomize; print(sitecustomize.__file__)"
+    assert python(code, str(session.FOLDER), str(tmp_path)).split() == ["theirs", f"{tmp_path}/sitecustomize.py"]

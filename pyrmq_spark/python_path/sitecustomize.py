@@ -1,0 +1,42 @@
+"""Lets a Python process that Spark starts import PySpark with its bytecode; Python runs this file before anything else.
+
+Spark puts `pyspark.zip` and py4j's archive first on the path of these processes. They hold no bytecode, so each process
+compiles PySpark anew, for half a second of a processor. Where the archives belong to a PySpark that pip installed, the
+same modules lie beside them, compiled; then the archives are taken off the path. Everything else stays as it is, and so
+does a path on which anything but that PySpark would be found.
+
+A process has one `sitecustomize`: the one that this file hides is run after it. It loads nothing of `pyrmq_spark`.
+"""
+
+import os
+import sys
+from importlib.machinery import PathFinder
+from importlib.util import module_from_spec
+
+ARCHIVE = os.path.join("python", "lib", "pyspark.zip")
+
+
+def without_archives(path: list[str]) -> list[str]:
+    """Returns the path without the archives of the PySpark that it finds installed; the same path otherwise."""
+    for entry in path:
+        if entry.endswith(ARCHIVE):
+            folder, installed = os.path.dirname(entry), os.path.join(entry.removesuffix(ARCHIVE), "__init__.py")
+            rest = [other for other in path if os.path.dirname(other) != folder or not other.endswith(".zip")]
+            pyspark, py4j = (PathFinder.find_spec(name, rest) for name in ("pyspark", "py4j"))
+            if py4j is not None and pyspark is not None and pyspark.origin == installed:
+                return rest
+    return path
+
+
+def run_hidden() -> None:
+    """Runs the `sitecustomize` that Python would have run without this one, if there is any."""
+    here = os.path.dirname(os.path.abspath(__file__))
+    spec = PathFinder.find_spec("sitecustomize", [entry for entry in sys.path if os.path.abspath(entry) != here])
+    if spec is not None and spec.loader is not None:
+        sys.modules["sitecustomize"] = module = module_from_spec(spec)
+        spec.loader.exec_module(module)
+
+
+if __name__ == "sitecustomize":
+    sys.path[:] = without_archives(sys.path)
+    run_hidden()
