@@ -1,0 +1,35 @@
+"""`python -m benchmarks.pictures [--kafka build/benchmarks/kafka.json]` draws `docs/pictures/beside-*.png`.
+
+The figures are those of `figures.json` beside this file. With `--kafka`, those of a sitting of `benchmarks.kafka` are
+stored there first, and the table for `docs/performance.md` is printed.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from benchmarks.pictures.bars import draw
+from benchmarks.pictures.figures import FILE, Chart, of_sitting, read, table, write
+
+DIRECTORY = Path(__file__).parent.parent.parent / "docs" / "pictures"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.pictures", description=__doc__)
+    parser.add_argument("--kafka", type=Path, metavar="FILE", help="kafka.json of a sitting, whose figures are stored")
+    parser.add_argument("--output", type=Path, default=DIRECTORY, help="a directory for the pictures")
+    options = parser.parse_args()
+    charts = read(FILE)
+    if options.kafka is not None:
+        kafka = charts["beside-kafka"]
+        charts["beside-kafka"] = Chart(kafka.title, kafka.axis, of_sitting(options.kafka))
+        write(FILE, charts)
+        print("\n".join(table(charts["beside-kafka"])))
+    for name, chart in charts.items():
+        draw(chart, options.output / f"{name}.png")
+        print(options.output / f"{name}.png")
+
+
+if __name__ == "__main__":
+    main()
