@@ -139,3 +139,4 @@ class Accounts(BlockingFamily[AsyncAccounts]):
     delete = blocking_form(AsyncAccounts.delete)
     set_white_addresses = blocking_form(AsyncAccounts.set_white_addresses)
     list = blocking_form(AsyncAccounts.list)
+    versions = blocking_form(AsyncAccounts.versions)

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from typing import Final
 
 import click
 
 from pyrmq_core import NoRoute
 from pyrmq_core.cli.connections import Connection, connection_options
 from pyrmq_core.cli.servers import CommandGroup, SectionedCommand, run
-from pyrmq_core.cli.tables import json_option, show
+from pyrmq_core.cli.tables import json_option, report, show
 from pyrmq_core.client.admin.admin import Admin
 from pyrmq_core.protocol.messages.names import DLQ_PREFIX, RETRY_PREFIX, is_system_topic
+from pyrmq_core.protocol.routes.route import TopicRouteData
+
+ROUTE_COLUMNS: Final = ("brokerName", "master", "readQueueNums", "writeQueueNums", "perm")
 
 
 def with_admin(connection: Connection, work: Callable[[Admin], Awaitable[None]]) -> None:
@@ -52,21 +56,23 @@ def route(name: str, connection: Connection, as_json: bool) -> None:
     """Show the brokers that have the topic, and how many queues."""
 
     async def work(admin: Admin) -> None:
-        found = await admin.route(name)
-        addresses = {broker.broker_name: broker for broker in found.broker_datas}
-        rows = [
-            {
-                "brokerName": queues.broker_name,
-                "master": addresses[queues.broker_name].master if queues.broker_name in addresses else None,
-                "readQueueNums": queues.read_queue_nums,
-                "writeQueueNums": queues.write_queue_nums,
-                "perm": int(queues.perm),
-            }
-            for queues in sorted(found.queue_datas, key=lambda queues: queues.broker_name)
-        ]
-        show(rows, ["brokerName", "master", "readQueueNums", "writeQueueNums", "perm"], as_json=as_json)
+        show(_route_rows(await admin.route(name)), ROUTE_COLUMNS, as_json=as_json)
 
     with_admin(connection, work)
+
+
+def _route_rows(found: TopicRouteData) -> list[dict[str, object]]:
+    addresses = {broker.broker_name: broker for broker in found.broker_datas}
+    return [
+        {
+            "brokerName": queues.broker_name,
+            "master": addresses[queues.broker_name].master if queues.broker_name in addresses else None,
+            "readQueueNums": queues.read_queue_nums,
+            "writeQueueNums": queues.write_queue_nums,
+            "perm": int(queues.perm),
+        }
+        for queues in sorted(found.queue_datas, key=lambda queues: queues.broker_name)
+    ]
 
 
 @topic.command()
@@ -77,6 +83,7 @@ def route(name: str, connection: Connection, as_json: bool) -> None:
 @click.option("-c", "--cluster", "--clusterName", "cluster", help="Only brokers of this cluster; else all.")
 @click.option("-o", "--order", is_flag=True, help="An order topic.")
 @click.option("--batch", is_flag=True, help="A batch topic (5.x): a whole batch is one record.")
+@json_option
 def create(
     name: str,
     connection: Connection,
@@ -85,14 +92,20 @@ def create(
     cluster: str | None,
     order: bool,
     batch: bool,
+    as_json: bool,
 ) -> None:
-    """Create a topic, or change how many queues it has."""
+    """Create a topic, or change how many queues it has; --json prints its route."""
 
     async def work(admin: Admin) -> None:
         await admin.create_topic(
             name, queues=write_queues, read_queues=read_queues, cluster=cluster, order=order, batch=batch
         )
-        click.echo(f"topic {name} is there: {read_queues} queues to read, {write_queues} to write a broker")
+        rows = _route_rows(await admin.route(name)) if as_json else []
+        report(
+            f"topic {name} is there: {read_queues} queues to read, {write_queues} to write a broker",
+            rows,
+            as_json=as_json,
+        )
 
     with_admin(connection, work)
 
@@ -101,7 +114,8 @@ def create(
 @click.argument("name", metavar="TOPIC")
 @connection_options
 @click.option("-c", "--cluster", "--clusterName", "cluster", help="Only brokers of this cluster; else all.")
-def delete(name: str, connection: Connection, cluster: str | None) -> None:
+@json_option
+def delete(name: str, connection: Connection, cluster: str | None, as_json: bool) -> None:
     """Delete a topic with its messages."""
 
     async def work(admin: Admin) -> None:
@@ -114,7 +128,10 @@ def delete(name: str, connection: Connection, cluster: str | None) -> None:
             there = ", ".join(sorted(clusters))
             raise click.ClickException(f"no broker of {cluster} has the topic {name} ({there}); nothing is deleted")
         await admin.delete_topic(name, cluster=cluster)
-        click.echo(f"topic {name} is deleted")
+        brokers = sorted(
+            broker.broker_name for broker in found.broker_datas if cluster is None or broker.cluster == cluster
+        )
+        report(f"topic {name} is deleted", [{"topic": name, "brokerName": one} for one in brokers], as_json=as_json)
 
     with_admin(connection, work)
 
@@ -148,14 +165,15 @@ def kv() -> None:
 @click.argument("namespace")
 @click.argument("key")
 @connection_options
-def get_value(namespace: str, key: str, connection: Connection) -> None:
+@json_option
+def get_value(namespace: str, key: str, connection: Connection, as_json: bool) -> None:
     """Print a value."""
 
     async def work(admin: Admin) -> None:
         value = await admin.kv_value(namespace, key)
         if value is None:
             raise click.ClickException(f"namespace {namespace} has no key {key}")
-        click.echo(value)
+        report(value, [{"key": key, "value": value}], as_json=as_json)
 
     with_admin(connection, work)
 
@@ -165,18 +183,30 @@ def get_value(namespace: str, key: str, connection: Connection) -> None:
 @click.argument("key")
 @click.argument("value")
 @connection_options
-def put_value(namespace: str, key: str, value: str, connection: Connection) -> None:
+@json_option
+def put_value(namespace: str, key: str, value: str, connection: Connection, as_json: bool) -> None:
     """Store a value at every NameServer."""
-    with_admin(connection, lambda admin: admin.put_kv(namespace, key, value))
+
+    async def work(admin: Admin) -> None:
+        await admin.put_kv(namespace, key, value)
+        report("", [{"namespace": namespace, "key": key, "value": value}], as_json=as_json)
+
+    with_admin(connection, work)
 
 
 @kv.command("delete")
 @click.argument("namespace")
 @click.argument("key")
 @connection_options
-def delete_value(namespace: str, key: str, connection: Connection) -> None:
+@json_option
+def delete_value(namespace: str, key: str, connection: Connection, as_json: bool) -> None:
     """Delete a key at every NameServer."""
-    with_admin(connection, lambda admin: admin.delete_kv(namespace, key))
+
+    async def work(admin: Admin) -> None:
+        await admin.delete_kv(namespace, key)
+        report("", [{"namespace": namespace, "key": key}], as_json=as_json)
+
+    with_admin(connection, work)
 
 
 @kv.command("list")

@@ -65,6 +65,14 @@ def show(rows: Iterable[Mapping[str, object]], columns: Iterable[str], *, as_jso
     click.echo(text_of(rows, columns, as_json=as_json), nl=False)
 
 
+def report(text: str, rows: Iterable[Mapping[str, object]], *, as_json: bool) -> None:
+    """Prints the line about a change, or the rows of what was changed as JSON; an empty line is left out."""
+    if as_json:
+        show(rows, (), as_json=True)
+    elif text:
+        click.echo(text)
+
+
 def text_of(rows: Iterable[Mapping[str, object]], columns: Iterable[str], *, as_json: bool) -> str:
     """Returns the rows as `show` prints them; numbers stand at the right of their column.
 

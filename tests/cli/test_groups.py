@@ -8,10 +8,8 @@ import pty
 import re
 import signal
 import subprocess
-import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -26,9 +24,10 @@ from pyrmq_core.cli.commands import pyrmq
 from pyrmq_core.cli.times import age, instant
 from pyrmq_core.testing import Command, CutConnection, Peer, RequestCode
 from tests.support.commands import PROGRAM
-from tests.support.consumer_jobs import Seen, consuming, fresh
+from tests.support.consumer_jobs import Seen, fresh
 from tests.support.group_admin_jobs import administering, behind
 from tests.support.message_admin_jobs import dead
+from tests.support.terminal import consuming_elsewhere, soon
 
 
 @pytest.fixture(scope="module")
@@ -134,33 +133,6 @@ def test_offsets_are_reset_sought_and_cloned(cluster: EmbeddedCluster, terminal:
     terminal.text("group", "create", other)
     assert terminal.text("group", "clone", group, other) == f"group {other} has the offsets of {group} in {topic}\n"
     assert sum(one["lag"] for one in terminal.rows("group", "progress", other)) == 7
-
-
-@contextmanager
-def consuming_elsewhere(nameserver: str, group: str, topic: str, seen: Seen, **settings: Any) -> Iterator[None]:
-    """Runs a member in a thread of its own: commands take the main thread, for its signals."""
-    ready, done = threading.Event(), threading.Event()
-
-    async def consume() -> None:
-        async with consuming(nameserver, group, topic, seen, **settings):
-            ready.set()
-            await trio.to_thread.run_sync(done.wait)
-
-    thread = threading.Thread(target=trio.run, args=(consume,))
-    thread.start()
-    try:
-        assert ready.wait(30)
-        yield
-    finally:
-        done.set()
-        thread.join(30)
-
-
-def soon(holds: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 30
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
 
 
 def made_topic(nameserver: str) -> str:

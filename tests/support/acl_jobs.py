@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from datetime import datetime
+
 from tests.support.terminal import Terminal
 
 NEW_SECRET = "brand-new-s3cret"
@@ -37,7 +40,8 @@ def users_and_policies(terminal: Terminal, name: str) -> None:
     said.append(terminal.text("acl", "policy", "delete", name))
     assert terminal.rows("acl", "policy", "list", name) == []
     said += [terminal.text("acl", "user", "list"), terminal.text("acl", "user", "list", "--json")]
-    said.append(terminal.text("acl", "user", "delete", name))
+    said.append(terminal.text("acl", "user", "delete", name, "--json"))
+    assert json.loads(said[-1]) == [{"brokerName": "broker-a", "username": name}]
     assert terminal.rows("acl", "user", "list", name) == []
     assert not any(NEW_SECRET in text for text in said)
 
@@ -45,6 +49,7 @@ def users_and_policies(terminal: Terminal, name: str) -> None:
 def accounts(terminal: Terminal, key: str) -> None:
     """Makes an account, changes and removes it, and sets white addresses; no output has a secret."""
     put = ("acl", "account", "put", key, "--secret", NEW_SECRET)
+    (before,) = terminal.rows("acl", "account", "versions")
     said = [terminal.text(*put, "--topics", "DENY", "--groups", "SUB", "--topic", "orders=PUB|SUB")]
     assert said[0] == f"account {key} is kept at broker-a\n"
 
@@ -60,6 +65,12 @@ def accounts(terminal: Terminal, key: str) -> None:
     white = [row["whiteAddress"] for row in terminal.rows("acl", "account", "list") if row["accessKey"] == "*"]
     assert white == ["10.10.10.*", "10.10.11.*"]
     said += [terminal.text("acl", "account", "list"), terminal.text("acl", "account", "list", "--json")]
-    said.append(terminal.text("acl", "account", "delete", key))
+    (after,) = terminal.rows("acl", "account", "versions")
+    assert (after["brokerName"], after["file"]) == (before["brokerName"], before["file"])
+    assert str(after["file"]).endswith("plain_acl.yml")
+    assert int(str(after["changes"])) == int(str(before["changes"])) + 3
+    assert datetime.fromisoformat(str(after["changed"])).tzinfo
+    said.append(terminal.text("acl", "account", "delete", key, "--json"))
+    assert json.loads(said[-1]) == [{"brokerName": "broker-a", "accessKey": key}]
     assert key not in terminal.text("acl", "account", "list")
     assert not any(NEW_SECRET in text for text in said)

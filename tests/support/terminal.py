@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 import json
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
 
+import trio
 from click.testing import CliRunner, Result
 
 from pyrmq_core.cli.commands import pyrmq
+from tests.support.consumer_jobs import Seen, consuming
 
 
 class Terminal:
@@ -34,3 +41,30 @@ class Terminal:
         result = self.run(*arguments)
         assert result.exit_code == status, result.output
         return result.output.splitlines()[-1]
+
+
+@contextmanager
+def consuming_elsewhere(nameserver: str, group: str, topic: str, seen: Seen, **settings: Any) -> Iterator[None]:
+    """Runs a member in a thread of its own: commands take the main thread, for its signals."""
+    ready, done = threading.Event(), threading.Event()
+
+    async def consume() -> None:
+        async with consuming(nameserver, group, topic, seen, **settings):
+            ready.set()
+            await trio.to_thread.run_sync(done.wait)
+
+    thread = threading.Thread(target=trio.run, args=(consume,))
+    thread.start()
+    try:
+        assert ready.wait(30)
+        yield
+    finally:
+        done.set()
+        thread.join(30)
+
+
+def soon(holds: Callable[[], object]) -> None:
+    deadline = time.monotonic() + 30
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)

@@ -24,7 +24,7 @@ from pyrmq_core.cli.groups.rows import (
     progress_row,
 )
 from pyrmq_core.cli.servers import CommandGroup, SectionedCommand
-from pyrmq_core.cli.tables import Watch, json_option, rendered, show, show_watched, text_of, watch_options
+from pyrmq_core.cli.tables import Watch, json_option, rendered, report, show, show_watched, text_of, watch_options
 from pyrmq_core.cli.times import age, instant, shown_time
 from pyrmq_core.client.admin.group_values import GroupDescription, GroupList, GroupProgress
 from pyrmq_core.client.query_many import query_many
@@ -181,12 +181,14 @@ def seek(name: str, connection: Connection, topic: str, broker: str, queue_id: i
 @click.argument("to", metavar="TO")
 @connection_options
 @click.option("-t", "--topic", help="Only this topic's offsets.")
-def clone(name: str, to: str, connection: Connection, topic: str | None) -> None:
+@json_option
+def clone(name: str, to: str, connection: Connection, topic: str | None, as_json: bool) -> None:
     """Give the group TO the offsets of GROUP."""
 
     async def work(admin: Admin) -> None:
         topics = await admin.groups.clone(name, to, topic=topic)
-        click.echo(f"group {to} has the offsets of {name} in {', '.join(topics)}")
+        rows = [{"group": to, "from": name, "topic": one} for one in topics]
+        report(f"group {to} has the offsets of {name} in {', '.join(topics)}", rows, as_json=as_json)
 
     with_admin(connection, work)
 
@@ -200,6 +202,7 @@ def clone(name: str, to: str, connection: Connection, topic: str | None) -> None
 @click.option("--consume/--no-consume", "consume_enable", default=None, help="Whether members may consume.")
 @click.option("--broadcast/--no-broadcast", "consume_broadcast_enable", default=None, help="Whether they may all.")
 @click.option("--orderly/--no-orderly", "consume_message_orderly", default=None, help="For clients that ask, 5.x.")
+@json_option
 def create(
     name: str,
     connection: Connection,
@@ -209,6 +212,7 @@ def create(
     consume_enable: bool | None,
     consume_broadcast_enable: bool | None,
     consume_message_orderly: bool | None,
+    as_json: bool,
 ) -> None:
     """Create a group, or change the settings that are given."""
 
@@ -222,7 +226,7 @@ def create(
             consume_broadcast_enable=consume_broadcast_enable,
             consume_message_orderly=consume_message_orderly,
         )
-        click.echo(f"group {name} is there")
+        report(f"group {name} is there", [{"group": name}], as_json=as_json)
 
     with_admin(connection, work)
 
@@ -233,14 +237,15 @@ def create(
 @cluster_option
 @click.option("--force", is_flag=True, help="Although members are connected.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
-def delete(name: str, connection: Connection, cluster: str | None, force: bool, yes: bool) -> None:
+@json_option
+def delete(name: str, connection: Connection, cluster: str | None, force: bool, yes: bool, as_json: bool) -> None:
     """Delete a group with its offsets, retries and dead letters."""
     if not yes:
         confirm(f"Delete group {name} with its offsets, and the messages of %RETRY%{name} and %DLQ%{name}?")
 
     async def work(admin: Admin) -> None:
         await admin.groups.delete(name, cluster=cluster, force=force)
-        click.echo(f"group {name} is deleted")
+        report(f"group {name} is deleted", [{"group": name}], as_json=as_json)
 
     with_admin(connection, work)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, Literal
 
@@ -23,6 +24,7 @@ from pyrmq_core.protocol.messages.message_id import decode_offset_msg_id
 from pyrmq_core.protocol.messages.properties import DLQ_ORIGIN_TOPIC, RETRY_TOPIC
 from pyrmq_core.protocol.messages.record import unpack_host
 from pyrmq_core.protocol.messages.trace_events import TraceEvent
+from pyrmq_core.protocol.requests.client.consume_message_directly import CMResult, ConsumeDirectlyResult
 
 MESSAGE_COLUMNS: Final = ("stored", "broker", "queue", "offset", "msgId", "tags", "keys", "body")
 LETTER_COLUMNS: Final = ("stored", "broker", "offset", "msgId", "from", "tries", "keys", "body")
@@ -33,7 +35,20 @@ MAX_RESENT: Final = 100_000
 PORT_BYTES: Final = 4
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
+DONE: Final = (CMResult.SUCCESS, CMResult.COMMIT)
+
 from_option = click.option("--from", "begin", metavar="TIME", help="Only those stored from then on, ISO-8601.")
+
+
+@dataclass(frozen=True, slots=True)
+class Life:
+    """The facts that `query` shows of each message besides itself, and the group whose member consumes it."""
+
+    track: bool
+    trace: bool
+    consume_by: str | None
+    client_id: str | None
+    as_json: bool
 
 
 @click.command(cls=SectionedCommand)
@@ -47,6 +62,8 @@ from_option = click.option("--from", "begin", metavar="TIME", help="Only those s
 @click.option("--max", "limit", default=32, show_default=True, type=click.IntRange(1), help="The newest of a broker.")
 @click.option("--track", is_flag=True, help="The state of each message in each group.")
 @click.option("--trace", is_flag=True, help="The events that tracing clients reported.")
+@click.option("--consume-by", metavar="GROUP", help="Have a member of the group consume the one message now.")
+@click.option("--client", "client_id", metavar="CLIENT", help="With --consume-by: this member.")
 @json_option
 def query(
     topic: str,
@@ -57,14 +74,15 @@ def query(
     begin: str | None,
     end: str | None,
     limit: int,
-    track: bool,
-    trace: bool,
-    as_json: bool,
+    **wanted: Any,
 ) -> None:
     """Find messages by key or id."""
+    life = Life(**wanted)
     if [key, msg_id, unique_key].count(None) != 2:
         raise click.UsageError("give one of --key, --id and --unique-key")
     first, last = optional_instant(begin, "--from"), optional_instant(end, "--until")
+    if life.client_id is not None and life.consume_by is None:
+        raise click.UsageError("--client belongs to --consume-by GROUP")
     if key is None and (begin or end):
         raise click.UsageError("--from and --until belong to --key; an id names its message")
 
@@ -75,7 +93,7 @@ def query(
             found = await admin.messages.by_unique_key(topic, unique_key)
         else:
             found = await _by_any_id(admin, topic, msg_id or "")
-        await _show(admin, found, track=track, trace=trace, as_json=as_json)
+        await _show(admin, found, life)
 
     with_admin(connection, work)
 
@@ -99,21 +117,52 @@ async def _by_any_id(admin: Admin, topic: str, msg_id: str) -> MessageList:
     return MessageList((await admin.messages.by_id(msg_id, topic=topic),), found.failures)
 
 
-async def _show(admin: Admin, found: MessageList, *, track: bool, trace: bool, as_json: bool) -> None:
-    failed = failed_text(found.failures, as_json=as_json)
+async def _show(admin: Admin, found: MessageList, life: Life) -> None:
+    if life.consume_by is not None and len(found.messages) > 1:
+        places = ", ".join(one.offset_msg_id for one in found.messages)
+        raise click.ClickException(
+            f"{len(found.messages)} messages are found and --consume-by takes one; give --id with one of {places}"
+        )
+    failed = failed_text(found.failures, as_json=life.as_json)
     members: list[dict[str, Any]] = []
-    if not as_json:
+    result = None
+    if not life.as_json:
         click.echo(_messages_text(found.messages), nl=False)
     for message in found.messages:
-        tracks = await admin.messages.track(message) if track else ()
-        events = (await admin.messages.trace(message.msg_id)).events if trace else ()
-        if as_json:
-            more = {"tracks": [_track_members(one) for one in tracks]} if track else {}
-            more |= {"trace": [_event_members(one) for one in events]} if trace else {}
+        tracks = await admin.messages.track(message) if life.track else ()
+        events = (await admin.messages.trace(message.msg_id)).events if life.trace else ()
+        if life.consume_by is not None:
+            result = await admin.messages.consume_directly(life.consume_by, message, client_id=life.client_id)
+        if life.as_json:
+            more: dict[str, object] = {"tracks": [_track_members(one) for one in tracks]} if life.track else {}
+            more |= {"trace": [_event_members(one) for one in events]} if life.trace else {}
+            more |= {} if result is None else {"consumed": _result_members(life.consume_by, result)}
             members.append({**_message_members(message), **more})
         else:
-            click.echo(_life_text(message, tracks if track else None, events if trace else None), nl=False)
-    click.echo(json.dumps(members, ensure_ascii=False) + "\n" if as_json else failed, nl=False)
+            click.echo(_life_text(message, tracks if life.track else None, events if life.trace else None), nl=False)
+    click.echo(json.dumps(members, ensure_ascii=False) + "\n" if life.as_json else failed, nl=False)
+    if result is not None:
+        _say_consumed(life, found.messages[0], result)
+
+
+def _say_consumed(life: Life, message: MessageExt, result: ConsumeDirectlyResult) -> None:
+    """Prints a member's result; one that is no success ends the command with 1."""
+    word = "nothing" if result.consume_result is None else result.consume_result.value
+    said = f"group {life.consume_by} consumed {message.msg_id} in {result.spent_time_ms} ms: {word}"
+    if result.consume_result not in DONE:
+        raise click.ClickException(f"{said}{'' if result.remark is None else f', {result.remark.strip()}'}")
+    if not life.as_json:
+        click.echo(rendered(said), nl=False)
+
+
+def _result_members(group: str | None, result: ConsumeDirectlyResult) -> dict[str, object]:
+    return {
+        "group": group,
+        "consumeResult": None if result.consume_result is None else result.consume_result.value,
+        "remark": result.remark,
+        "order": result.order,
+        "spentTimeMs": result.spent_time_ms,
+    }
 
 
 def _messages_text(messages: Sequence[MessageExt]) -> str:

@@ -12,7 +12,7 @@ from pyrmq_core.cli.admin import with_admin
 from pyrmq_core.cli.connections import Connection, connection_options
 from pyrmq_core.cli.operation.server_groups import ServerGroup
 from pyrmq_core.cli.operation.settings import chosen_settings, settings_of
-from pyrmq_core.cli.tables import Watch, json_option, rendered, show, show_watched, text_of, watch_options
+from pyrmq_core.cli.tables import Watch, json_option, rendered, report, show, show_watched, text_of, watch_options
 from pyrmq_core.client.admin.broker_values import BrokerStatus
 from pyrmq_core.protocol.requests.figures.stats_data import BrokerStats
 
@@ -126,7 +126,8 @@ def config(
     async def work(admin: Admin) -> None:
         if changed:
             done = await admin.brokers.update_config(changed, broker=name, cluster=cluster, force=force)
-            click.echo(f"changed at {', '.join(done)}")
+            rows = [{"brokerName": one, "setting": name, "value": changed[name]} for one in done for name in changed]
+            report(f"changed at {', '.join(done)}", rows, as_json=as_json)
             return
         assert name is not None
         found = chosen_settings(await admin.brokers.config(name, broker_id=broker_id), settings, name)
@@ -207,14 +208,16 @@ def ha(name: str, connection: Connection, broker_id: int, as_json: bool) -> None
 @click.argument("name", metavar="[BROKER]", required=False)
 @connection_options
 @cluster_option
-def clean(what: str, name: str | None, connection: Connection, cluster: str | None) -> None:
+@json_option
+def clean(what: str, name: str | None, connection: Connection, cluster: str | None, as_json: bool) -> None:
     """Have a broker, or all masters, remove what they need no more."""
 
     async def work(admin: Admin) -> None:
         brokers = admin.brokers
         calls = (brokers.clean_unused_topics, brokers.clean_expired_queues, brokers.delete_expired_logs)
         done = await dict(zip(CLEAN_UPS, calls, strict=True))[what](broker=name, cluster=cluster)
-        click.echo(f"{what}: done at {', '.join(done)}")
+        rows = [{"brokerName": one, "cleaned": what} for one in done]
+        report(f"{what}: done at {', '.join(done)}", rows, as_json=as_json)
 
     with_admin(connection, work)
 
@@ -222,11 +225,12 @@ def clean(what: str, name: str | None, connection: Connection, cluster: str | No
 @broker.command("wipe-write-perm")
 @click.argument("name", metavar="BROKER")
 @connection_options
-def wipe_write_perm(name: str, connection: Connection) -> None:
+@json_option
+def wipe_write_perm(name: str, connection: Connection, as_json: bool) -> None:
     """Close a broker for writing at every NameServer, before it is stopped."""
 
     async def work(admin: Admin) -> None:
-        _say_topics(await admin.brokers.wipe_write_perm(name), f"{name} is closed for writing")
+        _say_topics(name, await admin.brokers.wipe_write_perm(name), "is closed for writing", as_json=as_json)
 
     with_admin(connection, work)
 
@@ -234,15 +238,17 @@ def wipe_write_perm(name: str, connection: Connection) -> None:
 @broker.command("add-write-perm")
 @click.argument("name", metavar="BROKER")
 @connection_options
-def add_write_perm(name: str, connection: Connection) -> None:
+@json_option
+def add_write_perm(name: str, connection: Connection, as_json: bool) -> None:
     """Open a broker for writing again at every NameServer."""
 
     async def work(admin: Admin) -> None:
-        _say_topics(await admin.brokers.add_write_perm(name), f"{name} is open for writing")
+        _say_topics(name, await admin.brokers.add_write_perm(name), "is open for writing", as_json=as_json)
 
     with_admin(connection, work)
 
 
-def _say_topics(counts: dict[str, int], what: str) -> None:
-    for address, topics in counts.items():
-        click.echo(f"{what} at NameServer {address}: {topics} topics")
+def _say_topics(name: str, counts: dict[str, int], what: str, *, as_json: bool) -> None:
+    lines = [f"{name} {what} at NameServer {address}: {topics} topics" for address, topics in counts.items()]
+    rows = [{"nameserver": address, "brokerName": name, "topics": topics} for address, topics in counts.items()]
+    report("\n".join(lines), rows, as_json=as_json)

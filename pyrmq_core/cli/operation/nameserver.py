@@ -9,7 +9,7 @@ from pyrmq_core.cli.admin import with_admin
 from pyrmq_core.cli.connections import Connection, connection_options
 from pyrmq_core.cli.operation.server_groups import ServerGroup
 from pyrmq_core.cli.operation.settings import chosen_settings, settings_of
-from pyrmq_core.cli.tables import json_option, show
+from pyrmq_core.cli.tables import json_option, report, show
 
 
 def _run_nameserver(arguments: list[str]) -> int:
@@ -37,7 +37,8 @@ def config(settings: tuple[str, ...], connection: Connection, changes: tuple[str
     async def work(admin: Admin) -> None:
         if changed:
             await admin.nameservers.update_config(changed)
-            click.echo(f"changed at {connection.nameserver}")
+            what = [{"setting": name, "value": changed[name]} for name in changed]
+            report(f"changed at {connection.nameserver}", what, as_json=as_json)
             return
         found = await admin.nameservers.config()
         rows: list[dict[str, object]] = []

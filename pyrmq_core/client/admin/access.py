@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from pyrmq_core.client.admin.chosen_brokers import change_each, chosen_brokers
@@ -19,8 +20,10 @@ from pyrmq_core.protocol.framing.command import Command
 from pyrmq_core.protocol.framing.header_requests import HeaderRequest
 from pyrmq_core.protocol.java.json_text import load_object, loads
 from pyrmq_core.protocol.requests.broker.plain_acl import (
+    AclVersion,
     DeleteAclConfig,
     GetAclConfig,
+    GetAclVersion,
     UpdateAclConfig,
     UpdateWhiteAddresses,
 )
@@ -35,6 +38,7 @@ from pyrmq_core.protocol.requests.broker.users import (
     UpdateUser,
 )
 
+EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 USERS: Final = "{} (users: RocketMQ 5.3 and later)"
 ACCOUNTS: Final = "{} (accounts of plain_acl.yml: RocketMQ before 5.3.3)"
 
@@ -81,6 +85,15 @@ class AccountList:
 
     white_addresses: tuple[str, ...]
     accounts: tuple[AccountInfo, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AccountsVersion:
+    """The number of changes of one file of accounts at a broker, and the time of the last."""
+
+    file: str
+    counter: int
+    changed: datetime | None
 
 
 class _AccessFamily(AdminFamily):
@@ -270,6 +283,13 @@ class Accounts(_AccessFamily):
         found = await self._answers(GetAclConfig(), ACCOUNTS.format("accounts"), broker, cluster)
         return Gathered({name: _accounts(answer) for name, answer in found.answers.items()}, found.failures)
 
+    async def versions(
+        self, *, broker: str | None = None, cluster: str | None = None
+    ) -> Gathered[tuple[AccountsVersion, ...]]:
+        """Returns the version of each file of accounts, by broker; they differ while a change is not everywhere."""
+        found = await self._answers(GetAclVersion(), ACCOUNTS.format("versions of accounts"), broker, cluster)
+        return Gathered({name: _versions(answer) for name, answer in found.answers.items()}, found.failures)
+
 
 def _entries(perms: Mapping[str, str] | None) -> str | None:
     return None if perms is None else ",".join(f"{name}={perm}" for name, perm in perms.items())
@@ -327,6 +347,25 @@ def _accounts(answer: Command) -> AccountList:
         )
     except (AttributeError, TypeError) as error:
         raise BodyError(f"accounts: a member is of the wrong type: {error}") from error
+
+
+def _versions(answer: Command) -> tuple[AccountsVersion, ...]:
+    header = AclVersion.from_command(answer)
+    files = load_object(header.all_versions.encode(), "versions of accounts")
+    try:
+        return tuple(
+            AccountsVersion(file, int(row["counter"]), _instant(int(row["timestamp"])))
+            for file, row in sorted(files.items())
+        )
+    except (LookupError, TypeError, ValueError) as error:
+        raise BodyError(f"versions of accounts: a member is missing or of the wrong type: {error!r}") from error
+
+
+def _instant(milliseconds: int) -> datetime | None:
+    try:
+        return EPOCH + timedelta(milliseconds=milliseconds) if milliseconds > 0 else None
+    except OverflowError:  # a broker's nonsense
+        return None
 
 
 def _text(row: Mapping[str, Any], name: str) -> str | None:

@@ -59,8 +59,15 @@ class GetAclConfig(HeaderRequest):
 
 
 @dataclass(frozen=True, slots=True)
+class GetAclVersion(HeaderRequest):
+    """A request for the versions of the files of accounts."""
+
+    CODE: ClassVar[RequestCode] = RequestCode.GET_BROKER_CLUSTER_ACL_INFO
+
+
+@dataclass(frozen=True, slots=True)
 class AclVersion(HeaderResponse):
-    """The answer to 52: the version of plain_acl.yml and of every file, as JSON texts."""
+    """The answer to 52: the version of plain_acl.yml and of every file by its path, as JSON texts."""
 
     version: str = wire("version")
     all_versions: str = wire("allAclFileVersion")

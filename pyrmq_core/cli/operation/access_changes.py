@@ -1,0 +1,45 @@
+"""The parts that the commands of access control share: which brokers, a change at each, and a table of all."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Any
+
+import click
+
+from pyrmq_core import Admin
+from pyrmq_core.cli.admin import with_admin
+from pyrmq_core.cli.connections import Connection
+from pyrmq_core.cli.tables import report, show
+from pyrmq_core.client.admin.servers import Gathered
+
+broker_option = click.option("-b", "--broker", help="One broker, by name or address; else all.")
+cluster_option = click.option("-c", "--cluster", "--clusterName", "cluster", help="Only brokers of this cluster.")
+
+
+def change(
+    connection: Connection,
+    about: Mapping[str, object],
+    done: str,
+    call: Callable[[Admin], Awaitable[tuple[str, ...]]],
+    *,
+    as_json: bool,
+) -> None:
+    """Makes a change at the brokers, and prints their names."""
+
+    async def work(admin: Admin) -> None:
+        brokers = await call(admin)
+        report(f"{done} at {', '.join(brokers)}", [{"brokerName": one, **about} for one in brokers], as_json=as_json)
+
+    with_admin(connection, work)
+
+
+def show_gathered(
+    found: Gathered[Any], rows: Iterable[Mapping[str, object]], columns: Iterable[str], *, as_json: bool
+) -> None:
+    """Prints the rows, and the brokers that gave no answer on standard error; these end the command with 1."""
+    show(rows, columns, as_json=as_json)
+    for error in found.failures.values():
+        click.echo(f"Error: {error}", err=True)
+    if found.failures:
+        raise SystemExit(1)
