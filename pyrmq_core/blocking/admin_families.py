@@ -73,6 +73,7 @@ class Topics(BlockingFamily[AsyncTopics]):
     __call__ = blocking_form(AsyncTopics.__call__)
     stats = blocking_form(AsyncTopics.stats)
     groups = blocking_form(AsyncTopics.groups)
+    rates = blocking_form(AsyncTopics.rates)
     clusters = blocking_form(AsyncTopics.clusters)
     update_perm = blocking_form(AsyncTopics.update_perm)
     order = blocking_form(AsyncTopics.order)

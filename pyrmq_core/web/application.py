@@ -17,9 +17,10 @@ from pyrmq_core.web.changes import PREPARED_BY, Changes
 from pyrmq_core.web.guards import FormToken
 from pyrmq_core.web.look_ups import LookUps
 from pyrmq_core.web.pages.cluster import cluster_page
+from pyrmq_core.web.pages.curves import curve_data
 from pyrmq_core.web.pages.dead_letters import dead_letters_page
 from pyrmq_core.web.pages.forms import reset_page, send_page
-from pyrmq_core.web.pages.groups import group_page, groups_page, lag_data
+from pyrmq_core.web.pages.groups import group_page, groups_page
 from pyrmq_core.web.pages.messages import message_page, messages_page
 from pyrmq_core.web.pages.page import Shown
 from pyrmq_core.web.pages.producers import producers_page
@@ -75,8 +76,8 @@ def application(look_ups: LookUps, pages: Pages, changes: Changes | None, token:
         shown = await changes.perform(form) if path == CONFIRMED else changes.prepare(path, form)
         return pages.page(shown.template, shown.values, shown.status)
 
-    async def lag(request: Request) -> Response:
-        return JSONResponse(await lag_data(request, look_ups))
+    async def curve(request: Request) -> Response:
+        return JSONResponse(curve_data(request, look_ups))
 
     async def failed(request: Request, error: Exception) -> Response:
         status, heading, text = described(error)
@@ -89,7 +90,7 @@ def application(look_ups: LookUps, pages: Pages, changes: Changes | None, token:
     return Starlette(
         routes=[
             *(Route(path, showing(page_of), methods=["GET"]) for path, page_of in shown_pages.items()),
-            Route("/data/lag", lag, methods=["GET"]),
+            Route("/data/curve", curve, methods=["GET"]),
             *(Route(path, change, methods=["POST"]) for path in changing),
             Mount("/static", StaticFiles(directory=STATIC)),
         ],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 import trio
 
 from pyrmq_core import Admin, MessageExt, MessageQueue, PullConsumer, PullStatus, RocketMQError
-from pyrmq_core.web.lag_history import SAMPLE_SECONDS, LagHistory
+from pyrmq_core.web.history import SAMPLE_SECONDS, Curve, History, Sample
 from pyrmq_core.web.shared_answers import SharedAnswers, TooManyLookUps
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pyrmq_core.client.admin.message_tracks import MessageTrack
     from pyrmq_core.client.admin.messages import MessageTrace
     from pyrmq_core.client.admin.producers import ProducerList
-    from pyrmq_core.client.admin.topic_values import TopicStats
+    from pyrmq_core.client.admin.topic_values import TopicRates, TopicStats
     from pyrmq_core.client.message_queries import MessageList
 
 # A page of the browser of messages shows so many; twice as many are looked at, divided over the queues.
@@ -30,6 +30,10 @@ SHOWN_MESSAGES: Final = 64
 QUEUES_READ_AT_ONCE: Final = 8
 # The list of groups costs several requests a group and broker.
 GROUPS_FRESH_SECONDS: Final = 15.0
+# Rates of a topic cost a request for each of these groups at each of its brokers.
+MAX_GROUPS_RATED: Final = 5
+# Of the look-ups that run at once, these are the most that samples take; viewers have the rest.
+SAMPLED_AT_ONCE: Final = 3
 # A page of all queues of a topic is read so far back at most.
 MAX_QUEUES_READ: Final = 256
 
@@ -49,15 +53,29 @@ class FoundMessages:
 class LookUps:
     """The look-ups of one page server, over its own client."""
 
-    def __init__(self, admin: Admin, consumer: PullConsumer, shared: SharedAnswers, history: LagHistory) -> None:
+    def __init__(self, admin: Admin, consumer: PullConsumer, shared: SharedAnswers, history: History) -> None:
         self.history = history
         self._admin = admin
         self._consumer = consumer
         self._shared = shared
 
-    async def brokers(self) -> tuple[BrokerStatus, ...]:
-        """Returns every registered broker with its figures, or with the error of one that did not answer."""
-        return await self._shared.get("brokers", self._admin.brokers.list)
+    async def brokers(self, *, watch: bool = False) -> tuple[BrokerStatus, ...]:
+        """Returns every registered broker with its figures, or with the error of one that did not answer.
+
+        With `watch`, the rates of each cluster are sampled from now on.
+        """
+
+        async def look_up() -> tuple[float, tuple[BrokerStatus, ...]]:
+            return time.time(), await self._admin.brokers.list()
+
+        at, brokers = await self._shared.get("brokers", look_up)
+        for cluster in {broker.cluster for broker in brokers}:
+            curve, rates = Curve("cluster", cluster), cluster_rates(one for one in brokers if one.cluster == cluster)
+            if watch:
+                self.watch(curve)
+            if rates:
+                self.history.add(curve, Sample(at, rates))
+        return brokers
 
     async def topics(self) -> tuple[str, ...]:
         """Returns the names of all topics."""
@@ -70,6 +88,18 @@ class LookUps:
     async def groups_of(self, topic: str) -> tuple[str, ...]:
         """Returns the groups that consume a topic."""
         return await self._shared.get(("groups of", topic), partial(self._admin.topics.groups, topic))
+
+    async def rates(self, topic: str) -> TopicRates:
+        """Returns the topic's rates, with those of the first groups that consume it; they become a sample of it."""
+        groups = (await self.groups_of(topic))[:MAX_GROUPS_RATED]
+
+        async def look_up() -> TopicRates:
+            rates = await self._admin.topics.rates(topic, groups)
+            lines = {"stored": rates.put_tps, **{f"to {group}": rate for group, rate in rates.get_tps.items()}}
+            self.history.add(Curve("topic", topic), Sample(time.time(), lines))
+            return rates
+
+        return await self._shared.get(("rates", topic), look_up, SAMPLE_SECONDS / 2)
 
     async def groups(self) -> GroupList:
         """Returns all groups with their lag."""
@@ -84,7 +114,7 @@ class LookUps:
 
         async def look_up() -> GroupProgress:
             progress = await self._admin.groups.progress(group, members=True)
-            self.history.add(group, time.time(), progress.lag)
+            self.history.add(Curve("lag", group), Sample(time.time(), {"messages behind": progress.lag}))
             return progress
 
         return await self._shared.get(("progress", group), look_up, SAMPLE_SECONDS / 2)
@@ -176,21 +206,45 @@ class LookUps:
         """Returns the events that clients reported of a message; none without tracing."""
         return await self._shared.get(_key("trace", message), partial(self._admin.messages.trace, message.msg_id))
 
-    def watch(self, group: str) -> None:
-        """Has the group's lag sampled while its page is viewed."""
-        self.history.watch(group, trio.current_time())
+    def watch(self, *curves: Curve) -> None:
+        """Has the curves sampled while their pages are viewed."""
+        for curve in curves:
+            self.history.watch(curve, trio.current_time())
 
-    async def sample_lag(self) -> None:
-        """Samples the lag of the groups that are looked at, for ever."""
+    async def sample(self) -> None:
+        """Samples the curves that are looked at, for ever; several at once, so that a slow broker delays no other."""
+
+        async def brokers(_: str) -> object:
+            return await self.brokers()
+
+        looks: dict[str, Callable[[str], Awaitable[object]]]
+        looks = {"lag": self.progress, "topic": self.rates, "cluster": brokers}
+        room = trio.CapacityLimiter(SAMPLED_AT_ONCE)
+
+        async def sample(curve: Curve) -> None:
+            with contextlib.suppress(RocketMQError, TooManyLookUps):  # the page itself says so
+                async with room:
+                    await looks[curve.kind](curve.name)
+
         while True:
-            for group in self.history.watched(trio.current_time()):
-                with contextlib.suppress(RocketMQError, TooManyLookUps):  # the page itself says so
-                    await self.progress(group)
-            await trio.sleep(SAMPLE_SECONDS)
+            next_time = trio.current_time() + SAMPLE_SECONDS
+            async with trio.open_nursery() as nursery:
+                for curve in self.history.watched(trio.current_time()):
+                    nursery.start_soon(sample, curve)
+            await trio.sleep_until(next_time)
 
     def forget(self) -> None:
         """Forgets the answers, after a change."""
         self._shared.forget()
+
+
+def cluster_rates(brokers: Iterable[BrokerStatus]) -> dict[str, float]:
+    """Returns the messages a second of these brokers together; nothing while none of them has a rate."""
+    put, got = [], []
+    for broker in brokers:
+        put += [broker.put_tps] if broker.put_tps is not None else []
+        got += [broker.get_tps] if broker.get_tps is not None else []
+    return {name: sum(rates) for name, rates in (("in", put), ("out", got)) if rates}
 
 
 def _key(question: str, message: MessageExt) -> tuple[str, str, int, int]:

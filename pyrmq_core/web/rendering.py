@@ -9,6 +9,7 @@ from typing import Any, Final
 from urllib.parse import urlencode
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
+from markupsafe import Markup
 from starlette.responses import HTMLResponse
 
 HERE: Final = Path(__file__).parent
@@ -16,18 +17,19 @@ STATIC: Final = HERE / "static"
 TEMPLATES: Final = HERE / "templates"
 
 
-def _when(moment: datetime | int | None) -> str:
-    """Returns an instant as text; a number is milliseconds since 1970."""
+def _when(moment: datetime | int | None, *, seconds: bool = False) -> str:
+    """Returns an instant, also one in milliseconds since 1970, as a `time` element that a script can translate."""
     if moment is None:
         return ""
     if isinstance(moment, datetime):
-        at = moment
+        at = moment.astimezone(UTC)
     else:
         try:
             at = datetime.fromtimestamp(moment / 1000, UTC)
         except (OverflowError, ValueError, OSError):
             return f"{moment} ms since 1970"
-    return at.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3] + "Z"
+    text = at.replace(tzinfo=None).isoformat(" ", "seconds" if seconds else "milliseconds") + "Z"
+    return Markup('<time datetime="{}">{}</time>').format(text.replace(" ", "T"), text)
 
 
 def _number(value: float | None) -> str:

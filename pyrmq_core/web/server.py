@@ -18,7 +18,7 @@ from pyrmq_core.network.listener import open_listener
 from pyrmq_core.web.application import NAVIGATION, application
 from pyrmq_core.web.changes import Changes
 from pyrmq_core.web.guards import LOOPBACK_NAMES, FormToken, Guards, is_loopback
-from pyrmq_core.web.lag_history import SAMPLE_SECONDS, LagHistory
+from pyrmq_core.web.history import SAMPLE_SECONDS, History
 from pyrmq_core.web.look_ups import LookUps
 from pyrmq_core.web.rendering import Pages
 from pyrmq_core.web.shared_answers import FRESH_SECONDS, SharedAnswers
@@ -66,8 +66,7 @@ async def serve_web(
         trio.open_nursery() as nursery,
     ):
         shared = SharedAnswers()
-        history = LagHistory()
-        look_ups = LookUps(admin, consumer, shared, history)
+        look_ups = LookUps(admin, consumer, shared, History())
         token = FormToken()
         pages = Pages(
             navigation=NAVIGATION,
@@ -82,7 +81,7 @@ async def serve_web(
         app = application(look_ups, pages, changes, token)
         hosts = {*settings.allow_hosts, settings.host, host, *(LOOPBACK_NAMES if _serves_loopback(host) else ())}
         guarded = Guards(app, hosts, allow_changes=settings.allow_changes)
-        nursery.start_soon(look_ups.sample_lag)
+        nursery.start_soon(look_ups.sample)
         await nursery.start(
             functools.partial(serve, cast("Framework", guarded), _config(listener.detach()), mode="asgi")
         )

@@ -8,6 +8,7 @@ import pytest
 import trio
 
 from pyrmq_core import Admin, InvalidArgument, InvalidState, Message, NoRoute, Producer, ResponseError, blocking
+from pyrmq_core.protocol.requests.figures.stats_data import BrokerStats, StatsPeriod, ViewBrokerStats
 from pyrmq_core.testing import Command, CutConnection, EmbeddedCluster, Peer, RequestCode, ResponseCode, refusal
 from tests.support.broker_admin_jobs import BrokerAdminJobs
 from tests.support.consumer_jobs import fresh
@@ -116,6 +117,33 @@ async def test_figures_count_what_is_sent(cluster: EmbeddedCluster) -> None:
                 await trio.sleep(POLL_SECONDS)
         assert stats.minute.tps > 0
         assert (await admin.topics.stats(topic)).put_tps
+        rates = await admin.topics.rates(topic, ["nobody"])
+        assert (rates.put_tps > 0, dict(rates.get_tps), dict(rates.failures)) == (True, {"nobody": 0.0}, {})
+
+
+async def test_rates_of_a_topic_are_its_brokers_statistics(cluster: EmbeddedCluster) -> None:
+    rates = {"TOPIC_PUT_NUMS tenant%T": 2.0, "GROUP_GET_NUMS tenant%T@tenant%G": 1.5}
+
+    is_down = False
+
+    async def figure(request: Command, peer: Peer) -> Command:
+        asked = ViewBrokerStats.from_command(request)
+        return BrokerStats(StatsPeriod(tps=rates[f"{asked.stats_name} {asked.stats_key}"])).to_command()
+
+    async def figure_or_cut(request: Command, peer: Peer) -> Command:
+        if is_down:
+            raise CutConnection
+        return await figure(request, peer)
+
+    cluster.control(RequestCode.VIEW_BROKER_STATS_DATA, figure, server="broker-a")
+    cluster.control(RequestCode.VIEW_BROKER_STATS_DATA, figure_or_cut, server="broker-b")
+    async with Admin(nameserver=cluster.nameserver, namespace="tenant") as admin:
+        await admin.create_topic("T", queues=1)
+        found = await admin.topics.rates("T", ["G"])
+        assert (found.put_tps, dict(found.get_tps), dict(found.failures)) == (4.0, {"G": 3.0}, {})
+        is_down = True
+        found = await admin.topics.rates("T")
+        assert (found.put_tps, dict(found.get_tps), list(found.failures)) == (2.0, {}, ["broker-b"])
 
 
 async def test_a_namespace_stands_before_topics_and_groups(cluster: EmbeddedCluster) -> None:

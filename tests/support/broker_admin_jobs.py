@@ -155,6 +155,8 @@ class BrokerAdminJobs:
             assert (stats.messages, dict(stats.failures)) == (4, {})
             assert (stats.put_tps is not None) is self.has_topic_config
             assert await admin.topics.groups(topic) == (group,)
+            rates = await admin.topics.rates(topic, [group])
+            assert (rates.put_tps >= 0, list(rates.get_tps), dict(rates.failures)) == (True, [group], {})
             assert await admin.topics.clusters(topic) == ("DefaultCluster",)
 
     async def test_a_topic_that_one_broker_has(self, nameserver: str) -> None:

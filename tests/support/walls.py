@@ -156,6 +156,7 @@ THIRD_PARTY: dict[str, tuple[str, ...]] = {
     "hypercorn": ("pyrmq_core.web", "pyrmq_core.exporter"),
     "prometheus_client": ("pyrmq_core.exporter",),
     "jinja2": ("pyrmq_core.web",),
+    "markupsafe": ("pyrmq_core.web",),
     "pyarrow": ("pyrmq_core.columnar", "pyrmq_spark"),
     "numpy": ("pyrmq_core.columnar", "pyrmq_spark"),
     "pyspark": ("pyrmq_spark",),

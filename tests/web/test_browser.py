@@ -1,9 +1,16 @@
-"""The pages in a real browser: pictures that are not empty, hostile text as text, a change by keyboard alone."""
+"""The pages in a real browser: pictures that are not empty, hostile text as text, a change by keyboard alone.
+
+    PYRMQ_PICTURES=docs/pictures .ci/env --browser pytest tests/web/test_browser.py
+
+makes the pictures of docs/web.md. It takes two minutes, in which messages are sent and consumed, so that curves have a
+form; this machine's own address is replaced in them.
+"""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from subprocess import Popen
 
@@ -15,10 +22,11 @@ from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.wait import WebDriverWait
 
 from pyrmq_core import Message
-from pyrmq_core.blocking import EmbeddedCluster, Producer, PullConsumer
+from pyrmq_core.blocking import EmbeddedCluster, Producer
 from tests.support import commands
-from tests.support.browser import browser, missing
-from tests.web.serving import HOSTILE, ORDERS
+from tests.support.browser import browser, missing, picture
+from tests.web.browsed import LARGE, PAGES, filled, living
+from tests.web.serving import HOSTILE
 
 pytestmark = [
     pytest.mark.browser,
@@ -27,20 +35,16 @@ pytestmark = [
 ]
 
 DRAWN_WITHIN = 40
-# With this set, each test leaves a picture of what it saw there: those in docs/pictures were made so.
+# With this set, each page leaves a picture there: those in docs/pictures were made so.
 PICTURES = os.environ.get("PYRMQ_PICTURES")
+LIVING_SECONDS = 100
+NARROW = 400
+CURVE = "document.querySelector('.chart[data-points] canvas') !== null"
 
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[EmbeddedCluster]:
-    with EmbeddedCluster(brokers=2) as cluster:
-        with Producer("web-tests", nameserver=cluster.nameserver) as producer:
-            for number in range(ORDERS):
-                body = HOSTILE if number % 2 else f'{{"order": {number}}}'
-                producer.send(Message("orders", body.encode(), keys=f"k{number}", tags="paid"))
-        with PullConsumer("billing", nameserver=cluster.nameserver) as consumer:
-            for queue in consumer.message_queues("orders"):
-                consumer.commit(queue, 1)
+    with EmbeddedCluster(brokers=2) as cluster, filled(cluster.nameserver):
         yield cluster
 
 
@@ -52,28 +56,43 @@ def page(cluster: EmbeddedCluster, tmp_path_factory: pytest.TempPathFactory) -> 
     assert process.stdout is not None
     first = process.stdout.readline()
     assert first.startswith("the page is at http://"), first
-    yield first.split()[4].rstrip(";")
+    address = first.split()[4].rstrip(";")
+    if PICTURES:
+        living(cluster.nameserver, address, LIVING_SECONDS)
+    yield address
     process.terminate()
-    process.communicate(timeout=30)
+    _, errors = process.communicate(timeout=30)
+    assert errors == ""
 
 
 @pytest.fixture(scope="module")
 def chrome(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chrome]:
-    with browser(tmp_path_factory.mktemp("profile")) as chrome:
+    with browser(tmp_path_factory.mktemp("profile"), "--hide-scrollbars") as chrome:
         yield chrome
 
 
 @pytest.fixture(autouse=True)
-def picture(chrome: Chrome, request: pytest.FixtureRequest) -> Iterator[None]:
+def no_errors(chrome: Chrome) -> Iterator[None]:
     yield
     assert [
         entry
         for entry in chrome.get_log("browser")  # type: ignore[no-untyped-call]
-        if entry["level"] == "SEVERE"
+        if entry["level"] == "SEVERE" and "status of 404" not in entry["message"]
     ] == []
-    if PICTURES:
-        name = request.node.name.removeprefix("test_").replace("_", "-")
-        chrome.save_screenshot(str(Path(PICTURES) / f"{name}.png"))
+
+
+@contextmanager
+def looking(chrome: Chrome, *, width: int = 1100, dark: bool = False) -> Iterator[None]:
+    """Has the browser show pages in this width and scheme."""
+    scheme = [{"name": "prefers-color-scheme", "value": "dark"}] if dark else []
+    size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
+    chrome.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": scheme})
+    chrome.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+    try:
+        yield
+    finally:
+        chrome.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
+        chrome.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
 
 
 def wait(chrome: Chrome, condition: Callable[[Chrome], object]) -> None:
@@ -86,36 +105,96 @@ def text_of(chrome: Chrome) -> str:
     return chrome.find_element(By.TAG_NAME, "main").text
 
 
-def test_web_cluster(chrome: Chrome, page: str, cluster: EmbeddedCluster) -> None:
-    chrome.get(page)
-    assert all(address in text_of(chrome) for address in cluster.brokers.values())
+def drawn_colours(chrome: Chrome) -> int:
+    """Returns how many colours the page's curve has; an empty one has one."""
+    wait(
+        chrome,
+        lambda chrome: chrome.execute_async_script(
+            "drawAll().then(() => arguments[0]($CURVE))".replace("$CURVE", CURVE)
+        ),
+    )
+    return int(
+        chrome.execute_script(
+            "const canvas = document.querySelector('.chart canvas');"
+            "const bytes = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height).data;"
+            "return new Set(new Uint32Array(bytes.buffer)).size"
+        )
+    )
 
 
-def test_web_topic(chrome: Chrome, page: str) -> None:
+def take(chrome: Chrome, name: str) -> None:
+    if PICTURES:
+        picture(chrome, Path(PICTURES) / f"web-{name}.png")
+
+
+@pytest.mark.parametrize("name", PAGES)
+@pytest.mark.parametrize(("width", "dark"), [(1100, False), (NARROW, True)], ids=["wide", "narrow-dark"])
+def test_each_page(chrome: Chrome, page: str, name: str, width: int, dark: bool) -> None:
+    path, part = PAGES[name]
+    with looking(chrome, width=width, dark=dark):
+        chrome.get(page + path)
+        if name in ("topic", "group") or (name == "cluster" and PICTURES):
+            assert drawn_colours(chrome) > 5
+        assert part in text_of(chrome)
+        assert "broken" not in chrome.title
+        body = chrome.find_element(By.TAG_NAME, "body")
+        ground, text = (brightness(body.value_of_css_property(name)) for name in ("background-color", "color"))
+        assert ground < 60 < 200 < text if dark else text < 60 < 200 < ground
+        assert chrome.execute_script("return document.documentElement.scrollWidth") <= width
+        take(chrome, f"{name}{'-narrow' if width == NARROW else ''}")
+
+
+@pytest.mark.skipif(not PICTURES, reason="makes pictures alone")
+@pytest.mark.parametrize("name", ["cluster", "topic", "group"])
+def test_dark_pictures(chrome: Chrome, page: str, name: str) -> None:
+    with looking(chrome, dark=True):
+        chrome.get(page + PAGES[name][0])
+        assert drawn_colours(chrome) > 5
+        take(chrome, f"{name}-dark")
+
+
+def test_the_spread_is_drawn(chrome: Chrome, page: str) -> None:
     chrome.get(f"{page}topic?topic=orders")
     bars = chrome.find_elements(By.CSS_SELECTOR, ".spread rect.queue")
     assert len(bars) == 8
-    assert all(bar.size["width"] > 2 and bar.size["height"] > 20 for bar in bars)
-    fill = bars[0].value_of_css_property("fill")
-    assert fill not in ("rgb(0, 0, 0)", "none")
+    assert all(bar.size["width"] > 2 for bar in bars)
+    assert max(bar.size["height"] for bar in bars) > 80
+    assert bars[0].value_of_css_property("fill") not in ("rgb(0, 0, 0)", "none")
 
 
-def test_web_group(chrome: Chrome, page: str) -> None:
-    chrome.get(f"{page}group?group=billing")
-    box = chrome.find_element(By.ID, "renew")
-    box.click()  # samples come each 10 s; the page shows them by itself
-    wait(chrome, lambda chrome: chrome.find_elements(By.CSS_SELECTOR, "#lag canvas"))
-    wait(chrome, lambda chrome: int(chrome.find_element(By.ID, "lag").get_attribute("data-points") or 0) >= 1)
-    drawn = chrome.execute_script(
-        "const canvas = document.querySelector('#lag canvas');"
-        "const bytes = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height).data;"
-        "return new Set(new Uint32Array(bytes.buffer)).size"
-    )
-    assert drawn > 5  # an empty canvas has one colour
+def test_a_page_renews_itself_and_keeps_what_is_typed(chrome: Chrome, page: str, cluster: EmbeddedCluster) -> None:
+    chrome.get(f"{page}messages?topic=renewed")
+    assert "No message is there" in text_of(chrome)
+    chrome.find_element(By.NAME, "key").send_keys("half a k")
+    chrome.execute_script("document.activeElement.blur()")
+    with Producer("web-tests", nameserver=cluster.nameserver) as producer:
+        producer.send(Message("renewed", b"a first one"))
     chrome.find_element(By.ID, "renew").click()
+    try:
+        chrome.execute_async_script("renew().then(arguments[0])")
+        assert "a first one" not in text_of(chrome)
+        assert chrome.find_element(By.NAME, "key").get_attribute("value") == "half a k"
+        chrome.find_element(By.NAME, "key").clear()
+        chrome.execute_script("document.activeElement.blur()")
+        wait(chrome, lambda chrome: "a first one" in text_of(chrome))
+    finally:
+        chrome.find_element(By.ID, "renew").click()
 
 
-def test_web_hostile_message(chrome: Chrome, page: str) -> None:
+def test_times_in_the_zone_of_the_reader(chrome: Chrome, page: str) -> None:
+    chrome.execute_cdp_cmd("Emulation.setTimezoneOverride", {"timezoneId": "Asia/Kolkata"})
+    chrome.get(f"{page}messages?topic=orders")
+    time = chrome.find_element(By.CSS_SELECTOR, "tbody time")
+    assert time.text.endswith("Z")
+    chrome.find_element(By.ID, "local").click()
+    assert time.text.endswith("+05:30")
+    assert (time.get_attribute("title") or "").endswith("Z")
+    chrome.find_element(By.ID, "local").click()
+    assert time.text.endswith("Z")
+    chrome.execute_cdp_cmd("Emulation.setTimezoneOverride", {"timezoneId": ""})
+
+
+def test_hostile_text_is_text(chrome: Chrome, page: str) -> None:
     chrome.get(f"{page}messages?topic=orders&key=k7")
     chrome.find_element(By.CSS_SELECTOR, "tbody a").click()
     assert chrome.find_element(By.CSS_SELECTOR, "pre.body").text == HOSTILE
@@ -125,31 +204,37 @@ def test_web_hostile_message(chrome: Chrome, page: str) -> None:
     assert chrome.find_element(By.NAME, "filter").get_attribute("value") == HOSTILE
 
 
-def test_web_send_by_keyboard(chrome: Chrome, page: str) -> None:
+def test_a_body_of_4_mib(chrome: Chrome, page: str) -> None:
+    chrome.get(f"{page}messages?topic=large")
+    chrome.find_element(By.CSS_SELECTOR, "tbody a").click()
+    assert f"the last {(LARGE - 65536) / 2**20:.1f} MiB are not shown" in text_of(chrome)
+    assert len(chrome.find_element(By.CSS_SELECTOR, "pre.body").get_attribute("textContent") or "") == 65536
+
+
+def test_a_message_is_sent_by_keyboard(chrome: Chrome, page: str) -> None:
     chrome.get(f"{page}send?topic=orders")
     chrome.find_element(By.NAME, "topic").send_keys(Keys.TAB, Keys.TAB)
     chrome.switch_to.active_element.send_keys("typed", Keys.TAB)
     chrome.switch_to.active_element.send_keys("by keyboard", Keys.TAB)
+    assert chrome.switch_to.active_element.value_of_css_property("outline-style") == "solid"
     chrome.switch_to.active_element.send_keys(Keys.ENTER)
     wait(chrome, lambda chrome: "Please confirm" in text_of(chrome))
+    with looking(chrome):
+        take(chrome, "confirm")
+    chrome.execute_async_script("document.getElementById('renew').checked = true; renew().then(arguments[0])")
     chrome.find_element(By.ID, "confirm").send_keys(Keys.ENTER)
     wait(chrome, lambda chrome: "SEND_OK" in text_of(chrome))
+    with looking(chrome):
+        take(chrome, "done")
     chrome.get(f"{page}messages?topic=orders&key=typed")
     assert "by keyboard" in text_of(chrome)
 
 
-@pytest.mark.parametrize("path", ["", "topics", "topic?topic=orders", "groups", "group?group=billing", "producers"])
-def test_web_dark(chrome: Chrome, page: str, path: str) -> None:
-    chrome.execute_cdp_cmd(
-        "Emulation.setEmulatedMedia", {"features": [{"name": "prefers-color-scheme", "value": "dark"}]}
-    )
-    try:
-        chrome.get(page + path)
-        body = chrome.find_element(By.TAG_NAME, "body")
-        ground, text = (body.value_of_css_property(name) for name in ("background-color", "color"))
-        assert brightness(ground) < 60 < 200 < brightness(text)
-    finally:
-        chrome.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
+def test_the_rates_of_the_cluster_are_drawn(chrome: Chrome, page: str) -> None:
+    # The last test: a broker has its rates after 10 s.
+    chrome.get(page)
+    assert drawn_colours(chrome) > 5
+    assert "in (messages/s)" in text_of(chrome)
 
 
 def brightness(colour: str) -> float:

@@ -10,8 +10,11 @@ import pytest
 import trio
 
 from pyrmq_core import Admin, Command, RequestCode
-from pyrmq_core.embedded import CutConnection
+from pyrmq_core.embedded import PASS, CutConnection, Pass
 from pyrmq_core.network import Peer
+from pyrmq_core.protocol.requests.figures.runtime_info import RuntimeInfo
+from pyrmq_core.protocol.requests.figures.stats_data import BrokerStats, StatsPeriod, ViewBrokerStats
+from pyrmq_core.web import look_ups
 from tests.support.message_admin_jobs import dead
 from tests.web.serving import HOSTILE, ORDERS, Served, fill, served
 
@@ -80,15 +83,67 @@ async def test_a_group(page: Served) -> None:
 
 
 async def test_lag_over_time(page: Served) -> None:
-    await page.get("/group", group="billing")
-    with trio.fail_after(30):
-        while True:
-            lag = (await page.get("/data/lag", group="billing")).json()
-            if lag["messages"]:
-                break
-            await trio.sleep(0.05)
-    assert lag["messages"][-1] == ORDERS - 8
-    assert len(lag["seconds"]) == len(lag["messages"])
+    text = (await page.get("/group", group="billing")).text
+    assert 'data-from="/data/curve?kind=lag&amp;name=billing"' in text
+    lag = (await page.get("/data/curve", kind="lag", name="billing")).json()
+    assert lag["lines"] == {"messages behind": [ORDERS - 8]}
+    assert len(lag["seconds"]) == 1
+
+
+async def test_what_is_looked_at_is_sampled(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(look_ups, "SAMPLE_SECONDS", 0.1)
+    async with served(brokers=1) as sampled:
+        await fill(sampled.cluster.nameserver)
+        for kind, path, name in (
+            ("lag", "/group?group=billing", "billing"),
+            ("topic", "/topic?topic=orders", "orders"),
+        ):
+            await sampled.http.get(path)
+            with trio.fail_after(30):
+                while len((await sampled.get("/data/curve", kind=kind, name=name)).json()["seconds"]) < 3:  # noqa: ASYNC110
+                    await trio.sleep(0.05)
+
+
+async def test_many_viewers_cost_brokers_no_more_than_one(page: Served) -> None:
+    queries = list[int]()
+
+    async def count(request: Command, peer: Peer) -> Pass:
+        queries.append(request.code)
+        return PASS
+
+    for code in (RequestCode.GET_BROKER_RUNTIME_INFO, RequestCode.GET_TOPIC_STATS_INFO, RequestCode.GET_CONSUME_STATS):
+        page.cluster.control(code, count)
+    for path in ("/", "/topic?topic=orders", "/group?group=billing"):
+        queries.clear()
+        async with trio.open_nursery() as nursery:
+            for _ in range(30):
+                nursery.start_soon(page.http.get, path)
+        assert len(queries) == 2, path
+
+
+async def test_rates_of_a_topic_over_time(page: Served) -> None:
+    async def figure(request: Command, peer: Peer) -> Command:
+        key = ViewBrokerStats.from_command(request).stats_key
+        return BrokerStats(StatsPeriod(tps={"orders": 2.25, "orders@billing": 1.5}[key])).to_command()
+
+    page.cluster.control(RequestCode.VIEW_BROKER_STATS_DATA, figure)
+    text = (await page.get("/topic", topic="orders")).text
+    assert "4.5 new ones a second" in text
+    assert 'data-from="/data/curve?kind=topic&amp;name=orders"' in text
+    rates = (await page.get("/data/curve", kind="topic", name="orders")).json()
+    assert rates["lines"] == {"stored": [4.5], "to billing": [3.0]}
+
+
+async def test_rates_of_a_cluster_over_time(page: Served) -> None:
+    rates = {"putTps": "3.5 3.0 2.0", "getTransferredTps": "1.5 1.0 0.5"}
+
+    async def runtime(request: Command, peer: Peer) -> Command:
+        return RuntimeInfo(rates).to_command()
+
+    page.cluster.control(RequestCode.GET_BROKER_RUNTIME_INFO, runtime)
+    assert 'data-from="/data/curve?kind=cluster&amp;name=DefaultCluster"' in (await page.get("/")).text
+    found = (await page.get("/data/curve", kind="cluster", name="DefaultCluster")).json()
+    assert found["lines"] == {"in": [7.0], "out": [3.0]}
 
 
 async def test_messages(page: Served) -> None:

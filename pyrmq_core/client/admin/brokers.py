@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from pyrmq_core.client.admin.broker_values import BrokerStatus
-from pyrmq_core.client.admin.chosen_brokers import change_each, chosen_brokers, every_address, one_broker
+from pyrmq_core.client.admin.chosen_brokers import change_each, chosen_brokers, every_address, one_broker, one_figure
 from pyrmq_core.client.admin.family import AdminFamily
 from pyrmq_core.client.admin.servers import Server
 from pyrmq_core.client.query_many import query_many
-from pyrmq_core.errors import InvalidArgument, InvalidState, ResponseError, RocketMQError
+from pyrmq_core.errors import InvalidArgument, InvalidState, RocketMQError
 from pyrmq_core.protocol.framing.codes import ResponseCode
 from pyrmq_core.protocol.framing.header_requests import HeaderRequest, response_error
 from pyrmq_core.protocol.requests.figures.broker_config import BrokerConfigText, GetBrokerConfig, UpdateBrokerConfig
@@ -24,7 +24,7 @@ from pyrmq_core.protocol.requests.figures.cleaning import (
 )
 from pyrmq_core.protocol.requests.figures.ha_status import GetHaStatus, HaStatus
 from pyrmq_core.protocol.requests.figures.runtime_info import GetRuntimeInfo, RuntimeInfo
-from pyrmq_core.protocol.requests.figures.stats_data import BrokerStats, ViewBrokerStats
+from pyrmq_core.protocol.requests.figures.stats_data import BrokerStats
 from pyrmq_core.protocol.requests.nameserver.write_perm import (
     AddedWritePerm,
     AddWritePerm,
@@ -65,14 +65,7 @@ class Brokers(AdminFamily):
         Names are RocketMQ's: `TOPIC_PUT_NUMS` and `TOPIC_PUT_SIZE` with a topic as the key, `GROUP_GET_NUMS` with
         `topic@group`, `BROKER_PUT_NUMS` with the cluster.
         """
-        server = await one_broker(self._servers, broker, broker_id)
-        try:
-            answer = await self._servers.ask(server, ViewBrokerStats(name, key).to_command(), f"{name} of {key}")
-        except ResponseError as error:
-            if error.code == ResponseCode.SYSTEM_ERROR and "not exist" in error.remark:
-                return None
-            raise
-        return BrokerStats.from_command(answer)
+        return await one_figure(self._servers, await one_broker(self._servers, broker, broker_id), name, key)
 
     async def ha_status(self, broker: str, *, broker_id: int = 0) -> HaStatus:
         """Returns a master's slaves with the bytes that each lacks, or how a slave follows; 5.0 and later."""

@@ -1,11 +1,16 @@
-"""The choice of brokers for a request: one by its name or address, or all of a cluster; and changes at each of them."""
+"""The choice of brokers for a request: one by its name or address, or all of a cluster; and what each is asked.
+
+`one_figure` reads a statistic of one, `change_each` changes all of them.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable
 
 from pyrmq_core.client.admin.servers import AdminServers, Server
-from pyrmq_core.errors import InvalidArgument, InvalidState, RocketMQError
+from pyrmq_core.errors import InvalidArgument, InvalidState, ResponseError, RocketMQError
+from pyrmq_core.protocol.framing.codes import ResponseCode
+from pyrmq_core.protocol.requests.figures.stats_data import BrokerStats, ViewBrokerStats
 from pyrmq_core.protocol.routes.route import MASTER_ID, BrokerData
 
 
@@ -26,6 +31,17 @@ async def one_broker(servers: AdminServers, broker: str, broker_id: int = MASTER
             f"broker {broker} has no server with the id {broker_id} (0 is the master); it has {there}"
         )
     return Server(_label(broker, broker_id), addresses[broker_id])
+
+
+async def one_figure(servers: AdminServers, server: Server, name: str, key: str) -> BrokerStats | None:
+    """Returns a broker's statistic by RocketMQ's name and key; None if it has none."""
+    try:
+        answer = await servers.ask(server, ViewBrokerStats(name, key).to_command(), f"{name} of {key}")
+    except ResponseError as error:
+        if error.code == ResponseCode.SYSTEM_ERROR and "not exist" in error.remark:
+            return None
+        raise
+    return BrokerStats.from_command(answer)
 
 
 async def chosen_brokers(

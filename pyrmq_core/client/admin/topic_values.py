@@ -38,3 +38,15 @@ class TopicStats:
     @property
     def messages(self) -> int:
         return sum(one.messages for one in self.queues.values())
+
+
+@dataclass(frozen=True, slots=True)
+class TopicRates:
+    """Messages a second of the last minute: those stored, and those that each group got, of all brokers that answer.
+
+    `failures` names the brokers that gave no answer, with their errors.
+    """
+
+    put_tps: float
+    get_tps: Mapping[str, float]
+    failures: Mapping[str, RocketMQError]

@@ -6,16 +6,17 @@ Figures come from every broker of the topic's route, also where a topic is at on
 from __future__ import annotations
 
 import builtins
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Final, TypeVar
 
 import trio
 
+from pyrmq_core.client.admin.chosen_brokers import one_figure
 from pyrmq_core.client.admin.family import AdminFamily
 from pyrmq_core.client.admin.servers import Gathered, Server
-from pyrmq_core.client.admin.topic_values import QueueStats, TopicStats
+from pyrmq_core.client.admin.topic_values import QueueStats, TopicRates, TopicStats
 from pyrmq_core.client.routing.publish_info import reading_address
 from pyrmq_core.errors import InvalidArgument, NoRoute, ResponseError
 from pyrmq_core.model import Permission, TopicConfig
@@ -84,6 +85,22 @@ class Topics(AdminFamily):
         namespace = self._servers.namespace
         return tuple(sorted(without_namespace(name, namespace) for name in names if is_reachable(name, namespace)))
 
+    async def rates(self, topic: str, groups: Iterable[str] = ()) -> TopicRates:
+        """Returns the messages a second of the last minute: those stored in the topic, and those these groups got.
+
+        They are the brokers' statistics, which every release has; a broker without a figure counted nothing.
+        """
+        on_wire, names = self._servers.on_wire(topic), tuple(groups)
+        keys = {name: f"{on_wire}@{self._servers.on_wire(name)}" for name in names}
+
+        async def ask(server: Server) -> tuple[float, dict[str, float]]:
+            put = await self._minute(server, "TOPIC_PUT_NUMS", on_wire)
+            return put, {name: await self._minute(server, "GROUP_GET_NUMS", key) for name, key in keys.items()}
+
+        found = await self._servers.gather(await self._readers(topic), ask)
+        got = {name: sum(rates[name] for _, rates in found.answers.values()) for name in names}
+        return TopicRates(sum(put for put, _ in found.answers.values()), got, found.failures)
+
     async def clusters(self, topic: str) -> tuple[str, ...]:
         """Returns the clusters whose brokers have the topic; sorted."""
         return tuple(sorted({broker.cluster for broker in (await self._route(topic)).broker_datas}))
@@ -145,14 +162,21 @@ class Topics(AdminFamily):
 
     async def _ask_readers(self, topic: str, command: Command, read: Callable[[Command], T]) -> Gathered[T]:
         """Returns what each broker of the topic answers, its master or a slave."""
-        brokers = (await self._route(topic)).broker_datas
-        addresses = [(broker.broker_name, reading_address(broker)) for broker in brokers]
-        servers = [Server(name, address) for name, address in addresses if address is not None]
 
         async def ask(server: Server) -> T:
             return read(await self._servers.ask(server, command, f"topic {topic}"))
 
-        return await self._servers.gather(servers, ask)
+        return await self._servers.gather(await self._readers(topic), ask)
+
+    async def _readers(self, topic: str) -> builtins.list[Server]:
+        """Returns a server of each broker of the topic: its master, or a slave."""
+        brokers = (await self._route(topic)).broker_datas
+        addresses = [(broker.broker_name, reading_address(broker)) for broker in brokers]
+        return [Server(name, address) for name, address in addresses if address is not None]
+
+    async def _minute(self, server: Server, name: str, key: str) -> float:
+        figure = await one_figure(self._servers, server, name, key)
+        return 0.0 if figure is None else figure.minute.tps
 
     async def _config(self, server: Server, topic: str) -> TopicConfig:
         """Returns a topic's settings at one broker; of a broker before 5.0, by the list of all its topics."""

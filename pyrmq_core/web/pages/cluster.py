@@ -11,6 +11,6 @@ from pyrmq_core.web.pages.page import Shown
 async def cluster_page(request: Request, look_ups: LookUps) -> Shown:
     """Returns the brokers by cluster."""
     del request
-    brokers = await look_ups.brokers()
+    brokers = await look_ups.brokers(watch=True)
     clusters = {name: [one for one in brokers if one.cluster == name] for name in sorted({b.cluster for b in brokers})}
     return Shown("cluster.html", {"clusters": clusters})

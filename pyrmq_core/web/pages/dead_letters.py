@@ -8,7 +8,7 @@ from pyrmq_core.errors import NoRoute
 from pyrmq_core.protocol.messages.names import DLQ_PREFIX, is_dead_letter_topic
 from pyrmq_core.web.body_text import summary
 from pyrmq_core.web.look_ups import FoundMessages, LookUps
-from pyrmq_core.web.pages.page import Shown, moment, query
+from pyrmq_core.web.pages.page import Shown, moment, part, query
 
 
 async def dead_letters_page(request: Request, look_ups: LookUps) -> Shown:
@@ -24,7 +24,7 @@ async def dead_letters_page(request: Request, look_ups: LookUps) -> Shown:
         "dead_letters.html",
         {
             "group": group,
-            "groups": [topic.removeprefix(DLQ_PREFIX) for topic in topics],
+            "part": part(request, [topic.removeprefix(DLQ_PREFIX) for topic in topics]),
             "topic": topic,
             "found": found,
             "rows": [(message, summary(message.body)) for message in found.messages],

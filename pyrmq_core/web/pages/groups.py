@@ -2,24 +2,45 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final
+
 from starlette.requests import Request
 
+from pyrmq_core.web.history import Curve
 from pyrmq_core.web.look_ups import LookUps
-from pyrmq_core.web.pages.page import Shown, needed, query, tried
+from pyrmq_core.web.pages.page import Shown, needed, ordered, part, query, tried
+
+if TYPE_CHECKING:
+    from pyrmq_core.client.admin.group_values import GroupSummary, QueueProgress
+
+LATEST: Final = datetime.max.replace(tzinfo=UTC)
+GROUP_ORDERS: Final[Mapping[str, Callable[[GroupSummary], Any]]] = {
+    "group": lambda one: one.group,
+    "members": lambda one: (-one.members, one.group),
+    "lag": lambda one: (-one.lag, one.group),
+}
+QUEUE_ORDERS: Final[Mapping[str, Callable[[QueueProgress], Any]]] = {
+    "queue": lambda one: one.queue,
+    "lag": lambda one: (-one.lag, one.queue),
+    "waiting": lambda one: (one.waiting_since or LATEST, one.queue),
+}
 
 
 async def groups_page(request: Request, look_ups: LookUps) -> Shown:
     """Returns the groups whose names contain a text, with their members and lag."""
     wanted = query(request, "filter")
     found = await look_ups.groups()
-    groups = [group for group in found.groups if wanted.lower() in group.group.lower()]
-    return Shown("groups.html", {"groups": groups, "filter": wanted, "failures": found.failures})
+    groups = ordered(request, (one for one in found.groups if wanted.lower() in one.group.lower()), GROUP_ORDERS)
+    values = {"part": part(request, groups), "sort": query(request, "sort"), "filter": wanted}
+    return Shown("groups.html", {**values, "failures": found.failures})
 
 
 async def group_page(request: Request, look_ups: LookUps) -> Shown:
     """Returns one group; it is sampled from now on."""
     group = needed(request, "group")
-    look_ups.watch(group)
+    look_ups.watch(Curve("lag", group))
     description, description_error = await tried(lambda: look_ups.describe(group))
     progress, progress_error = await tried(lambda: look_ups.progress(group))
     failures = {**(progress.failures if progress else {}), **(description.failures if description else {})}
@@ -29,13 +50,9 @@ async def group_page(request: Request, look_ups: LookUps) -> Shown:
             "group": group,
             "description": description,
             "progress": progress,
+            "part": part(request, ordered(request, progress.queues if progress else (), QUEUE_ORDERS)),
+            "sort": query(request, "sort"),
             "failures": failures,
             "errors": list(dict.fromkeys(text for text in (description_error, progress_error) if text)),
         },
     )
-
-
-async def lag_data(request: Request, look_ups: LookUps) -> dict[str, list[float]]:
-    """Returns the samples of a group's lag as two columns."""
-    points = tuple(look_ups.history.points(needed(request, "group")))
-    return {"seconds": [seconds for seconds, _ in points], "messages": [lag for _, lag in points]}

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from starlette.requests import Request
 
 from pyrmq_core.errors import InvalidArgument, RocketMQError
 
 Answer = TypeVar("Answer")
+Item = TypeVar("Item")
 
 # A name of a topic has 127 characters at most, a group 255, a key or an id a few more.
 MAX_QUERY_CHARACTERS: Final = 1024
 MAX_DIGITS: Final = 19
+ROWS_A_PAGE: Final = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +27,31 @@ class Shown:
     template: str
     values: Mapping[str, Any]
     status: int = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Part(Generic[Item]):
+    """One page of a long list: its rows, the number of all rows, and the numbers of this page and of the last."""
+
+    rows: Sequence[Item]
+    total: int
+    number: int
+    last: int
+
+
+def part(request: Request, rows: Sequence[Item], size: int = ROWS_A_PAGE) -> Part[Item]:
+    """Returns the rows of the page that the request has the number of; the last one for a number above it."""
+    text = query(request, "page")
+    wanted = int(text) if text.isascii() and text.isdigit() and len(text) <= MAX_DIGITS else 1
+    last = max(1, -(-len(rows) // size))
+    number = min(max(1, wanted), last)
+    return Part(rows[(number - 1) * size : number * size], len(rows), number, last)
+
+
+def ordered(request: Request, rows: Iterable[Item], orders: Mapping[str, Callable[[Item], Any]]) -> list[Item]:
+    """Returns the rows in the order that the request names, else in the first one."""
+    order = query(request, "sort")
+    return sorted(rows, key=orders[order] if order in orders else next(iter(orders.values())))
 
 
 def query(request: Request, name: str) -> str:

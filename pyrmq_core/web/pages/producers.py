@@ -5,7 +5,7 @@ from __future__ import annotations
 from starlette.requests import Request
 
 from pyrmq_core.web.look_ups import LookUps
-from pyrmq_core.web.pages.page import Shown, query
+from pyrmq_core.web.pages.page import Shown, part, query
 
 
 async def producers_page(request: Request, look_ups: LookUps) -> Shown:
@@ -13,4 +13,5 @@ async def producers_page(request: Request, look_ups: LookUps) -> Shown:
     wanted = query(request, "filter")
     found = await look_ups.producers()
     producers = [one for one in found.producers if wanted.lower() in one.group.lower()]
-    return Shown("producers.html", {"producers": producers, "filter": wanted, "failures": found.failures})
+    values = {"part": part(request, producers), "filter": wanted, "failures": found.failures}
+    return Shown("producers.html", values)

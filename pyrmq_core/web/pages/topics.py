@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final
 
 from starlette.requests import Request
 
 from pyrmq_core.model import MessageQueue
 from pyrmq_core.protocol.messages.names import is_dead_letter_topic, is_retry_topic, is_system_topic
-from pyrmq_core.web.look_ups import LookUps
-from pyrmq_core.web.pages.page import Shown, needed, query, tried
+from pyrmq_core.web.history import Curve
+from pyrmq_core.web.look_ups import MAX_GROUPS_RATED, LookUps
+from pyrmq_core.web.pages.page import Shown, needed, ordered, part, query, tried
 
-TOPICS_A_PAGE: Final = 200
+if TYPE_CHECKING:
+    from pyrmq_core.client.admin.topic_values import QueueStats
+
 # A picture of more queues than this would be a grey bar: their table is below it.
 MAX_BARS_A_BROKER: Final = 256
-MAX_ROWS: Final = 1000
+ORDERS: Final[Mapping[str, Callable[[tuple[MessageQueue, QueueStats]], Any]]] = {
+    "queue": lambda row: row[0],
+    "messages": lambda row: (-row[1].messages, row[0]),
+    "stored": lambda row: (-row[1].last_updated.timestamp() if row[1].last_updated else 0.0, row[0]),
+}
 KINDS: Final = ("own", "retry", "dead letters", "RocketMQ's")
 
 
@@ -48,19 +55,13 @@ async def topics_page(request: Request, look_ups: LookUps) -> Shown:
     own |= {f"{broker.cluster}_REPLY_TOPIC" for broker in brokers or ()}
     kinds = {name: KINDS[3] if name in own else topic_kind(name) for name in names}
     found = [name for name in names if kinds[name] == kind and wanted.lower() in name.lower()]
-    page = max(1, int(number) if (number := query(request, "page")).isdecimal() and len(number) < 9 else 1)
-    first = (page - 1) * TOPICS_A_PAGE
     return Shown(
         "topics.html",
         {
-            "names": found[first : first + TOPICS_A_PAGE],
+            "part": part(request, found),
             "kind": kind,
             "kinds": {known: sum(1 for name in names if kinds[name] == known) for known in KINDS},
             "filter": wanted,
-            "total": len(found),
-            "first": first,
-            "page": page,
-            "pages": -(-len(found) // TOPICS_A_PAGE),
         },
     )
 
@@ -77,20 +78,25 @@ def topic_kind(name: str) -> str:
 async def topic_page(request: Request, look_ups: LookUps) -> Shown:
     """Returns one topic's spread over brokers, and the offsets of its queues."""
     topic = needed(request, "topic")
+    look_ups.watch(Curve("topic", topic))
     stats = await look_ups.topic_stats(topic)
     groups, groups_error = await tried(lambda: look_ups.groups_of(topic))
-    queues = dict(sorted(stats.queues.items()))
+    rates, rates_error = await tried(lambda: look_ups.rates(topic))
+    failures = {**(rates.failures if rates else {}), **stats.failures}
     return Shown(
         "topic.html",
         {
             "topic": topic,
             "kind": topic_kind(topic),
-            "brokers": spread({queue: one.messages for queue, one in queues.items()}),
-            "queues": dict(list(queues.items())[:MAX_ROWS]),
+            "brokers": spread({queue: one.messages for queue, one in stats.queues.items()}),
+            "part": part(request, ordered(request, stats.queues.items(), ORDERS)),
+            "sort": query(request, "sort"),
             "stats": stats,
-            "failures": stats.failures,
-            "groups": groups or (),
-            "groups_error": groups_error,
+            "rates": rates,
+            "failures": failures,
+            "groups": groups,
+            "max_groups_rated": MAX_GROUPS_RATED,
+            "errors": list(dict.fromkeys(text for text in (groups_error, rates_error) if text)),
         },
     )
 

@@ -1,51 +1,148 @@
-// Renews the page in place while its box is checked, and draws the lag. Without this script every page works as well.
+// Renews the page in place while its box is checked, draws curves, and shows times in the reader's zone.
+// Without this script every page works as well.
 "use strict";
 
 const main = document.getElementById("main");
-const box = document.getElementById("renew");
+const renewBox = document.getElementById("renew");
+const localBox = document.getElementById("local");
+const renewal = document.getElementById("renewal");
 const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+// A form, a question and an error stay as they are.
+const renewSeconds = Number(main.dataset.renewSeconds || 0);
+const LINES = 6;
 
-async function drawLag() {
-  const place = document.getElementById("lag");
-  if (!place || typeof uPlot === "undefined") return;
-  const answer = await fetch(place.dataset.from);
-  if (!answer.ok) return;
-  const lag = await answer.json();
-  place.textContent = "";
-  const points = lag.seconds.length;
-  if (points) {
-    // The first point alone would be drawn on an axis of years.
-    lag.seconds.unshift(lag.seconds[0] - 120);
-    lag.messages.unshift(null);
+function localText(date, withMilliseconds) {
+  const two = (number) => String(number).padStart(2, "0");
+  const minutes = -date.getTimezoneOffset();
+  const zone = `${minutes < 0 ? "-" : "+"}${two(Math.floor(Math.abs(minutes) / 60))}:${two(Math.abs(minutes) % 60)}`;
+  const day = `${date.getFullYear()}-${two(date.getMonth() + 1)}-${two(date.getDate())}`;
+  const milliseconds = withMilliseconds ? `.${String(date.getMilliseconds()).padStart(3, "0")}` : "";
+  return `${day} ${two(date.getHours())}:${two(date.getMinutes())}:${two(date.getSeconds())}${milliseconds}${zone}`;
+}
+
+function showTimes() {
+  for (const time of main.querySelectorAll("time[datetime]")) {
+    const utc = time.dateTime.replace("T", " ");
+    const local = localText(new Date(time.dateTime), time.dateTime.includes("."));
+    [time.textContent, time.title] = localBox.checked ? [local, utc] : [utc, local];
   }
-  const line = { stroke: colour("--quiet"), grid: { stroke: colour("--line") }, ticks: { stroke: colour("--line") } };
-  new uPlot(
+  document.getElementById("zone").textContent = localBox.checked ? "those of this browser's zone; in forms, UTC" : "UTC";
+}
+
+function clock(seconds, withSeconds) {
+  const date = new Date(seconds * 1e3);
+  const text = localBox.checked ? localText(date, false).slice(11, 19) : date.toISOString().slice(11, 19);
+  return withSeconds ? text : text.slice(0, 5);
+}
+
+async function draw(place) {
+  const answer = await fetch(place.dataset.from).catch(() => null);
+  if (!answer || !answer.ok) return;
+  const { seconds, lines } = await answer.json();
+  const names = Object.keys(lines);
+  if (!seconds.length) return;
+  place.textContent = "";
+  // At least two minutes: the first point alone would be drawn on an axis of years.
+  const latest = seconds[seconds.length - 1];
+  const earliest = Math.min(seconds[0], latest - 120);
+  const axis = { stroke: colour("--quiet"), grid: { stroke: colour("--line"), width: 1 }, ticks: { stroke: colour("--line"), width: 1 } };
+  const unit = place.dataset.unit;
+  const shown = (value) => (value === null || value === undefined ? "–" : value.toLocaleString("en", { maximumFractionDigits: 1 }));
+  const showLatest = (chart) => {
+    if (chart.cursor.idx === null || chart.cursor.idx === undefined) chart.setLegend({ idx: seconds.length - 1 }, false);
+  };
+  const chart = new uPlot(
     {
-      width: Math.max(320, Math.min(place.clientWidth, 1100)),
-      height: 240,
-      tzDate: (seconds) => uPlot.tzDate(new Date(seconds * 1e3), "Etc/UTC"),
+      width: Math.min(place.clientWidth, 1100),
+      height: 220,
       scales: {
+        x: { range: () => [earliest, latest] },
         y: { range: (_, low, high) => [0, Math.max(high * 1.05, 1)] },
       },
-      axes: [line, { ...line, size: 80 }],
-      series: [{ label: "UTC" }, { label: "messages behind", stroke: colour("--bar"), width: 2, points: { show: true, size: 6 } }],
+      axes: [
+        { ...axis, space: 75, values: (_, splits, axisIndex, space, step) => splits.map((split) => clock(split, step < 60)) },
+        { ...axis, size: 70, values: (_, splits) => splits.map(shown) },
+      ],
+      series: [
+        { label: "time", value: (_, value) => (value ? clock(value, true) : "–") },
+        ...names.map((name, number) => ({
+          label: unit ? `${name} (${unit})` : name,
+          stroke: colour(`--line-${(number % LINES) + 1}`),
+          width: 2,
+          dash: number % 2 ? [8, 5] : [], // lines that lie on each other are both seen
+          value: (_, value) => shown(value),
+          points: { show: seconds.length < 60, size: 5 },
+        })),
+      ],
+      hooks: { setCursor: [showLatest] },
     },
-    [lag.seconds, lag.messages],
+    [seconds, ...names.map((name) => lines[name])],
     place,
   );
-  place.dataset.points = String(points);
+  showLatest(chart);
+  place.dataset.points = String(seconds.length);
+}
+
+function drawAll() {
+  if (typeof uPlot === "undefined") return Promise.resolve();
+  return Promise.all([...main.querySelectorAll(".chart")].map(draw));
+}
+
+// What a reader is about to lose: text in a form, a control that is chosen, text that is marked for copying.
+function isBusy() {
+  const focused = document.activeElement;
+  const marked = getSelection();
+  return (
+    (main.contains(focused) && focused.matches("input, select, textarea, button")) ||
+    (!marked.isCollapsed && main.contains(marked.anchorNode)) ||
+    [...main.querySelectorAll("input:not([type=hidden]), textarea")].some((field) => field.value !== field.defaultValue) ||
+    [...main.querySelectorAll("option")].some((option) => option.selected !== option.defaultSelected && option.selected)
+  );
+}
+
+function exchange(fresh) {
+  const focused = main.contains(document.activeElement) ? document.activeElement.getAttribute("href") : null;
+  const scrolled = [...main.querySelectorAll(".wide, pre")].map((box) => [box.scrollLeft, box.scrollTop]);
+  main.replaceChildren(...document.importNode(fresh, true).childNodes);
+  [...main.querySelectorAll(".wide, pre")].forEach((box, number) => {
+    [box.scrollLeft, box.scrollTop] = scrolled[number] || [0, 0];
+  });
+  if (focused) [...main.querySelectorAll("a[href]")].find((link) => link.getAttribute("href") === focused)?.focus();
 }
 
 async function renew() {
-  if (!box.checked || document.hidden || main.contains(document.activeElement)) return;
+  if (!renewSeconds || !renewBox.checked || document.hidden || isBusy()) return;
   const answer = await fetch(location.href).catch(() => null);
-  if (!answer || !answer.ok || !box.checked) return;
-  const fresh = new DOMParser().parseFromString(await answer.text(), "text/html").getElementById("main");
-  main.replaceChildren(...document.importNode(fresh, true).childNodes);
-  await drawLag();
+  const text = answer && answer.ok ? await answer.text().catch(() => null) : null;
+  if (text === null) {
+    renewal.textContent = `not renewed at ${clock(Date.now() / 1e3, true)}: ${answer ? `the page's answer is ${answer.status}` : "no answer"}`;
+    return;
+  }
+  renewal.textContent = "";
+  if (!renewBox.checked || isBusy()) return;
+  const fresh = new DOMParser().parseFromString(text, "text/html").getElementById("main");
+  if (!fresh) return;
+  const heights = [...main.querySelectorAll(".chart")].map((place) => place.offsetHeight);
+  exchange(fresh);
+  // Keeps the height until the curve is drawn again, so that nothing below it jumps.
+  [...main.querySelectorAll(".chart")].forEach((place, number) => (place.style.minHeight = `${heights[number] || 0}px`));
+  showTimes();
+  await drawAll();
 }
 
-box.checked = sessionStorage.getItem("renew") === "yes";
-box.addEventListener("change", () => sessionStorage.setItem("renew", box.checked ? "yes" : "no"));
-setInterval(renew, Number(main.dataset.renewSeconds) * 1e3);
-drawLag();
+function remembered(box, name, changed) {
+  box.checked = localStorage.getItem(name) === "yes";
+  box.addEventListener("change", () => {
+    localStorage.setItem(name, box.checked ? "yes" : "no");
+    changed();
+  });
+}
+
+remembered(localBox, "local", () => {
+  showTimes();
+  drawAll();
+});
+remembered(renewBox, "renew", () => (renewal.textContent = ""));
+if (renewSeconds) setInterval(renew, renewSeconds * 1e3);
+showTimes();
+drawAll();

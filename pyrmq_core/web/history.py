@@ -1,0 +1,73 @@
+"""`History`: the figures of what viewers look at, over time: a group's lag, the rates of a cluster or a topic."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+SAMPLE_SECONDS: Final = 10.0
+# A curve is sampled so long after its page was shown last.
+WATCHED_SECONDS: Final = 900.0
+MAX_CURVES: Final = 50
+# Groups may come and go at a topic: those of the latest samples are drawn.
+MAX_LINES: Final = 8
+# 3 hours at one sample in 10 s.
+MAX_SAMPLES: Final = 1080
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """The name of what is sampled: `kind` is one of lag, cluster and topic, `name` its group, cluster or topic."""
+
+    kind: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """The figures by line at one time, `seconds` since 1970."""
+
+    seconds: float
+    figures: Mapping[str, float]
+
+
+@dataclass(slots=True)
+class _Samples:
+    watched_until: float
+    kept: deque[Sample] = field(default_factory=lambda: deque(maxlen=MAX_SAMPLES))
+
+
+class History:
+    """The samples of the curves that were looked at last; times are handed in. `MAX_CURVES` are kept."""
+
+    def __init__(self) -> None:
+        self._curves: dict[Curve, _Samples] = {}
+
+    def watch(self, curve: Curve, now: float) -> None:
+        """Has the curve sampled for a while; the one that was looked at longest ago gives way."""
+        samples = self._curves.pop(curve, None) or _Samples(0)
+        samples.watched_until = now + WATCHED_SECONDS
+        self._curves[curve] = samples
+        if len(self._curves) > MAX_CURVES:
+            del self._curves[next(iter(self._curves))]
+
+    def watched(self, now: float) -> tuple[Curve, ...]:
+        """Returns the curves to sample now."""
+        return tuple(curve for curve, samples in self._curves.items() if samples.watched_until > now)
+
+    def add(self, curve: Curve, sample: Sample) -> None:
+        """Adds a sample that is later than the last; a curve that no page has shown takes none."""
+        samples = self._curves.get(curve)
+        if samples is not None and (not samples.kept or samples.kept[-1].seconds < sample.seconds):
+            samples.kept.append(sample)
+
+    def columns(self, curve: Curve) -> tuple[list[float], dict[str, list[float | None]]]:
+        """Returns the times of the curve's samples, oldest first, and the figures by line, None for a gap."""
+        samples = self._curves.get(curve)
+        kept = () if samples is None else tuple(samples.kept)
+        lines = list(dict.fromkeys(line for sample in reversed(kept) for line in sample.figures))[:MAX_LINES]
+        return [sample.seconds for sample in kept], {
+            line: [sample.figures.get(line) for sample in kept] for line in lines
+        }
