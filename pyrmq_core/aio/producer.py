@@ -135,7 +135,7 @@ class Producer(AsyncioFace[TrioProducer]):
         draft = drafted(producer, message, timeout, queue)
         future, pending = _pair(here())
         await self._enter(draft, pending, wait=wait)
-        portal().soon(begin_soon, draft, pending, timeout is not None)
+        portal().soon(begin_soon, draft, pending)
         return future
 
     async def send_batch_soon(

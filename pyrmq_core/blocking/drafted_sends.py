@@ -7,6 +7,7 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from pyrmq_core.blocking.portal import Portal
+from pyrmq_core.client.producer.batch_member import BatchMember
 from pyrmq_core.client.producer.bulk.pending_sends import PendingSend
 from pyrmq_core.client.producer.communication_mode import CommunicationMode
 from pyrmq_core.client.producer.producer import Producer
@@ -21,9 +22,8 @@ from pyrmq_core.protocol.messages.payload import Payload
 class Draft(NamedTuple):
     """A send on its way to the loop; its time runs since `began`."""
 
-    message: Message
     parts: RunningProducer
-    payload: Payload
+    payload: Payload | BatchMember
     to: Target
     timeout: float
     began: float
@@ -35,20 +35,20 @@ class Draft(NamedTuple):
 def drafted(producer: Producer, message: Message, timeout: float | None, queue: MessageQueue | None) -> Draft:
     """Checks and encodes the message in the calling thread."""
     began = time.monotonic()
-    return Draft(message, *producer._prepare(message, timeout, queue), began)
+    return Draft(*producer._prepare(message, timeout, queue), began)
 
 
 def start_waited_for(draft: Draft, pending: PendingSend, loop: LoopAccess) -> bool:
     """Starts a send that a caller waits for; on the loop, or in that thread if the loop is idle and allows it."""
     in_flight = draft.parts.in_flight
-    timeout = draft.timeout if loop.writes_here else draft.seconds_left()
-    return in_flight.start(draft.payload, draft.to, timeout, (pending,), CommunicationMode.SYNC, loop)
+    timeout, payload = draft.timeout if loop.writes_here else draft.seconds_left(), draft.payload
+    assert isinstance(payload, Payload), "with automatic batching the trio face sends"
+    return in_flight.start(payload, draft.to, timeout, (pending,), CommunicationMode.SYNC, loop)
 
 
-def begin_soon(draft: Draft, pending: PendingSend, alone: bool) -> None:
+def begin_soon(draft: Draft, pending: PendingSend) -> None:
     """Starts a send on the loop, for which no caller waits yet."""
-    message, parts, payload, to, _, _ = draft
-    parts.begin(message, payload, to, draft.seconds_left(), pending, alone=alone)
+    draft.parts.begin(draft.payload, draft.to, draft.seconds_left(), pending)
 
 
 def give_up(loop: Portal, draft: Draft, pending: PendingSend) -> None:

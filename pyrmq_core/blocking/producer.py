@@ -145,7 +145,7 @@ class Producer(BlockingFace[AsyncProducer]):
         try:
             if not in_flight.enter_nowait(pending, size):
                 loop.run(partial(in_flight.enter, wait=wait), pending, size)
-            loop.soon(begin_soon, draft, pending, timeout is not None)
+            loop.soon(begin_soon, draft, pending)
         except BaseException:  # interrupted, or no room
             give_up(loop, draft, pending)
             raise

@@ -11,10 +11,9 @@ from datetime import timedelta, timezone
 from typing import Final
 
 from pyrmq_core.network import local_ip
-from pyrmq_core.protocol.messages.message_id import IdRun, UniqueIdMaker, month_start_ms
+from pyrmq_core.protocol.messages.message_id import BYTE_TEXTS, IdRun, UniqueIdMaker, month_start_ms
 
 IDS_A_MILLISECOND: Final = 0x10000
-BYTE_TEXTS: Final = [f"{byte:02X}" for byte in range(256)]
 
 
 class UniqueIds:

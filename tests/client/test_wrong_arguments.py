@@ -95,7 +95,7 @@ async def test_a_batch_that_cannot_be_joined_ends_its_messages(
 
     async with Producer("g", client=client, batching=Batching(max_delay=0.001), max_in_flight=3) as producer:
         with monkeypatch.context() as patched:
-            patched.setattr("pyrmq_core.client.producer.bulk.accumulator.join_payloads", planted)
+            patched.setattr("pyrmq_core.client.producer.bulk.accumulator.join_members", planted)
             pending = [await producer.send_soon(Message("orders", b"x")) for _ in range(3)]
             for one in pending:
                 with pytest.raises(Exception, match="unexpected ZeroDivisionError"):

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from pyrmq_core import Message
 from pyrmq_core.protocol.messages.batch_topic import can_be_one_record, is_batch_topic, record_properties
 from pyrmq_core.protocol.messages.compression import CompressionType
-from pyrmq_core.protocol.messages.payload import Payload, encode_batch, encode_one, join_payloads, split_batch
+from pyrmq_core.protocol.messages.payload import Payload, encode_batch, encode_one, split_batch
 from pyrmq_core.protocol.messages.properties import decode_properties
 from pyrmq_core.protocol.messages.split_payload import halves
 from tests.protocol.strategies import PLAIN
@@ -46,7 +46,6 @@ def test_what_is_never_one_record() -> None:
     messages = [Message("T", b"x" * 100)] * 2
     assert not can_be_one_record(encode_batch(messages, ids(2), compression=CompressionType.ZLIB))
     assert not can_be_one_record(encode_one(messages[0], "I"))
-    assert not can_be_one_record(join_payloads([encode_one(message, "I") for message in messages]))
     whole = Payload("T", b"", 32_767, "", batch=True, single_tag=True)
     assert can_be_one_record(whole)
     assert not can_be_one_record(replace(whole, count=32_768))

@@ -13,7 +13,7 @@ from pyrmq_core.errors import InvalidArgument, InvalidMessage
 from pyrmq_core.model import Message
 from pyrmq_core.protocol.messages.batch import iterate_batch_body
 from pyrmq_core.protocol.messages.compression import CompressionType, decompress
-from pyrmq_core.protocol.messages.payload import Payload, encode_batch, encode_one, join_payloads, split_batch
+from pyrmq_core.protocol.messages.payload import Payload, encode_batch, encode_one, split_batch
 from pyrmq_core.protocol.messages.properties import decode_properties, message_properties
 from tests.protocol.strategies import KINDS, MESSAGES, TOPICS
 from tests.support import golden
@@ -132,15 +132,6 @@ def test_parts_may_be_smaller_than_the_limit() -> None:
     assert [one for part in parts for one in part.unique_ids or ()] == ids(4)
     with pytest.raises(InvalidMessage, match="900 bytes; 600 at most"):
         list(split_batch(messages, ids(4), request_bytes=500, max_message_bytes=600))
-
-
-@given(st.lists(MESSAGES, min_size=2, max_size=6), st.booleans())
-def test_single_payloads_join_into_the_batch_of_their_messages(messages: list[Message], wait: bool) -> None:
-    messages = [dataclasses.replace(message, topic="T", wait_store_msg_ok=wait) for message in messages]
-    single = [encode_one(message, one) for message, one in zip(messages, ids(len(messages)), strict=True)]
-    batch = encode_batch(messages, ids(len(messages)))
-    assert join_payloads(single, single_tag=batch.single_tag) == batch
-    assert join_payloads(single[:1]) is single[0]
 
 
 def test_a_producers_own_properties_may_have_reserved_names() -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from pyrmq_core.client.hook_calls import methods_of, quietly
+from pyrmq_core.client.producer.batch_member import BatchMember, batch_member
 from pyrmq_core.client.producer.settings import compression_type
 from pyrmq_core.client.unique_ids import unique_id, unique_ids
 from pyrmq_core.errors import InvalidMessage
@@ -25,7 +26,8 @@ BATCH_BYTES: Final = 1024 * 1024
 class MessageEncoder:
     """Settings of one producer; `own_properties` go with every single message.
 
-    `hooks` are called with each message in the caller's thread and context, and may give back another one.
+    `hooks` are called with each message in the caller's thread and context, and may give back another one. Messages
+    with bodies below `joined_below_bytes` may share a request: 0 without automatic batching.
     """
 
     compress_over_bytes: int
@@ -33,6 +35,7 @@ class MessageEncoder:
     max_message_bytes: int
     own_properties: Mapping[str, str]
     hooks: tuple[Callable[..., object], ...] = ()
+    joined_below_bytes: int = 0
 
     @classmethod
     def of(
@@ -42,11 +45,13 @@ class MessageEncoder:
         max_message_bytes: int,
         namespace: str | None,
         hooks: Sequence[object] = (),
+        max_batch_bytes: int = 0,
     ) -> MessageEncoder:
         """Returns an encoder; raises `InvalidArgument` for an unknown compression, `MissingLibrary` if needed."""
         own = {INSTANCE_ID: namespace} if namespace else NO_PROPERTIES
-        created = methods_of(hooks, "message_created")
-        return cls(compress_over_bytes, compression_type(compression), max_message_bytes, own, created)
+        created, kind = methods_of(hooks, "message_created"), compression_type(compression)
+        below = max_batch_bytes if kind is None else min(max_batch_bytes, compress_over_bytes)
+        return cls(compress_over_bytes, kind, max_message_bytes, own, created, below)
 
     def one(self, message: Message, system_properties: Mapping[str, str] = NO_PROPERTIES) -> Payload:
         """Encodes one message; raises `InvalidMessage` with the rule that it breaks."""
@@ -56,6 +61,15 @@ class MessageEncoder:
         if system_properties:
             own = {**own, **system_properties}
         # By position, as everything that is called for every message: Python does that faster than by keyword.
+        return encode_one(message, unique_id(), self.compress_over_bytes, self.compression, self.max_message_bytes, own)
+
+    def for_batch(self, message: Message) -> BatchMember | Payload:
+        """Encodes one message as `one` does, or, if it may share a request, but for its id."""
+        if self.hooks:
+            message = self.created(message)
+        own = self.own_properties
+        if (member := batch_member(message, self.joined_below_bytes, self.max_message_bytes, own)) is not None:
+            return member
         return encode_one(message, unique_id(), self.compress_over_bytes, self.compression, self.max_message_bytes, own)
 
     def created(self, message: Message) -> Message:

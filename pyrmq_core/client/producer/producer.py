@@ -14,6 +14,7 @@ from pyrmq_core.client.arguments import chosen_by, seconds_of
 from pyrmq_core.client.client import Client
 from pyrmq_core.client.client_session import ClientSession
 from pyrmq_core.client.parameters import parameters_of
+from pyrmq_core.client.producer.batch_member import BatchMember
 from pyrmq_core.client.producer.bulk.pending_sends import PendingBatch, PendingSend
 from pyrmq_core.client.producer.bulk.send_arrow import send_rows
 from pyrmq_core.client.producer.bulk.send_window import SendWindow, WriteSummary, open_send_window
@@ -82,6 +83,7 @@ class Producer:
             settings.max_message_bytes,
             namespace,
             settings.hooks,
+            0 if settings.batches is None else settings.batches.max_bytes,
         )
         self._life = Life("producer", self.group)
         self._stack = AsyncExitStack()
@@ -128,14 +130,14 @@ class Producer:
         else `SendFailed`.
         """
         parts, seconds = self._open(), self._seconds(timeout)
-        payload = self._encoding.one(message)
+        payload = self._encoded(message, timeout)
         to = target_of(message, queue)
         if select is not None:
             to, seconds = await self._selected(message, queue, select, seconds)
-        if parts.accumulator is not None and timeout is None and parts.accumulator.takes(message, payload):
+        if isinstance(payload, BatchMember):
             pending = PendingSend()
             await parts.in_flight.enter(pending, len(payload.body))
-            parts.begin(message, payload, to, seconds, pending, alone=False)
+            parts.begin(payload, to, seconds, pending)
             return await pending.wait()
         receipt = await parts.sender.send(payload, to, timeout=seconds)
         return receipt.result()
@@ -171,14 +173,14 @@ class Producer:
         send: only failures of the wire are tried again.
         """
         parts, seconds = self._open(), self._seconds(timeout)
-        payload = self._encoding.one(message)
+        payload = self._encoded(message, timeout)
         to = target_of(message, queue)
         if select is not None:
             to, seconds = await self._selected(message, queue, select, seconds)
         pending, size = PendingSend(), len(payload.body)
         if not parts.in_flight.enter_nowait(pending, size, True):
             await parts.in_flight.enter(pending, size, wait=wait)
-        parts.begin(message, payload, to, seconds, pending, timeout is not None)
+        parts.begin(payload, to, seconds, pending)
         return pending
 
     async def send_batch(
@@ -357,9 +359,14 @@ class Producer:
 
     def _prepare(
         self, message: Message, timeout: float | None, queue: MessageQueue | None
-    ) -> tuple[RunningProducer, Payload, Target, float]:
+    ) -> tuple[RunningProducer, Payload | BatchMember, Target, float]:
         """Checks and encodes a message, which needs no server; in any thread, for the blocking face."""
-        return self._open(), self._encoding.one(message), target_of(message, queue), self._seconds(timeout)
+        return self._open(), self._encoded(message, timeout), target_of(message, queue), self._seconds(timeout)
+
+    def _encoded(self, message: Message, timeout: float | None) -> Payload | BatchMember:
+        """Encodes a message; one with a time-out of its own shares no request."""
+        encoding = self._encoding
+        return encoding.for_batch(message) if encoding.joined_below_bytes and timeout is None else encoding.one(message)
 
     def _created(self, messages: Sequence[Message]) -> Sequence[Message]:
         """Returns the messages of a batch as the hooks give them back."""

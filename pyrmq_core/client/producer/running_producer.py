@@ -11,6 +11,7 @@ from typing import Any
 import trio
 
 from pyrmq_core.client.client_session import CLOSE_SECONDS, ClientSession
+from pyrmq_core.client.producer.batch_member import BatchMember
 from pyrmq_core.client.producer.bulk.accumulator import Accumulator
 from pyrmq_core.client.producer.bulk.batch_sends import BatchSends
 from pyrmq_core.client.producer.bulk.in_flight import InFlight
@@ -26,7 +27,6 @@ from pyrmq_core.client.producer.send.sender import Sender
 from pyrmq_core.client.producer.send.targets import Target
 from pyrmq_core.client.producer.trace_dispatcher import PRODUCE, open_tracing
 from pyrmq_core.client.producer.transactions import Transactions
-from pyrmq_core.model import Message
 from pyrmq_core.network import open_owned_nursery
 from pyrmq_core.protocol.messages.payload import Payload
 
@@ -44,12 +44,13 @@ class RunningProducer:
     transactions: Transactions
     tracer: Tracer | None
 
-    def begin(
-        self, message: Message, payload: Payload, to: Target, seconds: float, pending: PendingSend, alone: bool
-    ) -> None:
+    def begin(self, payload: Payload | BatchMember, to: Target, seconds: float, pending: PendingSend) -> None:
         """Sends in the background a message that has entered, together with others if it may."""
         try:
-            if alone or self.accumulator is None or not self.accumulator.add(message, payload, to, pending):
+            if isinstance(payload, BatchMember):
+                assert self.accumulator is not None, "an encoder makes members of batches for a producer that has some"
+                self.accumulator.add(payload, to, pending)
+            else:
                 self.in_flight.start(payload, to, seconds, (pending,))
         except Exception as error:
             self.in_flight.end((pending,), unexpected(payload.topic, error))

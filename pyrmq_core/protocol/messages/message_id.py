@@ -37,6 +37,7 @@ OFFSET_TAIL: Final = struct.Struct(
     "q"  # commit-log offset
 )
 OFFSET_BYTES: Final = 8
+BYTE_TEXTS: Final = [f"{byte:02X}" for byte in range(256)]
 # A clock set back across the month's start by less than this counts as standing at the start, as in Java.
 MAX_DRIFT_MS: Final = 1_000_000
 
@@ -69,8 +70,13 @@ class IdRun:
 
     def ids(self) -> list[str]:
         """Returns the ids as texts, in order."""
-        prefix = self.prefix
-        return [f"{prefix}{number & 0xFFFF:04X}" for number in range(self.counter, self.counter + self.count)]
+        number, left, ids = self.counter, self.count, list[str]()
+        while left > 0:  # those whose upper two digits are the same, together
+            low = number & 0xFF
+            prefix, some = f"{self.prefix}{BYTE_TEXTS[number >> 8 & 0xFF]}", BYTE_TEXTS[low : low + left]
+            ids += [prefix + text for text in some]
+            number, left = number + len(some), left - len(some)
+        return ids
 
 
 def month_start_ms(now_ms: int, zone: tzinfo) -> int:

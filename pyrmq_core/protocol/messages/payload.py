@@ -22,11 +22,10 @@ from pyrmq_core.model import (
     PullStatus,
 )
 from pyrmq_core.protocol.framing.fast_dataclass import maker_of
-from pyrmq_core.protocol.messages.batch import encode_batch_body, encode_batch_item, iterate_batch_body
+from pyrmq_core.protocol.messages.batch import encode_batch_item, iterate_batch_body
 from pyrmq_core.protocol.messages.bodies import MAX_BODY_BYTES, MAX_PLAIN_BYTES, BodyRules, plain_body, too_much
 from pyrmq_core.protocol.messages.completeness import check_whole
 from pyrmq_core.protocol.messages.compression import CompressionType, compress
-from pyrmq_core.protocol.messages.message_type import has_property
 from pyrmq_core.protocol.messages.names import MAX_MESSAGE_BYTES, check_message, is_retry_topic
 from pyrmq_core.protocol.messages.namespaces import message_without_namespace
 from pyrmq_core.protocol.messages.properties import (
@@ -191,26 +190,6 @@ def split_batch(
         items.append(item)
         size += len(item)
     yield _batch_payload(messages[first:], items, unique_ids[first:], compression)
-
-
-def join_payloads(payloads: Sequence[Payload], *, single_tag: bool = False) -> Payload:
-    """Returns single messages of one topic and one wait flag, none compressed or delayed, as one request.
-
-    A single payload is returned unchanged.
-    """
-    head = payloads[0]
-    if len(payloads) == 1:
-        return head
-    items = [(payload.flag, payload.body, payload.properties.encode()) for payload in payloads]
-    return Payload(
-        topic=head.topic,
-        body=encode_batch_body(items),
-        count=len(items),
-        properties=WAITS_NOT if has_property(head.properties, WAITS_NOT) else "",
-        batch=True,
-        unique_ids=tuple([payload.unique_ids[0] for payload in payloads if payload.unique_ids]),
-        single_tag=single_tag,
-    )
 
 
 def check_batch(messages: Sequence[Message]) -> None:

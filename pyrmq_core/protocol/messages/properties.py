@@ -3,7 +3,7 @@
     name 0x01 value 0x02        repeated, nothing escaped
 
 The last 0x02 may be missing: 4.9 leaves it out.
-The plain form is `message_properties` with `encode_properties`; `_plain_properties` is the fast form for most messages.
+The plain form is `message_properties` with `encode_properties`; `_plain_ends` is the fast form for most messages.
 Sources: common/message/MessageDecoder.java, MessageConst.java (5.4.0).
 """
 
@@ -187,12 +187,10 @@ def message_properties_string(
     message: Message, unique_id: str | None, system_properties: Mapping[str, str] = NO_PROPERTIES
 ) -> str:
     """Returns `message_properties` as the string that is sent; also checks for separators, empty texts and length."""
-    text = "" if system_properties else _plain_properties(message, unique_id)
-    if not text:
-        properties = message_properties(message, unique_id, system_properties)
-        text, pairs = encode_properties(properties), len(properties)
-        if text.count("\x01") != pairs or text.count("\x02") != pairs or "\x01\x02" in text or "\x02\x01" in text:
-            raise InvalidMessage(f"topic {message.topic}: {next(_faults(properties))}")
+    if unique_id is None or system_properties or (ends := _plain_ends(message)) is None:
+        text = _checked_string(message, message_properties(message, unique_id, system_properties))
+    else:
+        text = f"{ends[0]}UNIQ_KEY\x01{unique_id}\x02{ends[1]}"
     if text.isascii() and len(text) <= MAX_PROPERTIES_BYTES:
         return text
     if (size := _encoded_bytes(message, text)) > MAX_PROPERTIES_BYTES:
@@ -203,35 +201,55 @@ def message_properties_string(
     return text
 
 
-def _plain_properties(message: Message, unique_id: str | None) -> str:
-    """Returns the string of a message with UNIQ_KEY, WAIT and at most KEYS and TAGS, all printable; empty for others.
+def properties_around_id(message: Message, system_properties: Mapping[str, str] = NO_PROPERTIES) -> tuple[str, str]:
+    """Returns what stands before and after UNIQ_KEY in `message_properties_string`, checked as there, but for length.
+
+    It is for messages whose ids are drawn later, many at once.
+    """
+    if not system_properties and (ends := _plain_ends(message)) is not None:
+        return ends
+    properties = message_properties(message, None, system_properties)
+    text = _checked_string(message, properties)
+    before = len(encode_properties({KEYS: properties[KEYS]})) if KEYS in properties else 0
+    _encoded_bytes(message, text)  # raises for what is no Unicode
+    return text[:before], text[before:]
+
+
+def _checked_string(message: Message, properties: Mapping[str, str]) -> str:
+    text, pairs = encode_properties(properties), len(properties)
+    if text.count("\x01") != pairs or text.count("\x02") != pairs or "\x01\x02" in text or "\x02\x01" in text:
+        raise InvalidMessage(f"topic {message.topic}: {next(_faults(properties))}")
+    return text
+
+
+def _plain_ends(message: Message) -> tuple[str, str] | None:
+    """Returns what stands before and after UNIQ_KEY in the string of a message that has WAIT, and at most KEYS and TAGS
+    besides, all printable; None for others.
 
     The fast form of `message_properties`: most messages have no more, and need no dict. It compares a class instead of
     calling `isinstance`, whose cost is measurable at one call a message.
     """
     if (
-        unique_id is None
-        or message.properties
+        message.properties
         or message.sharding_key is not None
         or message.delay_level is not None
         or message.deliver_at is not None
         or message.delay is not None
     ):
-        return ""
+        return None
     head = tail = ""
     keys: Any = message.keys
     if keys is not None:
         if keys.__class__ is not str or keys.isspace():
             keys = _joined_keys(keys)
         if not (keys and keys.isprintable()):
-            return ""
+            return None
         head = f"KEYS\x01{keys}\x02"
     if (tags := message.tags) is not None:
         if tags.__class__ is not str or not (tags and tags.isprintable()):
-            return ""
+            return None
         tail = f"TAGS\x01{tags}\x02"
-    wait = "true" if message.wait_store_msg_ok else "false"
-    return f"{head}UNIQ_KEY\x01{unique_id}\x02WAIT\x01{wait}\x02{tail}"
+    return head, f"WAIT\x01true\x02{tail}" if message.wait_store_msg_ok else f"WAIT\x01false\x02{tail}"
 
 
 def _joined_keys(keys: str | Sequence[str]) -> str:

@@ -13,18 +13,19 @@ from typing import Final
 
 import trio
 
+from pyrmq_core.client.producer.batch_member import BatchMember, join_members
 from pyrmq_core.client.producer.bulk.in_flight import InFlight
 from pyrmq_core.client.producer.bulk.pending_sends import PendingSend
 from pyrmq_core.client.producer.send.send_errors import given_up, unexpected
 from pyrmq_core.client.producer.send.targets import Target
+from pyrmq_core.client.unique_ids import unique_ids
 from pyrmq_core.errors import InvalidArgument
-from pyrmq_core.model import Message
 from pyrmq_core.protocol.messages.batch import OVERHEAD_BYTES
-from pyrmq_core.protocol.messages.names import RETRY_PREFIX
-from pyrmq_core.protocol.messages.payload import Payload, join_payloads
 
 MAX_BATCH_BYTES: Final = 2 * 1024 * 1024
 MAX_DELAY_SECONDS: Final = 30.0
+# Of a member's size in a batch: the head, and the property UNIQ_KEY with an id of 32 digits.
+MEMBER_BYTES: Final = OVERHEAD_BYTES + 42
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,14 +46,14 @@ Key = tuple[str, Target, bool, str | None]
 
 
 class _Batch:
-    """Payloads that wait to be sent together."""
+    """Messages that wait to be sent together."""
 
-    __slots__ = ("key", "leaves_at", "payloads", "pendings", "size_bytes")
+    __slots__ = ("key", "leaves_at", "members", "pendings", "size_bytes")
 
     def __init__(self, key: Key, leaves_at: float) -> None:
         self.key = key
         self.leaves_at = leaves_at
-        self.payloads: list[Payload] = []
+        self.members: list[BatchMember] = []
         self.pendings: list[PendingSend] = []
         self.size_bytes = 0
 
@@ -69,34 +70,18 @@ class Accumulator:
         self._last: _Batch | None = None  # of the last message, found again without a hash of its key
         self._begun = trio.Event()
 
-    def takes(self, message: Message, payload: Payload) -> bool:
-        """Returns whether the message may travel with others."""
-        return (
-            payload.sys_flag == 0
-            and len(payload.body) < self._max_bytes
-            and message.delay_level is None
-            and message.deliver_at is None
-            and message.delay is None
-            and not payload.topic.startswith(RETRY_PREFIX)
-        )
-
-    def add(self, message: Message, payload: Payload, to: Target, pending: PendingSend) -> bool:
-        """Adds a message that has entered `in_flight` to the open batch of its kind, to be sent in the background.
-
-        Returns False, and adds nothing, if the message has to travel alone.
-        """
-        if not self.takes(message, payload):
-            return False
-        key = (payload.topic, to, message.wait_store_msg_ok, message.tags)
+    def add(self, member: BatchMember, to: Target, pending: PendingSend) -> None:
+        """Adds a message that has entered `in_flight` to the open batch of its kind, to be sent in the background."""
+        message = member.message
+        key = (message.topic, to, message.wait_store_msg_ok, message.tags)
         batch = self._last
         if batch is None or batch.key != key:
             batch = self._batch_of(key)
-        batch.payloads.append(payload)
+        batch.members.append(member)
         batch.pendings.append(pending)
-        batch.size_bytes += OVERHEAD_BYTES + len(payload.body) + len(payload.properties)
+        batch.size_bytes += MEMBER_BYTES + len(member.body) + len(member.before) + len(member.after)
         if batch.size_bytes >= self._max_bytes:
             self._send(batch)
-        return True
 
     async def run(self) -> None:
         """Sends each batch that is old enough, for the life of the producer."""
@@ -118,7 +103,7 @@ class Accumulator:
         for batch in self._open.values():
             self._in_flight.leave(batch.pendings)
             for pending in batch.pendings:
-                pending.set_error(given_up(batch.payloads[0].topic))
+                pending.set_error(given_up(batch.key[0]))
         self._open.clear()
         self._last = None
 
@@ -141,8 +126,8 @@ class Accumulator:
         del self._open[batch.key]
         self._last = None
         try:
-            joined = join_payloads(batch.payloads, single_tag=True)
+            joined = join_members(batch.members, unique_ids(len(batch.members)), single_tag=True)
         except Exception as error:
-            self._in_flight.end(batch.pendings, unexpected(batch.payloads[0].topic, error))
+            self._in_flight.end(batch.pendings, unexpected(batch.key[0], error))
         else:
             self._in_flight.start(joined, batch.key[1], self._timeout, batch.pendings)
