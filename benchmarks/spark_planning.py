@@ -15,7 +15,7 @@ from benchmarks.support.pairs import Pairs
 from benchmarks.support.spark_jobs import spark_session
 from benchmarks.support.trivial_source import TrivialSource
 from pyrmq_core import Message, MessageQueue
-from pyrmq_core.blocking import Admin, EmbeddedCluster, Producer
+from pyrmq_core.blocking import Admin, EmbeddedCluster, Producer, PullConsumer
 from pyrmq_spark import worker
 from pyrmq_spark.options import ConnectionOptions, read_source
 from pyrmq_spark.read.columns import source_schema
@@ -25,11 +25,14 @@ from pyrmq_spark.stream.stream_reader import RocketMQStreamReader
 from tests.support.our_cluster import boot_our_cluster
 from tests.support.spark import wait_readable
 
-STARTS = {
-    "earliest to latest": {},
-    "from a time": {"startingTimestamp": "0"},
-    "from a time to a time": {"startingTimestamp": "0", "endingTimestamp": "2999-01-01T00:00Z"},
+# The start is a time between the two messages of each queue.
+STARTS: dict[str, tuple[str, ...]] = {
+    "earliest to latest": (),
+    "from a time": ("startingTimestamp",),
+    "from a time to a time": ("startingTimestamp", "endingTimestamp"),
 }
+FUTURE = "2999-01-01T00:00Z"
+PAUSE_SECONDS = 0.01
 BATCHES = 60
 WARM = 10
 
@@ -45,9 +48,11 @@ def planning(rounds: int) -> None:
     with EmbeddedCluster(brokers=10) as cluster:
         with Admin(nameserver=cluster.nameserver) as admin:
             admin.create_topic("many", queues=100)
+        between = fill_twice(cluster.nameserver)
         connection = ConnectionOptions(name_server=cluster.nameserver)
-        for name, start_option in STARTS.items():
-            options = read_source({"topic": "many"} | start_option)
+        for name, times_of in STARTS.items():
+            values = {"startingTimestamp": between, "endingTimestamp": FUTURE}
+            options = read_source({"topic": "many"} | {option: values[option] for option in times_of})
             times = []
             for _ in range(rounds):
                 wall, cpu = time.perf_counter(), time.process_time()
@@ -55,6 +60,20 @@ def planning(rounds: int) -> None:
                 times.append((time.perf_counter() - wall, time.process_time() - cpu))
             print(f"planning 1,000 queues on 10 brokers, {name:22} {_spread(times, 's')}", flush=True)
         worker.close()
+
+
+def fill_twice(nameserver: str) -> str:
+    """Puts two messages into every queue, and returns a time between them."""
+    with Producer("setup", nameserver=nameserver) as producer, PullConsumer("setup", nameserver=nameserver) as consumer:
+        queues = consumer.message_queues("many")
+        for queue in queues:
+            producer.send_batch([Message("many", b"x")], queue=queue)
+        time.sleep(PAUSE_SECONDS)
+        between = str(int(time.time() * 1000))
+        time.sleep(PAUSE_SECONDS)
+        for queue in queues:
+            producer.send_batch([Message("many", b"x")], queue=queue)
+    return between
 
 
 def idle(triggers: int) -> None:

@@ -1,6 +1,6 @@
 """Offsets of many queues by one request a broker, and by single requests where that one does not do."""
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 
 import pytest
 import trio
@@ -14,6 +14,7 @@ from pyrmq_core.network import Peer
 from pyrmq_core.protocol.framing.codes import RequestCode, ResponseCode
 from pyrmq_core.protocol.framing.command import Command, success
 from pyrmq_core.protocol.requests.figures.topic_stats import GetTopicStats, TopicOffset, TopicStatsTable
+from tests.support.memory_broker import FIRST_STORE_MS
 from tests.support.scripted import Step, cut, refuse
 from tests.support.stage import Stage
 from tests.support.statistics_jobs import compare_with_single_requests
@@ -47,7 +48,7 @@ def serve(stage: Stage, name: str, rows: Mapping[int, tuple[int, int]], **also: 
             stage.stores[name].put("many", number, b"x")
 
 
-def table(name: str, rows: Mapping[int, tuple[int, int]]) -> Step:
+def table(name: str, rows: Mapping[int, Sequence[int]]) -> Step:
     def step(request: Command, peer: Peer) -> Command:
         topic = GetTopicStats.from_command(request).topic
         offsets = {MessageQueue(topic, name, number): TopicOffset(*row) for number, row in rows.items()}
@@ -189,6 +190,43 @@ async def test_a_minimum_is_not_requested_where_nothing_is_new(many: Stage, cons
     assert await consumer.offset_bounds([queue], {queue: 11}) == {queue: OffsetRange(11, 11)}
     assert counts(many) == (0, 1)
     assert await consumer.offset_bounds([queue], {queue: 10}) == {queue: OffsetRange(1, 11)}
+
+
+LAST = FIRST_STORE_MS + 9
+
+
+def searches(stage: Stage) -> int:
+    return sum(len(one.of(RequestCode.SEARCH_OFFSET_BY_TIMESTAMP)) for one in stage.brokers.values())
+
+
+@pytest.mark.parametrize(("when", "found", "searched"), [(LAST + 1, 10, 0), (LAST, 9, 1), (LAST - 4, 5, 1)])
+async def test_only_queues_with_messages_so_late_are_searched_by_time(
+    many: Stage, consumer: PullConsumer, when: int, found: int, searched: int
+) -> None:
+    for name in many.brokers:
+        rows = {number: (number, 10 + number, LAST) for number in range(MANY_QUEUES)}
+        many.brokers[name].always(STATS, table(name, rows))
+    times = dict.fromkeys(QUEUES, when) | {QUEUES[0]: LAST + 1}
+    offsets = await consumer.offsets_at(times)
+    assert list(offsets) == QUEUES
+    assert offsets == {queue: queue.queue_id + found for queue in QUEUES} | {QUEUES[0]: 10}
+    assert searches(many) == searched * (len(QUEUES) - 1)
+    assert counts(many) == (2, 0)
+
+
+async def test_a_queue_without_messages_is_not_searched_by_time(many: Stage, consumer: PullConsumer) -> None:
+    many.brokers["broker-a"].always(STATS, table("broker-a", dict.fromkeys(range(MANY_QUEUES), (7, 7, 0))))
+    assert await consumer.offsets_at(dict.fromkeys(QUEUES[:MANY_QUEUES], 0)) == dict.fromkeys(QUEUES[:MANY_QUEUES], 7)
+    assert searches(many) == 0
+
+
+@pytest.mark.parametrize("unknown", [0, -1])
+async def test_a_last_message_of_unknown_time_is_searched(many: Stage, consumer: PullConsumer, unknown: int) -> None:
+    rows = {number: (number, 10 + number, unknown) for number in range(MANY_QUEUES)}
+    many.brokers["broker-a"].always(STATS, table("broker-a", rows))
+    times = dict.fromkeys(QUEUES[:MANY_QUEUES], LAST)
+    assert await consumer.offsets_at(times) == {queue: queue.queue_id + 9 for queue in times}
+    assert searches(many) == MANY_QUEUES
 
 
 async def test_our_broker_answers_as_it_does_single_requests() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import uuid
 from collections.abc import Sequence
 
@@ -40,6 +41,7 @@ async def compare_with_single_requests(nameserver: str, *, is_old: bool = False)
             single = {queue: await _single(consumer, queue) for queue in queues}
             assert await consumer.offset_bounds(queues) == single, kind
             assert known == {queue: single[queue] for queue in expected}, kind
+            await _compare_times(consumer, queues)
         await admin.delete_topic(f"{name}_plain")
         gone = [MessageQueue(f"{name}_plain", queue.broker_name, queue.queue_id) for queue in queues]
         assert await _statistics(consumer, gone) == {}
@@ -48,6 +50,15 @@ async def compare_with_single_requests(nameserver: str, *, is_old: bool = False)
 
 async def _statistics(consumer: PullConsumer, queues: Sequence[MessageQueue]) -> dict[MessageQueue, OffsetRange]:
     return await consumer._asking()._statistics.bounds(tuple(queues))
+
+
+async def _compare_times(consumer: PullConsumer, queues: Sequence[MessageQueue]) -> None:
+    """Compares the offsets of early, late and recent times with those of searches; some queues are never searched."""
+    single, now = consumer._asking(), int(time.time() * 1000)
+    for when in (0, now - 1000, now, now + 3_600_000):
+        times = dict.fromkeys(queues, when)
+        assert await consumer.offsets_at(times) == {queue: await single.offset_at(queue, when) for queue in queues}
+    assert await single._statistics.ends_before(times)
 
 
 async def _single(consumer: PullConsumer, queue: MessageQueue) -> OffsetRange:

@@ -247,8 +247,16 @@ class QueueOffsets:
         return OffsetRange(min(start, end), end)  # messages may expire between the two
 
     async def offsets_at(self, when_ms: Mapping[MessageQueue, int]) -> dict[MessageQueue, int]:
-        """Returns `offset_at` of many queues, each with its own time."""
-        return await query_many(when_ms, lambda queue: self.offset_at(queue, when_ms[queue]))
+        """Returns `offset_at` of many queues, each with its own time.
+
+        A broker searches one queue a request. Where there are many, one request finds those of a topic on a broker that
+        have nothing so late, which need no search.
+        """
+        known = await self._statistics.ends_before(when_ms)
+        found = await query_many(
+            [queue for queue in when_ms if queue not in known], lambda queue: self.offset_at(queue, when_ms[queue])
+        )
+        return {queue: known[queue] if queue in known else found[queue] for queue in when_ms}
 
     async def committed_offsets(self, queues: Iterable[MessageQueue]) -> dict[MessageQueue, int | None]:
         return await query_many(queues, self.committed)

@@ -9,7 +9,8 @@ row is left to the requests for single queues; only they know what is wrong with
 from __future__ import annotations
 
 from collections import OrderedDict
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
 import trio
@@ -21,7 +22,7 @@ from pyrmq_core.errors import ProtocolError, ResponseError
 from pyrmq_core.model import MessageQueue, OffsetRange
 from pyrmq_core.protocol.framing.codes import PASSING_CODES
 from pyrmq_core.protocol.messages.namespaces import with_namespace
-from pyrmq_core.protocol.requests.figures.topic_stats import GetTopicStats, queue_bounds
+from pyrmq_core.protocol.requests.figures.topic_stats import GetTopicStats, queue_rows
 
 # With fewer queues of a topic on a broker, each is requested by itself: a broker looks up a message of every queue for
 # its statistics.
@@ -41,11 +42,12 @@ Bounds: TypeAlias = dict[MessageQueue, OffsetRange]
 
 @dataclass(frozen=True, slots=True)
 class _KeptAnswer:
-    """The last answer of a broker, and what it says of these queues."""
+    """The last answer of a broker, and what it says of these queues; the store time of a last message is in ms."""
 
-    body: bytes
-    queues: tuple[MessageQueue, ...]
-    bounds: Bounds
+    body: bytes = b""
+    queues: tuple[MessageQueue, ...] = ()
+    bounds: Bounds = field(default_factory=dict)
+    last_stored: dict[MessageQueue, int] = field(default_factory=dict)
 
 
 class TopicStatistics:
@@ -65,12 +67,27 @@ class TopicStatistics:
         Raises `NetworkError` and `BrokerNotFound` for a broker that does not answer, and `ResponseError` for one that
         is busy: single requests would fare no better.
         """
+        found: Bounds = {}
+        for answered in await self._answers(queues):
+            found.update(answered.bounds)
+        return found
+
+    async def ends_before(self, when_ms: Mapping[MessageQueue, int]) -> dict[MessageQueue, int]:
+        """Returns the end of those queues that have a row, and no message stored at or after their time.
+
+        Raises as `bounds`.
+        """
+        return {
+            queue: kept.end
+            for answered in await self._answers(tuple(when_ms))
+            for queue, kept in answered.bounds.items()
+            if kept.start == kept.end or 0 < answered.last_stored[queue] < when_ms[queue]
+        }
+
+    async def _answers(self, queues: tuple[MessageQueue, ...]) -> list[_KeptAnswer]:
         places = self._places(queues)
         answers = await query_many(places, lambda place: self._ask(place, places[place]))
-        found: Bounds = {}
-        for answered in answers.values():
-            found.update(answered)
-        return found
+        return list(answers.values())
 
     def _places(self, queues: tuple[MessageQueue, ...]) -> dict[Place, tuple[MessageQueue, ...]]:
         if self._grouped[0] != queues:
@@ -81,7 +98,7 @@ class TopicStatistics:
         now = trio.current_time()
         return {place: some for place, some in self._grouped[1].items() if self._skipped_until.get(place, now) <= now}
 
-    async def _ask(self, place: Place, queues: tuple[MessageQueue, ...]) -> Bounds:
+    async def _ask(self, place: Place, queues: tuple[MessageQueue, ...]) -> _KeptAnswer:
         topic, broker_name = place
         on_wire = with_namespace(topic, self._namespace)
         request = GetTopicStats(on_wire).to_command()
@@ -89,8 +106,8 @@ class TopicStatistics:
             answer = await self._client.ask_broker(queues[0], request, timeout=self._timeout, namespace=self._namespace)
             body, kept = bytes(answer.body), self._kept.get(place)
             if kept is not None and kept.body == body and kept.queues == queues:
-                return kept.bounds
-            rows = queue_bounds(answer, on_wire, broker_name)
+                return kept
+            rows = queue_rows(answer, on_wire, broker_name)
         except ResponseError as error:
             if error.code in PASSING_CODES:
                 raise
@@ -104,16 +121,17 @@ class TopicStatistics:
             for queue in queues
             if (row := rows.get(queue.queue_id)) is not None and row[0] <= row[1]
         }
-        self._keep(place, _KeptAnswer(body, queues, bounds))
-        return bounds
+        last_stored = {queue: rows[queue.queue_id][2] for queue in bounds}
+        return self._keep(place, _KeptAnswer(body, queues, bounds, last_stored))
 
-    def _skip(self, place: Place) -> Bounds:
+    def _skip(self, place: Place) -> _KeptAnswer:
         self._skipped_until[place] = trio.current_time() + REFUSED_SECONDS
-        return {}
+        return _KeptAnswer()
 
-    def _keep(self, place: Place, answer: _KeptAnswer) -> None:
+    def _keep(self, place: Place, answer: _KeptAnswer) -> _KeptAnswer:
         self._kept.pop(place, None)
         if len(answer.body) <= KEPT_BYTES:
             self._kept[place] = answer
             if len(self._kept) > KEPT_ANSWERS:
                 self._kept.popitem(last=False)
+        return answer

@@ -28,7 +28,7 @@ from pyrmq_core.protocol.requests.figures.topic_stats import (
     TopicGroups,
     TopicOffset,
     TopicStatsTable,
-    queue_bounds,
+    queue_rows,
 )
 from tests.protocol.conversations import ANY_JSON, SERIALIZATIONS, Said, assert_garbage_is_named, assert_survives
 from tests.protocol.strategies import INT32, INT64, SOME_TEXT, TEXT
@@ -132,16 +132,18 @@ def test_the_topics_of_apache_brokers() -> None:
         assert all(0 <= one.min_offset <= one.max_offset for one in table.offsets.values())
 
 
-def test_bounds_of_apache_brokers() -> None:
+def test_rows_of_apache_brokers() -> None:
     for answer in recorded(202).values():
         offsets = TopicStatsTable.from_command(answer).offsets
         for topic, broker in {(queue.topic, queue.broker_name) for queue in offsets}:
-            assert queue_bounds(answer, topic, broker) == bounds_in(offsets, topic, broker)
+            assert queue_rows(answer, topic, broker) == rows_in(offsets, topic, broker)
 
 
-def bounds_in(offsets: Mapping[MessageQueue, TopicOffset], topic: str, broker: str) -> dict[int, tuple[int, int]]:
+def rows_in(offsets: Mapping[MessageQueue, TopicOffset], topic: str, broker: str) -> dict[int, tuple[int, int, int]]:
     mine = {queue: one for queue, one in offsets.items() if (queue.topic, queue.broker_name) == (topic, broker)}
-    return {queue.queue_id: (one.min_offset, one.max_offset) for queue, one in mine.items()}
+    return {
+        queue.queue_id: (one.min_offset, one.max_offset, one.last_update_timestamp_ms) for queue, one in mine.items()
+    }
 
 
 NAMES = st.sampled_from(["T", "a", "%RETRY%g", 'q"u', "b\\", "é", ""])
@@ -157,15 +159,15 @@ NAMES = st.sampled_from(["T", "a", "%RETRY%g", 'q"u', "b\\", "é", ""])
     topic=NAMES,
     broker=NAMES,
 )
-def test_bounds_are_those_of_the_table(
+def test_rows_are_those_of_the_table(
     offsets: dict[MessageQueue, TopicOffset], rate: float | None, topic: str, broker: str
 ) -> None:
     answer = TopicStatsTable(offsets, rate).to_command()
-    assert queue_bounds(answer, topic, broker) == bounds_in(offsets, topic, broker)
+    assert queue_rows(answer, topic, broker) == rows_in(offsets, topic, broker)
 
 
 @given(cut=st.integers(0, 250), lost=st.integers(0, 5), put=st.binary(max_size=4) | st.sampled_from([b"0", b",", b"}"]))
-def test_a_damaged_table_has_the_same_bounds_or_none(cut: int, lost: int, put: bytes) -> None:
+def test_a_damaged_table_has_the_same_rows_or_none(cut: int, lost: int, put: bytes) -> None:
     offsets = {MessageQueue("T", "a", number): TopicOffset(number, 5, 6) for number in range(2)}
     body = bytes(TopicStatsTable(offsets, 0.0).to_command().body)
     answer = success(body=body[:cut] + put + body[cut + lost :])
@@ -173,9 +175,9 @@ def test_a_damaged_table_has_the_same_bounds_or_none(cut: int, lost: int, put: b
         table = TopicStatsTable.from_command(answer).offsets
     except BodyError:
         with pytest.raises(BodyError):
-            queue_bounds(answer, "T", "a")
+            queue_rows(answer, "T", "a")
     else:
-        assert queue_bounds(answer, "T", "a") == bounds_in(table, "T", "a")
+        assert queue_rows(answer, "T", "a") == rows_in(table, "T", "a")
 
 
 def test_a_table_of_other_values_is_refused() -> None:
