@@ -30,6 +30,16 @@ LENGTHS: dict[str, Callable[[random.Random], int]] = {
 }
 
 
+@pytest.fixture(autouse=True, params=["isal", "zlib"])
+def library(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Compares with either library, where both are installed; only without isal are long bodies compared together."""
+    if request.param == "zlib":
+        monkeypatch.setattr(body_crcs, "crc32", zlib.crc32)
+        monkeypatch.setattr(body_crcs, "longest_together", LONGEST_TOGETHER)
+    else:
+        assert body_crcs.crc32 is pytest.importorskip("isal.isal_zlib").crc32
+
+
 class Bodies:
     """Bodies between other bytes, with their CRCs."""
 

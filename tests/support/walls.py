@@ -147,6 +147,7 @@ THIRD_PARTY: dict[str, tuple[str, ...]] = {
     ),
     "yaml": ("pyrmq_core.access.yaml_text",),
     "lz4": ("pyrmq_core.protocol.messages.compression",),
+    "isal": ("pyrmq_core.columnar.decoding.body_crcs",),
     "zstandard": ("pyrmq_core.protocol.messages.compression",),
     "opentelemetry": ("pyrmq_core.otel.api",),
     "pytest": ("pyrmq_pytest",),
