@@ -44,3 +44,10 @@ def test_a_refusal_names_peer_request_reason_and_remedy() -> None:
 def test_a_bare_refusal_is_one_line_too() -> None:
     error = response_error(Command(4711), 12, "b:1")
     assert str(error) == "b:1 answered QUERY_MESSAGE (12) with 4711"
+
+
+def test_a_broker_that_is_taken_for_a_nameserver_is_called_a_broker() -> None:
+    answer = Command(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark="request type 105 not supported")
+    route = response_error(answer, RequestCode.GET_ROUTEINFO_BY_TOPIC, "127.0.0.1:10911", "topic T")
+    assert str(route).endswith("name a NameServer's address, whose port is 9876 by default")
+    assert "is older than this request" in str(response_error(answer, RequestCode.LITE_PULL_MESSAGE, "127.0.0.1:10911"))

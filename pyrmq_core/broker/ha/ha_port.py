@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from functools import partial
 from typing import Final
 
@@ -44,5 +45,7 @@ async def open_ha_port(config: BrokerConfig, ha: HaServer, services: trio.Nurser
         opened = await services.start(serve_slaves, port + 1 if port < MAX_PORT else 0)
     except NetworkError as error:
         opened = await services.start(serve_slaves, 0)
-        log.warning("slaves are served at port %d: %s", opened.port, error)
+        level = logging.WARNING if config.listen_port else logging.INFO  # a free port was as good as another
+        text = "the port behind the broker's is taken (%s), so slaves are served at port %d; haListenPort sets one"
+        log.log(level, text, error.address, opened.port)
     return opened.port

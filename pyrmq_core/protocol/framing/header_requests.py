@@ -65,6 +65,8 @@ def response_error(answer: Command, request_code: int, address: str, about: str 
     reason = f": {' '.join(remark.split())}" if remark else ""  # Java's stack traces stay in one line
     code = ResponseCode.NO_PERMISSION if remark.startswith(ACL_REFUSAL) else answer.code
     remedy = f"; {REMEDIES[ResponseCode(code)]}" if code in REMEDIES else ""
+    if request_code == RequestCode.GET_ROUTEINFO_BY_TOPIC and code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
+        remedy = "; a broker answers so: name a NameServer's address, whose port is 9876 by default"
     return ResponseError(
         f"{address} answered {request_name(request_code)}{subject} with {response_name(answer.code)}{reason}{remedy}",
         code=answer.code,

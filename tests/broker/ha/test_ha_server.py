@@ -292,11 +292,14 @@ async def test_a_guarded_broker_serves_slaves_at_a_port_that_is_set(
         assert found is is_open
 
 
-async def test_a_taken_port_is_replaced_by_a_free_one(tmp_path: Path) -> None:
+async def test_a_taken_port_is_replaced_by_a_free_one(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     with socket.create_server(("127.0.0.1", free_port((-3, -1, 0)))) as taken:
         port = taken.getsockname()[1] - 1
         async with serving(tmp_path, listenPort=str(port)) as served:
             assert served.running.ha_address != f"127.0.0.1:{port + 1}"
+            (line,) = [line for line in caplog.records if line.name.endswith("ha_port")]
+            assert line.levelno == logging.WARNING
+            assert f"taken (127.0.0.1:{port + 1}), so slaves are served at port" in line.message
             async with follower(served.running) as slave:
                 await slave.report(0)
                 await until(lambda: bool(served.running.broker.ha.replicas.connected))
