@@ -1,15 +1,15 @@
 """`pyrmq tail`: queues of a topic, each read by a task of its own; messages are printed as they come.
 
 With `--follow` a reader outlives its broker: it reports the loss once, and goes on at its offset when the broker is
-back.
+back. Queues that the topic gets later, and those of brokers that join, are found by looking at its route again.
 """
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import datetime
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from typing import Any, Final, Literal, TypeAlias
 
 import click
@@ -33,6 +33,7 @@ from pyrmq_core.errors import InvalidArgument, NetworkError, ResponseError, Rout
 
 WAIT_SECONDS: Final = 5.0
 RETRY_SECONDS: Final = 1.0
+LOOK_SECONDS: Final = 5.0
 READ_AHEAD_MESSAGES: Final = 256
 
 Start: TypeAlias = datetime | Literal["earliest", "latest"]
@@ -110,10 +111,9 @@ async def _tail(connection: Connection, topic: str, wanted: Wanted, form: Messag
 
 async def tail_topic(consumer: PullConsumer, topic: str, wanted: Wanted, form: MessageLine) -> None:
     """Prints the messages that were there at the start, and with `follow` also those that come later."""
+    began = datetime.now(UTC)
     queues = chosen(await consumer.message_queues(topic), wanted.queues)
-    if wanted.sql is not None:
-        for queue in {queue.broker_name: queue for queue in queues}.values():
-            await consumer.check_sql(queue, wanted.sql)
+    await _check_sql(consumer, queues, wanted)
     bounds = await consumer.offset_bounds(queues)
     begins = await _begins(consumer, bounds, wanted)
     send, receive = trio.open_memory_channel[MessageExt](READ_AHEAD_MESSAGES)
@@ -124,6 +124,8 @@ async def tail_topic(consumer: PullConsumer, topic: str, wanted: Wanted, form: M
             for queue in queues:
                 end = None if wanted.follow else bounds[queue].end
                 nursery.start_soon(reader.read, queue, begins[queue], end, send.clone())
+            if wanted.follow:
+                nursery.start_soon(reader.read_later_queues, topic, queues, began, nursery, send.clone())
         async for message in receive:
             click.echo(form(message))
             printed += 1
@@ -143,7 +145,18 @@ def chosen(queues: Iterable[MessageQueue], names: Sequence[str]) -> list[Message
         if not any(_means(name, queue) for queue in known):
             there = ", ".join(f"{queue.broker_name}/{queue.queue_id}" for queue in known[:50])
             raise InvalidArgument(f"--queue {name}: topic {known[0].topic} has no such queue to read; it has {there}")
-    return [queue for queue in known if any(_means(name, queue) for name in names)]
+    return [queue for queue in known if _is_wanted(queue, names)]
+
+
+def _is_wanted(queue: MessageQueue, names: Sequence[str]) -> bool:
+    return not names or any(_means(name, queue) for name in names)
+
+
+async def _check_sql(consumer: PullConsumer, queues: Iterable[MessageQueue], wanted: Wanted) -> None:
+    """Has one queue of each broker check the expression: a bad one would be answered with every message."""
+    if wanted.sql is not None:
+        for queue in {queue.broker_name: queue for queue in queues}.values():
+            await consumer.check_sql(queue, wanted.sql)
 
 
 def _means(name: str, queue: MessageQueue) -> bool:
@@ -196,6 +209,39 @@ class _Reader:
                 offset = pulled.next_offset
                 if end is not None and pulled.status is PullStatus.NO_NEW_MSG:
                     return
+
+    async def read_later_queues(
+        self,
+        topic: str,
+        known: Iterable[MessageQueue],
+        began: datetime,
+        nursery: trio.Nursery,
+        channel: trio.MemorySendChannel[MessageExt],
+    ) -> None:
+        """Starts a reader for each queue that the topic did not have before.
+
+        Its first message is where `--from` says; `latest` means the time at which the command `began`, since a broker
+        that joins may have messages of before.
+        """
+        seen, wanted = set(known), self._wanted
+        from_end = wanted.offset is not None and wanted.offset < 0
+        if wanted.start == "latest" or from_end:
+            wanted = replace(wanted, start=began, offset=None if from_end else wanted.offset)
+        async with channel:
+            while True:
+                await trio.sleep(LOOK_SECONDS)
+                try:
+                    there = (await self._consumer.current_queues([topic]))[topic] or ()
+                    added = [queue for queue in there if queue not in seen and _is_wanted(queue, wanted.queues)]
+                    await _check_sql(self._consumer, added, wanted)
+                    begins = await _begins(self._consumer, await self._consumer.offset_bounds(added), wanted)
+                except (NetworkError, RoutingError, ResponseError) as error:
+                    if not passes(error):
+                        raise
+                    continue  # looks again after the next pause
+                for queue in added:
+                    seen.add(queue)
+                    nursery.start_soon(self.read, queue, begins[queue], None, channel.clone())
 
     async def _pull(self, queue: MessageQueue, offset: int, wait: float = 0.0) -> PullResult:
         wanted = self._wanted

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import fcntl
 import json
 import os
 from datetime import UTC, datetime, timedelta
@@ -121,6 +122,48 @@ async def test_lines_are_numbered_over_all_reads(monkeypatch: pytest.MonkeyPatch
     found = [line async for lines in read_lines(reading) for line in lines]
     os.close(reading)
     assert found == list(enumerate((line.rstrip(b"\r") for line in content.split(b"\n")), 1))
+
+
+@pytest.mark.parametrize(
+    "line", [b' {"body": "x"} ', b'\xef\xbb\xbf{"body": "x"}', '{"body": "x"}'.encode("utf-16-le")]
+)
+def test_json_may_have_spaces_and_any_of_its_encodings(line: bytes) -> None:
+    assert JSON.message(line) == Message("orders", b"x", tags="paid")
+
+
+@pytest.mark.parametrize(
+    ("line", "text"),
+    [
+        (b'{"body": "x"} {"body": "y"}', "it is no JSON .Extra data"),
+        (b'{"body": "x"},', "it is no JSON .Extra data"),
+        (b'{"body": "x", "properties": {"a": "1", "UNIQ_KEY": "1"}}', "UNIQ_KEY is a name RocketMQ keeps"),
+        (b'{"body": "x", "properties": {"a": ""}}', "property 'a' has an empty value"),
+        (b'{"body": "x", "properties": {"a": "\\u0001"}}', "'a'"),
+        (b'{"body": "x", "tags": "\\u0002"}', "TAGS"),
+        (b'{"body": "x", "keys": "  "}', "keys holds no word"),
+        (b'{"body": "x", "properties": {"a": "' + b"y" * 40_000 + b'"}}', "the properties take 40"),
+        (b'{"body": "x", "properties": {"a": {}}}', "property 'a' is {}"),
+    ],
+)
+def test_names_that_were_checked_do_not_excuse_the_next_line(line: bytes, text: str) -> None:
+    form = LineForm("orders", {}, as_json=True)
+    good = b'{"body": "x", "tags": "t", "keys": "k", "properties": {"a": "1"}}'
+    for _ in range(2):
+        assert form.message(good) == Message("orders", b"x", tags="t", keys="k", properties={"a": "1"})
+    with pytest.raises(InvalidMessage, match=text):
+        form.message(line)
+    assert form.message(good).properties == {"a": "1"}
+
+
+@pytest.mark.skipif(not hasattr(fcntl, "F_GETPIPE_SZ"), reason="this system cannot change the room of a pipe")
+async def test_a_pipe_has_room_for_a_whole_request() -> None:
+    reading, writing = os.pipe()
+    os.write(writing, b"one\n")
+    os.close(writing)
+    assert [lines async for lines in read_lines(reading)] == [[(1, b"one")]]
+    room = fcntl.fcntl(reading, fcntl.F_GETPIPE_SZ)
+    os.close(reading)
+    assert room == 1024 * 1024
 
 
 def test_base64_is_what_tail_prints() -> None:
