@@ -12,7 +12,8 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
-from pyrmq_core.errors import InvalidArgument, NoRoute, RocketMQError
+from pyrmq_core.errors import InvalidArgument, NoRoute, ResponseError, RocketMQError, SendFailed
+from pyrmq_core.protocol.framing.codes import ResponseCode
 from pyrmq_core.web.changes import PREPARED_BY, Changes
 from pyrmq_core.web.guards import FormToken
 from pyrmq_core.web.look_ups import LookUps
@@ -44,6 +45,8 @@ PAGES: Final[Mapping[str, PageOf]] = {
 FORMS: Final[Mapping[str, PageOf]] = {"/send": send_page, "/reset": reset_page}
 CONFIRMED: Final = "/confirmed"
 MAX_FIELDS: Final = 32
+# Both generations of access control refuse with this code.
+NOT_PERMITTED: Final = (ResponseCode.NO_PERMISSION,)
 # Every page has these at its top, in this order.
 NAVIGATION: Final = (
     ("/", "Cluster"),
@@ -124,5 +127,11 @@ def described(error: Exception) -> tuple[int, str, str]:
             return 400, "Not possible", str(error)
         case NoRoute():
             return 404, "Not there", str(error)
+        case ResponseError(code=code) if code in NOT_PERMITTED:
+            return 403, "Not permitted", f"The credentials of this page do not permit it: {error}"
+        case SendFailed():
+            return 502, f"The message is {error.outcome.value}", str(error)
+        case ResponseError():
+            return 502, "The broker refused", str(error)
         case _:
             return 502, "The cluster did not answer", str(error)

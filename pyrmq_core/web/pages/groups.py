@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from starlette.requests import Request
 
+from pyrmq_core.protocol.messages.names import SYSTEM_GROUPS
 from pyrmq_core.web.history import Curve
 from pyrmq_core.web.look_ups import LookUps
 from pyrmq_core.web.pages.page import Shown, needed, ordered, part, query, tried
@@ -15,6 +16,7 @@ from pyrmq_core.web.pages.page import Shown, needed, ordered, part, query, tried
 if TYPE_CHECKING:
     from pyrmq_core.client.admin.group_values import GroupSummary, QueueProgress
 
+KINDS: Final = ("own", "RocketMQ's")
 LATEST: Final = datetime.max.replace(tzinfo=UTC)
 GROUP_ORDERS: Final[Mapping[str, Callable[[GroupSummary], Any]]] = {
     "group": lambda one: one.group,
@@ -32,9 +34,22 @@ async def groups_page(request: Request, look_ups: LookUps) -> Shown:
     """Returns the groups whose names contain a text, with their members and lag."""
     wanted = query(request, "filter")
     found = await look_ups.groups()
-    groups = ordered(request, (one for one in found.groups if wanted.lower() in one.group.lower()), GROUP_ORDERS)
-    values = {"part": part(request, groups), "sort": query(request, "sort"), "filter": wanted}
+    kind = query(request, "kind") or KINDS[0]
+    of_kind = {known: [one for one in found.groups if group_kind(one.group) == known] for known in KINDS}
+    groups = [one for one in of_kind.get(kind, ()) if wanted.lower() in one.group.lower()]
+    values = {
+        "part": part(request, ordered(request, groups, GROUP_ORDERS)),
+        "sort": query(request, "sort"),
+        "filter": wanted,
+        "kind": kind,
+        "kinds": {known: len(there) for known, there in of_kind.items()},
+    }
     return Shown("groups.html", {**values, "failures": found.failures})
+
+
+def group_kind(name: str) -> str:
+    """Returns which of `KINDS` a group is by its name."""
+    return KINDS[1] if name in SYSTEM_GROUPS else KINDS[0]
 
 
 async def group_page(request: Request, look_ups: LookUps) -> Shown:
