@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import html
 import re
+from pathlib import Path
 
 import httpx
+import pytest
 import trio
+from selenium.webdriver import Chrome
+from selenium.webdriver.common.by import By
+from selenium.webdriver.support.wait import WebDriverWait
 
 from pyrmq_core import Client, Message, Producer, PullConsumer
 from pyrmq_core.web.server import WebSettings, serve_web
 from tests.support.apache import ApacheCluster
+from tests.support.browser import browser, missing
 
 TOPIC = "web_page_orders"
 GROUP = "web_page_billing"
@@ -41,8 +47,13 @@ async def test_every_page(apache: ApacheCluster) -> None:
             assert GROUP in topic
             assert GROUP in await text("/groups")
             assert f"{MESSAGES - 4 * len(apache.brokers)} messages behind" in await text(f"/group?group={GROUP}")
+            for kind, name in (("topic", TOPIC), ("lag", GROUP)):
+                curve = (await http.get("/data/curve", params={"kind": kind, "name": name})).json()
+                assert len(curve["seconds"]) == 1
+                assert curve["lines"]
             assert await text("/producers")
             assert await text("/dead-letters")
+            assert await text(f"/dead-letters?group={GROUP}")
             found = await text(f"/messages?topic={TOPIC}&key=web-key-3")
             link = re.search(r'href="(/message\?[^"]*)"', found)
             assert link is not None
@@ -50,6 +61,58 @@ async def test_every_page(apache: ApacheCluster) -> None:
             assert html.escape(HOSTILE) in message
             assert GROUP in message
         nursery.cancel_scope.cancel()
+
+
+async def test_every_page_in_a_browser(apache_5: ApacheCluster, tmp_path: Path) -> None:
+    if reason := missing():
+        pytest.skip(reason)
+    nameserver = apache_5.nameserver.address
+    async with Client(nameserver=nameserver) as client, trio.open_nursery() as nursery:
+        await fill(client)
+        address = await nursery.start(serve_web, client, nameserver, WebSettings(port=0, allow_changes=True))
+        await trio.to_thread.run_sync(look, address, tmp_path)
+        nursery.cancel_scope.cancel()
+
+
+def look(address: str, profile: Path) -> None:
+    """Visits every page of the server at the address, and sends a message by its form."""
+    with browser(profile) as chrome:
+
+        def text(path: str) -> str:
+            chrome.get(address + path)
+            assert chrome.find_elements(By.TAG_NAME, "img") == []
+            assert chrome.get_log("browser") == []  # type: ignore[no-untyped-call]
+            return chrome.find_element(By.TAG_NAME, "main").text
+
+        assert "broker-a" in text("")
+        assert curve_points(chrome) > 0
+        assert TOPIC in text("topics")
+        assert GROUP in text(f"topic?topic={TOPIC}")
+        bars = chrome.find_elements(By.CSS_SELECTOR, ".spread rect.queue")
+        assert len(bars) >= 8
+        assert max(bar.size["height"] for bar in bars) > 80
+        assert curve_points(chrome) > 0
+        assert GROUP in text("groups")
+        assert "messages behind" in text(f"group?group={GROUP}")
+        assert curve_points(chrome) > 0
+        assert HOSTILE in text(f"messages?topic={TOPIC}")
+        chrome.find_element(By.CSS_SELECTOR, "tbody a").click()
+        assert chrome.find_element(By.CSS_SELECTOR, "pre.body").text == HOSTILE
+        assert "client" in text("producers")
+        assert "Dead letters" in text("dead-letters")
+        assert f"Reset the offsets of {GROUP}" in text(f"reset?group={GROUP}")
+        assert "body" in text(f"send?topic={TOPIC}")
+        chrome.find_element(By.NAME, "body").send_keys(HOSTILE)
+        chrome.find_element(By.CSS_SELECTOR, "main button").click()
+        chrome.find_element(By.ID, "confirm").click()
+        assert "SEND_OK" in chrome.find_element(By.TAG_NAME, "main").text
+
+
+def curve_points(chrome: Chrome) -> int:
+    """Returns how many samples the page's curve has, once it is drawn."""
+    drawn = "drawAll().then(() => arguments[0](Number(document.querySelector('.chart').dataset.points || 0)))"
+    points: int = WebDriverWait(chrome, 20, 0.2).until(lambda chrome: chrome.execute_async_script(drawn))
+    return points
 
 
 async def fill(client: Client) -> None:
