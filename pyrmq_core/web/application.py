@@ -86,7 +86,7 @@ def application(look_ups: LookUps, pages: Pages, changes: Changes | None, token:
         status, heading, text = described(error)
         if request.url.path.startswith("/data/"):
             return JSONResponse({"error": text}, status)
-        return pages.page("error.html", {"heading": heading, "text": text}, status)
+        return pages.page("error.html", {"heading": heading, "text": text, "posted": request.method == "POST"}, status)
 
     shown_pages = PAGES if changes is None else {**PAGES, **FORMS}
     changing = () if changes is None else (*PREPARED_BY, CONFIRMED)

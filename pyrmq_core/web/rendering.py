@@ -39,6 +39,11 @@ def _number(value: float | None) -> str:
     return f"{int(value):,}" if value == int(value) else f"{value:,.1f}"
 
 
+def _counted(value: int, thing: str) -> str:
+    """Returns a number with what it counts: `1 queue`, `2 queues`."""
+    return f"{_number(value)} {thing}{'' if value == 1 else 's'}"
+
+
 def _size(number_of_bytes: float) -> str:
     for unit in ("B", "KiB", "MiB", "GiB"):
         if number_of_bytes < 1024:
@@ -64,7 +69,7 @@ class Pages:
             trim_blocks=True,
             lstrip_blocks=True,
         )
-        self._templates.filters.update(when=_when, number=_number, size=_size)
+        self._templates.filters.update(when=_when, number=_number, counted=_counted, size=_size)
         self._templates.globals.update(link=link, **shared)
 
     def page(self, template: str, values: Mapping[str, Any], status: int = 200) -> HTMLResponse:

@@ -92,7 +92,7 @@ async def test_a_topic_that_one_broker_knows(page: Served) -> None:
         await pool.aclose()
         nursery.cancel_scope.cancel()
     text = (await page.get("/topic", topic="alone")).text
-    assert "1 messages in 3 queues on 1 brokers" in text
+    assert "1 message in 3 queues on 1 broker" in text
     assert "alert" not in text
 
 

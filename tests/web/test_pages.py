@@ -181,6 +181,11 @@ async def test_nothing_hostile_is_markup(page: Served, path: str) -> None:
     ("path", "status"),
     [
         ("/nowhere", 404),
+        ("/message", 400),
+        ("/data/curve?kind=rates&name=orders", 400),
+        ("/topics?page=abc", 200),
+        (f"/groups?page={'9' * 18}", 200),
+        ("/groups?sort=nothing&kind=none", 200),
         ("/topic", 400),
         ("/topic?topic=nowhere", 404),
         (f"/topic?topic={'x' * 2000}", 400),
@@ -189,6 +194,7 @@ async def test_nothing_hostile_is_markup(page: Served, path: str) -> None:
         ("/message?topic=orders&brokerName=broker-a&queueId=0&offset=99999", 400),
         ("/message?topic=orders&brokerName=broker-a&queueId=-1&offset=0", 400),
         (f"/message?topic=orders&brokerName=broker-a&queueId=0&offset={'9' * 25}", 400),
+        (f"/message?topic=orders&brokerName=broker-a&queueId=0&offset={2**63}", 400),
         ("/message?topic=orders&brokerName=nowhere&queueId=0&offset=0", 502),
         ("/messages?topic=%ED%A0%80", 404),
         ("/static/../server.py", 404),
@@ -200,6 +206,12 @@ async def test_wrong_addresses(page: Served, path: str, status: int) -> None:
     answer = await page.http.get(path)
     assert answer.status_code == status
     assert "Traceback" not in answer.text
+
+
+async def test_what_is_wrong_with_an_address_is_said(page: Served) -> None:
+    assert "There is no page at this address" in (await page.get("/nowhere")).text
+    assert "the address lacks topic=" in (await page.get("/message")).text
+    assert "write 2026-01-31T12:00 (UTC)" in (await page.get("/messages", topic="orders", before="31.12.2026")).text
 
 
 async def token_of(page: Served, path: str) -> str:
