@@ -2,6 +2,6 @@
 
 `server` listens and serves, `application` has the table of paths, `guards` refuses what a browser must not be made to
 do, `shared_answers` bounds what brokers are asked, `pages` has one module a page. Pages are made from templates here,
-so that they work without a script; the scripts in `static` renew them and draw the lag. Everything that a broker
+so that they work without a script; the scripts in `static` renew them and draw curves. Everything that a broker
 answers is escaped by the templates.
 """
