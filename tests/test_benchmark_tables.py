@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from benchmarks.kafka import ROWS, chosen_rows, taken_off
+from benchmarks.kafka import ROWS, chosen_rows, sides, stored, taken_off
 from benchmarks.support.session_process import descendants, family_cpu, machine_cpu
 from benchmarks.support.side_by_side import Better, Row, Run, Spread, cpu_text, table
 
@@ -73,6 +73,13 @@ def test_rows_are_chosen_by_patterns() -> None:
     assert chosen_rows(["count", "*-1024"]) == ["write-1024", "read-1024", "body-1024", "stream-1024", "count"]
     with pytest.raises(ValueError, match="no row 'reads'; there are: write-100, "):
         chosen_rows(["*-100", "reads"])
+
+
+def test_a_session_with_settings_reads_the_plain_topic() -> None:
+    topics = {"kafka": "k", "plain": "p", "batch": "b"}
+    for kind in ("read", "stream"):
+        assert [topics[stored(side)] for side in sides(kind)] == ["k", "p", "b", "p"]
+    assert [topics[stored(side)] for side in sides("body")] == ["k", "p", "b"]
 
 
 def test_this_process_is_part_of_the_machine() -> None:

@@ -1,10 +1,11 @@
 """Run by the Python of one Spark: the jobs of one connector, each at a line of JSON on its input.
 
-    python spark_jobs.py kafka|rocketmq ADDRESS [NAME=VALUE...]
+    python spark_jobs.py kafka|rocketmq|registered ADDRESS [NAME=VALUE...]
 
 NAME=VALUE are settings of the session. A line is `{"job": NAME, ...}` with the arguments of that method of `Jobs`; the
 answer, a line of JSON on the output that the process began with, is the method's result, or `{"error": TEXT}`. The end
-of the input ends the session. It imports nothing but PySpark, as the two connectors need different releases of it.
+of the input ends the session. It imports nothing but PySpark, as the two connectors need different releases of it; ours
+is imported to register it.
 """
 
 from __future__ import annotations
@@ -36,6 +37,9 @@ class Kafka:
     name = "kafka"
     ends: Mapping[str, str] = {"startingOffsets": "earliest", "endingOffsets": "latest"}
     columns: Mapping[str, str] = {"body": "value", "keys": "key"}
+    # A task requests the ends of its partition behind its own fetch, which waits at the end of the partition: by
+    # default 500 ms, of which 1,000 partitions make four minutes.
+    many_queues: Mapping[str, str] = {"kafka.fetch.max.wait.ms": "10"}
 
     def __init__(self, spark: SparkSession, address: str) -> None:
         self._spark = spark
@@ -82,6 +86,7 @@ class RocketMQ:
     name = "rocketmq"
     ends: Mapping[str, str] = {}
     columns: Mapping[str, str] = {"body": "body", "keys": "keys", "tags": "tags"}
+    many_queues: Mapping[str, str] = {}
 
     def __init__(self, spark: SparkSession, address: str) -> None:
         self._spark = spark
@@ -102,7 +107,17 @@ class RocketMQ:
         )
 
 
-CONNECTORS: dict[str, type[Kafka] | type[RocketMQ]] = {"kafka": Kafka, "rocketmq": RocketMQ}
+class Registered(RocketMQ):
+    """Ours, registered by the driver; else Spark finds it."""
+
+    def __init__(self, spark: SparkSession, address: str) -> None:
+        from pyrmq_spark import RocketMQDataSource
+
+        super().__init__(spark, address)
+        spark.dataSource.register(RocketMQDataSource)
+
+
+CONNECTORS: dict[str, type[Kafka] | type[RocketMQ]] = {"kafka": Kafka, "rocketmq": RocketMQ, "registered": Registered}
 
 
 class Jobs:
@@ -146,7 +161,7 @@ class Jobs:
 
     def count(self, topic: str) -> Answer:
         began = time.perf_counter()
-        rows = self._all(topic).count()
+        rows = self._all(topic, **self._connector.many_queues).count()
         return {"seconds": time.perf_counter() - began, "rows": rows}
 
     def available_now(self, topic: str) -> Answer:
@@ -183,9 +198,10 @@ class Jobs:
         names = self._connector.columns
         return self._spark.range(0, rows, 1, partitions).select(*(made[name].alias(names[name]) for name in names))
 
-    def _all(self, topic: str) -> DataFrame:
+    def _all(self, topic: str, **more: str) -> DataFrame:
         connector = self._connector
-        return self._spark.read.format(connector.name).options(**connector.source(topic), **connector.ends).load()
+        reader = self._spark.read.format(connector.name).options(**connector.source(topic), **connector.ends)
+        return reader.options(**more).load()
 
     def _stream(self, topic: str, **more: str) -> DataFrame:
         reader = self._spark.readStream.format(self._connector.name).options(**self._connector.source(topic))

@@ -20,13 +20,13 @@ from benchmarks.support.session_process import JobFailed, SparkProcess, cpu_of, 
 from benchmarks.support.side_by_side import Better, Row, Run
 from benchmarks.support.spark_jobs import QUEUES
 from pyrmq_core.blocking import Admin
+from pyrmq_spark import session_settings
 from tests.support.apache import ApacheBroker, ApacheCluster, boot_cluster
 
 KAFKA: Final = "kafka"
 PLAIN: Final = "plain"
 BATCH: Final = "batch"
 UNIX: Final = "unix"
-UNIX_SOCKETS: Final = {"spark.python.unix.domain.socket.enabled": "true"}
 BROKER: Final = "broker-a"
 
 Job = Callable[[str, SparkProcess], Mapping[str, float]]
@@ -132,7 +132,7 @@ class KafkaSitting:
 
 @contextmanager
 def kafka_sitting(*, heap: str, unix: bool) -> Iterator[KafkaSitting]:
-    """Yields a sitting; with `unix` there is a second session of ours, with Unix sockets to its Python workers.
+    """Yields a sitting; with `unix` there is a second session of ours, as the quick start has it.
 
     Raises `ApacheUnavailable` for what cannot be fetched, and `JavaFailed` or `JobFailed` for what does not start.
     """
@@ -154,5 +154,6 @@ def kafka_sitting(*, heap: str, unix: bool) -> Iterator[KafkaSitting]:
             PLAIN: opened("rocketmq", nameserver, python, heap, {}),
         }
         if unix:
-            sessions[UNIX] = opened("rocketmq", nameserver, python, "1g", UNIX_SOCKETS)
+            settings = {name: str(value) for name, value in session_settings().items()}
+            sessions[UNIX] = opened("registered", nameserver, python, "1g", settings)
         yield KafkaSitting(sessions, kafka, cluster)
