@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -27,6 +28,18 @@ def test_a_units_command_prints_its_settings(unit: Path, tmp_path: Path) -> None
     done = subprocess.run([sys.executable, *words, "-p"], capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     assert "listenPort=" in done.stdout
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd-analyze is missing")
+@pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.stem)
+def test_systemd_reads_the_unit_without_a_complaint(unit: Path, tmp_path: Path) -> None:
+    """The path of Python is one of this machine: systemd looks whether it is there."""
+    copies = {one: tmp_path / one.name for one in UNITS}
+    for one, copy in copies.items():
+        copy.write_text(one.read_text().replace("/opt/pyrmq/bin/python", sys.executable))
+    command = ["systemd-analyze", "verify", "--man=no", str(copies[unit])]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout + done.stderr) == (0, "")
 
 
 def test_there_are_units_for_both_servers() -> None:
