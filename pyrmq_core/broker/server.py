@@ -15,7 +15,7 @@ from pyrmq_core.access.control import AccessControl, access_control
 from pyrmq_core.broker.broker import Answer, Broker
 from pyrmq_core.broker.clients.client_table import ClientTable
 from pyrmq_core.broker.clients.held_pulls import HeldPulls
-from pyrmq_core.broker.exported.start import start_exporter
+from pyrmq_core.broker.exported.broker_metrics import common_labels, families
 from pyrmq_core.broker.ha.ha_port import MAX_PORT, open_ha_port
 from pyrmq_core.broker.ha.ha_server import HaServer
 from pyrmq_core.broker.kept_tables import keep_written
@@ -48,6 +48,7 @@ from pyrmq_core.broker.timers.timer_rules import TIMER_TOPIC
 from pyrmq_core.broker.transactions.producer_checks import ProducerChecks
 from pyrmq_core.broker.transactions.transactions import Transactions
 from pyrmq_core.errors import InvalidArgument, StoreError
+from pyrmq_core.exporter.start import start_exporter
 from pyrmq_core.network import ConnectionPool, Handler, Listening, Peer, failure_in, format_address, serve
 from pyrmq_core.network.log_lines import line_logger
 from pyrmq_core.network.tls_settings import watch_certificate
@@ -282,7 +283,13 @@ async def _work(running: RunningBroker, task_status: trio.TaskStatus[RunningBrok
             for task in _tasks_of_role(broker):
                 nursery.start_soon(task)
             if config.exports_metrics:
-                await start_exporter(broker, nursery)
+                broker.metrics_address = await start_exporter(
+                    nursery,
+                    partial(families, broker),
+                    config.metrics_prom_exporter_host,
+                    config.metrics_prom_exporter_port,
+                    common=common_labels(broker),
+                )
             await nursery.start(broker.registration.run)
             task_status.started(running)
 

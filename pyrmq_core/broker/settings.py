@@ -34,6 +34,7 @@ from pyrmq_core.broker.store.retention_rules import (
 )
 from pyrmq_core.broker.timers.timer_rules import MAX_ROLL_SLOTS, PRECISIONS_MS, TimerSettings
 from pyrmq_core.errors import InvalidArgument
+from pyrmq_core.exporter.start import DEFAULT_HOST, PROM, check_exporter
 from pyrmq_core.model import Permission
 from pyrmq_core.network import ServerBounds, TlsSettings, local_ip
 from pyrmq_core.network.server import MAX_CONNECTIONS, MAX_RECEIVED_BYTES, MAX_WAITING_BYTES
@@ -49,7 +50,6 @@ SYNC_FLUSH: Final = "SYNC_FLUSH"
 SERVER_NAME: Final = re.compile(r"(?!\.+$)[%|a-zA-Z0-9_.-]{1,127}")
 MAX_DELAY_MS: Final = MAX_INT * UNIT_MS["s"]
 MAX_REGION_CHARS: Final = 127
-METRICS_EXPORTERS: Final = ("DISABLE", "PROM")
 
 
 def named(name: str, default: Any) -> Any:
@@ -187,7 +187,7 @@ class BrokerConfig:
     # PROM serves /metrics (extra `metrics`); RocketMQ serves it to all addresses, and this broker to 127.0.0.1.
     metrics_exporter_type: str = named("metricsExporterType", "DISABLE")
     metrics_prom_exporter_port: int = named("metricsPromExporterPort", 5557)
-    metrics_prom_exporter_host: str = named("metricsPromExporterHost", "127.0.0.1")
+    metrics_prom_exporter_host: str = named("metricsPromExporterHost", DEFAULT_HOST)
 
     tls: TlsSettings = dataclasses.field(default_factory=TlsSettings)
     access: AccessSettings = dataclasses.field(default_factory=AccessSettings)
@@ -201,11 +201,7 @@ class BrokerConfig:
                 raise InvalidArgument(
                     f"{name} is {value!r}; it is 1 to 127 letters, digits and % | _ - . and becomes a topic's name"
                 )
-        if self.metrics_exporter_type.upper() not in METRICS_EXPORTERS:
-            raise InvalidArgument(
-                f"metricsExporterType is {self.metrics_exporter_type[:SHOWN]!r}; this broker serves its figures to "
-                "Prometheus alone: set it to PROM or DISABLE"
-            )
+        check_exporter(self.metrics_exporter_type)
         self._check_numbers()
 
     def _check_numbers(self) -> None:
@@ -241,7 +237,7 @@ class BrokerConfig:
 
     @property
     def exports_metrics(self) -> bool:
-        return self.metrics_exporter_type.upper() == "PROM"
+        return self.metrics_exporter_type.upper() == PROM
 
     @property
     def is_slave(self) -> bool:

@@ -8,27 +8,36 @@ from typing import NamedTuple
 
 
 class Kind(enum.Enum):
-    """The kind of a metric: a count that only grows, or a value of the moment."""
+    """The kind of a metric: a count that only grows, a value of the moment, or counts of values in buckets."""
 
     COUNTER = "counter"
     GAUGE = "gauge"
+    HISTOGRAM = "histogram"
+
+
+class Buckets(NamedTuple):
+    """The values of one histogram so far: how many were at most each bound, the last being infinite, and their sum."""
+
+    counts: tuple[int, ...]
+    total: float
 
 
 class Sample(NamedTuple):
-    """The values of a family's labels, in their order, and the number."""
+    """The values of a family's labels, in their order, and the number, or a histogram's buckets."""
 
     labels: tuple[str, ...]
-    value: float
+    value: float | Buckets
 
 
 class Family(NamedTuple):
-    """A metric by its name, its labels, and the samples, which are made as they are taken."""
+    """A metric by its name, its labels, and the samples, which are made as they are taken; `bounds` of a histogram."""
 
     name: str
     kind: Kind
     help: str
     labels: tuple[str, ...]
     samples: Iterable[Sample]
+    bounds: tuple[float, ...] = ()
 
 
 # Yields the families of this moment; a long walk over tables is a generator, so that it can be interrupted.

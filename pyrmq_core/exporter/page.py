@@ -6,19 +6,24 @@ Samples are taken in steps, between which the loop does other work; the text is 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 import trio
 from prometheus_client import CollectorRegistry, generate_latest
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
-from pyrmq_core.exporter.families import Collect, Family, Kind
+from pyrmq_core.exporter.families import Buckets, Collect, Family, Kind
 
 CONTENT_TYPE: Final = CONTENT_TYPE_LATEST
 FRESH_SECONDS: Final = 1.0
 SAMPLES_BETWEEN_CHECKPOINTS: Final = 50
+KINDS: Final[dict[Kind, Callable[..., CounterMetricFamily | GaugeMetricFamily | HistogramMetricFamily]]] = {
+    Kind.COUNTER: CounterMetricFamily,
+    Kind.GAUGE: GaugeMetricFamily,
+    Kind.HISTOGRAM: HistogramMetricFamily,
+}
 
 
 class _Families:
@@ -54,10 +59,15 @@ class MetricsPage:
 
     async def _metric(self, family: Family) -> Metric:
         names, values = (*self._common, *family.labels), tuple(self._common.values())
-        kind = CounterMetricFamily if family.kind is Kind.COUNTER else GaugeMetricFamily
-        metric = kind(family.name, family.help, labels=names)
+        metric = KINDS[family.kind](family.name, family.help, labels=names)
+        add: Callable[..., None] = metric.add_metric
+        bounds = [*(f"{bound:.1f}" for bound in family.bounds), "+Inf"]
         for number, sample in enumerate(family.samples):
-            metric.add_metric((*values, *sample.labels), sample.value)
+            labels, value = (*values, *sample.labels), sample.value
+            if isinstance(value, Buckets):
+                add(labels, list(zip(bounds, value.counts, strict=True)), value.total)
+            else:
+                add(labels, value)
             if number % SAMPLES_BETWEEN_CHECKPOINTS == 0:
                 await trio.lowlevel.checkpoint()
         return metric

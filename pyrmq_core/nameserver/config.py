@@ -18,6 +18,7 @@ from typing import Final, Self
 from pyrmq_core.access.settings import NAMES as ACCESS_NAMES
 from pyrmq_core.access.settings import AccessSettings, without_plain_acl
 from pyrmq_core.errors import HeaderError, InvalidArgument
+from pyrmq_core.exporter.start import DEFAULT_HOST, PROM, check_exporter
 from pyrmq_core.nameserver.kvconfig import MAX_BYTES
 from pyrmq_core.nameserver.tables import TableRules
 from pyrmq_core.network import ServerBounds
@@ -71,6 +72,9 @@ ALWAYS_BLACK: Final = frozenset(
         "listenPort",
         "maxRegisteredBrokers",
         "maxRegisteredTopicBytes",
+        "metricsExporterType",
+        "metricsPromExporterHost",
+        "metricsPromExporterPort",
         "serverMaxConnections",
         "serverMaxHeaderBytes",
         "serverMaxReceivedBytes",
@@ -121,6 +125,10 @@ class NameServerConfig:
     server_max_header_bytes: int = wire("serverMaxHeaderBytes", SERVER_HEADER_BYTES)
     max_registered_brokers: int = wire("maxRegisteredBrokers", 10_000)
     max_registered_topic_bytes: int = wire("maxRegisteredTopicBytes", 1 << 30)
+    # Those of RocketMQ's brokers; its NameServer has no metrics.
+    metrics_exporter_type: str = wire("metricsExporterType", "DISABLE")
+    metrics_prom_exporter_port: int = wire("metricsPromExporterPort", 5557)
+    metrics_prom_exporter_host: str = wire("metricsPromExporterHost", DEFAULT_HOST)
     others: Mapping[str, str] = field(default_factory=dict)
     tls: TlsSettings = field(default_factory=TlsSettings)
     access: AccessSettings = field(default_factory=AccessSettings)
@@ -145,6 +153,11 @@ class NameServerConfig:
             self.server_max_waiting_bytes,
             self.server_max_header_bytes,
         )
+
+    @property
+    def exports_metrics(self) -> bool:
+        """True if the metrics are served for Prometheus."""
+        return self.metrics_exporter_type.upper() == PROM
 
     @property
     def kv_config_file(self) -> Path | None:
@@ -201,8 +214,10 @@ class NameServerConfig:
         return replace(changed, others={**self.others, **others}, tls=tls, access=access)._checked()
 
     def _checked(self) -> Self:
-        if not 0 <= self.listen_port <= 65_535:
-            raise InvalidArgument(f"listenPort={self.listen_port}: a port is 0 to 65535")
+        for name in ("listen_port", "metrics_prom_exporter_port"):
+            if not 0 <= getattr(self, name) <= 65_535:
+                raise InvalidArgument(f"{_WIRE_NAMES[name]}={getattr(self, name)}: a port is 0 to 65535")
+        check_exporter(self.metrics_exporter_type)
         for name in ("scan_not_active_broker_interval_ms", "server_channel_max_idle_time_seconds"):
             if getattr(self, name) <= 0:
                 raise InvalidArgument(f"{_WIRE_NAMES[name]}={getattr(self, name)}: a time above 0 is wanted")

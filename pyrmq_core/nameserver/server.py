@@ -11,7 +11,10 @@ import trio
 
 from pyrmq_core.access.control import access_control
 from pyrmq_core.errors import InvalidArgument, NetworkError, StoreError
+from pyrmq_core.exporter.rpc_latency import RpcLatency
+from pyrmq_core.exporter.start import start_exporter
 from pyrmq_core.nameserver.config import NameServerConfig
+from pyrmq_core.nameserver.exported import NameServerMetrics
 from pyrmq_core.nameserver.handlers import handle
 from pyrmq_core.nameserver.kvconfig import KvConfig
 from pyrmq_core.nameserver.service import NameServer
@@ -46,6 +49,7 @@ class RunningNameServer:
     server: NameServer
     scope: trio.CancelScope
     is_killed: bool = False
+    metrics_address: str = ""  # with metricsExporterType=PROM
 
     @property
     def address(self) -> str:
@@ -100,10 +104,12 @@ async def run_nameserver(
         denied = access.denied(request, peer)
         return handle(server, request, peer) if denied is None else denied
 
+    latency = RpcLatency() if config.exports_metrics else None
+    handler = answer if latency is None else latency.measured(answer)
     tls = config.tls.server_context()
     listen = partial(
         serve,
-        answer if wrap_handler is None else wrap_handler(answer),
+        handler if wrap_handler is None else wrap_handler(handler),
         config.bind_address,
         config.listen_port,
         on_close=server.connection_closed,
@@ -123,6 +129,8 @@ async def run_nameserver(
             if tls is not None:
                 nursery.start_soon(watch_certificate, config.tls, tls)
             running = RunningNameServer(listening, server, nursery.cancel_scope)
+            if latency is not None:
+                running.metrics_address = await _start_exporter(nursery, running, latency)
             task_status.started(running)
             await scan_rounds(server)
     except BaseExceptionGroup as failures:
@@ -130,6 +138,18 @@ async def run_nameserver(
     finally:
         if running is None or not running.is_killed:
             await _write_kv(server)
+
+
+async def _start_exporter(nursery: trio.Nursery, running: RunningNameServer, latency: RpcLatency) -> str:
+    config, listening = running.config, running.listening
+    metrics = NameServerMetrics(running.server, latency, lambda: len(listening.connections))
+    return await start_exporter(
+        nursery,
+        metrics.families,
+        config.metrics_prom_exporter_host,
+        config.metrics_prom_exporter_port,
+        common={"node_type": "nameserver", "node_id": listening.address},
+    )
 
 
 async def scan_rounds(server: NameServer) -> None:

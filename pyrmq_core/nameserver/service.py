@@ -7,6 +7,7 @@ change that the tables report becomes a line of the log.
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import replace
 from itertools import islice
@@ -23,7 +24,15 @@ from pyrmq_core.nameserver.kvconfig import KvConfig
 from pyrmq_core.nameserver.registration_queue import RegistrationQueue
 from pyrmq_core.nameserver.route_cache import RouteCache
 from pyrmq_core.nameserver.tables import BrokerAddrInfo, RouteTables, registration, removal
-from pyrmq_core.nameserver.tables.changes import Change, MinBrokerIdChange, PlaceTaken, Removal, TopicsRemoved
+from pyrmq_core.nameserver.tables.changes import (
+    BrokerRemoved,
+    Change,
+    MinBrokerIdChange,
+    PlaceTaken,
+    Removal,
+    RemovalReason,
+    TopicsRemoved,
+)
 from pyrmq_core.nameserver.tables.state import TOPICS_PER_STEP, Steps
 from pyrmq_core.nameserver.turns import Turns
 from pyrmq_core.network import Peer
@@ -75,6 +84,7 @@ class NameServer:
         self.access = AccessControl()
         self.registrations = RegistrationQueue(self._apply, self._knows, self.tables.leaving.__contains__, self.turns)
         self.found_a_route = False
+        self.removed: Counter[RemovalReason] = Counter()
         self._notify = notify
         self.nursery = nursery
         self._started_ms = now_ms()
@@ -197,6 +207,7 @@ class NameServer:
         return answer if order_table is None else replace(answer, body=order_table)
 
     def _tell_removal(self, removed: Removal) -> Steps[None]:
+        self.removed.update(change.reason for change in removed.changes if isinstance(change, BrokerRemoved))
         for start in range(0, len(removed.changes), LINES_PER_STEP):
             if start:
                 yield

@@ -16,13 +16,13 @@ import pytest
 from opentelemetry.exporter.prometheus import PrometheusMetricReader
 from opentelemetry.sdk.metrics import MeterProvider
 from prometheus_client import generate_latest
-from prometheus_client.parser import text_string_to_metric_families
 
 from pyrmq_core import ConsumeFromWhere, InvalidArgument, Message
 from pyrmq_core.blocking import EmbeddedCluster, Producer, PullConsumer, PushConsumer
 from pyrmq_core.broker.settings import BrokerConfig
 from pyrmq_core.exporter.server import MAX_CONNECTIONS
 from pyrmq_core.otel import Instrumentation
+from tests.otel.pages import Page, free_port, page_with, parsed, text_of
 
 ROOT = Path(__file__).parent.parent.parent
 # What a 5.4.0 broker exported: each metric with its labels.
@@ -30,48 +30,23 @@ RECORDED = ROOT / "tests" / "golden" / "broker_metrics_5.4.0.txt"
 # This broker does not count by the type of messages.
 NOT_HERE = {"message_type"}
 
-Page = dict[str, list[tuple[dict[str, str], float]]]
-
 
 @pytest.fixture(scope="module")
 def port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return int(free.getsockname()[1])
+    return free_port()
 
 
 @pytest.fixture(scope="module")
-def cluster(port: int) -> Iterator[EmbeddedCluster]:
+def nameserver_port() -> int:
+    return free_port()
+
+
+@pytest.fixture(scope="module")
+def cluster(port: int, nameserver_port: int) -> Iterator[EmbeddedCluster]:
     settings = {"metricsExporterType": "PROM", "metricsPromExporterPort": str(port)}
-    with EmbeddedCluster(topics={"orders": 2}, settings=settings) as cluster:
+    of_nameserver = {"metricsExporterType": "PROM", "metricsPromExporterPort": str(nameserver_port)}
+    with EmbeddedCluster(topics={"orders": 2}, settings=settings, nameserver_settings=of_nameserver) as cluster:
         yield cluster
-
-
-def text_of(port: int) -> str:
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=20) as answer:
-        assert answer.headers["content-type"].startswith("text/plain; version=")
-        return str(answer.read().decode())
-
-
-def parsed(text: str) -> Page:
-    page: Page = {}
-    for family in text_string_to_metric_families(text):
-        for sample in family.samples:
-            if not sample.name.endswith("_created"):
-                page.setdefault(sample.name, []).append((sample.labels, sample.value))
-    return page
-
-
-def page_with(port: int, metric: str, value: float, **labels: str) -> Page:
-    """Returns the page once a sample has the value: a page is up to a second old, and offsets are committed later."""
-    deadline = time.monotonic() + 30
-    while True:
-        page = parsed(text_of(port))
-        found = [number for own, number in page.get(metric, []) if labels.items() <= own.items()]
-        if value in found:
-            return page
-        assert time.monotonic() < deadline, f"{metric}{labels} is {found}, not {value}"
-        time.sleep(0.1)
 
 
 def test_what_is_exported_has_rocketmqs_names_and_labels(cluster: EmbeddedCluster, port: int) -> None:
@@ -183,7 +158,7 @@ def faults(query: str, page: Page) -> list[str]:
     return found
 
 
-def test_the_boards_queries_find_what_is_exported(cluster: EmbeddedCluster, port: int) -> None:
+def test_the_boards_queries_find_what_is_exported(cluster: EmbeddedCluster, port: int, nameserver_port: int) -> None:
     otel = Instrumentation(meter_provider=MeterProvider([PrometheusMetricReader()]))
     with Producer("g", nameserver=cluster.nameserver, hooks=[otel]) as producer:
         producer.send(Message("orders", b"x"))
@@ -196,7 +171,7 @@ def test_the_boards_queries_find_what_is_exported(cluster: EmbeddedCluster, port
             run.start()
             page_with(port, "rocketmq_consumer_connections", 1, consumer_group="board")
             page = page_with(port, "rocketmq_consumer_lag_messages", 0, consumer_group="board")
-            page |= parsed(generate_latest().decode())
+            page |= parsed(text_of(nameserver_port)) | parsed(generate_latest().decode())
             consumer.stop()
             run.join(30)
     assert len(queries()) >= 12

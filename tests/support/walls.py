@@ -35,7 +35,7 @@ ROOMS: dict[str, set[str]] = {
     "pyrmq_core.client": SHARED | {"pyrmq_core.columnar"},
     "pyrmq_core.exporter": BYTES | {"pyrmq_core.network"},
     "pyrmq_core.broker": SHARED | {"pyrmq_core.access", "pyrmq_core.exporter"},
-    "pyrmq_core.nameserver": SHARED - {"pyrmq_core.filtering"} | {"pyrmq_core.access"},
+    "pyrmq_core.nameserver": SHARED - {"pyrmq_core.filtering"} | {"pyrmq_core.access", "pyrmq_core.exporter"},
     "pyrmq_core.embedded": SHARED | {"pyrmq_core.broker", "pyrmq_core.nameserver"},
     "pyrmq_core.testing": BYTES | {"pyrmq_core.network", "pyrmq_core.embedded"},
     "pyrmq_core.blocking": SHARED | {"pyrmq_core.client", "pyrmq_core.columnar", "pyrmq_core.embedded"},

@@ -1,0 +1,80 @@
+"""`RpcLatency`: how long a server's requests took, by RocketMQ's name and labels (RemotingMetricsManager, 5.4.0).
+
+A pull that is held counts with the time it was held, as in RocketMQ; it has `is_long_polling`. A request that
+ends without an answer, since its connection or its server ended, is not counted.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable
+from typing import Final
+
+from pyrmq_core.exporter.families import Family, Kind
+from pyrmq_core.exporter.series import Histogram
+from pyrmq_core.network import Handler, Peer
+from pyrmq_core.protocol.framing.codes import REQUEST_NAMES, RESPONSE_NAMES, RequestCode, ResponseCode
+from pyrmq_core.protocol.framing.command import Command
+
+NAME: Final = "rocketmq_rpc_latency_milliseconds"
+LABELS: Final = ("protocol_type", "request_code", "response_code", "is_long_polling", "result")
+# RemotingMetricsManager.getMetricsView, 5.4.0.
+BOUNDS: Final = (1.0, 3.0, 5.0, 7.0, 10.0, 100.0, 1_000.0, 2_000.0, 3_000.0)
+HELD: Final = frozenset((RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE))
+UNKNOWN: Final = "unknown"
+NANOSECONDS: Final = 1_000_000
+
+
+class RpcLatency:
+    """The times of one server's requests."""
+
+    def __init__(self) -> None:
+        self._times = Histogram(BOUNDS)
+
+    def measured(self, handler: Handler) -> Handler:
+        """Returns the handler with a clock around it."""
+
+        def measure(request: Command, peer: Peer) -> Command | Awaitable[Command | None] | None:
+            began = time.perf_counter_ns()
+            try:
+                answer = handler(request, peer)
+            except Exception:
+                self._failed(request, began)
+                raise
+            if answer is None or isinstance(answer, Command):
+                self._ended(request, answer, began, is_held=False)
+                return answer
+            return self._wait(request, answer, began)
+
+        return measure
+
+    async def _wait(self, request: Command, waiting: Awaitable[Command | None], began: int) -> Command | None:
+        try:
+            answer = await waiting
+        except Exception:
+            self._failed(request, began)
+            raise
+        self._ended(request, answer, began, is_held=request.code in HELD)
+        return answer
+
+    def _ended(self, request: Command, answer: Command | None, began: int, *, is_held: bool) -> None:
+        if request.is_oneway:
+            self._note(request, ResponseCode.SUCCESS if answer is None else answer.code, began, "oneway", is_held)
+        elif answer is not None:
+            self._note(request, answer.code, began, "success", is_held)
+
+    def _failed(self, request: Command, began: int) -> None:
+        self._note(request, ResponseCode.SYSTEM_ERROR, began, "process_request_failed", False)
+
+    def _note(self, request: Command, code: int, began: int, result: str, is_held: bool) -> None:
+        labels = (
+            "remoting",
+            REQUEST_NAMES.get(request.code, UNKNOWN).lower(),
+            RESPONSE_NAMES.get(code, UNKNOWN).lower(),
+            "true" if is_held else "false",
+            result,
+        )
+        self._times.observe(labels, (time.perf_counter_ns() - began) / NANOSECONDS)
+
+    def family(self) -> Family:
+        return Family(NAME, Kind.HISTOGRAM, "Times of requests.", LABELS, self._times.samples(), BOUNDS)
