@@ -27,6 +27,7 @@ from pyrmq_core.broker.registration import BrokerRegistration
 from pyrmq_core.broker.schedule.delay_levels import DelayLevels
 from pyrmq_core.broker.settings import BrokerConfig
 from pyrmq_core.broker.statistics.figures import BrokerFigures
+from pyrmq_core.broker.statistics.measures import Measures
 from pyrmq_core.broker.store.message_store import MessageStore
 from pyrmq_core.broker.store_services.flush import Flusher
 from pyrmq_core.broker.store_services.key_indexing import KeyIndexing
@@ -88,7 +89,9 @@ class Broker:
         default_factory=lambda: BoundedWork(LONG_REQUESTS_AT_ONCE, MOST_LONG_REQUESTS, LONG_TURN_SECONDS)
     )
     booted_ms: int = 0
-    metrics_address: str = ""  # with metricsExporterType=PROM
+    # Both with metricsExporterType=PROM.
+    metrics_address: str = ""
+    measures: Measures | None = None
     # A slave's.
     ha_client: HaClient | None = None
     slave_tables: SlaveTables | None = None

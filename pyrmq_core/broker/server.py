@@ -16,6 +16,7 @@ from pyrmq_core.broker.broker import Answer, Broker
 from pyrmq_core.broker.clients.client_table import ClientTable
 from pyrmq_core.broker.clients.held_pulls import HeldPulls
 from pyrmq_core.broker.exported.broker_metrics import common_labels, families
+from pyrmq_core.broker.exported.noted_ends import note_ends
 from pyrmq_core.broker.ha.ha_port import MAX_PORT, open_ha_port
 from pyrmq_core.broker.ha.ha_server import HaServer
 from pyrmq_core.broker.kept_tables import keep_written
@@ -30,6 +31,7 @@ from pyrmq_core.broker.schedule.delay_levels import DelayLevels, entry_maker
 from pyrmq_core.broker.settings import BrokerConfig
 from pyrmq_core.broker.slave import slave_tasks
 from pyrmq_core.broker.statistics.figures import BrokerFigures
+from pyrmq_core.broker.statistics.measures import Measures
 from pyrmq_core.broker.statistics.sampler import sample_figures
 from pyrmq_core.broker.store.disk.disk_files import DiskFiles
 from pyrmq_core.broker.store.disk.files import Files
@@ -148,7 +150,9 @@ async def _start(
         if started:
             started[0].notify_groups(started[0].clients.disconnected(peer))
 
-    handler = answer if wrap_handler is None else wrap_handler(answer)
+    measures = Measures(lambda topic: bool(started) and started[0].topics.is_system(topic))
+    measured = measures.rpc.measured(answer) if config.exports_metrics else answer
+    handler = measured if wrap_handler is None else wrap_handler(measured)
     tls = config.tls.server_context()
     if tls is not None:
         services.start_soon(watch_certificate, config.tls, tls)
@@ -171,6 +175,7 @@ async def _start(
         ha_port = await open_ha_port(config, ha, services, listening.host, listening.port)
     started.append(make_broker(config, parts, services, listening.port, ha, ha_port))
     started[0].access = access
+    started[0].measures = measures if config.exports_metrics else None
     return RunningBroker(started[0], listening)
 
 
@@ -260,9 +265,7 @@ async def _work(running: RunningBroker, task_status: trio.TaskStatus[RunningBrok
 
     broker.store.on_readable = readable
     broker.store.on_stored = stored
-    broker.delays.on_delivered = broker.figures.note_delivery
-    broker.transactions.on_committed = broker.figures.note_commit
-    broker.timers.messages.delivery.on_delivered = broker.figures.note_commit
+    note_ends(broker)
     broker.retention.on_removed = partial(_note_removal, broker)
     broker.retention.other_bytes = lambda: broker.index.stored_bytes
     with running.scope:

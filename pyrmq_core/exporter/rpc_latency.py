@@ -7,7 +7,7 @@ ends without an answer, since its connection or its server ended, is not counted
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 from pyrmq_core.exporter.families import Family, Kind
@@ -26,9 +26,10 @@ NANOSECONDS: Final = 1_000_000
 
 
 class RpcLatency:
-    """The times of one server's requests."""
+    """The times of one server's requests; `on_ended` is called with each, the answer's code and the time."""
 
-    def __init__(self) -> None:
+    def __init__(self, on_ended: Callable[[Command, int, float], None] = lambda request, code, took_ms: None) -> None:
+        self._on_ended = on_ended
         self._times = Histogram(BOUNDS)
 
     def measured(self, handler: Handler) -> Handler:
@@ -74,7 +75,9 @@ class RpcLatency:
             "true" if is_held else "false",
             result,
         )
-        self._times.observe(labels, (time.perf_counter_ns() - began) / NANOSECONDS)
+        took_ms = (time.perf_counter_ns() - began) / NANOSECONDS
+        self._times.observe(labels, took_ms)
+        self._on_ended(request, code, took_ms)
 
     def family(self) -> Family:
         return Family(NAME, Kind.HISTOGRAM, "Times of requests.", LABELS, self._times.samples(), BOUNDS)

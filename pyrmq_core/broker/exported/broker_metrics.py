@@ -1,8 +1,8 @@
 """The broker's metrics, with the names and labels of RocketMQ 5.x (BrokerMetricsConstant, DefaultStoreMetricsConstant).
 
 Source: broker/metrics/BrokerMetricsManager.java, ConsumerLagCalculator.java, store/metrics/
-DefaultStoreMetricsManager.java, 5.4.0. Left out: histograms, pop's queueing latency, transactions' counters, RocksDB;
-`messages_in` and `throughput_in` have no `message_type`, which this broker does not count by.
+DefaultStoreMetricsManager.java, 5.4.0. `measures` has the histograms and what is counted for this page alone;
+docs/monitoring.md names those that are left out. None has `message_type`, which this broker does not count by.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Final
 
 from pyrmq_core.broker.broker import Broker
 from pyrmq_core.broker.clients.client_table import ClientInfo
+from pyrmq_core.broker.timers.timer_rules import TIMER_QUEUE
 from pyrmq_core.exporter.families import Family, Kind, Sample
 from pyrmq_core.protocol.framing.versions import version_name
 from pyrmq_core.protocol.messages.names import RETRY_PREFIX, SYSTEM_GROUPS
@@ -33,7 +34,16 @@ def common_labels(broker: Broker) -> dict[str, str]:
 
 def families(broker: Broker) -> Iterator[Family]:
     """Yields the broker's metrics of this moment."""
-    return chain(_throughput(broker), _tables(broker), _connections(broker), _consumers(broker), _storage(broker))
+    counted = iter(()) if broker.measures is None else broker.measures.families()
+    return chain(
+        _throughput(broker),
+        _tables(broker),
+        _connections(broker),
+        _consumers(broker),
+        _storage(broker),
+        _timers(broker),
+        counted,
+    )
 
 
 def _throughput(broker: Broker) -> Iterator[Family]:
@@ -95,7 +105,7 @@ def _program(info: ClientInfo) -> tuple[str, ...]:
 
 def _consumers(broker: Broker) -> Iterator[Family]:
     """Yields what each group has before it in each of its topics; a walk over all offsets, in steps."""
-    rows: dict[tuple[str, ...], tuple[int, int, int, float]] = {}
+    rows: dict[tuple[str, ...], tuple[int, int, int, float, float]] = {}
 
     def walked() -> Iterator[Sample]:
         for group in broker.offsets.groups():
@@ -115,14 +125,21 @@ def _consumers(broker: Broker) -> Iterator[Family]:
             "rocketmq_consumer_lag_latency_milliseconds",
             "Age of the oldest message not acknowledged.",
         ),
+        (
+            4,
+            "rocketmq_consumer_queueing_latency_milliseconds",
+            "Age of the oldest message not pulled.",
+        ),
     ):
         yield Family(name, Kind.GAUGE, text, BY_GROUP, (Sample(labels, row[place]) for labels, row in rows.items()))
 
 
-def _waiting(broker: Broker, group: str, topic: str) -> tuple[int, int, int, float]:
-    """Returns a group's messages behind its offsets, those of them under way, the others, and the oldest one's age."""
+def _waiting(broker: Broker, group: str, topic: str) -> tuple[int, int, int, float, float]:
+    """Returns a group's messages behind its offsets, those under way, the others, and the ages of the oldest of all
+    and of those others."""
     lag = under_way = 0
-    oldest: int | None = None
+    now_ms = broker.now_ms()
+    oldest = oldest_ready = now_ms
     for queue_id, committed in broker.offsets.of_group(group, topic).items():
         start, end = broker.store.bounds((topic, queue_id))
         begin = max(start, committed)
@@ -131,19 +148,53 @@ def _waiting(broker: Broker, group: str, topic: str) -> tuple[int, int, int, flo
         lag += end - begin
         pulled = min(end, max(begin, broker.offsets.pulled(group, topic, queue_id) or 0))
         under_way += pulled - begin
-        stored = broker.store.store_time((topic, queue_id), begin)
-        if stored:
-            oldest = stored if oldest is None else min(oldest, stored)
-    return lag, under_way, lag - under_way, 0 if oldest is None else max(0, broker.now_ms() - oldest)
+        oldest = min(oldest, broker.store.store_time((topic, queue_id), begin) or now_ms)
+        if pulled < end:
+            oldest_ready = min(oldest_ready, broker.store.store_time((topic, queue_id), pulled) or now_ms)
+    return lag, under_way, lag - under_way, now_ms - oldest, now_ms - oldest_ready
 
 
 def _storage(broker: Broker) -> Iterator[Family]:
     log_bytes, behind = broker.store.log_bytes, max(0, broker.store.readable_end - broker.store.flushed)
+    earliest, store = broker.store.earliest_ms(), broker.store
     values: Iterable[tuple[str, str, float]] = (
+        (
+            "rocketmq_storage_dispatch_behind_bytes",
+            "Bytes that no queue names yet.",
+            store.end - store.readable_end if broker.config.is_slave else 0,
+        ),
+        (
+            "rocketmq_storage_message_reserve_time_milliseconds",
+            "Age of the oldest message.",
+            max(0, broker.now_ms() - earliest) if earliest > 0 else 0,
+        ),
         ("rocketmq_storage_size_bytes", "Bytes of the commit log.", log_bytes),
         ("rocketmq_storage_flush_behind_bytes", "Bytes that are not synced yet.", behind),
     )
     for name, text, value in values:
+        yield Family(name, Kind.GAUGE, text, STORAGE, [Sample(LOCAL_DISK, value)])
+
+
+def _timers(broker: Broker) -> Iterator[Family]:
+    timers, now_ms = broker.timers.messages, broker.now_ms()
+    if not broker.timers.enabled:
+        return
+    unread = timers.unread
+    stored = broker.store.store_time(TIMER_QUEUE, timers.queue_offset) if unread else 0
+    for name, text, value in (
+        ("rocketmq_timer_enqueue_lag", "Timer messages that are not in the wheel yet.", unread),
+        (
+            "rocketmq_timer_enqueue_latency_milliseconds",
+            "Age of the oldest of these.",
+            max(0, now_ms - stored) if stored else 0,
+        ),
+        ("rocketmq_timer_dequeue_lag", "Timer messages that wait in the wheel.", timers.files.waiting),
+        (
+            "rocketmq_timer_dequeue_latency_milliseconds",
+            "Time by which the delivery is late.",
+            timers.late_ms(now_ms),
+        ),
+    ):
         yield Family(name, Kind.GAUGE, text, STORAGE, [Sample(LOCAL_DISK, value)])
 
 

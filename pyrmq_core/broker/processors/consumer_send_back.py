@@ -71,7 +71,8 @@ async def send_back(broker: Broker, request: Command, _: Peer) -> Command:
             return refusal(ResponseCode.SYSTEM_ERROR, f"look message by offset failed, {back.offset}")
         record = unpack_record(raw, 0)
         tries = _most_tries(group, back.max_reconsume_times, request.version)
-        if back.delay_level < 0 or record.reconsume_times >= tries:
+        is_dead = back.delay_level < 0 or record.reconsume_times >= tries
+        if is_dead:
             await _store_again(broker, record, DLQ_PREFIX + back.group, DLQ_QUEUES, 0)
         else:
             level = back.delay_level or FIRST_RETRY_LEVEL + record.reconsume_times
@@ -79,6 +80,8 @@ async def send_back(broker: Broker, request: Command, _: Peer) -> Command:
         properties = decode_properties(decode_java_utf8(record.properties))
         origin = properties.get(RETRY_TOPIC) or decode_java_utf8(record.topic)
         broker.figures.note_send_back(origin, back.group)
+        if is_dead and broker.measures is not None:
+            broker.measures.note_dead(origin, back.group)
     except RequestRefused as refused:
         return refusal(refused.code, str(refused))
     return success()
@@ -97,7 +100,9 @@ def divert(broker: Broker, message: SendMessage, version: int, properties: dict[
     if (message.reconsume_times or 0) <= tries and not broker.locks.is_held(name, broker.running_ms()):
         return None
     properties.pop(DELAY, None)
-    properties[DLQ_ORIGIN_TOPIC] = properties.get(RETRY_TOPIC, message.topic)
+    origin_topic = properties[DLQ_ORIGIN_TOPIC] = properties.get(RETRY_TOPIC, message.topic)
+    if broker.measures is not None:
+        broker.measures.note_dead(origin_topic, name)
     if origin := properties.get(ORIGIN_MESSAGE_ID):
         properties[DLQ_ORIGIN_MESSAGE_ID] = origin
     return dead_letters(name)

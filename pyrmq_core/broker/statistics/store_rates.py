@@ -49,6 +49,8 @@ class Totals(NamedTuple):
     found: int
     missed: int
     transferred: int
+    timers_in: int = 0
+    timers_out: int = 0
 
 
 class StoreRates:
@@ -63,6 +65,8 @@ class StoreRates:
         self.missed = 0
         self.transferred = 0
         self.get_longest_ms = 0
+        self.timers_in = 0
+        self.timers_out = 0
         self._samples: deque[Totals] = deque(maxlen=SECONDS[-1] + 1)
         self._buckets = [0] * len(BUCKET_ENDS)
         self._spans = [0] * len(SPANS)
@@ -95,7 +99,8 @@ class StoreRates:
             self.get_longest_ms = took_ms
 
     def take_sample(self, now_ms: int) -> None:
-        self._samples.append(Totals(now_ms, self.put_messages, self.found, self.missed, self.transferred))
+        totals = (self.put_messages, self.found, self.missed, self.transferred, self.timers_in, self.timers_out)
+        self._samples.append(Totals(now_ms, *totals))
 
     def turn_minute(self) -> None:
         """Begins to count times anew; the tables show those of the minute before."""
@@ -121,6 +126,10 @@ class StoreRates:
             "putLatency99": f"{self._latency(0.99):.2f}",
             "putLatency999": f"{self._latency(0.999):.2f}",
         }
+
+    def lately(self, count: Callable[[Totals], int]) -> float:
+        """Returns the rate of a counter in the last 10 s, or since the start."""
+        return self.rate(min(SECONDS[0], len(self._samples) - 1), count) or 0.0
 
     def rate(self, seconds: int, count: Callable[[Totals], int]) -> float | None:
         """Returns the rate of a counter in the last `seconds`; None if samples do not go back so far."""

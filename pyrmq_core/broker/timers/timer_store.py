@@ -61,8 +61,9 @@ class Earlier:
 class TimerStore:
     """The waiting messages of one broker.
 
-    `open` comes first. `work` does a step and returns the ms until the next one. `removals` has functions for any
-    thread that remove files of the timer log, to be called in this order.
+    `open` comes first. `work` does a step and returns the ms until the next one. `on_taken` is called with the topic of
+    each message that is read. `removals` has functions for any thread that remove files of the timer log, to be called
+    in this order.
     """
 
     def __init__(self, store: MessageStore, files: Files, settings: TimerSettings) -> None:
@@ -70,6 +71,7 @@ class TimerStore:
         self._settings = settings
         self.files = TimerFiles(files, settings)
         self.delivery = TimerDelivery(store)
+        self.on_taken: Callable[[str], None] = lambda topic: None
         self.queue_offset = 0
         self._read_ms = 0
         self._slot: OpenSlot | None = None
@@ -285,6 +287,7 @@ class TimerStore:
         write_ms = self._floor(now_ms)
         if self._was_delivered(message):
             return
+        self.on_taken(message.topic)
         if message.out_ms < write_ms and not self._is_of_past_slot(message, write_ms):
             if TIMER_DEL_UNIQKEY not in message.properties:
                 self.delivery.store_copy(message, NEVER_ENQUEUED, now_ms)

@@ -67,6 +67,7 @@ class Transactions:
     ) -> None:
         self.config = config
         self.on_committed: Callable[[str, int], None] = lambda topic, size_bytes: None
+        self.on_ended: Callable[[HalfMessage, int, bool], None] = lambda half, now_ms, committed: None
         self._store = store
         self._offsets = offsets
         self._checks = checks
@@ -116,9 +117,12 @@ class Transactions:
         stored = self._store.put(message, now_ms)
         self.on_committed(message.topic, stored.end - stored.positions[0])
         self._ended.end(half.queue_offset, committed=True)
+        self.on_ended(half, now_ms, True)
         self._list_ended(now_ms)
 
     def roll_back(self, half: HalfMessage, now_ms: int) -> None:
+        if not self._ended.has_end(half.queue_offset):
+            self.on_ended(half, now_ms, False)
         self._ended.end(half.queue_offset, committed=False)
         self._list_ended(now_ms)
 

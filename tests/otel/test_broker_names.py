@@ -1,0 +1,89 @@
+"""The broker's metrics beside those that a RocketMQ 5.4.0 broker exported after the same traffic."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import trio
+
+from pyrmq_core.broker.statistics import measures
+from pyrmq_core.exporter import rpc_latency
+from pyrmq_core.exporter.families import Buckets, Sample
+from pyrmq_core.exporter.series import OTHER, Counts, Histogram
+from pyrmq_core.testing import EmbeddedCluster
+from tests.otel.pages import free_port, parsed, text_of
+from tests.support.metric_jobs import bounds_on, exercise, names_on
+
+ROOT = Path(__file__).parent.parent.parent
+# Each metric of the real one with its labels; recorded by tests/interop/test_metric_names.py.
+RECORDED = ROOT / "tests" / "golden" / "broker_metrics_5.4.0.txt"
+NOT_HERE = {"message_type"}  # of a label
+
+
+def not_exported() -> set[str]:
+    """Returns the names in the table of what is not exported."""
+    table = (ROOT / "docs" / "monitoring.md").read_text().partition("| not exported here |")[2].partition("\n\n")[0]
+    return {name for row in table.splitlines()[2:] for name in re.findall(r"`(\w+)`", row.split("|")[1])}
+
+
+def recorded() -> dict[str, set[str]]:
+    return {line.split()[0]: set(line.split()[1:]) for line in RECORDED.read_text().splitlines()}
+
+
+async def test_each_of_rocketmqs_metrics_is_served_or_said_not_to_be() -> None:
+    port = free_port()
+    settings = {"metricsExporterType": "PROM", "metricsPromExporterPort": str(port)}
+    async with EmbeddedCluster(settings=settings) as cluster:
+        await exercise(cluster.nameserver)
+        with trio.fail_after(20):
+            while True:
+                text = await trio.to_thread.run_sync(text_of, port)
+                page = parsed(text)
+                out = {own["topic"]: value for own, value in page.get("rocketmq_timer_dequeue_total", [])}
+                if out.get("prices") == 1:
+                    break
+                await trio.sleep(0.2)
+    ours, theirs, left_out = names_on(text), recorded(), not_exported()
+    assert left_out <= theirs.keys()
+    # The last consumer has gone by now.
+    assert theirs.keys() - left_out - ours.keys() == {"rocketmq_consumer_connections", "rocketmq_producer_connections"}
+    assert ours.keys() <= theirs.keys() - left_out
+    assert {name: labels for name, labels in ours.items() if labels != theirs[name] - NOT_HERE} == {}
+    bounds = {name: found[:-1] for name, found in bounds_on(text).items()}
+    assert bounds == {
+        "rocketmq_rpc_latency_milliseconds": rpc_latency.BOUNDS,
+        "rocketmq_message_size": measures.SIZE_BOUNDS,
+        "rocketmq_topic_create_execution_time_milliseconds": measures.CREATION_BOUNDS,
+        "rocketmq_consumer_group_create_execution_time_milliseconds": measures.CREATION_BOUNDS,
+        "rocketmq_finish_message_latency_milliseconds": measures.FINISH_BOUNDS,
+    }
+
+    def value(metric: str, **labels: str) -> float:
+        (found,) = (number for own, number in page[metric] if labels.items() <= own.items())
+        return found
+
+    assert value("rocketmq_commit_messages_total", topic="orders") == 1
+    assert value("rocketmq_rollback_messages_total", topic="orders") == 1
+    assert value("rocketmq_finish_message_latency_milliseconds_count", topic="orders") == 1
+    assert value("rocketmq_send_to_dlq_messages_total", topic="orders", consumer_group="readers") == 1
+    assert value("rocketmq_timer_enqueue_total", topic="prices") == 1
+    assert value("rocketmq_message_size_bucket", topic="orders", le="1024.0") == 0
+    assert value("rocketmq_message_size_bucket", topic="orders", le="4096.0") == 3
+    made = {"invocation_status": "success", "is_system": "false"}
+    assert value("rocketmq_topic_create_execution_time_milliseconds_count", **made) == 2
+    pulls = {"request_code": "pull_message", "response_code": "success", "is_long_polling": "false"}
+    assert value("rocketmq_rpc_latency_milliseconds_count", **pulls) >= 1
+
+
+def test_series_beyond_the_bound_are_counted_together() -> None:
+    most = 2
+    histogram, counts = Histogram((1.0, 10.0), max_series=most), Counts(max_series=most)
+    for number in range(10_000):
+        histogram.observe((f"t{number}", "x"), number)
+        counts.add((f"t{number}",))
+    samples = list(histogram.samples())
+    assert len(samples) == len(list(counts.samples())) == most + 1
+    assert samples[-1].labels == (OTHER, OTHER)
+    assert samples[-1].value == Buckets((0, 9, 9_998), sum(range(most, 10_000)))
+    assert list(counts.samples())[-1] == Sample((OTHER,), 10_000 - most)
