@@ -82,16 +82,8 @@ class SparkProcess:
         return found
 
     def cpu(self) -> SessionCpu:
-        """Returns the session's processor time; what Java started is Python, but for Java itself."""
-        everything = workers = 0.0
-        for pid in descendants(self.pid):
-            name, own, ended = _times(pid)
-            everything += own + ended
-            if name == "java":
-                workers += ended
-            elif pid != self.pid and name.startswith("python"):
-                workers += own + ended
-        return SessionCpu(everything, workers)
+        """Returns the session's processor time."""
+        return session_cpu(self.pid)
 
     def end(self) -> None:
         """Ends the session with its input, or kills it."""
@@ -147,6 +139,19 @@ def descendants(pid: int) -> list[int]:
     for one in found:  # grows while it is walked
         found += children.get(one, [])
     return found
+
+
+def session_cpu(pid: int) -> SessionCpu:
+    """Returns the processor time of a driver and all that it started; what Java started is Python."""
+    everything = workers = 0.0
+    for one in descendants(pid):
+        name, own, ended = _times(one)
+        everything += own + ended
+        if name == "java":
+            workers += ended
+        elif one != pid and name.startswith("python"):
+            workers += own + ended
+    return SessionCpu(everything, workers)
 
 
 def cpu_of(pid: int) -> float:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -14,8 +14,8 @@ ROOT = Path(__file__).parent.parent.parent
 
 
 @contextmanager
-def spark_session(heap: str = "3g") -> Iterator[SparkSession]:
-    """Yields the session that is open already, or else a new one.
+def spark_session(heap: str = "3g", java: Sequence[str] = ()) -> Iterator[SparkSession]:
+    """Yields the session that is open already, or else a new one, whose JVM has the further options `java`.
 
     The JVM's heap is touched beforehand: the first use of a page costs more here than filling it.
     """
@@ -27,7 +27,7 @@ def spark_session(heap: str = "3g") -> Iterator[SparkSession]:
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.driver.memory": heap,
-        "spark.driver.extraJavaOptions": f"-Xms{heap} -XX:+AlwaysPreTouch",
+        "spark.driver.extraJavaOptions": " ".join((f"-Xms{heap} -XX:+AlwaysPreTouch", *java)),
         "spark.executorEnv.PYTHONPATH": str(ROOT),  # the trivial sources lie here
     }.items():
         builder = builder.config(name, value)
