@@ -67,6 +67,27 @@ async def test_messages_that_alternate_fill_two_batches(stage: Stage, client: Cl
     ]
 
 
+@pytest.mark.parametrize(("batching", "least", "most"), [(True, 5, 8), (False, 20, 24)])
+async def test_a_caller_that_has_room_lets_others_run(
+    client: Client, stage: Stage, batching: bool, least: int, most: int
+) -> None:
+    turns, done = 0, False
+
+    async def other() -> None:
+        nonlocal turns
+        while not done:
+            turns += 1
+            await trio.lowlevel.checkpoint()
+
+    async with Producer("g", client=client, batching=batching, max_in_flight=2_000) as producer:
+        await producer.publish_info("orders")
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(other)
+            await soon(producer, *[Message("orders", b"x")] * 1_400)
+            done = True
+    assert least <= turns <= most
+
+
 async def test_reading_results_that_are_there_lets_others_run(client: Client, stage: Stage) -> None:
     turns = 0
 

@@ -83,10 +83,11 @@ async def open_parts(client: ClientSession, settings: ProducerSettings[Any]) -> 
             hooks = ProducerHooks(settings.hooks if tracer is None else [*settings.hooks, tracer])
             faults = _fault_latency(client, settings, nursery)
             sender = Sender(client, settings, hooks=hooks, faults=faults)
-            in_flight = InFlight(nursery, sender, settings.max_in_flight, settings.max_in_flight_bytes)
+            batches, bounds = settings.batches, (settings.max_in_flight, settings.max_in_flight_bytes)
+            in_flight = InFlight(nursery, sender, *bounds, batching=batches is not None)
             accumulator = None
-            if settings.batches is not None:
-                accumulator = Accumulator(in_flight, settings.batches, timeout=settings.send_timeout)
+            if batches is not None:
+                accumulator = Accumulator(in_flight, batches, timeout=settings.send_timeout)
                 nursery.start_soon(accumulator.run)
             parts = RunningProducer(
                 client=client,
