@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import sys
+import time
 from collections.abc import Callable
 from datetime import datetime
 from functools import partial
+from pathlib import Path
 
 import pytest
 import trio
@@ -17,6 +20,9 @@ from pyrmq_core.broker.statistics.figures import BrokerFigures
 from pyrmq_core.broker.statistics.sampler import sample_figures
 from pyrmq_core.broker.statistics.store_rates import StoreRates
 from pyrmq_core.broker.statistics.tallies import DAY, HOUR, MINUTE, PERIODS, Figure, Tally
+from pyrmq_core.protocol.framing.codes import RequestCode
+from pyrmq_core.protocol.framing.command import Command
+from tests.broker.serving import NOW_MS, serving
 
 
 def new_figures() -> BrokerFigures:
@@ -75,6 +81,48 @@ def test_rates_are_empty_until_so_many_seconds_passed() -> None:
         ["5.0 5.0 ", "2.0 2.0 ", "2.0 2.0 "],
         ["5.0 5.0 5.0", "2.0 2.0 2.0", "2.0 2.0 2.0"],
     ]
+
+
+def test_a_recent_rate_is_0_before_two_samples() -> None:
+    rates = StoreRates()
+    assert rates.lately(lambda totals: totals.timers_in) == 0.0
+    rates.timers_in = 7
+    rates.take_sample(1000)
+    assert rates.lately(lambda totals: totals.timers_in) == 0.0
+
+
+async def test_request_28_has_the_rates_of_timers_in_the_last_ten_seconds(
+    tmp_path: Path, mock_clock: trio.testing.MockClock
+) -> None:
+    """The loop's clock stands still, so that the broker takes no sample and delivers nothing by itself."""
+    messages, due_ms, beat = 20, time.time_ns() // 1_000_000 + 3_600_000, 0
+    async with serving(tmp_path) as served:
+        broker = served.running.broker
+        broker.figures.store = StoreRates()
+
+        async def shown_after(seconds: int) -> tuple[str, str]:
+            nonlocal beat
+            for _ in range(seconds):
+                broker.figures.store.take_sample(NOW_MS + beat * 1000)
+                beat += 1
+            answer = await served.ask(Command(RequestCode.GET_BROKER_RUNTIME_INFO))
+            table = json.loads(bytes(answer.body))["table"]
+            return table["timerEnqueueTps"], table["timerDequeueTps"]
+
+        assert await shown_after(0) == ("0.0", "0.0")
+        assert await shown_after(1) == ("0.0", "0.0")
+        for number in range(messages):
+            await served.send("T", b"%d" % number, f"TIMER_DELIVER_MS\x01{due_ms}\x02")
+        while broker.timers.messages.work(due_ms - 60_000) == 0:
+            await trio.lowlevel.checkpoint()
+        assert await shown_after(1) == ("20.0", "0.0"), "one second passed since the start"
+        assert await shown_after(4) == ("4.0", "0.0")
+        while broker.timers.messages.work(due_ms) == 0:
+            await trio.lowlevel.checkpoint()
+        assert await shown_after(5) == ("2.0", "2.0")
+        assert await shown_after(1) == ("0.0", "2.0"), "they were taken in 11 seconds ago"
+        assert await shown_after(5) == ("0.0", "0.0")
+        mock_clock.rate = 1.0
 
 
 def test_the_times_of_puts_are_counted_by_length_and_shown_for_the_minute_before() -> None:

@@ -129,7 +129,7 @@ class StoreRates:
 
     def lately(self, count: Callable[[Totals], int]) -> float:
         """Returns the rate of a counter in the last 10 s, or since the start."""
-        return self.rate(min(SECONDS[0], len(self._samples) - 1), count) or 0.0
+        return self.rate(max(0, min(SECONDS[0], len(self._samples) - 1)), count) or 0.0
 
     def rate(self, seconds: int, count: Callable[[Totals], int]) -> float | None:
         """Returns the rate of a counter in the last `seconds`; None if samples do not go back so far."""
