@@ -11,6 +11,7 @@ A step is a handler like any other: `(request, peer)` to an answer, or to None f
 
 from __future__ import annotations
 
+import random
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -19,6 +20,7 @@ from functools import partial
 
 import trio
 
+from pyrmq_core.errors import NetworkError
 from pyrmq_core.model import Permission
 from pyrmq_core.network import CutConnection, Listening, Peer, ask, open_owned_nursery, serve
 from pyrmq_core.protocol.framing.codes import RequestCode
@@ -35,6 +37,7 @@ BATCH = RequestCode.SEND_BATCH_MESSAGE
 PULL = RequestCode.PULL_MESSAGE
 ROUTE = RequestCode.GET_ROUTEINFO_BY_TOPIC
 WAIT_SECONDS = 10.0
+PORTS = range(10_000, 20_000)  # no outgoing connection takes one while the server is stopped
 
 
 @dataclass(frozen=True)
@@ -93,7 +96,13 @@ class ScriptedServer:
 
     async def start(self) -> None:
         """Listens, again on the same port after `stop`."""
-        self.listening = await self._nursery.start(partial(serve, self._handle, "127.0.0.1", self._port))
+        while self.listening is None:
+            port = self._port or random.choice(PORTS)
+            try:
+                self.listening = await self._nursery.start(partial(serve, self._handle, "127.0.0.1", port))
+            except NetworkError:
+                if self._port:
+                    raise
         self._port = self.listening.port
 
     async def stop(self) -> None:
