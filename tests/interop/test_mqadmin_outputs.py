@@ -15,7 +15,8 @@ import trio
 from pyrmq_core.blocking import EmbeddedCluster
 from tests.support.apache import NEWEST_AND_LONG_OLDER, ApacheCluster
 from tests.support.java_programs import shared_machine
-from tests.support.mqadmin_jobs import Content, filled, new_names, normal, run
+from tests.support.mqadmin_commands import COMMANDS
+from tests.support.mqadmin_jobs import COMMAND_SECONDS, MQADMIN, Content, filled, new_names, normal, run
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -115,6 +116,12 @@ def pair(request: pytest.FixtureRequest) -> Iterator[Pair]:
     with EmbeddedCluster(brokers=2) as cluster:
         ours = trio.run(filled, cluster.nameserver, topic, group)
         yield Pair(request.param, ours, trio.run(filled, apache.nameserver.address, topic, group))
+
+
+@pytest.mark.parametrize("version", COMMANDS)
+def test_the_names_of_its_commands(version: str) -> None:
+    listed = re.findall(r"^ {3}(\w+) +\S", shared_machine(version).run(MQADMIN, timeout=COMMAND_SECONDS), re.MULTILINE)
+    assert set(listed) == COMMANDS[version]
 
 
 def test_mqadmin_prints_the_same_for_some_commands(pair: Pair) -> None:

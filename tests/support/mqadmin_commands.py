@@ -1,0 +1,33 @@
+"""The names of mqadmin's commands, as `MQAdminStartup.initCommand` of each release has them."""
+
+from typing import Final
+
+# rocketmq-tools 5.4.0
+NAMES_5: Final = """
+updateTopic updateTopicList deleteTopic updateSubGroup updateSubGroupList setConsumeMode deleteSubGroup
+updateBrokerConfig updateTopicPerm topicRoute topicStatus topicClusterList addBroker removeBroker
+resetMasterFlushOffset brokerStatus queryMsgById queryMsgByKey queryMsgByUniqueKey queryMsgByOffset
+queryMsgTraceById printMsg printMsgByQueue sendMsgStatus brokerConsumeStats producerConnection consumerConnection
+consumerProgress consumerStatus cloneGroupOffset producer clusterList topicList updateKvConfig deleteKvConfig
+wipeWritePerm addWritePerm resetOffsetByTime skipAccumulatedMessage updateOrderConf cleanExpiredCQ
+deleteExpiredCommitLog cleanUnusedTopic startMonitoring statsAll allocateMQ checkMsgSendRT clusterRT
+getNamesrvConfig updateNamesrvConfig getBrokerConfig getConsumerConfig queryCq sendMessage consumeMessage
+updateStaticTopic remappingStaticTopic exportMetadata exportConfigs exportMetrics exportMetadataInRocksDB
+exportPopRecord haStatus getSyncStateSet getBrokerEpoch getControllerMetaData getControllerConfig
+updateControllerConfig electMaster cleanBrokerMetadata dumpCompactionLog getColdDataFlowCtrInfo
+updateColdDataFlowCtrGroupConfig removeColdDataFlowCtrGroupConfig setCommitLogReadAheadMode createUser updateUser
+deleteUser getUser listUser copyUser createAcl updateAcl deleteAcl getAcl listAcl copyAcl rocksDBConfigToJson
+checkRocksdbCqWriteProgress switchTimerEngine
+"""
+# rocketmq-tools 4.9.7: 52 of those, and access control by plain_acl.yml
+NAMES_4: Final = """
+updateTopic deleteTopic updateSubGroup deleteSubGroup updateBrokerConfig updateTopicPerm topicRoute topicStatus
+topicClusterList brokerStatus queryMsgById queryMsgByKey queryMsgByUniqueKey queryMsgByOffset queryMsgTraceById
+printMsg printMsgByQueue sendMsgStatus brokerConsumeStats producerConnection consumerConnection consumerProgress
+consumerStatus cloneGroupOffset producer clusterList topicList updateKvConfig deleteKvConfig wipeWritePerm
+addWritePerm resetOffsetByTime skipAccumulatedMessage updateOrderConf cleanExpiredCQ deleteExpiredCommitLog
+cleanUnusedTopic startMonitoring statsAll allocateMQ checkMsgSendRT clusterRT getNamesrvConfig updateNamesrvConfig
+getBrokerConfig getConsumerConfig queryCq sendMessage consumeMessage updateAclConfig deleteAclConfig
+clusterAclConfigVersion updateGlobalWhiteAddr getAclConfig exportMetadata exportConfigs exportMetrics
+"""
+COMMANDS: Final = {"5.4.0": frozenset(NAMES_5.split()), "4.9.7": frozenset(NAMES_4.split())}
