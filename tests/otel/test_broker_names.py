@@ -7,11 +7,15 @@ from pathlib import Path
 
 import trio
 
+from pyrmq_core.broker.exported.broker_metrics import TIMER_BOUNDS, snapshot
 from pyrmq_core.broker.statistics import measures
+from pyrmq_core.broker.timers.timer_wheel import SLOTS, Slot, TimerWheel
 from pyrmq_core.exporter import rpc_latency
 from pyrmq_core.exporter.families import Buckets, Sample
 from pyrmq_core.exporter.series import OTHER, Counts, Histogram
 from pyrmq_core.testing import EmbeddedCluster
+from tests.broker.memory_files import MemoryFiles
+from tests.broker.timer_stores import timed_store
 from tests.otel.pages import free_port, parsed, text_of
 from tests.support.metric_jobs import bounds_on, exercise, names_on
 
@@ -57,6 +61,7 @@ async def test_each_of_rocketmqs_metrics_is_served_or_said_not_to_be() -> None:
         "rocketmq_topic_create_execution_time_milliseconds": measures.CREATION_BOUNDS,
         "rocketmq_consumer_group_create_execution_time_milliseconds": measures.CREATION_BOUNDS,
         "rocketmq_finish_message_latency_milliseconds": measures.FINISH_BOUNDS,
+        "rocketmq_delay_message_latency_seconds": measures.DELAY_BOUNDS,
     }
 
     def value(metric: str, **labels: str) -> float:
@@ -68,12 +73,53 @@ async def test_each_of_rocketmqs_metrics_is_served_or_said_not_to_be() -> None:
     assert value("rocketmq_finish_message_latency_milliseconds_count", topic="orders") == 1
     assert value("rocketmq_send_to_dlq_messages_total", topic="orders", consumer_group="readers") == 1
     assert value("rocketmq_timer_enqueue_total", topic="prices") == 1
+    assert value("rocketmq_delay_message_latency_seconds_count", topic="prices") == 1
+    assert value("rocketmq_delay_message_latency_seconds_sum", topic="prices") <= 1
     assert value("rocketmq_message_size_bucket", topic="orders", le="1024.0") == 0
     assert value("rocketmq_message_size_bucket", topic="orders", le="4096.0") == 3
     made = {"invocation_status": "success", "is_system": "false"}
     assert value("rocketmq_topic_create_execution_time_milliseconds_count", **made) == 2
     pulls = {"request_code": "pull_message", "response_code": "success", "is_long_polling": "false"}
     assert value("rocketmq_rpc_latency_milliseconds_count", **pulls) >= 1
+
+
+def test_delays_are_whole_seconds_from_a_messages_birth() -> None:
+    measured = measures.Measures(lambda topic: False)
+    for delay_ms in (-1_000, -999, 999, 60_999, 61_000):
+        measured.note_timer_in("T", delay_ms)
+    families = {family.name: family for family in measured.families()}
+    assert [sample.value for sample in families["rocketmq_timer_enqueue_total"].samples] == [5]
+    (found,) = families["rocketmq_delay_message_latency_seconds"].samples
+    assert found == Sample(("local", "disk", "T"), Buckets((3, 4, 4, 4, 4, 4, 4), 121.0))
+
+
+def test_timers_that_wait_are_counted_by_the_time_until_their_delivery() -> None:
+    seconds = (3, 30, 3_500, 3_610, 80_000, 90_000)
+    with timed_store() as timed:
+
+        def counted() -> list[object]:
+            samples = list(snapshot(timed.timers.files.wheel, timed.now_ms))
+            assert [sample.labels[-1] for sample in samples] == [str(bound) for bound in TIMER_BOUNDS]
+            return [sample.value for sample in samples]
+
+        assert counted() == [0] * 8, "there is no wheel yet"
+        for number, second in enumerate(seconds):
+            timed.send(b"%d" % number, {"TIMER_DELAY_SEC": str(second)})
+        timed.work()
+        assert counted() == [1, 1, 0, 0, 1, 1, 0, 1]
+        timed.take_back(b"4", timed.now_ms + 80_000_000)
+        timed.run_until(timed.now_ms + 60_000)
+        assert counted() == [0, 0, 0, 0, 2, 0, 0, 0]
+
+
+def test_a_count_of_the_wheel_goes_on_at_its_beginning_and_leaves_other_rounds_out() -> None:
+    wheel, first_ms = TimerWheel(MemoryFiles(), 1000), 5 * SLOTS * 1000
+    for second, number in ((-2, 3), (-1, 5), (0, 7), (1, 11), (2 - SLOTS, 13)):
+        wheel.put(first_ms + second * 1000, Slot(0, 0, number))
+    assert wheel.number(first_ms - 2_000, first_ms + 2_000) == 3 + 5 + 7 + 11
+    assert wheel.number(first_ms - 1_000, first_ms + 1_000) == 5 + 7
+    assert wheel.number(first_ms + 1_000, first_ms + 3_000) == 11
+    assert wheel.number(first_ms, first_ms) == 0
 
 
 def test_series_beyond_the_bound_are_counted_together() -> None:

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from itertools import chain
+from itertools import chain, pairwise
 from typing import Final
 
 from pyrmq_core.broker.broker import Broker
 from pyrmq_core.broker.clients.client_table import ClientInfo
 from pyrmq_core.broker.timers.timer_rules import TIMER_QUEUE
+from pyrmq_core.broker.timers.timer_wheel import TimerWheel
 from pyrmq_core.exporter.families import Family, Kind, Sample
 from pyrmq_core.protocol.framing.versions import version_name
 from pyrmq_core.protocol.messages.names import RETRY_PREFIX, SYSTEM_GROUPS
@@ -24,6 +25,8 @@ BY_GROUP: Final = ("topic", "consumer_group", "is_retry", "is_system")
 STORAGE: Final = ("storage_type", "storage_medium")
 PROGRAM: Final = ("language", "protocol_type", "version")
 LOCAL_DISK: Final = ("local", "disk")
+# Seconds: TimerMetrics.timerDist.
+TIMER_BOUNDS: Final = (5, 60, 300, 900, 3_600, 14_400, 28_800, 86_400)
 
 
 def common_labels(broker: Broker) -> dict[str, str]:
@@ -196,6 +199,20 @@ def _timers(broker: Broker) -> Iterator[Family]:
         ),
     ):
         yield Family(name, Kind.GAUGE, text, STORAGE, [Sample(LOCAL_DISK, value)])
+    yield Family(
+        "rocketmq_timer_message_snapshot",
+        Kind.GAUGE,
+        "Timer messages of the next day by the time until their delivery.",
+        (*STORAGE, "timer_bound_s"),
+        snapshot(timers.files.wheel, now_ms),
+    )
+
+
+def snapshot(wheel: TimerWheel, now_ms: int) -> Iterator[Sample]:
+    """Yields the messages between each bound and the one before it."""
+    for before, bound in pairwise((0, *TIMER_BOUNDS)):
+        number = wheel.number(now_ms + before * 1000, now_ms + bound * 1000)
+        yield Sample((*LOCAL_DISK, str(bound)), number)
 
 
 def _is_retry(topic: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pyrmq_core.broker.broker import Broker
+from pyrmq_core.broker.timers.timer_copies import TimerMessage
 from pyrmq_core.broker.transactions.half_messages import HalfMessage
 
 
@@ -10,10 +11,10 @@ def note_ends(broker: Broker) -> None:
     """Sets the callbacks; those of the page of metrics only where the broker has one."""
     figures, measures = broker.figures, broker.measures
 
-    def timer_taken(topic: str) -> None:
+    def timer_taken(message: TimerMessage) -> None:
         figures.store.timers_in += 1
         if measures is not None:
-            measures.note_timer_in(topic)
+            measures.note_timer_in(message.topic, message.out_ms - message.record.born_timestamp_ms)
 
     def timer_delivered(topic: str, size_bytes: int) -> None:
         figures.note_commit(topic, size_bytes)

@@ -19,6 +19,7 @@ from pyrmq_core.protocol.messages.names import DLQ_PREFIX, is_retry_topic
 
 SIZE_BOUNDS: Final = (1024.0, 4096.0, 524_288.0, 1_048_576.0, 2_097_152.0, 4_194_304.0)
 CREATION_BOUNDS: Final = (10.0, 100.0, 1_000.0, 3_000.0, 5_000.0)
+DELAY_BOUNDS: Final = (60.0, 600.0, 3_600.0, 43_200.0, 86_400.0, 259_200.0)
 FINISH_BOUNDS: Final = (5.0, 60.0, 600.0, 3_600.0, 43_200.0, 86_400.0)
 BY_TOPIC: Final = ("topic",)
 IN_STORE: Final = ("storage_type", "storage_medium", "topic")
@@ -36,6 +37,7 @@ class Measures:
         self._topics_made = Histogram(CREATION_BOUNDS)
         self._groups_made = Histogram(CREATION_BOUNDS)
         self._finished = Histogram(FINISH_BOUNDS)
+        self._delays = Histogram(DELAY_BOUNDS)
         self._dead, self._committed, self._rolled_back = Counts(), Counts(), Counts()
         self._enqueued, self._dequeued = Counts(), Counts()
 
@@ -55,8 +57,11 @@ class Measures:
         else:
             self._rolled_back.add((topic,))
 
-    def note_timer_in(self, topic: str) -> None:
+    def note_timer_in(self, topic: str, delay_ms: int) -> None:
+        """Counts a timer message, and its delay in whole seconds; RocketMQ, too, leaves negative ones out."""
         self._enqueued.add((*LOCAL_DISK, topic))
+        if delay_ms > -SECOND_MS:
+            self._delays.observe((*LOCAL_DISK, topic), max(0, delay_ms) // SECOND_MS)
 
     def note_timer_out(self, topic: str) -> None:
         self._dequeued.add((*LOCAL_DISK, topic))
@@ -87,6 +92,7 @@ class Measures:
                 self._groups_made,
             ),
             ("rocketmq_finish_message_latency_milliseconds", "Seconds to a commit.", BY_TOPIC, self._finished),
+            ("rocketmq_delay_message_latency_seconds", "Delays of timer messages.", IN_STORE, self._delays),
         )
         for name, text, labels, histogram in histograms:
             yield Family(name, Kind.HISTOGRAM, text, labels, histogram.samples(), histogram.bounds)

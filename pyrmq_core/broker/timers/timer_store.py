@@ -61,8 +61,8 @@ class Earlier:
 class TimerStore:
     """The waiting messages of one broker.
 
-    `open` comes first. `work` does a step and returns the ms until the next one. `on_taken` is called with the topic of
-    each message that is read. `removals` has functions for any thread that remove files of the timer log, to be called
+    `open` comes first. `work` does a step and returns the ms until the next one. `on_taken` is called with each message
+    that is read. `removals` has functions for any thread that remove files of the timer log, to be called
     in this order.
     """
 
@@ -71,7 +71,7 @@ class TimerStore:
         self._settings = settings
         self.files = TimerFiles(files, settings)
         self.delivery = TimerDelivery(store)
-        self.on_taken: Callable[[str], None] = lambda topic: None
+        self.on_taken: Callable[[TimerMessage], None] = lambda message: None
         self.queue_offset = 0
         self._read_ms = 0
         self._slot: OpenSlot | None = None
@@ -287,7 +287,7 @@ class TimerStore:
         write_ms = self._floor(now_ms)
         if self._was_delivered(message):
             return
-        self.on_taken(message.topic)
+        self.on_taken(message)
         if message.out_ms < write_ms and not self._is_of_past_slot(message, write_ms):
             if TIMER_DEL_UNIQKEY not in message.properties:
                 self.delivery.store_copy(message, NEVER_ENQUEUED, now_ms)

@@ -23,6 +23,9 @@ PATH: Final = "timerwheel"
 SLOT: Final = struct.Struct(">qqqii")
 SLOTS: Final = 2 * 7 * 24 * 3600
 WHEEL_BYTES: Final = SLOTS * SLOT.size
+# Most of a wheel is zeros, which are passed over.
+COUNTED_AT_ONCE: Final = 1024
+NO_SLOTS: Final = bytes(COUNTED_AT_ONCE * SLOT.size)
 
 
 class Slot(NamedTuple):
@@ -87,6 +90,19 @@ class TimerWheel:
                 if low <= time < low + SLOTS and last > NO_ENTRY and time % SLOTS == index:
                     yield time * self._precision_ms, Slot(first, last, count)
                 index += 1
+
+    def number(self, from_ms: int, until_ms: int) -> int:
+        """Returns the number of messages in the slots from one time until before another, at most a round later."""
+        low, high, total = from_ms // self._precision_ms, until_ms // self._precision_ms, 0
+        while self._file is not None and low < high:
+            index = low % SLOTS
+            read = min(high - low, SLOTS - index, COUNTED_AT_ONCE)
+            data = self._file.read(index * SLOT.size, read * SLOT.size)
+            if data != NO_SLOTS[: len(data)]:
+                found = enumerate(SLOT.iter_unpack(data), low)
+                total += sum([slot[3] for expected, slot in found if slot[0] == expected])
+            low += read
+        return total
 
     def remove(self) -> None:
         self._file = None
