@@ -54,11 +54,13 @@ class Instrumentation:
             self._spans.process_began(context)
 
     def consume_message_after(self, context: ConsumeContext) -> None:
-        """Reports a call of the handler."""
-        if self._metrics is not None:
-            self._metrics.processed(context)
-        if self._spans is not None:
-            self._spans.process_ended(context)
+        """Reports a call of the handler; its span ends even if a meter raises."""
+        try:
+            if self._metrics is not None:
+                self._metrics.processed(context)
+        finally:
+            if self._spans is not None:
+                self._spans.process_ended(context)
 
     def do_before_request(self, address: str, request: Command) -> Command | None:
         """Changes nothing."""

@@ -136,6 +136,13 @@ class Spans:
         if not isinstance(begun, _Open):
             return
         span, within, before = begun
+        try:
+            self._end(span, context)
+        finally:  # an exporter that raises leaves no span current for the thread's next work
+            if otel_context.get_current() is within:  # another task may end a poll's span
+                otel_context.attach(before)
+
+    def _end(self, span: trace.Span, context: ConsumeContext) -> None:
         attributes = of_process(context)
         if ERROR in attributes:
             span.set_attribute(ERROR, attributes[ERROR])
@@ -143,8 +150,6 @@ class Spans:
             if context.error is not None:
                 span.record_exception(context.error)
         span.end()
-        if otel_context.get_current() is within:  # another task may end a poll's span
-            otel_context.attach(before)
 
 
 def _of_message(message: MessageExt) -> dict[str, str | int | list[str]]:

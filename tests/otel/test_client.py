@@ -17,7 +17,13 @@ from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from pyrmq_core import ConsumeFromWhere, Message, MessageExt, SendFailed, aio
+from pyrmq_core import (
+    ConsumeFromWhere,
+    Message,
+    MessageExt,
+    SendFailed,
+    aio,
+)
 from pyrmq_core.blocking import Client, EmbeddedCluster, LitePullConsumer, Producer, PullConsumer, PushConsumer
 from pyrmq_core.otel import Instrumentation
 from pyrmq_core.protocol.framing.codes import RequestCode
@@ -57,7 +63,8 @@ def seen() -> Seen:
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[EmbeddedCluster]:
-    with EmbeddedCluster(topics={"orders": 1, "batches": 1, "polled": 1, "refused": 1, "loops": 1}) as cluster:
+    topics = {"orders": 1, "batches": 1, "polled": 1, "refused": 1, "loops": 1}
+    with EmbeddedCluster(topics=topics, settings={"messageDelayLevel": "1s"}) as cluster:  # retries come after 1 s
         yield cluster
 
 
