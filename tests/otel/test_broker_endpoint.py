@@ -11,6 +11,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from opentelemetry.exporter.prometheus import PrometheusMetricReader
@@ -20,6 +21,7 @@ from prometheus_client import generate_latest
 from pyrmq_core import ConsumeFromWhere, InvalidArgument, Message
 from pyrmq_core.blocking import EmbeddedCluster, Producer, PullConsumer, PushConsumer
 from pyrmq_core.broker.settings import BrokerConfig
+from pyrmq_core.exporter import server as exporter
 from pyrmq_core.exporter.server import MAX_CONNECTIONS
 from pyrmq_core.otel import Instrumentation
 from tests.otel.pages import Page, free_port, page_with, parsed, text_of
@@ -42,8 +44,11 @@ def nameserver_port() -> int:
 def cluster(port: int, nameserver_port: int) -> Iterator[EmbeddedCluster]:
     settings = {"metricsExporterType": "PROM", "metricsPromExporterPort": str(port)}
     of_nameserver = {"metricsExporterType": "PROM", "metricsPromExporterPort": str(nameserver_port)}
-    with EmbeddedCluster(topics={"orders": 2}, settings=settings, nameserver_settings=of_nameserver) as cluster:
-        yield cluster
+    options: dict[str, Any] = {"topics": {"orders": 2}, "settings": settings, "nameserver_settings": of_nameserver}
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(exporter, "PATIENCE_SECONDS", 0.3)
+        with EmbeddedCluster(**options) as cluster:
+            yield cluster
 
 
 def test_figures_of_topics_groups_and_connections(cluster: EmbeddedCluster, port: int) -> None:
@@ -91,22 +96,39 @@ def test_other_requests_are_refused(cluster: EmbeddedCluster, port: int, path: s
     refused.value.close()
 
 
-@pytest.mark.parametrize("sent", [b"", b"GET /metrics HTTP/1.1\r\n" + b"a: b\r\n" * 10_000])
-def test_strangers_do_not_keep_prometheus_out(cluster: EmbeddedCluster, port: int, sent: bytes) -> None:
-    """More connections than the port holds, silent or wrong; the broker itself goes on too."""
+GET = b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n"
+
+
+@pytest.mark.parametrize("server", ["broker", "nameserver"])
+@pytest.mark.parametrize(
+    "sent",
+    [b"", b"GET /metrics HTTP/1.1\r\n" + b"a: b\r\n" * 10_000, bytes(range(256)) * 40, GET * 2_000],
+    ids=["silent", "long", "garbage", "slow reader"],
+)
+def test_strangers_do_not_keep_prometheus_out(
+    cluster: EmbeddedCluster, port: int, nameserver_port: int, server: str, sent: bytes
+) -> None:
+    """More connections than the port holds, silent or wrong, or that read nothing; the server itself goes on too."""
+    asked, metric = {
+        "broker": (port, "rocketmq_topic_number"),
+        "nameserver": (nameserver_port, "rocketmq_nameserver_topic_number"),
+    }[server]
     strangers = []
     try:
         for _ in range(2 * MAX_CONNECTIONS):
-            stranger = socket.create_connection(("127.0.0.1", port), timeout=5)
+            stranger = socket.socket()
+            stranger.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            stranger.settimeout(0.005)
             strangers.append(stranger)
             try:
+                stranger.connect(("127.0.0.1", asked))
                 stranger.sendall(sent)
             except OSError:
                 continue
         deadline = time.monotonic() + 30
         while True:
             try:
-                assert "rocketmq_topic_number" in text_of(port)
+                assert metric in text_of(asked)
                 break
             except OSError:
                 assert time.monotonic() < deadline, "the page cannot be had"
