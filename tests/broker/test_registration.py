@@ -31,6 +31,7 @@ from pyrmq_core.protocol.routes.topic_config import DataVersion
 from tests.broker.nameservers import RecordingNameServer, nameservers
 from tests.broker.serving import config, serving, until
 from tests.nameserver.longest_step import LongestStep
+from tests.support.apache import free_port
 
 SYSTEM_TOPICS = {
     "SELF_TEST_TOPIC",
@@ -50,7 +51,7 @@ SYSTEM_TOPICS = {
 async def test_all_nameservers_get_all_topics_over_connections_of_their_own(tmp_path: Path) -> None:
     async with nameservers(3) as servers:
         addresses = ";".join(server.address for server in servers)
-        async with serving(tmp_path, namesrvAddr=addresses) as served:
+        async with serving(tmp_path, namesrvAddr=addresses, listenPort=str(free_port((0, 1)))) as served:
             for server in servers:
                 ((_, registration),) = server.registrations()
                 header = registration.header

@@ -67,7 +67,7 @@ async def test_messages_that_alternate_fill_two_batches(stage: Stage, client: Cl
     ]
 
 
-@pytest.mark.parametrize(("batching", "least", "most"), [(True, 5, 8), (False, 20, 24)])
+@pytest.mark.parametrize(("batching", "least", "most"), [(True, 3, 10), (False, 18, 26)])
 async def test_a_caller_that_has_room_lets_others_run(
     client: Client, stage: Stage, batching: bool, least: int, most: int
 ) -> None:
