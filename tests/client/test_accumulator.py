@@ -67,7 +67,7 @@ async def test_messages_that_alternate_fill_two_batches(stage: Stage, client: Cl
     ]
 
 
-@pytest.mark.parametrize(("batching", "least", "most"), [(True, 3, 10), (False, 18, 26)])
+@pytest.mark.parametrize(("batching", "least", "most"), [(True, 4, 8), (False, 20, 24)])
 async def test_a_caller_that_has_room_lets_others_run(
     client: Client, stage: Stage, batching: bool, least: int, most: int
 ) -> None:
@@ -85,6 +85,7 @@ async def test_a_caller_that_has_room_lets_others_run(
             nursery.start_soon(other)
             await soon(producer, *[Message("orders", b"x")] * 1_400)
             done = True
+    # One at each checkpoint; the caller may end the count before the last one's.
     assert least <= turns <= most
 
 
