@@ -60,11 +60,13 @@ async def test_hosts(host: str, status: int) -> None:
         ({"Origin": "http://127.0.0.1:8081"}, 403),
         ({"Origin": "http://evil.example"}, 403),
         ({"Origin": "null"}, 403),
+        ({"Origin": "http://["}, 403),
         ({"Sec-Fetch-Site": "same-origin"}, 200),
         ({"Sec-Fetch-Site": "cross-site"}, 403),
         ({"Sec-Fetch-Site": "same-site"}, 403),
         ({"Content-Length": str(MAX_BODY_BYTES + 1)}, 413),
         ({"Content-Length": "-1"}, 413),
+        ({"Content-Length": "9" * 5000}, 413),
     ],
 )
 async def test_changes_come_from_the_page_itself(headers: dict[str, str], status: int) -> None:
