@@ -17,7 +17,6 @@ from __future__ import annotations
 import base64
 import binascii
 import contextlib
-import fcntl
 import json
 import os
 from collections.abc import AsyncGenerator, Callable, Mapping
@@ -31,6 +30,11 @@ from pyrmq_core import InvalidMessage, Message
 from pyrmq_core.protocol.messages.names import MAX_MESSAGE_BYTES, check_message
 from pyrmq_core.protocol.messages.payload import encode_one
 from pyrmq_core.protocol.messages.properties import BATCH_RECORD_NAMES, RESERVED_NAMES, SHARDING_KEY
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
 
 CHUNK_BYTES: Final = 1024 * 1024
 # Above the 4 MiB of a message; a longer line is not read to its end.
