@@ -7,9 +7,12 @@ from collections.abc import AsyncIterator, Sequence
 
 import pytest
 import trio
+import trio.testing
 
 from pyrmq_core import MessageExt
 from pyrmq_core.client.consumer.consume import assigned_queues
+from pyrmq_core.protocol.framing.codes import ResponseCode
+from pyrmq_core.protocol.framing.command import refusal
 from pyrmq_core.protocol.requests.broker.lock_queues import LockQueues
 from pyrmq_core.testing import PASS, Command, EmbeddedCluster, Peer, RequestCode
 from tests.support.consumer_jobs import SECONDS, Seen, consuming, fresh, made_topic, send
@@ -74,3 +77,42 @@ async def test_an_orderly_handler_that_hangs_does_not_keep_its_queue(
         await held_up.wait(2)
         async with consuming(cluster.nameserver, group, topic, seen, orderly=True):
             await seen.wait(4)
+
+
+async def test_a_lock_that_is_granted_after_its_consumer_stopped_is_given_back(cluster: EmbeddedCluster) -> None:
+    topic, group, seen = await made_topic(cluster.nameserver), fresh("group"), Seen()
+    requested, go_on = trio.Event(), trio.Event()
+
+    async def hold(request: Command, peer: Peer) -> object:
+        requested.set()
+        await go_on.wait()
+        return PASS
+
+    cluster.control(RequestCode.LOCK_BATCH_MQ, hold)  # type: ignore[arg-type]
+    async with consuming(cluster.nameserver, group, topic, Seen(), orderly=True) as one, trio.open_nursery() as nursery:
+        await requested.wait()
+        nursery.start_soon(one.stop)
+        await trio.testing.wait_all_tasks_blocked()
+        go_on.set()
+    await send(cluster.nameserver, topic, [str(number) for number in range(8)])
+    async with consuming(cluster.nameserver, group, topic, seen, orderly=True):
+        await seen.wait(8)
+
+
+async def test_a_lock_is_given_back_when_its_queue_cannot_be_started(cluster: EmbeddedCluster) -> None:
+    topic, group = await made_topic(cluster.nameserver), fresh("group")
+    requests, given_back = lock_requests(cluster), trio.Event()
+
+    async def note(request: Command, peer: Peer) -> object:
+        given_back.set()
+        return PASS
+
+    async def refuse(request: Command, peer: Peer) -> object:
+        return refusal(ResponseCode.SYSTEM_ERROR, "not now")
+
+    cluster.control(RequestCode.UNLOCK_BATCH_MQ, note)  # type: ignore[arg-type]
+    cluster.control(RequestCode.QUERY_CONSUMER_OFFSET, refuse)  # type: ignore[arg-type]
+    async with consuming(cluster.nameserver, group, topic, Seen(), orderly=True):
+        with trio.fail_after(SECONDS):
+            await given_back.wait()
+        assert requests

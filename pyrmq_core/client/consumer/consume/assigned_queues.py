@@ -177,9 +177,11 @@ class AssignedQueues:
             return True
 
     async def close(self) -> None:
-        """Drops every queue without waiting for handlers; their offsets are stored."""
+        """Drops every queue without waiting for handlers; their offsets are stored, and every lock is given back."""
         async with self._changing:
             await self._drop_all(list(self._table.values()), grace=0, holds=False)
+            if self._locks is not None:  # those that a cancelled rebalancing had requested
+                await self._locks.unlock_all()
 
     def note_offsets(self) -> None:
         """Notes each queue's offset to commit in the offset store's memory."""
@@ -209,6 +211,8 @@ class AssignedQueues:
         async with trio.open_nursery() as nursery:
             for queue in queues:
                 nursery.start_soon(start, queue)
+        if self._locks is not None:
+            await self._locks.unlock([queue for queue in queues if queue not in self._table])
         return len(started)
 
     def _start(self, queue: MessageQueue, offset: int) -> None:

@@ -1,7 +1,9 @@
 """`QueueLocks`: the broker-side locks of an orderly consumer's queues (41, 42).
 
-A broker's lock lasts 60 s. It is renewed every 20 s, and counts here for 30 s. Source: client/impl/consumer/
-RebalanceImpl.java (lock, lockAll, unlock), ProcessQueue.java, 5.4.0.
+A broker's lock lasts 60 s. It is renewed every 20 s, and counts here for 30 s. A lock that is not given back keeps its
+queue from the group for these 60 s, so a request under way is not cancelled, and a lock that is granted after its queue
+was given back is given back, too. Source: client/impl/consumer/RebalanceImpl.java (lock, lockAll, unlock),
+ProcessQueue.java, 5.4.0.
 """
 
 from __future__ import annotations
@@ -34,6 +36,7 @@ class QueueLocks:
         self._client = client
         self._group = group
         self._locked_at: dict[MessageQueue, float] = {}
+        self._wanted: set[MessageQueue] = set()  # requested, and neither refused nor given back since
         self.changed = trio.Event()
 
     def is_held(self, queue: MessageQueue) -> bool:
@@ -45,9 +48,10 @@ class QueueLocks:
         """Requests the locks and returns those queues that are locked for this client now.
 
         A queue whose broker does not answer keeps the lock that it has until that expires; one that the broker gives
-        to another client loses it at once.
+        to another client loses it at once. When the call is cancelled, it ends after `LOCK_TIMEOUT_SECONDS` at most.
         """
         locked: set[MessageQueue] = set()
+        self._wanted.update(queues)
 
         async def one(broker_name: str, own: list[MessageQueue]) -> None:
             answered = await self._ask(broker_name, own)
@@ -55,15 +59,18 @@ class QueueLocks:
                 return
             now = trio.current_time()
             for queue in own:
-                if queue in answered:
+                if queue not in answered:
+                    self._locked_at.pop(queue, None)
+                    self._wanted.discard(queue)
+                elif queue in self._wanted:
                     self._locked_at[queue] = now
                     locked.add(queue)
-                else:
-                    self._locked_at.pop(queue, None)
+            await self.unlock([queue for queue in own if queue in answered and queue not in self._wanted])
 
-        async with trio.open_nursery() as nursery:
-            for broker_name, own in _by_broker(queues).items():
-                nursery.start_soon(one, broker_name, own)
+        with trio.CancelScope(shield=True):
+            async with trio.open_nursery() as nursery:
+                for broker_name, own in _by_broker(queues).items():
+                    nursery.start_soon(one, broker_name, own)
         changed, self.changed = self.changed, trio.Event()
         changed.set()
         return frozenset(locked)
@@ -73,6 +80,7 @@ class QueueLocks:
         for broker_name, own in _by_broker(queues).items():
             for queue in own:
                 self._locked_at.pop(queue, None)
+                self._wanted.discard(queue)
             address = self._master(broker_name)
             if address is None:
                 continue
@@ -81,6 +89,10 @@ class QueueLocks:
                 await self._client.send_oneway(address, request.to_command(), timeout=LOCK_TIMEOUT_SECONDS)
             except RocketMQError as error:
                 log.debug("the locks at %s were not given back and expire there: %s", broker_name, error)
+
+    async def unlock_all(self) -> None:
+        """Gives back every lock that a broker may hold for this client."""
+        await self.unlock(tuple(self._wanted))
 
     async def _ask(self, broker_name: str, queues: list[MessageQueue]) -> frozenset[MessageQueue] | None:
         address = self._master(broker_name)
