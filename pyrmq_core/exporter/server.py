@@ -16,6 +16,7 @@ from hypercorn.typing import ConnectionState
 from pyrmq_core.exporter.families import Collect
 from pyrmq_core.exporter.page import CONTENT_TYPE, MetricsPage
 from pyrmq_core.network.byte_server import ByteConnection, BytePort, serve_bytes
+from pyrmq_core.network.paced_stream import paced
 
 log = logging.getLogger(__name__)
 
@@ -48,8 +49,9 @@ async def serve_metrics(
 
     async def serve_one(connection: ByteConnection) -> None:
         with trio.move_on_after(CONNECTION_SECONDS):
-            server = TCPServer(wrapped, config, WorkerContext(None), ConnectionState({}), connection.stream)  # type: ignore[arg-type]  # without TLS the stream is plain
-            await server.run()
+            async with paced(connection.stream) as stream:
+                server = TCPServer(wrapped, config, WorkerContext(None), ConnectionState({}), stream)  # type: ignore[arg-type]  # has what it uses of a stream
+                await server.run()
 
     await serve_bytes(
         serve_one, host, port, max_connections=MAX_CONNECTIONS, patience=PATIENCE_SECONDS, task_status=task_status

@@ -2,12 +2,14 @@
 
 Strangers cannot keep such a port to themselves: when it is full, a newcomer takes the place of the connection that was
 accepted first among those whose handler does not know the peer yet, once that had `patience` seconds to show itself.
+Of these, the host with the most gives way: many connections of one host harm that host alone.
 """
 
 from __future__ import annotations
 
 import math
 import socket
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Final
@@ -29,10 +31,15 @@ class ByteConnection:
     """An accepted connection. Its handler sets `is_known` when the peer is one that the port is for."""
 
     stream: trio.SocketStream
-    address: str
+    host: str
+    port: int
     is_known: bool = False
     accepted_at: float = field(default_factory=trio.current_time)
     scope: trio.CancelScope = field(default_factory=trio.CancelScope)
+
+    @property
+    def address(self) -> str:
+        return format_address(self.host, self.port)
 
     async def send_some(self, data: memoryview) -> int:
         """Returns how many of the bytes the system took, one at least; takes none if it is cancelled.
@@ -75,6 +82,18 @@ async def serve_bytes(
     Raises `NetworkError` when it cannot listen, and `InvalidArgument` for a host that cannot be resolved.
     """
     listener = await open_listener(host, port)
+    await serve_listener(handler, listener, max_connections=max_connections, patience=patience, task_status=task_status)
+
+
+async def serve_listener(
+    handler: BytesHandler,
+    listener: socket.socket,
+    *,
+    max_connections: int,
+    patience: float,
+    task_status: trio.TaskStatus[BytePort] = trio.TASK_STATUS_IGNORED,
+) -> None:
+    """Serves a socket that listens, as `serve_bytes` does, and closes it at the end."""
     connections, no_room = _Connections(max_connections, patience), RareLine()
 
     async def run(connection: ByteConnection) -> None:
@@ -108,8 +127,8 @@ async def serve_bytes(
 def _connection(accepted: socket.socket) -> ByteConnection | None:
     """Returns the connection; None if the other end is gone already."""
     try:
-        address = format_address(*accepted.getpeername()[:2])
-        return ByteConnection(trio.SocketStream(trio.socket.from_stdlib_socket(accepted)), address)
+        host, port = accepted.getpeername()[:2]
+        return ByteConnection(trio.SocketStream(trio.socket.from_stdlib_socket(accepted)), host, port)
     except OSError as error:
         log.debug("a connection was accepted and could not be used", exc_info=error)
         return None
@@ -129,7 +148,7 @@ class _Connections:
         if len(self._open) < self._most:
             self._open[connection] = None
             return True
-        replaced = next((one for one in self._open if not one.is_known), None)
+        replaced = self._first_of_the_most()
         if replaced is not None and connection.accepted_at - replaced.accepted_at < self._patience:
             replaced = None
         if self._full.is_due():
@@ -142,6 +161,11 @@ class _Connections:
         replaced.scope.cancel()
         self._open[connection] = None
         return True
+
+    def _first_of_the_most(self) -> ByteConnection | None:
+        unknown = [one for one in self._open if not one.is_known]
+        hosts = Counter(one.host for one in unknown).most_common(1)
+        return next((one for one in unknown if one.host == hosts[0][0]), None)
 
     def remove(self, connection: ByteConnection) -> None:
         self._open.pop(connection, None)

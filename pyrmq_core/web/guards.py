@@ -1,4 +1,4 @@
-"""`Guards`: the outermost layer of the page, which refuses foreign hosts, large bodies and changes that are not meant.
+"""`Guards`: the outermost layer of the page, which refuses foreign hosts, slow peers and changes that are not meant.
 
 A site that a user visits can have the browser send requests to this machine. Such a request names another host
 (DNS rebinding), another origin (a form), or lacks the token that only this page's own forms have.
@@ -8,26 +8,27 @@ from __future__ import annotations
 
 import hmac
 import ipaddress
+import math
 import secrets
-from collections.abc import Awaitable, Callable, Iterable, MutableMapping
-from typing import Any, Final
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Final
 from urllib.parse import urlsplit
 
 import trio
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import PlainTextResponse
 
-Scope = MutableMapping[str, Any]
-AsgiMessage = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[AsgiMessage]]
+from pyrmq_core.web.bodies import MAX_BODY_BYTES, AsgiMessage, Bodies, BodyRefused, PeerGone, Receive
+from pyrmq_core.web.fair_places import FairPlaces
+
+Scope = AsgiMessage
 Send = Callable[[AsgiMessage], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 LOOPBACK_NAMES: Final = ("127.0.0.1", "localhost", "::1")
-# A message has at most 4 MiB; percent signs of a form can make each byte three.
-MAX_BODY_BYTES: Final = 13 << 20
-MAX_REQUESTS: Final = 64
 ANSWER_WITHIN_SECONDS: Final = 30.0
+BUSY: Final = "too many requests are under way; try again in a moment\n"
+LATE: Final = f"the answer was not ready within {ANSWER_WITHIN_SECONDS:g} seconds\n"
 SAFE_METHODS: Final = ("GET", "HEAD")
 HEADERS: Final = {
     "Content-Security-Policy": (
@@ -57,14 +58,16 @@ class FormToken:
 class Guards:
     """Passes on requests that name one of `hosts`; changes only from this page itself, and only if they are allowed.
 
-    At most `MAX_REQUESTS` are under way; each is answered within `ANSWER_WITHIN_SECONDS`, or not at all.
+    A request is under way from the end of its body to the start of its answer, within `ANSWER_WITHIN_SECONDS`: what
+    its peer does slowly takes none of the `FairPlaces`.
     """
 
     def __init__(self, app: App, hosts: Iterable[str], *, allow_changes: bool) -> None:
         self._app = app
         self._hosts = frozenset(host.lower() for host in hosts)
         self._allow_changes = allow_changes
-        self._room = trio.CapacityLimiter(MAX_REQUESTS)
+        self._bodies = Bodies()
+        self._places = FairPlaces()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serves one request, as ASGI has it."""
@@ -72,21 +75,46 @@ class Guards:
             if scope["type"] == "lifespan":
                 await self._app(scope, receive, send)
             return
+        send = _with_headers(send)
         refusal = self._refusal(scope)
         if refusal is not None:
-            await refusal(scope, receive, _with_headers(send))
+            await refusal(scope, receive, send)
             return
         try:
-            self._room.acquire_on_behalf_of_nowait(receive)
-        except trio.WouldBlock:
-            busy = PlainTextResponse("too many requests are under way; try again in a moment\n", 503)
-            await busy(scope, receive, _with_headers(send))
+            body = await self._bodies.read(receive)
+        except PeerGone:
+            return
+        except BodyRefused as error:
+            await PlainTextResponse(f"{error}\n", error.status)(scope, receive, send)
             return
         try:
-            with trio.move_on_after(ANSWER_WITHIN_SECONDS):
-                await self._app(scope, _bounded(receive), _with_headers(send))
+            await self._answer(scope, body.receive, send)
         finally:
-            self._room.release_on_behalf_of(receive)
+            self._bodies.release(body)
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        place = self._places.take((scope.get("client") or ("",))[0])
+        if place is None:
+            await PlainTextResponse(BUSY, 503)(scope, receive, send)
+            return
+
+        async def send_without_place(message: AsgiMessage) -> None:
+            """Leaves the place before the answer is sent: the peer may read slowly."""
+            if place.scope.cancel_called:
+                await trio.lowlevel.checkpoint()  # ends here, while no part of an answer is sent
+            place.scope.deadline = math.inf
+            self._places.leave(place)
+            await send(message)
+
+        place.scope.deadline = trio.current_time() + ANSWER_WITHIN_SECONDS
+        try:
+            with place.scope:
+                await self._app(scope, receive, send_without_place)
+        finally:
+            self._places.leave(place)
+        if place.scope.cancelled_caught:
+            late = trio.current_time() >= place.scope.deadline
+            await PlainTextResponse(LATE if late else BUSY, 503)(scope, receive, send)
 
     def _refusal(self, scope: Scope) -> PlainTextResponse | None:
         headers = Headers(scope=scope)
@@ -136,19 +164,3 @@ def _with_headers(send: Send) -> Send:
         await send(message)
 
     return send_with_headers
-
-
-def _bounded(receive: Receive) -> Receive:
-    """Ends the request of a peer that sends more than it announced, or announced nothing."""
-    taken = 0
-
-    async def receive_bounded() -> AsgiMessage:
-        nonlocal taken
-        message = await receive()
-        if message["type"] == "http.request":
-            taken += len(message.get("body", b""))
-            if taken > MAX_BODY_BYTES:
-                return {"type": "http.disconnect"}
-        return message
-
-    return receive_bounded

@@ -6,31 +6,36 @@ import functools
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, cast
+from typing import Final
 
 import trio
+from hypercorn.app_wrappers import ASGIWrapper
 from hypercorn.config import Config
-from hypercorn.trio import serve
+from hypercorn.trio.tcp_server import TCPServer
+from hypercorn.trio.worker_context import WorkerContext
+from hypercorn.typing import ConnectionState
 
 from pyrmq_core import Admin, Client, Producer, PullConsumer
 from pyrmq_core.network.addresses import format_address
-from pyrmq_core.network.listener import open_listener
+from pyrmq_core.network.byte_server import ByteConnection, serve_listener
+from pyrmq_core.network.listener import connections_with_files, open_listener
+from pyrmq_core.network.paced_stream import paced
 from pyrmq_core.web.application import NAVIGATION, application
+from pyrmq_core.web.bodies import AsgiMessage, Receive
 from pyrmq_core.web.changes import Changes
-from pyrmq_core.web.guards import LOOPBACK_NAMES, FormToken, Guards, is_loopback
+from pyrmq_core.web.guards import LOOPBACK_NAMES, App, FormToken, Guards, Scope, Send, is_loopback
 from pyrmq_core.web.history import SAMPLE_SECONDS, History
 from pyrmq_core.web.look_ups import LookUps
 from pyrmq_core.web.rendering import Pages
 from pyrmq_core.web.shared_answers import FRESH_SECONDS, SharedAnswers
-
-if TYPE_CHECKING:
-    from hypercorn.typing import Framework
 
 log = logging.getLogger(__name__)
 
 GROUP = "pyrmq-web"
 PORT = 8080
 RENEW_SECONDS = 5
+# When there are as many, a newcomer takes the place of the oldest one whose peer keeps the page waiting.
+MAX_CONNECTIONS: Final = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,9 +87,9 @@ async def serve_web(
         hosts = {*settings.allow_hosts, settings.host, host, *(LOOPBACK_NAMES if _serves_loopback(host) else ())}
         guarded = Guards(app, hosts, allow_changes=settings.allow_changes)
         nursery.start_soon(look_ups.sample)
-        await nursery.start(
-            functools.partial(serve, cast("Framework", guarded), _config(listener.detach()), mode="asgi")
-        )
+        most = connections_with_files(MAX_CONNECTIONS)
+        serve_one = functools.partial(_serve_one, guarded, _config())
+        await nursery.start(functools.partial(serve_listener, serve_one, listener, max_connections=most, patience=0.0))
         task_status.started(f"http://{format_address('127.0.0.1' if host in ('0.0.0.0', '::') else host, port)}/")
 
 
@@ -92,16 +97,36 @@ def _serves_loopback(host: str) -> bool:
     return is_loopback(host) or host in ("0.0.0.0", "::")
 
 
-def _config(descriptor: int) -> Config:
-    """Returns the server's settings: short waits for peers that say nothing, and no line for each request."""
+async def _serve_one(app: App, config: Config, connection: ByteConnection) -> None:
+    """Serves one connection until its peer ends it, or keeps it waiting too long."""
+
+    async def marked(scope: Scope, receive: Receive, send: Send) -> None:
+        """Keeps the connection from newcomers while the page works for it, not while it waits for its peer."""
+
+        async def receive_marked() -> AsgiMessage:
+            message = await receive()
+            connection.is_known = not message.get("more_body", False)
+            return message
+
+        async def send_marked(message: AsgiMessage) -> None:
+            connection.is_known = False
+            await send(message)
+
+        await app(scope, receive_marked, send_marked)
+
+    async with paced(connection.stream) as stream:
+        wrapped = ASGIWrapper(marked)  # type: ignore[arg-type]  # hypercorn's types name each event's own class
+        server = TCPServer(wrapped, config, WorkerContext(None), ConnectionState({}), stream)  # type: ignore[arg-type]  # has what it uses of a stream
+        await server.run()
+
+
+def _config() -> Config:
+    """Returns Hypercorn's settings: a short wait for the head of a request, and no line for each."""
     config = Config()
-    config.bind = [f"fd://{descriptor}"]
     config.accesslog = None
     config.errorlog = log
     config.include_server_header = False
-    config.alpn_protocols = ["http/1.1"]
     config.h11_max_incomplete_size = 32 * 1024
-    config.keep_alive_timeout = 15
-    config.read_timeout = 20
-    config.graceful_timeout = 1
+    config.h2_max_concurrent_streams = 8
+    config.keep_alive_timeout = 10
     return config

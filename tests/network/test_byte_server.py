@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
@@ -33,9 +34,9 @@ async def port(patience: float) -> AsyncIterator[BytePort]:
         nursery.cancel_scope.cancel()
 
 
-async def peer(bound: BytePort, byte: bytes = b"") -> trio.SocketStream:
+async def peer(bound: BytePort, byte: bytes = b"", local_address: str = "127.0.0.1") -> trio.SocketStream:
     """Returns a connection; if it sends a byte, the server has answered it."""
-    stream = await trio.open_tcp_stream(bound.host, bound.port)
+    stream = await trio.open_tcp_stream(bound.host, bound.port, local_address=local_address)
     if byte:
         await stream.send_all(byte)
         assert await received(stream) == byte
@@ -68,6 +69,19 @@ async def test_a_newcomer_takes_the_place_of_the_connection_that_is_longest_unkn
             await one.aclose()
     (line,) = [line.message for line in caplog.records if line.levelno == logging.WARNING]
     assert f"{bound.address} has 3 connections, its limit; the one with 127.0.0.1:" in line
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems have one address of this machine alone")
+async def test_the_host_with_the_most_connections_gives_way() -> None:
+    async with port(patience=0) as bound:
+        alone = await peer(bound, b"x", "127.0.0.2")
+        crowd = [await peer(bound, b"x", "127.0.0.3") for _ in range(2 * MOST)]
+        assert [await received(one) for one in crowd[: MOST + 1]] == [b""] * (MOST + 1)
+        for one in (alone, *crowd[MOST + 1 :]):
+            await one.send_all(b"y")
+            assert await received(one) == b"y"
+        for one in (alone, *crowd):
+            await one.aclose()
 
 
 async def test_an_unknown_connection_has_some_time_to_show_itself(caplog: pytest.LogCaptureFixture) -> None:

@@ -7,8 +7,9 @@ import pytest
 import trio
 import trio.testing
 
-from pyrmq_core.web import guards
-from pyrmq_core.web.guards import MAX_BODY_BYTES, App, AsgiMessage, FormToken, Guards, Receive, Scope, Send
+from pyrmq_core.web import bodies, fair_places, guards
+from pyrmq_core.web.bodies import MAX_BODY_BYTES, AsgiMessage, Receive
+from pyrmq_core.web.guards import App, FormToken, Guards, Scope, Send
 
 HOSTS = ("127.0.0.1", "localhost", "::1", "Board.Example")
 
@@ -82,11 +83,9 @@ async def test_nothing_changes_unless_it_is_allowed(method: str) -> None:
     assert "--allow-changes" in answer.text
 
 
-@pytest.mark.parametrize(("pieces", "read"), [(10, [b"1000"]), (11, [])])
-async def test_a_body_without_a_length_is_bounded(
-    pieces: int, read: list[bytes], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(guards, "MAX_BODY_BYTES", 1000)
+@pytest.mark.parametrize(("pieces", "read"), [(10, b"1000"), (11, b"the request is larger than 1000 bytes\n")])
+async def test_a_body_without_a_length_is_bounded(pieces: int, read: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bodies, "MAX_BODY_BYTES", 1000)
     left = iter(range(pieces - 1, -1, -1))
     sent: list[bytes] = []
 
@@ -98,7 +97,7 @@ async def test_a_body_without_a_length_is_bounded(
 
     scope = {"type": "http", "method": "POST", "path": "/", "headers": [(b"host", b"localhost")]}
     await Guards(answers, HOSTS, allow_changes=True)(scope, receive, send)
-    assert sent[1:] == read
+    assert sent[1:] == [read]
 
 
 async def test_every_answer_has_the_headers() -> None:
@@ -111,7 +110,7 @@ async def test_every_answer_has_the_headers() -> None:
 
 
 async def test_requests_under_way_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(guards, "MAX_REQUESTS", 3)
+    monkeypatch.setattr(fair_places, "MAX_REQUESTS", 3)
     held, statuses = trio.Event(), list[int]()
 
     async def holds(scope: Scope, receive: Receive, send: Send) -> None:
@@ -130,6 +129,63 @@ async def test_requests_under_way_are_bounded(monkeypatch: pytest.MonkeyPatch) -
             assert statuses == [503, 503]
             held.set()
     assert sorted(statuses) == [200, 200, 200, 503, 503]
+
+
+async def test_a_peer_that_reads_nothing_keeps_no_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fair_places, "MAX_REQUESTS", 1)
+    guarded = Guards(answers, HOSTS, allow_changes=True)
+    statuses = list[int]()
+
+    async def receive() -> AsgiMessage:
+        return {"type": "http.request", "body": b"", "more_body": False}
+
+    async def send(message: AsgiMessage) -> None:
+        statuses.append(message["status"])
+        await trio.sleep_forever()
+
+    scope = {"type": "http", "method": "GET", "path": "/", "headers": [(b"host", b"localhost")]}
+    async with trio.open_nursery() as nursery:
+        for _ in range(3):
+            nursery.start_soon(guarded, scope, receive, send)
+            await trio.testing.wait_all_tasks_blocked()
+        nursery.cancel_scope.cancel()
+    assert statuses == [200, 200, 200]
+
+
+async def test_an_answer_that_never_comes(autojump_clock: trio.testing.MockClock) -> None:
+    async def never(scope: Scope, receive: Receive, send: Send) -> None:
+        await trio.sleep_forever()
+
+    async with client(app=never) as browser:
+        answer = await browser.get("/")
+    assert (answer.status_code, answer.text) == (503, "the answer was not ready within 30 seconds\n")
+    assert trio.current_time() == pytest.approx(guards.ANSWER_WITHIN_SECONDS)
+
+
+async def test_many_requests_of_one_address_give_way_to_another_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fair_places, "MAX_REQUESTS", 3)
+    statuses = list[tuple[str, int]]()
+
+    async def holds(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["client"][0] == "10.0.0.1":
+            await trio.sleep_forever()
+        await answers(scope, receive, send)
+
+    guarded = Guards(holds, HOSTS, allow_changes=True)
+
+    async def ask(host: str) -> None:
+        transport = httpx.ASGITransport(guarded, client=(host, 1))
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as browser:
+            statuses.append((host, (await browser.get("/")).status_code))
+
+    async with trio.open_nursery() as nursery:
+        for _ in range(3):
+            nursery.start_soon(ask, "10.0.0.1")
+        await trio.testing.wait_all_tasks_blocked()
+        await ask("10.0.0.2")
+        await trio.testing.wait_all_tasks_blocked()
+        nursery.cancel_scope.cancel()
+    assert sorted(statuses) == [("10.0.0.1", 503), ("10.0.0.2", 200)]
 
 
 @pytest.mark.parametrize("text", ["", "x", None, 3, "é", "\ud800"])

@@ -158,7 +158,7 @@ async def test_a_slave_is_cut_when_it_neither_takes_nor_acknowledges(
     ha = HaServer(store, BrokerConfig(), is_clean=True)
     left, right = trio.socket.socketpair()
     async with trio.SocketStream(left) as master, trio.SocketStream(right) as slave, trio.open_nursery() as nursery:
-        nursery.start_soon(ha.serve_slave, ByteConnection(master, "the slave"))
+        nursery.start_soon(ha.serve_slave, ByteConnection(master, "127.0.0.1", 1))
         await slave.send_all(REPORT.pack(1))
         await trio.testing.wait_all_tasks_blocked(0.01)
         (replica,) = ha.replicas.connected
@@ -176,4 +176,4 @@ async def test_a_slave_is_cut_when_it_neither_takes_nor_acknowledges(
                 await trio.testing.wait_all_tasks_blocked(0.01)
                 mock_clock.jump(15)
                 await trio.testing.wait_all_tasks_blocked(0.01)
-    assert "closing the connection with the slave: it took nothing for 20 s (haHousekeepingInterval)" in caplog.text
+    assert "closing the connection with 127.0.0.1:1: it took nothing for 20 s (haHousekeepingInterval)" in caplog.text

@@ -1,0 +1,62 @@
+"""`paced`: a stream whose peer has to read at a least rate, for server libraries that wait for a slow peer without end.
+
+Hypercorn shields what it sends from cancellation, so neither a deadline nor an interrupt ends such a wait from outside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Final
+
+import trio
+
+# A peer that reads nothing for so long, or less than so many bytes a second behind it, is cut off.
+SEND_SECONDS: Final = 10.0
+LEAST_BYTES_A_SECOND: Final = 32 * 1024
+
+
+class PacedStream:
+    """A stream of bytes that is closed when its peer reads too slowly; `scope` is cancelled then."""
+
+    def __init__(self, stream: trio.SocketStream, scope: trio.CancelScope) -> None:
+        self._stream = stream
+        self._scope = scope
+        self.socket = stream.socket
+
+    async def send_all(self, data: bytes | bytearray | memoryview) -> None:
+        """Sends the bytes; raises `trio.ClosedResourceError` if the peer does not take them in time."""
+        with trio.move_on_after(SEND_SECONDS + len(data) / LEAST_BYTES_A_SECOND):
+            await self._stream.send_all(data)
+            return
+        self.socket.close()
+        self._scope.cancel()
+        raise trio.ClosedResourceError
+
+    async def receive_some(self, max_bytes: int | None = None) -> bytes | bytearray:
+        return await self._stream.receive_some(max_bytes)
+
+    async def send_eof(self) -> None:
+        await self._stream.send_eof()
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+
+@asynccontextmanager
+async def paced(stream: trio.SocketStream) -> AsyncIterator[PacedStream]:
+    """Yields the stream, and ends the block when its peer reads too slowly.
+
+    Closes the stream when the surrounding scope is cancelled, so that a shielded send ends as well.
+    """
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(_close_at_the_end, stream)
+        yield PacedStream(stream, nursery.cancel_scope)
+        nursery.cancel_scope.cancel()
+
+
+async def _close_at_the_end(stream: trio.SocketStream) -> None:
+    try:
+        await trio.sleep_forever()
+    finally:
+        stream.socket.close()

@@ -1,0 +1,108 @@
+"""`Bodies`: reads the body of a request whole before anything is done for it, at a least rate, in bounds.
+
+A peer that sends slowly holds its own connection alone: no place among the requests under way, and bytes only until
+others need the room.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, MutableMapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import trio
+
+AsgiMessage = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[AsgiMessage]]
+
+# A message has at most 4 MiB; percent signs of a form can make each byte three.
+MAX_BODY_BYTES: Final = 13 << 20
+# The bodies of all requests together.
+MAX_BODIES_BYTES: Final = 5 * MAX_BODY_BYTES
+BODY_SECONDS: Final = 5.0
+LEAST_BYTES_A_SECOND: Final = 32 * 1024
+PIECE_BYTES: Final = 64 * 1024
+SLOW: Final = f"the request came slower than {LEAST_BYTES_A_SECOND} bytes a second, or gave way to others"
+
+
+class BodyRefused(Exception):
+    """The body is not read to its end; `status` is HTTP's."""
+
+    def __init__(self, status: int, text: str) -> None:
+        super().__init__(text)
+        self.status = status
+
+
+class PeerGone(Exception):
+    """The peer ended the connection before the body's end."""
+
+
+@dataclass(eq=False, slots=True)
+class Body:
+    """The body of a request; `receive` gives it out once, in pieces."""
+
+    data: bytearray = field(default_factory=bytearray)
+    is_whole: bool = False
+    scope: trio.CancelScope = field(default_factory=trio.CancelScope)
+    given: int = 0
+
+    async def receive(self) -> AsgiMessage:
+        """Returns the next piece, as ASGI has it; behind the last one, that the peer is gone."""
+        await trio.lowlevel.checkpoint()
+        if self.given > len(self.data):
+            return {"type": "http.disconnect"}
+        piece = bytes(self.data[self.given : self.given + PIECE_BYTES])
+        self.given += PIECE_BYTES
+        return {"type": "http.request", "body": piece, "more_body": self.given <= len(self.data)}
+
+
+class Bodies:
+    """The bodies that are read or in use, the oldest first."""
+
+    def __init__(self) -> None:
+        self._held: dict[Body, None] = {}
+        self._bytes = 0
+
+    async def read(self, receive: Receive) -> Body:
+        """Returns the body, which `release` gives back; raises `BodyRefused` and `PeerGone`."""
+        body = Body()
+        body.scope.deadline = trio.current_time() + BODY_SECONDS
+        self._held[body] = None
+        try:
+            with body.scope:
+                await self._read(body, receive)
+            if not body.is_whole:
+                raise BodyRefused(408, SLOW)
+        except BaseException:
+            self.release(body)
+            raise
+        return body
+
+    async def _read(self, body: Body, receive: Receive) -> None:
+        while not body.is_whole:
+            message = await receive()
+            if message["type"] != "http.request":
+                raise PeerGone
+            piece = message.get("body", b"")
+            if len(body.data) + len(piece) > MAX_BODY_BYTES:
+                raise BodyRefused(413, f"the request is larger than {MAX_BODY_BYTES} bytes")
+            body.scope.deadline += len(piece) / LEAST_BYTES_A_SECOND
+            self._make_room(body, len(piece))
+            body.data += piece
+            body.is_whole = not message.get("more_body", False)
+
+    def release(self, body: Body) -> None:
+        """Forgets the body; a second time does nothing."""
+        if body in self._held:
+            del self._held[body]
+            self._bytes -= len(body.data)
+
+    def _make_room(self, body: Body, length: int) -> None:
+        """Ends the oldest unfinished bodies until the piece fits; they had the most time."""
+        while self._bytes + length > MAX_BODIES_BYTES:
+            oldest = next((held for held in self._held if not held.is_whole and held is not body), None)
+            if oldest is None:
+                raise BodyRefused(503, "large requests are under way; try again in a moment")
+            self.release(oldest)
+            oldest.scope.cancel()
+        self._bytes += length
