@@ -60,6 +60,11 @@ def test_the_batch_topic_has_the_plain_topics_fixed_cost() -> None:
     making = Row("making-100")
     making.add("kafka", 0, Run(1.0, 1000))
     making.add("plain", 0, Run(2.0, 1000))
+    fixed = Row("fixed-read")
+    fixed.add("unix", 0, Run(3.0, 1000))
+    assert taken_off({"fixed-read": fixed, "read-100": Row("read-100")}) == {
+        "read-100": {"unix": 3.0, "unix-batch": 3.0}
+    }
     rows = {"making-100": making, "write-100": Row("write-100"), "count": Row("count"), "small-read": Row("small-read")}
     assert taken_off(rows) == {"write-100": {"kafka": 1.0, "plain": 2.0, "batch": 2.0}}
 
@@ -75,10 +80,10 @@ def test_rows_are_chosen_by_patterns() -> None:
         chosen_rows(["*-100", "reads"])
 
 
-def test_a_session_with_settings_reads_the_plain_topic() -> None:
+def test_a_session_with_settings_reads_the_same_topics() -> None:
     topics = {"kafka": "k", "plain": "p", "batch": "b"}
     for kind in ("read", "stream"):
-        assert [topics[stored(side)] for side in sides(kind)] == ["k", "p", "b", "p"]
+        assert [topics[stored(side)] for side in sides(kind)] == ["k", "p", "b", "p", "b"]
     assert [topics[stored(side)] for side in sides("body")] == ["k", "p", "b"]
 
 

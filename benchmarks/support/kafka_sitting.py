@@ -27,6 +27,7 @@ KAFKA: Final = "kafka"
 PLAIN: Final = "plain"
 BATCH: Final = "batch"
 UNIX: Final = "unix"
+UNIX_BATCH: Final = "unix-batch"
 BROKER: Final = "broker-a"
 
 Job = Callable[[str, SparkProcess], Mapping[str, float]]
@@ -47,7 +48,7 @@ class KafkaSitting:
         return self.cluster.brokers[BROKER]
 
     def session(self, side: str) -> SparkProcess:
-        return self.sessions[PLAIN if side == BATCH else side]
+        return self.sessions[{BATCH: PLAIN, UNIX_BATCH: UNIX}.get(side, side)]
 
     def new_topic(self, side: str, queues: int = QUEUES) -> str:
         self.topics += 1
@@ -104,10 +105,10 @@ class KafkaSitting:
             try:
                 run = self._measured(side, rows, job)
             except JobFailed as error:
-                print(f"   {name:14} {side:6} failed: {error}", flush=True)
+                print(f"   {name:14} {side:10} failed: {error}", flush=True)
                 continue
             row.add(side, pair, run)
-            print(f"   {name:14} {side:6} {run.seconds:7.3f} s, other load {run.others:.2f} cores", flush=True)
+            print(f"   {name:14} {side:10} {run.seconds:7.3f} s, other load {run.others:.2f} cores", flush=True)
 
     def _measured(self, side: str, rows: int, job: Job) -> Run:
         """Runs a job and returns its time, as the job itself measures it, with the processor time of every process."""
@@ -131,17 +132,22 @@ class KafkaSitting:
 
 
 @contextmanager
-def kafka_sitting(*, heap: str, unix: bool) -> Iterator[KafkaSitting]:
+def kafka_sitting(heaps: tuple[str, str], *, unix: bool, broker_settings: Mapping[str, str]) -> Iterator[KafkaSitting]:
     """Yields a sitting; with `unix` there is a second session of ours, as the quick start has it.
+
+    `heaps` are those of a session without settings and of one with them.
 
     Raises `ApacheUnavailable` for what cannot be fetched, and `JavaFailed` or `JobFailed` for what does not start.
     """
+    heap, unix_heap = heaps
     their_python = python_with_spark()
     jars = ":".join(map(str, connector_jars(their_python)))
     with ExitStack() as stack:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         kafka = stack.enter_context(boot_kafka())
-        cluster = stack.enter_context(boot_cluster("5.4.0", (BROKER,), broker_settings=BROKER_SETTINGS))
+        cluster = stack.enter_context(
+            boot_cluster("5.4.0", (BROKER,), broker_settings={**BROKER_SETTINGS, **broker_settings})
+        )
         nameserver, python = cluster.nameserver.address, Path(sys.executable)
 
         def opened(connector: str, address: str, python: Path, heap: str, settings: Mapping[str, str]) -> SparkProcess:
@@ -155,5 +161,5 @@ def kafka_sitting(*, heap: str, unix: bool) -> Iterator[KafkaSitting]:
         }
         if unix:
             settings = {name: str(value) for name, value in session_settings().items()}
-            sessions[UNIX] = opened("registered", nameserver, python, "1g", settings)
+            sessions[UNIX] = opened("registered", nameserver, python, unix_heap, settings)
         yield KafkaSitting(sessions, kafka, cluster)
