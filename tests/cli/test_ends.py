@@ -18,6 +18,7 @@ from pyrmq_core.cli.servers import run
 from tests.support import commands
 from tests.support.closed_port import closed_port
 from tests.support.commands import asks_servers, ended, filled, listens, started, with_closed_pipe
+from tests.support.terminal import Terminal
 
 __all__ = ["closed_port"]
 
@@ -27,8 +28,6 @@ SERVERS = [words for words, command in commands.commands().items() if listens(co
 REPORTING = {"doctor"}
 # On a busy machine a command may stop waiting before the interrupt reaches it: another one is interrupted then.
 INTERRUPTS = 3
-# So many processes start at a time: each takes a second of a processor.
-AT_ONCE = 8
 WAITED_ENOUGH = "within 5 s"
 # A server's log goes to standard error, too.
 LOG_LINES = 6
@@ -60,16 +59,14 @@ def test_every_command_is_one_or_the_other() -> None:
     assert {"dev", "broker", "nameserver", "web"} == set(SERVERS)
 
 
-def test_a_server_that_is_gone(closed_port: str, tmp_path: Path) -> None:
-    waiting = sorted(ASKING)
-    while some := [waiting.pop() for _ in range(min(AT_ONCE, len(waiting)))]:
-        running = {words: started(*filled(words, "T"), "-n", closed_port, home=tmp_path) for words in some}
-        for words, process in running.items():
-            status, output, errors = ended(process)
-            said = output.splitlines() if words in REPORTING else errors
-            assert (words, status, bool(output)) == (words, 1, words in REPORTING)
-            assert [closed_port in line for line in said].count(True) == 1
-            assert len(errors) <= 1
+@pytest.mark.parametrize("words", ASKING)
+def test_a_server_that_is_gone(words: str, closed_port: str) -> None:
+    result = Terminal(closed_port).run(*filled(words, "T"))
+    errors = result.stderr.splitlines()
+    said = result.stdout.splitlines() if words in REPORTING else errors
+    assert (result.exit_code, bool(result.stdout)) == (1, words in REPORTING)
+    assert [closed_port in line for line in said].count(True) == 1
+    assert len(errors) <= 1
 
 
 @pytest.mark.parametrize("words", SERVERS)
@@ -141,12 +138,11 @@ def test_an_output_that_is_closed(cluster: EmbeddedCluster, tmp_path: Path) -> N
     for words in ASKING:
         if words.startswith("acl "):  # without users and accounts, this broker refuses them
             continue
-        plain = started(*filled(words, values[words, False]), "-n", address, home=tmp_path)
         closed = with_closed_pipe(*filled(words, values[words, True]), "-n", address, home=tmp_path)
-        status, output, errors = ended(plain)
-        assert (words, errors) == (words, [])
-        assert status == 0 or words in REPORTING
-        assert (words, *ended(closed)) == (words, 141 if output else 0, "", [])
+        plain = Terminal(address).run(*filled(words, values[words, False]))
+        assert (words, plain.stderr) == (words, "")
+        assert plain.exit_code == 0 or words in REPORTING
+        assert (words, *ended(closed)) == (words, 141 if plain.stdout else 0, "", [])
 
 
 @pytest.mark.parametrize("words", ["", *commands.commands()])

@@ -19,9 +19,12 @@ ENDS_WITHIN = 60.0
 # The options with which a command ends by itself, and those whose values have a form; the last value of each counts.
 ENDING = {
     "acl account white-addresses": ("10.10.10.*",),
-    "acl user update": ("--status", "enable"),
+    "acl policy create": ("--resource", "Topic:orders", "--action", "Pub"),
+    "acl policy update": ("--resource", "Topic:*", "--action", "Pub"),
+    "acl user update": ("--status", "disable"),
     "consume": ("--max", "1"),
-    "dlq resend": ("--all",),
+    "dlq resend": ("--all", "--to", "origin"),
+    "group create": ("--retryMaxTimes", "3"),
     "group delete": ("--yes",),
     "group reset": ("--to", "earliest"),
     "group seek": ("-b", "broker-a", "-q", "0", "-o", "0"),
@@ -55,6 +58,7 @@ def listens(command: click.Command) -> bool:
 
 def filled(words: str, value: str) -> list[str]:
     """Returns the command's words with `value` for its arguments and required options, so that it ends."""
+    ending = set(ENDING.get(words, ()))
     positional = [
         _argument(parameter, value)
         for parameter in commands()[words].params
@@ -63,7 +67,7 @@ def filled(words: str, value: str) -> list[str]:
     required = [
         text
         for parameter in commands()[words].params
-        if isinstance(parameter, click.Option) and parameter.required
+        if isinstance(parameter, click.Option) and parameter.required and not ending.intersection(parameter.opts)
         for text in (parameter.opts[0], value)
     ]
     return [*words.split(), *positional, *required, *ENDING.get(words, ())]

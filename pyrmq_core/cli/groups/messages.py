@@ -10,7 +10,7 @@ from typing import Any, Final, Literal
 
 import click
 
-from pyrmq_core import Admin, InvalidArgument, MessageExt
+from pyrmq_core import Admin, InvalidArgument, MessageExt, RocketMQError
 from pyrmq_core.cli.admin import with_admin
 from pyrmq_core.cli.connections import Connection, connection_options
 from pyrmq_core.cli.formats import json_line
@@ -325,6 +325,9 @@ def resend(
             for letter in chosen:
                 sent = await admin.messages.resend(group, letter, to=to)
                 rows.append({"msgId": letter.msg_id, "sentTo": sent.message_queue.topic, "status": sent.status.name})
+        except RocketMQError as error:
+            error.add_note(f"{len(rows)} of {len(chosen)} dead letters are sent")
+            raise
         finally:  # a failure or Ctrl-C leaves those that were sent
             show(rows, ("msgId", "sentTo", "status"), as_json=as_json)
         click.echo(failed_text(found.failures, as_json=as_json), nl=False)

@@ -17,7 +17,7 @@ from pyrmq_core.client.admin.groups import Groups
 from pyrmq_core.client.admin.messages import Messages
 from pyrmq_core.client.admin.nameservers import NameServers
 from pyrmq_core.client.admin.producers import Producers
-from pyrmq_core.client.admin.servers import AdminServers, Server
+from pyrmq_core.client.admin.servers import AdminServers, Server, change_each
 from pyrmq_core.client.admin.settings import AdminSettings
 from pyrmq_core.client.admin.topics import Topics
 from pyrmq_core.client.client import Client
@@ -160,6 +160,7 @@ class Admin:
         existing plain topic stays plain, which raises an error. Brokers before 5.0 keep no attributes, and would
         silently create a plain topic: they are refused before anything is created.
 
+        A master that fails does not keep it from the others; the error has a note of those that have the topic.
         Returns when a NameServer names all these masters with so many queues: keys are divided over all of them then.
         Raises `NoRoute` when it does not within the timeout; the topic is made, and brokers announce it later.
         """
@@ -172,9 +173,12 @@ class Admin:
         settings = {**(attributes or {}), **({QUEUE_TYPE: BATCH_QUEUE} if batch else {})}
         on_wire, masters = self._servers.on_wire(topic), await self._servers.masters(cluster)
         fresh = {name: await self._changes(masters[name], topic, settings) for name in masters}
-        for name, server in masters.items():
-            config = TopicConfig(on_wire, reading, queues, perm, order=order, attributes=fresh[name])
+
+        async def make(server: Server) -> None:
+            config = TopicConfig(on_wire, reading, queues, perm, order=order, attributes=fresh[server.name])
             await self._servers.ask(server, UpdateTopic.of(config).to_command(), f"topic {topic}")
+
+        await change_each(masters.values(), make)
         await self._wait_announced(topic, dict.fromkeys(masters, (reading, queues)))
 
     async def _wait_announced(self, topic: str, expected: Mapping[str, tuple[int, int]]) -> None:
@@ -213,14 +217,17 @@ class Admin:
         return configs
 
     async def delete_topic(self, topic: str, *, cluster: str | None = None) -> None:
-        """Deletes the topic and its messages on every master, then on every NameServer; a missing one is no error."""
+        """Deletes the topic and its messages on every master, then on every NameServer; a missing one is no error.
+
+        A master that fails does not keep it from the others; NameServers then keep the topic. The error has a note of
+        the servers that deleted it.
+        """
         check_topic(topic)
-        client, on_wire = self._servers.session, self._servers.on_wire(topic)
-        for server in (await self._servers.masters(cluster)).values():
-            await self._servers.ask(server, DeleteTopic(on_wire).to_command(), f"topic {topic}")
-        for address in client.nameservers.addresses:
-            nameserver = Server("NameServer", address)
-            await self._servers.ask(nameserver, DeleteTopicInNamesrv(on_wire, cluster).to_command(), f"topic {topic}")
+        on_wire, about = self._servers.on_wire(topic), f"topic {topic}"
+        masters = (await self._servers.masters(cluster)).values()
+        request = DeleteTopic(on_wire).to_command()
+        await change_each(masters, lambda server: self._servers.ask(server, request, about))
+        await self._servers.change_nameservers(DeleteTopicInNamesrv(on_wire, cluster).to_command(), about)
 
     async def kv_value(self, namespace: str, key: str) -> str | None:
         """Returns a value of KV configuration, as the chosen NameServer has it; None without one."""
@@ -234,12 +241,12 @@ class Admin:
         return {} if answer.code else dict(KvTable.from_command(answer).table)
 
     async def put_kv(self, namespace: str, key: str, value: str) -> None:
-        """Puts a value on every NameServer, since they do not share it. Raises the first failure."""
-        await self._servers.change_nameservers(PutKvConfig(namespace, key, value).to_command())
+        """Puts a value on every NameServer, since they do not share it; a failure is raised when all were queried."""
+        await self._servers.change_nameservers(PutKvConfig(namespace, key, value).to_command(), f"{namespace} {key}")
 
     async def delete_kv(self, namespace: str, key: str) -> None:
         """Deletes a value on every NameServer; a missing key is no error."""
-        await self._servers.change_nameservers(DeleteKvConfig(namespace, key).to_command())
+        await self._servers.change_nameservers(DeleteKvConfig(namespace, key).to_command(), f"{namespace} {key}")
 
     async def view_message(self, offset_msg_id: str, *, topic: str | None = None) -> MessageExt:
         """Returns the message with this `offset_msg_id`; of a batch that is stored whole, its first.

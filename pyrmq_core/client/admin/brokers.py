@@ -9,13 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from pyrmq_core.client.admin.broker_values import BrokerStatus
-from pyrmq_core.client.admin.chosen_brokers import change_each, chosen_brokers, every_address, one_broker, one_figure
+from pyrmq_core.client.admin.chosen_brokers import chosen_brokers, every_address, one_broker, one_figure
 from pyrmq_core.client.admin.family import AdminFamily
-from pyrmq_core.client.admin.servers import Server
+from pyrmq_core.client.admin.servers import Server, change_each
 from pyrmq_core.client.query_many import query_many
-from pyrmq_core.errors import InvalidArgument, InvalidState, RocketMQError
-from pyrmq_core.protocol.framing.codes import ResponseCode
-from pyrmq_core.protocol.framing.header_requests import HeaderRequest, response_error
+from pyrmq_core.errors import InvalidArgument, RocketMQError
+from pyrmq_core.protocol.framing.header_requests import HeaderRequest
 from pyrmq_core.protocol.requests.figures.broker_config import BrokerConfigText, GetBrokerConfig, UpdateBrokerConfig
 from pyrmq_core.protocol.requests.figures.cleaning import (
     CleanExpiredConsumeQueue,
@@ -146,12 +145,5 @@ class Brokers(AdminFamily):
         if broker_name not in known:
             there = ", ".join(sorted(known)) or "none"
             raise InvalidArgument(f"no broker is named {broker_name}; the NameServer knows {there}")
-        session, command, counts = self._servers.session, request.to_command(), {}
-        if not session.nameservers.addresses:
-            raise InvalidState("no NameServer is named")
-        for address in session.nameservers.addresses:
-            answer = await session.call(address, command, timeout=self._servers.timeout)
-            if answer.code != ResponseCode.SUCCESS:
-                raise response_error(answer, command.code, f"NameServer {address}", f"broker {broker_name}")
-            counts[address] = answered.from_command(answer).topics
-        return counts
+        answers = await self._servers.change_nameservers(request.to_command(), f"broker {broker_name}")
+        return {address: answered.from_command(answer).topics for address, answer in answers.items()}

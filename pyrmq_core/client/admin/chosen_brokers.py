@@ -1,14 +1,12 @@
 """The choice of brokers for a request: one by its name or address, or all of a cluster; and what each is asked.
 
-`one_figure` reads a statistic of one, `change_each` changes all of them.
+`one_figure` reads a statistic of one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable
-
 from pyrmq_core.client.admin.servers import AdminServers, Server
-from pyrmq_core.errors import InvalidArgument, InvalidState, ResponseError, RocketMQError
+from pyrmq_core.errors import InvalidArgument, InvalidState, ResponseError
 from pyrmq_core.protocol.framing.codes import ResponseCode
 from pyrmq_core.protocol.requests.figures.stats_data import BrokerStats, ViewBrokerStats
 from pyrmq_core.protocol.routes.route import MASTER_ID, BrokerData
@@ -68,29 +66,6 @@ async def every_address(servers: AdminServers, cluster: str | None) -> list[tupl
         for data in known
         for broker_id, address in sorted(data.broker_addrs.items())
     ]
-
-
-async def change_each(servers: Iterable[Server], change: Callable[[Server], Awaitable[object]]) -> tuple[str, ...]:
-    """Makes a change at each server, one after the other, and returns their names.
-
-    A failure does not keep it from the others: the first is raised at the end, with a note of the servers that took the
-    change.
-    """
-    failure: RocketMQError | None = None
-    changed, unchanged = [], []
-    for server in servers:
-        try:
-            await change(server)
-        except RocketMQError as error:
-            failure = failure or error
-            unchanged.append(server.name)
-        else:
-            changed.append(server.name)
-    if failure is not None:
-        if len(changed) + len(unchanged) > 1:
-            failure.add_note(f"changed: {', '.join(changed) or 'none'}; not changed: {', '.join(unchanged)}")
-        raise failure
-    return tuple(changed)
 
 
 def _label(broker_name: str, broker_id: int) -> str:

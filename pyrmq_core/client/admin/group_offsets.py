@@ -16,7 +16,7 @@ from typing import Final, Literal
 
 from pyrmq_core.client.admin.group_tables import connections_of, progress_of, tenant_queue
 from pyrmq_core.client.admin.group_values import OffsetChange
-from pyrmq_core.client.admin.servers import AdminServers, Server
+from pyrmq_core.client.admin.servers import AdminServers, Server, change_each
 from pyrmq_core.client.arguments import MAX_LONG, first_millisecond, queue_of, whole_number
 from pyrmq_core.client.consumer.queue_offsets import QueueOffsets
 from pyrmq_core.client.query_many import query_many
@@ -60,14 +60,17 @@ class GroupOffsets:
         if offline:
             await self.check_offline((await self._servers.masters(None)).values())
         changes: list[OffsetChange] = []
-        for server in masters.values():
+
+        async def change(server: Server) -> None:
             request = ResetOffset(self._servers.on_wire(topic), self._on_wire, when_ms, is_force=True)
             try:
-                changes += await self._reset_at(server, request, before)
+                changes.extend(await self._reset_at(server, request, before))
             except ResponseError as error:
                 if not await self._has_no_way(error, server, before):
                     raise
-                changes += await self._commit(topic, {server.name: server}, when_ms, before)
+                changes.extend(await self._commit(topic, {server.name: server}, when_ms, before))
+
+        await change_each(masters.values(), change)
         return tuple(sorted(changes, key=lambda change: change.queue))
 
     async def seek(self, queue: MessageQueue, offset: int) -> OffsetChange:
@@ -106,14 +109,17 @@ class GroupOffsets:
         known = await query_many(masters, self._topics_at)
         named = None if topic is None else self._servers.on_wire(topic)
         copied: set[str] = set()
-        for server, topics in known.items():
-            for name in topics:
+
+        async def copy(server: Server) -> None:
+            for name in known[server]:
                 if name.startswith((RETRY_PREFIX, DLQ_PREFIX)) or named not in (None, name):
                     continue
                 # Each by its name: brokers of RocketMQ copy nothing of a request that names no topic.
                 request = CloneGroupOffset(self._on_wire, target._on_wire, name, offline=True)
                 await self._servers.ask(server, request.to_command(), f"group {to}")
                 copied.add(without_namespace(name, self._servers.namespace))
+
+        await change_each(known, copy)
         if not copied:
             where = "any topic" if topic is None else f"topic {topic}"
             raise InvalidArgument(f"group {self._group} has no offsets in {where}; nothing is copied")

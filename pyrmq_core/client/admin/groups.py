@@ -29,7 +29,7 @@ from pyrmq_core.client.admin.group_values import (
     OffsetChange,
     QueueProgress,
 )
-from pyrmq_core.client.admin.servers import Server
+from pyrmq_core.client.admin.servers import Server, change_each
 from pyrmq_core.client.query_many import query_many
 from pyrmq_core.errors import InvalidArgument, RocketMQError
 from pyrmq_core.model import MessageQueue
@@ -50,7 +50,8 @@ class Groups(AdminFamily):
     """Administration of consumer groups.
 
     A table is read from each broker's master, or from a slave while there is none. A broker that gives no answer is
-    named in the table's `failures`; only if none answers is its error raised. A change goes to all masters.
+    named in the table's `failures`; only if none answers is its error raised. A change goes to all masters; a
+    failure at one does not keep it from the others, and the error has a note of those that changed.
     """
 
     async def list(self) -> GroupList:
@@ -154,7 +155,8 @@ class Groups(AdminFamily):
         }
         masters = (await self._servers.masters(cluster)).values()
         known = await query_many(masters, lambda server: configs_of(self._servers, server))
-        for server in masters:
+
+        async def change(server: Server) -> None:
             config = known[server].get(on_wire, SubscriptionGroupConfig(on_wire))
             changed = replace(
                 config,
@@ -162,6 +164,8 @@ class Groups(AdminFamily):
                 others={**config.others, "attributes": {}},  # a list of changes on the wire: none
             )
             await self._servers.ask(server, UpdateSubscriptionGroup(changed).to_command(), f"group {group}")
+
+        await change_each(masters, change)
 
     async def delete(self, group: str, *, cluster: str | None = None, force: bool = False) -> None:
         """Deletes the group, its offsets, and its retry and dead-letter topics on every master, as `mqadmin` does.
@@ -175,14 +179,16 @@ class Groups(AdminFamily):
             await self._offsets(group).check_offline(masters.values())
         request = DeleteSubscriptionGroup(on_wire, clean_offset=True, remove_offset=True).to_command()
         topics = [prefix + on_wire for prefix in (RETRY_PREFIX, DLQ_PREFIX)]
-        for server in masters.values():
+
+        async def remove(server: Server) -> None:
             await self._servers.ask(server, request, f"group {group}")
             for topic in topics:
                 await self._servers.ask(server, DeleteTopic(topic).to_command(), f"topic {topic}")
-        for address in self._servers.session.nameservers.addresses:
-            for topic in topics:
-                command = DeleteTopicInNamesrv(topic, cluster).to_command()
-                await self._servers.ask(Server("NameServer", address), command, f"topic {topic}")
+
+        await change_each(masters.values(), remove)
+        for topic in topics:
+            command = DeleteTopicInNamesrv(topic, cluster).to_command()
+            await self._servers.change_nameservers(command, f"topic {topic}")
 
     async def reset(
         self,

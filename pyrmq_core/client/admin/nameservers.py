@@ -27,7 +27,7 @@ class NameServers(AdminFamily):
         return await self._servers.gather(await self._all(), ask)
 
     async def update_config(self, settings: Mapping[str, str]) -> None:
-        """Changes settings of every NameServer; raises the first failure.
+        """Changes settings of every NameServer; a failure at one does not keep it from the others.
 
         A name that one of them does not list is refused before anything is changed: RocketMQ ignores it silently.
         """
@@ -36,7 +36,7 @@ class NameServers(AdminFamily):
         for address, known in (await self.config()).answers.items():
             if unknown := sorted(settings.keys() - known.keys()):
                 raise InvalidArgument(f"NameServer {address} lists no setting {', '.join(unknown)}; nothing is changed")
-        await self._servers.change_nameservers(UpdateNamesrvConfig(settings).to_command())
+        await self._servers.change_nameservers(UpdateNamesrvConfig(settings).to_command(), ", ".join(sorted(settings)))
 
     async def _all(self) -> tuple[Server, ...]:
         nameservers = self._servers.session.nameservers

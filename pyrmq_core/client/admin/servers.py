@@ -1,6 +1,7 @@
 """The servers of an `Admin`, as its families query them: NameServers, masters, and every broker that is there.
 
 A table over several brokers is made of the answers that came: `gather` keeps the error of each broker that gave none.
+A change goes on after a failure: `change_each` notes in the error which servers took it, and which did not.
 """
 
 from __future__ import annotations
@@ -104,15 +105,23 @@ class AdminServers:
             raise response_error(answer, command.code, "the NameServer")
         return answer
 
-    async def change_nameservers(self, command: Command) -> None:
-        """Sends a change to every NameServer, since they do not share it; raises the first failure."""
-        session = self.session
+    async def change_nameservers(self, command: Command, about: str = "") -> dict[str, Command]:
+        """Sends a change to every NameServer, since they do not share it; returns their answers by address.
+
+        A failure is raised at the end, with a note of the NameServers that took the change.
+        """
+        session, answers = self.session, dict[str, Command]()
         if not session.nameservers.addresses:
             await session.nameservers.ask(command, timeout=self.timeout)  # says how to name one
-        for address in session.nameservers.addresses:
-            answer = await session.call(address, command, timeout=self.timeout)
+
+        async def change(server: Server) -> None:
+            answer = await session.call(server.address, command, timeout=self.timeout)
             if answer.code != ResponseCode.SUCCESS:
-                raise response_error(answer, command.code, f"NameServer {address}")
+                raise response_error(answer, command.code, f"NameServer {server.address}", about)
+            answers[server.address] = answer
+
+        await change_each([Server(address, address) for address in session.nameservers.addresses], change)
+        return answers
 
     async def gather(self, servers: Iterable[Server], ask: Callable[[Server], Awaitable[T]]) -> Gathered[T]:
         """Returns what each broker answers, queried together; raises an error only when none of them answers."""
@@ -129,6 +138,29 @@ class AdminServers:
         if failures and not answers:
             raise next(iter(failures.values()))
         return Gathered(answers, failures)
+
+
+async def change_each(servers: Iterable[Server], change: Callable[[Server], Awaitable[object]]) -> tuple[str, ...]:
+    """Makes a change at each server, one after the other, and returns their names.
+
+    A failure does not keep it from the others: the first is raised at the end, with a note of the servers that took the
+    change.
+    """
+    failure: RocketMQError | None = None
+    changed, unchanged = [], []
+    for server in servers:
+        try:
+            await change(server)
+        except RocketMQError as error:
+            failure = failure or error
+            unchanged.append(server.name)
+        else:
+            changed.append(server.name)
+    if failure is not None:
+        if len(changed) + len(unchanged) > 1:
+            failure.add_note(f"changed: {', '.join(changed) or 'none'}; not changed: {', '.join(unchanged)}")
+        raise failure
+    return tuple(changed)
 
 
 def _brokers(info: ClusterInfo, cluster: str | None) -> list[BrokerData]:

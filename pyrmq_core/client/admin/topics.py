@@ -15,7 +15,7 @@ import trio
 
 from pyrmq_core.client.admin.chosen_brokers import one_figure
 from pyrmq_core.client.admin.family import AdminFamily
-from pyrmq_core.client.admin.servers import Gathered, Server
+from pyrmq_core.client.admin.servers import Gathered, Server, change_each
 from pyrmq_core.client.admin.topic_values import QueueStats, TopicRates, TopicStats
 from pyrmq_core.client.routing.publish_info import reading_address
 from pyrmq_core.errors import InvalidArgument, NoRoute, ResponseError
@@ -118,12 +118,15 @@ class Topics(AdminFamily):
             raise InvalidArgument(f"perm={perm!r}: 2 is to write, 4 to read, 6 both")
         route = await self._route(topic)
         masters = _masters_of(topic, route, broker, cluster)
-        changes = {}
-        for server in masters:
+        changes = dict[str, tuple[int, int]]()
+
+        async def change(server: Server) -> None:
             config = await self._config(server, topic)
             command = UpdateTopic.of(replace(config, perm=perm, attributes={})).to_command()
             await self._servers.ask(server, command, f"topic {topic}")
             changes[server.name] = (int(config.perm), int(perm))
+
+        await change_each(masters, change)
         await self._wait_announced(topic, changes)
         return changes
 
@@ -143,15 +146,13 @@ class Topics(AdminFamily):
         if not queues or any(number < 1 or not name or set(name) & set(":;") for name, number in queues.items()):
             raise InvalidArgument(f"queues={dict(queues)!r}: it has broker names with a number of queues, 1 at least")
         text = ";".join(f"{name}:{number}" for name, number in queues.items())
-        await self._servers.change_nameservers(
-            PutKvConfig(ORDER_NAMESPACE, self._servers.on_wire(topic), text).to_command()
-        )
+        command = PutKvConfig(ORDER_NAMESPACE, self._servers.on_wire(topic), text).to_command()
+        await self._servers.change_nameservers(command, f"the order of topic {topic}")
 
     async def delete_order(self, topic: str) -> None:
         """Deletes the topic's order configuration at every NameServer; a missing one is no error."""
-        await self._servers.change_nameservers(
-            DeleteKvConfig(ORDER_NAMESPACE, self._servers.on_wire(topic)).to_command()
-        )
+        command = DeleteKvConfig(ORDER_NAMESPACE, self._servers.on_wire(topic)).to_command()
+        await self._servers.change_nameservers(command, f"the order of topic {topic}")
 
     async def _route(self, topic: str) -> TopicRouteData:
         routes = self._servers.session.routes
