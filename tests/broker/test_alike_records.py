@@ -44,7 +44,7 @@ def test_a_run_has_the_entries_of_its_records() -> None:
     assert found is not None
     one_by_one = list(found.records())
     assert (found.count, len(one_by_one), found.queue_offset, found.topic) == (RUN, RUN, 5, b"T")
-    assert found.entries == b"".join(map(entry_of_record, one_by_one))
+    assert found.entries() == b"".join(map(entry_of_record, one_by_one))
     assert found.end == OFFSET + len(records())
 
 

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyrmq_core.broker.store.index.batch_hashes import Message, batch_entries, column_hashes, mixed_entries
+from pyrmq_core.broker.store.batch_pieces import PropertyRows, joined_rows
+from pyrmq_core.broker.store.index.batch_hashes import Message, key_columns, mixed_entries
 from pyrmq_core.broker.store.index.key_hashes import index_key, key_hash, record_hashes
 from pyrmq_core.protocol.messages.properties import decode_java_utf8
 from tests.broker.java_index import java_hash, java_keys
@@ -95,12 +96,18 @@ def alike(draw: st.DrawFn) -> list[bytes]:
     return batch
 
 
+def rows_of(batch: list[bytes]) -> PropertyRows:
+    rows = joined_rows(batch)
+    assert rows is not None
+    return rows
+
+
 @given(alike(), st.text(st.sampled_from("T标"), max_size=2))
 def test_columns_have_the_same_hashes(batch: list[bytes], topic: str) -> None:
     plain = [record_hashes(topic, one[2:]) for one in batch]
-    columns = column_hashes(topic, batch)
-    assert columns is None or [*zip(*columns, strict=True)] == [tuple(row) for row in plain if columns]
-    entries = batch_entries(topic, batch, range(100, 100 + len(batch)), 7)
+    columns = key_columns(topic, rows_of(batch), range(100, 100 + len(batch)), [7] * len(batch))
+    entries = mixed_entries([Message(topic, one, 100 + number, 7) for number, one in enumerate(batch)])
+    assert columns is None or columns.one_by_one() == entries
     assert entries.hashes == [one for row in plain for one in row]
     assert entries.offsets == [100 + number for number, row in enumerate(plain) for _ in row]
     assert set(entries.times_ms) <= {7}
@@ -110,15 +117,15 @@ def test_columns_have_the_same_hashes(batch: list[bytes], topic: str) -> None:
 def test_a_column_may_end_a_word_or_a_value(signs: bytes) -> None:
     batch = [message(b"KEYS\x01a" + signs[n % 2 :][:1] + b"b\x02TAGS\x01t\x02") for n in range(20)]
     plain = [one for properties in batch for one in record_hashes("T", properties[2:])]
-    assert batch_entries("T", batch, range(20), 7).hashes == plain
+    assert mixed_entries([Message("T", one, 0, 7) for one in batch]).hashes == plain
 
 
 def test_a_batch_of_one_producer_goes_by_columns() -> None:
     batch = [message(b"UNIQ_KEY\x01AB%06X\x02KEYS\x01k%04d\x02TAGS\x01t\x02" % (n, n)) for n in range(1000)]
-    columns = column_hashes("T", batch)
+    columns = key_columns("T", rows_of(batch), range(1000), [7] * 1000)
     assert columns is not None
-    assert len(columns) == 3
-    assert [list(row) for row in zip(*columns, strict=True)] == [record_hashes("T", one[2:]) for one in batch]
+    assert [isinstance(one, int) for one in columns.hashes] == [False, False, True]
+    assert columns.one_by_one().hashes == [one for row in batch for one in record_hashes("T", row[2:])]
 
 
 MESSAGES = st.lists(

@@ -7,6 +7,7 @@ them is looked at once, and what differs by columns. Column k of such a batch is
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Final, NamedTuple, overload
 
 from pyrmq_core.errors import BodyError
@@ -24,6 +25,30 @@ class Piece(NamedTuple):
     flag: int
     body: bytes
     properties: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class PropertyRows:
+    """The properties of messages, all of one length: `size` bytes, the first at `start`, the next `width` behind it.
+
+    As in `Piece`, they begin with their length.
+    """
+
+    data: bytes
+    start: int
+    size: int
+    width: int
+    count: int
+
+    @property
+    def first(self) -> bytes:
+        """The first message's properties, without their length."""
+        return self.data[self.start + SHORT.size : self.start + self.size]
+
+    def column(self, at: int) -> bytes:
+        """Returns the byte at a place of each message's properties, as of `first`."""
+        begin = self.start + SHORT.size + at
+        return self.data[begin : begin + (self.count - 1) * self.width + 1 : self.width]
 
 
 class AlikePieces(Sequence[Piece]):
@@ -66,6 +91,11 @@ class AlikePieces(Sequence[Piece]):
             end = min(end, (first + most) * self.size)
         return [body[at : at + taken] for at in range(first * self.size + self.properties_at, end, self.size)]
 
+    def property_rows(self, first: int, most: int) -> PropertyRows:
+        """Returns the properties of some messages, at least one."""
+        start, count = first * self.size + self.properties_at, min(most, len(self) - first)
+        return PropertyRows(self.body, start, self.size - self.properties_at, self.size, count)
+
     def column(self, at: int) -> bytes:
         """Returns the byte at a place of each message."""
         return self.body[at :: self.size]
@@ -81,6 +111,21 @@ def properties_of(pieces: Sequence[Piece], first: int, most: int) -> list[bytes]
     if isinstance(pieces, AlikePieces):
         return pieces.properties(first, most)
     return [piece.properties for piece in pieces[first : first + most]]
+
+
+def property_rows(pieces: Sequence[Piece], first: int, most: int) -> PropertyRows | None:
+    """Returns the properties of some messages, at least one, if they have one length."""
+    if isinstance(pieces, AlikePieces):
+        return pieces.property_rows(first, most)
+    return joined_rows([piece.properties for piece in pieces[first : first + most]])
+
+
+def joined_rows(properties: Sequence[bytes]) -> PropertyRows | None:
+    """Returns properties, at least of one message, as rows if they have one length."""
+    size, count = len(properties[0]), len(properties)
+    if [len(one) for one in properties].count(size) != count:
+        return None
+    return PropertyRows(b"".join(properties), 0, size, size, count)
 
 
 def piece(flag: int, body: bytes | memoryview, properties: bytes) -> Piece:

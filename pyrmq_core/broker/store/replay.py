@@ -117,7 +117,7 @@ class Replay:
             return next((waits for waits in waiting if waits is not None), None)
         self.records += found.count
         self.last_store_ms = found.store_timestamp_ms
-        entries += found.entries
+        entries += found.entries()
         self._note_unwritten(found.count)
         return None
 

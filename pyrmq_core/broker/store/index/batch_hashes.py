@@ -11,8 +11,11 @@ from __future__ import annotations
 import functools
 import struct
 from collections.abc import Sequence
+from itertools import repeat
 from typing import Final, NamedTuple
 
+from pyrmq_core.broker.store.batch_pieces import PropertyRows, joined_rows
+from pyrmq_core.broker.store.index.entries import Entries, KeyColumns
 from pyrmq_core.broker.store.index.key_hashes import (
     PAIR_END,
     TAG_TYPE,
@@ -35,14 +38,6 @@ FEWEST_MESSAGES: Final = 16
 MASK: Final = 0xFFFFFFFF
 
 
-class Entries(NamedTuple):
-    """The entries of records, in the order in which they enter the index: for each a hash, a log offset, a time."""
-
-    hashes: list[int]
-    offsets: list[int]
-    times_ms: list[int]
-
-
 class Message(NamedTuple):
     """A message that enters the index: `properties` begin with their length, as in a batch body."""
 
@@ -52,18 +47,10 @@ class Message(NamedTuple):
     time_ms: int
 
 
-def batch_entries(topic: str, batch: Sequence[bytes], offsets: Sequence[int], time_ms: int) -> Entries:
-    """Returns the entries of a batch's messages, which have one store time, from their properties."""
-    columns = column_hashes(topic, batch)
-    if columns is None:
-        return mixed_entries([Message(topic, *one, time_ms) for one in zip(batch, offsets, strict=True)])
-    keys = len(columns)
-    count = len(batch) * keys
-    found = Entries([0] * count, [0] * count, [time_ms] * count)
-    for at, hashes in enumerate(columns):
-        found.hashes[at::keys] = hashes
-        found.offsets[at::keys] = offsets
-    return found
+def key_columns(topic: str, rows: PropertyRows, offsets: Sequence[int], times_ms: Sequence[int]) -> KeyColumns | None:
+    """Returns the entries of a topic's messages by columns; None if they are few, or of several forms."""
+    hashes = column_hashes(topic, rows)
+    return None if hashes is None else KeyColumns(hashes, offsets, times_ms)
 
 
 def mixed_entries(messages: Sequence[Message]) -> Entries:
@@ -71,39 +58,44 @@ def mixed_entries(messages: Sequence[Message]) -> Entries:
     alike: dict[tuple[str, int], list[int]] = {}
     for number, message in enumerate(messages):
         alike.setdefault((message.topic, len(message.properties)), []).append(number)
-    rows = list[Sequence[int]]([()] * len(messages))
+    found_rows = list[Sequence[int]]([()] * len(messages))
     for (topic, _), numbers in alike.items():
-        columns = column_hashes(topic, [messages[number].properties for number in numbers])
+        rows = joined_rows([messages[number].properties for number in numbers])
+        columns = None if rows is None else column_hashes(topic, rows)
         if columns is None:
             for number in numbers:
-                rows[number] = record_hashes(topic, messages[number].properties[SHORT.size :])
+                found_rows[number] = record_hashes(topic, messages[number].properties[SHORT.size :])
         elif columns:
-            for number, *row in zip(numbers, *columns, strict=True):
-                rows[number] = row
+            filled = [repeat(column, len(numbers)) if isinstance(column, int) else column for column in columns]
+            for number, *row in zip(numbers, *filled, strict=True):
+                found_rows[number] = row
     found = Entries([], [], [])
-    for hashes, message in zip(rows, messages, strict=True):
+    for hashes, message in zip(found_rows, messages, strict=True):
         found.hashes.extend(hashes)
         found.offsets.extend([message.offset] * len(hashes))
         found.times_ms.extend([message.time_ms] * len(hashes))
     return found
 
 
-def part_entries(message: Message, start: int, most: int) -> Entries:
-    """Returns the entries of one message from number `start` on, `most` at most."""
-    hashes = record_hashes(message.topic, message.properties[SHORT.size :], start, most)
-    return Entries(hashes, [message.offset] * len(hashes), [message.time_ms] * len(hashes))
+def next_part(message: Message, entered: int, most: int) -> tuple[Entries, int]:
+    """Returns a message's next entries, `most` at most, and how many have `entered` with them: 0 if that is all."""
+    hashes = record_hashes(message.topic, message.properties[SHORT.size :], entered, most)
+    entries = Entries(hashes, [message.offset] * len(hashes), [message.time_ms] * len(hashes))
+    return entries, entered + most if len(hashes) == most else 0
 
 
-def column_hashes(topic: str, batch: Sequence[bytes]) -> list[Sequence[int]] | None:
-    """Returns for each key of the first message those of all messages; None if they are few, or of several forms."""
-    width, count = len(batch[0]), len(batch)
-    if not FEWEST_MESSAGES <= count <= MOST_MESSAGES or [len(one) for one in batch].count(width) != count:
+def column_hashes(topic: str, rows: PropertyRows) -> list[int | Sequence[int]] | None:
+    """Returns for each key of the first message the hash that all have, or those of all messages.
+
+    None if the messages are few, or of several forms.
+    """
+    first, count = rows.first, rows.count
+    if not FEWEST_MESSAGES <= count <= MOST_MESSAGES:
         return None
-    first, rows = batch[0][SHORT.size :], b"".join(batch)
     differing: dict[int, bytes] = {}
     for at in range(len(first)):
-        column = rows[SHORT.size + at :: width]
-        if column != first[at : at + 1] * count:
+        column = rows.column(at)
+        if column != column[:1] * count:
             differing[at] = column
     wanted = places(first)
     if not _has_one_form(first, wanted, differing):
@@ -128,13 +120,13 @@ def _has_one_form(first: bytes, wanted: Sequence[Place], differing: dict[int, by
     return True
 
 
-def _hashes_at(topic: str, first: bytes, place: Place, differing: dict[int, bytes], count: int) -> Sequence[int]:
-    """Returns the hashes of the key at a place of each message."""
+def _hashes_at(topic: str, first: bytes, place: Place, differing: dict[int, bytes], count: int) -> int | Sequence[int]:
+    """Returns the hash of the key at a place if it is the same in each message, else those of the messages."""
     start, end, is_tag = place
     key = index_key(topic, decode_java_utf8(first[start:end]), TAG_TYPE if is_tag else None)
     columns = {at: differing[at] for at in range(start, end) if at in differing}
     if not columns:
-        return [key_hash(key)] * count
+        return key_hash(key)
     ones = _ones(count)
     base, lanes = string_hash_code(key), 0
     for at, column in columns.items():

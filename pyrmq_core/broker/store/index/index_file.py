@@ -24,7 +24,6 @@ Sources: store/index/IndexFile.java, IndexHeader.java (5.4.0).
 
 from __future__ import annotations
 
-import functools
 import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -32,6 +31,7 @@ from datetime import datetime
 from typing import Final, NamedTuple
 
 from pyrmq_core.broker.store.disk.files import StoredFile
+from pyrmq_core.broker.store.index.entries import Entries, KeyColumns, interleaved, packed, packed_columns
 from pyrmq_core.broker.store.index.slot_table import SlotTable
 from pyrmq_core.errors import StoreError
 
@@ -42,7 +42,7 @@ NO_ENTRY: Final = 0
 FIRST_ENTRY: Final = 1
 MAX_INT: Final = 0x7FFFFFFF
 MILLISECONDS: Final = 1000
-# A power of 2: the entries that are read or packed in one step.
+# The entries that are read in one step.
 ENTRIES_AT_ONCE: Final = 1024
 
 
@@ -144,31 +144,53 @@ class IndexFile:
             yield
         self.header = self.header._replace(begin_offset=first, end_offset=last, used_slots=used, next_entry=number)
 
-    def append(self, hashes: Sequence[int], offsets: Sequence[int], times_ms: Sequence[int]) -> None:
-        """Adds entries, at most `room`, of records with these log offsets and store times.
-
-        If it raises `StoreError`, as on a full disk, none of them is added.
-        """
+    def append(self, new: Entries) -> None:
+        """Adds entries, at most `room`. If it raises `StoreError`, as on a full disk, none of them is added."""
         old, table = self.header, self._table()
         is_first = old.next_entry == FIRST_ENTRY
-        seconds = _all_seconds(times_ms, times_ms[0] if is_first else old.begin_ms)
+        seconds = _all_seconds(new.times_ms, new.times_ms[0] if is_first else old.begin_ms)
         if is_first:
-            seconds[0] = _seconds(times_ms[0], old.begin_ms)
-        previous = table.link(hashes, old.next_entry)
+            seconds[0] = _seconds(new.times_ms[0], old.begin_ms)
+        previous = table.link(new.hashes, old.next_entry)
         try:
-            self.file.write(self.layout.entry_at(old.next_entry), _packed(hashes, offsets, seconds, previous))
+            data = packed(new.hashes, new.offsets, seconds, previous)
+            self._write(data, new.offsets, new.times_ms, previous.count(NO_ENTRY))
+        except StoreError:
+            table.unlink(new.hashes, previous)
+            raise
+
+    def append_columns(self, new: KeyColumns) -> None:
+        """Adds the entries of messages, at most `room`, as `append` does."""
+        old, table, keys = self.header, self._table(), new.hashes
+        if old.next_entry == FIRST_ENTRY:  # the first entry's time is another
+            self.append(new.one_by_one())
+            return
+        seconds = _all_seconds(new.times_ms, old.begin_ms)
+        previous = table.link_columns(keys, len(new.offsets), old.next_entry)
+        try:
+            data = packed_columns(keys, new.offsets, seconds, previous)
+            self._write(data, new.offsets, new.times_ms, sum([column.count(NO_ENTRY) for column in previous]))
+        except StoreError:
+            table.unlink(new.one_by_one().hashes, interleaved(previous))
+            raise
+
+    def _write(self, data: bytes, offsets: Sequence[int], times_ms: Sequence[int], used_slots: int) -> None:
+        """Writes entries and the header that counts them, or raises `StoreError` with the header as it was."""
+        old = self.header
+        is_first = old.next_entry == FIRST_ENTRY
+        try:
+            self.file.write(self.layout.entry_at(old.next_entry), data)
             self.header = Header(
                 begin_ms=times_ms[0] if is_first else old.begin_ms,
                 end_ms=times_ms[-1],
                 begin_offset=offsets[0] if is_first else old.begin_offset,
                 end_offset=offsets[-1],
-                used_slots=old.used_slots + previous.count(NO_ENTRY),
-                next_entry=old.next_entry + len(hashes),
+                used_slots=old.used_slots + used_slots,
+                next_entry=old.next_entry + len(data) // ENTRY.size,
             )
             self.write_header()
         except StoreError:
             self.header = old
-            table.unlink(hashes, previous)
             raise
 
     def write_header(self) -> None:
@@ -252,9 +274,9 @@ def _seconds(time_ms: int, begin_ms: int) -> int:
 
 
 def _all_seconds(times_ms: Sequence[int], begin_ms: int) -> list[int]:
+    if times_ms.count(times_ms[0]) == len(times_ms):
+        return [_seconds(times_ms[0], begin_ms)] * len(times_ms)
     known = {time_ms: _seconds(time_ms, begin_ms) for time_ms in set(times_ms)}
-    if len(known) == 1:
-        return [*known.values()] * len(times_ms)
     return [known[time_ms] for time_ms in times_ms]
 
 
@@ -267,25 +289,6 @@ def _ascending(offsets: Sequence[int], lowest: int, end: int) -> int:
             return count
         lowest = offset
     return len(offsets)
-
-
-def _packed(*columns: Sequence[int]) -> bytes:
-    """Returns the bytes of entries whose fields these columns are."""
-    fields = [0] * (len(columns) * len(columns[0]))
-    for at, column in enumerate(columns):
-        fields[at :: len(columns)] = column
-    pieces, at, size = [], 0, ENTRIES_AT_ONCE * len(columns)
-    while at < len(fields):
-        while at + size > len(fields):
-            size //= 2
-        pieces.append(_packing(size // len(columns)).pack(*fields[at : at + size]))
-        at += size
-    return b"".join(pieces)
-
-
-@functools.lru_cache
-def _packing(count: int) -> struct.Struct:
-    return struct.Struct(">" + "iqii" * count)
 
 
 def name_of_time(time_ms: int) -> str:

@@ -18,13 +18,14 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from pyrmq_core.broker.store.appending import Dispatched
-from pyrmq_core.broker.store.batch_pieces import properties_of
 from pyrmq_core.broker.store.formats import IndexMark
 from pyrmq_core.broker.store.index import step_bounds
-from pyrmq_core.broker.store.index.batch_hashes import Entries, Message, batch_entries, mixed_entries, part_entries
+from pyrmq_core.broker.store.index.batch_hashes import Message, mixed_entries, next_part
+from pyrmq_core.broker.store.index.entries import Entries, KeyColumns
 from pyrmq_core.broker.store.index.index_file import FIRST_ENTRY, HEADER, Header, IndexFile, Layout, name_of_time
 from pyrmq_core.broker.store.index.key_hashes import index_key, key_hash
 from pyrmq_core.broker.store.index.log_messages import ROLLED_BACK, next_with_keys, unread_messages
+from pyrmq_core.broker.store.index.waiting_messages import WaitingMessages
 from pyrmq_core.broker.store.message_store import MessageStore
 from pyrmq_core.errors import StoreError
 from pyrmq_core.protocol.messages.record import RawRecord
@@ -34,8 +35,6 @@ FOLDER: Final = "index"
 NAME_DIGITS: Final = 17
 # The bytes of the log that may wait for a step.
 MOST_WAITING_BYTES: Final = 64 << 20
-# From this number on, or if they weigh more than a step takes, the messages of a send have steps of their own.
-BATCH: Final = 64
 WALKED_AT_ONCE: Final = 250
 
 
@@ -50,10 +49,7 @@ class KeyIndex:
         self._layout = layout
         self._files: list[IndexFile] = []
         self._unchecked: deque[IndexFile] = deque()
-        self._waiting: deque[Dispatched] = deque()
-        self._waiting_bytes = 0
-        self._of_batch = 0  # how many messages of the first waiting batch have entered
-        self._of_message = 0  # how many entries of the next one
+        self._waiting = WaitingMessages()
         self._indexed_to = 0  # the log offset behind the last message that entered, or that has no keys
         self._opened_end = self._readable_to = store.readable_end
         self._is_gapless = False
@@ -145,11 +141,10 @@ class KeyIndex:
         self._readable_to = messages.end
         if not self.is_live:
             return
-        if self._waiting_bytes >= MOST_WAITING_BYTES:
+        if self._waiting.log_bytes >= MOST_WAITING_BYTES:
             self._fall_behind()
         elif messages.append.sys_flag & TRANSACTION_MASK != ROLLED_BACK:
-            self._waiting.append(messages)
-            self._waiting_bytes += messages.end - messages.positions[0]
+            self._waiting.add(messages)
 
     def note_replayed(self, end: int) -> None:
         """Notes that a slave's log is readable up to `end`: `catch_up` reads what is new."""
@@ -158,45 +153,8 @@ class KeyIndex:
 
     def step(self) -> None:
         """Enters some of the waiting messages; raises `StoreError` if the disk fails, and the index is behind."""
-        waiting, taken, weight = self._waiting, 0, 0
-        messages: list[Message] = []
-        while taken < len(waiting) and len(messages) < step_bounds.MESSAGES_AT_ONCE:
-            append, positions, store_ms, _ = waiting[taken]
-            if len(positions) >= BATCH:
-                break
-            weight += sum([step_bounds.weight(piece.properties) for piece in append.pieces])
-            if weight > step_bounds.WEIGHT_AT_ONCE:
-                break
-            pairs = zip(append.pieces, positions, strict=True)
-            messages += [Message(append.topic, piece.properties, offset, store_ms) for piece, offset in pairs]
-            taken += 1
-        if taken:
-            self._enter(mixed_entries(messages), waiting[taken - 1].end)
-        elif waiting:
-            taken = self._step_of_batch(waiting[0])
-        for _ in range(taken):
-            entered = waiting.popleft()
-            self._waiting_bytes -= entered.end - entered.positions[0]
-
-    def _step_of_batch(self, batch: Dispatched) -> int:
-        """Enters the next messages of a batch, or a part of one; returns 1 if these were its last ones, else 0."""
-        append, positions, store_ms, end = batch
-        first = self._of_batch
-        most = step_bounds.count_like(append.pieces[first].properties)
-        properties = properties_of(append.pieces, first, most)
-        part = slice(first, first + step_bounds.count_of_step(properties))
-        is_last = part.stop == len(positions)
-        end = end if is_last else positions[part.stop]
-        if part.stop == first + 1:
-            message = Message(append.topic, properties[0], positions[first], store_ms)
-            self._of_message = self._enter_part(message, end, self._of_message)
-            if self._of_message:
-                return 0
-        else:
-            properties = properties[: part.stop - first]
-            self._enter(batch_entries(append.topic, properties, positions[part], store_ms), end)
-        self._of_batch = 0 if is_last else part.stop
-        return int(is_last)
+        if self._waiting:
+            self._enter(*self._waiting.next_entries())
 
     def catch_up(self) -> Iterator[None]:
         """Reads messages that the index lacks from the log, in steps, until it has all that are readable.
@@ -215,6 +173,11 @@ class KeyIndex:
         while start < self._readable_to:
             begin = start
             for messages, start in unread_messages(self._store, begin, self._readable_to):
+                if isinstance(messages, KeyColumns):
+                    before, entered = entered if messages.offsets[0] == begin else 0, 0
+                    self._enter(messages.one_by_one() if before else messages, start, before)
+                    yield
+                    continue
                 before = entered if messages and messages[0].offset == begin else 0
                 if messages:
                     entered = 0
@@ -344,7 +307,6 @@ class KeyIndex:
     def _fall_behind(self) -> None:
         self.is_live = False
         self._waiting.clear()
-        self._waiting_bytes = self._of_batch = self._of_message = 0
 
     def _place(self) -> tuple[int, int]:
         """Returns the log offset at which to read on, and how many entries of the record there the index has."""
@@ -360,29 +322,30 @@ class KeyIndex:
                 break
         return last, entered
 
-    def _enter_part(self, message: Message, end: int, entered: int) -> int:
-        """Enters some entries of a message of which others `entered` before; returns how many did then, 0 if all."""
-        entries = part_entries(message, entered, step_bounds.KEYS_AT_ONCE)
-        count = len(entries.hashes)
-        has_more = count == step_bounds.KEYS_AT_ONCE
-        self._enter(entries, message.offset if has_more else end)
-        return entered + count if has_more else 0
+    def _enter_part(self, message: Message, end: int, before: int) -> int:
+        """Enters some entries of a message of which others entered before; returns how many did then, 0 if all."""
+        entries, entered = next_part(message, before, step_bounds.KEYS_AT_ONCE)
+        self._enter(entries, message.offset if entered else end)
+        return entered
 
-    def _enter(self, entries: Entries, end: int, entered: int = 0) -> None:
+    def _enter(self, new: Entries | KeyColumns, end: int, entered: int = 0) -> None:
         """Appends entries, without those that were `entered` before; begins a new file when the last one is full."""
-        at, count = entered, len(entries.hashes)
         try:
-            while at < count:
-                file = (
-                    self._files[-1] if self._files and self._files[-1].room else self._begin_file(entries.times_ms[at])
-                )
-                part = slice(at, at + min(file.room, count - at))
-                file.append(*(column[part] for column in entries))
-                at = part.stop
+            if isinstance(new, KeyColumns) and self._files and 0 < new.count <= self._files[-1].room:
+                self._files[-1].append_columns(new)
+            else:
+                self._append(new.one_by_one() if isinstance(new, KeyColumns) else new, entered)
         except StoreError:
             self._fall_behind()
             raise
         self._indexed_to = end
+
+    def _append(self, new: Entries, at: int) -> None:
+        while at < len(new.hashes):
+            file = self._files[-1] if self._files and self._files[-1].room else self._begin_file(new.times_ms[at])
+            part = slice(at, at + min(file.room, len(new.hashes) - at))
+            file.append(Entries(*(column[part] for column in new)))
+            at = part.stop
 
     def _begin_file(self, now_ms: int) -> IndexFile:
         """Makes a file behind the others, whose name says when it was made, in this machine's time zone."""

@@ -6,15 +6,17 @@ A record is never divided here. One that weighs more than a step takes is alone 
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator
-from typing import Final
+from typing import Final, NamedTuple
 
 from pyrmq_core.broker.store.index import step_bounds
-from pyrmq_core.broker.store.index.batch_hashes import Message
+from pyrmq_core.broker.store.index.batch_hashes import Message, key_columns
+from pyrmq_core.broker.store.index.entries import KeyColumns
 from pyrmq_core.broker.store.index.key_hashes import places
 from pyrmq_core.broker.store.message_store import MessageStore
+from pyrmq_core.broker.store.scan.alike_records import AlikeRecords
 from pyrmq_core.broker.store.scan.log_scan import Hole, LogEnd
 from pyrmq_core.protocol.messages.properties import decode_java_utf8
-from pyrmq_core.protocol.messages.record import SHORT, RawRecord
+from pyrmq_core.protocol.messages.record import SHORT, RawRecord, unpack_record
 from pyrmq_core.protocol.messages.sysflag import TRANSACTION_MASK
 
 ROLLED_BACK: Final = 0xC
@@ -24,15 +26,23 @@ RECORD_WEIGHT: Final = 128
 LOG_PART: Final = 32
 
 
-def unread_messages(store: MessageStore, start: int, end: int) -> Iterator[tuple[list[Message], int]]:
-    """Yields the log's messages from one offset to another, some at a time, with the offset behind them."""
+def unread_messages(store: MessageStore, start: int, end: int) -> Iterator[tuple[list[Message] | KeyColumns, int]]:
+    """Yields the log's messages from one offset to another, some at a time, with the offset behind them.
+
+    Records that are alike, and their properties too, come as the columns of their entries.
+    """
     messages: list[Message] = []
     weight = 0
-    for found in store.records(start):
-        if isinstance(found, LogEnd) or (isinstance(found, RawRecord) and found.commit_log_offset >= end):
-            break
+    for found in _runs_and_records(store, start, end):
         if isinstance(found, Hole):
             start = found.end
+            continue
+        if isinstance(found, _Columns):
+            if messages:
+                yield messages, start
+                messages, weight = [], 0
+            start = found.end
+            yield found.entries, start
             continue
         weight += _weight(found)
         if weight > step_bounds.WEIGHT_AT_ONCE:
@@ -42,6 +52,45 @@ def unread_messages(store: MessageStore, start: int, end: int) -> Iterator[tuple
         if not _is_rolled_back(found):
             messages.append(_message(found))
     yield messages, start
+
+
+class _Columns(NamedTuple):
+    """The entries of some records of a run, and the log offset behind these."""
+
+    entries: KeyColumns
+    end: int
+
+
+def _runs_and_records(store: MessageStore, start: int, end: int) -> Iterator[RawRecord | _Columns | Hole]:
+    """Yields the records that begin from one offset to another, and what cannot be read between them."""
+    for found in store.runs(start, store.readable_end):
+        if isinstance(found, LogEnd):
+            return
+        if isinstance(found, Hole):
+            yield found
+            continue
+        if isinstance(found, AlikeRecords):
+            yield from _parts(found, range(found.offset, min(found.end, end), found.size))
+        elif found.commit_log_offset < end:
+            yield found
+        if (found.end if isinstance(found, AlikeRecords) else found.commit_log_offset) >= end:
+            return
+
+
+def _parts(run: AlikeRecords, offsets: range) -> Iterator[RawRecord | _Columns]:
+    """Yields a run's first records, those at some offsets: by columns, or one by one if their properties differ."""
+    pieces, times_ms, topic, first = run.pieces, run.store_times_ms(), decode_java_utf8(run.topic), 0
+    while first < len(offsets):
+        most = min(len(offsets) - first, step_bounds.count_by_columns(pieces[first].properties))
+        rows = pieces.property_rows(first, most)
+        part = slice(first, first + rows.count)
+        entries = key_columns(topic, rows, offsets[part], times_ms[part])
+        if entries is None:
+            for position in range(first * run.size, part.stop * run.size, run.size):
+                yield unpack_record(run.data, position)
+        else:
+            yield _Columns(entries, offsets[part.stop - 1] + run.size)
+        first = part.stop
 
 
 def next_with_keys(store: MessageStore, place: int) -> Generator[None, None, int]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Final
@@ -51,7 +51,7 @@ TIME_BYTE: Final = 2
 
 @dataclass(frozen=True, slots=True)
 class AlikeRecords:
-    """A run of `count` records from a log offset on, with the entries that a plain queue has of them."""
+    """A run of `count` records from a log offset on; in each the properties lie at `properties_at`."""
 
     offset: int
     count: int
@@ -61,11 +61,31 @@ class AlikeRecords:
     store_timestamp_ms: int  # of the last one
     topic: bytes
     data: bytes
-    entries: bytes
+    properties_at: int
 
     @property
     def end(self) -> int:
         return self.offset + self.count * self.size
+
+    @property
+    def offsets(self) -> range:
+        return range(self.offset, self.end, self.size)
+
+    @property
+    def pieces(self) -> AlikePieces:
+        """The records in place of messages of a batch body, whose properties and equal bytes are found alike."""
+        return AlikePieces(self.data, self.size, self.properties_at)
+
+    def entries(self) -> bytes:
+        """Returns the entries that a plain queue has of the records."""
+        return alike_entries(self.pieces, self.size, struct.pack(f">{self.count}q", *self.offsets))
+
+    def store_times_ms(self) -> Sequence[int]:
+        """Returns each record's store time."""
+        if self.pieces.is_equal(STORE_TIME_POSITION, STORE_TIME_POSITION + LONG.size):
+            return [self.store_timestamp_ms] * self.count
+        starts = range(STORE_TIME_POSITION, len(self.data), self.size)
+        return [LONG.unpack_from(self.data, at)[0] for at in starts]
 
     def records(self) -> Iterator[RawRecord]:
         """Yields the records one by one."""
@@ -103,10 +123,8 @@ def alike_records(buffer: bytes, position: int, offset: int, most: int) -> Alike
     data = data[: count * size]
     if not _is_whole(data, size, offset, queue_offset, topic_at, properties_at):
         return None
-    places = struct.pack(f">{count}q", *range(offset, offset + count * size, size))
-    entries = alike_entries(AlikePieces(data, size, properties_at), size, places)
     (store_ms,) = LONG.unpack_from(data, (count - 1) * size + STORE_TIME_POSITION)
-    return AlikeRecords(offset, count, size, queue_id, queue_offset, store_ms, topic, data, entries)
+    return AlikeRecords(offset, count, size, queue_id, queue_offset, store_ms, topic, data, properties_at)
 
 
 def _alike(data: bytes, size: int, topic_at: int, properties_at: int) -> int:

@@ -61,11 +61,13 @@ def scan(log: CommitLog, start: int, trusted: int = 0) -> Iterator[RawRecord | H
             yield found
 
 
-def scan_runs(log: CommitLog, start: int, trusted: int = 0) -> Iterator[RawRecord | AlikeRecords | Hole | LogEnd]:
-    """Yields the same as `scan`, and records that are alike together."""
-    offset = start
+def scan_runs(
+    log: CommitLog, start: int, trusted: int = 0, runs_from: int | None = None
+) -> Iterator[RawRecord | AlikeRecords | Hole | LogEnd]:
+    """Yields the same as `scan`, and records that are alike together, from `trusted` or `runs_from` on."""
+    offset, runs_from = start, trusted if runs_from is None else runs_from
     while True:
-        for found in _scan(log, offset, trusted):
+        for found in _scan(log, offset, trusted, runs_from):
             if isinstance(found, LogEnd):
                 break
             yield found
@@ -78,7 +80,7 @@ def scan_runs(log: CommitLog, start: int, trusted: int = 0) -> Iterator[RawRecor
         yield Hole(found.offset, offset)
 
 
-def _scan(log: CommitLog, start: int, trusted: int) -> Iterator[RawRecord | AlikeRecords | LogEnd]:
+def _scan(log: CommitLog, start: int, trusted: int, runs_from: int) -> Iterator[RawRecord | AlikeRecords | LogEnd]:
     offset = base = start
     buffer, missing, runs = b"", frozenset(log.missing), _Runs()
     while offset < log.end:
@@ -105,7 +107,7 @@ def _scan(log: CommitLog, start: int, trusted: int) -> Iterator[RawRecord | Alik
         if offset + size > base + len(buffer):
             most = max(size, min(READ_BYTES, log.end - offset))
             buffer, base = log.read(offset, min(most, left)), offset
-        run = runs.next(buffer, offset - base, offset) if offset >= trusted else None
+        run = runs.next(buffer, offset - base, offset) if offset >= runs_from else None
         if run is not None:
             yield run
             offset = run.end

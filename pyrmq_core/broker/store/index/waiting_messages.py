@@ -1,0 +1,96 @@
+"""The messages that became readable and wait to enter the index, and which of them enter in one step.
+
+The messages of a large send have steps of their own: by columns, if their properties are alike.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Final
+
+from pyrmq_core.broker.store.appending import Dispatched
+from pyrmq_core.broker.store.batch_pieces import properties_of, property_rows
+from pyrmq_core.broker.store.index import step_bounds
+from pyrmq_core.broker.store.index.batch_hashes import FEWEST_MESSAGES, Message, key_columns, mixed_entries, next_part
+from pyrmq_core.broker.store.index.entries import Entries, KeyColumns
+
+# From this number on, or if they weigh more than a step takes, the messages of a send have steps of their own.
+BATCH: Final = 64
+
+
+class WaitingMessages:
+    """The messages of sends, in the order of the log; `log_bytes` are those of the sends that wait."""
+
+    def __init__(self) -> None:
+        self._sends: deque[Dispatched] = deque()
+        self._of_batch = 0  # how many messages of the first waiting send have entered
+        self._of_message = 0  # how many entries of the next one
+        self.log_bytes = 0
+
+    def __len__(self) -> int:
+        return len(self._sends)
+
+    def add(self, messages: Dispatched) -> None:
+        self._sends.append(messages)
+        self.log_bytes += messages.end - messages.positions[0]
+
+    def clear(self) -> None:
+        self._sends.clear()
+        self.log_bytes = self._of_batch = self._of_message = 0
+
+    def next_entries(self) -> tuple[Entries | KeyColumns, int]:
+        """Takes the entries of the next step; returns them and the log offset up to which the index then has all.
+
+        There have to be messages.
+        """
+        waiting, taken, weight = self._sends, 0, 0
+        messages: list[Message] = []
+        while taken < len(waiting) and len(messages) < step_bounds.MESSAGES_AT_ONCE:
+            append, positions, store_ms, _ = waiting[taken]
+            if len(positions) >= BATCH:
+                break
+            weight += sum([step_bounds.weight(piece.properties) for piece in append.pieces])
+            if weight > step_bounds.WEIGHT_AT_ONCE:
+                break
+            pairs = zip(append.pieces, positions, strict=True)
+            messages += [Message(append.topic, piece.properties, offset, store_ms) for piece, offset in pairs]
+            taken += 1
+        if not taken:
+            return self._of_first(waiting[0])
+        for _ in range(taken):
+            end = self._remove_first()
+        return mixed_entries(messages), end
+
+    def _remove_first(self) -> int:
+        """Removes the first send; returns the log offset behind it."""
+        entered = self._sends.popleft()
+        self.log_bytes -= entered.end - entered.positions[0]
+        self._of_batch = 0
+        return entered.end
+
+    def _of_first(self, batch: Dispatched) -> tuple[Entries | KeyColumns, int]:
+        """Takes the entries of the first send's next messages, or of a part of one."""
+        append, positions, store_ms, _ = batch
+        first = self._of_batch
+        like = append.pieces[first].properties
+        entries: Entries | KeyColumns | None = None
+        most = step_bounds.count_by_columns(like)
+        rows = property_rows(append.pieces, first, most) if most >= FEWEST_MESSAGES else None
+        if rows is not None:
+            count, times_ms = rows.count, [store_ms] * rows.count
+            entries = key_columns(append.topic, rows, positions[first : first + count], times_ms)
+        if entries is None:
+            properties = properties_of(append.pieces, first, step_bounds.count_like(like))
+            count = step_bounds.count_of_step(properties)
+            some = zip(properties[:count], positions[first : first + count], strict=True)
+            messages = [Message(append.topic, *one, store_ms) for one in some]
+            if count == 1:
+                entries, self._of_message = next_part(messages[0], self._of_message, step_bounds.KEYS_AT_ONCE)
+                if self._of_message:
+                    return entries, positions[first]
+            else:
+                entries = mixed_entries(messages)
+        self._of_batch = first + count
+        if self._of_batch == len(positions):
+            return entries, self._remove_first()
+        return entries, positions[self._of_batch]
