@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import importlib
+import inspect
+import logging
 import re
+import zlib
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, get_type_hints
 
 from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.plugins import event_priority
 from mkdocs.structure.files import File, Files
+
+log = logging.getLogger("mkdocs.hooks.site")
 
 ROOT: Final = Path(__file__).parent.parent.parent
 # Pages of the project's root, by their names on the site.
@@ -29,16 +36,22 @@ PACKAGES: Final = (
 )
 # A word behind the language names the cluster that the tests run the block on.
 MARKED_BLOCK: Final = re.compile(r"^(```\w+) \w+$", re.MULTILINE)
+# The tags by which a page loads something, and what they load.
+LOADED: Final = re.compile(
+    r"""<(?:script|img|iframe|source|video|audio|embed|object|link(?![^>]*rel="?canonical))\b[^>]*?"""
+    r"""\s(?:src|href|data|srcset)=["']?((?:https?:)?//[^"'\s>]+)"""
+)
+# Lines of an inventory of Sphinx's second form begin behind four lines of text.
+INVENTORY_HEAD: Final = 4
 LINK: Final = re.compile(r"\]\((?!https?://|#)([^)#\s]+)(#[^)\s]*)?\)")
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
-    """Adds the generated pages to the navigation."""
+    """Adds the generated pages to the navigation: examples behind the recipes, the API before the last part."""
     assert config.nav is not None
-    config.nav += [
-        {"API": [{package: f"reference/{package}.md"} for package in PACKAGES]},
-        {"Examples": [{path.stem: example_page(path)} for path in examples()]},
-    ]
+    recipes = next(number for number, part in enumerate(config.nav) if "Recipes" in part)
+    config.nav.insert(recipes + 1, {"Examples": [{path.stem: example_page(path)} for path in examples()]})
+    config.nav.insert(-1, {"API": [{package: f"reference/{package}.md"} for package in PACKAGES]})
     return config
 
 
@@ -77,10 +90,89 @@ def example_page(path: Path) -> str:
     return path.relative_to(ROOT).with_suffix(".md").as_posix()
 
 
+@event_priority(-100)
+def on_post_build(config: MkDocsConfig) -> None:
+    """Warns of public names that the reference lacks, which ends a strict build."""
+    *_, lines = (Path(config.site_dir) / "objects.inv").read_bytes().split(b"\n", INVENTORY_HEAD)
+    listed = {line.split(" ")[0] for line in zlib.decompress(lines).decode().splitlines()}
+    for package in PACKAGES:
+        for name in sorted(documented(package) - listed):
+            log.warning("the reference of %s lacks %s", package, name)
+
+
+def on_post_page(output: str, page: object, config: MkDocsConfig) -> None:
+    """Warns of what a page would load from another host, which ends a strict build."""
+    del config
+    for address in LOADED.findall(output):
+        log.warning("%s loads %s from elsewhere", page.file.src_uri, address)  # type: ignore[attr-defined] # as above
+
+
 def reference(package: str) -> str:
     """Returns the page of a package's public names, in the order of the alphabet, classes and functions alike."""
-    names = sorted(importlib.import_module(package).__all__, key=str.lower)
-    return f"# {package}\n\n" + "\n\n".join(f"::: {package}.{name}" for name in names) + "\n"
+    parts = [f"# {package}"]
+    for name in sorted(importlib.import_module(package).__all__, key=str.lower):
+        parts.append(f"::: {package}.{name}")
+        parts += _beside(package, name)
+    return "\n\n".join(parts) + "\n"
+
+
+def documented(package: str) -> set[str]:
+    """Returns the paths of all that the reference of a package has to describe, or to link to."""
+    module = importlib.import_module(package)
+    found = {f"{package}.{name}" for name in module.__all__}
+    for name in module.__all__:
+        value = getattr(module, name)
+        if inspect.isclass(value):
+            found |= {_path(package, name, member, function) for member, function in _members(value)}
+    for family in families().values():
+        found |= {f"{family.__module__}.{family.__qualname__}.{member}" for member, _ in _members(family)}
+    return found
+
+
+def families() -> dict[str, type]:
+    """Returns the families of `Admin` by the names of its attributes."""
+    admin = importlib.import_module("pyrmq_core").Admin
+    base = importlib.import_module("pyrmq_core.client.admin.family").AdminFamily
+    kinds = {
+        name: get_type_hints(value.fget)["return"] for name, value in vars(admin).items() if isinstance(value, property)
+    }
+    return {name: kind for name, kind in sorted(kinds.items()) if issubclass(kind, base)}
+
+
+def _members(owner: type) -> Iterator[tuple[str, Any]]:
+    """Yields the public methods and properties that the project defines, not those that Spark calls."""
+    for member in dir(owner):
+        value = inspect.getattr_static(owner, member)
+        function = value.fget if isinstance(value, property) else getattr(value, "__func__", value)
+        spark = any(base.__module__.startswith("pyspark") and hasattr(base, member) for base in owner.__mro__)
+        if not member.startswith("_") and inspect.isfunction(function) and not spark:
+            yield member, function
+
+
+def _path(package: str, name: str, member: str, function: Any) -> str:
+    """Returns where a member is described: a lent one with the trio face, a second name with the first one."""
+    if hasattr(function, "__wrapped__"):
+        return f"pyrmq_core.{name}.{member}"
+    return f"{package}.{name}.{function.__name__}"
+
+
+def _beside(package: str, name: str) -> Iterator[str]:
+    """Yields what a class has besides what its source shows: lent methods, second names, families."""
+    owner = getattr(importlib.import_module(package), name)
+    if not inspect.isclass(owner):
+        return
+    paths = {member: _path(package, name, member, function) for member, function in _members(owner)}
+    if others := [f"[`{m}`][{path}]" for m, path in paths.items() if path != f"{package}.{name}.{m}"]:
+        yield f"With the arguments of the methods they lead to: {', '.join(others)}."
+    if name != "Admin":
+        return
+    for family, kind in families().items():
+        path = f"{kind.__module__}.{kind.__qualname__}"
+        if package == "pyrmq_core":
+            yield f"::: {path}\n    options:\n      heading: admin.{family}\n      toc_label: admin.{family}"
+        else:
+            links = ", ".join(f"[`{member}`][{path}.{member}]" for member, _ in _members(kind))
+            yield f"`admin.{family}`: {links}."
 
 
 def _target(target: str, outside: bool) -> str:
