@@ -6,6 +6,7 @@ waited for: the error says how many messages are stored, not stored, and perhaps
 
 from __future__ import annotations
 
+import gc
 import json
 import math
 import os
@@ -20,7 +21,18 @@ from typing import Any, Final, TypeAlias
 import click
 import trio
 
-from pyrmq_core import BatchFailed, InvalidMessage, Message, Outcome, Producer, RocketMQError, SendFailed, SendResult
+from pyrmq_core import (
+    BatchFailed,
+    InvalidMessage,
+    Message,
+    MessageQueue,
+    Outcome,
+    Producer,
+    RocketMQError,
+    SendFailed,
+    SendResult,
+    SendStatus,
+)
 from pyrmq_core.cli.connections import Connection, connection_options
 from pyrmq_core.cli.message_lines import LineForm, Lines, read_lines
 from pyrmq_core.cli.progress import ProgressLine, progress_line
@@ -38,6 +50,7 @@ MAX_BYTES_UNDER_WAY: Final = 32 * 1024 * 1024
 LIST_MESSAGES: Final = 4000
 LIST_BYTES: Final = 512 * 1024
 BLANK_LINES_SHOWN: Final = 5
+OBJECTS_BETWEEN_COLLECTIONS: Final = 100_000
 
 
 @click.command(cls=SectionedCommand)
@@ -94,7 +107,7 @@ async def _send(connection: Connection, form: LineForm, body: str | None, files:
         if body is not None:
             report.say([await producer.send(form.message(os.fsencode(body)))])
             return
-        with progress_line("messages stored", _size_of(files)) as line:
+        with _rare_collections(), progress_line("messages stored", _size_of(files)) as line:
             sending = LineSending(producer, form, report, line)
             if not files:
                 await sending.run(sys.stdin.fileno(), "")
@@ -111,6 +124,9 @@ class Report:
         self._as_json = as_json
         self._quiet = quiet
         self._began = time.monotonic()
+        self._last_queue: MessageQueue | None = None
+        self._last_status: SendStatus | None = None
+        self._middle = ""
         self.stored = 0
         self.hides_progress = not quiet and sys.stdout.isatty()
 
@@ -118,7 +134,8 @@ class Report:
         """Prints where the messages are stored."""
         self.stored += len(results)
         if not self._quiet:
-            click.echo("\n".join([self._line(result) for result in results]))
+            line = self._json_line if self._as_json else self._line
+            click.echo("\n".join([line(result) for result in results]))
 
     def end(self) -> None:
         """Prints the number of messages, if nothing was printed for each."""
@@ -128,12 +145,17 @@ class Report:
             text = f"{self.stored} messages stored in {seconds:.1f} s ({self.stored / seconds:,.0f} a second)"
             click.echo(json.dumps(summary) if self._as_json else text)
 
-    def _line(self, result: SendResult) -> str:
+    def _json_line(self, result: SendResult) -> str:
         where = result.message_queue
-        if self._as_json:
-            members = {"msgId": result.msg_id, "status": result.status.name, "brokerName": where.broker_name}
-            return json.dumps({**members, "queueId": where.queue_id, "queueOffset": result.queue_offset})
-        return f"{result.msg_id} {result.status.name} {where} offset {result.queue_offset}"
+        members = {"msgId": result.msg_id, "status": result.status.name, "brokerName": where.broker_name}
+        return json.dumps({**members, "queueId": where.queue_id, "queueOffset": result.queue_offset})
+
+    def _line(self, result: SendResult) -> str:
+        where, status = result.message_queue, result.status
+        if where is not self._last_queue or status is not self._last_status:  # those of a request have the same ones
+            self._last_queue, self._last_status = where, status
+            self._middle = f" {status.name} {where} offset "
+        return f"{result.msg_id}{self._middle}{result.queue_offset}"
 
 
 class LineSending:
@@ -306,6 +328,20 @@ def _goes_alone(message: Message) -> bool:
         or message.deliver_at is not None
         or message.topic.startswith(RETRY_PREFIX)
     )
+
+
+@contextmanager
+def _rare_collections() -> Iterator[None]:
+    """Lets more objects be made between two looks for garbage in circles: lines under way are many, and make none.
+
+    It takes a twelfth off the processor time of JSON lines.
+    """
+    before = gc.get_threshold()
+    gc.set_threshold(OBJECTS_BETWEEN_COLLECTIONS, *before[1:])
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
 
 
 @contextmanager

@@ -6,6 +6,7 @@ import base64
 import fcntl
 import json
 import os
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -46,6 +47,9 @@ def test_fields_that_no_message_may_have_are_refused_before_the_first_line() -> 
             {"body": "x", "shardingKey": "k", "properties": {"a": "b"}},
             Message("orders", b"x", tags="paid", sharding_key="k", properties={"a": "b"}),
         ),
+        ({"body": "x", "tags": None, "properties": None}, Message("orders", b"x", tags="paid")),
+        ({"body": "x", "tags": "sent", "keys": []}, Message("orders", b"x", tags="sent", keys=[])),
+        ({"body": "x", "properties": {}}, Message("orders", b"x", tags="paid", properties={})),
         ({"body": "x", "delay": 1.5}, Message("orders", b"x", tags="paid", delay=timedelta(seconds=1.5))),
         ({"body": "x", "delayLevel": 18}, Message("orders", b"x", tags="paid", delay_level=18)),
         (
@@ -78,6 +82,15 @@ def test_an_object_is_a_message(members: dict[str, Any], expected: Message) -> N
         (b'{"body": "x", "tag": "y"}', "there is no member 'tag'; there are body, bodyBase64, tags"),
         (b'{"body": "x", "keys": 1}', "keys is 1; it has to be a text"),
         (b'{"body": "x", "keys": [1]}', "keys: 1 is no key"),
+        (b'{"body": "x", "keys": {"a": 1}}', "keys is {'a': 1}; it has to be a text"),
+        (b'{"body": "x", "keys": ""}', "keys holds no word"),
+        (b'{"body": "x", "tags": 5}', "tags is 5; it has to be a text"),
+        (b'{"body": "x", "tags": ""}', "property 'TAGS' has an empty value"),
+        (b'{"body": "x", "shardingKey": false}', "shardingKey is False; it has to be a text"),
+        (b'{"body": "x", "properties": 0}', "properties is 0; it has to be an object"),
+        (b'{"body": "x", "properties": ""}', "properties is ''; it has to be an object"),
+        (b'{"body": null, "tags": "y"}', "neither body nor bodyBase64"),
+        (b'{"body": "x", "flag": 99999999999999999999}', "flag is 1e.20; it has to be a whole number"),
         (b'{"body": "x", "properties": []}', r"properties is \[\]; it has to be an object"),
         (b'{"body": "x", "properties": {"a": 1}}', "property 'a' is 1"),
         (b'{"body": "x", "properties": {"UNIQ_KEY": "1"}}', "UNIQ_KEY is a name RocketMQ keeps"),
@@ -164,6 +177,16 @@ async def test_a_pipe_has_room_for_a_whole_request() -> None:
     room = fcntl.fcntl(reading, fcntl.F_GETPIPE_SZ)
     os.close(reading)
     assert room == 1024 * 1024
+
+
+def test_options_hold_for_lines_of_common_members() -> None:
+    form = LineForm(
+        "orders", {"sharding_key": "k", "properties": {"a": "b"}, "flag": 3, "delay_level": 2}, as_json=True
+    )
+    expected = Message("orders", b"x", sharding_key="k", properties={"a": "b"}, flag=3, delay_level=2)
+    assert form.message(b'{"body": "x"}') == expected
+    line = b'{"body": "x", "shardingKey": "l", "properties": {"c": "d"}}'
+    assert form.message(line) == replace(expected, sharding_key="l", properties={"c": "d"})
 
 
 def test_base64_is_what_tail_prints() -> None:

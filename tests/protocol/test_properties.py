@@ -19,6 +19,7 @@ from pyrmq_core.protocol.messages.properties import (
     encode_properties,
     message_properties,
     message_properties_string,
+    properties_around_id,
 )
 from tests.protocol.strategies import MESSAGES, PROPERTIES
 from tests.support import golden
@@ -111,9 +112,19 @@ def test_a_message_in_full() -> None:
 @given(MESSAGES, st.text("0123456789ABCDEF", min_size=32, max_size=32))
 def test_a_messages_properties_survive(message: Message, unique_id: str) -> None:
     expected = message_properties(message, unique_id)
-    assert decode_properties(message_properties_string(message, unique_id)) == expected
+    text = message_properties_string(message, unique_id)
+    assert decode_properties(text) == expected
+    assert text == encode_properties(expected)
+    assert unique_id.join(properties_around_id(message)) == text.replace(f"UNIQ_KEY\x01{unique_id}\x02", unique_id)
     for name, value in message.properties.items():
         assert expected[name] == value
+
+
+def test_a_sharding_key_stands_once() -> None:
+    message = Message("T", b"x", tags="t", sharding_key="k", properties={"a": "b", "__SHARDINGKEY": "k"})
+    expected = "UNIQ_KEY\x01ID\x02WAIT\x01true\x02TAGS\x01t\x02__SHARDINGKEY\x01k\x02a\x01b\x02"
+    assert message_properties_string(message, "ID") == expected
+    assert message_properties_string(replace(message, properties={"a": "b"}), "ID") == expected
 
 
 @pytest.mark.parametrize(

@@ -153,6 +153,7 @@ THIRD_PARTY: dict[str, tuple[str, ...]] = {
     "pytest": ("pyrmq_pytest",),
     "click": ("pyrmq_core.cli",),
     "rich": ("pyrmq_core.cli",),
+    "orjson": ("pyrmq_core.cli",),
     "starlette": ("pyrmq_core.web",),
     "hypercorn": ("pyrmq_core.web", "pyrmq_core.exporter"),
     "prometheus_client": ("pyrmq_core.exporter",),

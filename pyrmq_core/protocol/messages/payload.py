@@ -22,7 +22,7 @@ from pyrmq_core.model import (
     PullStatus,
 )
 from pyrmq_core.protocol.framing.fast_dataclass import maker_of
-from pyrmq_core.protocol.messages.batch import encode_batch_item, iterate_batch_body
+from pyrmq_core.protocol.messages.batch import OVERHEAD_BYTES, encode_batch_body, iterate_batch_body
 from pyrmq_core.protocol.messages.bodies import MAX_BODY_BYTES, MAX_PLAIN_BYTES, BodyRules, plain_body, too_much
 from pyrmq_core.protocol.messages.completeness import check_whole
 from pyrmq_core.protocol.messages.compression import CompressionType, compress
@@ -179,16 +179,21 @@ def split_batch(
     if not messages:
         raise InvalidMessage(EMPTY_BATCH)
     check_batch(messages)
-    items: list[bytes] = []
+    items: list[tuple[int, bytes, bytes]] = []
     first = size = 0
     for index, (message, unique_id) in enumerate(zip(messages, unique_ids, strict=True)):
-        item = _batch_item(message, unique_id, compression, max_message_bytes)
-        full = size + len(item) > room or len(items) == request_messages
+        check_message(message, max_message_bytes)
+        body = message.body if compression is None else compress(message.body, compression)
+        properties = message_properties_string(message, unique_id).encode()
+        item_bytes = OVERHEAD_BYTES + len(body) + len(properties)
+        if item_bytes > max_message_bytes:
+            raise _too_large(message, item_bytes, max_message_bytes)
+        full = size + item_bytes > room or len(items) == request_messages
         if items and (full or (split_by_tag and message.tags != messages[first].tags)):
             yield _batch_payload(messages[first:index], items, unique_ids[first:index], compression)
             items, first, size = [], index, 0
-        items.append(item)
-        size += len(item)
+        items.append((message.flag, body, properties))
+        size += item_bytes
     yield _batch_payload(messages[first:], items, unique_ids[first:], compression)
 
 
@@ -217,28 +222,23 @@ def check_batch(messages: Sequence[Message]) -> None:
             raise InvalidMessage(f"a batch cannot be delayed; message {index} of {head.topic} is: send it alone")
 
 
-def _batch_item(message: Message, unique_id: str, compression: CompressionType | None, max_message_bytes: int) -> bytes:
-    check_message(message, max_message_bytes)
-    body = message.body if compression is None else compress(message.body, compression)
-    item = encode_batch_item(message.flag, body, message_properties_string(message, unique_id).encode())
-    if len(item) > max_message_bytes:
-        raise InvalidMessage(
-            f"topic {message.topic}: a message of {len(item)} bytes does not fit into a batch; "
-            f"{max_message_bytes} at most (max_message_bytes); send it alone"
-        )
-    return item
+def _too_large(message: Message, item_bytes: int, max_message_bytes: int) -> InvalidMessage:
+    return InvalidMessage(
+        f"topic {message.topic}: a message of {item_bytes} bytes does not fit into a batch; "
+        f"{max_message_bytes} at most (max_message_bytes); send it alone"
+    )
 
 
 def _batch_payload(
     messages: Sequence[Message],
-    items: Sequence[bytes],
+    items: Sequence[tuple[int, bytes, bytes]],
     unique_ids: Sequence[str],
     compression: CompressionType | None,
 ) -> Payload:
     head = messages[0]
     return Payload(
         topic=head.topic,
-        body=b"".join(items),
+        body=encode_batch_body(items),
         count=len(items),
         properties="" if head.wait_store_msg_ok else WAITS_NOT,
         sys_flag=0 if compression is None else compression.sys_flag,

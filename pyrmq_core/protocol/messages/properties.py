@@ -113,6 +113,8 @@ RESERVED_NAMES: Final = frozenset(
 )
 # A broker refuses a single message that carries these (code 13); Java's client lets them through.
 BATCH_RECORD_NAMES: Final = frozenset((INNER_BASE, INNER_NUM))
+# The names that no user's property may have.
+KEPT_NAMES: Final = RESERVED_NAMES | BATCH_RECORD_NAMES
 
 # The length of a stored properties string is a signed short, and includes the properties that the broker adds: 62 bytes
 # on 5.4.0 (MSG_REGION, CLUSTER, TRACE_ON), more with a longer cluster name.
@@ -223,19 +225,13 @@ def _checked_string(message: Message, properties: Mapping[str, str]) -> str:
 
 
 def _plain_ends(message: Message) -> tuple[str, str] | None:
-    """Returns what stands before and after UNIQ_KEY in the string of a message that has WAIT, and at most KEYS and TAGS
-    besides, all printable; None for others.
+    """Returns what stands before and after UNIQ_KEY in the string of a message without a delay, whose texts are all
+    printable; None for others.
 
-    The fast form of `message_properties`: most messages have no more, and need no dict. It compares a class instead of
-    calling `isinstance`, whose cost is measurable at one call a message.
+    The fast form of `message_properties`: it needs no dict, and compares a class instead of calling `isinstance`, whose
+    cost is measurable at one call a message.
     """
-    if (
-        message.properties
-        or message.sharding_key is not None
-        or message.delay_level is not None
-        or message.deliver_at is not None
-        or message.delay is not None
-    ):
+    if message.delay_level is not None or message.deliver_at is not None or message.delay is not None:
         return None
     head = tail = ""
     keys: Any = message.keys
@@ -249,7 +245,30 @@ def _plain_ends(message: Message) -> tuple[str, str] | None:
         if tags.__class__ is not str or not (tags and tags.isprintable()):
             return None
         tail = f"TAGS\x01{tags}\x02"
+    if (key := message.sharding_key) is not None:
+        if key.__class__ is not str or not (key and key.isprintable()):
+            return None
+        tail = f"{tail}{SHARDING_KEY}\x01{key}\x02"
+    if message.properties:
+        own = _plain_string(message.properties)
+        if own is None or (key is not None and SHARDING_KEY in message.properties):
+            return None
+        tail += own
     return head, f"WAIT\x01true\x02{tail}" if message.wait_store_msg_ok else f"WAIT\x01false\x02{tail}"
+
+
+def _plain_string(properties: Any) -> str | None:
+    """Returns the string of a dict of printable texts under names that users may set; None for any other object."""
+    if properties.__class__ is not dict:
+        return None
+    text = ""
+    for name, value in properties.items():
+        if name.__class__ is not str or value.__class__ is not str or name in KEPT_NAMES:
+            return None
+        if not (name and value and name.isprintable() and value.isprintable()):
+            return None
+        text += f"{name}\x01{value}\x02"
+    return text
 
 
 def _joined_keys(keys: str | Sequence[str]) -> str:
@@ -305,7 +324,7 @@ def _check_names(message: Message) -> None:
     for name, value in message.properties.items():
         if not _is_text(name) or not _is_text(value):
             raise InvalidMessage(f"topic {message.topic}: property {name!r} is {value!r}; names and values are text")
-        if name in RESERVED_NAMES or name in BATCH_RECORD_NAMES:
+        if name in KEPT_NAMES:
             raise InvalidMessage(
                 f"topic {message.topic}: {name} is a name RocketMQ keeps for itself; set it by the message's own "
                 "field (keys, tags, delay_level, ...) or choose another name"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, overload
 
@@ -84,6 +84,14 @@ class SendResults(Sequence[SendResult]):
 
     def __len__(self) -> int:
         return len(self._offset_ids)
+
+    def __iter__(self) -> Iterator[SendResult]:
+        receipt, stored, offset_ids = self._receipt, self._stored, self._offset_ids
+        status, queue = receipt.status, receipt.queue
+        rest = (stored.transaction_id, stored.region_id, stored.recall_handle)
+        names = zip(receipt.unique_ids or offset_ids, offset_ids, strict=True)
+        for offset, (unique_id, offset_id) in enumerate(names, stored.queue_offset):
+            yield _make_result(status, unique_id, offset_id, queue, offset, *rest)
 
     @overload
     def __getitem__(self, index: int) -> SendResult: ...
