@@ -9,6 +9,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+from pyrmq_core import TagFilter
 from pyrmq_core.columnar import decode_records, schema_of
 from pyrmq_core.columnar.decoding import body_crcs
 from pyrmq_core.columnar.decoding.body_crcs import FEWEST_TOGETHER, LONGEST_TOGETHER, all_match, match_one_by_one
@@ -123,6 +124,19 @@ def test_a_damaged_body_among_many_is_named(monkeypatch: pytest.MonkeyPatch) -> 
     records[400] = records[400].replace(b"%0100d" % 400, b"%0100d" % 401)
     with pytest.raises(BodyDamaged, match="at offset 400 of "):
         decode_records([pull(0, *records)], columns)
+
+
+def test_a_damaged_body_among_long_ones_of_one_length_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are compared in their column, unless a tag leaves some out of it."""
+    records = [record(number, b"%02000d" % number) for number in range(70)]
+    columns = schema_of(["queueOffset", "body"])
+    with monkeypatch.context() as patch:
+        patch.setattr(body_crcs, "all_match", None)  # it is not needed
+        assert decode_records([pull(0, *records)], columns)["body"].to_pylist()[69] == b"%02000d" % 69
+    records[41] = records[41].replace(b"%02000d" % 41, b"%02000d" % 14)
+    for tags in (TagFilter(), TagFilter.parse("tag0")):
+        with pytest.raises(BodyDamaged, match="at offset 41 of "):
+            decode_records([pull(0, *records)], columns, tags=tags)
 
 
 def test_empty_bodies_are_passed_over_among_many() -> None:

@@ -13,7 +13,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from pyrmq_core import RawPull, TagFilter
-from pyrmq_core.columnar import SOURCE_COLUMNS, schema_of
+from pyrmq_core.columnar import SOURCE_COLUMNS, arrays, schema_of
 from pyrmq_core.columnar.decoding import body_crcs, property_layout
 from pyrmq_core.columnar.decoding.decode import ALL_TAGS, decode_columns
 from pyrmq_core.columnar.decoding.decode_by_row import decode_messages
@@ -118,10 +118,13 @@ def are_apart(pulls: list[RawPull]) -> bool:
 
 
 @pytest.mark.parametrize("seed", range(8))
-@pytest.mark.parametrize("fewest", [None, 2])
+@pytest.mark.parametrize("fewest", [None, 2, 0])
 def test_damaged_records_have_one_verdict(seed: int, fewest: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`fewest` brings also few messages into the forms for many."""
-    if fewest is not None:
+    """`fewest` brings also few messages into the forms for many; without any, bodies of one length count as long."""
+    if fewest == 0:
+        monkeypatch.setattr(body_crcs, "longest_together", 0)
+        monkeypatch.setattr(arrays, "COPIED_BY_NUMPY_BYTES", 1)
+    elif fewest is not None:
         monkeypatch.setattr(body_crcs, "FEWEST_TOGETHER", fewest)
         monkeypatch.setattr(property_layout, "FEWEST_STRINGS", fewest)
     chance = random.Random(seed)

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pyrmq_core.columnar.arrays import MAX_ARRAY_BYTES, as_text, keep_freed_memory, numbers, repeated, spans
+from pyrmq_core.columnar.arrays import MAX_ARRAY_BYTES, as_text, keep_freed_memory, long_spans, numbers, repeated, spans
 from pyrmq_core.columnar.decoding.columns import TIMESTAMP, source_column
 from pyrmq_core.columnar.decoding.decode_by_row import MAX_MS, decode_messages
 from pyrmq_core.columnar.decoding.decoded_batch import DecodedBatch
@@ -22,7 +22,7 @@ from pyrmq_core.columnar.decoding.hosts import host_texts, offset_msg_ids
 from pyrmq_core.columnar.decoding.plain_bodies import with_plain_bodies
 from pyrmq_core.columnar.decoding.properties import Pairs, read_pairs
 from pyrmq_core.columnar.decoding.record_bounds import Unreadable
-from pyrmq_core.columnar.decoding.records import Rows, read_rows
+from pyrmq_core.columnar.decoding.records import Rows, check_gathered_crcs, has_long_even_bodies, read_rows
 from pyrmq_core.filtering.tags import TagFilter
 from pyrmq_core.model import EVERYTHING, OffsetRange
 from pyrmq_core.protocol.messages.bodies import AS_STORED, MAX_BODY_BYTES, MAX_PLAIN_BYTES, BodyRules, too_much
@@ -121,12 +121,18 @@ def decode_columns(
     keep_freed_memory()
     rows = read_rows(pulls, within, verify_crc=rules.verify_crc)
     _check_whole(rows, pulls, within, allow_gaps=allow_gaps)
+    # Such bodies are compared when they lie one behind another in their column, if all rows are to be in it.
+    gathered = rules.verify_crc and not tags.tags and has_long_even_bodies(rows)
+    rules = replace(rules, verify_crc=rules.verify_crc and not gathered)
     for part, following in with_plain_bodies(rows, rules) if "body" in columns.names else ((rows, len(rows)),):
-        yield DecodedBatch(_batch(part, pulls, columns, tags), _rest(rows, following, pulls))
+        batch = _batch(part, pulls, columns, tags, verify_crc=gathered)
+        yield DecodedBatch(batch, _rest(rows, following, pulls))
 
 
-def _batch(rows: Rows, pulls: Sequence[RawPull], columns: pa.Schema, tags: TagFilter) -> pa.RecordBatch:
-    made = _Columns(rows, pulls)
+def _batch(
+    rows: Rows, pulls: Sequence[RawPull], columns: pa.Schema, tags: TagFilter, *, verify_crc: bool
+) -> pa.RecordBatch:
+    made = _Columns(rows, pulls, verify_crc=verify_crc)
     if tags.tags:
         matching = pc.is_in(made.pairs.column(TAGS), value_set=pa.array(sorted(tags.tags), pa.string()))
         made = _Columns(rows.only(matching.to_numpy(zero_copy_only=False)), pulls)
@@ -160,9 +166,10 @@ def _check_whole(rows: Rows, pulls: Sequence[RawPull], within: OffsetRange, *, a
 class _Columns:
     """The columns of some messages; parts that several columns need are made once."""
 
-    def __init__(self, rows: Rows, pulls: Sequence[RawPull]) -> None:
+    def __init__(self, rows: Rows, pulls: Sequence[RawPull], *, verify_crc: bool = False) -> None:
         self.rows = rows
         self._pulls = pulls
+        self._verify_crc = verify_crc
 
     @cached_property
     def pairs(self) -> Pairs:
@@ -186,7 +193,10 @@ class _Columns:
         return pa.array(texts, pa.string()).take(names.indices)
 
     def body(self) -> pa.Array:
-        return spans(self.rows.data, *self.rows.body)
+        bodies = long_spans(self.rows.octets, *self.rows.body)
+        if self._verify_crc:
+            check_gathered_crcs(self.rows, bodies)
+        return bodies
 
     def broker_name(self) -> pa.Array:
         return repeated([pull.queue.broker_name for pull in self._pulls], self._per_pull())

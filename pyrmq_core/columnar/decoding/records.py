@@ -15,8 +15,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from pyrmq_core.columnar.arrays import MAX_ARRAY_BYTES, Bools, Ints, Octets
-from pyrmq_core.columnar.decoding.body_crcs import all_match
+from pyrmq_core.columnar.arrays import MAX_ARRAY_BYTES, Bools, Ints, Octets, byte_view, offsets_of, windows
+from pyrmq_core.columnar.decoding import body_crcs
 from pyrmq_core.columnar.decoding.record_bounds import Unreadable, items
 from pyrmq_core.model import OffsetRange
 from pyrmq_core.protocol.messages.batch import OVERHEAD_BYTES
@@ -161,7 +161,23 @@ def check_crcs(rows: Rows, which: Ints) -> None:
     """
     filled = which[rows.body[1][which] > rows.body[0][which]]
     crcs = rows.head("body_crc")[filled].astype(np.int64)
-    if not all_match(rows.octets, rows.body[0][filled], rows.body[1][filled], crcs):
+    if not body_crcs.all_match(rows.octets, rows.body[0][filled], rows.body[1][filled], crcs):
+        raise Unreadable
+
+
+def has_long_even_bodies(rows: Rows) -> bool:
+    """Returns whether each row is a whole record with a plain body, and these have one length, too long to be compared
+    together."""
+    lengths = rows.body[1] - rows.body[0]
+    if not len(rows) or lengths[0] <= body_crcs.longest_together or (lengths != lengths[0]).any():
+        return False
+    return not (rows.head("sys_flag") & (BATCH_RECORD | COMPRESSED)).any()
+
+
+def check_gathered_crcs(rows: Rows, bodies: pa.Array) -> None:
+    """Does as `check_crcs` for rows that `has_long_even_bodies`, with their bodies as `spans` returns them."""
+    matrix = byte_view(bodies)[: offsets_of(bodies)[-1]].reshape(len(rows), -1)
+    if not body_crcs.gathered_match(matrix, rows.head("body_crc").astype(np.int64)):
         raise Unreadable
 
 
@@ -228,8 +244,7 @@ def _gathered(octets: Octets, places: Ints, width: int) -> npt.NDArray[np.void]:
     """Returns `width` bytes from each place as opaque elements; a structured type would take twenty times as long."""
     if not len(places):
         return np.empty(0, f"V{width}")
-    windows: npt.NDArray[np.void] = np.ndarray((len(octets) - width + 1,), f"V{width}", octets, 0, (1,))
-    return windows[places]
+    return windows(octets, width)[places]
 
 
 def _numbers(octets: Octets, places: Ints, kind: str) -> Ints:
