@@ -89,7 +89,7 @@ class MessageQueries:
     async def all_by_unique_key(self, topic: str, unique_key: str) -> MessageList:
         """Returns every message with this UNIQ_KEY, of the brokers that answer: a send that was repeated has two."""
         key = _text("unique_key", unique_key)
-        request = QueryMessage(self._on_wire(topic), key, UNIQUE_KEY_RECORDS, 0, MAX_LONG, True, "U")
+        request = QueryMessage(self._on_wire(topic), key, UNIQUE_KEY_RECORDS, 0, MAX_LONG, index_type="U")
         return await self._everywhere(topic, request, lambda message: message.msg_id == key)
 
     async def earliest_store_time(self, queue: MessageQueue) -> datetime | None:

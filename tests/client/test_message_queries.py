@@ -75,7 +75,7 @@ async def test_a_key_is_looked_up_on_every_broker(stage: Stage, consumer: PullCo
     assert messages[0].queue_id == 2
     for broker in (a, b):
         (request,) = broker.of(QUERY)
-        assert request.ext["_UNIQUE_KEY_QUERY"] == "false"
+        assert "_UNIQUE_KEY_QUERY" not in request.ext
         begin_ms = 1577836800000
         assert QueryMessage.from_command(request) == QueryMessage(
             "orders", "k1", 7, begin_ms, begin_ms + 5, index_type="K"
@@ -97,7 +97,9 @@ async def test_a_unique_key_has_one_message(stage: Stage, consumer: PullConsumer
     message = await consumer.query_message_by_unique_key("orders", "MINE")
     assert message is not None
     assert (message.msg_id, message.commit_log_offset) == ("MINE", 200)
-    assert (b.of(QUERY)[0].ext["_UNIQUE_KEY_QUERY"], b.of(QUERY)[0].ext["indexType"]) == ("true", "U")
+    request = b.of(QUERY)[0]
+    assert QueryMessage.from_command(request) == QueryMessage("orders", "MINE", 32, 0, 2**63 - 1, index_type="U")
+    assert "_UNIQUE_KEY_QUERY" not in request.ext
     assert await consumer.query_message_by_unique_key("orders", "THEIRS") is None
 
 

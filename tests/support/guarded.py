@@ -163,6 +163,22 @@ def member_requests() -> tuple[Command, Command]:
     return CreateUser(MEMBER, user).to_command(), CreateAcl(f"User:{MEMBER}", policies).to_command()
 
 
+def make_viewer(guarded: Guarded) -> str:
+    """Makes a user that may look at everything, and nothing more; returns its name. The accounts have one already."""
+    if not guarded.users:
+        return READER
+    name = fresh("viewer")
+    user = {"username": name, "password": READER_SECRET, "userType": "Normal", "userStatus": "enable"}
+    entries = [
+        {"resource": resource, "actions": ["Sub", "Get", "List"], "decision": "Allow"}
+        for resource in ("Topic:*", "Group:*", "Cluster:*")
+    ]
+    policies = {"subject": f"User:{name}", "policies": [{"policyType": "Custom", "entries": entries}]}
+    for request in (CreateUser(name, user), CreateAcl(f"User:{name}", policies)):
+        assert guarded.ask(request.to_command()).code == 0
+    return name
+
+
 def make_member(ask: Callable[[Command], Command]) -> None:
     """Makes that user, by requests that `ask` signs."""
     assert [ask(request).code for request in member_requests()] == [0, 0]

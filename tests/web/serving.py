@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -55,3 +56,14 @@ async def fill(nameserver: str) -> None:
             await producer.send(Message("orders", body.encode(), keys=f"k{number}", tags=HOSTILE[:8]))
         for queue in await consumer.message_queues("orders"):
             await consumer.commit(queue, 1)
+
+
+async def changed(http: httpx.AsyncClient, path: str, **fields: str) -> httpx.Response:
+    """Fills in a form of the page, and confirms it."""
+    token = re.search(r'name="token" value="([^"]+)"', (await http.get("/send")).text)
+    assert token is not None
+    ticket = re.search(
+        r'name="ticket" value="([^"]+)"', (await http.post(path, data={"token": token[1], **fields})).text
+    )
+    assert ticket is not None
+    return await http.post("/confirmed", data={"token": token[1], "ticket": ticket[1]})

@@ -25,7 +25,7 @@ from pyrmq_core.web.server import WebSettings, serve_web
 from tests.access.requests import signed
 from tests.broker.serving import message
 from tests.support.message_admin_jobs import dead, eventually
-from tests.web.serving import HOSTILE, Served, fill, served
+from tests.web.serving import HOSTILE, Served, changed, fill, served
 
 PAGES = (
     "/",
@@ -193,17 +193,6 @@ async def grant(pool: ConnectionPool, address: str) -> None:
     acl = {"subject": f"User:{USER[0]}", "policies": [{"policyType": "Custom", "entries": entries}]}
     for request in (CreateUser(USER[0], user), CreateAcl(f"User:{USER[0]}", acl)):
         assert (await pool.call(address, signed(request.to_command(), *ROOT), timeout=30)).code == 0
-
-
-async def changed(http: httpx.AsyncClient, path: str, **fields: str) -> httpx.Response:
-    """Fills in a form of the page, and confirms it."""
-    token = re.search(r'name="token" value="([^"]+)"', (await http.get("/send")).text)
-    assert token is not None
-    ticket = re.search(
-        r'name="ticket" value="([^"]+)"', (await http.post(path, data={"token": token[1], **fields})).text
-    )
-    assert ticket is not None
-    return await http.post("/confirmed", data={"token": token[1], "ticket": ticket[1]})
 
 
 async def test_the_page_is_on_this_machine_alone_unless_more_is_wanted(page: Served) -> None:

@@ -36,7 +36,7 @@ def test_garbage_is_named(data: st.DataObject, said: Said) -> None:
 def test_what_mqadmin_asked_and_brokers_found(version: str, index_type: str | None) -> None:
     asked, answered = (recorded(version, is_answer=is_answer) for is_answer in (False, True))
     request = QueryMessage.from_command(asked)
-    assert request == QueryMessage("CapTopic", "K1", 64, 0, 2**63 - 1, index_type=index_type)
+    assert request == QueryMessage("CapTopic", "K1", 64, 0, 2**63 - 1, False, index_type)
     assert request.to_command().ext == dict(asked.ext)
     found = MessagesFound.from_command(answered)
     assert found.to_command().ext == dict(answered.ext)
