@@ -74,6 +74,7 @@ class Topics(BlockingFamily[AsyncTopics]):
     stats = blocking_form(AsyncTopics.stats)
     groups = blocking_form(AsyncTopics.groups)
     rates = blocking_form(AsyncTopics.rates)
+    group_names = blocking_form(AsyncTopics.group_names)
     clusters = blocking_form(AsyncTopics.clusters)
     update_perm = blocking_form(AsyncTopics.update_perm)
     order = blocking_form(AsyncTopics.order)

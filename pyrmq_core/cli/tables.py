@@ -97,7 +97,9 @@ def text_of(rows: Iterable[Mapping[str, object]], columns: Iterable[str], *, as_
     for row_cells in cells:
         table.add_row(*map(Text, row_cells))
     wide = console.options.update(max_width=PIPE_WIDTH)
-    if rows and Measurement.get(console, wide, table).minimum > console.width:
+    if Measurement.get(console, wide, table).minimum > console.width:
+        if not rows:
+            return rendered("  ".join(columns))
         return rendered(*(block for row_cells in cells for block in (_block(columns, row_cells), "")))
     return rendered(table)
 

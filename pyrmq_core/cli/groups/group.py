@@ -27,7 +27,6 @@ from pyrmq_core.cli.servers import CommandGroup, SectionedCommand
 from pyrmq_core.cli.tables import Watch, json_option, rendered, report, show, show_watched, text_of, watch_options
 from pyrmq_core.cli.times import age, instant, shown_time
 from pyrmq_core.client.admin.group_values import GroupDescription, GroupList, GroupProgress
-from pyrmq_core.client.query_many import query_many
 from pyrmq_core.protocol.messages.names import SYSTEM_GROUPS
 
 LIST_COLUMNS: Final = ("group", "members", "type", "model", "lag", "topics")
@@ -268,11 +267,14 @@ def clients(connection: Connection, group: str | None, as_json: bool) -> None:
     async def work(admin: Admin) -> None:
         producers = await (admin.producers.list() if group is None else admin.producers.members(group))
         listed = await admin.groups.list()
-        names = [row.group for row in listed.groups if row.members and group in (None, row.group)]
-        consumers = await query_many(names, lambda name: admin.groups.describe(name, running_info=False))
         rows = [
-            *(producer_row(one) for one in producers.producers),
-            *(consumer_row(name, member) for name in names for member in consumers[name].members),
+            *(producer_row(one, as_json=as_json) for one in producers.producers),
+            *(
+                consumer_row(row.group, member)
+                for row in listed.groups
+                if group in (None, row.group)
+                for member in row.clients
+            ),
         ]
         show(rows, ALL_CLIENTS_COLUMNS, as_json=as_json)
         failures = {**listed.failures, **producers.failures}

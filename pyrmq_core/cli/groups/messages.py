@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -32,6 +33,8 @@ TRACK_COLUMNS: Final = ("group", "state", "offset", "retries", "dead")
 TRACE_COLUMNS: Final = ("time", "event", "group", "success", "ms", "tries")
 BODY_CHARACTERS: Final = 60
 MAX_RESENT: Final = 100_000
+# A broker returns no more of a key, whatever it is sent (maxMsgsNumBatch of store/config/MessageStoreConfig.java).
+MOST_OF_A_BROKER: Final = 64
 PORT_BYTES: Final = 4
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -94,8 +97,18 @@ def query(
         else:
             found = await _by_any_id(admin, topic, msg_id or "")
         await _show(admin, found, life)
+        if key is not None:
+            most = min(limit, MOST_OF_A_BROKER)
+            _say_limit(Counter(one.broker_name for one in found.messages), most, "a broker", as_json=life.as_json)
 
     with_admin(connection, work)
+
+
+def _say_limit(counts: Counter[Any], most: int, of: str, *, as_json: bool) -> None:
+    """Says that there may be more messages than these, the newest; with `--json` on standard error."""
+    if counts and max(counts.values()) >= most:
+        text = f"these are the newest {most} of {of}, there may be more: see --max, --from and --until"
+        click.echo(text if as_json else rendered(text), err=as_json, nl=as_json)
 
 
 async def _by_any_id(admin: Admin, topic: str, msg_id: str) -> MessageList:
@@ -278,6 +291,8 @@ def list_letters(group: str, connection: Connection, begin: str | None, limit: i
             show([_letter_row(one) for one in found.messages], LETTER_COLUMNS, as_json=False)
         else:
             click.echo(f"group {group} has no dead letters")
+        counts = Counter((one.broker_name, one.queue_id) for one in found.messages)
+        _say_limit(counts, limit, "a queue", as_json=as_json)
         click.echo(failed_text(found.failures, as_json=as_json), nl=False)
 
     with_admin(connection, work)

@@ -136,7 +136,7 @@ def change_row(change: OffsetChange) -> dict[str, object]:
     }
 
 
-def producer_row(one: ConnectedProducer) -> dict[str, object]:
+def producer_row(one: ConnectedProducer, *, as_json: bool) -> dict[str, object]:
     return {
         "kind": "producer",
         "group": one.group,
@@ -144,7 +144,7 @@ def producer_row(one: ConnectedProducer) -> dict[str, object]:
         "address": one.address,
         "language": one.language,
         "version": one.version,
-        "seen": shown_time(one.seen),
+        "seen": iso_time(one.seen) if as_json else shown_time(one.seen),
     }
 
 

@@ -89,7 +89,8 @@ def _head(brokers: tuple[BrokerStatus, ...], listed: GroupList) -> str:
     brokers_line = f"{len(brokers)} brokers{f', {away} unreachable' if away else ''}"
     lag = sum(one.lag for one in listed.groups)
     at = datetime.now(UTC).astimezone().strftime("%H:%M:%S")
-    return f"{at}  {brokers_line}; in {put:.1f}/s, out {got:.1f}/s; {len(listed.groups)} groups, lag {lag}\n"
+    groups_line = f"{len(listed.groups)} groups, lag {lag}"
+    return rendered(f"{at}  {brokers_line}; in {put:.1f}/s, out {got:.1f}/s; {groups_line}")
 
 
 def _group_row(group: GroupSummary, rate: float | None) -> dict[str, object]:

@@ -9,6 +9,7 @@ import click
 from pyrmq_core import Admin
 from pyrmq_core.cli.admin import with_admin
 from pyrmq_core.cli.connections import Connection, connection_options
+from pyrmq_core.cli.groups.rows import failed_text
 from pyrmq_core.cli.servers import SectionedCommand
 from pyrmq_core.cli.tables import Watch, json_option, show, show_watched, text_of, watch_options
 from pyrmq_core.client.admin.topic_values import TopicStats
@@ -137,7 +138,9 @@ def groups(name: str, connection: Connection, as_json: bool) -> None:
     """List the groups that subscribe to the topic or have offsets of it."""
 
     async def work(admin: Admin) -> None:
-        show([{"group": one} for one in await admin.topics.groups(name)], ["group"], as_json=as_json)
+        found = await admin.topics.group_names(name)
+        show([{"group": one} for one in found.groups], ["group"], as_json=as_json)
+        click.echo(failed_text(found.failures, as_json=as_json), nl=False)
 
     with_admin(connection, work)
 

@@ -109,6 +109,7 @@ def summaries(answers: Mapping[str, BrokerGroups], namespace: str | None) -> tup
 
 def _summary(group: str, answers: Mapping[str, BrokerGroups], namespace: str | None) -> GroupSummary:
     connections = [answer.connections.get(group, NO_MEMBERS) for answer in answers.values()]
+    clients = members_of(connections)
     offsets = [
         (queue, row)
         for answer in answers.values()
@@ -117,12 +118,13 @@ def _summary(group: str, answers: Mapping[str, BrokerGroups], namespace: str | N
     ]
     return GroupSummary(
         group=without_namespace(group, namespace),
-        members=len(members_of(connections)),
+        members=len(clients),
         consume_type=first_known(one.consume_type for one in connections),
         message_model=first_known(one.message_model for one in connections),
         lag=sum(row.broker_offset - row.consumer_offset for _, row in offsets),
         topics=tuple(sorted({without_namespace(queue.topic, namespace) for queue, _ in offsets})),
         brokers=tuple(sorted(name for name, answer in answers.items() if group in answer.configs)),
+        clients=clients,
     )
 
 

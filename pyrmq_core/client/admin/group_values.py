@@ -18,7 +18,10 @@ from pyrmq_core.protocol.requests.groups.subscription_groups import Subscription
 
 @dataclass(frozen=True, slots=True)
 class GroupSummary:
-    """One group of the list; `lag` is the sum over all topics, and a type is None while no member is connected."""
+    """One group of the list; `lag` is the sum over all topics, and a type is None while no member is connected.
+
+    `clients` are the members, without the queues that they hold.
+    """
 
     group: str
     members: int
@@ -27,6 +30,7 @@ class GroupSummary:
     lag: int
     topics: tuple[str, ...]
     brokers: tuple[str, ...]
+    clients: tuple[GroupMember, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

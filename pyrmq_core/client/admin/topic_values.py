@@ -50,3 +50,11 @@ class TopicRates:
     put_tps: float
     get_tps: Mapping[str, float]
     failures: Mapping[str, RocketMQError]
+
+
+@dataclass(frozen=True, slots=True)
+class TopicGroupNames:
+    """The groups of one topic, without those that only brokers in `failures` know."""
+
+    groups: tuple[str, ...]
+    failures: Mapping[str, RocketMQError]

@@ -16,7 +16,7 @@ import trio
 from pyrmq_core.client.admin.chosen_brokers import one_figure
 from pyrmq_core.client.admin.family import AdminFamily
 from pyrmq_core.client.admin.servers import Gathered, Server, change_each
-from pyrmq_core.client.admin.topic_values import QueueStats, TopicRates, TopicStats
+from pyrmq_core.client.admin.topic_values import QueueStats, TopicGroupNames, TopicRates, TopicStats
 from pyrmq_core.client.routing.publish_info import reading_address
 from pyrmq_core.errors import InvalidArgument, NoRoute, ResponseError
 from pyrmq_core.model import Permission, TopicConfig
@@ -79,11 +79,16 @@ class Topics(AdminFamily):
 
     async def groups(self, topic: str) -> tuple[str, ...]:
         """Returns the groups that subscribe to the topic or have offsets of it, at any broker that answers; sorted."""
+        return (await self.group_names(topic)).groups
+
+    async def group_names(self, topic: str) -> TopicGroupNames:
+        """Returns the same groups, and the errors of the brokers that gave no answer."""
         command = QueryTopicGroups(self._servers.on_wire(topic)).to_command()
         found = await self._ask_readers(topic, command, TopicGroups.from_command)
         names = {name for answer in found.answers.values() for name in answer.groups}
         namespace = self._servers.namespace
-        return tuple(sorted(without_namespace(name, namespace) for name in names if is_reachable(name, namespace)))
+        own = sorted(without_namespace(name, namespace) for name in names if is_reachable(name, namespace))
+        return TopicGroupNames(tuple(own), found.failures)
 
     async def rates(self, topic: str, groups: Iterable[str] = ()) -> TopicRates:
         """Returns the messages a second of the last minute: those stored in the topic, and those these groups got.
