@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import trio
 
-from tests.otel.pages import text_of
+from tests.otel.pages import parsed, text_of
 from tests.otel.test_broker_names import recorded
 from tests.support.apache import boot_cluster, free_port
 from tests.support.maven import ApacheUnavailable
@@ -38,11 +38,14 @@ async def test_the_recorded_names_are_those_of_the_real_broker() -> None:
         names: dict[str, set[str]] = {}
         with trio.move_on_after(COLLECT_SECONDS):
             while recorded().keys() - GONE - names.keys():
-                for name, labels in names_on(await trio.to_thread.run_sync(text_of, port)).items():
+                text = await trio.to_thread.run_sync(text_of, port)
+                for name, labels in names_on(text).items():
                     names.setdefault(name, set()).update(labels - {OF_EXPORTER})
                 await trio.sleep(1)
     finally:
         await trio.to_thread.run_sync(lambda: booted.__exit__(None, None, None))
+    halves = parsed(text)["rocketmq_half_messages"]
+    assert [(own["topic"], number) for own, number in halves] == [("orders", 1)], "of three, one has no end"
     names.pop(TARGET, None)
     expected = recorded()
     assert {name: labels for name, labels in names.items() if name not in GONE} == {

@@ -68,6 +68,7 @@ async def test_each_of_rocketmqs_metrics_is_served_or_said_not_to_be() -> None:
         (found,) = (number for own, number in page[metric] if labels.items() <= own.items())
         return found
 
+    assert value("rocketmq_half_messages", topic="orders") == 1
     assert value("rocketmq_commit_messages_total", topic="orders") == 1
     assert value("rocketmq_rollback_messages_total", topic="orders") == 1
     assert value("rocketmq_finish_message_latency_milliseconds_count", topic="orders") == 1

@@ -45,6 +45,7 @@ def families(broker: Broker) -> Iterator[Family]:
         _consumers(broker),
         _storage(broker),
         _timers(broker),
+        _transactions(broker),
         counted,
     )
 
@@ -206,6 +207,11 @@ def _timers(broker: Broker) -> Iterator[Family]:
         (*STORAGE, "timer_bound_s"),
         snapshot(timers.files.wheel, now_ms),
     )
+
+
+def _transactions(broker: Broker) -> Iterator[Family]:
+    waiting = [Sample((topic,), number) for topic, number in broker.transactions.waiting_by_topic.items()]
+    yield Family("rocketmq_half_messages", Kind.GAUGE, "Half messages without an end.", ("topic",), waiting)
 
 
 def snapshot(wheel: TimerWheel, now_ms: int) -> Iterator[Sample]:

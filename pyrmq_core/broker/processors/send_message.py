@@ -37,7 +37,7 @@ from pyrmq_core.protocol.framing.codes import ResponseCode
 from pyrmq_core.protocol.framing.command import Command, refusal
 from pyrmq_core.protocol.messages.batch_topic import MAX_RECORD_MESSAGES
 from pyrmq_core.protocol.messages.message_id import offset_msg_ids
-from pyrmq_core.protocol.messages.names import FORBIDDEN_TOPICS, is_retry_topic
+from pyrmq_core.protocol.messages.names import FORBIDDEN_TOPICS, HALF_TOPIC, is_retry_topic
 from pyrmq_core.protocol.messages.properties import (
     CLUSTER,
     DELAY,
@@ -165,6 +165,8 @@ def _store(broker: Broker, message: SendMessage, topic: TopicConfig, peer: Peer)
     prepare = _prepare_batch if message.batch else _prepare_one
     prepared = prepare(broker, message, queue_id, sys_flag, peer)
     stored = put(broker, prepared.append)
+    if prepared.append.topic == HALF_TOPIC:
+        broker.transactions.began(message.topic, stored.queue_offset)
     if prepared.waits and (broker.flusher.is_sync or broker.ha.replicas.rules.copies > 1):
         return _answer_when_safe(broker, prepared, stored)
     return _stored(broker, prepared, stored, ResponseCode.SUCCESS)
@@ -236,7 +238,7 @@ def _prepare_one(broker: Broker, message: SendMessage, queue_id: int, sys_flag: 
     else:
         place = delayed(broker, message.topic, queue_id, properties)
     encoded = encode_properties(properties).encode("utf-8", "replace")
-    room = {HALF_QUEUE[0]: ADDED_BY_CHECKS, TIMER_TOPIC: DELIVERY_BYTES}.get(place.topic, 0)
+    room = {HALF_TOPIC: ADDED_BY_CHECKS, TIMER_TOPIC: DELIVERY_BYTES}.get(place.topic, 0)
     if len(message.body) > broker.config.max_message_size or len(encoded) + room > MAX_STORED_PROPERTIES_BYTES:
         raise message_illegal(broker)
     append = Append(

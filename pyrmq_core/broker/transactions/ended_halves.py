@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
+from pyrmq_core.broker.transactions.waiting_halves import WaitingHalves
+
 # Ends and successors kept beyond the pass that needs them; those of the last minutes matter.
 MOST_KEPT: Final = 100_000
 
@@ -18,6 +20,7 @@ class EndedHalves:
 
     def __init__(self, most_kept: int = MOST_KEPT) -> None:
         self.position = 0
+        self.waiting = WaitingHalves()
         self._most_kept = most_kept
         self._done: set[int] = set()  # at or behind the position: ended, stored again, or discarded
         self._lists: dict[int, int] = {}  # by op offset: the highest queue offset in the record
@@ -42,6 +45,11 @@ class EndedHalves:
         while (successor := self._successors.get(offset)) is not None:
             offset = successor
         return offset
+
+    def begin(self, offset: int, topic: str) -> None:
+        """Notes a stored half message of a topic, unless it needs no check any more."""
+        if offset >= self.position and not self.is_done(offset):
+            self.waiting.add(offset, topic)
 
     def end(self, offset: int, *, committed: bool) -> None:
         """Notes a producer's end of a half message and of its last successor."""
@@ -76,7 +84,10 @@ class EndedHalves:
 
     def move_to(self, position: int) -> None:
         """Moves the position forward."""
-        self._done.difference_update(range(self.position, position))
+        passed = range(self.position, position)
+        self._done.difference_update(passed)
+        for offset in passed:
+            self.waiting.remove(offset)
         self.position = position
 
     def first_needed(self, op_offset: int) -> int:
@@ -89,6 +100,7 @@ class EndedHalves:
     def _add(self, offset: int) -> None:
         if offset >= self.position:
             self._done.add(offset)
+            self.waiting.remove(offset)
 
 
 def _shorten(table: dict[int, int] | dict[int, bool], most: int) -> None:

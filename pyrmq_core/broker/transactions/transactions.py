@@ -9,7 +9,7 @@ Sources: broker/transaction/queue/TransactionalMessageServiceImpl.java, Transact
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
 
 import trio
@@ -86,6 +86,11 @@ class Transactions:
             kept_ms=config.file_reserved_time * HOUR_MS,
         )
 
+    @property
+    def waiting_by_topic(self) -> Mapping[str, int]:
+        """The number of half messages without an end, by the topic of their message."""
+        return self._ended.waiting.by_topic
+
     def load(self) -> None:
         """Takes the progress from the group's offsets; call it before anything is stored.
 
@@ -109,6 +114,10 @@ class Transactions:
             return None
         return half if entry.physical_offset == commit_log_offset else None
 
+    def began(self, topic: str, queue_offset: int) -> None:
+        """Counts a half message that was stored for a topic."""
+        self._ended.begin(queue_offset, topic)
+
     def commit(self, half: HalfMessage, now_ms: int) -> None:
         """Stores the message for its consumers, unless that was done lately; raises `StoreError` if that fails."""
         if self._ended.is_committed(half.queue_offset):
@@ -129,9 +138,10 @@ class Transactions:
     def resume(self, half: HalfMessage, now_ms: int) -> bool:
         """Stores a half message again as if it had never been checked; returns False if it has no room for that."""
         again = resumed(half)
-        if again is not None:
-            self._store.put(again, now_ms)
-        return again is not None
+        if again is None:
+            return False
+        self.began(half.real_topic, self._store.put(again, now_ms).queue_offset)
+        return True
 
     async def run(self, make_topic: MakeTopic) -> None:
         """Checks at every interval; `make_topic` returns when a topic is in its file."""
@@ -214,6 +224,7 @@ class Transactions:
             log.error("half message %d is passed over: %s", offset, error)
             return []
         self._ended.replace(offset, stored.queue_offset)
+        self.began(half.real_topic, stored.queue_offset)
         self._list_ended(now_ms)  # at once: a kill leaves at most one message with two half messages
         repeated = half_message(self._store.record(stored.positions[0])) if verdict is Verdict.CHECK else None
         return [] if repeated is None else [repeated]
@@ -248,15 +259,16 @@ class Transactions:
                 await trio.lowlevel.checkpoint()
 
     async def _read_repeated(self, now_ms: int) -> None:
-        """Reads which half messages repeat an earlier one that its producer will name, or has named meanwhile."""
+        """Reads the half messages that wait; some repeat an earlier one that its producer will name, or has named."""
         start, end = self._store.bounds(HALF_QUEUE)
         for offset in range(max(self._ended.position, start), end):
             half = None if self._ended.is_done(offset) else self._read(offset)
-            if half is not None and half.first_offset < offset:
-                if self._ended.has_end(half.first_offset):
-                    self._ended.finish(offset)
-                else:
+            if half is not None and half.first_offset < offset and self._ended.has_end(half.first_offset):
+                self._ended.finish(offset)
+            elif half is not None:
+                if half.first_offset < offset:
                     self._ended.follow(half.first_offset, offset)
+                self.began(half.real_topic, offset)
             if offset % READ_AT_ONCE == 0:
                 await trio.lowlevel.checkpoint()
         self._list_ended(now_ms)

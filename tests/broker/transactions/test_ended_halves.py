@@ -4,6 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyrmq_core.broker.transactions.ended_halves import EndedHalves
+from pyrmq_core.broker.transactions.waiting_halves import WaitingHalves
 
 
 def test_an_end_is_that_of_all_repetitions() -> None:
@@ -78,3 +79,36 @@ def test_against_a_plain_list(records: list[list[int]], positions: list[int]) ->
     assert [ended.is_done(offset) for offset in range(position, 50)] == [
         offset in named for offset in range(position, 50)
     ]
+
+
+def test_half_messages_are_counted_until_they_end_or_are_passed() -> None:
+    ended = EndedHalves()
+    for offset, topic in enumerate(("A", "A", "B", "A", "B")):
+        ended.begin(offset, topic)
+        ended.begin(offset, topic)  # as a start reads it, while it is stored
+    counts = ended.waiting.by_topic
+    assert counts == {"A": 3, "B": 2}
+    ended.replace(0, 5)
+    ended.begin(5, "A")
+    assert counts == {"A": 3, "B": 2}, "a half message that is stored again counts once"
+    ended.end(0, committed=True)
+    ended.end(0, committed=False)
+    ended.end(5, committed=True)
+    assert counts == {"A": 2, "B": 2}
+    ended.listed(0, [2])
+    assert counts == {"A": 2, "B": 1}
+    ended.begin(2, "B")
+    ended.move_to(4)  # without an end, as past a damaged record
+    assert counts == {"A": 0, "B": 1}
+    ended.begin(3, "A")
+    assert counts == {"A": 0, "B": 1}
+
+
+def test_counts_of_half_messages_are_bounded() -> None:
+    waiting = WaitingHalves(most_waiting=3, most_topics=2)
+    for offset in range(5):
+        waiting.add(offset, f"T{offset}")
+    assert waiting.by_topic == {"T0": 1, "T1": 1, "T2": 1}
+    for offset in range(5):
+        waiting.remove(offset)
+    assert waiting.by_topic == {"T1": 0, "T2": 0}

@@ -15,7 +15,7 @@ from pyrmq_core.protocol.messages.properties import decode_properties
 from pyrmq_core.protocol.messages.record import StoredRecord, iterate_records
 from pyrmq_core.protocol.requests.broker.end_transaction import EndTransaction, ResumeCheckHalfMessage
 from pyrmq_core.protocol.requests.broker.send_message import MessageStored
-from tests.broker.serving import NOW_MS, Served, message, serving
+from tests.broker.serving import NOW_MS, Served, message, serving, until
 from tests.broker.transactions.halves import HALF, raw
 
 HALF_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC"
@@ -222,3 +222,29 @@ async def test_a_half_message_is_resumed_by_its_place(tmp_path: Path) -> None:
             assert answer.code == ResponseCode.SYSTEM_ERROR
             assert (answer.remark or "").startswith("Put message back to RMQ_SYS_TRANS_HALF_TOPIC failed.")
         assert len(await stored(served, HALF_TOPIC)) == 2
+
+
+async def test_half_messages_without_an_end_are_counted_by_topic(tmp_path: Path) -> None:
+    checked = {"transactionCheckInterval": "20", "transactionTimeOut": "1", "fileReservedTime": "100000"}
+    async with quiet(tmp_path) as served:
+        waiting = served.running.broker.transactions.waiting_by_topic
+        halves = [await prepare(served, topic=topic) for topic in ("T", "T", "T", "U")]
+        assert waiting == {"T": 3, "U": 1}
+        for half, state in ((halves[0], COMMIT), (halves[0], COMMIT), (halves[1], ROLLBACK)):
+            assert (await served.ask(end(half, state))).code == 0
+        assert waiting == {"T": 1, "U": 1}
+    async with quiet(tmp_path) as served:
+        transactions = served.running.broker.transactions
+        await until(lambda: transactions.waiting_by_topic == {"T": 1, "U": 1})
+        place = halves[3].msg_ids
+    async with serving(tmp_path, **checked, transactionCheckMax="1000") as served:  # no producer: stored again
+        broker = served.running.broker
+        await until(lambda: broker.store.bounds((HALF_TOPIC, 0))[1] > 8)
+        assert broker.transactions.waiting_by_topic == {"T": 1, "U": 1}
+    async with serving(tmp_path, **checked, transactionCheckMax="2") as served:  # discarded in the end
+        waiting = served.running.broker.transactions.waiting_by_topic
+        await until(lambda: waiting == {"T": 0, "U": 0})
+    async with quiet(tmp_path) as served:
+        transactions = served.running.broker.transactions
+        assert (await served.ask(ResumeCheckHalfMessage(place, "T").to_command())).code == 0
+        assert transactions.waiting_by_topic == {"U": 1}
