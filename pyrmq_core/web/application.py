@@ -15,6 +15,7 @@ from starlette.staticfiles import StaticFiles
 from pyrmq_core.errors import InvalidArgument, NoRoute, ResponseError, RocketMQError, SendFailed
 from pyrmq_core.protocol.framing.codes import ResponseCode
 from pyrmq_core.web.changes import PREPARED_BY, Changes
+from pyrmq_core.web.form_fields import raw_field, read_fields
 from pyrmq_core.web.guards import FormToken
 from pyrmq_core.web.look_ups import LookUps
 from pyrmq_core.web.pages.cluster import cluster_page
@@ -44,7 +45,6 @@ PAGES: Final[Mapping[str, PageOf]] = {
 }
 FORMS: Final[Mapping[str, PageOf]] = {"/send": send_page, "/reset": reset_page}
 CONFIRMED: Final = "/confirmed"
-MAX_FIELDS: Final = 32
 # Both generations of access control refuse with this code.
 NOT_PERMITTED: Final = (ResponseCode.NO_PERMISSION,)
 # Every page has these at its top, in this order.
@@ -72,9 +72,8 @@ def application(look_ups: LookUps, pages: Pages, changes: Changes | None, token:
         return show
 
     async def change(request: Request) -> Response:
-        form = await _form(request)
-        if changes is None or not token.matches(form.get("token")):
-            raise HTTPException(403, "The form is not from this page as it runs now; load the page again.")
+        assert changes is not None  # without changes there are no routes to here
+        form = await _form(request, token)
         path = request.url.path
         shown = await changes.perform(form) if path == CONFIRMED else changes.prepare(path, form)
         return pages.page(shown.template, shown.values, shown.status)
@@ -101,13 +100,15 @@ def application(look_ups: LookUps, pages: Pages, changes: Changes | None, token:
     )
 
 
-async def _form(request: Request) -> dict[str, str]:
-    """Returns the fields of a form that has texts alone."""
+async def _form(request: Request, token: FormToken) -> dict[str, str]:
+    """Returns the fields of a form of this page; a form without the page's token is not read."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/x-www-form-urlencoded":
         raise HTTPException(415, "A form of this page is application/x-www-form-urlencoded.")
-    async with request.form(max_files=0, max_fields=MAX_FIELDS) as form:
-        return {name: value for name, value in form.items() if isinstance(value, str)}
+    sent = await request.body()
+    if not token.matches(raw_field(sent, b"token", len(token.text) + 1)):
+        raise HTTPException(403, "The form is not from this page as it runs now; load the page again.")
+    return await read_fields(sent)
 
 
 def described(error: Exception) -> tuple[int, str, str]:

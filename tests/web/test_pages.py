@@ -16,7 +16,7 @@ from pyrmq_core.protocol.requests.figures.runtime_info import RuntimeInfo
 from pyrmq_core.protocol.requests.figures.stats_data import BrokerStats, StatsPeriod, ViewBrokerStats
 from pyrmq_core.web import look_ups
 from tests.support.message_admin_jobs import dead
-from tests.web.serving import HOSTILE, ORDERS, Served, fill, served
+from tests.web.serving import HOSTILE, ORDERS, Served, changed, fill, served
 
 
 @pytest.fixture
@@ -152,6 +152,7 @@ async def test_messages(page: Served) -> None:
     by_key = (await page.get("/messages", topic="orders", key="k7")).text
     assert len(rows(by_key)) == 2
     assert "No message has the key nothing" in (await page.get("/messages", topic="orders", key="nothing")).text
+    assert "No message has the id NONE" in (await page.get("/messages", topic="orders", id="NONE")).text
     link = re.search(r'href="(/message\?[^"]*)"', by_key)
     assert link is not None
     one = await page.http.get(html.unescape(link[1]))
@@ -266,6 +267,8 @@ async def test_a_dead_letter_is_sent_again(changing: Served) -> None:
     [
         ({"body": "x"}, 403),
         ({"token": "wrong"}, 403),
+        ({"token": ""}, 403),
+        ({"body": "token=x", "token2": "x"}, 403),
         ({"topic": "not a topic", "body": "x"}, 400),
         ({"topic": "orders", "body": ""}, 400),
         ({"topic": "SCHEDULE_TOPIC_XXXX", "body": "x"}, 400),
@@ -275,6 +278,18 @@ async def test_forms_with_faults(changing: Served, form: dict[str, str], status:
     token = await token_of(changing, "/send?topic=orders")
     answer = await changing.http.post("/send", data={"token": token, **form} if status == 400 else form)
     assert answer.status_code == status
+
+
+async def test_a_body_of_4_mib_is_sent(changing: Served) -> None:
+    done = await changed(changing.http, "/send", topic="orders", keys="large", body="x" * (4 << 20))
+    assert "SEND_OK" in done.text
+    assert len(rows((await changing.get("/messages", topic="orders", key="large")).text)) == 2
+
+
+async def test_forms_of_many_fields_are_refused(changing: Served) -> None:
+    token = await token_of(changing, "/send?topic=orders")
+    answer = await changing.http.post("/send", data={"token": token, **{f"f{number}": "" for number in range(32)}})
+    assert (answer.status_code, "more than 32 fields" in answer.text) == (400, True)
 
 
 async def test_uploads_are_no_forms(changing: Served) -> None:
