@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from types import TracebackType
@@ -106,7 +107,7 @@ class PullConsumer(BlockingFace[AsyncPullConsumer]):
     ) -> RangeReader:
         """Reads a whole range, many pulls at once: `with consumer.read(q, 0, n) as reader: for pulls in reader`.
 
-        The reader yields lists of pulls of about 4 MiB together, each worth one decoding.
+        The reader yields lists of pulls of about 6 MiB together, each worth one decoding.
         """
         lists = self._async().read_joined(queue, start, end, tags=tags, sql=sql, window=window)
         return RangeReader(HeldContext(portal(), lists))
@@ -153,7 +154,8 @@ class PullConsumer(BlockingFace[AsyncPullConsumer]):
             max_body_bytes=max_body_bytes,
             allow_gaps=allow_gaps,
         )
-        return ArrowReader(self.read(queue, start, end, tags=tags, sql=sql, window=window), decode)
+        lent = replace(window, lends_records=True)
+        return ArrowReader(self.read(queue, start, end, tags=tags, sql=sql, window=lent), decode)
 
     def check_sql(self, queue: MessageQueue, sql: str) -> None:
         """Raises `ResponseError` if the queue's broker cannot evaluate the expression."""

@@ -135,7 +135,7 @@ def _batches(
     interpreter, one that receives and one that decodes, read a tenth to a sixth slower. So it must never wait.
     """
     tags = TagFilter.parse(options.tags)
-    window = ReadWindow(max_messages_a_pull=options.pull_batch_size, patience=options.pull_timeout)
+    window = ReadWindow(max_messages_a_pull=options.pull_batch_size, patience=options.pull_timeout, lends_records=True)
     keep = options.on_undecodable_body == "keep"
     consumer = consumer_of(connection, options)
     left = deque(ranges)

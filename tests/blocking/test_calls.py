@@ -217,9 +217,9 @@ def test_pull(stage: Stage) -> None:
 
 
 def test_a_range_comes_in_lists_worth_decoding(stage: Stage) -> None:
-    """One hop to the loop a list of about 4 MiB, whatever the broker gives at once."""
+    """One hop to the loop a list of about 6 MiB, whatever the broker gives at once."""
     for number in range(10_000):
-        stage.stores["broker-a"].put("orders", 0, b"%d|" % number + b"x" * 500)
+        stage.stores["broker-a"].put("orders", 0, b"%d|" % number + b"x" * 800)
     with PullConsumer("g", nameserver=stage.nameserver.address) as consumer:
         consumer.message_queues("orders")
         with consumer.read(A0, 0, 10_000) as reader:

@@ -255,7 +255,7 @@ async def test_traces_and_hooks_see_requests_of_rows(stage: Stage, client: Clien
 
 
 async def test_a_range_comes_as_record_batches(stage: Stage, consumer: PullConsumer) -> None:
-    bodies = fill(stage, 30_000, size=200)
+    bodies = fill(stage, 30_000, size=400)
     async with consumer.read_arrow(A0, 100, 29_900) as batches:
         found = [batch async for batch in batches]
     assert len(found) > 2

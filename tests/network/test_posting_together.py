@@ -7,8 +7,8 @@ import trio
 from trio.testing import MockClock
 
 from pyrmq_core.errors import CallTimeout, ConnectionClosed, RocketMQError
-from pyrmq_core.network import BulkCall
-from pyrmq_core.protocol.framing.command import Command
+from pyrmq_core.network import BulkCall, Peer
+from pyrmq_core.protocol.framing.command import Command, success
 from pyrmq_core.protocol.framing.frame import RequestForm
 from tests.network.ends import KINDS, Recorder, echo, joined, until
 
@@ -76,3 +76,31 @@ async def test_all_end_with_their_connection(kind: str) -> None:
         (error,) = one.results
         assert isinstance(error, ConnectionClosed)
         assert error.request_left == (one in requests)
+
+
+class Borrowing(Told):
+    __slots__ = ()
+
+    borrows = True
+
+
+async def test_only_a_call_that_borrows_gets_a_view_of_received_bytes(kind: str) -> None:
+    body = bytes(range(256)) * 40
+    received = []
+
+    def answer_large(request: Command, _: Peer) -> Command:
+        return success(dict(request.ext), body)
+
+    def record(request: Command, _: Peer) -> None:
+        received.append(request.body)
+
+    async with joined(kind, here=record, there=answer_large) as (here, there):
+        here.lend_answers()
+        borrowing, plain = Borrowing(1), Told(2)
+        here.post_all(FORM, [borrowing, plain], timeout=5)
+        answered = await here.call(Command(11), timeout=5)
+        await there.send_oneway(Command(11, body=body), timeout=5)
+        await until(lambda: bool(borrowing.results and plain.results and received))
+    bodies = [one.body for one in (*borrowing.results, *plain.results, answered) if isinstance(one, Command)]
+    assert [type(one) for one in (*bodies, *received)] == [memoryview, bytes, bytes, bytes]
+    assert {bytes(one) for one in (*bodies, *received)} == {body}

@@ -175,7 +175,7 @@ class PullConsumer:
         sql: str | None = None,
         window: ReadWindow = ReadWindow(),  # noqa: B008 - a frozen value
     ) -> AbstractAsyncContextManager[AsyncIterator[list[RawPull]]]:
-        """Reads as `read`, in lists of pulls of about 4 MiB together: each is worth one decoding by columns."""
+        """Reads as `read`, in lists of pulls of about 6 MiB together: each is worth one decoding by columns."""
         check_range(queue, start, end)
         return self._pulling().read_joined(queue, start, end, tags=filter_of(tags, sql), window=window)
 

@@ -119,6 +119,10 @@ class PinnedConnection:
     def is_closed(self) -> bool:
         return self._connection.is_closed
 
+    def lend_answers(self) -> None:
+        """Lets calls that borrow receive bodies without a copy, from now on."""
+        self._connection.lend_answers()
+
     def post(self, command: Command, *, timeout: float, done: Done) -> Callable[[], None]:
         """Sends a request; `done` receives the answer, whatever its code, or the error. As `Connection.post`."""
         request, hooked = self._remoting.hooked(self._connection.address, command, done)

@@ -36,6 +36,8 @@ class Call(Outgoing):
 
     __slots__ = ("_calls", "_task", "code", "deadline", "oneway", "opaque", "result", "timeout")
 
+    borrows = False
+
     code: int
     deadline: float
     oneway: bool
@@ -110,12 +112,14 @@ class BulkCall:
     """A request posted in bulk. Subclasses receive the result in `end`.
 
     The object itself is the entry in the call table, which saves one allocation for each request and keeps the garbage
-    collector idle. It cannot be withdrawn; a caller that is no longer interested ignores the result.
+    collector idle. It cannot be withdrawn; a caller that is no longer interested ignores the result. One that `borrows`
+    may receive a body that is a view of received bytes, and keeps a MiB or more of them alive as long as the view.
     """
 
     __slots__ = ("code", "deadline", "frames", "opaque", "timeout")
 
     oneway = False
+    borrows = False
 
     code: int
     deadline: float
@@ -213,6 +217,8 @@ class Calls:
         if call is None or call.oneway or not call.started:
             return False
         del self.table[answer.opaque]
+        if answer.body.__class__ is memoryview and not call.borrows:
+            answer = answer.with_own_body()
         try:  # as `_end` does, without the cost of a call
             call.end(answer)
         except Exception:

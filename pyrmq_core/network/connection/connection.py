@@ -17,7 +17,7 @@ import trio
 from pyrmq_core.network.connection.answers import OpenRequests, answer_frame, failure_answer, refuse_unsupported
 from pyrmq_core.network.connection.calls import BulkCall, Call, Calls, Done
 from pyrmq_core.network.connection.deadline_sweeper import DeadlineSweeper
-from pyrmq_core.network.connection.failures import reason_to_close
+from pyrmq_core.network.connection.failures import not_running, reason_to_close
 from pyrmq_core.network.connection.outbox import Outbox
 from pyrmq_core.network.connection.peer import CutConnection, Handler, Peer
 from pyrmq_core.network.connection.shared_bytes import Memory
@@ -74,7 +74,7 @@ class Connection:
         self._received = self._commands = self._held_bytes = 0
         self._reading = True
         self._nursery: trio.Nursery | None = None
-        self._soon: Callable[[Callable[[], None]], None] = _not_running
+        self._soon: Callable[[Callable[[], None]], None] = not_running
         self.is_closed, self._close_reason, self._closed = False, "", trio.Event()
 
     def __repr__(self) -> str:
@@ -198,6 +198,10 @@ class Connection:
         except Exception as error:
             self._broken(error)
 
+    def lend_answers(self) -> None:
+        """Lets calls that borrow receive bodies without a copy, from now on."""
+        self._decoder.lends = True
+
     def answer(self, request: Command, answer: Command) -> None:
         """Sends the answer to a request, now or later; nothing for a one-way request or on a closed connection."""
         if request.is_oneway or self.is_closed:
@@ -299,7 +303,7 @@ class Connection:
         self._outbox.drop()
         if self._memory is not None:
             self._memory.forget(self)
-        self._handler, self._soon = refuse_unsupported, _not_running
+        self._handler, self._soon = refuse_unsupported, not_running
         self._nursery = self._opening = self._on_close = None
         del self._peer
 
@@ -356,7 +360,7 @@ class Connection:
 
     def _take_request(self, request: Command, nursery: trio.Nursery) -> None:
         try:
-            answer = self._handler(request, self._peer)
+            answer = self._handler(request.with_own_body(), self._peer)
         except CutConnection:
             self.close("cut by this end")
         except Exception as error:
@@ -394,7 +398,3 @@ class Connection:
     def _broken(self, error: Exception) -> None:
         """Closes the connection after an exception of its wire, or any failure in handling it."""
         self.close(reason_to_close(error, self.address, self._log_level))
-
-
-def _not_running(_: Callable[[], None]) -> None:
-    raise AssertionError("a connection that does not run")

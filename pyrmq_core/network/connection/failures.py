@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 from pyrmq_core.errors import ProtocolError
@@ -29,6 +30,11 @@ def reason_to_close(error: Exception, address: str, level: int) -> str:
     log.error("closing the connection with %s, which cannot go on: %s", address, failure)
     log.debug("where it failed", exc_info=error)
     return f"it could not go on: {failure}"
+
+
+def not_running(_: Callable[[], None]) -> None:
+    """Stands for the call into the loop of a connection that does not run."""
+    raise AssertionError("a connection that does not run")
 
 
 def describe(error: BaseException) -> str:

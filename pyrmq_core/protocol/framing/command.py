@@ -59,6 +59,10 @@ class Command:
         """Returns the same request as one-way: the peer sends no answer."""
         return replace(self, flag=self.flag | ONEWAY_BIT)
 
+    def with_own_body(self) -> Command:
+        """Returns the same command with a body that is no view of received bytes."""
+        return replace(self, body=bytes(self.body)) if isinstance(self.body, memoryview) else self
+
     def answered(self, answer: Command) -> Command:
         """Returns `answer` as the response to this request: its opaque, its header encoding, the response bit."""
         return replace(answer, opaque=self.opaque, flag=RESPONSE_BIT, serialization=self.serialization)

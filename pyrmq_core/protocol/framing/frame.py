@@ -14,6 +14,7 @@ sent by the thousand. Sources: remoting/protocol/RemotingCommand.java, remoting/
 from __future__ import annotations
 
 import struct
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from json.encoder import encode_basestring
@@ -29,6 +30,15 @@ MAX_FRAME_BYTES: Final = 16 * 1024 * 1024
 FIRST_BUFFER_BYTES: Final = 16 * 1024
 READ_AHEAD_BYTES: Final = 256 * 1024  # the buffer grows to this size for small frames that arrive in great numbers
 KEPT_BUFFER_BYTES: Final = 4 * 1024 * 1024  # a larger buffer is freed between frames
+# A decoder that lends has buffers of this size, or of four of the longest frames that came whole, within a bound. A
+# buffer with less room than `LENT_ROOM_BYTES` left is followed by the next. Bodies below `LENT_FROM_BYTES` are copied.
+LENT_BUFFER_BYTES: Final = 1024 * 1024
+LENT_FRAMES: Final = 4
+MOST_LENT_BYTES: Final = 8 * 1024 * 1024
+LENT_ROOM_BYTES: Final = 64 * 1024
+LENT_FROM_BYTES: Final = 4 * 1024
+# The most bytes of earlier buffers that are kept to be used again: as many as a read has under way and in one list.
+EARLIER_BYTES: Final = 12 * 1024 * 1024
 MAX_HEADER_BYTES: Final = (1 << 24) - 1
 # The longest header that a server reads. The largest part of a request's header is its properties: 32,767 bytes, which
 # JSON may make six times as many, 196,602. A header is read in one step: a quarter of a MiB takes some 10 ms at worst.
@@ -152,6 +162,8 @@ class FrameDecoder:
     `max_frame_bytes` at most, if each whole command is taken out. A large buffer is freed between frames, and
     `give_back` frees a buffer of any size (a server's idle connections hold none). A header longer than
     `max_header_bytes` is refused by its declared length, before the rest of it arrives.
+
+    If it `lends`, longer bodies are views of a buffer, which is not written to again while a view of it is alive.
     """
 
     def __init__(self, *, max_frame_bytes: int = MAX_FRAME_BYTES, max_header_bytes: int = MAX_HEADER_BYTES) -> None:
@@ -160,6 +172,10 @@ class FrameDecoder:
         self._start = 0
         self._end = 0
         self._filled = False
+        self.lends = False
+        self._is_lent = False  # the buffer has bodies that were lent
+        self._longest = 0
+        self._earlier: deque[bytearray] = deque()
         self._use(bytearray())
 
     @property
@@ -170,7 +186,7 @@ class FrameDecoder:
     @property
     def held_bytes(self) -> int:
         """The memory that the buffer takes, with or without a frame in it."""
-        return len(self._buffer)
+        return len(self._buffer) + sum(map(len, self._earlier))
 
     def feed(self, data: bytes | memoryview) -> None:
         view = memoryview(data)
@@ -184,7 +200,10 @@ class FrameDecoder:
     def room(self) -> memoryview:
         """Returns the part of the buffer that the next bytes belong into; never empty."""
         size = len(self._buffer)
-        if self._start == self._end:
+        if self._is_lent:
+            if self._end + LENT_ROOM_BYTES > size:
+                self._use_next()
+        elif self._start == self._end:
             self._start = self._end = 0
             if not 0 < size <= KEPT_BUFFER_BYTES:
                 self._use(bytearray(FIRST_BUFFER_BYTES))
@@ -192,7 +211,8 @@ class FrameDecoder:
                 self._use(bytearray(2 * size))
         elif self._end == size:
             self._make_room()
-        return self._view[self._end :]
+        # A lent buffer is filled in parts, so that frames are taken out while their bytes are in the processor's cache.
+        return self._view[self._end : self._end + READ_AHEAD_BYTES] if self.lends else self._view[self._end :]
 
     def received(self, count: int) -> None:
         self._end += count
@@ -200,6 +220,8 @@ class FrameDecoder:
 
     def give_back(self) -> None:
         """Frees the buffer unless it holds part of a frame."""
+        self._earlier.clear()
+        self._longest = 0
         if self._start == self._end:
             self._start = self._end = 0
             self._use(bytearray())
@@ -231,7 +253,12 @@ class FrameDecoder:
         self._start = end
         view, body_start = self._view, start + PREFIX_BYTES + header_bytes
         header = bytes(view[start + PREFIX_BYTES : body_start])
-        body = bytes(view[body_start:end]) if body_start < end else b""
+        body: bytes | memoryview = b""
+        if self.lends and end - body_start >= LENT_FROM_BYTES:
+            body, self._is_lent = view[body_start:end], True
+            self._longest = max(self._longest, end - start)
+        elif body_start < end:
+            body = bytes(view[body_start:end])
         return decode_binary(header, body) if is_binary else decode_json(header, body)
 
     def _bad_length(self, start: int) -> FrameError:
@@ -252,6 +279,34 @@ class FrameDecoder:
             self._use(grown)
         self._start, self._end = 0, len(rest)
 
+    def _use_next(self) -> None:
+        """Leaves the lent buffer to those that have views of it, and moves the unread bytes to another."""
+        earlier, rest = self._earlier, self._view[self._start : self._end]
+        for_frames = min(LENT_FRAMES * self._longest, MOST_LENT_BYTES)
+        following = self._unused(max(LENT_BUFFER_BYTES, for_frames, 2 * len(rest)))
+        following[: len(rest)] = rest
+        earlier.append(self._buffer)
+        while sum(map(len, earlier)) > EARLIER_BYTES:
+            earlier.popleft()
+        self._start, self._end = 0, len(rest)
+        rest.release()
+        self._use(following)
+
+    def _unused(self, size: int) -> bytearray:
+        """Returns an earlier buffer of this size that no view is left of, or else a new one."""
+        for buffer in self._earlier:
+            if len(buffer) != size:
+                continue
+            try:
+                del buffer[-1:]  # Python refuses to resize bytes that a view shows
+            except BufferError:
+                continue
+            buffer.append(0)
+            self._earlier.remove(buffer)
+            return buffer
+        return bytearray(size)
+
     def _use(self, buffer: bytearray) -> None:
         self._buffer = buffer
         self._view = memoryview(buffer)
+        self._is_lent = False

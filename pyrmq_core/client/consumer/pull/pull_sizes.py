@@ -21,12 +21,17 @@ BYTES_SHARE: Final = 16
 @dataclass(frozen=True, slots=True)
 class ReadWindow:
     """The bounds of a range read: messages and bytes that are asked for and not delivered yet, the messages of one
-    pull, and how many seconds a failing broker is waited for."""
+    pull, and how many seconds a failing broker is waited for.
+
+    With `lends_records` the records of pulls are views of received bytes, which spares a copy: a pull that is kept then
+    keeps a MiB or more of such bytes. It is for a caller that decodes each pull at once.
+    """
 
     messages: int = 4000
     bytes: int = 4 * 1024 * 1024
     max_messages_a_pull: int = 1024
     patience: float = 20.0
+    lends_records: bool = False
 
 
 class PullSizer:

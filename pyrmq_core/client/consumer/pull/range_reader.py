@@ -90,6 +90,14 @@ class _PostedPull(BulkCall):
         self.reader.answered(self, result)
 
 
+class _BorrowingPull(_PostedPull):
+    """A slice's pull under way for a reader that lends records."""
+
+    __slots__ = ()
+
+    borrows = True
+
+
 class RangeReader:
     """Reads `start` to `end` of a queue; made and closed by `Puller.read`."""
 
@@ -108,6 +116,7 @@ class RangeReader:
         self._queue = queue
         self._tags = tags
         self._patience = window.patience
+        self._pull_class = _BorrowingPull if window.lends_records else _PostedPull
         self.max_messages_a_pull = window.max_messages_a_pull
         self._nursery = nursery
         self._requests = puller.requests(queue, tags)
@@ -166,6 +175,8 @@ class RangeReader:
             try:
                 self._connection = await self._puller.connection(self._queue)
                 self._address = self._connection.address
+                if self._pull_class.borrows:
+                    self._connection.lend_answers()
             except RocketMQError:
                 self._connection = None  # each slice is retried by a task, which waits for the broker
 
@@ -173,9 +184,9 @@ class RangeReader:
         if not slices:
             return
         if self._connection is not None:
-            calls: list[_PostedPull] = []
+            make, calls = self._pull_class, []
             for pull_slice in slices:
-                call = _PostedPull()
+                call = make()
                 call.reader, call.pull_slice = self, pull_slice
                 calls.append(call)
             self._connection.post_all(self._requests.form, calls, timeout=PULL_TIMEOUT_SECONDS)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import aclosing, asynccontextmanager
+from dataclasses import replace
 from typing import Any, TypedDict
 
 import trio
@@ -35,9 +36,10 @@ async def read_rows(
     window: ReadWindow,
     rules: ArrowRules,
 ) -> AsyncIterator[AsyncIterator[Any]]:
-    """Yields the range in record batches of about 4 MiB of records or 32 MiB of decompressed bodies, by offset."""
+    """Yields the range in record batches of about 6 MiB of records or 32 MiB of decompressed bodies, by offset."""
     schema = columnar().schema_of(columns)
-    async with puller.read_joined(queue, wanted.start, wanted.end, tags=tags, window=window) as lists:
+    lent = replace(window, lends_records=True)
+    async with puller.read_joined(queue, wanted.start, wanted.end, tags=tags, window=lent) as lists:
         tag_filter = tags if isinstance(tags, TagFilter) else TagFilter()
         decoded = _decoded(lists, schema, wanted, tag_filter, rules)
         async with aclosing(decoded) as batches:
