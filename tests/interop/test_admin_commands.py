@@ -76,6 +76,11 @@ def test_messages_and_dead_letters(apache: ApacheCluster) -> None:
     assert again["msgId"] == letter.msg_id
     (sent,) = rows(nameserver, "dlq", "resend", group, "--id", letter.msg_id, "--to", "origin")
     assert (sent["sentTo"], sent["status"]) == (topic, "SEND_OK")
+    letters = apache.mqadmin("printMsg", "-t", f"%DLQ%{group}", "-d", "true")
+    assert re.findall(r"BODY: (\w+)", letters) == ["poison"]
+    (retried,) = rows(nameserver, "dlq", "resend", group, "--all")
+    assert (retried["sentTo"], retried["status"]) == (f"%RETRY%{group}", "SEND_OK")
+    assert shown(nameserver, "tail", f"%RETRY%{group}", "-o", "raw").endswith("poison\n")
     with Producer(fresh("senders"), nameserver=nameserver, send_timeout=20) as producer:
         producer.send(Message(topic, b"x"), queue=MessageQueue(topic, "broker-a", 0))
         assert any(row["kind"] == "producer" for row in rows(nameserver, "clients"))

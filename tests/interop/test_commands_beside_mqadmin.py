@@ -168,3 +168,58 @@ def test_clean_up_and_writing(beside: Beside) -> None:
     closed = beside.pyrmq.text("broker", "wipe-write-perm", "broker-b")
     (opened,) = beside.mqadmin("addWritePerm -b broker-b")
     assert re.findall(r"(\d+)( topics)?$", closed.strip())[0][0] == re.findall(r"(\d+)$", opened.strip())[0]
+    (closed,) = beside.mqadmin("wipeWritePerm -b broker-b")
+    opened = beside.pyrmq.text("broker", "add-write-perm", "broker-b")
+    assert re.findall(r"(\d+)$", closed.strip()) == re.findall(r"(\d+) topics$", opened.strip())
+
+
+def test_topics_and_their_routes(beside: Beside) -> None:
+    listed = {row["topic"] for row in beside.pyrmq.rows("topic", "list", "--all")}
+    assert listed == {line.strip() for line in beside.mqadmin("topicList")}
+    assert beside.content.topic in listed
+    assert beside.content.topic in beside.pyrmq.text("topic", "list").splitlines()
+    printed = "".join(beside.mqadmin("topicRoute -t {topic}"))
+    route = json.loads(re.sub(r"([{,]\s*)(\d+):", r'\1"\2":', printed))  # Java prints numbers as names
+    masters = {broker["brokerName"]: re.search(r"127[\d.:]+", str(broker)) for broker in route["brokerDatas"]}
+    theirs = [
+        (one["brokerName"], one["readQueueNums"], one["writeQueueNums"], one["perm"])
+        for one in sorted(route["queueDatas"], key=lambda one: str(one["brokerName"]))
+    ]
+    ours = beside.pyrmq.rows("topic", "route", beside.content.topic)
+    names = ("brokerName", "readQueueNums", "writeQueueNums", "perm")
+    assert [tuple(row[name] for name in names) for row in ours] == theirs
+    assert {row["brokerName"]: row["master"] for row in ours} == {
+        name: found and found[0] for name, found in masters.items()
+    }
+
+
+def test_values_and_an_order(beside: Beside) -> None:
+    topic = beside.content.topic
+    beside.mqadmin("updateKvConfig -s {topic} -k theirs -v of-mqadmin")
+    beside.pyrmq.text("kv", "put", topic, "ours", "of-pyrmq")
+    assert beside.pyrmq.rows("kv", "list", topic) == [
+        {"key": "ours", "value": "of-pyrmq"},
+        {"key": "theirs", "value": "of-mqadmin"},
+    ]
+    beside.pyrmq.text("topic", "order", topic, "broker-a:2", "broker-b:1")
+    assert "orderConf=[broker-a:2;broker-b:1]" in "".join(beside.mqadmin("updateOrderConf -t {topic} -m get"))
+    assert beside.pyrmq.rows("topic", "order", topic, "--delete") == []
+
+
+def test_a_group_without_members_and_its_settings(beside: Beside) -> None:
+    group = beside.content.group
+    beside.pyrmq.text("group", "create", group, "--retryMaxTimes", "7", "--retryQueueNums", "2")
+    (described,) = beside.pyrmq.rows("group", "describe", group)
+    settings = described["settings"]
+    assert isinstance(settings, dict)
+    assert [(one["retryMaxTimes"], one["retryQueueNums"]) for one in settings.values()] == [(7, 2)] * 2
+    output = "\n".join(beside.mqadmin("getConsumerConfig -g {group}"))
+    assert re.findall(r"retryMaxTimes\s*=\s*(\d+)", output) == ["7", "7"]
+    assert f"no member of group {group} is connected" in beside.pyrmq.text("group", "describe", group)
+    assert "no broker knows a group nobody" in beside.pyrmq.refused(1, "group", "describe", "nobody")
+
+
+def test_a_doctor_finds_the_servers(beside: Beside) -> None:
+    found = json.loads(beside.pyrmq.run("doctor", "--json").stdout)
+    servers = [(one["check"], one["status"]) for one in found if one["check"] in ("nameserver", "broker")]
+    assert servers == [("nameserver", "OK"), ("broker", "OK"), ("broker", "OK")]

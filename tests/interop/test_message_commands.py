@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -45,7 +46,7 @@ def send_lines(terminal: Terminal, topic: str, file: Path) -> None:
     assert str(LINES) in terminal.text("send", topic, "--input", "json", "--file", str(file), "-q")
 
 
-def test_messages_from_send_to_consume(terminal: Terminal, topic: str, tmp_path: Path) -> None:
+def test_messages_from_send_to_consume(terminal: Terminal, apache: ApacheCluster, topic: str, tmp_path: Path) -> None:
     group, bodies = fresh("commands"), {f"line {number}" for number in range(LINES)}
     send_lines(terminal, topic, tmp_path / "orders.jsonl")
     words = ("--tags", "sent", "--keys", "k1 k2", "--property", "region=eu")
@@ -64,13 +65,20 @@ def test_messages_from_send_to_consume(terminal: Terminal, topic: str, tmp_path:
     )
     paid = objects(terminal, "tail", topic, "--tags", "paid")
     assert {message["body"] for message in paid} == {f"line {number}" for number in range(0, LINES, 4)}
+    printed = apache.mqadmin("printMsg", "-t", topic, "-s", "paid", "-d", "true", timeout=60)
+    assert sorted(re.findall(r"BODY: (line \d+)", printed)) == sorted(str(message["body"]) for message in paid)
+    by_sql = objects(terminal, "tail", topic, "--sql", "TAGS = 'paid' OR region = 'eu'")
+    assert {message["body"] for message in by_sql} == {message["body"] for message in paid} | {"one"}
+    assert "SUBSCRIPTION_PARSE_FAILED (23)" in terminal.refused(1, "tail", topic, "--sql", "amount >")
     place = f"{sent['brokerName']}/{sent['queueId']}"
     last = objects(terminal, "tail", topic, "--queue", place, "--offset", str(sent["queueOffset"]))
     assert [message["body"] for message in last] == ["one"]
 
     consume = ("consume", topic, "-g", group, "--from", "earliest", "--max")
     first = objects(terminal, *consume, "10")
+    waiting = objects(terminal, "tail", topic, "-g", group)
     rest = objects(terminal, *consume, str(LINES + 1 - 10))
+    assert {message["body"] for message in waiting} == {message["body"] for message in rest}
     assert sorted(str(message["body"]) for message in (*first, *rest)) == sorted({*bodies, "one"})
     progress = terminal.rows("group", "progress", group, "-t", topic)
     assert [row["lag"] for row in progress] == [0] * len(QUEUES)
