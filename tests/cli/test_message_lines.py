@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import fcntl
+import gc
 import json
 import os
 from dataclasses import replace
@@ -14,7 +15,7 @@ import pytest
 
 from pyrmq_core import InvalidMessage, Message
 from pyrmq_core.cli.message_lines import LineForm, read_lines
-from pyrmq_core.cli.send import _goes_alone
+from pyrmq_core.cli.send import OBJECTS_BETWEEN_COLLECTIONS, _goes_alone, _rare_collections
 
 JSON = LineForm("orders", {"tags": "paid", "keys": None}, as_json=True)
 
@@ -187,6 +188,20 @@ def test_options_hold_for_lines_of_common_members() -> None:
     assert form.message(b'{"body": "x"}') == expected
     line = b'{"body": "x", "shardingKey": "l", "properties": {"c": "d"}}'
     assert form.message(line) == replace(expected, sharding_key="l", properties={"c": "d"})
+
+
+def test_a_program_that_calls_the_command_keeps_its_collections() -> None:
+    before, during = gc.get_threshold(), list[tuple[int, int, int]]()
+
+    def interrupted() -> None:
+        with _rare_collections():
+            during.append(gc.get_threshold())
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    assert during == [(OBJECTS_BETWEEN_COLLECTIONS, *before[1:])]
+    assert gc.get_threshold() == before
 
 
 def test_base64_is_what_tail_prints() -> None:
