@@ -6,17 +6,19 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+import tomllib
+from collections.abc import Iterator, Sequence
 from dataclasses import fields
 from pathlib import Path
+from typing import get_type_hints
 
 import pytest
 
-from pyrmq_core.blocking import EmbeddedCluster
+from pyrmq_core.blocking import Admin, EmbeddedCluster
 from pyrmq_core.client.consumer.push_settings import PushSettings
 from pyrmq_core.client.consumer.settings import ConsumerSettings
 from pyrmq_core.columnar import SOURCE_COLUMNS
-from pyrmq_spark.options import ConnectionOptions, SinkOptions, SourceOptions
+from pyrmq_spark.options import ALIASES, ConnectionOptions, SinkOptions, SourceOptions
 from pyrmq_spark.write.columns import SINK_TYPES
 from tests.support.apart import installed_apart
 from tests.support.commands import commands
@@ -131,6 +133,31 @@ def test_every_option_is_on_its_page() -> None:
     for tables, page in (((SourceOptions, ConnectionOptions), "spark-sources.md"), ((SinkOptions,), "spark-sinks.md")):
         options = {line.metadata["name"] for table in tables for line in fields(table)}
         assert options - named_in(page) == set()
+
+
+def test_every_other_name_of_an_option_is_on_its_page() -> None:
+    assert ALIASES.keys() - {name.lower() for name in named_in("spark-sources.md")} == set()
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/zh.md"])
+def test_every_extra_is_named(page: str) -> None:
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"].keys()
+    text = (ROOT / page).read_text()
+    assert [name for name in sorted(extras - {"dev"}) if f"`{name}`" not in text and f"[{name}]" not in text] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_methods_of_an_admin_that_a_page_names_are_there(page: Path) -> None:
+    named = re.findall(r"\badmin((?:\.[a-z]\w*)+)\(", page.read_text())
+    assert [path for path in named if not callable(attribute(Admin, path.split(".")[1:]))] == []
+
+
+def attribute(owner: object, names: Sequence[str]) -> object:
+    """Returns what the names lead to, through the classes of properties; None where one of them is not there."""
+    for name in names:
+        found = getattr(owner, name, None)
+        owner = get_type_hints(found.fget)["return"] if isinstance(found, property) else found
+    return owner
 
 
 def test_every_column_is_on_its_page() -> None:

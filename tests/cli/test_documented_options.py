@@ -1,4 +1,4 @@
-"""The options of commands against their pages: each option that a help shows has a place there."""
+"""Commands against the pages: each option has a place there, and what the pages name is there."""
 
 from __future__ import annotations
 
@@ -7,10 +7,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import click
+import pytest
 
 from pyrmq_core.cli.commands import pyrmq
 
-DOCS = Path(__file__).parents[2] / "docs"
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+# Their options are those of `python -m pyrmq_core.broker` and `pyrmq_core.nameserver`.
+PASSING_ON = (pyrmq.commands["broker"], pyrmq.commands["nameserver"])
+PAGES = [*sorted(DOCS.glob("*.md")), ROOT / "README.md", ROOT / "CHANGELOG.md"]
 
 
 def options(command: click.Command, words: str = "pyrmq") -> Iterator[tuple[str, click.Option]]:
@@ -35,3 +40,50 @@ def test_every_option_is_in_the_docs() -> None:
     ]
     assert missing == []
     assert sum(1 for _ in options(pyrmq)) > 400
+
+
+def written(page: str) -> Iterator[str]:
+    """Yields the commands of a page, in its sentences and in its blocks; a pipe has several."""
+    blocks = re.findall(r"^```\w*\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
+    lines = [*re.findall(r"`([^`\n]*)`", page), *(line for block in blocks for line in block.splitlines())]
+    for line in lines:
+        for part in re.split(r" \| | #", line):
+            if found := re.match(r"(?:\w+=\S+ )*pyrmq ([a-z].*)", part.strip()):
+                yield found[1]
+
+
+def faults(line: str) -> Iterator[str]:
+    """Yields the words of a command that the program does not know."""
+    command: click.Command = pyrmq
+    words = line.split()
+    for word in words:
+        name = word.rstrip(",")
+        if not isinstance(command, click.Group) or name not in command.commands:
+            break
+        command = command.commands[name]
+    if command is pyrmq:
+        yield words[0]
+    known = {name for option in command.params for name in (*option.opts, *option.secondary_opts)}
+    if command not in PASSING_ON:
+        named = (found[1] for word in words if (found := re.match(r"(--?[a-zA-Z][\w-]*)", word)))
+        yield from (name for name in named if name not in {*known, "-h", "--help"})
+
+
+def test_every_command_in_the_docs_is_there() -> None:
+    lines = [(page.name, line) for page in PAGES for line in written(page.read_text())]
+    assert len(lines) > 150
+    assert {line: found for line in lines if (found := list(faults(line[1])))} == {}
+
+
+@pytest.mark.parametrize(
+    ("line", "unknown"),
+    [
+        ("topics list", ["topics"]),
+        ("topic list --jsn", ["--jsn"]),
+        ("group progress G --members -n host:1", []),
+        ("broker -c FILE", []),
+        ("acl users --json", ["--json"]),
+    ],
+)
+def test_what_the_program_does_not_know(line: str, unknown: list[str]) -> None:
+    assert list(faults(line)) == unknown
