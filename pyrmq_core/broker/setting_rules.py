@@ -54,9 +54,13 @@ REFUSED: Final = (
     ),
     RefusedSettings(
         _names("enableControllerMode enableDLegerCommitLog allAckInSyncStateSet enableAutoInSyncReplicas"),
-        "this broker keeps one copy and elects no leader; set it to false",
+        "no controller chooses masters here, a broker is one by brokerRole; set it to false",
     ),
-    RefusedSettings(_names("totalReplicas minInSyncReplicas"), "this broker keeps one copy; set it to 1", ("", "1")),
+    RefusedSettings(
+        _names("totalReplicas minInSyncReplicas"),
+        "a master waits for the slaves that inSyncReplicas counts; set it to 1",
+        ("", "1"),
+    ),
     RefusedSettings(_names("storeType"), "this broker stores in files; set it to default", ("", "default")),
     RefusedSettings(
         _names("messageStorePlugIn readOnlyCommitLogStorePaths"),
@@ -266,7 +270,7 @@ WITHOUT_EFFECT: Final = (
             enableMessageStoreMetrics enablePopMetrics enableConnectionMetrics enableTransactionMetrics
             enableStatsMetrics enableRequestMetrics enableLagAndDlqMetrics"""
         ),
-        "figures and logs: an exporter of figures is refused",
+        "figures and logs: the page for Prometheus is always whole, and other exporters are refused",
     ),
     WithoutEffect(
         _names(
