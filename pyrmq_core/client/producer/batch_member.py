@@ -69,19 +69,27 @@ def batch_member(
 def join_members(members: Sequence[BatchMember], unique_ids: Sequence[str], *, single_tag: bool = False) -> Payload:
     """Returns messages of one topic and one wait flag as one request; a single one becomes no batch."""
     head = members[0].message
-    written = [
-        (member.message.flag, member.body, f"{member.before}UNIQ_KEY\x01{unique_id}\x02{member.after}")
-        for member, unique_id in zip(members, unique_ids, strict=True)
-    ]
-    if len(written) == 1:
-        flag, body, properties = written[0]
-        return Payload(head.topic, body, 1, properties, flag=flag, unique_ids=tuple(unique_ids))
+    if len(members) == 1:
+        member, (unique_id,) = members[0], unique_ids
+        return Payload(
+            head.topic, member.body, 1, _properties(member, unique_id), flag=head.flag, unique_ids=(unique_id,)
+        )
     return Payload(
         topic=head.topic,
-        body=encode_batch_body([(flag, body, properties.encode()) for flag, body, properties in written]),
-        count=len(written),
+        body=encode_batch_body(
+            [
+                # As `_properties`, without a call for each message.
+                (member.message.flag, member.body, f"{member.before}UNIQ_KEY\x01{unique_id}\x02{member.after}".encode())
+                for member, unique_id in zip(members, unique_ids, strict=True)
+            ]
+        ),
+        count=len(members),
         properties="" if head.wait_store_msg_ok else WAITS_NOT,
         batch=True,
         unique_ids=tuple(unique_ids),
         single_tag=single_tag,
     )
+
+
+def _properties(member: BatchMember, unique_id: str) -> str:
+    return f"{member.before}UNIQ_KEY\x01{unique_id}\x02{member.after}"
