@@ -39,18 +39,22 @@ class PeerGone(Exception):
 
 @dataclass(eq=False, slots=True)
 class Body:
-    """The body of a request; `receive` gives it out once, in pieces."""
+    """The body of a request; `receive` gives it out once, in pieces. `peer` receives what comes behind it."""
 
+    peer: Receive
     data: bytearray = field(default_factory=bytearray)
     is_whole: bool = False
     scope: trio.CancelScope = field(default_factory=trio.CancelScope)
     given: int = 0
 
     async def receive(self) -> AsgiMessage:
-        """Returns the next piece, as ASGI has it; behind the last one, that the peer is gone."""
-        await trio.lowlevel.checkpoint()
+        """Returns the next piece, as ASGI has it; behind the last one, that the peer is gone, once it is.
+
+        Starlette waits for that while it sends a file, which it gives up then.
+        """
         if self.given > len(self.data):
-            return {"type": "http.disconnect"}
+            return await self.peer()
+        await trio.lowlevel.checkpoint()
         piece = bytes(self.data[self.given : self.given + PIECE_BYTES])
         self.given += PIECE_BYTES
         return {"type": "http.request", "body": piece, "more_body": self.given <= len(self.data)}
@@ -65,7 +69,7 @@ class Bodies:
 
     async def read(self, receive: Receive) -> Body:
         """Returns the body, which `release` gives back; raises `BodyRefused` and `PeerGone`."""
-        body = Body()
+        body = Body(receive)
         body.scope.deadline = trio.current_time() + BODY_SECONDS
         self._held[body] = None
         try:

@@ -29,11 +29,30 @@ def pieces(*sent: bytes) -> Callable[[], Awaitable[AsgiMessage]]:
 async def test_a_body_is_given_out_once(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bodies, "PIECE_BYTES", 10)
     body = await Bodies().read(pieces(b"x" * (size // 2), b"x" * (size - size // 2) + b"."))
-    messages = []
-    while (message := await body.receive())["type"] == "http.request":
-        messages.append(message)
+    messages = [await body.receive()]
+    while messages[-1]["more_body"]:
+        messages.append(await body.receive())
     assert b"".join(message["body"] for message in messages) == b"x" * size
     assert [message["more_body"] for message in messages] == [True] * (len(messages) - 1) + [False]
+
+
+async def test_the_peers_end_comes_behind_the_body_when_it_does(autojump_clock: trio.testing.MockClock) -> None:
+    """An answer under way is given up when the peer is gone, and not before."""
+    ends = trio.Event()
+    left = list[AsgiMessage]([{"type": "http.request", "body": b"x"}])
+
+    async def receive() -> AsgiMessage:
+        if left:
+            return left.pop()
+        await ends.wait()
+        return {"type": "http.disconnect"}
+
+    body = await Bodies().read(receive)
+    assert (await body.receive())["body"] == b"x"
+    with trio.move_on_after(60):
+        raise AssertionError(await body.receive())
+    ends.set()
+    assert await body.receive() == {"type": "http.disconnect"}
 
 
 async def test_a_byte_a_second_is_too_slow(mock_clock: trio.testing.MockClock) -> None:

@@ -43,6 +43,12 @@ async def ended(stream: trio.SocketStream) -> bytes:
     return received
 
 
+async def test_a_file_is_sent_whole(page: Served) -> None:
+    answer = await page.get("/static/page.css")
+    assert answer.status_code == 200
+    assert len(answer.content) == int(answer.headers["content-length"])
+
+
 async def test_two_hundred_slow_senders_keep_no_one_from_the_page(page: Served) -> None:
     heads = [await connect(page, b"GET / HTTP/1.1\r\nHost: localhost\r\nX: ") for _ in range(100)]
     uploads = [await connect(page, POST + b"Content-Length: 1000\r\nExpect: 100-continue\r\n\r\n") for _ in range(100)]
