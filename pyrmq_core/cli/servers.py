@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import functools
+import io
 import signal
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
@@ -45,6 +47,7 @@ class OneLineGroup(CommandGroup):
 
     def make_context(self, *args: Any, **extra: Any) -> click.Context:
         """Reads the group's own options; `--help` and `--version` print here."""
+        _print_any_text()
         made: list[click.Context] = []
         _ended(lambda: made.append(super(OneLineGroup, self).make_context(*args, **extra)))
         return made[0]
@@ -52,6 +55,13 @@ class OneLineGroup(CommandGroup):
     def invoke(self, ctx: click.Context) -> None:
         """Runs the command, and exits if it fails."""
         _ended(lambda: super(OneLineGroup, self).invoke(ctx))
+
+
+def _print_any_text() -> None:
+    """Makes a character that the output's encoding lacks its escape, where the error would end a command half way."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper) and stream.encoding.lower() not in ("utf-8", "utf8"):
+            stream.reconfigure(errors="backslashreplace")
 
 
 def run(call: Callable[..., Awaitable[None]], *args: Any) -> None:

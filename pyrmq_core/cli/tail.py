@@ -115,7 +115,10 @@ async def tail_topic(consumer: PullConsumer, topic: str, wanted: Wanted, form: M
     queues = chosen(await consumer.message_queues(topic), wanted.queues)
     await _check_sql(consumer, queues, wanted)
     bounds = await consumer.offset_bounds(queues)
-    begins = await _begins(consumer, bounds, wanted)
+    stored = await _stored(consumer, bounds, wanted)
+    if wanted.group is not None and all(offset is None for offset in stored.values()):
+        click.echo(f"group {wanted.group} has no offsets of topic {topic}: reading begins as without -g", err=True)
+    begins = await _begins(consumer, bounds, wanted, stored)
     send, receive = trio.open_memory_channel[MessageExt](READ_AHEAD_MESSAGES)
     reader = _Reader(consumer, wanted)
     printed = 0
@@ -163,11 +166,20 @@ def _means(name: str, queue: MessageQueue) -> bool:
     return name in (f"{queue.broker_name}/{queue.queue_id}", queue.broker_name, str(queue.queue_id))
 
 
+async def _stored(
+    consumer: PullConsumer, queues: Iterable[MessageQueue], wanted: Wanted
+) -> Mapping[MessageQueue, int | None]:
+    """Returns where the group goes on; nothing without one."""
+    return await consumer.committed_offsets(queues) if wanted.group is not None else {}
+
+
 async def _begins(
-    consumer: PullConsumer, bounds: Mapping[MessageQueue, OffsetRange], wanted: Wanted
+    consumer: PullConsumer,
+    bounds: Mapping[MessageQueue, OffsetRange],
+    wanted: Wanted,
+    stored: Mapping[MessageQueue, int | None],
 ) -> dict[MessageQueue, int]:
     """Returns the first offset to read of each queue."""
-    stored = await consumer.committed_offsets(bounds) if wanted.group is not None else {}
     begins: dict[MessageQueue, int] = {}
     for queue, bound in bounds.items():
         offset = stored.get(queue)
@@ -234,7 +246,9 @@ class _Reader:
                     there = (await self._consumer.current_queues([topic]))[topic] or ()
                     added = [queue for queue in there if queue not in seen and _is_wanted(queue, wanted.queues)]
                     await _check_sql(self._consumer, added, wanted)
-                    begins = await _begins(self._consumer, await self._consumer.offset_bounds(added), wanted)
+                    bounds = await self._consumer.offset_bounds(added)
+                    stored = await _stored(self._consumer, bounds, wanted)
+                    begins = await _begins(self._consumer, bounds, wanted, stored)
                 except (NetworkError, RoutingError, ResponseError) as error:
                     if not passes(error):
                         raise

@@ -18,9 +18,11 @@ def instant(text: str, option: str, *, or_else: str = "") -> datetime:
     """Returns the time; `or_else` names the words that the option takes besides."""
     try:
         when = datetime.fromisoformat(text)
-    except ValueError:
-        raise click.BadParameter(f"{text!r}: {or_else}an ISO-8601 time are", param_hint=option) from None
-    return when if when.tzinfo else when.astimezone(UTC)
+        return when if when.tzinfo else when.astimezone(UTC)
+    except (ValueError, OverflowError):  # the latter beyond the first and the last year
+        known = f"{or_else}an ISO-8601 time"
+        said = f"{text!r} is not {known} such as 2026-05-01T12:00, or 2026-05-01T12:00+02:00"
+        raise click.BadParameter(said, param_hint=option) from None
 
 
 def optional_instant(text: str | None, option: str) -> datetime | None:

@@ -243,6 +243,8 @@ def delete(name: str, connection: Connection, cluster: str | None, force: bool, 
         confirm(f"Delete group {name} with its offsets, and the messages of %RETRY%{name} and %DLQ%{name}?")
 
     async def work(admin: Admin) -> None:
+        if not await admin.groups.config(name):
+            raise click.ClickException(f"no broker knows a group {name}; nothing is deleted")
         await admin.groups.delete(name, cluster=cluster, force=force)
         report(f"group {name} is deleted", [{"group": name}], as_json=as_json)
 

@@ -335,6 +335,10 @@ def resend(
             raise click.ClickException(
                 f"group {group} has no dead letter {', '.join(missing)}{silent}; nothing is sent"
             )
+        if not (chosen or as_json):
+            click.echo(f"group {group} has no dead letters to send")
+            click.echo(failed_text(found.failures, as_json=False), nl=False)
+            return
         rows = []
         try:
             for letter in chosen:

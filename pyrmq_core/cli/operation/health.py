@@ -137,7 +137,11 @@ async def _check_lag(admin: Admin, groups: tuple[str, ...], max_lag: int) -> lis
         if groups:
             for group in groups:
                 progress = await admin.groups.progress(group)
-                lags[group] = progress.lag
+                if progress.queues:
+                    lags[group] = progress.lag
+                else:
+                    absent = f"group {group} has no offsets, so its lag is not known"
+                    checks.append(Check("lag", FAIL, absent, "look at its name; it has some when a member consumes"))
                 checks += [Check("lag", WARN, f"{group}: {error}") for error in progress.failures.values()]
         else:
             listed = await admin.groups.list()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from datetime import datetime
 from typing import Final
 
 import click
@@ -12,6 +14,7 @@ from pyrmq_core.cli.connections import Connection, connection_options
 from pyrmq_core.cli.groups.rows import failed_text
 from pyrmq_core.cli.servers import SectionedCommand
 from pyrmq_core.cli.tables import Watch, json_option, show, show_watched, text_of, watch_options
+from pyrmq_core.cli.times import iso_time, shown_time
 from pyrmq_core.client.admin.topic_values import TopicStats
 from pyrmq_core.model import Permission
 
@@ -39,14 +42,14 @@ def stats(name: str, connection: Connection, watch: Watch, as_json: bool) -> Non
             found = await admin.topics.stats(name)
             # A broker that gives no answer has one row, with its error.
             columns = (*STATS_COLUMNS, "error") if found.failures else STATS_COLUMNS
-            return text_of(_stats_rows(found), columns, as_json=as_json)
+            return text_of(_stats_rows(found, iso_time if as_json else shown_time), columns, as_json=as_json)
 
         await show_watched(make, watch)
 
     with_admin(connection, work)
 
 
-def _stats_rows(stats: TopicStats) -> list[dict[str, object]]:
+def _stats_rows(stats: TopicStats, written: Callable[[datetime | None], str | None]) -> list[dict[str, object]]:
     rows: list[dict[str, object]] = [
         {
             "brokerName": queue.broker_name,
@@ -54,7 +57,7 @@ def _stats_rows(stats: TopicStats) -> list[dict[str, object]]:
             "minOffset": one.min_offset,
             "maxOffset": one.max_offset,
             "messages": one.messages,
-            "lastUpdated": None if one.last_updated is None else one.last_updated.isoformat(timespec="milliseconds"),
+            "lastUpdated": written(one.last_updated),
             "error": None,
         }
         for queue, one in stats.queues.items()
