@@ -27,7 +27,8 @@ def processed_end(store: MessageStore, saved: TimerCheckpoint) -> int | None:
     """Returns an offset behind which copies lie that are newer than RocketMQ's checkpoint; None if that is too much.
 
     Copies of slots from its read time on were stored after that time, and after the last message stored before it, of
-    timers or of any other topic. The queue offset may be of a later moment.
+    timers or of any other topic. The queue offset may be of a later moment. A message from the queue offset on is read
+    anew, and its copy may be older than the read time: a master that began without files had both.
     """
     start, end = store.bounds(TIMER_QUEUE)
     if start >= end:
@@ -35,4 +36,7 @@ def processed_end(store: MessageStore, saved: TimerCheckpoint) -> int | None:
     offset = min(saved.queue_offset - 1, store.search(TIMER_QUEUE, saved.read_ms, upper=True))
     offset = min(max(offset, start), end - 1)
     place = max(store.entry(TIMER_QUEUE, offset).physical_offset, store.place_before(saved.read_ms))
-    return place if store.end - place <= MAX_LOOKED_AT_BYTES else None
+    places = [place]
+    if saved.queue_offset < end:
+        places.insert(0, min(place, store.entry(TIMER_QUEUE, max(saved.queue_offset, start)).physical_offset))
+    return next((one for one in places if store.end - one <= MAX_LOOKED_AT_BYTES), None)

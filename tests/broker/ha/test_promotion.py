@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from pyrmq_core.broker.timers.slave_checkpoint import keep_checkpoint
@@ -53,6 +53,7 @@ def promote(timed: TimedStore, checkpoint: TimerCheckpoint | None) -> None:
         max_size=25,
     )
 )
+@example([("send", 1), ("send", 1), ("pass", 655), ("promote", 0), ("fetch", 0)])
 @settings(deadline=None, max_examples=150)
 def test_each_timer_comes_once_and_not_before_its_time(steps: list[tuple[str, int]]) -> None:
     """The slave has the whole log, and a checkpoint of any time before."""
