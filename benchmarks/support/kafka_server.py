@@ -83,7 +83,7 @@ def _settings(port: int, data: Path) -> str:
 
 
 def _format_store(classes: str, settings: Path) -> None:
-    cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+    cluster = "p" + base64.urlsafe_b64encode(uuid.uuid4().bytes).decode()[1:].rstrip("=")  # "-" would begin an option
     command = [java(), "-cp", classes, "kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(settings)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=FORMAT_SECONDS, env=java_environment())
     if done.returncode:
