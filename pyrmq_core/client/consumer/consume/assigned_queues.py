@@ -145,6 +145,7 @@ class AssignedQueues:
             known = self.of_topic(topic)
             lost = [one for one in known if one.queue not in wanted or one.dropped_at < math.inf or _is_stalled(one)]
             held = await self._drop_all(lost)
+            await self._unlock_unless(lambda queue: queue.topic != topic or queue in wanted)
             new = [queue for queue in wanted if queue not in self._table]
             added = await self._add_all(new)
         if len(lost) > held or added:
@@ -154,7 +155,9 @@ class AssignedQueues:
     async def drop_others(self, topics: Collection[str]) -> bool:
         """Drops the queues of all topics but these; returns whether no more is to be done."""
         async with self._changing:
-            return not await self._drop_all([one for queue, one in self._table.items() if queue.topic not in topics])
+            held = await self._drop_all([one for queue, one in self._table.items() if queue.topic not in topics])
+            await self._unlock_unless(lambda queue: queue.topic in topics)
+        return not held
 
     async def move(self, offsets: Mapping[MessageQueue, int]) -> None:
         """Drops the queues and stores other offsets for them, at which the next rebalancing takes them again."""
@@ -180,8 +183,7 @@ class AssignedQueues:
         """Drops every queue without waiting for handlers; their offsets are stored, and every lock is given back."""
         async with self._changing:
             await self._drop_all(list(self._table.values()), grace=0, holds=False)
-            if self._locks is not None:  # those that a cancelled rebalancing had requested
-                await self._locks.unlock_all()
+            await self._unlock_unless(lambda queue: False)
 
     def note_offsets(self) -> None:
         """Notes each queue's offset to commit in the offset store's memory."""
@@ -211,9 +213,12 @@ class AssignedQueues:
         async with trio.open_nursery() as nursery:
             for queue in queues:
                 nursery.start_soon(start, queue)
-        if self._locks is not None:
-            await self._locks.unlock([queue for queue in queues if queue not in self._table])
         return len(started)
+
+    async def _unlock_unless(self, is_kept: Callable[[MessageQueue], bool]) -> None:
+        """Gives back the locks of queues that were to be added, could not be, and are not kept now."""
+        if self._locks is not None:
+            await self._locks.unlock([one for one in self._locks.wanted if one not in self._table and not is_kept(one)])
 
     def _start(self, queue: MessageQueue, offset: int) -> None:
         process_queue = ProcessQueue(queue, offset)

@@ -39,6 +39,11 @@ class QueueLocks:
         self._wanted: set[MessageQueue] = set()  # requested, and neither refused nor given back since
         self.changed = trio.Event()
 
+    @property
+    def wanted(self) -> frozenset[MessageQueue]:
+        """The queues whose locks a broker may hold for this client."""
+        return frozenset(self._wanted)
+
     def is_held(self, queue: MessageQueue) -> bool:
         """Returns whether the broker confirmed the lock less than 30 s ago."""
         at = self._locked_at.get(queue)
@@ -89,10 +94,6 @@ class QueueLocks:
                 await self._client.send_oneway(address, request.to_command(), timeout=LOCK_TIMEOUT_SECONDS)
             except RocketMQError as error:
                 log.debug("the locks at %s were not given back and expire there: %s", broker_name, error)
-
-    async def unlock_all(self) -> None:
-        """Gives back every lock that a broker may hold for this client."""
-        await self.unlock(tuple(self._wanted))
 
     async def _ask(self, broker_name: str, queues: list[MessageQueue]) -> frozenset[MessageQueue] | None:
         address = self._master(broker_name)
