@@ -120,6 +120,15 @@ def test_a_time_that_is_none(terminal: Terminal, in_tokyo: None, words: str, tex
     assert "an ISO-8601 time such as 2026-05-01T12:00" in refused
 
 
+def test_a_time_behind_the_last_year(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as behind:
+        behind.setenv("TZ", "XST+9")
+        time.tzset()
+        refused = terminal.refused(2, "tail", "T", "--from", "9999-12-31T23:59")
+    time.tzset()
+    assert refused.startswith("Error: Invalid value for --from: '9999-12-31T23:59' is not ")
+
+
 def test_an_output_whose_encoding_lacks_a_character(cluster: EmbeddedCluster, tmp_path: Path) -> None:
     terminal = Terminal(cluster.nameserver)
     terminal.text("topic", "create", "text", "-r", "1", "-w", "1")
