@@ -3,27 +3,33 @@
     python -m benchmarks broker_rates [--quick]
 
 Messages of 100 B: batches of 1,000 on one connection, four under way, until they are readable, on a plain topic and on
-a batch topic; pulls of 32 messages, 64 under way; single sends over 16 connections; one send each 10 ms, for its times.
-Each row is a pair, run A B B A, with the median of the ratios and their spread. Then ours alone: the rate of batches
-with the index of keys and without; the time of a start on 1 GB after a kill; memory while 10 million messages come.
+a batch topic; pulls of 32 messages, 64 under way; single sends over 16 connections; the Java client's batches near 1
+MiB, until they are acknowledged; Spark's write, until it is readable; one send each 10 ms, for its times. Each row is a
+pair, run A B B A, with the median of the ratios and their spread. Then ours alone: the rate of batches with the index
+of keys and without; the time of a start on 1 GB after a kill; memory while 10 million messages come.
 """
 
 from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import count
 from pathlib import Path
 
+from pyspark.sql import SparkSession
+
 from benchmarks.support import raw
 from benchmarks.support.brokers import BROKER_SETTINGS, PATIENT
 from benchmarks.support.pairs import Pairs
+from benchmarks.support.spark_jobs import spark_session, write_frame
 from pyrmq_core.blocking import Admin
 from tests.support.apache import boot_cluster
+from tests.support.java_programs import run_java
 from tests.support.our_cluster import OurCluster, boot_our_cluster
 
+SEND_RATES = Path(__file__).parent / "java" / "SendRates.java"
 BODY_BYTES = 100
 QUEUES = 4
 CONNECTIONS = 16
@@ -31,6 +37,7 @@ PAIRS = 5
 MILLION = 1_000_000
 START_MESSAGES, START_BODY_BYTES = MILLION, 900
 PAUSE_SECONDS = 0.01
+JAVA_SECONDS = 300
 HEADING = f"{'':44} {'ours, /s':>12} {'Apache, /s':>12} {'ratio':>7}"
 TOPICS = count(1)
 LARGE_LOG = {"mappedFileSizeCommitLog": str(256 << 20), "maxStoreBytes": str(16 << 30)}
@@ -49,18 +56,32 @@ def main(*, quick: bool) -> None:
             ("batches of 1,000, batch topic", partial(batches, messages=MILLION // share, batched=True)),
             ("pulls of 32", partial(pulls, messages=400_000 // share)),
             (f"single sends, {CONNECTIONS} connections", partial(singles, sends=40_000 // share)),
+            ("Java's batches near 1 MiB, keys", partial(java_batches, mode="batch", messages=400_000 // share)),
+            ("the same without keys", partial(java_batches, mode="keyless", messages=400_000 // share)),
         ]
-        for name, rate in rows:
-            measured = Pairs()
-            for _ in range(pairs):
-                measured.run(*(partial(rate, *place) for place in places))
-            print(measured.line(name), flush=True)
+        compare(rows, places, pairs)
+        with spark_session("1g") as spark:
+            write = partial(spark_write, spark, rows=2_000_000 // share)
+            for place in places:
+                write(*place)  # the first writes of a session are slower, and so is a young broker
+            compare([("Spark's write", write)], places, pairs)
         for name, place in zip(("ours", "Apache"), places, strict=True):
             p50, p99 = times(*place, sends=1000 // share)
             print(f"{f'one send each 10 ms, {name}':44} p50 {p50:.2f} ms, p99 {p99:.2f} ms", flush=True)
     index_costs(share, pairs)
     start(share)
     memory(share)
+
+
+def compare(
+    rows: Sequence[tuple[str, Callable[[str, str], float]]], places: Sequence[tuple[str, str]], pairs: int
+) -> None:
+    """Prints a line for each row, a function that returns the rate with the NameServer and broker given to it."""
+    for name, rate in rows:
+        measured = Pairs()
+        for _ in range(pairs):
+            measured.run(*(partial(rate, *place) for place in places))
+        print(measured.line(name), flush=True)
 
 
 def new_topic(nameserver: str, *, batched: bool = False) -> str:
@@ -103,6 +124,22 @@ def singles(nameserver: str, address: str, *, sends: int) -> float:
     finally:
         for line in lines:
             line.__exit__(None, None, None)
+
+
+def java_batches(nameserver: str, _: str, *, mode: str, messages: int) -> float:
+    """Returns the rate of the second of two runs in one process, when Java's machine has compiled its code."""
+    arguments = (nameserver, new_topic(nameserver), mode, str(messages), "0")
+    output = run_java("5.4.0", SEND_RATES, *arguments, timeout=JAVA_SECONDS)
+    return next(float(line.split()[1]) for line in output.splitlines() if line.startswith("rate "))
+
+
+def spark_write(spark: SparkSession, nameserver: str, address: str, *, rows: int) -> float:
+    topic = new_topic(nameserver)
+    began = time.perf_counter()
+    write_frame(spark, nameserver, topic, rows, BODY_BYTES, QUEUES)
+    with raw.Line(address) as line:
+        raw.wait_readable(line, topic, QUEUES, rows)
+    return rows / (time.perf_counter() - began)
 
 
 def times(nameserver: str, address: str, *, sends: int) -> tuple[float, float]:

@@ -11,7 +11,7 @@ import org.apache.rocketmq.common.message.Message;
 
 /**
  * Messages a second that the Java client has acknowledged, and its processor time for each in microseconds:
- * NAMESERVER TOPIC async|autobatch|batch COUNT WINDOW.
+ * NAMESERVER TOPIC async|autobatch|batch|keyless COUNT WINDOW. keyless is batch without keys.
  *
  * Keys exist before the clock starts: String.format costs more than an automatically batched send.
  */
@@ -31,7 +31,7 @@ public class SendRates {
         producer.setAutoBatch(mode.equals("autobatch"));
         producer.start();
         try {
-            String[] keys = keys(count);
+            String[] keys = mode.equals("keyless") ? null : keys(count);
             run(producer, topic, mode, Math.max(1, count / 4), window, keys);
             processorNanos = 0;
             System.out.printf("rate %.1f%n", count / run(producer, topic, mode, count, window, keys));
@@ -46,7 +46,7 @@ public class SendRates {
     static double run(
             DefaultMQProducer producer, String topic, String mode, int count, int window, String[] keys)
             throws Exception {
-        return mode.equals("batch")
+        return mode.equals("batch") || mode.equals("keyless")
                 ? batches(producer, topic, count, keys)
                 : async(producer, topic, count, window, keys);
     }
@@ -84,7 +84,9 @@ public class SendRates {
             if (number % NEAR_ONE_MIB == 0) {
                 batches.add(new ArrayList<>());
             }
-            batches.get(batches.size() - 1).add(new Message(topic, "TagA", keys[number], BODY));
+            Message message =
+                    keys == null ? new Message(topic, "TagA", BODY) : new Message(topic, "TagA", keys[number], BODY);
+            batches.get(batches.size() - 1).add(message);
         }
         long began = System.nanoTime(), processor = SYSTEM.getProcessCpuTime();
         for (List<Message> batch : batches) {
