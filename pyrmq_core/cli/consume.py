@@ -10,8 +10,9 @@ import click
 from pyrmq_core import ConsumeFromWhere, PullConsumer, PushConsumer
 from pyrmq_core.cli.connections import Connection, connection_options
 from pyrmq_core.cli.formats import MessageLine, form_options
-from pyrmq_core.cli.servers import GROUP, SectionedCommand, run
+from pyrmq_core.cli.servers import SectionedCommand, run
 from pyrmq_core.cli.tail import Start, start_of
+from pyrmq_core.protocol.messages.names import TOOLS_GROUP
 
 
 @click.command(cls=SectionedCommand)
@@ -66,7 +67,7 @@ async def consume_topic(
     shared: dict[str, Any] = {"namespace": connection.namespace, "timeout": connection.timeout}
     async with connection.client() as client:
         shared["client"] = client
-        async with PullConsumer(GROUP, **shared) as lookups:
+        async with PullConsumer(TOOLS_GROUP, **shared) as lookups:
             await lookups.message_queues(topic)  # a push consumer waits until a topic has a route
         # One at a time: what is not printed is left to the other members.
         async with PushConsumer(group, consume_threads=1, **shared, **_start(start)) as consumer:

@@ -36,7 +36,7 @@ from pyrmq_core import (
 from pyrmq_core.cli.connections import Connection, connection_options
 from pyrmq_core.cli.message_lines import LineForm, Lines, read_lines
 from pyrmq_core.cli.progress import ProgressLine, progress_line
-from pyrmq_core.cli.servers import GROUP, SectionedCommand, run
+from pyrmq_core.cli.servers import SectionedCommand, run
 from pyrmq_core.client.producer.bulk.pending_sends import PendingBatch, PendingSend
 from pyrmq_core.protocol.messages.names import RETRY_PREFIX
 from pyrmq_core.protocol.messages.payload import COMPRESS_OVER_BYTES
@@ -44,6 +44,7 @@ from pyrmq_core.protocol.messages.payload import COMPRESS_OVER_BYTES
 # Lines whose messages are under way.
 UnderWay: TypeAlias = tuple[Lines, PendingSend | PendingBatch]
 
+PRODUCER_GROUP: Final = "pyrmq-cli"
 # Single messages and lists under way.
 MAX_UNDER_WAY: Final = 256
 MAX_BYTES_UNDER_WAY: Final = 32 * 1024 * 1024
@@ -96,7 +97,7 @@ async def _send(connection: Connection, form: LineForm, body: str | None, files:
     async with (
         connection.client() as client,
         Producer(
-            GROUP,
+            PRODUCER_GROUP,
             client=client,
             namespace=connection.namespace,
             send_timeout=connection.timeout,

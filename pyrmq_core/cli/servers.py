@@ -15,8 +15,6 @@ import trio
 from pyrmq_core.cli.connections import ConnectionOption
 from pyrmq_core.network.process_end import exit_status
 
-GROUP = "pyrmq-cli"
-
 
 class SectionedCommand(click.Command):
     """A command whose help lists the connection's options below its own."""

@@ -26,10 +26,11 @@ from pyrmq_core import (
 )
 from pyrmq_core.cli.connections import Connection, connection_options
 from pyrmq_core.cli.formats import MessageLine, form_options
-from pyrmq_core.cli.servers import GROUP, SectionedCommand, run
+from pyrmq_core.cli.servers import SectionedCommand, run
 from pyrmq_core.cli.times import instant
 from pyrmq_core.client.consumer.pull.range_reader import passes
 from pyrmq_core.errors import InvalidArgument, NetworkError, ResponseError, RoutingError
+from pyrmq_core.protocol.messages.names import TOOLS_GROUP
 
 WAIT_SECONDS: Final = 5.0
 RETRY_SECONDS: Final = 1.0
@@ -103,7 +104,7 @@ async def _tail(connection: Connection, topic: str, wanted: Wanted, form: Messag
     async with (
         connection.client() as client,
         PullConsumer(
-            wanted.group or GROUP, client=client, namespace=connection.namespace, timeout=connection.timeout
+            wanted.group or TOOLS_GROUP, client=client, namespace=connection.namespace, timeout=connection.timeout
         ) as consumer,
     ):
         await tail_topic(consumer, topic, wanted, form)

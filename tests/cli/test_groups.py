@@ -106,6 +106,16 @@ def test_the_list_hides_rocketmqs_own_groups(terminal: Terminal, late: tuple[str
     assert line == [group, "0", "4", "1"]
 
 
+@pytest.mark.parametrize("namespace", ["", "tenant"])
+def test_reading_creates_no_group_of_our_own(cluster: EmbeddedCluster, terminal: Terminal, namespace: str) -> None:
+    topic = fresh("read")
+    with Producer("G", nameserver=cluster.nameserver, namespace=namespace) as producer:
+        producer.send(Message(topic, b"body"))
+    before = terminal.text("group", "list")
+    assert "body" in terminal.text("tail", topic, "--namespace", namespace)
+    assert terminal.text("group", "list") == before
+
+
 def test_progress_shows_lag_and_age(terminal: Terminal, late: tuple[str, str]) -> None:
     topic, group = late
     lines = terminal.text("group", "progress", group, "-t", topic).splitlines()

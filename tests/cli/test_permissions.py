@@ -112,7 +112,6 @@ def users() -> Iterator[Guarded]:
         for name in names:
             guarded.fill(name)
         terminal = guarded.terminal(KEY, SECRET)
-        terminal.text("group", "create", "pyrmq-cli")  # or the first `tail` would make it
         terminal.text("topic", "order", OWN["topic order NAME --delete"], "broker-a:1")
         terminal.text("send", "consumed", "body")
         yield guarded

@@ -27,7 +27,7 @@ from pyrmq_core.cli.servers import CommandGroup, SectionedCommand
 from pyrmq_core.cli.tables import Watch, json_option, rendered, report, show, show_watched, text_of, watch_options
 from pyrmq_core.cli.times import age, instant, shown_time
 from pyrmq_core.client.admin.group_values import GroupDescription, GroupList, GroupProgress
-from pyrmq_core.protocol.messages.names import SYSTEM_GROUPS
+from pyrmq_core.protocol.messages.names import is_system_group
 
 LIST_COLUMNS: Final = ("group", "members", "type", "model", "lag", "topics")
 CLIENT_COLUMNS: Final = ("client", "address", "language", "version", "queues")
@@ -62,7 +62,7 @@ def list_groups(connection: Connection, all_groups: bool, watch: Watch, as_json:
 
 
 def groups_text(found: GroupList, *, all_groups: bool, as_json: bool) -> str:
-    rows = [row for row in found.groups if all_groups or row.group not in SYSTEM_GROUPS]
+    rows = [row for row in found.groups if all_groups or not is_system_group(row.group)]
     if as_json:
         table = text_of([group_members(row) for row in rows], (), as_json=True)
     else:

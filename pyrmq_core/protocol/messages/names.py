@@ -56,9 +56,11 @@ SYSTEM_TOPICS: Final = FORBIDDEN_TOPICS | {
     "RMQ_SYS_ROCKSDB_TRANS_HALF_TOPIC",
     "RMQ_SYS_ROCKSDB_TRANS_OP_HALF_TOPIC",
 }
+# Java's tools read under this group, which every broker has: reading by a group of another name creates that group.
+TOOLS_GROUP: Final = "TOOLS_CONSUMER"
 # The groups that every broker has (broker/subscription/SubscriptionGroupManager.java).
 SYSTEM_GROUPS: Final = (
-    "TOOLS_CONSUMER",
+    TOOLS_GROUP,
     "FILTERSRV_CONSUMER",
     "SELF_TEST_C_GROUP",
     "CID_ONS-HTTP-PROXY",
@@ -81,6 +83,11 @@ _NAME_RULE: Final = "letters, digits and % | _ - are allowed"
 def is_system_topic(topic: str) -> bool:
     """Returns whether the topic is RocketMQ's own; topics named after clusters and brokers are not recognised."""
     return topic in SYSTEM_TOPICS or topic.startswith(SYSTEM_PREFIX)
+
+
+def is_system_group(group: str) -> bool:
+    """Checks whether the group is RocketMQ's own, also as tools of a tenant name it: `NS%TOOLS_CONSUMER`."""
+    return group.rpartition("%")[2] in SYSTEM_GROUPS
 
 
 def is_retry_topic(topic: str) -> bool:

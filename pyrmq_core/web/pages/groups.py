@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from starlette.requests import Request
 
-from pyrmq_core.protocol.messages.names import SYSTEM_GROUPS
+from pyrmq_core.protocol.messages.names import is_system_group
 from pyrmq_core.web.history import Curve
 from pyrmq_core.web.look_ups import LookUps
 from pyrmq_core.web.pages.page import Shown, needed, ordered, part, query, tried
@@ -49,7 +49,7 @@ async def groups_page(request: Request, look_ups: LookUps) -> Shown:
 
 def group_kind(name: str) -> str:
     """Returns which of `KINDS` a group is by its name."""
-    return KINDS[1] if name in SYSTEM_GROUPS else KINDS[0]
+    return KINDS[1] if is_system_group(name) else KINDS[0]
 
 
 async def group_page(request: Request, look_ups: LookUps) -> Shown:
