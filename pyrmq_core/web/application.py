@@ -15,6 +15,7 @@ from starlette.staticfiles import StaticFiles
 from pyrmq_core.errors import InvalidArgument, NoRoute, ResponseError, RocketMQError, SendFailed
 from pyrmq_core.protocol.framing.codes import ResponseCode
 from pyrmq_core.web.changes import PREPARED_BY, Changes
+from pyrmq_core.web.fair_turns import TooManyLookUps
 from pyrmq_core.web.form_fields import raw_field, read_fields
 from pyrmq_core.web.guards import FormToken
 from pyrmq_core.web.look_ups import LookUps
@@ -28,7 +29,6 @@ from pyrmq_core.web.pages.page import Shown
 from pyrmq_core.web.pages.producers import producers_page
 from pyrmq_core.web.pages.topics import topic_page, topics_page
 from pyrmq_core.web.rendering import STATIC, Pages
-from pyrmq_core.web.shared_answers import TooManyLookUps
 
 PageOf = Callable[[Request, LookUps], Awaitable[Shown]]
 
@@ -66,7 +66,7 @@ def application(look_ups: LookUps, pages: Pages, changes: Changes | None, token:
 
     def showing(page_of: PageOf) -> Callable[[Request], Awaitable[Response]]:
         async def show(request: Request) -> Response:
-            shown = await page_of(request, look_ups)
+            shown = await page_of(request, look_ups.of_viewer(request.client.host if request.client else ""))
             return pages.page(shown.template, shown.values, shown.status)
 
         return show

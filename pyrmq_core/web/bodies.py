@@ -48,10 +48,7 @@ class Body:
     given: int = 0
 
     async def receive(self) -> AsgiMessage:
-        """Returns the next piece, as ASGI has it; behind the last one, that the peer is gone, once it is.
-
-        Starlette waits for that while it sends a file, which it gives up then.
-        """
+        """Returns the next piece, as ASGI has it; behind the last one, that the peer is gone, once it is."""
         if self.given > len(self.data):
             return await self.peer()
         await trio.lowlevel.checkpoint()

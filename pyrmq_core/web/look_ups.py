@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Hashable, Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import trio
 
 from pyrmq_core import Admin, MessageExt, MessageQueue, PullConsumer, PullStatus, RocketMQError
+from pyrmq_core.protocol.messages.names import REPLY_TOPIC_SUFFIX
+from pyrmq_core.web.fair_turns import TooManyLookUps
 from pyrmq_core.web.history import SAMPLE_SECONDS, Curve, History, Sample
-from pyrmq_core.web.shared_answers import SharedAnswers, TooManyLookUps
+from pyrmq_core.web.shared_answers import FRESH_SECONDS, SharedAnswers
 
 if TYPE_CHECKING:
     from pyrmq_core.client.admin.broker_values import BrokerStatus
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
     from pyrmq_core.client.admin.producers import ProducerList
     from pyrmq_core.client.admin.topic_values import TopicRates, TopicStats
     from pyrmq_core.client.message_queries import MessageList
+
+Answer = TypeVar("Answer")
 
 # A page of the browser of messages shows so many; twice as many are looked at, divided over the queues.
 SHOWN_MESSAGES: Final = 64
@@ -50,14 +54,34 @@ class FoundMessages:
     more: bool = False
 
 
-class LookUps:
-    """The look-ups of one page server, over its own client."""
+@dataclass(frozen=True, slots=True)
+class TopicNames:
+    """The names of all topics; brokers and clusters have topics of their own names, which are RocketMQ's."""
 
-    def __init__(self, admin: Admin, consumer: PullConsumer, shared: SharedAnswers, history: History) -> None:
+    names: tuple[str, ...]
+    of_servers: frozenset[str]
+
+
+class LookUps:
+    """The look-ups of one page server, over its own client; `address` is that of the viewer that they are for."""
+
+    def __init__(
+        self, admin: Admin, consumer: PullConsumer, shared: SharedAnswers, history: History, address: str = ""
+    ) -> None:
         self.history = history
         self._admin = admin
         self._consumer = consumer
         self._shared = shared
+        self._address = address
+
+    def of_viewer(self, address: str) -> LookUps:
+        """Returns the same look-ups for a viewer at the address."""
+        return LookUps(self._admin, self._consumer, self._shared, self.history, address)
+
+    async def _get(
+        self, key: Hashable, look_up: Callable[[], Awaitable[Answer]], fresh_seconds: float = FRESH_SECONDS
+    ) -> Answer:
+        return await self._shared.get(key, look_up, fresh_seconds, address=self._address)
 
     async def brokers(self, *, watch: bool = False) -> tuple[BrokerStatus, ...]:
         """Returns every registered broker with its figures, or with the error of one that did not answer.
@@ -68,7 +92,7 @@ class LookUps:
         async def look_up() -> tuple[float, tuple[BrokerStatus, ...]]:
             return time.time(), await self._admin.brokers.list()
 
-        at, brokers = await self._shared.get("brokers", look_up)
+        at, brokers = await self._get("brokers", look_up)
         for cluster in {broker.cluster for broker in brokers}:
             curve, rates = Curve("cluster", cluster), cluster_rates(one for one in brokers if one.cluster == cluster)
             if watch:
@@ -77,17 +101,24 @@ class LookUps:
                 self.history.add(curve, Sample(at, rates))
         return brokers
 
-    async def topics(self) -> tuple[str, ...]:
+    async def topics(self) -> TopicNames:
         """Returns the names of all topics."""
-        return await self._shared.get("topics", self._admin.topics.list)
+
+        async def look_up() -> TopicNames:
+            names = await self._admin.topics.list()
+            clusters = (await self._admin.cluster_info()).cluster_addr_table
+            of_servers = {*clusters, *(name + REPLY_TOPIC_SUFFIX for name in clusters)}.union(*clusters.values())
+            return TopicNames(names, frozenset(of_servers))
+
+        return await self._get("topics", look_up)
 
     async def topic_stats(self, topic: str) -> TopicStats:
         """Returns the offsets of a topic's queues, and the errors of brokers that did not answer."""
-        return await self._shared.get(("stats", topic), partial(self._admin.topics.stats, topic))
+        return await self._get(("stats", topic), partial(self._admin.topics.stats, topic))
 
     async def groups_of(self, topic: str) -> tuple[str, ...]:
         """Returns the groups that consume a topic."""
-        return await self._shared.get(("groups of", topic), partial(self._admin.topics.groups, topic))
+        return await self._get(("groups of", topic), partial(self._admin.topics.groups, topic))
 
     async def rates(self, topic: str) -> TopicRates:
         """Returns the topic's rates, with those of the first groups that consume it; they become a sample of it."""
@@ -99,15 +130,15 @@ class LookUps:
             self.history.add(Curve("topic", topic), Sample(time.time(), lines))
             return rates
 
-        return await self._shared.get(("rates", topic), look_up, SAMPLE_SECONDS / 2)
+        return await self._get(("rates", topic), look_up, SAMPLE_SECONDS / 2)
 
     async def groups(self) -> GroupList:
         """Returns all groups with their lag."""
-        return await self._shared.get("groups", self._admin.groups.list, GROUPS_FRESH_SECONDS)
+        return await self._get("groups", self._admin.groups.list, GROUPS_FRESH_SECONDS)
 
     async def describe(self, group: str) -> GroupDescription:
         """Returns a group's members."""
-        return await self._shared.get(("group", group), partial(self._admin.groups.describe, group))
+        return await self._get(("group", group), partial(self._admin.groups.describe, group))
 
     async def progress(self, group: str) -> GroupProgress:
         """Returns a group's progress in each queue; it becomes a sample of the lag if the group is looked at."""
@@ -117,11 +148,11 @@ class LookUps:
             self.history.add(Curve("lag", group), Sample(time.time(), {"messages behind": progress.lag}))
             return progress
 
-        return await self._shared.get(("progress", group), look_up, SAMPLE_SECONDS / 2)
+        return await self._get(("progress", group), look_up, SAMPLE_SECONDS / 2)
 
     async def producers(self) -> ProducerList:
         """Returns the producers that are connected."""
-        return await self._shared.get("producers", self._admin.producers.list)
+        return await self._get("producers", self._admin.producers.list)
 
     async def by_key(self, topic: str, key: str) -> FoundMessages:
         """Returns the topic's messages that have the key."""
@@ -141,7 +172,7 @@ class LookUps:
             failures = {name: str(error) for name, error in found.failures.items()}
             return FoundMessages(tuple(reversed(found.messages))[:SHOWN_MESSAGES], failures)
 
-        return await self._shared.get(key, look_up)
+        return await self._get(key, look_up)
 
     async def at(self, queue: MessageQueue, offset: int) -> MessageExt | None:
         """Returns the message at an offset of a queue; None if it is not there."""
@@ -150,11 +181,11 @@ class LookUps:
             pulled = await self._consumer.pull(queue, offset, max_messages=1)
             return next((message for message in pulled.messages if message.queue_offset == offset), None)
 
-        return await self._shared.get(("at", queue, offset), look_up)
+        return await self._get(("at", queue, offset), look_up)
 
     async def newest(self, topic: str, before: datetime | None) -> FoundMessages:
         """Returns the topic's newest messages, or the newest of those that were stored before the time."""
-        return await self._shared.get(("newest", topic, before), partial(self._newest, topic, before))
+        return await self._get(("newest", topic, before), partial(self._newest, topic, before))
 
     async def _newest(self, topic: str, before: datetime | None) -> FoundMessages:
         stats = await self._admin.topics.stats(topic)
@@ -200,11 +231,11 @@ class LookUps:
 
     async def tracks(self, message: MessageExt) -> tuple[MessageTrack, ...]:
         """Returns what each group of its topic did with a message."""
-        return await self._shared.get(_key("tracks", message), partial(self._admin.messages.track, message))
+        return await self._get(_key("tracks", message), partial(self._admin.messages.track, message))
 
     async def trace(self, message: MessageExt) -> MessageTrace:
         """Returns the events that clients reported of a message; none without tracing."""
-        return await self._shared.get(_key("trace", message), partial(self._admin.messages.trace, message.msg_id))
+        return await self._get(_key("trace", message), partial(self._admin.messages.trace, message.msg_id))
 
     def watch(self, *curves: Curve) -> None:
         """Has the curves sampled while their pages are viewed."""

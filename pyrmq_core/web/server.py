@@ -20,6 +20,7 @@ from pyrmq_core.network.addresses import format_address
 from pyrmq_core.network.byte_server import ByteConnection, serve_listener
 from pyrmq_core.network.listener import connections_with_files, open_listener
 from pyrmq_core.network.paced_stream import paced
+from pyrmq_core.protocol.messages.names import TOOLS_GROUP
 from pyrmq_core.web.application import NAVIGATION, application
 from pyrmq_core.web.bodies import AsgiMessage, Receive
 from pyrmq_core.web.changes import Changes
@@ -31,9 +32,14 @@ from pyrmq_core.web.shared_answers import FRESH_SECONDS, SharedAnswers
 
 log = logging.getLogger(__name__)
 
-GROUP = "pyrmq-web"
+PRODUCER_GROUP = "pyrmq-web"
 PORT = 8080
 RENEW_SECONDS = 5
+# The head of a request has to come within this time: of the connection, or of the last answer.
+HEAD_SECONDS: Final = 10
+# By this version Starlette sends a file in no task group of its own. Hypercorn begins its wait for the next head while
+# it sends the last piece; begun in a group that ends with that piece, the wait would be cancelled.
+SENDS_ALONE: Final = {"version": "3.0", "spec_version": "2.4"}
 # When there are as many, a newcomer takes the place of the oldest one whose peer keeps the page waiting.
 MAX_CONNECTIONS: Final = 256
 
@@ -66,8 +72,8 @@ async def serve_web(
     host, port = listener.getsockname()[:2]
     async with (
         Admin(client=client) as admin,
-        PullConsumer(GROUP, client=client) as consumer,
-        Producer(GROUP, client=client) as producer,
+        PullConsumer(TOOLS_GROUP, client=client) as consumer,
+        Producer(PRODUCER_GROUP, client=client) as producer,
         trio.open_nursery() as nursery,
     ):
         shared = SharedAnswers()
@@ -112,7 +118,7 @@ async def _serve_one(app: App, config: Config, connection: ByteConnection) -> No
             connection.is_known = False
             await send(message)
 
-        await app(scope, receive_marked, send_marked)
+        await app({**scope, "asgi": SENDS_ALONE}, receive_marked, send_marked)
 
     async with paced(connection.stream) as stream:
         wrapped = ASGIWrapper(marked)  # type: ignore[arg-type]  # hypercorn's types name each event's own class
@@ -128,5 +134,5 @@ def _config() -> Config:
     config.include_server_header = False
     config.h11_max_incomplete_size = 32 * 1024
     config.h2_max_concurrent_streams = 8
-    config.keep_alive_timeout = 10
+    config.keep_alive_timeout = HEAD_SECONDS
     return config

@@ -21,6 +21,7 @@ from pyrmq_core.network.addresses import local_ip, parse_address
 from pyrmq_core.protocol.requests.broker.topic_admin import UpdateTopic
 from pyrmq_core.protocol.requests.broker.users import CreateAcl, CreateUser
 from pyrmq_core.testing import ResponseCode, refusal
+from pyrmq_core.web import fair_turns
 from pyrmq_core.web.server import WebSettings, serve_web
 from tests.access.requests import signed
 from tests.broker.serving import message
@@ -206,6 +207,30 @@ async def test_another_host_and_another_site_get_nothing(page: Served) -> None:
     for path in PAGES:
         answer = await page.http.get(path, headers={"Host": "evil.example"})
         assert (answer.status_code, "--allow-host" in answer.text) == (400, True)
+
+
+async def test_a_greedy_address_keeps_no_other_waiting(page: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fair_turns, "LOOK_UPS_A_SECOND", 4.0)
+    monkeypatch.setattr(fair_turns, "BURST", 1)
+    answered = list[int]()
+    one_is_answered = trio.Event()
+    transport = httpx.AsyncHTTPTransport(local_address="127.0.0.2")
+    async with (
+        httpx.AsyncClient(base_url=page.address, transport=transport, timeout=60) as greedy,
+        trio.open_nursery() as nursery,
+    ):
+
+        async def ask(number: int) -> None:
+            answered.append((await greedy.get("/messages", params={"topic": f"unknown-{number}"})).status_code)
+            one_is_answered.set()
+
+        for number in range(16):
+            nursery.start_soon(ask, number)
+        await one_is_answered.wait()
+        assert (await page.http.get("/")).status_code == 200
+        assert len(answered) < 8
+        nursery.cancel_scope.cancel()
+    assert set(answered) == {404}
 
 
 async def raw(page: Served) -> trio.SocketStream:

@@ -68,6 +68,32 @@ async def test_topics(page: Served) -> None:
     assert "0 topics" in (await page.get("/topics", filter="nowhere")).text
 
 
+async def test_topics_of_servers_are_never_shown_as_own(page: Served) -> None:
+    own = rows((await page.get("/topics")).text)
+    assert [row.split()[0] for row in own] == ["topic", "orders"]
+    assert {"broker-a", "broker-b", "DefaultCluster", "DefaultCluster_REPLY_TOPIC"} <= {
+        row.split()[0] for row in rows((await page.get("/topics", kind="RocketMQ's")).text)
+    }
+
+
+async def test_topics_without_the_names_of_brokers_are_not_shown(page: Served) -> None:
+    async def cut(request: Command, peer: Peer) -> Command:
+        raise CutConnection
+
+    page.cluster.control(RequestCode.GET_BROKER_CLUSTER_INFO, cut)
+    answer = await page.get("/topics")
+    assert (answer.status_code, "broker-a" in "".join(rows(answer.text))) == (502, False)
+    assert "The cluster did not answer" in answer.text
+
+
+async def test_looking_creates_no_group(page: Served) -> None:
+    async with Admin(nameserver=page.cluster.nameserver) as admin:
+        before = {group.group for group in (await admin.groups.list()).groups}
+        for path in ("/messages?topic=orders", "/message?topic=orders&brokerName=broker-a&queueId=0&offset=0"):
+            assert (await page.http.get(path)).status_code == 200
+        assert {group.group for group in (await admin.groups.list()).groups} == before
+
+
 async def test_the_spread_of_a_topic(page: Served) -> None:
     text = (await page.get("/topic", topic="orders")).text
     assert text.count('<rect class="queue"') == 8

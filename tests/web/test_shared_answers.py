@@ -10,7 +10,8 @@ import trio.testing
 
 from pyrmq_core.errors import NoRoute
 from pyrmq_core.web import shared_answers
-from pyrmq_core.web.shared_answers import BURST, FRESH_SECONDS, LOOK_UPS_A_SECOND, SharedAnswers, TooManyLookUps
+from pyrmq_core.web.fair_turns import BURST, LOOK_UPS_A_SECOND, TooManyLookUps
+from pyrmq_core.web.shared_answers import FRESH_SECONDS, SharedAnswers
 
 
 class Source:
@@ -115,6 +116,30 @@ async def test_look_ups_keep_to_their_rate(autojump_clock: trio.testing.MockCloc
         assert begun <= BURST + second * LOOK_UPS_A_SECOND + 1
     await trio.sleep(60)
     assert await in_parallel(shared, BURST, look_up) == 0
+
+
+async def test_a_viewer_of_the_same_key_waits_for_no_longer_than_its_own_turn(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    shared, begun = SharedAnswers(), list[int]()
+
+    async def view(key: int, address: str) -> None:
+        async def look_up() -> None:
+            begun.append(key)
+
+        await shared.get(key, look_up, address=address)
+
+    async with trio.open_nursery() as nursery:
+        last = BURST + 60
+        for key in range(last):
+            nursery.start_soon(view, key, "greedy")
+        await trio.testing.wait_all_tasks_blocked()
+        nursery.start_soon(view, last, "greedy")
+        await trio.testing.wait_all_tasks_blocked()
+        place = len(begun)
+        await view(last, "reader")
+        assert begun.index(last) <= place + 1
+    assert begun.count(last) == 1
 
 
 async def test_answers_take_bounded_room(

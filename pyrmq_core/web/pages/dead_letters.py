@@ -14,7 +14,7 @@ from pyrmq_core.web.pages.page import Shown, moment, part, query
 async def dead_letters_page(request: Request, look_ups: LookUps) -> Shown:
     """Returns the groups with a dead-letter topic, and the newest dead letters of the chosen one."""
     group, before = query(request, "group"), query(request, "before")
-    topics = [topic for topic in await look_ups.topics() if is_dead_letter_topic(topic)]
+    topics = [topic for topic in (await look_ups.topics()).names if is_dead_letter_topic(topic)]
     topic = DLQ_PREFIX + group
     try:
         found = await look_ups.newest(topic, moment(before, "before")) if group else FoundMessages()

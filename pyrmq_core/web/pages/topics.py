@@ -11,7 +11,7 @@ from starlette.requests import Request
 from pyrmq_core.model import MessageQueue
 from pyrmq_core.protocol.messages.names import is_dead_letter_topic, is_retry_topic, is_system_topic
 from pyrmq_core.web.history import Curve
-from pyrmq_core.web.look_ups import MAX_GROUPS_RATED, LookUps
+from pyrmq_core.web.look_ups import MAX_GROUPS_RATED, LookUps, TopicNames
 from pyrmq_core.web.pages.page import Shown, needed, ordered, part, query, tried
 
 if TYPE_CHECKING:
@@ -49,30 +49,27 @@ class BrokerBars:
 async def topics_page(request: Request, look_ups: LookUps) -> Shown:
     """Returns the topics whose names contain a text, of one kind."""
     wanted, kind = query(request, "filter"), query(request, "kind") or KINDS[0]
-    names = await look_ups.topics()
-    brokers, _ = await tried(look_ups.brokers)
-    own = {name for broker in brokers or () for name in (broker.broker_name, broker.cluster)}
-    own |= {f"{broker.cluster}_REPLY_TOPIC" for broker in brokers or ()}
-    kinds = {name: KINDS[3] if name in own else topic_kind(name) for name in names}
-    found = [name for name in names if kinds[name] == kind and wanted.lower() in name.lower()]
+    known = await look_ups.topics()
+    kinds = {name: topic_kind(name, known) for name in known.names}
+    found = [name for name in known.names if kinds[name] == kind and wanted.lower() in name.lower()]
     return Shown(
         "topics.html",
         {
             "part": part(request, found),
             "kind": kind,
-            "kinds": {known: sum(1 for name in names if kinds[name] == known) for known in KINDS},
+            "kinds": {name: sum(1 for kind in kinds.values() if kind == name) for name in KINDS},
             "filter": wanted,
         },
     )
 
 
-def topic_kind(name: str) -> str:
+def topic_kind(name: str, known: TopicNames) -> str:
     """Returns which of `KINDS` a topic is by its name."""
     if is_retry_topic(name):
         return KINDS[1]
     if is_dead_letter_topic(name):
         return KINDS[2]
-    return KINDS[3] if is_system_topic(name) else KINDS[0]
+    return KINDS[3] if is_system_topic(name) or name in known.of_servers else KINDS[0]
 
 
 async def topic_page(request: Request, look_ups: LookUps) -> Shown:
@@ -80,6 +77,7 @@ async def topic_page(request: Request, look_ups: LookUps) -> Shown:
     topic = needed(request, "topic")
     look_ups.watch(Curve("topic", topic))
     stats = await look_ups.topic_stats(topic)
+    known, _ = await tried(look_ups.topics)
     groups, groups_error = await tried(lambda: look_ups.groups_of(topic))
     rates, rates_error = await tried(lambda: look_ups.rates(topic))
     failures = {**(rates.failures if rates else {}), **stats.failures}
@@ -87,7 +85,7 @@ async def topic_page(request: Request, look_ups: LookUps) -> Shown:
         "topic.html",
         {
             "topic": topic,
-            "kind": topic_kind(topic),
+            "kind": topic_kind(topic, known) if known else "",
             "brokers": spread({queue: one.messages for queue, one in stats.queues.items()}),
             "part": part(request, ordered(request, stats.queues.items(), ORDERS)),
             "sort": query(request, "sort"),

@@ -1,0 +1,103 @@
+"""`FairTurns`: when look-ups may begin, so many a second and so many at once, shared between the addresses that ask."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Final
+
+import trio
+
+LOOK_UPS_A_SECOND: Final = 20.0
+# So many look-ups may begin at once after a quiet time.
+BURST: Final = 40
+LOOK_UPS_AT_ONCE: Final = 8
+LONGEST_WAIT_SECONDS: Final = 5.0
+
+
+class TooManyLookUps(Exception):
+    """The look-ups of all viewers together reached their rate; this one was not begun."""
+
+
+@dataclass(eq=False, slots=True)
+class Turn:
+    """The turn of one look-up; it may stand in the lines of several addresses, and is called in one of them."""
+
+    called: trio.Event = field(default_factory=trio.Event)
+    called_for: str = ""
+
+
+class FairTurns:
+    """Calls one waiting look-up after another, each time of the address that has the fewest under way, in rotation.
+
+    One address alone has all turns, as a proxy does. Nothing is kept of an address that has no look-up.
+    """
+
+    def __init__(self) -> None:
+        # The address that was called last stands at the end.
+        self._lines: dict[str, dict[Turn, None]] = {}
+        self._under_way: Counter[str] = Counter()
+        self._paced: Turn | None = None
+        self._next_at = -math.inf
+
+    def join(self, turn: Turn, address: str) -> None:
+        """Puts a look-up that is not yet called into the line of an address, also of a further one."""
+        if not turn.called.is_set():
+            self._lines.setdefault(address, {})[turn] = None
+
+    @asynccontextmanager
+    async def taken(self, turn: Turn, address: str) -> AsyncIterator[None]:
+        """Waits until the look-up may begin; it is under way until the end of the block.
+
+        Raises `TooManyLookUps` when it was not called within `LONGEST_WAIT_SECONDS`.
+        """
+        self.join(turn, address)
+        try:
+            self._call_next()
+            with trio.move_on_after(LONGEST_WAIT_SECONDS):
+                await turn.called.wait()
+            if not turn.called.is_set():
+                raise TooManyLookUps
+            await self._keep_pace()
+            self._call_next()
+            yield
+        finally:
+            self._end(turn)
+            self._call_next()
+
+    async def _keep_pace(self) -> None:
+        """Waits, alone, until the rate permits one more."""
+        begin_at = max(self._next_at, trio.current_time() - (BURST - 1) / LOOK_UPS_A_SECOND)
+        await trio.sleep_until(begin_at)
+        self._next_at = begin_at + 1 / LOOK_UPS_A_SECOND
+        self._paced = None
+
+    def _call_next(self) -> None:
+        if self._paced is not None or not self._lines or self._under_way.total() >= LOOK_UPS_AT_ONCE:
+            return
+        address = min(self._lines, key=lambda waiting: self._under_way[waiting])
+        line = self._lines.pop(address)
+        self._lines[address] = line
+        turn = next(iter(line))
+        self._leave_lines(turn)
+        self._under_way[address] += 1
+        self._paced = turn
+        turn.called_for = address
+        turn.called.set()
+
+    def _end(self, turn: Turn) -> None:
+        self._leave_lines(turn)
+        if turn.called.is_set():
+            self._under_way[turn.called_for] -= 1
+            self._under_way += Counter()  # drops an address that has none
+        if self._paced is turn:
+            self._paced = None
+
+    def _leave_lines(self, turn: Turn) -> None:
+        for address in [address for address, line in self._lines.items() if turn in line]:
+            del self._lines[address][turn]
+            if not self._lines[address]:
+                del self._lines[address]
