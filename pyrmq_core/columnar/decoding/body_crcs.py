@@ -44,6 +44,9 @@ FOLDED_ROWS: Final = 32
 # Shorter rows are not folded: the words between them would be more than is saved.
 FOLDED_FROM_WORDS: Final = 17
 
+# The words of many short rows are combined column by column: a sum of each row costs a row's own call.
+LONGEST_BY_COLUMNS: Final = 24
+
 WORD_BYTES: Final = 8
 TOP_BIT: Final = 31
 # CRC-32's polynomial, bits reversed as zlib has them.
@@ -52,6 +55,9 @@ POLYNOMIAL: Final = 0xEDB88320
 NO_BITS: Final = 0xFFFFFFFF
 
 Words = npt.NDArray[np.uint64]
+
+# NumPy 2.0 or later counts bits by itself.
+_count_bits: Final = getattr(np, "bitwise_count", None)
 
 crc32: Callable[..., int]
 longest_together: int
@@ -114,6 +120,8 @@ def _match_together(octets: Octets, starts: Ints, ends: Ints, crcs: Ints, width:
     windows: npt.NDArray[np.void] = np.ndarray((len(octets) - row_bytes + 1,), f"V{row_bytes}", octets, 0, (1,))
     places = ends - row_bytes
     leads = starts - places
+    first_lead = int(leads[0])
+    same_leads = bool((leads == first_lead).all())
     # A CRC that begins with no bits set does not depend on zeros in front.
     claimed = ((crcs ^ _crcs_of_zeros()[ends - starts]) & CRC_MASK).astype("<u8")
     mask, lead_words = _top_bit_mask()[-width:], -(-int(leads.max()) // WORD_BYTES)
@@ -124,15 +132,29 @@ def _match_together(octets: Octets, starts: Ints, ends: Ints, crcs: Ints, width:
     for first in range(0, len(places), per_block):
         some = slice(first, first + per_block)
         rows: Words = windows[places[some]].view("<u8").reshape(-1, width)
-        if lead_words:
-            _clear_leads(rows, leads[some], lead_words)
         count = len(rows)
-        top = np.bitwise_xor.reduce(np.bitwise_and(rows, mask, out=masked[:count]), axis=1)
+        if same_leads and lead_words:
+            rows[:, : lead_words - 1] = 0
+            rows[:, lead_words - 1] &= _KEPT[first_lead - WORD_BYTES * (lead_words - 1)]
+        elif lead_words:
+            _clear_leads(rows, leads[some], lead_words)
         block[:count, :width] = rows
-        block[:count, width] = claimed[some] | _parity(top) << np.uint64(TOP_BIT)
+        block[:count, width] = claimed[some] | _parity(_masked(rows, mask, masked[:count])) << np.uint64(TOP_BIT)
         if crc32(_folded(block, folded).data, NO_BITS) != NO_BITS:
             return False
     return True
+
+
+def _masked(rows: Words, mask: Words, room: Words) -> Words:
+    """Returns the words of each row combined by exclusive or, after the mask; `room` is for the masked words."""
+    if len(mask) > LONGEST_BY_COLUMNS:
+        combined: Words = np.bitwise_xor.reduce(np.bitwise_and(rows, mask, out=room), axis=1)
+        return combined
+    combined, room = rows[:, 0] & mask[0], room.ravel()[: len(rows)]
+    for column in range(1, len(mask)):
+        np.bitwise_and(rows[:, column], mask[column], out=room)
+        combined ^= room
+    return combined
 
 
 def _clear_leads(rows: Words, leads: Ints, lead_words: int) -> None:
@@ -149,6 +171,9 @@ _KEPT: Final = np.frombuffer(
 
 def _parity(words: Words) -> Words:
     """Returns 1 for each word with an odd number of bits."""
+    if _count_bits is not None:
+        counts: Words = _count_bits(words).astype(np.uint64)
+        return counts & np.uint64(1)
     for bits in (32, 16, 8, 4, 2, 1):
         words = words ^ words >> np.uint64(bits)
     return words & np.uint64(1)
