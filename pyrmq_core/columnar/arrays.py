@@ -69,6 +69,20 @@ def windows(octets: Octets, width: int) -> npt.NDArray[np.void]:
     return np.ndarray((len(octets) - width + 1,), f"V{width}", octets, 0, (1,))
 
 
+def strided(octets: Octets, first: int, width: int, step: int, count: int) -> npt.NDArray[np.void]:
+    """Returns `count` elements of `width` bytes, of which the first begins at `first`, and each other `step` bytes
+    behind the one before; nothing is copied."""
+    return np.ndarray((count,), f"V{width}", octets, first, (step,))
+
+
+def even_spans(octets: Octets, first: int, width: int, step: int, count: int) -> pa.Array:
+    """Returns the elements of `strided` as a binary array: copied in a third of the time of `spans`, or less."""
+    if not width:
+        return slices_between(pa.py_buffer(b""), np.zeros(count + 1, np.int32))
+    bounds = np.arange(count + 1, dtype=np.int32) * np.int32(width)
+    return slices_between(pa.py_buffer(np.ascontiguousarray(strided(octets, first, width, step, count))), bounds)
+
+
 def take_unchecked(array: pa.Array, places: pa.Array) -> pa.Array:
     """Returns `array[place]` for each place, and null for a null place. Places are not checked against the bounds."""
     return _TAKE.call([array, places], _UNCHECKED)

@@ -9,7 +9,8 @@ import pyarrow as pa
 import pytest
 
 from pyrmq_core.columnar.arrays import byte_view, offsets_of
-from pyrmq_core.columnar.decoding import properties, property_layout
+from pyrmq_core.columnar.decoding import even_properties, properties, property_layout
+from pyrmq_core.columnar.decoding.even_properties import EvenPairs, find_even_pairs
 from pyrmq_core.columnar.decoding.properties import Pairs, read_pairs
 from pyrmq_core.columnar.decoding.property_layout import MOST_PAIRS, Layout, find_layout
 
@@ -22,6 +23,7 @@ ALPHABET = "abcdefghij-_.:/ äß文\x7f"
 def fewer_strings(monkeypatch: pytest.MonkeyPatch) -> None:
     """Fewer strings than pay, which are the same work for the test."""
     monkeypatch.setattr(property_layout, "FEWEST_STRINGS", FEWEST)
+    monkeypatch.setattr(even_properties, "FEWEST_STRINGS", FEWEST)
 
 
 def layout_of(texts: list[bytes]) -> Layout | None:
@@ -34,14 +36,18 @@ def searched(texts: list[bytes], patch: pytest.MonkeyPatch) -> Pairs:
     """Returns the pairs as the search finds them."""
     with patch.context() as without:
         without.setattr(properties, "find_layout", lambda *_: None)
-        return read_pairs(pa.array(texts, pa.binary()))
+        without.setattr(properties, "find_even_pairs", lambda _: None)
+        found = read_pairs(pa.array(texts, pa.binary()))
+    assert isinstance(found, Pairs)
+    return found
 
 
 def check_same(texts: list[bytes], patch: pytest.MonkeyPatch) -> None:
     found, expected = read_pairs(pa.array(texts, pa.binary())), searched(texts, patch)
     assert found.map().equals(expected.map())
-    assert list(found.known) == list(expected.known)
-    for name in (*map(bytes.decode, found.known), "absent"):
+    names = list(found.values if isinstance(found, EvenPairs) else found.known)
+    assert names == list(expected.known)
+    for name in (*map(bytes.decode, names), "absent"):
         assert found.column(name).equals(expected.column(name)), name
     found.map().validate(full=True)
 
@@ -121,6 +127,30 @@ def test_strings_that_only_look_alike_have_no_layout(kind: str, monkeypatch: pyt
         assert layout_of(PLAIN) is not None
     assert layout_of(ODD[kind]) is None
     check_same(ODD[kind], monkeypatch)
+
+
+EVEN = [b"UNIQ_KEY\x01%08d\x02KEYS\x01k%04d\x02TAGS\x01a\x02" % (number, number) for number in range(COUNT)]
+ODD_OF_ONE_SIZE = {
+    "another name": EVEN[-1].replace(b"TAGS", b"TAGX"),
+    "another first name": EVEN[-1].replace(b"UNIQ_KEY", b"UNIQ_KEX"),
+    "another order": b"KEYS\x01k0001\x02UNIQ_KEY\x0100000000\x02TAGS\x01a\x02",
+    "a longer value, and a shorter one": b"UNIQ_KEY\x01%09d\x02KEYS\x01k001\x02TAGS\x01a\x02" % 1,
+    "a separator in a value": EVEN[-1].replace(b"k0", b"k\x01"),
+    "a pair in a value": EVEN[-1].replace(b"\x01k", b"\x02\x01"),
+    "no last separator": EVEN[-1][:-1] + b"x",
+    "a zero byte": EVEN[-1].replace(b"k", b"\x00"),
+}
+
+
+@pytest.mark.parametrize("row", [0, 1, COUNT - 1])
+@pytest.mark.parametrize("kind", ODD_OF_ONE_SIZE)
+def test_one_string_of_the_same_size_that_differs(kind: str, row: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    texts = list(EVEN)
+    assert find_even_pairs(pa.array(texts, pa.binary())) is not None
+    texts[row] = ODD_OF_ONE_SIZE[kind]
+    assert len(texts[row]) == len(EVEN[0])
+    assert find_even_pairs(pa.array(texts, pa.binary())) is None
+    check_same(texts, monkeypatch)
 
 
 def test_a_layout_names_its_pairs_and_their_bounds() -> None:

@@ -14,10 +14,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pyrmq_core.columnar.arrays import MAX_ARRAY_BYTES, as_text, keep_freed_memory, long_spans, numbers, repeated, spans
+from pyrmq_core.columnar.arrays import MAX_ARRAY_BYTES, as_text, keep_freed_memory, numbers, repeated
 from pyrmq_core.columnar.decoding.columns import TIMESTAMP, source_column
 from pyrmq_core.columnar.decoding.decode_by_row import MAX_MS, decode_messages
 from pyrmq_core.columnar.decoding.decoded_batch import DecodedBatch
+from pyrmq_core.columnar.decoding.even_properties import EvenPairs
 from pyrmq_core.columnar.decoding.hosts import host_texts, offset_msg_ids
 from pyrmq_core.columnar.decoding.plain_bodies import with_plain_bodies
 from pyrmq_core.columnar.decoding.properties import Pairs, read_pairs
@@ -172,8 +173,8 @@ class _Columns:
         self._verify_crc = verify_crc
 
     @cached_property
-    def pairs(self) -> Pairs:
-        return read_pairs(spans(self.rows.data, *self.rows.properties))
+    def pairs(self) -> Pairs | EvenPairs:
+        return read_pairs(self.rows.spans(self.rows.properties))
 
     @cached_property
     def offset_msg_ids(self) -> pa.Array:
@@ -181,7 +182,7 @@ class _Columns:
 
     def topic(self) -> pa.Array:
         """Returns the topics; those of a tenant without its namespace."""
-        topics = as_text(spans(self.rows.data, *self.rows.topic))
+        topics = as_text(self.rows.spans(self.rows.topic))
         namespaces = {pull.namespace for pull in self._pulls}
         if not any(namespaces):
             return topics
@@ -193,7 +194,7 @@ class _Columns:
         return pa.array(texts, pa.string()).take(names.indices)
 
     def body(self) -> pa.Array:
-        bodies = long_spans(self.rows.octets, *self.rows.body)
+        bodies = self.rows.spans(self.rows.body)
         if self._verify_crc:
             check_gathered_crcs(self.rows, bodies)
         return bodies

@@ -28,6 +28,7 @@ from pyrmq_core.columnar.arrays import (
     strided_indices,
     take_unchecked,
 )
+from pyrmq_core.columnar.decoding.even_properties import EvenPairs, find_even_pairs
 from pyrmq_core.columnar.decoding.property_layout import Layout, find_layout
 from pyrmq_core.protocol.messages.properties import decode_java_utf8, decode_properties
 
@@ -93,10 +94,12 @@ class Pairs:
         return _elements(self.data, self.bounds)
 
 
-def read_pairs(strings: pa.Array) -> Pairs:
+def read_pairs(strings: pa.Array) -> Pairs | EvenPairs:
     """Returns the pairs of all strings: a binary array without nulls, which begins where its buffer begins."""
     try:
         strings.cast(pa.string())
+        if (even := find_even_pairs(strings)) is not None:
+            return even
         wrong = np.zeros(len(strings), np.bool_)
     except pa.ArrowInvalid:
         wrong = not_utf8(strings)

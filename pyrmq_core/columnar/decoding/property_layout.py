@@ -45,7 +45,7 @@ def find_layout(octets: Octets, bounds: Int32s) -> Layout | None:
     sizes = np.diff(bounds)
     if strings < FEWEST_STRINGS or not sizes.all():
         return None
-    first = _split(octets, bounds, 0)
+    first = split_pairs(octets[bounds[0] : bounds[1]].tobytes())
     varying = None if first is None else _varying_pair(first, octets, bounds, sizes)
     if first is None or varying is None:
         return None
@@ -61,9 +61,8 @@ def find_layout(octets: Octets, bounds: Int32s) -> Layout | None:
     return Layout(tuple(names), places.reshape(-1, 4)) if _has_names(octets, places, names) else None
 
 
-def _split(octets: Octets, bounds: Int32s, string: int) -> list[tuple[bytes, bytes]] | None:
+def split_pairs(text: bytes) -> list[tuple[bytes, bytes]] | None:
     """Returns the pairs of one string, or None if they are not plain or too many."""
-    text = octets[bounds[string] : bounds[string + 1]].tobytes()
     parts = [part.split(NAME_END) for part in text.split(VALUE_END)]
     if parts.pop() != [b""] or not 0 < len(parts) <= MOST_PAIRS:
         return None
@@ -80,7 +79,7 @@ def _varying_pair(first: list[tuple[bytes, bytes]], octets: Octets, bounds: Int3
     other = int((sizes != sizes[0]).argmax())
     if not other:
         return len(first) - 1
-    second = _split(octets, bounds, other)
+    second = split_pairs(octets[bounds[other] : bounds[other + 1]].tobytes())
     if second is None or len(second) != len(first):
         return None
     differing = [

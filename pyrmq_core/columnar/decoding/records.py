@@ -15,7 +15,18 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from pyrmq_core.columnar.arrays import MAX_ARRAY_BYTES, Bools, Ints, Octets, byte_view, offsets_of, windows
+from pyrmq_core.columnar.arrays import (
+    MAX_ARRAY_BYTES,
+    Bools,
+    Ints,
+    Octets,
+    byte_view,
+    even_spans,
+    long_spans,
+    offsets_of,
+    strided,
+    windows,
+)
 from pyrmq_core.columnar.decoding import body_crcs
 from pyrmq_core.columnar.decoding.record_bounds import Unreadable, items
 from pyrmq_core.model import OffsetRange
@@ -45,16 +56,20 @@ HEAD: Final = np.dtype(
     ]
 )
 HEAD_BYTES: Final = HEAD.itemsize
+SYS_FLAG: Final = 36
 BORN_HOST: Final = 48
 STORE_TIMESTAMP: Final = 56
 STORE_HOST: Final = 64
 TAIL: Final = 72  # where `reconsume_times` begins
+BODY_BYTES: Final = 84
 V4_BYTES, V6_BYTES = 8, 20
 V6_MORE: Final = V6_BYTES - V4_BYTES
 INNER_BODY_BYTES: Final = 16
 INNER_BODY: Final = 20
 INNER_FLAG: Final = 12
 SHORT_BYTES: Final = 2
+# Records with these have other parts than those around them.
+UNEVEN_FLAGS: Final = BATCH_RECORD | BORN_HOST_V6 | STORE_HOST_V6
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +91,8 @@ class Rows:
     `heads[i]` is a copy of that header in the form with IPv4 hosts; hosts are read from `octets`, by `host`. `pull[i]`
     is the number of the pull that the message came with. The messages inside a batch record share its place, header and
     topic, and have their own spans of body and properties. A decompressed body lies behind all records.
+
+    With a `stride` each message's parts lie so many bytes behind those of the message before, and have their sizes.
     """
 
     octets: Octets
@@ -87,6 +104,7 @@ class Rows:
     body: tuple[Ints, Ints]
     topic: tuple[Ints, Ints]
     properties: tuple[Ints, Ints]
+    stride: int = 0
 
     def __len__(self) -> int:
         return len(self.pull)
@@ -99,6 +117,13 @@ class Rows:
         """Returns a field of the records' headers as native numbers."""
         values: npt.NDArray[Any] = self.heads.view(HEAD)[name]
         return values.astype(values.dtype.newbyteorder("="))
+
+    def spans(self, bounds: tuple[Ints, Ints]) -> pa.Array:
+        """Returns the binary array of one part of each message: `body`, `topic` or `properties`."""
+        if not self.stride:
+            return long_spans(self.octets, *bounds)
+        first, width = int(bounds[0][0]), int(bounds[1][0] - bounds[0][0])
+        return even_spans(self.octets, first, width, self.stride, len(self))
 
     def host(self, name: str, v6: bool) -> Octets:
         """Returns the packed hosts of those messages whose host is IPv6 (`v6`), or IPv4, as the rows of a matrix."""
@@ -141,9 +166,11 @@ def read_rows(pulls: Sequence[RawPull], within: OffsetRange, *, verify_crc: bool
     Batch records become their messages. With `verify_crc` they are compared with their CRC first, other records not.
     """
     octets, starts, ends = _joined([pull.records for pull in pulls])
-    filled = np.flatnonzero(ends > starts)
-    places, counts = items(octets, starts[filled], ends[filled], MIN_RECORD_BYTES)
-    rows = _plain_rows(octets, places, np.repeat(filled, counts))
+    rows = _even_rows(octets, ends - starts)
+    if rows is None:
+        filled = np.flatnonzero(ends > starts)
+        places, counts = items(octets, starts[filled], ends[filled], MIN_RECORD_BYTES)
+        rows = _plain_rows(octets, places, np.repeat(filled, counts))
     batches = rows.head("sys_flag") & BATCH_RECORD == BATCH_RECORD
     if batches.any():
         if verify_crc:
@@ -188,6 +215,55 @@ def _joined(buffers: Sequence[bytes | memoryview]) -> tuple[Octets, Ints, Ints]:
         raise Unreadable
     octets = np.frombuffer(buffers[0] if len(buffers) == 1 else b"".join(buffers), np.uint8)
     return octets, np.concatenate((np.zeros(1, np.int64), ends[:-1])), ends
+
+
+def _even_rows(octets: Octets, lengths: Ints) -> Rows | None:
+    """Returns a message for each record if all records have one size, and their parts have theirs; else None.
+
+    `lengths` are the bytes of each pull. Most topics have such records for long stretches, or at all times.
+    """
+    if len(octets) < MIN_RECORD_BYTES:
+        return None
+    head = octets[:HEAD_BYTES].view(HEAD)[0]
+    size, body_bytes, magic = int(head["size"]), int(head["body_bytes"]), int(head["magic"])
+    if size < MIN_RECORD_BYTES or (lengths % size).any() or magic not in (MAGIC_V1, MAGIC_V2) or body_bytes < 0:
+        return None
+    body_end = HEAD_BYTES + body_bytes
+    topic = body_end + (2 if magic == MAGIC_V2 else 1)
+    if topic > size or head["sys_flag"] & UNEVEN_FLAGS:
+        return None
+    topic_end = topic + int.from_bytes(octets[body_end:topic].tobytes(), "big", signed=True)
+    properties = topic_end + SHORT_BYTES
+    if topic_end < topic or properties > size:
+        return None
+    if int.from_bytes(octets[topic_end:properties].tobytes(), "big", signed=True) != size - properties:
+        return None
+    count = len(octets) // size
+    # The size and the magic number, the flags, and the length of each part.
+    for place, end in ((0, 8), (SYS_FLAG, SYS_FLAG + 4), (BODY_BYTES, HEAD_BYTES), (body_end, topic)):
+        if not _is_in_all(octets, place, end, size, count):
+            return None
+    if not _is_in_all(octets, topic_end, properties, size, count):
+        return None
+    places = np.arange(0, len(octets), size)
+    heads = strided(octets, 0, HEAD_BYTES, size, count)
+    return Rows(
+        octets=octets,
+        heads=heads,
+        places=places,
+        pull=np.repeat(np.arange(len(lengths)), lengths // size),
+        queue_offset=heads.view(HEAD)["queue_offset"].astype(np.int64),
+        flag=heads.view(HEAD)["flag"].astype(np.int64),
+        body=(places + HEAD_BYTES, places + body_end),
+        topic=(places + topic, places + topic_end),
+        properties=(places + properties, places + size),
+        stride=size,
+    )
+
+
+def _is_in_all(octets: Octets, place: int, end: int, size: int, count: int) -> bool:
+    """Returns whether each record has, from `place` to `end`, the bytes of the first one."""
+    return strided(octets, place, end - place, size, count).tobytes() == octets[place:end].tobytes() * count
 
 
 def _plain_rows(octets: Octets, places: Ints, pull: Ints) -> Rows:

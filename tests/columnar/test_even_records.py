@@ -1,0 +1,184 @@
+"""Records of one size and one layout, which are decoded by strides: the rows are those of the path by message."""
+
+from __future__ import annotations
+
+import random
+import struct
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pyrmq_core import OffsetRange, RawPull, TagFilter
+from pyrmq_core.columnar import SOURCE_COLUMNS, schema_of
+from pyrmq_core.columnar.decoding import even_properties, plain_bodies
+from pyrmq_core.columnar.decoding.decode import ALL_TAGS, decode_columns
+from pyrmq_core.columnar.decoding.decode_by_row import decode_messages
+from pyrmq_core.columnar.decoding.even_properties import EvenPairs
+from pyrmq_core.columnar.decoding.properties import read_pairs
+from pyrmq_core.columnar.decoding.record_bounds import Unreadable
+from pyrmq_core.columnar.decoding.records import Rows, read_rows
+from pyrmq_core.model import EVERYTHING
+from pyrmq_core.protocol.messages.bodies import BodyRules
+from pyrmq_core.protocol.messages.compression import CompressionType, compress
+from pyrmq_core.protocol.messages.record import FIXED_V4, SYS_FLAG_POSITION
+from tests.columnar.stored import QUEUES, pull, record
+
+EVERY_COLUMN = schema_of(list(SOURCE_COLUMNS))
+ROWS = 40
+PROPERTIES = "UNIQ_KEY\x01ID{0:04}\x02KEYS\x01k{0:03}\x02TAGS\x01Tag{1}\x02größe\x01ä{0:02}\x02"
+
+
+@pytest.fixture(autouse=True)
+def few_strings(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(even_properties, "FEWEST_STRINGS", 2)
+
+
+def even_record(offset: int, **fields: Any) -> bytes:
+    values: dict[str, Any] = {
+        "body": f"body {offset:05}".encode(),
+        "properties": PROPERTIES.format(offset, "AB"[offset % 2]),
+        "born_timestamp_ms": 1_700_000_000_000 + 7 * offset,
+        "born_host": f"10.0.0.{offset % 3}:5000",
+        "flag": offset,
+    }
+    return record(offset, **values | fields)
+
+
+def even_pulls(**fields: Any) -> list[RawPull]:
+    """Returns pulls of several lengths, one of them without records."""
+    records = [even_record(offset, **fields) for offset in range(ROWS)]
+    return [
+        pull(0, *records[:7]),
+        pull(7, count=0),
+        pull(7, *records[7:30]),
+        pull(30, *records[30:], queue=QUEUES[1]),
+    ]
+
+
+def stride(pulls: list[RawPull], within: OffsetRange = EVERYTHING) -> int:
+    return read_rows(pulls, within).stride
+
+
+def check_same(
+    pulls: list[RawPull],
+    within: OffsetRange = EVERYTHING,
+    tags: TagFilter = ALL_TAGS,
+    rules: BodyRules = BodyRules(),  # noqa: B008 - a frozen value
+) -> int:
+    """Compares all columns with those that are made message by message; returns the rows."""
+    found = [decoded.batch for decoded in decode_columns(pulls, EVERY_COLUMN, within, tags, rules)]
+    expected = [decoded.batch for decoded in decode_messages(pulls, EVERY_COLUMN, within, tags, rules)]
+    assert found == expected
+    for batch in found:
+        batch.validate(full=True)
+    return sum(batch.num_rows for batch in found)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [{}, {"body": b""}, {"topic": "t" * 127}, {"topic": "t" * 128}, {"topic": "ü" * 90}, {"properties": ""}],
+    ids=["plain", "empty bodies", "longest short topic", "long topic", "topic of letters", "no properties"],
+)
+def test_even_records_have_the_rows_of_the_plain_path(fields: dict[str, Any]) -> None:
+    pulls = even_pulls(**fields)
+    assert stride(pulls) == len(even_record(0, **fields))
+    assert check_same(pulls) == ROWS
+    assert check_same(pulls, rules=BodyRules(verify_crc=False)) == ROWS
+
+
+def test_a_part_of_even_records_is_read_one_by_one() -> None:
+    pulls = even_pulls()
+    assert stride(pulls, OffsetRange(5, 25)) == 0
+    assert check_same(pulls, OffsetRange(5, 25)) == 20
+    assert check_same(pulls, tags=TagFilter.parse("TagA")) == ROWS // 2
+    assert check_same(pulls, OffsetRange(50, 60)) == 0
+
+
+def uneven_pulls() -> Iterator[tuple[str, list[RawPull]]]:
+    """Yields even pulls in which one record differs from all others, mostly without another size."""
+    row = ROWS - 3
+    differing: dict[str, dict[str, Any]] = {
+        "a longer topic": {"topic": "orders+", "body": b"body 0003"},
+        "a longer body": {"body": b"body 000037", "topic": "order"},
+        "longer properties": {"properties": PROPERTIES.format(row, "A") + "x\x01y\x02", "body": b"body 0"},
+        "IPv6": {"born_host": "[::1]:5", "body": b""},
+        "compressed": {"body": b"\x00" * 10, "sys_flag": 0x01},
+        "another size": {"body": b"a much longer body"},
+    }
+    for name, fields in differing.items():
+        records = [even_record(offset, **(fields if offset == row else {})) for offset in range(ROWS)]
+        yield name, [pull(0, *records)]
+
+
+@pytest.mark.parametrize(("name", "pulls"), list(uneven_pulls()), ids=[name for name, _ in uneven_pulls()])
+def test_one_record_of_other_parts_is_noticed(name: str, pulls: list[RawPull]) -> None:
+    assert stride(pulls) == 0
+    assert check_same(pulls, rules=BodyRules(keep_undecodable=True)) == ROWS
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_one_changed_byte_of_a_head_or_length_has_one_verdict(seed: int) -> None:
+    """Each byte that decides where parts lie is changed, in a record of each kind of place."""
+    chance = random.Random(seed)
+    plain = even_record(0)
+    size, body_end = len(plain), FIXED_V4.size + 10
+    topic_end = body_end + 1 + len("orders")
+    places = [*range(8), *range(SYS_FLAG_POSITION, SYS_FLAG_POSITION + 4), *range(FIXED_V4.size - 4, FIXED_V4.size)]
+    for place in (*places, body_end, topic_end, topic_end + 1):
+        pulls = even_pulls()
+        changed = bytearray(pulls[2].records)
+        changed[chance.choice((0, 1, 22)) * size + place] = chance.choice((0, 1, 2, 0x7F, 0x80, 0xFF))
+        pulls[2] = replace(pulls[2], records=bytes(changed))
+        verdicts: list[object] = []
+        for way in (decode_columns, decode_messages):
+            try:
+                verdicts.append([batch for batch, _ in way(pulls, EVERY_COLUMN, EVERYTHING, ALL_TAGS, BodyRules())])
+            except Exception:
+                verdicts.append("refused")
+        assert verdicts[0] == verdicts[1], place
+
+
+def test_even_compressed_bodies_are_decompressed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In parts, too, of which each has its bodies elsewhere than its records."""
+    plain = [bytes([65 + offset]) * 3000 for offset in range(ROWS)]
+    bodies = [compress(body, CompressionType.ZLIB) for body in plain]
+    flag = CompressionType.ZLIB.sys_flag
+    pulls = [pull(0, *(even_record(offset, body=body, sys_flag=flag) for offset, body in enumerate(bodies)))]
+    assert len({len(body) for body in bodies}) == 1
+    assert stride(pulls) > 0
+    assert check_same(pulls) == ROWS
+    monkeypatch.setattr(plain_bodies, "PART_BYTES", 20_000)
+    parts = [batch for batch, _ in decode_columns(pulls, EVERY_COLUMN, EVERYTHING, ALL_TAGS, BodyRules())]
+    assert len(parts) > 3
+    assert [body for part in parts for body in part.column("body").to_pylist()] == plain
+
+
+def test_a_wrong_crc_among_even_records_is_refused() -> None:
+    pulls = even_pulls()
+    records = bytearray(pulls[2].records)
+    struct.pack_into(">i", records, 8, 5)
+    pulls[2] = replace(pulls[2], records=bytes(records))
+    assert stride(pulls) > 0
+    for decoded in decode_columns(pulls, EVERY_COLUMN, EVERYTHING, ALL_TAGS, BodyRules(verify_crc=False)):
+        assert decoded.batch.num_rows == ROWS
+    with pytest.raises(Unreadable):
+        list(decode_columns(pulls, EVERY_COLUMN, EVERYTHING, ALL_TAGS, BodyRules()))
+
+
+def test_even_properties_are_read_without_places() -> None:
+    rows = read_rows(even_pulls(), EVERYTHING)
+    pairs = read_pairs(rows.spans(rows.properties))
+    assert isinstance(pairs, EvenPairs)
+    assert list(pairs.values) == [b"UNIQ_KEY", b"KEYS", b"TAGS", "größe".encode()]
+    assert pairs.column("KEYS").to_pylist() == [f"k{offset:03}" for offset in range(ROWS)]
+    assert pairs.column("absent").null_count == ROWS
+
+
+def test_chosen_rows_of_even_records_have_no_stride() -> None:
+    rows = read_rows(even_pulls(), EVERYTHING)
+    some: Rows = rows.at(np.array([3, 1, 1]))
+    assert some.stride == 0
+    assert [text.as_py() for text in some.spans(some.body)] == [b"body 00003", b"body 00001", b"body 00001"]
