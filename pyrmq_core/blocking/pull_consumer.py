@@ -121,9 +121,13 @@ class PullConsumer(BlockingFace[AsyncPullConsumer]):
         tags: str = "*",
         sql: str | None = None,
         window: ReadWindow = ReadWindow(),  # noqa: B008 - a frozen value
+        share_lists: bool = False,
     ) -> RangeReader:
-        """Reads several ranges, one behind another, as `read`; each list is of one range, the next are pulled ahead."""
-        lists = self._async().read_ranges(ranges, tags=tags, sql=sql, window=window)
+        """Reads several ranges, one behind another, as `read`; the next are pulled ahead.
+
+        A list is of one range, or, with `share_lists`, of several small ones, in their order.
+        """
+        lists = self._async().read_ranges(ranges, tags=tags, sql=sql, window=window, share_lists=share_lists)
         return RangeReader(HeldContext(portal(), lists))
 
     def read_arrow(

@@ -7,13 +7,13 @@ import time
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain
 from typing import TYPE_CHECKING, Final
 
 from pyrmq_core import (
     DataLost,
     MessageQueue,
     NetworkError,
+    OffsetRange,
     RawPull,
     ReadWindow,
     ResponseError,
@@ -28,6 +28,7 @@ from pyrmq_spark.namespaces import name_of_tenant
 from pyrmq_spark.options import ConnectionOptions, SourceOptions
 from pyrmq_spark.read.joined_batches import in_fewer_batches
 from pyrmq_spark.read.range_planner import QueueRange
+from pyrmq_spark.read.ranges_decoding import RangesDecoding, Reached
 from pyrmq_spark.spark_errors import BrokerUnavailable, as_spark_error
 
 if TYPE_CHECKING:
@@ -78,9 +79,11 @@ class _Rest:
     def current(self) -> QueueRange:
         return self.ranges[0]
 
-    def go_on(self, offset: int) -> None:
-        """Takes the first range as read up to `offset`."""
+    def go_on(self, offset: int, whole: int = 0) -> None:
+        """Takes so many ranges as read, and the one behind them up to `offset`."""
         self.deadline = None
+        for _ in range(whole):
+            self.ranges.popleft()
         first = self.ranges.popleft()
         if offset < first.end:
             self.ranges.appendleft(QueueRange(first.queue, offset, first.end))
@@ -91,9 +94,9 @@ def _rows(
 ) -> Iterator[pa.RecordBatch]:
     while rest.ranges:
         try:
-            for following, batch in _batches(connection, options, schema, tuple(rest.ranges)):
+            for reached, batch in _batches(connection, options, schema, tuple(rest.ranges)):
                 topic = rest.current.queue.topic
-                rest.go_on(following)
+                rest.go_on(reached.offset, reached.whole_ranges)
                 if batch.num_rows:
                     named = options.namespace is None
                     yield batch if named else schema.of_topic(batch, name_of_tenant(topic, options.namespace) or "")
@@ -128,23 +131,22 @@ def _offset_after(error: RocketMQError, connection: ConnectionOptions, options: 
 
 def _batches(
     connection: ConnectionOptions, options: SourceOptions, schema: SourceSchema, ranges: Sequence[QueueRange]
-) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """Yields each batch with the offset after it; the batches of a range come before those of the next.
+) -> Iterator[tuple[Reached, pa.RecordBatch]]:
+    """Yields each batch with the place that is reached with it; the batches of a range come before those of the next.
 
-    `decoded` runs in the library's loop thread, which has the received bytes at hand: two threads that share the
+    The decoding runs in the library's loop thread, which has the received bytes at hand: two threads that share the
     interpreter, one that receives and one that decodes, read a tenth to a sixth slower. So it must never wait.
     """
     tags = TagFilter.parse(options.tags)
     window = ReadWindow(max_messages_a_pull=options.pull_batch_size, patience=options.pull_timeout, lends_records=True)
     keep = options.on_undecodable_body == "keep"
     consumer = consumer_of(connection, options)
-    left = deque(ranges)
 
-    def batches(pulls: list[RawPull], *, allow_gaps: bool) -> Iterator[DecodedBatch]:
+    def batches(pulls: Sequence[RawPull], within: OffsetRange, allow_gaps: bool) -> Iterator[DecodedBatch]:
         return columnar.decode_batches(
             pulls,
             schema.columns,
-            left[0].offsets,
+            within,
             tags=tags,
             keep_undecodable=keep,
             verify_crc=options.verify_crc,
@@ -152,24 +154,10 @@ def _batches(
             allow_gaps=allow_gaps,
         )
 
-    def decoded(pulls: list[RawPull]) -> Iterator[tuple[int, pa.RecordBatch]]:
-        while pulls[0].queue != left[0].queue or pulls[0].start >= left[0].end:
-            left.popleft()
-        made = batches(pulls, allow_gaps=False)
-        try:
-            head = next(made)
-        except DataLost as lost:  # offsets without a message are found before any batch is made
-            if options.fail_on_data_loss:
-                raise
-            log.warning("%s", lost)
-            made = batches(pulls, allow_gaps=True)
-            head = next(made)
-        for batch, rest in chain((head,), made):
-            yield rest[0].start if rest else pulls[-1].next_offset, batch
-
+    decoding = RangesDecoding(ranges, batches, fail_on_data_loss=options.fail_on_data_loss)
     wanted = [(one.queue, one.offsets) for one in ranges]
-    with consumer.read_ranges(wanted, tags=options.tags, sql=options.sql, window=window) as reader:
-        yield from reader.decoded_in_parts(decoded)
+    with consumer.read_ranges(wanted, tags=options.tags, sql=options.sql, window=window, share_lists=True) as reader:
+        yield from reader.decoded_in_parts(decoding.decoded)
 
 
 def _after(lost: DataLost, position: int, queue_range: QueueRange, options: SourceOptions) -> int:

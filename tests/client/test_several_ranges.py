@@ -7,8 +7,10 @@ import trio
 
 from pyrmq_core import DataLost, MessageQueue, OffsetRange, RawPull, ReadWindow, decode
 from pyrmq_core.client.consumer.pull.puller import JOIN_MESSAGES, Puller
-from pyrmq_core.client.consumer.pull.ranges_reader import RANGES_AT_ONCE
+from pyrmq_core.client.consumer.pull.ranges_reader import HOLD_SECONDS, RANGES_AT_ONCE, SMALL_RANGES_AT_ONCE
+from pyrmq_core.network import Peer, ask
 from pyrmq_core.protocol.framing.codes import ResponseCode
+from pyrmq_core.protocol.framing.command import Command
 from pyrmq_core.protocol.requests.broker.pull_message import PullMessage
 from tests.support.scripted import PULL, after, refuse
 from tests.support.stage import Stage, settled
@@ -29,7 +31,9 @@ def fill(stage: Stage, queues: int, count: int = COUNT) -> list[tuple[MessageQue
 
 
 async def bodies(
-    puller: Puller, ranges: Iterable[tuple[MessageQueue, OffsetRange]], window: ReadWindow | None = None
+    puller: Puller,
+    ranges: Iterable[tuple[MessageQueue, OffsetRange]],
+    window: ReadWindow | None = None,
 ) -> list[bytes]:
     found: list[bytes] = []
     async with puller.read_ranges(ranges, window=window or ReadWindow()) as lists:
@@ -66,26 +70,87 @@ async def test_the_next_few_are_pulled_while_the_first_waits(stage: Stage, pulle
     release = trio.Event()
     stage.brokers["broker-a"].always(PULL, after(release, stage.stores["broker-a"]))
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(bodies, puller, ranges)
+        nursery.start_soon(bodies, puller, ranges, ReadWindow(messages=COUNT * RANGES_AT_ONCE))
         await settled()
         assert requested_queues(stage) == set(range(RANGES_AT_ONCE))
         release.set()
 
 
-async def test_an_error_is_raised_behind_all_that_comes_before_it(stage: Stage, puller: Puller) -> None:
-    ranges = fill(stage, 3)
-    stage.stores["broker-a"].first_offset["orders", 1] = 100
-    found: list[MessageQueue] = []
+@pytest.mark.parametrize(("messages", "expected"), [(4000, SMALL_RANGES_AT_ONCE), (60, 30)])
+async def test_more_small_ones_are_pulled_at_once(stage: Stage, puller: Puller, messages: int, expected: int) -> None:
+    """While they have no more messages together than a read window."""
+    ranges = fill(stage, SMALL_RANGES_AT_ONCE + 30, 2)
+    release = trio.Event()
+    stage.brokers["broker-a"].always(PULL, after(release, stage.stores["broker-a"]))
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(bodies, puller, ranges, ReadWindow(messages=messages))
+        await settled()
+        assert requested_queues(stage) == set(range(expected))
+        release.set()
 
-    async def read() -> None:
-        async with puller.read_ranges(ranges) as lists:
-            async for pulls in lists:
-                found.extend(pull.queue for pull in pulls)
 
+async def shared_lists(
+    puller: Puller, ranges: Iterable[tuple[MessageQueue, OffsetRange]], lists_found: list[list[RawPull]]
+) -> None:
+    async with puller.read_ranges(ranges, share_lists=True) as lists:
+        async for pulls in lists:
+            lists_found += [pulls]
+
+
+def bodies_of(lists: Iterable[list[RawPull]]) -> list[bytes]:
+    return [message.body for pulls in lists for pull in pulls for message in decode(pull, own(pull))]
+
+
+@pytest.mark.parametrize("queues", [1, RANGES_AT_ONCE + 1, SMALL_RANGES_AT_ONCE + 30])
+async def test_small_ranges_share_a_list(stage: Stage, puller: Puller, queues: int) -> None:
+    found: list[list[RawPull]] = []
+    await shared_lists(puller, [*fill(stage, queues, 3), (queue(0), OffsetRange(2, 2))], found)
+    assert bodies_of(found) == [b"%d %d" % (number, offset) for number in range(queues) for offset in range(3)]
+    assert len(found) <= 1 + queues // SMALL_RANGES_AT_ONCE
+
+
+async def test_shared_lists_have_the_bounds_of_others(stage: Stage, puller: Puller) -> None:
+    """A list ends where the next pulls would lead it beyond its bounds."""
+    large = JOIN_MESSAGES + 100
+    fill(stage, 3, 50)
+    fill(stage, 1, large - 50)
+    ranges = [(queue(1), OffsetRange(0, 50)), (queue(0), OffsetRange(0, large)), (queue(2), OffsetRange(0, 50))]
+    found: list[list[RawPull]] = []
+    await shared_lists(puller, ranges, found)
+    sizes = [sum(pull.next_offset - pull.start for pull in pulls) for pulls in found]
+    assert sum(sizes) == large + 100
+    assert [{pull.queue.queue_id for pull in pulls} for pulls in found] == [{1}, {0}, {0, 2}]
+    assert max(sizes) < JOIN_MESSAGES + 64
+
+
+async def test_an_error_ends_a_shared_list(stage: Stage, puller: Puller) -> None:
+    ranges = fill(stage, 4)
+    stage.stores["broker-a"].first_offset["orders", 2] = 100
+    found: list[list[RawPull]] = []
     with pytest.raises(DataLost) as caught:
-        await read()
-    assert caught.value.queue == queue(1)
-    assert set(found) == {queue(0)}
+        await shared_lists(puller, ranges, found)
+    assert caught.value.queue == queue(2)
+    assert bodies_of(found) == [b"%d %d" % (number, offset) for number in (0, 1) for offset in range(COUNT)]
+
+
+async def test_a_range_that_waits_holds_back_none_before_it(stage: Stage, puller: Puller) -> None:
+    ranges = fill(stage, 3, 20)
+    broker, store = stage.brokers["broker-a"], stage.stores["broker-a"]
+    release = trio.Event()
+
+    async def first_alone(request: Command, peer: Peer) -> Command | None:
+        if PullMessage.from_command(request).queue_id > 0:
+            await release.wait()
+        return await ask(store, request, peer)
+
+    broker.always(PULL, first_alone)
+    found: list[list[RawPull]] = []
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(shared_lists, puller, ranges, found)
+        await trio.sleep(10 * HOLD_SECONDS)
+        assert bodies_of(found) == [b"0 %d" % offset for offset in range(20)]
+        release.set()
+    assert bodies_of(found) == [b"%d %d" % (number, offset) for number in range(3) for offset in range(20)]
 
 
 async def test_a_large_range_comes_in_several_lists(stage: Stage, puller: Puller) -> None:

@@ -186,16 +186,18 @@ class PullConsumer:
         tags: str = "*",
         sql: str | None = None,
         window: ReadWindow = ReadWindow(),  # noqa: B008 - a frozen value
+        share_lists: bool = False,
     ) -> AbstractAsyncContextManager[AsyncIterator[list[RawPull]]]:
-        """Reads several ranges, one behind another, in lists of pulls as `read_joined`; each list is of one range.
+        """Reads several ranges, one behind another, in lists of pulls as `read_joined`.
 
-        Up to eight ranges are pulled at once, each within a window of its own, so many small ones end soon. The error
-        of a range is raised after all pulls before it.
+        A list is of one range, or, with `share_lists`, of several small ones, in their order. Up to eight ranges are
+        pulled at once, each within a window of its own, and up to 64 small ones within one. The error of a range is
+        raised after all pulls before it.
         """
         wanted = tuple(ranges)
         for queue, offsets in wanted:
             check_range(queue, offsets.start, offsets.end)
-        return self._pulling().read_ranges(wanted, tags=filter_of(tags, sql), window=window)
+        return self._pulling().read_ranges(wanted, tags=filter_of(tags, sql), window=window, share_lists=share_lists)
 
     def read_arrow(
         self,

@@ -158,6 +158,13 @@ def _check_whole(rows: Rows, pulls: Sequence[RawPull], within: OffsetRange, *, a
     start, end = pulls[0].own(within).start, pulls[-1].own(within).end
     if len(rows) == end - start and (rows.queue_offset == np.arange(start, end)).all():
         return
+    owns = [pull.own(within) for pull in pulls]
+    sizes = np.array([max(0, own.end - own.start) for own in owns], np.int64)
+    firsts = np.array([own.start for own in owns], np.int64) - (np.cumsum(sizes) - sizes)
+    if (np.bincount(rows.pull, minlength=len(pulls)) == sizes).all():  # pulls of several ranges
+        expected = np.repeat(firsts, sizes) + np.arange(len(rows))
+        if (rows.queue_offset == expected).all():
+            return
     for number, pull in enumerate(pulls):
         if pull.is_unfiltered:
             offsets = rows.queue_offset[rows.pull == number].tolist()

@@ -163,20 +163,21 @@ class Puller:
         *,
         tags: Filter = ALL_TAGS,
         window: ReadWindow = READ_WINDOW,
+        share_lists: bool = False,
     ) -> AsyncIterator[AsyncIterator[list[RawPull]]]:
-        """Reads several ranges, one behind another, in lists as `read_joined` does; a list is of one range.
+        """Reads several ranges, one behind another, in lists as `read_joined` does.
 
-        The next few ranges are pulled meanwhile, each within a window of its own. An error of a range is raised after
-        all pulls before it.
+        A list is of one range, or, with `share_lists`, of several small ones. The next few ranges are pulled meanwhile,
+        each within a window of its own. An error of a range is raised after all pulls before it.
         """
         async with open_owned_nursery() as nursery:
 
             def reader(queue: MessageQueue, offsets: OffsetRange) -> RangeReader:
                 return RangeReader(self, queue, offsets.start, offsets.end, tags=tags, window=window, nursery=nursery)
 
-            several = RangesReader(reader, ranges, nursery)
+            several = RangesReader(reader, ranges, nursery, window)
             try:
-                async with aclosing(several.joined(JOIN_BYTES, JOIN_MESSAGES)) as lists:
+                async with aclosing(several.joined(JOIN_BYTES, JOIN_MESSAGES, share_lists=share_lists)) as lists:
                     yield lists
             finally:
                 several.close()

@@ -131,6 +131,11 @@ class RangeProgress:
             or slices[0].state is BROKEN
         )
 
+    @property
+    def is_ended(self) -> bool:
+        """True if the whole range was delivered and taken."""
+        return not self.slices and not self._delivered and self.next_start >= self.end
+
     def take(self) -> list[RawPull]:
         """Returns the delivered pulls, none at the range's end. Raises the error of a broken slice that is next."""
         taken, self._delivered, self._delivered_bytes, self._delivered_messages = self._delivered, [], 0, 0

@@ -126,6 +126,11 @@ class RangeReader:
         self._waiting: trio.lowlevel.Task | None = None
         self._is_closed = False
 
+    @property
+    def is_ended(self) -> bool:
+        """True if all pulls of the range were taken."""
+        return self._progress.is_ended
+
     async def pulls(self) -> AsyncGenerator[RawPull, None]:
         """Yields one pull after another."""
         while pulls := await self.take(1, 1):

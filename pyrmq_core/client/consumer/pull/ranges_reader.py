@@ -12,6 +12,7 @@ from typing import Final
 
 import trio
 
+from pyrmq_core.client.consumer.pull.pull_sizes import ReadWindow
 from pyrmq_core.client.consumer.pull.range_reader import RangeReader
 from pyrmq_core.errors import RocketMQError
 from pyrmq_core.model import MessageQueue, OffsetRange
@@ -21,55 +22,97 @@ MakeReader = Callable[[MessageQueue, OffsetRange], RangeReader]
 
 # The ranges that are pulled at once. Each holds up to a read window.
 RANGES_AT_ONCE: Final = 8
+# So many are pulled at once if they have no more messages together than one read window.
+SMALL_RANGES_AT_ONCE: Final = 64
+# A list that is not full is delivered if the next range takes longer than this.
+HOLD_SECONDS: Final = 0.05
 
 
 class RangesReader:
     """Reads ranges in their order; made and closed by `Puller.read_ranges`, in whose nursery its tasks run."""
 
     def __init__(
-        self, make: MakeReader, ranges: Iterable[tuple[MessageQueue, OffsetRange]], nursery: trio.Nursery
+        self,
+        make: MakeReader,
+        ranges: Iterable[tuple[MessageQueue, OffsetRange]],
+        nursery: trio.Nursery,
+        window: ReadWindow,
     ) -> None:
         self._make = make
-        self._waiting = iter(ranges)
+        self._waiting = deque(ranges)
         self._nursery = nursery
+        self._window_messages = window.messages
         self._begun: deque[_BegunRange] = deque()
+        self._begun_messages = 0
 
-    async def joined(self, wanted_bytes: int, wanted_messages: int) -> AsyncGenerator[list[RawPull], None]:
-        """Yields lists of pulls of one range each, of about so many bytes or messages.
+    async def joined(
+        self, wanted_bytes: int, wanted_messages: int, *, share_lists: bool
+    ) -> AsyncGenerator[list[RawPull], None]:
+        """Yields lists of pulls, of about so many bytes or messages; with `share_lists` small ranges share one.
 
         Raises the error of a range when its turn comes, after all pulls before it.
         """
+        held = _HeldPulls(wanted_bytes, wanted_messages)
         self._begin_more(wanted_bytes, wanted_messages)
         while self._begun:
             current = self._begun[0]
-            pulls = await current.first_pulls()
-            while pulls:
-                # The next pulls are posted: let them be written before the caller holds up the loop with decoding.
-                await trio.lowlevel.checkpoint()
-                yield pulls
-                pulls = await current.reader.take(wanted_bytes, wanted_messages)
-            self._begun.popleft().reader.close()
+            if held.pulls and not await current.is_taken_soon():
+                yield held.take()
+            more = True
+            while more:
+                try:
+                    pulls = await current.next_pulls(wanted_bytes, wanted_messages)
+                except RocketMQError:
+                    if held.pulls:
+                        yield held.take()
+                    raise
+                more = bool(pulls)
+                if held.pulls and not held.has_room(pulls):
+                    yield held.take()
+                held.add(pulls)
+                if more and (held.is_full or not share_lists):
+                    # The next pulls are posted: let them be written before the caller holds up the loop with decoding.
+                    await trio.lowlevel.checkpoint()
+                    yield held.take()
+                more = more and not current.reader.is_ended
+            self._end_first()
             self._begin_more(wanted_bytes, wanted_messages)
+        if held.pulls:
+            yield held.take()
 
     def close(self) -> None:
         """Ignores the answers to pulls under way."""
         for one in self._begun:
             one.reader.close()
 
+    def _end_first(self) -> None:
+        ended = self._begun.popleft()
+        ended.reader.close()
+        self._begun_messages -= ended.messages
+
     def _begin_more(self, wanted_bytes: int, wanted_messages: int) -> None:
-        while len(self._begun) < RANGES_AT_ONCE and (following := next(self._waiting, None)) is not None:
-            one = _BegunRange(self._make(*following))
+        while self._waiting and self._has_room(self._waiting[0][1]):
+            queue, offsets = self._waiting.popleft()
+            one = _BegunRange(self._make(queue, offsets), offsets.end - offsets.start)
             self._begun.append(one)
+            self._begun_messages += one.messages
             self._nursery.start_soon(one.begin, wanted_bytes, wanted_messages)
+
+    def _has_room(self, offsets: OffsetRange) -> bool:
+        if len(self._begun) < RANGES_AT_ONCE:
+            return True
+        messages = self._begun_messages + offsets.end - offsets.start
+        return len(self._begun) < SMALL_RANGES_AT_ONCE and messages <= self._window_messages
 
 
 class _BegunRange:
     """A range whose first pulls are taken by a task of its own."""
 
-    def __init__(self, reader: RangeReader) -> None:
+    def __init__(self, reader: RangeReader, messages: int) -> None:
         self.reader = reader
+        self.messages = messages
         self._taken = trio.Event()
-        self._pulls: list[RawPull] = []
+        self._pulls: list[RawPull] | None = None
         self._error: RocketMQError | None = None
 
     async def begin(self, wanted_bytes: int, wanted_messages: int) -> None:
@@ -79,10 +122,49 @@ class _BegunRange:
             self._error = error
         self._taken.set()
 
-    async def first_pulls(self) -> list[RawPull]:
-        """Returns the first pulls when they are there; raises their error. To be called once."""
-        await self._taken.wait()
+    async def is_taken_soon(self) -> bool:
+        """Returns whether the first pulls are there now, or in a moment."""
+        if not self._taken.is_set():
+            with trio.move_on_after(HOLD_SECONDS):
+                await self._taken.wait()
+        return self._taken.is_set()
+
+    async def next_pulls(self, wanted_bytes: int, wanted_messages: int) -> list[RawPull]:
+        """Returns the next pulls when they are there, none at the range's end; raises their error."""
+        if not self._taken.is_set():
+            await self._taken.wait()
         if self._error is not None:
             raise self._error
-        pulls, self._pulls = self._pulls, []
+        pulls, self._pulls = self._pulls, None
+        return await self.reader.take(wanted_bytes, wanted_messages) if pulls is None else pulls
+
+
+class _HeldPulls:
+    """The pulls of the next list, until they have so many bytes or messages."""
+
+    def __init__(self, wanted_bytes: int, wanted_messages: int) -> None:
+        self._wanted_bytes = wanted_bytes
+        self._wanted_messages = wanted_messages
+        self._bytes = self._messages = 0
+        self.pulls: list[RawPull] = []
+
+    @property
+    def is_full(self) -> bool:
+        return self._bytes >= self._wanted_bytes or self._messages >= self._wanted_messages
+
+    def has_room(self, pulls: list[RawPull]) -> bool:
+        """Returns whether the list stays within its bounds with these pulls, too."""
+        return (
+            self._bytes + sum(len(pull.records) for pull in pulls) <= self._wanted_bytes
+            and self._messages + sum(pull.next_offset - pull.start for pull in pulls) <= self._wanted_messages
+        )
+
+    def add(self, pulls: list[RawPull]) -> None:
+        self.pulls += pulls
+        self._bytes += sum(len(pull.records) for pull in pulls)
+        self._messages += sum(pull.next_offset - pull.start for pull in pulls)
+
+    def take(self) -> list[RawPull]:
+        """Returns the pulls, and begins the next list."""
+        pulls, self.pulls, self._bytes, self._messages = self.pulls, [], 0, 0
         return pulls

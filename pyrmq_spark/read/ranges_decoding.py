@@ -1,0 +1,112 @@
+"""`RangesDecoding`: one task's pulls to record batches, small ranges together.
+
+Decoding costs some hundred microseconds however few the rows, so the pulls of several ranges are decoded as one where
+that is possible. Nothing else depends on it: where it fails, each range is decoded apart, up to its own error.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain, groupby
+from typing import TYPE_CHECKING, Final
+
+from pyrmq_core import DataLost, OffsetRange, RawPull, RocketMQError
+from pyrmq_spark.read.range_planner import QueueRange
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from pyrmq_core.columnar import DecodedBatch
+
+log = logging.getLogger(__name__)
+
+# A pull covers no more than its own part of its range.
+EVERY_OFFSET: Final = OffsetRange(0, 2**63 - 1)
+
+# Decodes pulls within offsets; the last argument says whether offsets without a message are passed over.
+Decode = Callable[[Sequence[RawPull], OffsetRange, bool], "Iterator[DecodedBatch]"]
+
+
+@dataclass(frozen=True, slots=True)
+class Reached:
+    """The place that a read has reached: `whole_ranges` more are read, and the range behind them up to `offset`."""
+
+    whole_ranges: int
+    offset: int
+
+
+class RangesDecoding:
+    """The decoding of a task's ranges, whose pulls come in lists, one range behind another."""
+
+    def __init__(self, ranges: Sequence[QueueRange], decode: Decode, *, fail_on_data_loss: bool) -> None:
+        self._left = deque(ranges)
+        self._decode = decode
+        self._fail_on_data_loss = fail_on_data_loss
+
+    def decoded(self, pulls: list[RawPull]) -> Iterator[tuple[Reached, pa.RecordBatch]]:
+        """Yields the batches of a list, each of one topic, with the place that is reached with each."""
+        for _, of_topic in groupby(pulls, key=lambda pull: pull.queue.topic):
+            same_topic = list(of_topic)
+            parts = self._by_range(same_topic)
+            together = self._together(same_topic) if len(parts) > 1 else None
+            if together is not None:
+                yield from self._with_place(together, same_topic)
+                continue
+            for part in parts:
+                yield from self._with_place(self._of_range(part), part)
+
+    def _by_range(self, pulls: list[RawPull]) -> list[list[RawPull]]:
+        ranges, parts = iter(self._left), list[list[RawPull]]()
+        current = None
+        for pull in pulls:
+            if current is None or not _has(current, pull):
+                current = next(one for one in ranges if _has(one, pull))
+                parts.append([])
+            parts[-1].append(pull)
+        return parts
+
+    def _together(self, pulls: list[RawPull]) -> Iterator[DecodedBatch] | None:
+        """Returns the batches of several ranges, or None if they have to be decoded apart."""
+        made = self._decode(pulls, EVERY_OFFSET, False)
+        try:
+            return chain((next(made),), made)
+        except RocketMQError:
+            return None
+
+    def _of_range(self, pulls: list[RawPull]) -> Iterator[DecodedBatch]:
+        within = next(one for one in self._left if _has(one, pulls[0])).offsets
+        made = self._decode(pulls, within, False)
+        try:
+            head = next(made)
+        except DataLost as lost:  # offsets without a message are found before any batch is made
+            if self._fail_on_data_loss:
+                raise
+            log.warning("%s", lost)
+            made = self._decode(pulls, within, True)
+            head = next(made)
+        return chain((head,), made)
+
+    def _with_place(
+        self, made: Iterator[DecodedBatch], pulls: list[RawPull]
+    ) -> Iterator[tuple[Reached, pa.RecordBatch]]:
+        for batch, rest in made:
+            whole = self._pass_to(rest[0] if rest else pulls[-1])
+            offset = rest[0].start if rest else pulls[-1].next_offset
+            if offset >= self._left[0].end:
+                self._left.popleft()
+            yield Reached(whole, offset), batch
+
+    def _pass_to(self, pull: RawPull) -> int:
+        """Passes over the ranges before that of the pull; returns how many."""
+        passed = 0
+        while not _has(self._left[0], pull):
+            self._left.popleft()
+            passed += 1
+        return passed
+
+
+def _has(one: QueueRange, pull: RawPull) -> bool:
+    return pull.queue == one.queue and pull.start < one.end
