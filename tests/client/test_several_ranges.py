@@ -6,6 +6,7 @@ import pytest
 import trio
 
 from pyrmq_core import DataLost, MessageQueue, OffsetRange, RawPull, ReadWindow, decode
+from pyrmq_core.client.consumer.pull import ranges_reader
 from pyrmq_core.client.consumer.pull.puller import JOIN_MESSAGES, Puller
 from pyrmq_core.client.consumer.pull.ranges_reader import HOLD_SECONDS, RANGES_AT_ONCE, SMALL_RANGES_AT_ONCE
 from pyrmq_core.network import Peer, ask
@@ -109,8 +110,11 @@ async def test_small_ranges_share_a_list(stage: Stage, puller: Puller, queues: i
     assert len(found) <= 1 + queues // SMALL_RANGES_AT_ONCE
 
 
-async def test_shared_lists_have_the_bounds_of_others(stage: Stage, puller: Puller) -> None:
+async def test_shared_lists_have_the_bounds_of_others(
+    stage: Stage, puller: Puller, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A list ends where the next pulls would lead it beyond its bounds."""
+    monkeypatch.setattr(ranges_reader, "HOLD_SECONDS", 60.0)
     large = JOIN_MESSAGES + 100
     fill(stage, 3, 50)
     fill(stage, 1, large - 50)

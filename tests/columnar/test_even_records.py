@@ -21,10 +21,11 @@ from pyrmq_core.columnar.decoding.properties import read_pairs
 from pyrmq_core.columnar.decoding.record_bounds import Unreadable
 from pyrmq_core.columnar.decoding.records import Rows, read_rows
 from pyrmq_core.model import EVERYTHING
+from pyrmq_core.protocol.messages.batch import BatchItem
 from pyrmq_core.protocol.messages.bodies import BodyRules
 from pyrmq_core.protocol.messages.compression import CompressionType, compress
-from pyrmq_core.protocol.messages.record import FIXED_V4, SYS_FLAG_POSITION
-from tests.columnar.stored import QUEUES, pull, record
+from pyrmq_core.protocol.messages.record import FIXED_V4, MIN_RECORD_BYTES, SYS_FLAG_POSITION
+from tests.columnar.stored import QUEUES, batch_record, pull, record
 
 EVERY_COLUMN = schema_of(list(SOURCE_COLUMNS))
 ROWS = 40
@@ -87,6 +88,31 @@ def test_even_records_have_the_rows_of_the_plain_path(fields: dict[str, Any]) ->
     assert stride(pulls) == len(even_record(0, **fields))
     assert check_same(pulls) == ROWS
     assert check_same(pulls, rules=BodyRules(verify_crc=False)) == ROWS
+
+
+@pytest.mark.parametrize("fields", [{"born_host": "[::1]:5"}, {"store_host": "[::1]:5"}])
+def test_records_of_ipv6_have_other_places(fields: dict[str, Any]) -> None:
+    """Also where the places of others hold what would make even records of them."""
+    size = len(even_record(0, **fields))
+    for prepared in (0, (size - MIN_RECORD_BYTES) << 40):
+        pulls = even_pulls(**fields, prepared_transaction_offset=prepared)
+        assert stride(pulls) == 0
+        assert check_same(pulls) == ROWS
+
+
+def test_a_record_that_begins_in_one_pull_and_ends_in_the_next_is_refused() -> None:
+    first, second = pull(0, *map(even_record, range(30))), pull(30, *map(even_record, range(30, ROWS)))
+    cut = bytes(first.records)[:-5]
+    pulls = [replace(first, records=cut), replace(second, records=bytes(first.records)[-5:] + bytes(second.records))]
+    with pytest.raises(Unreadable):
+        list(decode_columns(pulls, EVERY_COLUMN, EVERYTHING, ALL_TAGS, BodyRules()))
+
+
+def test_even_batch_records_are_unwrapped() -> None:
+    items = [BatchItem(0, b"body %d" % number, b"TAGS\x01t%d\x02" % number) for number in range(4)]
+    pulls = [pull(first, batch_record(first, *items), count=4) for first in range(0, ROWS, 4)]
+    assert check_same(pulls) == ROWS
+    assert check_same(pulls, OffsetRange(2, 9)) == 7
 
 
 def test_a_part_of_even_records_is_read_one_by_one() -> None:

@@ -138,6 +138,7 @@ ODD_OF_ONE_SIZE = {
     "a separator in a value": EVEN[-1].replace(b"k0", b"k\x01"),
     "a pair in a value": EVEN[-1].replace(b"\x01k", b"\x02\x01"),
     "no last separator": EVEN[-1][:-1] + b"x",
+    "the last separator elsewhere": EVEN[-1][:-1].replace(b"k0", b"k\x02") + b"x",
     "a zero byte": EVEN[-1].replace(b"k", b"\x00"),
 }
 

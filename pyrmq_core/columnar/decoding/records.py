@@ -33,7 +33,7 @@ from pyrmq_core.model import OffsetRange
 from pyrmq_core.protocol.messages.batch import OVERHEAD_BYTES
 from pyrmq_core.protocol.messages.payload import RawPull
 from pyrmq_core.protocol.messages.record import MAGIC_V1, MAGIC_V2, MIN_RECORD_BYTES
-from pyrmq_core.protocol.messages.sysflag import BATCH_RECORD, BORN_HOST_V6, COMPRESSED, STORE_HOST_V6
+from pyrmq_core.protocol.messages.sysflag import BATCH_RECORD, BORN_HOST_V6, COMPRESSED, HOSTS_V6, STORE_HOST_V6
 
 # The part of a record before its body, with IPv4 hosts.
 HEAD: Final = np.dtype(
@@ -68,8 +68,6 @@ INNER_BODY_BYTES: Final = 16
 INNER_BODY: Final = 20
 INNER_FLAG: Final = 12
 SHORT_BYTES: Final = 2
-# Records with these have other parts than those around them.
-UNEVEN_FLAGS: Final = BATCH_RECORD | BORN_HOST_V6 | STORE_HOST_V6
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,7 +228,7 @@ def _even_rows(octets: Octets, lengths: Ints) -> Rows | None:
         return None
     body_end = HEAD_BYTES + body_bytes
     topic = body_end + (2 if magic == MAGIC_V2 else 1)
-    if topic > size or head["sys_flag"] & UNEVEN_FLAGS:
+    if topic > size or head["sys_flag"] & HOSTS_V6:
         return None
     topic_end = topic + int.from_bytes(octets[body_end:topic].tobytes(), "big", signed=True)
     properties = topic_end + SHORT_BYTES
