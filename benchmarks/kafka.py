@@ -1,6 +1,6 @@
 """The connector beside Spark's Kafka connector in one sitting: bulk jobs, streams, small batches, 1,000 queues.
 
-    python -m benchmarks.kafka [--quick] [--pairs N] [--rows PATTERN...] [--large-pulls] [--output ...]
+    python -m benchmarks.kafka [--quick] [--pairs N] [--rows PATTERN...] [--large-pulls] [--floors] [--output ...]
 
 Ours runs on the installed Spark and Apache RocketMQ 5.4.0, Kafka's connector on Spark 4.2.0 (it is not published for
 4.3) and Kafka 3.9.1. All are alive at once and driven in turn, with stores in memory. A pair runs every side once;
@@ -10,6 +10,12 @@ Sides: `plain` and `batch` are a plain topic and a batch topic of ours in a sess
 `unix-batch` are the same topics in a session as the quick start has it, with `pyrmq_spark.session_settings()` and a
 registered source. With `--large-pulls` the broker of ours answers a pull with more than 32 messages, as
 docs/performance.md advises for bulk reads.
+
+With `--floors`, reads, streams and small batches have sides that show how far any Python source can get. `ready` is one
+that yields ready-made batches of as many rows, with the same columns and bodies: what Spark itself takes; in small
+batches to a sink, `ready` is a Python sink that drops the rows. `pulls` also receives the whole plain topic over plain
+sockets, many requests under way, and drops it undecoded; `pulls-batch` does so with the batch topic. `ready-unix`,
+`pulls-unix` and `pulls-unix-batch` are the same in the session with settings.
 
 Rows, which a PATTERN selects (`*-100`): write-100, read-100, body-100 (a read of the body alone), stream-100 (a new
 query with `availableNow`) with 2,000,000 rows of 100 B; the same with 1024 for 500,000 rows of 1 KiB; small-read and
@@ -31,11 +37,32 @@ from pathlib import Path
 from typing import Final
 
 from benchmarks.support.figures import OUTPUT, machine
-from benchmarks.support.kafka_sitting import BATCH, KAFKA, PLAIN, UNIX, UNIX_BATCH, Job, KafkaSitting, kafka_sitting
+from benchmarks.support.kafka_sitting import (
+    BATCH,
+    KAFKA,
+    PLAIN,
+    PULLS,
+    PULLS_BATCH,
+    PULLS_UNIX,
+    PULLS_UNIX_BATCH,
+    READY,
+    READY_UNIX,
+    SIDES,
+    UNIX,
+    UNIX_BATCH,
+    Floor,
+    Job,
+    KafkaSitting,
+    kafka_sitting,
+    small_job,
+)
+from benchmarks.support.session_process import SparkProcess
 from benchmarks.support.side_by_side import Better, Row, table
 from benchmarks.support.spark_jobs import QUEUES
 
 BODIES: Final = {100: 2_000_000, 1024: 500_000}
+# Rows of a record batch, as a read of ours has them.
+BATCH_ROWS: Final = {100: 12_500, 1024: 3_125}
 BULK: Final = ("write", "read", "body", "stream")
 SMALL: Final = ("small-read", "small-write")
 COUNT: Final = "count"
@@ -47,6 +74,8 @@ BULK_SIDES: Final = (KAFKA, PLAIN, BATCH)
 UNIX_BULK: Final = ("read", "stream")
 SMALL_SIDES: Final = (KAFKA, PLAIN, UNIX)
 TWO_SIDES: Final = (KAFKA, PLAIN)
+SMALL_FLOORS: Final = (READY, READY_UNIX)
+BULK_FLOORS: Final = (*SMALL_FLOORS, PULLS, PULLS_BATCH, PULLS_UNIX, PULLS_UNIX_BATCH)
 
 FIXED_ROWS: Final = 1000
 FIXED_RUNS: Final = 5
@@ -84,8 +113,9 @@ def bulk(at: KafkaSitting, body_bytes: int, kinds: Sequence[str], rows: int, pai
     warm = {side: at.filled(side, rows // WARM_SHARE, body_bytes) for side in BULK_SIDES}
     for kind, job in JOBS.items():
         if kind in kinds:
-            for side in sides(kind):
-                at.session(side).run(job, topic=warm[stored(side)])
+            run = running(at, job, warm, rows // WARM_SHARE, body_bytes)
+            for side in sides(kind, floors=at.floors):
+                run(side, at.session(side))
     at.drop(warm)
     topics: dict[str, str] = {}
     for pair in range(pairs):
@@ -97,7 +127,8 @@ def bulk(at: KafkaSitting, body_bytes: int, kinds: Sequence[str], rows: int, pai
             topics = {side: at.filled(side, rows, body_bytes) for side in BULK_SIDES}
         for kind, job in JOBS.items():
             if kind in kinds:
-                at.compare(f"{kind}-{body_bytes}", pair, sides(kind), rows, reading(job, topics))
+                run = running(at, job, topics, rows, body_bytes)
+                at.compare(f"{kind}-{body_bytes}", pair, sides(kind, floors=at.floors), rows, run)
         yield
     at.drop(topics)
 
@@ -113,27 +144,26 @@ def fixed(at: KafkaSitting, kinds: Sequence[str], runs: int) -> None:
     """Measures what a small job takes, after one of each to warm up."""
     topics = {side: at.filled(side, FIXED_ROWS, 100) for side in TWO_SIDES}
     for kind in kinds:
-        some = tuple(side for side in sides(kind) if side not in (BATCH, UNIX_BATCH))
+        some = tuple(side for side in sides(kind, floors=at.floors) if side == small_job(side))
+        run = running(at, JOBS[kind], topics, FIXED_ROWS, 100)
         for side in some:
-            at.session(side).run(JOBS[kind], topic=topics[stored(side)])
+            run(side, at.session(side))
         for number in range(runs):
-            at.compare(f"fixed-{kind}", number, some, FIXED_ROWS, reading(JOBS[kind], topics))
+            at.compare(f"fixed-{kind}", number, some, FIXED_ROWS, run)
 
 
 def small(at: KafkaSitting, name: str, batches: int, pairs: int) -> Iterator[None]:
     """Runs the small batches of a stream; one query of each side goes before to warm up."""
-    if name == "small-read":
-        topics = {side: at.filled(side, SMALL_ROWS * batches, 100) for side in SMALL_SIDES}
-    else:
-        topics = {side: at.new_topic(side) for side in SMALL_SIDES}
-    job = name.replace("-", "_") + "s"
-    for side in SMALL_SIDES:
-        at.session(side).run(job, topic=topics[side], batches=WARM_BATCHES)
+    rows = SMALL_ROWS * batches
+    filled = name == "small-read"
+    topics = {side: at.filled(side, rows, 100) if filled else at.new_topic(side) for side in TWO_SIDES}
+    job, some = name.replace("-", "_") + "s", sides(name, floors=at.floors)
+    warm = running(at, job, topics, SMALL_ROWS * WARM_BATCHES, 100, batches=WARM_BATCHES)
+    for side in some:
+        warm(side, at.session(side))
+    run = running(at, job, topics, rows, 100, batches=batches)
     for pair in range(pairs):
-        at.compare(
-            name, pair, SMALL_SIDES, SMALL_ROWS * batches,
-            lambda side, session: session.run(job, topic=topics[side], batches=batches), better=Better.FEWER_SECONDS,
-        )  # fmt: skip
+        at.compare(name, pair, some, rows, run, better=Better.FEWER_SECONDS)
         yield
 
 
@@ -144,7 +174,8 @@ def count(at: KafkaSitting, queues: int, pairs: int) -> Iterator[None]:
         at.session(side).run("scatter", topic=topic, rows=queues)
         at.wait_readable(side, topic, queues, queues)
     for pair in range(pairs):
-        at.compare(COUNT, pair, TWO_SIDES, queues, reading("count", topics), better=Better.FEWER_SECONDS)
+        run = running(at, COUNT, topics, queues, 1)
+        at.compare(COUNT, pair, TWO_SIDES, queues, run, better=Better.FEWER_SECONDS)
         yield
 
 
@@ -152,18 +183,30 @@ def writing(at: KafkaSitting, topics: Mapping[str, str], rows: int, body_bytes: 
     return lambda side, _: at.write(side, topics[side], rows, body_bytes)
 
 
-def reading(job: str, topics: Mapping[str, str]) -> Job:
-    return lambda side, session: session.run(job, topic=topics[stored(side)])
+def running(at: KafkaSitting, job: str, topics: Mapping[str, str], rows: int, body_bytes: int, **arguments: int) -> Job:
+    """Returns a job on the side's topic; `rows` of such bodies, in so many `batches`, are those of a floor."""
+    batches = arguments.get("batches", 1)
+
+    def run(side: str, session: SparkProcess) -> Mapping[str, float]:
+        topic, floor = topics[SIDES[side].topics], SIDES[side].floor
+        if floor is None:
+            return session.run(job, topic=topic, **arguments)
+        batch_rows = min(BATCH_ROWS[body_bytes], rows // batches)
+        options = {"rows": rows, "batches": batches, "batchRows": batch_rows, "bodyBytes": body_bytes}
+        pulled = {"broker": at.broker.address, "topic": topic} if floor is Floor.PULLS else {}
+        texts = {name: str(value) for name, value in (options | pulled).items()}
+        return session.run(job, topic=topic, floor=texts, **arguments)
+
+    return run
 
 
-def sides(kind: str) -> tuple[str, ...]:
-    """Returns the sides of a bulk row."""
-    return (*BULK_SIDES, UNIX, UNIX_BATCH) if kind in UNIX_BULK else BULK_SIDES
-
-
-def stored(side: str) -> str:
-    """Returns the side whose topic a side reads."""
-    return {UNIX: PLAIN, UNIX_BATCH: BATCH}.get(side, side)
+def sides(kind: str, *, floors: bool = False) -> tuple[str, ...]:
+    """Returns the sides of a bulk job or of small batches."""
+    if kind in SMALL:
+        return (*SMALL_SIDES, *(SMALL_FLOORS if floors else ()))
+    if kind in UNIX_BULK:
+        return (*BULK_SIDES, UNIX, UNIX_BATCH, *(BULK_FLOORS if floors else ()))
+    return BULK_SIDES
 
 
 def taken_off(rows: Mapping[str, Row]) -> dict[str, dict[str, float]]:
@@ -174,8 +217,7 @@ def taken_off(rows: Mapping[str, Row]) -> dict[str, dict[str, float]]:
         less = f"making-{body_bytes}" if kind == "write" else f"fixed-{kind}"
         if kind in BULK and less in rows:
             medians = {side: rows[less].seconds(side).median for side in rows[less].runs}
-            both = {BATCH: PLAIN, UNIX_BATCH: UNIX}  # a small job takes as long on either kind of topic
-            found[name] = medians | {batch: medians[side] for batch, side in both.items() if side in medians}
+            found[name] = {side: medians[small_job(side)] for side in SIDES if small_job(side) in medians}
     return found
 
 
@@ -214,6 +256,7 @@ def main(
     pairs: int = PAIRS,
     rows: Sequence[str] = ("*",),
     large_pulls: bool = False,
+    floors: bool = False,
     output: Path = OUTPUT,
 ) -> None:
     """Prints the table, and writes it and the runs to `output` after each pair."""
@@ -223,7 +266,8 @@ def main(
     began = time.perf_counter()
     unix = any(row in SMALL or row.partition("-")[0] in UNIX_BULK for row in chosen)
     heaps = QUICK_HEAPS if quick else HEAPS
-    with kafka_sitting(heaps, unix=unix, broker_settings=LARGE_PULLS if large_pulls else {}) as at:
+    broker_settings = LARGE_PULLS if large_pulls else {}
+    with kafka_sitting(heaps, unix=unix, floors=floors, broker_settings=broker_settings) as at:
         for _ in parts(at, chosen, pairs, quick=quick):
             write_results(at, output)
             print(f"   {time.perf_counter() - began:.0f} s", flush=True)
@@ -244,6 +288,7 @@ if __name__ == "__main__":
     parser.add_argument("--pairs", type=int, default=PAIRS)
     parser.add_argument("--rows", nargs="+", default=["*"], metavar="PATTERN", help="the rows to run; all by default")
     parser.add_argument("--large-pulls", action="store_true", help="the broker's settings for bulk reads")
+    parser.add_argument("--floors", action="store_true", help="sides that show how far any Python source can get")
     parser.add_argument("--output", type=Path, default=OUTPUT, help="a directory for kafka.json and kafka.txt")
     options = parser.parse_args()
     try:

@@ -12,8 +12,8 @@ from pyspark.sql.streaming.datasource import ReadLimit
 from pyspark.sql.types import BinaryType, StructField, StructType
 
 from benchmarks.support.pairs import Pairs
+from benchmarks.support.ready_table import ReadyTable
 from benchmarks.support.spark_jobs import spark_session
-from benchmarks.support.trivial_source import TrivialSource
 from pyrmq_core import Message, MessageQueue
 from pyrmq_core.blocking import Admin, EmbeddedCluster, Producer, PullConsumer
 from pyrmq_spark import worker
@@ -111,10 +111,10 @@ def trigger(reader: RocketMQStreamReader, start: str, limit: ReadLimit) -> str:
 
 
 def floor(pairs: int, batches: int) -> None:
-    """Times micro-batches of one row into the sink `noop`, in milliseconds, ours beside a source that only counts."""
+    """Times micro-batches of one row into the sink `noop`, in milliseconds, ours beside a source that makes them."""
     found = Pairs()
     with spark_session() as spark, boot_our_cluster(("broker-a",)) as cluster:
-        spark.dataSource.register(TrivialSource)
+        spark.dataSource.register(ReadyTable)
         nameserver = cluster.nameserver.address
         with Admin(nameserver=nameserver) as admin, Producer("setup", nameserver=nameserver) as producer:
             admin.create_topic("floor", queues=1)
@@ -123,14 +123,15 @@ def floor(pairs: int, batches: int) -> None:
         wait_readable(nameserver, "floor", batches)
         source = spark.readStream.format("rocketmq").option("nameServer", nameserver).option("topic", "floor")
         ours = source.option("startingOffsets", "earliest").option("maxOffsetsPerTrigger", 1).load()
-        trivial = spark.readStream.format("trivial").option("batches", batches).load()
-        for frame in (ours, trivial) if pairs > 1 else ():
+        one_row = {"rows": batches, "batches": batches, "batchRows": 1, "bodyBytes": 1}
+        ready = spark.readStream.format(ReadyTable.name()).options(**one_row).load()
+        for frame in (ours, ready) if pairs > 1 else ():
             batch_ms(frame, batches)
         for _ in range(pairs):
-            found.run(lambda: batch_ms(ours, batches), lambda: batch_ms(trivial, batches))
+            found.run(lambda: batch_ms(ours, batches), lambda: batch_ms(ready, batches))
     ratios = found.ratios
     print(
-        f"a micro-batch of one row: {statistics.median(found.ours):.0f} ms, the trivial source "
+        f"a micro-batch of one row: {statistics.median(found.ours):.0f} ms, the ready-made source "
         f"{statistics.median(found.theirs):.0f} ms, ratio {statistics.median(ratios):.2f} "
         f"({min(ratios):.2f} to {max(ratios):.2f}, {len(ratios)} pairs)",
         flush=True,

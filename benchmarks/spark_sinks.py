@@ -14,24 +14,15 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own short name
-from pyspark.sql.datasource import (
-    DataSource,
-    DataSourceStreamArrowWriter,
-    DataSourceStreamWriter,
-    WriterCommitMessage,
-)
 
 from benchmarks.support.brokers import one_broker, shared_broker
 from benchmarks.support.processes import SPARK, cpu_seconds
+from benchmarks.support.ready_table import ReadyTable
 from benchmarks.support.spark_jobs import QUEUES, spark_session
 from pyrmq_core.blocking import Admin
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 KEYS = 10_000
 ROWS_A_FILE = 10
@@ -40,7 +31,7 @@ ROWS_A_FILE = 10
 def main(*, quick: bool) -> None:
     rows, files, pairs = (20_000, 5, 1) if quick else (1_000_000, 20, 5)
     with spark_session() as spark, shared_broker(spark) if quick else nullcontext():
-        spark.dataSource.register(Trivial)
+        spark.dataSource.register(ReadyTable)
         sizes = ((small(), "100 B"), (mixed(), "512 to 1,536 B"))
         for body, name in sizes[:1] if quick else sizes:
             few = rows if name == "100 B" else rows // 4
@@ -138,25 +129,6 @@ def line(what: str, ratios: Sequence[tuple[float, float]], of: str) -> str:
 # --- A stream's batches
 
 
-class TrivialWriter(DataSourceStreamArrowWriter):
-    """A writer that counts its rows and keeps none."""
-
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        sum(batch.num_rows for batch in iterator)
-        return WriterCommitMessage()
-
-
-class Trivial(DataSource):
-    """A sink that does nothing: its cost is that of every sink in Python."""
-
-    @classmethod
-    def name(cls) -> str:
-        return "trivial"
-
-    def streamWriter(self, schema: object, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802 - Spark's name
-        return TrivialWriter()
-
-
 def floor(spark: SparkSession, nameserver: str, files: int, pairs: int) -> str:
     """Returns the line of a stream's batches, of so few rows that their cost is that of the batch itself."""
     with tempfile.TemporaryDirectory() as name:
@@ -179,6 +151,6 @@ def floor(spark: SparkSession, nameserver: str, files: int, pairs: int) -> str:
         run("rocketmq")
         return line(
             "a stream's batch, beside a trivial sink",
-            in_pairs(lambda: run("trivial"), lambda: run("rocketmq"), pairs),
+            in_pairs(lambda: run(ReadyTable.name()), lambda: run("rocketmq"), pairs),
             f"{files} batches of {ROWS_A_FILE} rows",
         )

@@ -4,7 +4,8 @@ import os
 
 import pytest
 
-from benchmarks.kafka import ROWS, chosen_rows, sides, stored, taken_off
+from benchmarks.kafka import ROWS, chosen_rows, sides, taken_off
+from benchmarks.support.kafka_sitting import SIDES, Floor, small_job
 from benchmarks.support.session_process import descendants, family_cpu, machine_cpu
 from benchmarks.support.side_by_side import Better, Row, Run, Spread, cpu_text, table
 
@@ -81,10 +82,36 @@ def test_rows_are_chosen_by_patterns() -> None:
 
 
 def test_a_session_with_settings_reads_the_same_topics() -> None:
-    topics = {"kafka": "k", "plain": "p", "batch": "b"}
     for kind in ("read", "stream"):
-        assert [topics[stored(side)] for side in sides(kind)] == ["k", "p", "b", "p", "b"]
-    assert [topics[stored(side)] for side in sides("body")] == ["k", "p", "b"]
+        assert [SIDES[side].topics for side in sides(kind)] == ["kafka", "plain", "batch", "plain", "batch"]
+        assert [SIDES[side].session for side in sides(kind)] == ["kafka", "plain", "plain", "unix", "unix"]
+    assert sides("body") == ("kafka", "plain", "batch")
+    assert sides("small-read") == sides("small-write") == ("kafka", "plain", "unix")
+
+
+def test_floors_come_behind_the_other_sides_and_only_when_chosen() -> None:
+    """Both sessions have each floor; only a side that pulls has one for each kind of topic."""
+    bulk = [("ready", "plain"), ("ready-unix", "unix"), ("pulls", "plain"), ("pulls-batch", "plain")]
+    bulk += [("pulls-unix", "unix"), ("pulls-unix-batch", "unix")]
+    for kind in ("read", "stream"):
+        assert sides(kind, floors=True)[: len(sides(kind))] == sides(kind)
+        assert [(side, SIDES[side].session) for side in sides(kind, floors=True)[len(sides(kind)) :]] == bulk
+    assert sides("small-read", floors=True) == ("kafka", "plain", "unix", "ready", "ready-unix")
+    assert sides("body", floors=True) == sides("body")
+    assert all(SIDES[side].floor is None for kind in ("read", "body", "small-write") for side in sides(kind))
+    assert [side for side, one in SIDES.items() if one.floor is Floor.PULLS and one.topics == "batch"] == [
+        "pulls-batch",
+        "pulls-unix-batch",
+    ]
+
+
+def test_a_small_job_on_a_batch_topic_is_that_on_a_plain_one() -> None:
+    assert {side: small_job(side) for side in SIDES if small_job(side) != side} == {
+        "batch": "plain",
+        "unix-batch": "unix",
+        "pulls-batch": "pulls",
+        "pulls-unix-batch": "pulls-unix",
+    }
 
 
 def test_this_process_is_part_of_the_machine() -> None:

@@ -8,7 +8,8 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from enum import Enum
 from pathlib import Path
 from typing import Final
 
@@ -28,18 +29,56 @@ PLAIN: Final = "plain"
 BATCH: Final = "batch"
 UNIX: Final = "unix"
 UNIX_BATCH: Final = "unix-batch"
+READY: Final = "ready"
+READY_UNIX: Final = "ready-unix"
+PULLS: Final = "pulls"
+PULLS_BATCH: Final = "pulls-batch"
+PULLS_UNIX: Final = "pulls-unix"
+PULLS_UNIX_BATCH: Final = "pulls-unix-batch"
 BROKER: Final = "broker-a"
+
+
+class Floor(Enum):
+    """The stand-in for a connector: it yields rows that are ready, or besides receives a topic and drops it."""
+
+    READY = "ready rows"
+    PULLS = "ready rows and plain pulls"
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """The session that runs a side, the side that stores its topics, and the floor that stands in for its connector."""
+
+    session: str
+    topics: str
+    floor: Floor | None = None
+
+
+SIDES: Final[Mapping[str, Side]] = {
+    KAFKA: Side(KAFKA, KAFKA),
+    PLAIN: Side(PLAIN, PLAIN),
+    BATCH: Side(PLAIN, BATCH),
+    UNIX: Side(UNIX, PLAIN),
+    UNIX_BATCH: Side(UNIX, BATCH),
+    READY: Side(PLAIN, PLAIN, Floor.READY),
+    READY_UNIX: Side(UNIX, PLAIN, Floor.READY),
+    PULLS: Side(PLAIN, PLAIN, Floor.PULLS),
+    PULLS_BATCH: Side(PLAIN, BATCH, Floor.PULLS),
+    PULLS_UNIX: Side(UNIX, PLAIN, Floor.PULLS),
+    PULLS_UNIX_BATCH: Side(UNIX, BATCH, Floor.PULLS),
+}
 
 Job = Callable[[str, SparkProcess], Mapping[str, float]]
 
 
 @dataclass(slots=True)
 class KafkaSitting:
-    """The sessions and servers that are alive, and the rows found so far by name."""
+    """The sessions and servers that are alive, and the rows found so far by name; `floors` run beside the others."""
 
     sessions: Mapping[str, SparkProcess]
     kafka: KafkaServer
     cluster: ApacheCluster
+    floors: bool = False
     rows: dict[str, Row] = field(default_factory=dict)
     topics: int = 0
 
@@ -48,7 +87,7 @@ class KafkaSitting:
         return self.cluster.brokers[BROKER]
 
     def session(self, side: str) -> SparkProcess:
-        return self.sessions[{BATCH: PLAIN, UNIX_BATCH: UNIX}.get(side, side)]
+        return self.sessions[SIDES[side].session]
 
     def new_topic(self, side: str, queues: int = QUEUES) -> str:
         self.topics += 1
@@ -105,10 +144,10 @@ class KafkaSitting:
             try:
                 run = self._measured(side, rows, job)
             except JobFailed as error:
-                print(f"   {name:14} {side:10} failed: {error}", flush=True)
+                print(f"   {name:14} {side:16} failed: {error}", flush=True)
                 continue
             row.add(side, pair, run)
-            print(f"   {name:14} {side:10} {run.seconds:7.3f} s, other load {run.others:.2f} cores", flush=True)
+            print(f"   {name:14} {side:16} {run.seconds:7.3f} s, other load {run.others:.2f} cores", flush=True)
 
     def _measured(self, side: str, rows: int, job: Job) -> Run:
         """Runs a job and returns its time, as the job itself measures it, with the processor time of every process."""
@@ -131,8 +170,17 @@ class KafkaSitting:
         )
 
 
+def small_job(side: str) -> str:
+    """Returns the side whose small jobs stand for this one's: they take as long on either kind of topic."""
+    one = SIDES[side]
+    wanted = replace(one, topics=PLAIN) if one.topics == BATCH else one
+    return next(name for name, other in SIDES.items() if other == wanted)
+
+
 @contextmanager
-def kafka_sitting(heaps: tuple[str, str], *, unix: bool, broker_settings: Mapping[str, str]) -> Iterator[KafkaSitting]:
+def kafka_sitting(
+    heaps: tuple[str, str], *, unix: bool, floors: bool, broker_settings: Mapping[str, str]
+) -> Iterator[KafkaSitting]:
     """Yields a sitting; with `unix` there is a second session of ours, as the quick start has it.
 
     `heaps` are those of a session without settings and of one with them.
@@ -162,4 +210,7 @@ def kafka_sitting(heaps: tuple[str, str], *, unix: bool, broker_settings: Mappin
         if unix:
             settings = {name: str(value) for name, value in session_settings().items()}
             sessions[UNIX] = opened("registered", nameserver, python, unix_heap, settings)
-        yield KafkaSitting(sessions, kafka, cluster)
+        if floors:
+            for session in sessions.keys() - {KAFKA}:
+                sessions[session].run("register_floors")
+        yield KafkaSitting(sessions, kafka, cluster, floors)

@@ -127,7 +127,7 @@ def table(rows: Sequence[Row], base: str, less: Mapping[str, Mapping[str, float]
     `less` are, by the row's name, the seconds of each side that the second ratio takes off first.
     """
     lines = [
-        f"{'row':18} {'side':8} {'seconds: median (least to most)':31} {'rows/s':>10} {'beside ' + base:22} "
+        f"{'row':18} {'side':16} {'seconds: median (least to most)':31} {'rows/s':>10} {'beside ' + base:22} "
         f"{'the same, net':22} {'processor s a million':24} other load"
     ]
     for row in rows:
@@ -139,7 +139,7 @@ def table(rows: Sequence[Row], base: str, less: Mapping[str, Mapping[str, float]
             others = Spread.of([run.others for run in runs])
             rate, cpu = (f"{statistics.median(run.rate for run in runs):,.0f}", cpu_text(runs)) if by_rate else ("", "")
             lines.append(
-                f"{row.name:18} {side:8} {row.seconds(side)!s:31} {rate:>10} {own:22} "
+                f"{row.name:18} {side:16} {row.seconds(side)!s:31} {rate:>10} {own:22} "
                 f"{net if by_rate else own and row.better.value:22} {cpu:24} {others}"
             )
     return lines
