@@ -7,14 +7,13 @@ waited for: the error says how many messages are stored, not stored, and perhaps
 from __future__ import annotations
 
 import gc
-import json
 import math
 import os
 import stat
 import sys
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import aclosing, contextmanager
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final, TypeAlias
 
@@ -25,24 +24,20 @@ from pyrmq_core import (
     BatchFailed,
     InvalidMessage,
     Message,
-    MessageQueue,
     Outcome,
     Producer,
     RocketMQError,
     SendFailed,
     SendResult,
-    SendStatus,
 )
 from pyrmq_core.cli.connections import Connection, connection_options
 from pyrmq_core.cli.message_lines import LineForm, Lines, read_lines
 from pyrmq_core.cli.progress import ProgressLine, progress_line
+from pyrmq_core.cli.send_report import Report
 from pyrmq_core.cli.servers import SectionedCommand, run
 from pyrmq_core.client.producer.bulk.pending_sends import PendingBatch, PendingSend
 from pyrmq_core.protocol.messages.names import RETRY_PREFIX
 from pyrmq_core.protocol.messages.payload import COMPRESS_OVER_BYTES
-
-# Lines whose messages are under way.
-UnderWay: TypeAlias = tuple[Lines, PendingSend | PendingBatch]
 
 PRODUCER_GROUP: Final = "pyrmq-cli"
 # Single messages and lists under way.
@@ -118,45 +113,17 @@ async def _send(connection: Connection, form: LineForm, body: str | None, files:
     report.end()
 
 
-class Report:
-    """The output of a command: a line a message, or only their number at the end."""
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Lines whose messages are sent together: the numbers of the first and the last, and how many they are."""
 
-    def __init__(self, as_json: bool, quiet: bool) -> None:
-        self._as_json = as_json
-        self._quiet = quiet
-        self._began = time.monotonic()
-        self._last_queue: MessageQueue | None = None
-        self._last_status: SendStatus | None = None
-        self._middle = ""
-        self.stored = 0
-        self.hides_progress = not quiet and sys.stdout.isatty()
+    first: int
+    last: int
+    count: int
 
-    def say(self, results: Sequence[SendResult]) -> None:
-        """Prints where the messages are stored."""
-        self.stored += len(results)
-        if not self._quiet:
-            line = self._json_line if self._as_json else self._line
-            click.echo("\n".join([line(result) for result in results]))
 
-    def end(self) -> None:
-        """Prints the number of messages, if nothing was printed for each."""
-        if self._quiet:
-            seconds = time.monotonic() - self._began
-            summary = {"stored": self.stored, "seconds": round(seconds, 3)}
-            text = f"{self.stored} messages stored in {seconds:.1f} s ({self.stored / seconds:,.0f} a second)"
-            click.echo(json.dumps(summary) if self._as_json else text)
-
-    def _json_line(self, result: SendResult) -> str:
-        where = result.message_queue
-        members = {"msgId": result.msg_id, "status": result.status.name, "brokerName": where.broker_name}
-        return json.dumps({**members, "queueId": where.queue_id, "queueOffset": result.queue_offset})
-
-    def _line(self, result: SendResult) -> str:
-        where, status = result.message_queue, result.status
-        if where is not self._last_queue or status is not self._last_status:  # those of a request have the same ones
-            self._last_queue, self._last_status = where, status
-            self._middle = f" {status.name} {where} offset "
-        return f"{result.msg_id}{self._middle}{result.queue_offset}"
+# Lines whose messages are under way.
+UnderWay: TypeAlias = tuple[Span, PendingSend | PendingBatch]
 
 
 class LineSending:
@@ -168,7 +135,7 @@ class LineSending:
         self._report = report
         self._line = line
         self._source = ""
-        self._first: tuple[Lines, str] | None = None  # the first lines that failed, and why
+        self._first: tuple[Span, str] | None = None  # the first lines that failed, and why
         self._failed = self._perhaps = 0
         self._last = 0  # the number of the last line that was sent
         self._room = trio.Semaphore(MAX_UNDER_WAY)
@@ -203,23 +170,23 @@ class LineSending:
         some: Lines = []
         messages: list[Message] = []
         room = LIST_BYTES
-        for number, content in lines:
+        for line in lines:
+            number, content = line
             self._bytes += len(content) + 1
             if not content:
                 self._note_blank(number)
                 continue
             try:
-                message = self._form.message(content)
+                message = self._form.unchecked_message(content)
             except InvalidMessage as error:
                 await self._send_list(some, messages, give)
-                self._last = number
-                self._fail([(number, content)], error)
+                self._fail_at_call([line], error)
                 return
             alone = _goes_alone(message)
             if messages and (alone or room < len(content) or len(messages) == LIST_MESSAGES):
                 await self._send_list(some, messages, give)
                 some, messages, room = [], [], LIST_BYTES
-            some.append((number, b""))
+            some.append(line)
             messages.append(message)
             room -= len(content)
             if alone:
@@ -242,18 +209,33 @@ class LineSending:
                 pending = await self._producer.send_soon(messages[0])
             else:
                 pending = await self._producer.send_batch_soon(messages)
+        except InvalidMessage as error:
+            self._room.release()
+            place, wrong = self._first_wrong(lines) or (0, error)
+            await self._send_list(lines[:place], messages[:place], give)
+            self._fail_at_call(lines[place : place + 1] if wrong is not error else lines, wrong)
+            return
         except RocketMQError as error:
-            self._last = lines[-1][0]
-            self._fail(lines, error)
+            self._fail_at_call(lines, error)
             return
         # Nothing waits between the send and this: an interrupt would lose account of it.
-        self._last = lines[-1][0]
-        self._under_way += len(lines)
-        give.send_nowait((lines, pending))
-        if any(message.sharding_key is not None for message in messages):  # the next ones follow in their order
+        span = _span(lines)
+        self._last = span.last
+        self._under_way += span.count
+        give.send_nowait((span, pending))
+        if {message.sharding_key for message in messages} != {None}:  # the next ones follow in their order
             ended = trio.Event()
             pending.add_done_callback(lambda _: ended.set())
             await ended.wait()
+
+    def _first_wrong(self, lines: Lines) -> tuple[int, InvalidMessage] | None:
+        """Returns the place of the first line that is no message, and what is wrong with it."""
+        for place, (_, content) in enumerate(lines):
+            try:
+                self._form.message(content)
+            except InvalidMessage as error:
+                return place, error
+        return None
 
     async def _take_results(self, take: trio.MemoryReceiveChannel[UnderWay]) -> None:
         async with take:
@@ -263,15 +245,22 @@ class LineSending:
                     results = await pending.wait()
                 except RocketMQError as error:
                     await trio.lowlevel.checkpoint_if_cancelled()  # given up, because the command is interrupted
-                    self._under_way -= len(lines)
+                    self._under_way -= lines.count
                     self._fail(lines, error)
                     continue
-                self._under_way -= len(lines)
+                self._under_way -= lines.count
                 self._report.say([results] if isinstance(results, SendResult) else results)
                 if not self._report.hides_progress:
                     self._line.update(self._report.stored, self._bytes)
 
-    def _fail(self, lines: Lines, error: RocketMQError) -> None:
+    def _fail_at_call(self, lines: Lines, error: RocketMQError) -> None:
+        """Accounts for lines that were refused before they were sent, unless those before them were."""
+        if not self._reading.cancel_called:
+            span = _span(lines)
+            self._last = span.last
+            self._fail(span, error)
+
+    def _fail(self, lines: Span, error: RocketMQError) -> None:
         """Accounts for lines that failed, and ends reading; sends under way are waited for."""
         stored = 0
         outcomes = [error.outcome] if isinstance(error, SendFailed) else []
@@ -279,16 +268,15 @@ class LineSending:
             stored = sum(len(part) for part in error.parts if isinstance(part, Sequence))
             outcomes = [part.outcome for part in error.parts if isinstance(part, SendFailed)]
         self._report.stored += stored
-        self._failed += len(lines) - stored
+        self._failed += lines.count - stored
         if any(outcome is not Outcome.NOT_STORED for outcome in outcomes):
-            self._perhaps += len(lines) - stored
-        if self._first is None or lines[0][0] < self._first[0][0][0]:
+            self._perhaps += lines.count - stored
+        if self._first is None or lines.first < self._first[0].first:
             self._first = lines, str(error)
         self._reading.cancel()
 
-    def _failure(self, lines: Lines, text: str) -> click.ClickException:
-        first, last = lines[0][0], lines[-1][0]
-        where = f"line {first}" if first == last else f"lines {first} to {last}"
+    def _failure(self, lines: Span, text: str) -> click.ClickException:
+        where = f"line {lines.first}" if lines.count == 1 else f"lines {lines.first} to {lines.last}"
         counts = [f"{self._report.stored} stored", f"{self._failed - self._perhaps} not stored"]
         if self._perhaps:
             counts.append(f"{self._perhaps} perhaps stored (sending them again may store second copies)")
@@ -318,6 +306,10 @@ class LineSending:
                 f"({self._blank_count}): RocketMQ takes no empty body",
                 err=True,
             )
+
+
+def _span(lines: Lines) -> Span:
+    return Span(lines[0][0], lines[-1][0], len(lines))
 
 
 def _goes_alone(message: Message) -> bool:

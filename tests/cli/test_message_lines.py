@@ -16,6 +16,8 @@ import pytest
 from pyrmq_core import InvalidMessage, Message
 from pyrmq_core.cli.message_lines import LineForm, read_lines
 from pyrmq_core.cli.send import OBJECTS_BETWEEN_COLLECTIONS, _goes_alone, _rare_collections
+from pyrmq_core.protocol.messages.checked_batch import checked_batch
+from pyrmq_core.protocol.messages.payload import encode_one
 
 JSON = LineForm("orders", {"tags": "paid", "keys": None}, as_json=True)
 
@@ -64,7 +66,9 @@ def test_fields_that_no_message_may_have_are_refused_before_the_first_line() -> 
     ],
 )
 def test_an_object_is_a_message(members: dict[str, Any], expected: Message) -> None:
-    assert JSON.message(json.dumps(members).encode()) == expected
+    line = json.dumps(members).encode()
+    assert JSON.message(line) == expected
+    assert JSON.unchecked_message(line) == expected
 
 
 @pytest.mark.parametrize(
@@ -109,6 +113,19 @@ def test_an_object_is_a_message(members: dict[str, Any], expected: Message) -> N
 def test_another_line_is_refused_with_what_to_do(line: bytes, text: str) -> None:
     with pytest.raises(InvalidMessage, match=text):
         JSON.message(line)
+    assert is_refused_when_sent(JSON, line)
+
+
+def is_refused_when_sent(form: LineForm, line: bytes) -> bool:
+    """Returns whether the line is refused when it is read, or at the latest when it is encoded, alone or in a list."""
+    try:
+        message = form.unchecked_message(line)
+    except InvalidMessage:
+        return True
+    for encoded in (checked_batch, lambda messages: encode_one(messages[0], "0" * 32)):
+        with pytest.raises(InvalidMessage):
+            encoded([message])
+    return True
 
 
 @pytest.mark.parametrize(
@@ -166,6 +183,7 @@ def test_names_that_were_checked_do_not_excuse_the_next_line(line: bytes, text: 
         assert form.message(good) == Message("orders", b"x", tags="t", keys="k", properties={"a": "1"})
     with pytest.raises(InvalidMessage, match=text):
         form.message(line)
+    assert is_refused_when_sent(form, line)
     assert form.message(good).properties == {"a": "1"}
 
 

@@ -78,6 +78,30 @@ def test_a_wrong_line_of_a_file_is_named(cluster: EmbeddedCluster, tmp_path: Pat
     assert len(messages(cluster, "T")) == 3
 
 
+@pytest.mark.parametrize(
+    ("wrong", "text"),
+    [
+        ('{"body": "x", "tags": ""}', "property 'TAGS' has an empty value"),
+        ('{"body": "x", "keys": "  "}', "keys holds no word"),
+        ('{"body": "x", "properties": {"UNIQ_KEY": "1"}}', "UNIQ_KEY is a name RocketMQ keeps for itself"),
+        ('{"body": "' + "x" * 5000 + '", "tags": ""}', "property 'TAGS' has an empty value"),  # goes alone
+    ],
+)
+def test_a_line_that_cannot_be_encoded_is_named_within_its_list(
+    cluster: EmbeddedCluster, tmp_path: Path, wrong: str, text: str
+) -> None:
+    """It is found when the list is sent: the lines before it are, a blank one among them, and none after it."""
+    lines = ['{"body": "1", "tags": "a"}', "", '{"body": "3"}', wrong, '{"body": "5"}', wrong, "no JSON"]
+    (tmp_path / "a.json").write_text("\n".join(lines) + "\n")
+    status, _, errors = send(cluster, tmp_path, "--file", "a.json", "--input", "json")
+    assert (status, len(errors)) == (1, 2)
+    assert errors[0].startswith("a.json, line 2 is blank and left out")
+    assert errors[1].startswith("Error: a.json, line 4: ")
+    assert text in errors[1]
+    assert errors[1].endswith("; of the messages 2 stored, 1 not stored; nothing after line 4 was sent")
+    assert sorted(message.body for message in messages(cluster, "T")) == [b"1", b"3"]
+
+
 def test_a_key_keeps_its_order_over_many_requests(cluster: EmbeddedCluster, tmp_path: Path) -> None:
     """The broker holds every other request for a while: another sent meanwhile would overtake it."""
     held: list[trio.Event] = []

@@ -91,7 +91,13 @@ async def test_what_a_broker_answers_is_final(stage: Stage, client: Client) -> N
 
 async def test_a_wrong_list_is_refused_at_the_call(stage: Stage, client: Client) -> None:
     async with Producer("g", client=client, max_in_flight=1) as producer:
-        for wrong in ([], [Message("orders", b"")], [Message("orders", b"x"), Message("bills", b"x")]):
+        for wrong in (
+            [],
+            [Message("orders", b"")],
+            [Message("orders", b"x"), Message("bills", b"x")],
+            [Message("orders", b"x"), Message("orders", b"x", tags="")],
+            [Message("orders", b"x"), Message("orders", b"x", properties={"a": "y" * 40_000})],
+        ):
             with pytest.raises(InvalidMessage):
                 await producer.send_batch_soon(wrong)
         pending = await producer.send_batch_soon([Message("unheard", b"x")])  # and its room is free again

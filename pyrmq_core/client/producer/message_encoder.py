@@ -10,12 +10,11 @@ from pyrmq_core.client.hook_calls import methods_of, quietly
 from pyrmq_core.client.producer.batch_member import BatchMember, batch_member
 from pyrmq_core.client.producer.settings import compression_type
 from pyrmq_core.client.unique_ids import unique_id, unique_ids
-from pyrmq_core.errors import InvalidMessage
 from pyrmq_core.model import NO_PROPERTIES, Message
 from pyrmq_core.protocol.messages.batch_topic import MAX_RECORD_MESSAGES
+from pyrmq_core.protocol.messages.checked_batch import CheckedBatch, checked_batch
 from pyrmq_core.protocol.messages.compression import CompressionType
-from pyrmq_core.protocol.messages.names import check_message
-from pyrmq_core.protocol.messages.payload import EMPTY_BATCH, Payload, check_batch, encode_one, split_batch
+from pyrmq_core.protocol.messages.payload import Payload, encode_one, split_checked
 from pyrmq_core.protocol.messages.properties import INSTANCE_ID
 
 # Requests near 1 MiB keep a broker busiest; larger ones gain nothing.
@@ -79,21 +78,15 @@ class MessageEncoder:
             message = changed if isinstance(changed, Message) else message
         return message
 
-    def checked(self, messages: Sequence[Message]) -> tuple[Message, ...]:
+    def checked(self, messages: Sequence[Message]) -> CheckedBatch:
         """Returns the messages of a batch; raises `InvalidMessage` with the rule that one of them breaks."""
-        whole = tuple(messages)
-        for message in whole:
-            check_message(message, self.max_message_bytes)
-        if not whole:
-            raise InvalidMessage(EMPTY_BATCH)
-        check_batch(whole)
-        return whole
+        return checked_batch(messages, self.max_message_bytes)
 
-    def batch(self, messages: Sequence[Message], *, split_by_tag: bool = False) -> Iterator[Payload]:
+    def batch(self, batch: CheckedBatch, *, split_by_tag: bool = False) -> Iterator[Payload]:
         """Messages of one topic in as few requests as hold them; with `split_by_tag` of one tag each."""
-        return split_batch(
-            messages,
-            unique_ids(len(messages)),
+        return split_checked(
+            batch,
+            unique_ids(len(batch.messages)),
             max_message_bytes=self.max_message_bytes,
             request_bytes=BATCH_BYTES,
             request_messages=MAX_RECORD_MESSAGES,

@@ -194,7 +194,8 @@ class Producer:
         results or error.
         """
         sender, seconds = self._open().sender, self._seconds(timeout)
-        return await send_list(sender, self._encoding, self._created(messages), queue, timeout=seconds)
+        batch = self._encoding.checked(self._created(messages))
+        return await send_list(sender, self._encoding, batch, queue, timeout=seconds)
 
     async def send_batch_soon(
         self,
@@ -210,9 +211,9 @@ class Producer:
         `WindowFull` instead of waiting. What brokers answer is final, as of `send_soon`.
         """
         parts, seconds = self._open(), self._seconds(timeout)
-        pending, whole = PendingBatch(), self._encoding.checked(self._created(messages))
-        await parts.in_flight.enter(pending, sum(len(message.body) for message in whole), wait=wait)
-        parts.batches.start(pending, self._encoding, whole, queue, seconds)
+        pending, batch = PendingBatch(), self._encoding.checked(self._created(messages))
+        await parts.in_flight.enter(pending, sum([len(message.body) for message in batch.messages]), wait=wait)
+        parts.batches.start(pending, self._encoding, batch, queue, seconds)
         return pending
 
     async def send_arrow(

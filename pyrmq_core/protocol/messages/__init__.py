@@ -3,8 +3,8 @@
     payload          `Payload`, the content of a send request, and `RawPull`, the answer to a pull
     split_payload    a refused batch divided in halves; a message readdressed to another topic
     record           the stored record of a message, as it lies in a commit log and in a pull's answer
-    single_record    the one message of a request whose body is a stored record
     batch            the body of a batch: several messages in one request
+    checked_batch    messages that may share a request, checked, with their properties written but for ids
     batch_topic      5.x topics whose brokers store a whole batch as one record
     bodies           stored bodies to plain ones: CRC and decompression
     completeness     the check that an answer left no message out

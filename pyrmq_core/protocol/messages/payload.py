@@ -24,9 +24,10 @@ from pyrmq_core.model import (
 from pyrmq_core.protocol.framing.fast_dataclass import maker_of
 from pyrmq_core.protocol.messages.batch import OVERHEAD_BYTES, encode_batch_body, iterate_batch_body
 from pyrmq_core.protocol.messages.bodies import MAX_BODY_BYTES, MAX_PLAIN_BYTES, BodyRules, plain_body, too_much
+from pyrmq_core.protocol.messages.checked_batch import CheckedBatch, checked_batch
 from pyrmq_core.protocol.messages.completeness import check_whole
 from pyrmq_core.protocol.messages.compression import CompressionType, compress
-from pyrmq_core.protocol.messages.names import MAX_MESSAGE_BYTES, check_message, is_retry_topic
+from pyrmq_core.protocol.messages.names import MAX_MESSAGE_BYTES, check_message
 from pyrmq_core.protocol.messages.namespaces import message_without_namespace
 from pyrmq_core.protocol.messages.properties import (
     WAIT,
@@ -40,7 +41,6 @@ from pyrmq_core.protocol.messages.unread_message import UnreadMessage, add_plain
 
 # `compressMsgBodyOverHowmuch` of Java's producer.
 COMPRESS_OVER_BYTES: Final = 4096
-EMPTY_BATCH: Final = "a batch holds at least one message"
 WAITS_NOT: Final = encode_properties({WAIT: "false"})
 
 
@@ -173,18 +173,37 @@ def split_batch(
     `request_bytes` is `max_message_bytes` by default. Each request is filled before the next one begins. A message
     above `request_bytes` is sent alone. With `split_by_tag` a new request also begins at each change of the tag.
     """
-    room = max_message_bytes if request_bytes is None else min(request_bytes, max_message_bytes)
     if len(messages) != len(unique_ids):
         raise InvalidArgument(f"{len(messages)} messages and {len(unique_ids)} ids; each message has one")
-    if not messages:
-        raise InvalidMessage(EMPTY_BATCH)
-    check_batch(messages)
+    yield from split_checked(
+        checked_batch(messages, max_message_bytes),
+        unique_ids,
+        compression=compression,
+        max_message_bytes=max_message_bytes,
+        request_bytes=request_bytes,
+        request_messages=request_messages,
+        split_by_tag=split_by_tag,
+    )
+
+
+def split_checked(
+    batch: CheckedBatch,
+    unique_ids: Sequence[str],
+    *,
+    compression: CompressionType | None = None,
+    max_message_bytes: int = MAX_MESSAGE_BYTES,
+    request_bytes: int | None = None,
+    request_messages: int | None = None,
+    split_by_tag: bool = False,
+) -> Iterator[Payload]:
+    """Yields the requests of `split_batch` for messages that were checked."""
+    room = max_message_bytes if request_bytes is None else min(request_bytes, max_message_bytes)
+    messages = batch.messages
     items: list[tuple[int, bytes, bytes]] = []
     first = size = 0
-    for index, (message, unique_id) in enumerate(zip(messages, unique_ids, strict=True)):
-        check_message(message, max_message_bytes)
+    for index, (message, (before, after), unique_id) in enumerate(zip(messages, batch.ends, unique_ids, strict=True)):
         body = message.body if compression is None else compress(message.body, compression)
-        properties = message_properties_string(message, unique_id).encode()
+        properties = f"{before}UNIQ_KEY\x01{unique_id}\x02{after}".encode()
         item_bytes = OVERHEAD_BYTES + len(body) + len(properties)
         if item_bytes > max_message_bytes:
             raise _too_large(message, item_bytes, max_message_bytes)
@@ -195,31 +214,6 @@ def split_batch(
         items.append((message.flag, body, properties))
         size += item_bytes
     yield _batch_payload(messages[first:], items, unique_ids[first:], compression)
-
-
-def check_batch(messages: Sequence[Message]) -> None:
-    """Raises `InvalidMessage` for messages that cannot stand in one batch together."""
-    head = messages[0]
-    if is_retry_topic(head.topic):
-        raise InvalidMessage(f"topic {head.topic}: retry topics take no batches; send one message at a time")
-    if all(
-        message.topic == head.topic
-        and message.wait_store_msg_ok == head.wait_store_msg_ok
-        and message.delay_level is None
-        and message.deliver_at is None
-        and message.delay is None
-        for message in messages
-    ):
-        return
-    for index, message in enumerate(messages):
-        if message.topic != head.topic:
-            raise InvalidMessage(
-                f"a batch has one topic; message {index} is for {message.topic}, the first for {head.topic}"
-            )
-        if message.wait_store_msg_ok != head.wait_store_msg_ok:
-            raise InvalidMessage(f"a batch has one wait_store_msg_ok; message {index} of {head.topic} differs")
-        if message.delay_level is not None or message.deliver_at is not None or message.delay is not None:
-            raise InvalidMessage(f"a batch cannot be delayed; message {index} of {head.topic} is: send it alone")
 
 
 def _too_large(message: Message, item_bytes: int, max_message_bytes: int) -> InvalidMessage:
@@ -244,7 +238,7 @@ def _batch_payload(
         sys_flag=0 if compression is None else compression.sys_flag,
         batch=True,
         unique_ids=tuple(unique_ids),
-        single_tag=all(message.tags == head.tags for message in messages),
+        single_tag=len({message.tags for message in messages}) == 1,
     )
 
 
@@ -270,6 +264,18 @@ def decode(
     if left_out is not None:
         raise too_much(pull.queue, left_out)
     return messages
+
+
+def single_message(record: bytes, broker_name: str, what: str) -> MessageExt:
+    """Returns the message of a request whose body is a stored record, such as a transaction's half message.
+
+    `RecordError`, which names `what`, unless the bytes hold exactly one.
+    """
+    queue = MessageQueue("", broker_name, unpack_record(record, 0).queue_id)
+    messages = decode(RawPull(queue, 0, 0, 0, 0, PullStatus.FOUND, record))
+    if len(messages) != 1:
+        raise RecordError(f"{what} holds {len(messages)} messages instead of one")
+    return messages[0]
 
 
 def messages_of(

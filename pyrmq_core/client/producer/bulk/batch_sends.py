@@ -20,6 +20,7 @@ from pyrmq_core.client.producer.send.sender import Sender
 from pyrmq_core.errors import RocketMQError
 from pyrmq_core.model import Message, MessageQueue
 from pyrmq_core.protocol.messages.batch_topic import MAX_RECORD_MESSAGES
+from pyrmq_core.protocol.messages.checked_batch import CheckedBatch
 
 
 class BatchSends:
@@ -36,13 +37,13 @@ class BatchSends:
         self,
         pending: PendingBatch,
         encoding: MessageEncoder,
-        messages: Sequence[Message],
+        batch: CheckedBatch,
         queue: MessageQueue | None,
         timeout: float,
     ) -> None:
         """Sends in the background a list that has entered."""
-        self._under_way[pending] = trio.current_time() + timeout * _most_waits(messages)
-        self._nursery.start_soon(self._send, pending, encoding, messages, queue, timeout)
+        self._under_way[pending] = trio.current_time() + timeout * _most_waits(batch.messages)
+        self._nursery.start_soon(self._send, pending, encoding, batch, queue, timeout)
 
     def longest_seconds(self, now: float) -> float:
         """Returns the time that every list will have ended in; from any thread."""
@@ -59,15 +60,15 @@ class BatchSends:
         self,
         pending: PendingBatch,
         encoding: MessageEncoder,
-        messages: Sequence[Message],
+        batch: CheckedBatch,
         queue: MessageQueue | None,
         timeout: float,
     ) -> None:
-        topic = messages[0].topic
+        topic = batch.messages[0].topic
         error: RocketMQError = given_up(topic)
         mode = CommunicationMode.ASYNC
         try:
-            results = await send_list(self._sender, encoding, messages, queue, timeout=timeout, mode=mode)
+            results = await send_list(self._sender, encoding, batch, queue, timeout=timeout, mode=mode)
         except RocketMQError as failed:
             error = failed
         except Exception as failed:

@@ -13,7 +13,8 @@ from pyrmq_core.client.producer.send.sender import Sender
 from pyrmq_core.client.producer.send.targets import ANY_QUEUE, AnyQueue, KeyedQueue, Target, ThisQueue, target_of
 from pyrmq_core.errors import BatchFailed, Outcome, RocketMQError, SendFailed
 from pyrmq_core.model import Message, MessageQueue, SendResult
-from pyrmq_core.protocol.messages.payload import Payload, check_batch
+from pyrmq_core.protocol.messages.checked_batch import CheckedBatch
+from pyrmq_core.protocol.messages.payload import Payload
 
 
 class ChainedResults(Sequence[SendResult]):
@@ -56,7 +57,7 @@ Group: TypeAlias = tuple[Target, list[int]]
 async def send_list(
     sender: Sender,
     encoding: MessageEncoder,
-    messages: Sequence[Message],
+    batch: CheckedBatch,
     queue: MessageQueue | None,
     *,
     timeout: float,
@@ -66,19 +67,19 @@ async def send_list(
 
     The list goes to one queue; it is divided where its sharding keys have several, and for a batch topic by tag.
     """
+    messages = batch.messages
     groups = await _groups(sender, messages, queue, timeout)
     single_tag = len({message.tags for message in messages}) <= 1
     by_tag = not single_tag and await sender.is_batch_topic(messages[0].topic, timeout=timeout)
-    if len(groups) <= 1 and not by_tag:
-        to = groups[0][0] if groups else AnyQueue()
-        whole = [(to, payload) for payload in encoding.batch(messages)]
+    if len(groups) == 1 and not by_tag:
+        whole = [(groups[0][0], payload) for payload in encoding.batch(batch)]
         return await _send_parts(sender, whole, timeout=timeout, mode=mode)
     order: list[int] = []
     parts: list[tuple[Target, Payload]] = []
     for to, places in groups:
         together = _by_tag(messages, places) if by_tag else places
         order += together
-        payloads = encoding.batch([messages[place] for place in together], split_by_tag=by_tag)
+        payloads = encoding.batch(batch.part(together), split_by_tag=by_tag)
         parts += [(to, payload) for payload in payloads]
     results = dict(zip(order, await _send_parts(sender, parts, timeout=timeout, mode=mode), strict=True))
     return [results[place] for place in range(len(messages))]
@@ -90,8 +91,7 @@ async def _groups(
     """Returns the messages by target: `queue`, else each sharding key's queue; those without a key together."""
     keys = {message.sharding_key for message in messages}
     if queue is not None or len(keys) <= 1:
-        return [(target_of(message, queue), list(range(len(messages)))) for message in messages[:1]]
-    check_batch(messages)
+        return [(target_of(messages[0], queue), list(range(len(messages))))]
     info = await sender.publish_info(messages[0].topic, timeout=timeout)
     targets: dict[MessageQueue, KeyedQueue] = {}
     target_of_key: dict[str | None, Target] = {None: ANY_QUEUE}

@@ -15,7 +15,7 @@ from pyrmq_core.model import MessageExt
 from pyrmq_core.protocol.framing.codes import RequestCode
 from pyrmq_core.protocol.framing.command import Command
 from pyrmq_core.protocol.framing.fields import decode_fields, encode_fields, wire
-from pyrmq_core.protocol.messages.single_record import single_message
+from pyrmq_core.protocol.messages.payload import single_message
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ from pyrmq_core.protocol.framing.fields import decode_fields, encode_fields, wir
 from pyrmq_core.protocol.java.integers import long_member
 from pyrmq_core.protocol.java.json_text import dumps, load_object
 from pyrmq_core.protocol.java.members import flag_member, from_members, member, text_member, to_members
-from pyrmq_core.protocol.messages.single_record import single_message
+from pyrmq_core.protocol.messages.payload import single_message
 
 
 @dataclass(frozen=True, slots=True)
