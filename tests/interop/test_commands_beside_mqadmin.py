@@ -10,10 +10,13 @@ from dataclasses import dataclass
 import pytest
 import trio
 
+from pyrmq_core import MessageExt
 from pyrmq_core.blocking import EmbeddedCluster
 from tests.support.apache import ApacheCluster
 from tests.support.broker_admin_jobs import NO_FILE
+from tests.support.group_admin_jobs import administering
 from tests.support.java_programs import shared_machine
+from tests.support.message_admin_jobs import dead
 from tests.support.mqadmin_jobs import Content, filled, new_names, run
 from tests.support.terminal import Terminal
 
@@ -23,6 +26,22 @@ pytestmark = pytest.mark.timeout(300)
 MOVING = re.compile(
     r"Tps|Times|Wait|Time|runtime|Size|Disk|Offset|Capacity|TotalToday|putLatency|Behind|Dequeue|Enqueue"
 )
+
+
+# A message of printMsg.
+PRINTED = re.compile(r"MSGID: (\w+) +MessageExt \[.* msgId=(\w+),.* properties=\{(.*)\}, body=.*\] BODY: (.*)$")
+# Properties that a broker or mqadmin's consumer adds.
+OF_THE_PLACE = {"MIN_OFFSET", "MAX_OFFSET", "CLUSTER", "MSG_REGION", "TRACE_ON"}
+
+
+@dataclass(frozen=True)
+class Printed:
+    """A message as mqadmin prints it: its UNIQ_KEY, its id by offset, and its properties."""
+
+    unique_id: str
+    offset_id: str
+    properties: dict[str, str]
+    body: str
 
 
 @dataclass(frozen=True)
@@ -37,6 +56,17 @@ class Beside:
         """Returns the lines of mqadmin's output that are no headers."""
         output = run(shared_machine(self.version), self.content, command)
         return [line for line in output.splitlines() if line.strip() and not line.startswith(("#", "==="))]
+
+    def printed(self, topic: str) -> list[Printed]:
+        """Returns the messages of a topic as mqadmin prints them."""
+        found = []
+        for line in self.mqadmin(f"printMsg -t {topic} -d true"):
+            if (match := PRINTED.search(line)) is not None:
+                unique_id, offset_id, properties, body = match.groups()
+                pairs = dict(pair.split("=", 1) for pair in properties.split(", "))
+                own = {name: value for name, value in pairs.items() if name not in OF_THE_PLACE}
+                found.append(Printed(unique_id, offset_id, {"WAIT": "true", **own}, body))  # 4.9 stores no "true"
+        return found
 
     def settings(self, command: str) -> dict[str, str]:
         pairs = [line.partition("=") for line in self.mqadmin(command) if "=" in line]
@@ -220,6 +250,36 @@ def test_a_group_without_members_and_its_settings(beside: Beside) -> None:
 
 
 def test_a_doctor_finds_the_servers(beside: Beside) -> None:
+    brokers = [line.split()[1:4] for line in beside.mqadmin("clusterList")]
     found = json.loads(beside.pyrmq.run("doctor", "--json").stdout)
-    servers = [(one["check"], one["status"]) for one in found if one["check"] in ("nameserver", "broker")]
-    assert servers == [("nameserver", "OK"), ("broker", "OK"), ("broker", "OK")]
+    assert [
+        (one["check"], one["status"], one["found"]) for one in found if one["check"] in ("nameserver", "broker")
+    ] == [
+        ("nameserver", "OK", f"{beside.content.nameserver}, 2 brokers"),
+        *(("broker", "OK", f"{name} ({broker_id}) {address}") for name, broker_id, address in brokers),
+    ]
+    assert [name for name, *_ in brokers] == ["broker-a", "broker-b"]
+
+
+@pytest.mark.parametrize("to", ["origin", "retry"])
+def test_a_resent_dead_letter_is_the_first_message(beside: Beside, to: str) -> None:
+    """Its id, body, key, tag, user's property and wait flag are the same to mqadmin, which then shows both."""
+    topic, group = new_names()
+
+    async def letter_of() -> MessageExt:
+        async with administering(beside.content.nameserver) as admin:
+            await admin.create_topic(topic, queues=1)
+            return await dead(beside.content.nameserver, admin, group, topic)
+
+    letter = trio.run(letter_of)
+    (first,) = beside.printed(topic)
+    assert (first.unique_id, first.body) == (letter.msg_id, "poison")
+    assert first.properties.items() >= {"KEYS": "k7", "TAGS": "t", "region": "eu", "WAIT": "true"}.items()
+    (resent,) = beside.pyrmq.rows("dlq", "resend", group, "--id", letter.msg_id, "--to", to)
+    sent_to = topic if to == "origin" else f"%RETRY%{group}"
+    assert resent == {"msgId": letter.msg_id, "sentTo": sent_to, "status": "SEND_OK"}
+    (again,) = [one for one in beside.printed(sent_to) if one.offset_id != first.offset_id]
+    assert (again.unique_id, again.body) == (first.unique_id, first.body)
+    added = {"ORIGIN_MESSAGE_ID": first.offset_id, **({} if to == "origin" else {"RETRY_TOPIC": topic})}
+    assert again.properties == {**first.properties, **added}
+    assert [one.body for one in beside.printed(f"%DLQ%{group}")] == ["poison"]

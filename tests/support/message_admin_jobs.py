@@ -38,9 +38,9 @@ async def eventually(query: Callable[[], Awaitable[T]], holds: Callable[[T], boo
 
 
 async def sent(nameserver: str, topic: str, body: str = "x", keys: str | None = None, tags: str | None = None) -> str:
-    """Sends one message to the first queue of broker-a; returns its unique key."""
+    """Sends one message to the first queue of broker-a, with a property; returns its unique key."""
     async with Producer(fresh("senders"), nameserver=nameserver, send_timeout=20) as producer:
-        message = Message(topic, body.encode(), keys=keys, tags=tags)
+        message = Message(topic, body.encode(), keys=keys, tags=tags, properties={"region": "eu"})
         return (await producer.send(message, queue=MessageQueue(topic, "broker-a", 0))).msg_id
 
 
@@ -114,6 +114,7 @@ class MessageAdminJobs:
         (message,) = seen.messages
         assert (message.body, message.topic, message.msg_id) == (b"poison", topic, letter.msg_id)
         assert (message.keys, message.tags) == ("k7", "t")
+        assert message.properties.get("WAIT", "true") == "true"  # 4.9 stores no "true"
         assert message.reconsume_times == 0
 
     async def test_other_messages_are_no_dead_letters(self, nameserver: str) -> None:
