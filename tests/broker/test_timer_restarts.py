@@ -42,7 +42,7 @@ def test_each_comes_once_and_not_before_its_time_whatever_happens(steps: list[tu
         def send(delay_ms: int) -> None:
             body = b"%d" % len(due)
             due[body] = timed.now_ms + delay_ms
-            timed.send(body, {"TIMER_DELIVER_MS": str(timed.now_ms + delay_ms)})
+            timed.send(body, {"TIMER_DELIVER_MS": str(timed.now_ms + delay_ms)}, "TU"[len(due) % 2])
 
         for what, number in steps:
             match what:
@@ -67,8 +67,10 @@ def test_each_comes_once_and_not_before_its_time_whatever_happens(steps: list[tu
                     timed.kill_while_stopping()
                 case _:
                     timed.restart()
+            assert sum(timed.waiting().values()) == timed.timers.files.waiting
         timed.run_until(max(timed.now_ms, *due.values(), 0) + 10_000)
-        found = timed.delivered()
+        found = timed.delivered("T") | timed.delivered("U")
+        assert not any(timed.waiting().values())
         assert {body: len(times) for body, times in found.items()} == dict.fromkeys(due, 1)
         assert all(times[0] >= due[body] or due[body] < START_MS for body, times in found.items())
         assert timed.lines == []

@@ -21,6 +21,7 @@ from pyrmq_core.broker.timers.timer_rules import (
     place_timer,
 )
 from pyrmq_core.broker.timers.timer_store import TimerStore
+from pyrmq_core.broker.timers.topic_counts import TopicCounts
 from pyrmq_core.errors import StoreError
 from pyrmq_core.protocol.messages.properties import decode_properties, encode_properties
 from pyrmq_core.protocol.messages.record import StoredRecord, pack_host
@@ -52,6 +53,7 @@ class TimedStore:
         self.store.open(1)
         self.timers = TimerStore(self.store, self.store.files, self.settings)
         self.timers.delivery.warn = self.lines.append
+        self.timers.files.topics = TopicCounts()
         self.lines += self.timers.open(self.now_ms)
 
     def send(self, body: bytes, properties: dict[str, str], topic: str = "T", queue_id: int = 0) -> None:
@@ -121,6 +123,11 @@ class TimedStore:
 
     def records(self, topic: str = "T", queue_id: int = 0) -> list[StoredRecord]:
         return read(self.store, topic, queue_id)
+
+    def waiting(self) -> dict[str, int]:
+        """Returns the number of waiting messages of topics T and U, as the page of metrics shows it."""
+        assert self.timers.files.topics is not None
+        return self.timers.files.topics.by_topic(("T", "U"))
 
     def count(self) -> int:
         """Returns the number of messages in topic T."""

@@ -207,6 +207,15 @@ def _timers(broker: Broker) -> Iterator[Family]:
         (*STORAGE, "timer_bound_s"),
         snapshot(timers.files.wheel, now_ms),
     )
+    if timers.files.topics is not None:
+        numbers = timers.files.topics.by_topic(config.topic for config in broker.topics)
+        yield Family(
+            "rocketmq_timing_messages",
+            Kind.GAUGE,
+            "Timer messages that wait in the wheel, by the topic they are for.",
+            (*STORAGE, "topic"),
+            [Sample((*LOCAL_DISK, topic), number) for topic, number in numbers.items()],
+        )
 
 
 def _transactions(broker: Broker) -> Iterator[Family]:

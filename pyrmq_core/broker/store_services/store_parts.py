@@ -32,6 +32,7 @@ async def open_parts(config: BrokerConfig, store: MessageStore, *, clean: bool) 
         config.timer_settings,
         enabled=config.timer_wheel_enable and not config.is_slave,
         flush_ms=config.timer_flush_interval_ms,
+        counts_topics=config.exports_metrics,
     )
     await trio.to_thread.run_sync(partial(index.open, clean=clean))
     if not config.is_slave:

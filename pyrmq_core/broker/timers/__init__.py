@@ -4,6 +4,7 @@
     timer_log          timerlog/*: one entry of 52 bytes for each message that waits, linked to the one before
     timer_wheel        timerwheel: one slot for each second, which names its last entry of the log
     timer_checkpoint   config/timercheck: where a start goes on
+    topic_counts       the waiting messages by topic, for the page of metrics
     timer_files        the three together, and their repair
     open_slot          the second that is being delivered
     timer_copies       the message that is delivered, and the copies that a killed broker had delivered

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import heapq
 from array import array
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from hashlib import blake2b
 from typing import Final
 
 from pyrmq_core.broker.timers.timer_log import DELETE, ROLL, TimerEntry
+from pyrmq_core.broker.timers.topic_counts import change_of
 
 # So long that no two names of a slot have the same digest.
 DIGEST_BYTES: Final = 16
@@ -27,6 +29,7 @@ class OpenSlot:
     def __init__(self, slot_ms: int, precision_ms: int) -> None:
         self.slot_ms = slot_ms
         self.end_ms = slot_ms + precision_ms
+        self.by_topic = Counter[int]()  # messages that were linked and added, by the hash of their topic
         self._taken_back: set[bytes] = set()
         self._deletes = array("q")  # entries of messages that take others back, newest first
         self._late_deletes = array("q")  # those that came later, oldest first
@@ -37,6 +40,7 @@ class OpenSlot:
 
     def link(self, position: int, entry: TimerEntry) -> None:
         """Adds an entry of the chain, which leads from the newest to the oldest; `sort` ends it."""
+        self.by_topic[entry.topic_hash] += change_of(entry)
         if takes_back(entry):
             self._deletes.append(position)
         else:
@@ -47,6 +51,7 @@ class OpenSlot:
 
     def add(self, position: int, entry: TimerEntry) -> None:
         """Adds an entry that was written after the slot was opened."""
+        self.by_topic[entry.topic_hash] += change_of(entry)
         if takes_back(entry):
             self._late_deletes.append(position)
         else:

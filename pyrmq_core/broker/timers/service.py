@@ -18,6 +18,7 @@ from pyrmq_core.broker.store.disk.files import Files
 from pyrmq_core.broker.store.message_store import MessageStore
 from pyrmq_core.broker.timers.timer_rules import TIMER_QUEUE, TIMER_TOPIC, TimerSettings
 from pyrmq_core.broker.timers.timer_store import TimerStore
+from pyrmq_core.broker.timers.topic_counts import TopicCounts
 from pyrmq_core.errors import StoreError
 from pyrmq_core.network.log_lines import line_logger
 
@@ -30,7 +31,7 @@ MAX_WAIT_SECONDS: Final = 1.0
 class Timers:
     """The timer messages of one broker; without `enabled` they wait until a start with timerWheelEnable=true.
 
-    `now_ms` is the system's clock.
+    `now_ms` is the system's clock. With `counts_topics` a start reads the entries of all that wait.
     """
 
     def __init__(
@@ -41,11 +42,13 @@ class Timers:
         *,
         enabled: bool,
         flush_ms: int,
+        counts_topics: bool = False,
         now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
     ) -> None:
         self.settings = settings
         self.enabled = enabled
         self.messages = TimerStore(store, files, settings)
+        self.messages.files.topics = TopicCounts() if counts_topics else None
         self.messages.delivery.warn = lambda line: log.error("%s", line)
         self._store = store
         self._flush_seconds = flush_ms / 1000

@@ -14,7 +14,6 @@ argument, and nothing here waits.
 from __future__ import annotations
 
 import contextlib
-import functools
 import heapq
 import itertools
 from collections.abc import Callable, Iterator
@@ -40,8 +39,8 @@ from pyrmq_core.broker.timers.timer_rules import (
     rolled_slot,
 )
 from pyrmq_core.broker.timers.timer_wheel import SLOTS
+from pyrmq_core.broker.timers.topic_counts import topic_hash
 from pyrmq_core.errors import StoreError
-from pyrmq_core.protocol.java.string_hash import string_hash_code
 
 LINKED_AT_ONCE: Final = 1000
 EMPTIED_AT_ONCE: Final = 1000
@@ -186,7 +185,7 @@ class TimerStore:
             return
         if self._linking is None:
             self._store.flush()  # a power cut must not take a copy, and leave a slot without its message
-            yield from self.files.rewrite(slot.slot_ms, slot.left())
+            yield from self.files.rewrite(slot.slot_ms, slot.left(), slot.by_topic)
         has_entries = not self.files.is_empty(slot.slot_ms)
         self._slot = self._linking = None  # not before the read, which may fail
         if has_entries:
@@ -295,11 +294,13 @@ class TimerStore:
         slot_ms, rolls = rolled_slot(self._floor(message.out_ms), write_ms, self._settings)
         magic = DEFAULT | (ROLL if rolls else 0) | (DELETE if TIMER_DEL_UNIQKEY in message.properties else 0)
         due_ms = 0 if rolls else exact_ms(message.properties, record.store_timestamp_ms, slot_ms, precision_ms)
-        place = (record.commit_log_offset, record.store_size, _topic_hash(message.topic), due_ms)
+        place = (record.commit_log_offset, record.store_size, topic_hash(message.topic), due_ms)
         entry = TimerEntry(NO_ENTRY, magic, write_ms, slot_ms, *place)
         slot = self._slot if self._slot is not None and self._slot.slot_ms == slot_ms else None
         is_new = slot is None and self.files.is_empty(slot_ms)
         position = self.files.add(entry)
+        if self.files.topics is not None:
+            self.files.topics.name(message.topic)
         if is_new:
             self.files.expect(slot_ms)
         if slot is not None:
@@ -344,7 +345,7 @@ class TimerStore:
         if self.delivery.deliver(slot, self.files.log, now_ms):
             return True
         if slot.next_ms is None and now_ms >= slot.end_ms:
-            self.files.delivered(slot.slot_ms)
+            self.files.delivered(slot.slot_ms, slot.by_topic)
             self._slot, self._read_ms = None, slot.end_ms
             self.removals += self.files.log.retire_before(self._store.start)
             return True
@@ -383,8 +384,3 @@ class TimerStore:
             next_ms = self._slot.next_ms
             return max(0, (self._slot.end_ms if next_ms is None else next_ms) - now_ms)
         return max(0, self.files.slots[0] - now_ms) if self.files.slots else FAR_MS
-
-
-@functools.lru_cache(maxsize=4096)
-def _topic_hash(topic: str) -> int:
-    return string_hash_code(topic)
