@@ -8,7 +8,7 @@ import pytest
 
 from pyrmq_core.blocking import Admin, Client, EmbeddedCluster
 from tests.support.acl_jobs import NEW_SECRET, accounts, users_and_policies
-from tests.support.guarded import ACL_4, AUTH_5, KEY, READER, READER_SECRET, SECRET
+from tests.support.guarded import AUTH_5, KEY, READER, READER_SECRET, SECRET, account_settings
 from tests.support.terminal import Terminal
 
 
@@ -20,10 +20,7 @@ def with_users() -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def with_accounts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    home = tmp_path_factory.mktemp("home")
-    (home / "conf").mkdir()
-    (home / "conf" / "plain_acl.yml").write_text(ACL_4)
-    with EmbeddedCluster(settings={"aclEnable": "true", "rocketmqHome": str(home)}) as cluster:
+    with EmbeddedCluster(settings=account_settings(tmp_path_factory.mktemp("home"))) as cluster:
         yield cluster.nameserver
 
 

@@ -22,7 +22,7 @@ from pyrmq_core.protocol.requests.broker.users import CreateAcl, CreateUser
 from pyrmq_core.protocol.requests.nameserver.kv_config import PutKvConfig
 from tests.broker.serving import message
 from tests.support import commands
-from tests.support.guarded import ACL_4, AUTH_5, KEY, READER_SECRET, SECRET
+from tests.support.guarded import AUTH_5, KEY, READER_SECRET, SECRET, account_settings
 from tests.support.table_commands import LATE, NO_TABLE, TABLES, WIDE, arguments, ask_all, connected, heart_beat
 from tests.support.terminal import Terminal
 
@@ -98,11 +98,8 @@ def with_users() -> Iterator[Many]:
 
 @pytest.fixture(scope="module")
 def with_accounts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Many]:
-    home = tmp_path_factory.mktemp("home")
-    (home / "conf").mkdir()
     keys = "".join(f"- accessKey: account-{number}\n  secretKey: {READER_SECRET}\n" for number in range(MANY))
-    (home / "conf" / "plain_acl.yml").write_text(ACL_4 + keys)
-    with EmbeddedCluster(2, settings={"aclEnable": "true", "rocketmqHome": str(home)}) as cluster:
+    with EmbeddedCluster(2, settings=account_settings(tmp_path_factory.mktemp("home"), keys)) as cluster:
         yield Many(cluster)
 
 

@@ -17,7 +17,7 @@ from pyrmq_core.protocol.requests.nameserver.get_route_info import GetRouteInfo
 from pyrmq_core.protocol.requests.nameserver.kv_config import GetKvList
 from tests.broker.serving import message
 from tests.support.apache import ask
-from tests.support.guarded import ACL_4, AUTH_5, KEY, READER, READER_SECRET, SECRET
+from tests.support.guarded import AUTH_5, KEY, READER, READER_SECRET, SECRET, account_settings
 from tests.support.reading_only import changes, error_of, every_command
 from tests.support.terminal import Terminal
 
@@ -119,10 +119,7 @@ def users() -> Iterator[Guarded]:
 
 @pytest.fixture(scope="module")
 def accounts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
-    home = tmp_path_factory.mktemp("home")
-    (home / "conf").mkdir()
-    (home / "conf" / "plain_acl.yml").write_text(ACL_4)
-    settings = {"aclEnable": "true", "rocketmqHome": str(home)}
+    settings = account_settings(tmp_path_factory.mktemp("home"))
     with EmbeddedCluster(2, topics={**topics_of(("T", "changed")), "consumed": 1}, settings=settings) as cluster:
         guarded = Guarded(cluster)
         for name in ("T", "changed"):

@@ -12,7 +12,7 @@ import pytest
 from pyrmq_core.blocking import EmbeddedCluster
 from pyrmq_core.testing import Command, CutConnection, Peer, RequestCode
 from tests.broker.serving import message
-from tests.support.guarded import ACL_4, AUTH_5, KEY, SECRET
+from tests.support.guarded import AUTH_5, KEY, SECRET, account_settings
 from tests.support.table_commands import LATE, TABLES, WIDE, arguments, ask_all, connected, heart_beat
 from tests.support.terminal import Terminal
 
@@ -74,10 +74,7 @@ def with_users() -> Iterator[Half]:
 
 @pytest.fixture(scope="module")
 def with_accounts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Half]:
-    home = tmp_path_factory.mktemp("home")
-    (home / "conf").mkdir()
-    (home / "conf" / "plain_acl.yml").write_text(ACL_4)
-    with EmbeddedCluster(2, settings={"aclEnable": "true", "rocketmqHome": str(home)}) as cluster:
+    with EmbeddedCluster(2, settings=account_settings(tmp_path_factory.mktemp("home"))) as cluster:
         yield Half(cluster)
 
 

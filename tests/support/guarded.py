@@ -80,6 +80,13 @@ accounts:
 """
 
 
+def account_settings(home: Path, more: str = "") -> dict[str, str]:
+    """Writes the accounts of `ACL_4`, and `more`, below a home; returns the settings of a broker that reads them."""
+    (home / "conf").mkdir(exist_ok=True)
+    (home / "conf" / "plain_acl.yml").write_text(ACL_4 + more)
+    return {"aclEnable": "true", "rocketmqHome": str(home)}
+
+
 @dataclass(frozen=True)
 class Guarded:
     """A cluster whose broker refuses unsigned requests: with `users`, or with accounts."""
@@ -110,8 +117,7 @@ class Guarded:
 @contextmanager
 def _ours(*, users: bool) -> Iterator[Guarded]:
     with temporary_directory("ours") as home:
-        settings = AUTH_5 if users else {"aclEnable": "true", "rocketmqHome": str(home)}
-        (home / "conf" / "plain_acl.yml").write_text(ACL_4)
+        settings = AUTH_5 if users else account_settings(home)
         with boot_our_cluster(("broker-a",), broker_settings=settings) as cluster:
             yield Guarded(users, True, cluster.nameserver.address, cluster.brokers["broker-a"].address)
 

@@ -5,5 +5,7 @@
     nameserver    requests that a NameServer answers
     client        requests that a broker sends to a client
 
+`settings_text` is the form of settings that brokers and NameServers share.
+
 The first lines of each file say what is supported, and what is left out.
 """

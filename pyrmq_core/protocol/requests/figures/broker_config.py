@@ -6,15 +6,12 @@ broker/processor/AdminBrokerProcessor.java, 5.4.0.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Self
+from typing import ClassVar
 
-from pyrmq_core.errors import BodyError
 from pyrmq_core.protocol.framing.codes import RequestCode
-from pyrmq_core.protocol.framing.command import Command, success
 from pyrmq_core.protocol.framing.header_requests import HeaderRequest
-from pyrmq_core.protocol.java.properties_text import format_java_properties, parse_java_properties
+from pyrmq_core.protocol.requests.settings_text import SettingsAnswer, SettingsUpdate
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,36 +22,12 @@ class GetBrokerConfig(HeaderRequest):
 
 
 @dataclass(frozen=True, slots=True)
-class BrokerConfigText:
+class BrokerConfigText(SettingsAnswer):
     """The answer to 26."""
-
-    settings: Mapping[str, str]
-
-    def to_command(self) -> Command:
-        return success(body=format_java_properties(self.settings).encode())
-
-    @classmethod
-    def from_command(cls, command: Command) -> Self:
-        return cls(_settings(command))
 
 
 @dataclass(frozen=True, slots=True)
-class UpdateBrokerConfig:
-    """A request to change these settings; answered without fields."""
+class UpdateBrokerConfig(SettingsUpdate):
+    """A request to change these settings of a broker; answered without fields."""
 
     CODE: ClassVar[RequestCode] = RequestCode.UPDATE_BROKER_CONFIG
-    settings: Mapping[str, str]
-
-    def to_command(self) -> Command:
-        return Command(self.CODE, body=format_java_properties(self.settings).encode())
-
-    @classmethod
-    def from_command(cls, command: Command) -> Self:
-        return cls(_settings(command))
-
-
-def _settings(command: Command) -> dict[str, str]:
-    try:
-        return parse_java_properties(bytes(command.body).decode())
-    except ValueError as error:  # InvalidArgument and UnicodeDecodeError are ValueErrors
-        raise BodyError(f"broker settings: the body is no properties text: {error}") from error

@@ -6,30 +6,19 @@ Java properties. Source: namesrv/processor/DefaultRequestProcessor.java.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Self
+from typing import ClassVar
 
-from pyrmq_core.errors import BodyError
 from pyrmq_core.protocol.framing.codes import RequestCode
-from pyrmq_core.protocol.framing.command import Command, success
 from pyrmq_core.protocol.framing.header_requests import HeaderRequest
-from pyrmq_core.protocol.java.properties_text import format_java_properties, parse_java_properties
+from pyrmq_core.protocol.requests.settings_text import SettingsAnswer, SettingsUpdate
 
 
 @dataclass(frozen=True, slots=True)
-class UpdateNamesrvConfig:
-    """A request to change these settings; answered without fields."""
+class UpdateNamesrvConfig(SettingsUpdate):
+    """A request to change these settings of a NameServer; answered without fields."""
 
     CODE: ClassVar[RequestCode] = RequestCode.UPDATE_NAMESRV_CONFIG
-    settings: Mapping[str, str]
-
-    def to_command(self) -> Command:
-        return Command(self.CODE, body=format_java_properties(self.settings).encode())
-
-    @classmethod
-    def from_command(cls, command: Command) -> Self:
-        return cls(_settings(command))
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,21 +29,5 @@ class GetNamesrvConfig(HeaderRequest):
 
 
 @dataclass(frozen=True, slots=True)
-class NamesrvConfigText:
+class NamesrvConfigText(SettingsAnswer):
     """The answer to 319, sorted by name."""
-
-    settings: Mapping[str, str]
-
-    def to_command(self) -> Command:
-        return success(body=format_java_properties(self.settings).encode())
-
-    @classmethod
-    def from_command(cls, command: Command) -> Self:
-        return cls(_settings(command))
-
-
-def _settings(command: Command) -> dict[str, str]:
-    try:
-        return parse_java_properties(bytes(command.body).decode())
-    except ValueError as error:  # InvalidArgument and UnicodeDecodeError are ValueErrors
-        raise BodyError(f"NameServer settings: the body is no properties text: {error}") from error

@@ -1,0 +1,50 @@
+"""A server's own settings in a body, as `name=value` lines: the shape that brokers (25, 26) and NameServers (318, 319)
+share.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar, Self
+
+from pyrmq_core.errors import BodyError
+from pyrmq_core.protocol.framing.codes import RequestCode
+from pyrmq_core.protocol.framing.command import Command, success
+from pyrmq_core.protocol.java.properties_text import format_java_properties, parse_java_properties
+
+
+@dataclass(frozen=True, slots=True)
+class SettingsUpdate:
+    """A request to change these settings; answered without fields."""
+
+    CODE: ClassVar[RequestCode]
+    settings: Mapping[str, str]
+
+    def to_command(self) -> Command:
+        return Command(self.CODE, body=format_java_properties(self.settings).encode())
+
+    @classmethod
+    def from_command(cls, command: Command) -> Self:
+        return cls(_settings(command))
+
+
+@dataclass(frozen=True, slots=True)
+class SettingsAnswer:
+    """The answer with all settings."""
+
+    settings: Mapping[str, str]
+
+    def to_command(self) -> Command:
+        return success(body=format_java_properties(self.settings).encode())
+
+    @classmethod
+    def from_command(cls, command: Command) -> Self:
+        return cls(_settings(command))
+
+
+def _settings(command: Command) -> dict[str, str]:
+    try:
+        return parse_java_properties(bytes(command.body).decode())
+    except ValueError as error:  # InvalidArgument and UnicodeDecodeError are ValueErrors
+        raise BodyError(f"settings: the body is no properties text: {error}") from error
