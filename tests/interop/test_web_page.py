@@ -9,6 +9,7 @@ from pathlib import Path
 import httpx
 import pytest
 import trio
+from selenium.common.exceptions import StaleElementReferenceException
 from selenium.webdriver import Chrome
 from selenium.webdriver.common.by import By
 from selenium.webdriver.support.wait import WebDriverWait
@@ -105,7 +106,9 @@ def look(address: str, profile: Path) -> None:
         chrome.find_element(By.NAME, "body").send_keys(HOSTILE)
         chrome.find_element(By.CSS_SELECTOR, "main button").click()
         chrome.find_element(By.ID, "confirm").click()
-        assert "SEND_OK" in chrome.find_element(By.TAG_NAME, "main").text
+        # Until the next page is there, its predecessor is found, and may be gone when its text is read.
+        waiting = WebDriverWait(chrome, 20, 0.1, ignored_exceptions=[StaleElementReferenceException])
+        waiting.until(lambda chrome: "SEND_OK" in chrome.find_element(By.TAG_NAME, "main").text)
 
 
 def curve_points(chrome: Chrome) -> int:
