@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 
 from pyrmq_core import RocketMQError
 from pyrmq_core.blocking import PullConsumer
+from tests.support.spark import python_path
 
 ROOT = Path(__file__).parent.parent.parent
 POLL_SECONDS = 0.05
@@ -42,7 +43,7 @@ class Driver:
         environment = os.environ | {
             "PYSPARK_PYTHON": sys.executable,
             "PYSPARK_DRIVER_PYTHON": sys.executable,
-            "PYTHONPATH": os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH", "")))),
+            "PYTHONPATH": python_path(),
             "SPARK_LOCAL_IP": "127.0.0.1",
         }
         with self.log.open("ab") as output:
