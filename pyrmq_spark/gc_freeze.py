@@ -30,9 +30,10 @@ def freeze_loaded_objects() -> None:
 
 @contextmanager
 def loading() -> Iterator[None]:
-    """Pauses the garbage collector while modules are loaded, in Spark's own processes; what they make is kept anyway.
+    """Pauses the garbage collector while modules are loaded, in Spark's own processes, and then freezes what they made.
 
-    A query's process spends a tenth less on loading the source.
+    A query's process spends a tenth less on loading the source. Without the freeze, the next collection would walk
+    through all that was loaded meanwhile.
     """
     if not (gc.isenabled() and started_by_spark()):
         yield
@@ -41,6 +42,7 @@ def loading() -> Iterator[None]:
     try:
         yield
     finally:
+        freeze_loaded_objects()
         gc.enable()
 
 

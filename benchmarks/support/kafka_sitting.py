@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import compileall
 import shutil
 import sys
 import tempfile
@@ -19,7 +20,7 @@ from benchmarks.support.kafka_server import KafkaServer, boot_kafka
 from benchmarks.support.kafka_spark import connector_jars, python_with_spark
 from benchmarks.support.session_process import JobFailed, SparkProcess, cpu_of, family_cpu, machine_cpu, open_session
 from benchmarks.support.side_by_side import Better, Row, Run
-from benchmarks.support.spark_jobs import QUEUES
+from benchmarks.support.spark_jobs import QUEUES, ROOT
 from pyrmq_core.blocking import Admin
 from pyrmq_spark import session_settings
 from tests.support.apache import ApacheBroker, ApacheCluster, boot_cluster
@@ -36,6 +37,7 @@ PULLS_BATCH: Final = "pulls-batch"
 PULLS_UNIX: Final = "pulls-unix"
 PULLS_UNIX_BATCH: Final = "pulls-unix-batch"
 BROKER: Final = "broker-a"
+PACKAGES: Final = ("pyrmq_core", "pyrmq_spark", "benchmarks")
 
 
 class Floor(Enum):
@@ -177,6 +179,13 @@ def small_job(side: str) -> str:
     return next(name for name, other in SIDES.items() if other == wanted)
 
 
+def compile_packages() -> None:
+    """Compiles the checkout, as an installer does: where Python keeps no bytecode, each new query would do so anew."""
+    for package in PACKAGES:
+        if not compileall.compile_dir(ROOT / package, quiet=1):
+            raise RuntimeError(f"not everything in {package} could be compiled")
+
+
 @contextmanager
 def kafka_sitting(
     heaps: tuple[str, str], *, unix: bool, floors: bool, broker_settings: Mapping[str, str]
@@ -188,6 +197,7 @@ def kafka_sitting(
     Raises `ApacheUnavailable` for what cannot be fetched, and `JavaFailed` or `JobFailed` for what does not start.
     """
     heap, unix_heap = heaps
+    compile_packages()
     their_python = python_with_spark()
     jars = ":".join(map(str, connector_jars(their_python)))
     with ExitStack() as stack:
