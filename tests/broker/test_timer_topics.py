@@ -90,6 +90,20 @@ def test_timers_that_are_built_anew_are_counted_anew() -> None:
         assert timed.waiting() == {"T": 2, "U": 1}
 
 
+def test_a_log_that_is_damaged_while_the_broker_runs_is_counted_anew() -> None:
+    with timed_store() as timed:
+        send(timed, "T", 5, 60)
+        send(timed, "U", 60)
+        timed.work()
+        for file in (timed.directory / "timerlog").iterdir():
+            file.write_bytes(bytes(file.stat().st_size))
+        timed.timers.files.log._window = b""
+        timed.run_until(START_MS + 7000)
+        assert ["built anew" in line for line in timed.lines] == [True]
+        assert list(timed.delivered()) == [b"T in 5"]
+        assert timed.waiting() == {"T": 1, "U": 1}
+
+
 def test_topics_without_messages_are_not_kept_for_ever() -> None:
     with timed_store() as timed:
         send(timed, "T", 5)
