@@ -77,8 +77,9 @@ class UserFile:
             "acls": [acl_members(subject, policies) for subject, policies in rules.policies.items()],
             "users": [user.to_members() for user in rules.users.values()],
         }
-        try:
-            replace_file(self._path, json.dumps(members, ensure_ascii=False, indent=1).encode() + b"\n")
+        try:  # lines by separators: with an indent json writes in Python, and each change writes all users
+            text = json.dumps(members, ensure_ascii=False, separators=(",\n", ": "))
+            replace_file(self._path, text.encode() + b"\n")
         except (OSError, UnicodeEncodeError) as error:
             raise StoreError(f"the users cannot be written to {self._path}: {error}") from error
 

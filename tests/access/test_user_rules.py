@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pyrmq_core.access.user_file import UserFile, read_rules
 from pyrmq_core.access.users.changes import create_user, delete_policies, delete_user, put_policies, update_user
 from pyrmq_core.access.users.needs import needs_of
 from pyrmq_core.access.users.rules import CheckScope, UserRules
@@ -257,3 +260,15 @@ def test_any_policies_are_kept_as_they_are_and_decide_in_any_order(entries: list
     assert denial(one, request) == denial(other, request)
     if not any(given["decision"] == "Allow" for given in entries):
         assert denial(one, request) != ""
+
+
+async def test_the_file_of_users_has_lines_and_is_read_as_it_was_written(tmp_path: Path) -> None:
+    path = tmp_path / "authUsers.json"
+    file = UserFile(path)
+    for number in range(20):
+        user = User(f"größe {number}", 'p"\n,')
+        await file.change(partial(create_user, user=user))
+    assert read_rules(path.read_bytes()) == file.rules
+    assert len(file.rules.users) == 20
+    names = [line for line in path.read_text().splitlines() if line.startswith('"username": "größe ')]
+    assert len(names) == 20
