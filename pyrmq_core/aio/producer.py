@@ -203,7 +203,7 @@ class Producer(AsyncioFace[TrioProducer]):
 
     async def _enter(self, draft: Draft, pending: PendingSend, *, wait: bool) -> None:
         """Takes room for a message, waiting for it if there is none."""
-        in_flight, size = draft.parts.in_flight, len(draft.payload.body)
+        in_flight, size = draft.parts.in_flight, draft.body_bytes
         try:
             if not in_flight.enter_nowait(pending, size):
                 await lend(partial(in_flight.enter, wait=wait), pending, size)

@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from pyrmq_core.blocking.portal import Portal
-from pyrmq_core.client.producer.batch_member import BatchMember
+from pyrmq_core.client.producer.batch_member import BatchMember, message_of
 from pyrmq_core.client.producer.bulk.pending_sends import PendingSend
 from pyrmq_core.client.producer.communication_mode import CommunicationMode
 from pyrmq_core.client.producer.producer import Producer
@@ -27,6 +27,10 @@ class Draft(NamedTuple):
     to: Target
     timeout: float
     began: float
+
+    @property
+    def body_bytes(self) -> int:
+        return len(message_of(self.payload).body)
 
     def seconds_left(self) -> float:
         return max(0.0, self.timeout - (time.monotonic() - self.began))
@@ -54,4 +58,4 @@ def begin_soon(draft: Draft, pending: PendingSend) -> None:
 def give_up(loop: Portal, draft: Draft, pending: PendingSend) -> None:
     """Gives up the send, after the loop's earlier work for it, if any came before the interrupt."""
     with suppress(InvalidState):
-        loop.soon(draft.parts.in_flight.give_up, pending, draft.payload.topic)
+        loop.soon(draft.parts.in_flight.give_up, pending, message_of(draft.payload).topic)

@@ -141,7 +141,7 @@ class Producer(BlockingFace[AsyncProducer]):
         pending = PendingSend()
         pending.add_done_callback(settle)
         loop, draft = self._drafted(message, timeout, queue)
-        in_flight, size = draft.parts.in_flight, len(draft.payload.body)
+        in_flight, size = draft.parts.in_flight, draft.body_bytes
         try:
             if not in_flight.enter_nowait(pending, size):
                 loop.run(partial(in_flight.enter, wait=wait), pending, size)

@@ -35,6 +35,15 @@ def test_members_join_into_the_batch_of_their_messages(messages: list[Message], 
     assert join_members(members_of(messages), ids(len(messages)), single_tag=batch.single_tag) == batch
 
 
+@given(st.text("ab", min_size=1), st.text("kéy ", max_size=5).filter(str.strip) | st.none())
+def test_a_member_knows_its_size_in_a_batch(body: str, keys: str | None) -> None:
+    """In characters: those beyond ASCII take more bytes than it says."""
+    member = batch_member(Message("T", body.encode(), keys=keys, tags="t", properties={"n": "v"}), 4096)
+    assert member is not None
+    whole = bytes(join_members([member, member], ids(2)).body)
+    assert 2 * member[3] == len(whole) - 2 * (keys or "").count("é")
+
+
 @given(MESSAGES, st.sampled_from([{}, OWN]))
 def test_a_single_member_becomes_the_request_of_its_message(message: Message, own: dict[str, str]) -> None:
     member = batch_member(message, 4096, system_properties=own)
@@ -58,6 +67,7 @@ def test_a_single_member_becomes_the_request_of_its_message(message: Message, ow
 )
 def test_what_travels_alone(message: Message) -> None:
     assert batch_member(message, 4096) is None
+    assert batch_member(message, 4096, system_properties=OWN) is None
     assert batch_member(Message("%RETR", bytes(4095), properties={"n": "v" * 7_900}), 4096) is not None
 
 

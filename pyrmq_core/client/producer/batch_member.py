@@ -8,35 +8,29 @@ request and joining those.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeAlias
 
 from pyrmq_core.model import NO_PROPERTIES, Message
-from pyrmq_core.protocol.framing.fast_dataclass import maker_of
-from pyrmq_core.protocol.messages.batch import encode_batch_body
+from pyrmq_core.protocol.messages.batch import HEAD, OVERHEAD_BYTES, SHORT
 from pyrmq_core.protocol.messages.names import MAX_MESSAGE_BYTES, check_message, is_retry_topic
 from pyrmq_core.protocol.messages.payload import WAITS_NOT, Payload
-from pyrmq_core.protocol.messages.properties import properties_around_id
+from pyrmq_core.protocol.messages.properties import checked_ends, plain_ends
 
 # A message with more goes alone, where their exact limit is checked. Even encoded in UTF-8 this is below that limit.
 MAX_PROPERTIES_CHARS: Final = 8_000
 
 
-@dataclass(frozen=True, slots=True)
-class BatchMember:
-    """A message that may share a request, checked; its properties but for UNIQ_KEY are `before` and `after` it."""
+# Of a member's size in a batch: the head, and the property UNIQ_KEY with an id of 32 digits.
+MEMBER_BYTES: Final = OVERHEAD_BYTES + 42
 
-    message: Message
-    body: bytes
-    before: str
-    after: str
-
-    @property
-    def topic(self) -> str:
-        return self.message.topic
+# A message that may share a request, checked; its properties before and after UNIQ_KEY; its bytes in the batch. A plain
+# tuple, since one is made for every message: that takes a fifth of the time of a frozen dataclass by `maker_of`.
+BatchMember: TypeAlias = tuple[Message, str, str, int]
 
 
-_make_member: Final = maker_of(BatchMember)
+def message_of(content: Payload | BatchMember) -> Payload | Message:
+    """Returns the part that has the topic and the body."""
+    return content[0] if isinstance(content, tuple) else content
 
 
 def batch_member(
@@ -51,38 +45,31 @@ def batch_member(
     `InvalidMessage` names the rule that the message breaks. `system_properties` are the producer's own.
     """
     check_message(message, max_message_bytes)
-    body, topic = message.body, message.topic
-    if (
-        len(body) >= below_bytes
-        or message.delay_level is not None
-        or message.deliver_at is not None
-        or message.delay is not None
-        or (topic[0] == "%" and is_retry_topic(topic))
-    ):
+    topic, body_bytes = message.topic, len(message.body)
+    if body_bytes >= below_bytes or (topic[0] == "%" and is_retry_topic(topic)):
         return None
-    before, after = properties_around_id(message, system_properties)
-    if len(before) + len(after) > MAX_PROPERTIES_CHARS:
+    ends = None if system_properties else plain_ends(message)
+    if ends is None:  # of a delayed message, too
+        if message.delay_level is not None or message.deliver_at is not None or message.delay is not None:
+            return None
+        ends = checked_ends(message, system_properties)
+    before, after = ends
+    properties_chars = len(before) + len(after)
+    if properties_chars > MAX_PROPERTIES_CHARS:
         return None
-    return _make_member(message, body, before, after)
+    return message, before, after, MEMBER_BYTES + body_bytes + properties_chars
 
 
 def join_members(members: Sequence[BatchMember], unique_ids: Sequence[str], *, single_tag: bool = False) -> Payload:
     """Returns messages of one topic and one wait flag as one request; a single one becomes no batch."""
-    head = members[0].message
+    head, before, after, _ = members[0]
     if len(members) == 1:
-        member, (unique_id,) = members[0], unique_ids
-        return Payload(
-            head.topic, member.body, 1, _properties(member, unique_id), flag=head.flag, unique_ids=(unique_id,)
-        )
+        (unique_id,) = unique_ids
+        properties = f"{before}UNIQ_KEY\x01{unique_id}\x02{after}"
+        return Payload(head.topic, head.body, 1, properties, flag=head.flag, unique_ids=(unique_id,))
     return Payload(
         topic=head.topic,
-        body=encode_batch_body(
-            [
-                # As `_properties`, without a call for each message.
-                (member.message.flag, member.body, f"{member.before}UNIQ_KEY\x01{unique_id}\x02{member.after}".encode())
-                for member, unique_id in zip(members, unique_ids, strict=True)
-            ]
-        ),
+        body=_encode_members(members, unique_ids),
         count=len(members),
         properties="" if head.wait_store_msg_ok else WAITS_NOT,
         batch=True,
@@ -91,5 +78,14 @@ def join_members(members: Sequence[BatchMember], unique_ids: Sequence[str], *, s
     )
 
 
-def _properties(member: BatchMember, unique_id: str) -> str:
-    return f"{member.before}UNIQ_KEY\x01{unique_id}\x02{member.after}"
+def _encode_members(members: Sequence[BatchMember], unique_ids: Sequence[str]) -> bytes:
+    """Returns what `encode_batch_body` does, in one pass; `MAX_PROPERTIES_CHARS` keeps its limit."""
+    pack_head, pack_short = HEAD.pack, SHORT.pack
+    parts: list[bytes] = []
+    for (message, before, after, _), unique_id in zip(members, unique_ids, strict=True):
+        body = message.body
+        properties = f"{before}UNIQ_KEY\x01{unique_id}\x02{after}".encode()
+        body_bytes, properties_bytes = len(body), len(properties)
+        head = pack_head(OVERHEAD_BYTES + body_bytes + properties_bytes, 0, 0, message.flag, body_bytes)
+        parts += (head, body, pack_short(properties_bytes), properties)
+    return b"".join(parts)

@@ -62,8 +62,13 @@ class MessageEncoder:
         # By position, as everything that is called for every message: Python does that faster than by keyword.
         return encode_one(message, unique_id(), self.compress_over_bytes, self.compression, self.max_message_bytes, own)
 
-    def for_batch(self, message: Message) -> BatchMember | Payload:
-        """Encodes one message as `one` does, or, if it may share a request, but for its id."""
+    def content(self, message: Message, timeout: float | None = None) -> BatchMember | Payload:
+        """Encodes one message as `one` does, or, if it may share a request, but for its id.
+
+        One with a time-out of its own shares no request.
+        """
+        if timeout is not None or not self.joined_below_bytes:
+            return self.one(message)
         if self.hooks:
             message = self.created(message)
         own = self.own_properties

@@ -23,7 +23,7 @@ from pyrmq_core.client.producer.message_encoder import MessageEncoder
 from pyrmq_core.client.producer.producer_settings import ProducerSettings
 from pyrmq_core.client.producer.request_reply import reply_properties
 from pyrmq_core.client.producer.running_producer import RunningProducer, open_parts
-from pyrmq_core.client.producer.send.targets import AnyQueue, Target, ThisQueue, target_of
+from pyrmq_core.client.producer.send.targets import ANY_QUEUE, AnyQueue, Target, ThisQueue, target_of
 from pyrmq_core.client.producer.transactions import (
     ExecuteLocalTransaction,
     Transaction,
@@ -130,13 +130,13 @@ class Producer:
         else `SendFailed`.
         """
         parts, seconds = self._open(), self._seconds(timeout)
-        payload = self._encoded(message, timeout)
+        payload = self._encoding.content(message, timeout)
         to = target_of(message, queue)
         if select is not None:
             to, seconds = await self._selected(message, queue, select, seconds)
-        if isinstance(payload, BatchMember):
+        if isinstance(payload, tuple):
             pending = PendingSend()
-            await parts.in_flight.enter(pending, len(payload.body))
+            await parts.in_flight.enter(pending, len(payload[0].body))
             parts.begin(payload, to, seconds, pending)
             return await pending.wait()
         receipt = await parts.sender.send(payload, to, timeout=seconds)
@@ -172,12 +172,14 @@ class Producer:
         With `wait=False` it raises `WindowFull` instead of waiting. What brokers answer is final, as in Java's async
         send: only failures of the wire are tried again.
         """
-        parts, seconds = self._open(), self._seconds(timeout)
-        payload = self._encoded(message, timeout)
-        to = target_of(message, queue)
+        # What a send without arguments needs stands here, not in calls: each takes a hundredth of a batched send.
+        parts = self._parts or self._open()
+        seconds = self._settings.send_timeout if timeout is None else self._seconds(timeout)
+        payload = self._encoding.content(message, timeout)
+        to = ANY_QUEUE if queue is None and message.sharding_key is None else target_of(message, queue)
         if select is not None:
             to, seconds = await self._selected(message, queue, select, seconds)
-        pending, size = PendingSend(), len(payload.body)
+        pending, size = PendingSend(), len((payload[0] if isinstance(payload, tuple) else payload).body)
         if not parts.in_flight.enter_nowait(pending, size, True):
             await parts.in_flight.enter(pending, size, wait=wait)
         parts.begin(payload, to, seconds, pending)
@@ -362,12 +364,7 @@ class Producer:
         self, message: Message, timeout: float | None, queue: MessageQueue | None
     ) -> tuple[RunningProducer, Payload | BatchMember, Target, float]:
         """Checks and encodes a message, which needs no server; in any thread, for the blocking face."""
-        return self._open(), self._encoded(message, timeout), target_of(message, queue), self._seconds(timeout)
-
-    def _encoded(self, message: Message, timeout: float | None) -> Payload | BatchMember:
-        """Encodes a message; one with a time-out of its own shares no request."""
-        encoding = self._encoding
-        return encoding.for_batch(message) if encoding.joined_below_bytes and timeout is None else encoding.one(message)
+        return self._open(), self._encoding.content(message, timeout), target_of(message, queue), self._seconds(timeout)
 
     def _created(self, messages: Sequence[Message]) -> Sequence[Message]:
         """Returns the messages of a batch as the hooks give them back."""

@@ -11,7 +11,7 @@ from typing import Any
 import trio
 
 from pyrmq_core.client.client_session import CLOSE_SECONDS, ClientSession
-from pyrmq_core.client.producer.batch_member import BatchMember
+from pyrmq_core.client.producer.batch_member import BatchMember, message_of
 from pyrmq_core.client.producer.bulk.accumulator import Accumulator
 from pyrmq_core.client.producer.bulk.batch_sends import BatchSends
 from pyrmq_core.client.producer.bulk.in_flight import InFlight
@@ -47,13 +47,14 @@ class RunningProducer:
     def begin(self, payload: Payload | BatchMember, to: Target, seconds: float, pending: PendingSend) -> None:
         """Sends in the background a message that has entered, together with others if it may."""
         try:
-            if isinstance(payload, BatchMember):
-                assert self.accumulator is not None, "an encoder makes members of batches for a producer that has some"
-                self.accumulator.add(payload, to, pending)
+            if isinstance(payload, tuple):
+                accumulator = self.accumulator
+                assert accumulator is not None, "an encoder makes members of batches for a producer that has some"
+                accumulator.add(payload, to, pending)
             else:
                 self.in_flight.start(payload, to, seconds, (pending,))
         except Exception as error:
-            self.in_flight.end((pending,), unexpected(payload.topic, error))
+            self.in_flight.end((pending,), unexpected(message_of(payload).topic, error))
 
     def abandon(self) -> None:
         """Ends all sends under way; each pending send gets its error."""

@@ -3,7 +3,7 @@
     name 0x01 value 0x02        repeated, nothing escaped
 
 The last 0x02 may be missing: 4.9 leaves it out.
-The plain form is `message_properties` with `encode_properties`; `_plain_ends` is the fast form for most messages.
+The plain form is `message_properties` with `encode_properties`; `plain_ends` is the fast form for most messages.
 Sources: common/message/MessageDecoder.java, MessageConst.java (5.4.0).
 """
 
@@ -193,7 +193,7 @@ def message_properties_string(
     message: Message, unique_id: str | None, system_properties: Mapping[str, str] = NO_PROPERTIES
 ) -> str:
     """Returns `message_properties` as the string that is sent; also checks for separators, empty texts and length."""
-    if unique_id is None or system_properties or (ends := _plain_ends(message)) is None:
+    if unique_id is None or system_properties or (ends := plain_ends(message)) is None:
         text = _checked_string(message, message_properties(message, unique_id, system_properties))
     else:
         text = f"{ends[0]}UNIQ_KEY\x01{unique_id}\x02{ends[1]}"
@@ -212,8 +212,13 @@ def properties_around_id(message: Message, system_properties: Mapping[str, str] 
 
     It is for messages whose ids are drawn later, many at once.
     """
-    if not system_properties and (ends := _plain_ends(message)) is not None:
+    if not system_properties and (ends := plain_ends(message)) is not None:
         return ends
+    return checked_ends(message, system_properties)
+
+
+def checked_ends(message: Message, system_properties: Mapping[str, str]) -> tuple[str, str]:
+    """Returns what `properties_around_id` does, for messages that `plain_ends` is not for."""
     properties = message_properties(message, None, system_properties)
     text = _checked_string(message, properties)
     before = len(encode_properties({KEYS: properties[KEYS]})) if KEYS in properties else 0
@@ -228,7 +233,7 @@ def _checked_string(message: Message, properties: Mapping[str, str]) -> str:
     return text
 
 
-def _plain_ends(message: Message) -> tuple[str, str] | None:
+def plain_ends(message: Message) -> tuple[str, str] | None:
     """Returns what stands before and after UNIQ_KEY in the string of a message without a delay, whose texts are all
     printable; None for others.
 

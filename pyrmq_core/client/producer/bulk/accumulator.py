@@ -20,12 +20,9 @@ from pyrmq_core.client.producer.send.send_errors import given_up, unexpected
 from pyrmq_core.client.producer.send.targets import Target
 from pyrmq_core.client.unique_ids import unique_ids
 from pyrmq_core.errors import InvalidArgument
-from pyrmq_core.protocol.messages.batch import OVERHEAD_BYTES
 
 MAX_BATCH_BYTES: Final = 2 * 1024 * 1024
 MAX_DELAY_SECONDS: Final = 30.0
-# Of a member's size in a batch: the head, and the property UNIQ_KEY with an id of 32 digits.
-MEMBER_BYTES: Final = OVERHEAD_BYTES + 42
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,10 +45,11 @@ Key = tuple[str, Target, bool, str | None]
 class _Batch:
     """Messages that wait to be sent together."""
 
-    __slots__ = ("key", "leaves_at", "members", "pendings", "size_bytes")
+    __slots__ = ("key", "leaves_at", "members", "pendings", "size_bytes", "tags", "to", "topic", "waits")
 
     def __init__(self, key: Key, leaves_at: float) -> None:
         self.key = key
+        self.topic, self.to, self.waits, self.tags = key
         self.leaves_at = leaves_at
         self.members: list[BatchMember] = []
         self.pendings: list[PendingSend] = []
@@ -67,19 +65,24 @@ class Accumulator:
         self._max_delay = batching.max_delay
         self._timeout = timeout
         self._open: dict[Key, _Batch] = {}  # the oldest first
-        self._last: _Batch | None = None  # of the last message, found again without a hash of its key
+        self._last: _Batch | None = None  # of the last message, found again without making its key
         self._begun = trio.Event()
 
     def add(self, member: BatchMember, to: Target, pending: PendingSend) -> None:
         """Adds a message that has entered `in_flight` to the open batch of its kind, to be sent in the background."""
-        message = member.message
-        key = (message.topic, to, message.wait_store_msg_ok, message.tags)
+        message, _, _, size = member
         batch = self._last
-        if batch is None or batch.key != key:
-            batch = self._batch_of(key)
+        if (
+            batch is None
+            or batch.topic != message.topic
+            or batch.tags != message.tags
+            or (batch.to is not to and batch.to != to)
+            or batch.waits is not message.wait_store_msg_ok
+        ):
+            batch = self._batch_of((message.topic, to, message.wait_store_msg_ok, message.tags))
         batch.members.append(member)
         batch.pendings.append(pending)
-        batch.size_bytes += MEMBER_BYTES + len(member.body) + len(member.before) + len(member.after)
+        batch.size_bytes += size
         if batch.size_bytes >= self._max_bytes:
             self._send(batch)
 
@@ -103,7 +106,7 @@ class Accumulator:
         for batch in self._open.values():
             self._in_flight.leave(batch.pendings)
             for pending in batch.pendings:
-                pending.set_error(given_up(batch.key[0]))
+                pending.set_error(given_up(batch.topic))
         self._open.clear()
         self._last = None
 
@@ -128,6 +131,6 @@ class Accumulator:
         try:
             joined = join_members(batch.members, unique_ids(len(batch.members)), single_tag=True)
         except Exception as error:
-            self._in_flight.end(batch.pendings, unexpected(batch.key[0], error))
+            self._in_flight.end(batch.pendings, unexpected(batch.topic, error))
         else:
-            self._in_flight.start(joined, batch.key[1], self._timeout, batch.pendings)
+            self._in_flight.start(joined, batch.to, self._timeout, batch.pendings)

@@ -6,12 +6,13 @@ import logging
 import threading
 from collections.abc import Iterable, Sequence
 from functools import partial
+from itertools import repeat
 from typing import Any, Final
 
 import trio
 
 from pyrmq_core.client.arguments import whole_number
-from pyrmq_core.client.producer.bulk.pending_sends import Pending, PendingSend
+from pyrmq_core.client.producer.bulk.pending_sends import Pending, PendingSend, end_stored
 from pyrmq_core.client.producer.communication_mode import CommunicationMode
 from pyrmq_core.client.producer.send.background_sends import BackgroundSends
 from pyrmq_core.client.producer.send.receipt import Receipt, SendResults
@@ -68,12 +69,13 @@ class InFlight:
             self._calls += 1
             if not self._calls % self._calls_between:
                 return False
+        entered = self._entered
         with self._lock:
-            count = len(self._entered)
-            if self._waiting or (count and (count >= self._max_count or self._bytes + size > self._max_bytes)):
+            count, total = len(entered), self._bytes + size
+            if self._waiting or (count and (count >= self._max_count or total > self._max_bytes)):
                 return False
-            self._entered[pending] = size
-            self._bytes += size
+            entered[pending] = size
+            self._bytes = total
             return True
 
     async def enter(self, pending: Pending[Any], size: int, *, wait: bool = True) -> None:
@@ -110,9 +112,7 @@ class InFlight:
     def leave(self, pendings: Iterable[Pending[Any]]) -> None:
         """Gives back the room of those pending sends that hold some."""
         with self._lock:
-            pop = self._entered.pop
-            for pending in pendings:
-                self._bytes -= pop(pending, 0)
+            self._bytes -= sum(map(self._entered.pop, pendings, repeat(0)))
         ended, self._ended = self._ended, None
         if ended is not None:
             ended.set()
@@ -193,8 +193,7 @@ class InFlight:
             for pending in pendings:
                 pending.set_error(results)
             return
-        for index, pending in enumerate(pendings):
-            pending.set_results(results, index)
+        end_stored(pendings, results)
 
     async def _next_end(self) -> None:
         if self._ended is None:

@@ -112,14 +112,6 @@ class PendingSend(Pending[SendResult]):
         self._results: Receipt | SendResults | None = None
         self._index = 0
 
-    def set_results(self, results: Receipt | SendResults, index: int = 0) -> None:
-        """Ends the send as stored; the acknowledgement is parsed when `result` is first read."""
-        if not self.is_done:
-            self._results, self._index = results, index
-            self.is_done, self.state = True, None
-            if self._waited is not None or self._callbacks is not None:
-                self._end()
-
     def begun(self, state: SendState) -> None:
         """Keeps the state, and the payload with it, while the send is under way; the result may be kept much longer."""
         if not self.is_done:
@@ -137,6 +129,16 @@ class PendingSend(Pending[SendResult]):
     def _end(self) -> None:
         self.state = None
         super()._end()
+
+
+def end_stored(pendings: Sequence[PendingSend], results: Receipt | SendResults) -> None:
+    """Ends the sends as stored; the acknowledgement is parsed when a `result` is first read."""
+    for index, pending in enumerate(pendings):
+        if not pending.is_done:
+            pending._results, pending._index = results, index
+            pending.is_done, pending.state = True, None
+            if pending._waited is not None or pending._callbacks is not None:
+                pending._end()
 
 
 class PendingBatch(Pending[Sequence[SendResult]]):
