@@ -9,9 +9,9 @@ from contextlib import ExitStack
 
 import benchmarks
 
-# A quick run of all leaves these out, as they boot servers of their own many times, or fetch other clients:
+# A quick run of all leaves these out, as they boot servers of their own many times, fetch other clients, or are slow:
 # `--quick NAME` runs one.
-APART = ("hostile", "kafka")
+APART = ("hostile", "instructions", "kafka")
 
 
 def main() -> int:
