@@ -124,7 +124,7 @@ def _match_together(octets: Octets, starts: Ints, ends: Ints, crcs: Ints, width:
     same_leads = bool((leads == first_lead).all())
     # A CRC that begins with no bits set does not depend on zeros in front.
     claimed = ((crcs ^ _crcs_of_zeros()[ends - starts]) & CRC_MASK).astype("<u8")
-    mask, lead_words = _top_bit_mask()[-width:], -(-int(leads.max()) // WORD_BYTES)
+    mask, lead_words = _top_bit_mask(1 << (width - 1).bit_length())[-width:], -(-int(leads.max()) // WORD_BYTES)
     # Behind each row of a block lies its CRC, and room for the rows to be moved. Rows that the last block does not fill
     # keep those of the block before, which match.
     block = np.zeros((per_block, width + 1 + (folded if folded > 1 else 0)), "<u8")
@@ -205,13 +205,13 @@ def _crcs_of_zeros() -> Ints:
 
 
 @cache
-def _top_bit_mask() -> Words:
-    """Returns the bits of the longest row that turn the top bit of its CRC; a shorter row has the last words of it.
+def _top_bit_mask(words: int) -> Words:
+    """Returns the bits of a row of so many words that turn the top bit of its CRC; a shorter row has the last of them.
 
     The last bit of the last byte turns the bits of the polynomial, and the bit before it those of its successor.
     """
-    mask, turned = bytearray(LONGEST_TOGETHER), POLYNOMIAL
-    for place in reversed(range(LONGEST_TOGETHER)):
+    mask, turned = bytearray(words * WORD_BYTES), POLYNOMIAL
+    for place in reversed(range(len(mask))):
         for bit in reversed(range(8)):
             mask[place] |= (turned >> TOP_BIT) << bit
             turned = turned >> 1 ^ (POLYNOMIAL if turned & 1 else 0)
