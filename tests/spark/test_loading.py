@@ -32,16 +32,6 @@ SERVING_AND_ASKING = {
     "pyrmq_core.network.server",
 }
 DECODING = {"pyrmq_core.columnar.decoding.decode", "pyarrow.compute"}
-# Requests that a broker sends to consumers of a group, and that a read or a query of named topics does not send.
-RARE = {
-    "pyrmq_core.protocol.requests.broker.topic_admin",
-    "pyrmq_core.protocol.requests.client.consume_message_directly",
-    "pyrmq_core.protocol.requests.client.get_consumer_running_info",
-    "pyrmq_core.protocol.requests.client.get_consumer_status",
-    "pyrmq_core.protocol.requests.client.notify_consumer_ids_changed",
-    "pyrmq_core.protocol.requests.client.reset_consumer_offset",
-    "pyrmq_core.protocol.requests.nameserver.topic_lists",
-}
 HEAVY = {"pyarrow", "numpy", "trio"}
 
 MAKE = """
@@ -125,12 +115,12 @@ def test_each_step_of_a_read_loads_what_it_needs(tmp_path: Path) -> None:
         tasks, followed = lines_of(STREAM)
     assert "trio" not in made
     assert "trio" in planned
-    assert planned & (WRITING | SERVING_AND_ASKING | DECODING | RARE) == set()
+    assert planned & (WRITING | SERVING_AND_ASKING | DECODING) == set()
     assert int(rows) == MESSAGES
-    assert set(read.split()) & (WRITING | SERVING_AND_ASKING | RARE) == set()
+    assert set(read.split()) & (WRITING | SERVING_AND_ASKING) == set()
     assert set(read.split()) > DECODING
     assert int(tasks) == 1
-    assert set(followed.split()) & (WRITING | SERVING_AND_ASKING | DECODING | RARE) == set()
+    assert set(followed.split()) & (WRITING | SERVING_AND_ASKING | DECODING) == set()
 
 
 @pytest.mark.parametrize("is_ours", [True, False])

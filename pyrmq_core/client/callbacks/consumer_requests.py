@@ -2,15 +2,13 @@
 
 An unknown group is answered as Java's ClientRemotingProcessor does: 307 and 309 are refused, 221 has an empty table, 40
 and 220 have no answer. A body that cannot be read is refused by the connection, with the fault as the remark.
-
-The module of a request is loaded when the first one comes: most clients never receive any, and start sooner.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Mapping
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import Final, Protocol
 
 import trio
 
@@ -19,10 +17,11 @@ from pyrmq_core.model import MessageExt, MessageQueue
 from pyrmq_core.network import Handler, Peer
 from pyrmq_core.protocol.framing.codes import RequestCode, ResponseCode
 from pyrmq_core.protocol.framing.command import Command, refusal
-
-if TYPE_CHECKING:
-    from pyrmq_core.protocol.requests.client.consume_message_directly import ConsumeDirectlyResult
-    from pyrmq_core.protocol.requests.client.get_consumer_running_info import ConsumerRunningInfo
+from pyrmq_core.protocol.requests.client.consume_message_directly import ConsumeDirectlyResult, ConsumeMessageDirectly
+from pyrmq_core.protocol.requests.client.get_consumer_running_info import ConsumerRunningInfo, GetConsumerRunningInfo
+from pyrmq_core.protocol.requests.client.get_consumer_status import ConsumerStatus, GetConsumerStatus
+from pyrmq_core.protocol.requests.client.notify_consumer_ids_changed import NotifyConsumerIdsChanged
+from pyrmq_core.protocol.requests.client.reset_consumer_offset import ResetConsumerOffset
 
 log = logging.getLogger(__name__)
 
@@ -81,16 +80,12 @@ class ConsumerRequests:
         }
 
     def _consumer_ids_changed(self, request: Command, peer: Peer) -> None:
-        from pyrmq_core.protocol.requests.client.notify_consumer_ids_changed import NotifyConsumerIdsChanged
-
         group = NotifyConsumerIdsChanged.from_command(request).consumer_group
         member = self._member(group, peer, request)
         if member is not None:
             member.consumer_ids_changed()
 
     def _reset_offsets(self, request: Command, peer: Peer) -> None:
-        from pyrmq_core.protocol.requests.client.reset_consumer_offset import ResetConsumerOffset
-
         wanted = ResetConsumerOffset.from_command(request)
         member = self._member(wanted.group, peer, request)
         if member is not None:
@@ -98,15 +93,11 @@ class ConsumerRequests:
             member.reset_offsets(wanted.topic, wanted.offsets)
 
     def _consumer_status(self, request: Command, peer: Peer) -> Command:
-        from pyrmq_core.protocol.requests.client.get_consumer_status import ConsumerStatus, GetConsumerStatus
-
         wanted = GetConsumerStatus.from_command(request)
         member = self._member(wanted.group, peer, request)
         return ConsumerStatus({} if member is None else member.consumer_status(wanted.topic)).to_command()
 
     def _running_info(self, request: Command, peer: Peer) -> Command:
-        from pyrmq_core.protocol.requests.client.get_consumer_running_info import GetConsumerRunningInfo
-
         wanted = GetConsumerRunningInfo.from_command(request)
         member = self._member(wanted.consumer_group, peer, request)
         if member is None:
@@ -114,8 +105,6 @@ class ConsumerRequests:
         return member.running_info(jstack=wanted.jstack_enable).to_command()
 
     def _consume_directly(self, request: Command, peer: Peer) -> Command | Awaitable[Command]:
-        from pyrmq_core.protocol.requests.client.consume_message_directly import ConsumeMessageDirectly
-
         wanted = ConsumeMessageDirectly.from_command(request)
         member = self._member(wanted.consumer_group, peer, request)
         if member is None:

@@ -31,6 +31,7 @@ from pyrmq_core.protocol.requests.broker.offsets import GetMaxOffset, GetMinOffs
 from pyrmq_core.protocol.requests.nameserver.cluster_info import ClusterInfo, GetClusterInfo
 from pyrmq_core.protocol.requests.nameserver.get_route_info import GetRouteInfo, RouteInfo
 from pyrmq_core.protocol.requests.nameserver.kv_config import GetKvList, KvTable
+from pyrmq_core.protocol.requests.nameserver.topic_lists import GetAllTopicList, TopicList
 from pyrmq_core.protocol.routes.route import TopicRouteData
 
 # The answer of 5.4.0 where there is no offset.
@@ -60,8 +61,6 @@ class QueueOffsets:
 
     async def topics(self) -> tuple[str, ...]:
         """Returns every topic the NameServer knows, system topics too; of a tenant, those that it can name."""
-        from pyrmq_core.protocol.requests.nameserver.topic_lists import GetAllTopicList
-
         question = GetAllTopicList().to_command()
         known = await self._client.nameservers.ask_for(question, _topics_of, timeout=self._timeout)
         if self._namespace is None:
@@ -329,8 +328,6 @@ def _cluster_of(answer: Command, address: str) -> ClusterInfo:
 
 
 def _topics_of(answer: Command, address: str) -> tuple[str, ...]:
-    from pyrmq_core.protocol.requests.nameserver.topic_lists import TopicList
-
     if answer.code != ResponseCode.SUCCESS:
         raise response_error(answer, RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER, f"NameServer {address}")
     return TopicList.from_command(answer).topics

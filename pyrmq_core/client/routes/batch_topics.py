@@ -19,6 +19,7 @@ from pyrmq_core.errors import CallTimeout, RocketMQError
 from pyrmq_core.protocol.framing.codes import ResponseCode
 from pyrmq_core.protocol.framing.versions import V5_0_0
 from pyrmq_core.protocol.messages.batch_topic import is_batch_topic
+from pyrmq_core.protocol.requests.broker.topic_admin import GetTopicConfig, TopicConfigFound
 
 QUESTION_SECONDS: Final = 3.0
 
@@ -89,8 +90,6 @@ class BatchTopics:
         return self.is_known(topic, broker_name)
 
     async def _ask(self, topic: str, address: str, timeout: float) -> bool:
-        from pyrmq_core.protocol.requests.broker.topic_admin import GetTopicConfig, TopicConfigFound
-
         version = self._version_of(address)
         if version is not None and version < V5_0_0:
             return False
