@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from pyrmq_core.columnar.arrays import byte_view, offsets_of
+from pyrmq_core.columnar.arrays import byte_view, is_utf8, offsets_of
 from pyrmq_core.columnar.decoding import even_properties, properties, property_layout
 from pyrmq_core.columnar.decoding.even_properties import EvenPairs, find_even_pairs
 from pyrmq_core.columnar.decoding.properties import Pairs, read_pairs
@@ -168,3 +168,24 @@ def test_letters_beyond_ascii_are_read_too(monkeypatch: pytest.MonkeyPatch) -> N
         for number in range(COUNT)
     ]
     check_same(texts, monkeypatch)
+
+
+@pytest.mark.parametrize("pairs", [1, 2, 5])
+@pytest.mark.parametrize("count", [FEWEST, COUNT, 2 * FEWEST, 1000])
+def test_even_values_beyond_ascii_have_their_bounds_for_every_count(
+    pairs: int, count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    texts = [
+        "".join(f"größe{pair}\x01{ALPHABET[(number + pair) % 15]}{'ä文'[:pair]}\x02" for pair in range(pairs)).encode()
+        for number in range(count)
+    ]
+    assert isinstance(read_pairs(pa.array(texts, pa.binary())), EvenPairs)
+    check_same(texts, monkeypatch)
+
+
+def test_a_letter_cut_between_two_strings_is_not_utf8(monkeypatch: pytest.MonkeyPatch) -> None:
+    cut = [b"K\x01\xc3", b"\xa4\x01v"]
+    assert b"".join(cut).decode()
+    assert not is_utf8(pa.array(cut, pa.binary()))
+    assert is_utf8(pa.array(["ä".encode(), b""], pa.binary()))
+    check_same([*EVEN, *cut], monkeypatch)

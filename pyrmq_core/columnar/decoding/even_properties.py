@@ -8,12 +8,14 @@ for, and no pair has a place of its own. All columns and the map take a third to
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
 
 from pyrmq_core.columnar.arrays import (
+    Int32s,
     Octets,
     as_string,
     byte_view,
@@ -30,9 +32,9 @@ FEWEST_STRINGS: Final = 256
 
 @dataclass(frozen=True, slots=True)
 class EvenPairs:
-    """The properties of `count` messages: `octets` is their strings, one behind another, each of `size` bytes.
+    """The properties of `count` messages: `octets` is their values, one behind another, `size` bytes for each message.
 
-    `values` has the names in their order, and for each the place of its value in every string and the value's bytes.
+    `values` has the names in their order, and for each the place of its value in those bytes and the value's size.
     """
 
     octets: Octets
@@ -48,29 +50,17 @@ class EvenPairs:
 
     def map(self) -> pa.Array:
         """Returns all properties of each message as a map."""
-        widths = [width for _, width in self.values.values()]
-        joined = np.empty(self.count * sum(widths), np.uint8)
-        place = 0
-        for start, width in self.values.values():
-            behind = strided(joined, place, width, sum(widths), self.count)
-            behind[:] = strided(self.octets, start, width, self.size, self.count)
-            place += width
-        names = b"".join(self.values) * self.count
-        offsets = np.arange(self.count + 1, dtype=np.int32) * np.int32(len(widths))
+        names = pa.py_buffer(b"".join(self.values) * self.count)
+        offsets = np.arange(0, len(self.values) * self.count + 1, len(self.values), dtype=np.int32)
         return pa.MapArray.from_arrays(
             pa.array(offsets),
-            self._repeated(pa.py_buffer(names), [len(name) for name in self.values]),
-            self._repeated(pa.py_buffer(joined), widths),
+            self._texts(names, [len(name) for name in self.values]),
+            self._texts(pa.py_buffer(self.octets), [width for _, width in self.values.values()]),
         )
 
-    def _repeated(self, data: pa.Buffer, widths: list[int]) -> pa.Array:
+    def _texts(self, data: pa.Buffer, widths: list[int]) -> pa.Array:
         """Returns the texts in `data`, where each message has one of each width."""
-        bounds = np.zeros(self.count * len(widths) + 1, np.int32)
-        ends, first = np.cumsum(widths, dtype=np.int32), bounds[1:].reshape(self.count, -1)
-        begins = np.arange(self.count, dtype=np.int32) * ends[-1]
-        for number, end in enumerate(ends):  # long columns are added faster than many short rows
-            np.add(begins, end, out=first[:, number])
-        return as_string(slices_between(data, bounds))
+        return as_string(slices_between(data, _repeating_bounds(widths, self.count)))
 
 
 def find_even_pairs(strings: pa.Array) -> EvenPairs | None:
@@ -86,21 +76,44 @@ def find_even_pairs(strings: pa.Array) -> EvenPairs | None:
     pairs = split_pairs(octets[:size].tobytes())
     if pairs is None:
         return None
-    values: dict[bytes, tuple[int, int]] = {}
+    places: list[int] = []
     place, before = 0, b""
     for name, value in pairs:
         fixed = before + name + NAME_END
         if not _has_at(octets, place, fixed, size, count):
             return None
-        place += len(fixed)
-        values[name] = place, len(value)
+        places.append(place := place + len(fixed))
         place += len(value)
         before = VALUE_END
     if not _has_at(octets, place, VALUE_END, size, count):
         return None
-    if np.count_nonzero(octets <= LAST_SEPARATOR) != 2 * len(pairs) * count:
+    widths = [len(value) for _, value in pairs]
+    *behind, total = accumulate(widths, initial=0)
+    # Copied field by field for some hundred strings at a time, which stay in the processor's cache.
+    values = octets.view(_fields(places, widths, size)).astype(_fields(behind, widths, total)).view(np.uint8)
+    # The smallest byte is found in a tenth of the time that it takes to count separators.
+    if values.min() <= LAST_SEPARATOR:
         return None
-    return EvenPairs(octets, size, count, values)
+    names = [name for name, _ in pairs]
+    return EvenPairs(values, total, count, dict(zip(names, zip(behind, widths, strict=True), strict=True)))
+
+
+def _fields(places: list[int], widths: list[int], size: int) -> np.dtype[np.void]:
+    """Returns the type of `size` bytes that have a field of each width at its place."""
+    names, formats = [str(number) for number in range(len(places))], [f"V{width}" for width in widths]
+    return np.dtype({"names": names, "formats": formats, "offsets": places, "itemsize": size})
+
+
+def _repeating_bounds(widths: list[int], count: int) -> Int32s:
+    """Returns the bounds of `count` rows of texts with these widths, filled by doubling: few long vectors are added."""
+    bounds = np.zeros(len(widths) * count + 1, np.int32)
+    filled = len(widths)
+    np.cumsum(widths, out=bounds[1 : filled + 1])
+    while rest := len(bounds) - 1 - filled:
+        more = min(filled, rest)
+        np.add(bounds[1 : more + 1], bounds[filled], out=bounds[filled + 1 : filled + more + 1])
+        filled += more
+    return bounds
 
 
 def _has_at(octets: Octets, place: int, text: bytes, size: int, count: int) -> bool:

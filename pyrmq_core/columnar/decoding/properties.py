@@ -20,6 +20,7 @@ from pyrmq_core.columnar.arrays import (
     Octets,
     as_string,
     byte_view,
+    is_utf8,
     name_twice,
     not_utf8,
     offsets_of,
@@ -96,12 +97,11 @@ class Pairs:
 
 def read_pairs(strings: pa.Array) -> Pairs | EvenPairs:
     """Returns the pairs of all strings: a binary array without nulls, which begins where its buffer begins."""
-    try:
-        strings.cast(pa.string())
+    if is_utf8(strings):
         if (even := find_even_pairs(strings)) is not None:
             return even
         wrong = np.zeros(len(strings), np.bool_)
-    except pa.ArrowInvalid:
+    else:
         wrong = not_utf8(strings)
     while True:
         found = _plain_pairs(_emptied(strings, wrong) if wrong.any() else strings)
