@@ -180,13 +180,11 @@ def numbers(values: npt.NDArray[Any], kind: pa.DataType) -> pa.Array:
     return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(np.ascontiguousarray(values))])
 
 
-def repeated(texts: list[str], counts: Ints) -> pa.Array:
-    """Returns each text as many times as its count says, one text after another."""
-    if len(set(texts)) != 1:
-        return take_unchecked(pa.array(texts, pa.string()), pa.array(np.repeat(np.arange(len(texts)), counts)))
-    letters, total = texts[0].encode(), int(counts.sum())
-    bounds = np.arange(total + 1, dtype=np.int32) * len(letters)
-    return as_string(slices_between(pa.py_buffer(letters * total), bounds))
+def constant(text: str, count: int) -> pa.Array:
+    """Returns the text so many times."""
+    letters = text.encode()
+    bounds = np.arange(count + 1, dtype=np.int32) * np.int32(len(letters))
+    return as_string(slices_between(pa.py_buffer(letters * count), bounds))
 
 
 def name_twice(codes: Int32s, counts: Ints, known: int) -> Bools:

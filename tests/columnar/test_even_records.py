@@ -100,6 +100,28 @@ def test_records_of_ipv6_have_other_places(fields: dict[str, Any]) -> None:
         assert check_same(pulls) == ROWS
 
 
+@pytest.mark.parametrize("row", [0, 1, ROWS - 1])
+def test_topics_of_one_length_are_each_read(row: int) -> None:
+    records = [even_record(offset, topic="other" if offset == row else "topic") for offset in range(ROWS)]
+    pulls = [pull(0, *records)]
+    assert stride(pulls) == 0
+    assert check_same(pulls) == ROWS
+
+
+def test_messages_of_several_brokers_each_have_the_name_of_theirs() -> None:
+    pulls = [
+        replace(one, queue=replace(one.queue, broker_name=f"broker-{number}"))
+        for number, one in enumerate(even_pulls())
+    ]
+    assert stride(pulls) > 0
+    assert check_same(pulls) == ROWS
+
+
+@pytest.mark.parametrize("within", [OffsetRange(-(2**70), 2**70), OffsetRange(3, 2**64)])
+def test_a_range_may_be_wider_than_offsets_are(within: OffsetRange) -> None:
+    assert check_same(even_pulls(), within) == ROWS - max(0, within.start)
+
+
 def test_a_record_that_begins_in_one_pull_and_ends_in_the_next_is_refused() -> None:
     first, second = pull(0, *map(even_record, range(30))), pull(30, *map(even_record, range(30, ROWS)))
     cut = bytes(first.records)[:-5]

@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pyrmq_core.columnar.arrays import MAX_ARRAY_BYTES, as_text, keep_freed_memory, numbers, repeated
+from pyrmq_core.columnar.arrays import MAX_ARRAY_BYTES, as_text, constant, keep_freed_memory, numbers, take_unchecked
 from pyrmq_core.columnar.decoding.columns import TIMESTAMP, source_column
 from pyrmq_core.columnar.decoding.decode_by_row import MAX_MS, decode_messages
 from pyrmq_core.columnar.decoding.decoded_batch import DecodedBatch
@@ -30,7 +30,7 @@ from pyrmq_core.protocol.messages.bodies import AS_STORED, MAX_BODY_BYTES, MAX_P
 from pyrmq_core.protocol.messages.completeness import check_whole
 from pyrmq_core.protocol.messages.namespaces import without_namespace
 from pyrmq_core.protocol.messages.payload import RawPull
-from pyrmq_core.protocol.messages.properties import KEYS, SHARDING_KEY, TAGS, UNIQ_KEY
+from pyrmq_core.protocol.messages.properties import KEYS, SHARDING_KEY, TAGS, UNIQ_KEY, decode_java_utf8
 
 ALL_TAGS: Final = TagFilter()
 # Below about so many messages a loop is faster: columns have a fixed cost of a few hundred microseconds.
@@ -189,7 +189,7 @@ class _Columns:
 
     def topic(self) -> pa.Array:
         """Returns the topics; those of a tenant without its namespace."""
-        topics = as_text(self.rows.spans(self.rows.topic))
+        topics = self._topics()
         namespaces = {pull.namespace for pull in self._pulls}
         if not any(namespaces):
             return topics
@@ -200,6 +200,13 @@ class _Columns:
         texts = [without_namespace(name, namespace) for name in names.dictionary.to_pylist()]
         return pa.array(texts, pa.string()).take(names.indices)
 
+    def _topics(self) -> pa.Array:
+        rows = self.rows
+        if not rows.stride:
+            return as_text(rows.spans(rows.topic))
+        start, end = int(rows.topic[0][0]), int(rows.topic[1][0])
+        return constant(decode_java_utf8(rows.octets[start:end].tobytes()), len(rows))
+
     def body(self) -> pa.Array:
         bodies = self.rows.spans(self.rows.body)
         if self._verify_crc:
@@ -207,7 +214,10 @@ class _Columns:
         return bodies
 
     def broker_name(self) -> pa.Array:
-        return repeated([pull.queue.broker_name for pull in self._pulls], self._per_pull())
+        names = [pull.queue.broker_name for pull in self._pulls]
+        if len(set(names)) == 1:
+            return constant(names[0], len(self.rows))
+        return take_unchecked(pa.array(names, pa.string()), pa.array(self.rows.pull))
 
     def queue_id(self) -> pa.Array:
         queue_ids = np.array([pull.queue.queue_id for pull in self._pulls], np.int32)
@@ -231,9 +241,6 @@ class _Columns:
         if len(times) and not -MAX_MS <= times.min() <= times.max() <= MAX_MS:
             raise Unreadable
         return numbers(times * 1000, TIMESTAMP)
-
-    def _per_pull(self) -> Any:
-        return np.bincount(self.rows.pull, minlength=len(self._pulls))
 
 
 BUILDERS: Final[dict[str, Callable[[_Columns], pa.Array]]] = {

@@ -29,7 +29,7 @@ from pyrmq_core.columnar.arrays import (
 )
 from pyrmq_core.columnar.decoding import body_crcs
 from pyrmq_core.columnar.decoding.record_bounds import Unreadable, items
-from pyrmq_core.model import OffsetRange
+from pyrmq_core.model import EVERYTHING, OffsetRange
 from pyrmq_core.protocol.messages.batch import OVERHEAD_BYTES
 from pyrmq_core.protocol.messages.payload import RawPull
 from pyrmq_core.protocol.messages.record import MAGIC_V1, MAGIC_V2, MIN_RECORD_BYTES
@@ -90,7 +90,8 @@ class Rows:
     is the number of the pull that the message came with. The messages inside a batch record share its place, header and
     topic, and have their own spans of body and properties. A decompressed body lies behind all records.
 
-    With a `stride` each message's parts lie so many bytes behind those of the message before, and have their sizes.
+    With a `stride` each message's parts lie so many bytes behind those of the message before, and have their sizes; all
+    have one topic.
     """
 
     octets: Octets
@@ -174,8 +175,8 @@ def read_rows(pulls: Sequence[RawPull], within: OffsetRange, *, verify_crc: bool
         if verify_crc:
             check_crcs(rows, np.flatnonzero(batches))
         rows = _unwrapped(rows, batches)
-    first = np.array([max(pull.start, within.start) for pull in pulls], np.int64)
-    last = np.array([min(pull.next_offset, within.end) for pull in pulls], np.int64)
+    first = np.maximum(np.array([pull.start for pull in pulls], np.int64), max(within.start, EVERYTHING.start))
+    last = np.minimum(np.array([pull.next_offset for pull in pulls], np.int64), min(within.end, EVERYTHING.end))
     return rows.only((rows.queue_offset >= first[rows.pull]) & (rows.queue_offset < last[rows.pull]))
 
 
@@ -237,14 +238,15 @@ def _even_rows(octets: Octets, lengths: Ints) -> Rows | None:
     if int.from_bytes(octets[topic_end:properties].tobytes(), "big", signed=True) != size - properties:
         return None
     count = len(octets) // size
-    # The size and the magic number, the flags, and the length of each part.
-    for place, end in ((0, 8), (SYS_FLAG, SYS_FLAG + 4), (BODY_BYTES, HEAD_BYTES), (body_end, topic)):
-        if not _is_in_all(octets, place, end, size, count):
+    # Copied together, as each field would else be read from its own place in far memory.
+    heads = np.ascontiguousarray(strided(octets, 0, HEAD_BYTES, size, count))
+    # The size and the magic number, the flags, and the body's length; then the topic and the lengths around it.
+    for place, end in ((0, 8), (SYS_FLAG, SYS_FLAG + 4), (BODY_BYTES, HEAD_BYTES)):
+        if not _is_in_all(heads.view(np.uint8), place, end, HEAD_BYTES, count):
             return None
-    if not _is_in_all(octets, topic_end, properties, size, count):
+    if not _is_in_all(octets, body_end, properties, size, count):
         return None
     places = np.arange(0, len(octets), size)
-    heads = strided(octets, 0, HEAD_BYTES, size, count)
     return Rows(
         octets=octets,
         heads=heads,
