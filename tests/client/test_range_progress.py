@@ -226,7 +226,7 @@ def test_the_room_of_a_window(answers: list[tuple[int, int]], window: ReadWindow
         records = stored(0, 2) if batched else b"x" * size
         answer = pull(0, count, records)
         if number:
-            sizer.learn(answer, end=count, larger=False)
+            sizer.learn(answer, count, larger=False)
             mean += (len(records) - mean) / 16
         else:
             sizer.begin(answer)

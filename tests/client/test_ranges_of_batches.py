@@ -170,7 +170,7 @@ def test_what_a_filter_passes_by_does_not_make_stretches_large() -> None:
     """Otherwise a slice of many messages would leave no room for another beside it."""
     plan = PullSizer()
     plan.begin(RawPull(A0, 0, 32, 0, 9999, PullStatus.FOUND))
-    plan.learn(RawPull(A0, 32, 9000, 0, 9999, PullStatus.FOUND), end=96, larger=True)
+    plan.learn(RawPull(A0, 32, 9000, 0, 9999, PullStatus.FOUND), 96, larger=True)
     assert plan.next_end(9000) == (9064, False)
 
 

@@ -276,14 +276,11 @@ async def test_a_call_that_cannot_be_encoded_fails_alone(failure: Exception) -> 
 class Stretch(BulkCall):
     """A posted request of a form that records its end, and may fail then."""
 
-    __slots__ = ("ended", "failure", "values")
+    __slots__ = ("ended", "failure")
 
-    def __init__(self, values: tuple[int, ...], failure: Exception | None = None) -> None:
-        self.values, self.failure = values, failure
+    def __init__(self, numbers: tuple[int, ...], failure: Exception | None = None) -> None:
+        self.numbers, self.failure = numbers, failure
         self.ended: list[object] = []
-
-    def numbers(self) -> tuple[int, ...]:
-        return self.values
 
     def end(self, result: object) -> None:
         self.ended.append(result)

@@ -12,6 +12,7 @@ from pyrmq_core.network import ON_LOOP, BulkCall, Call, Connection, ConnectionPo
 from pyrmq_core.protocol.acl import sign
 from pyrmq_core.protocol.framing.command import Command
 from pyrmq_core.protocol.framing.frame import Request, RequestForm, as_command
+from pyrmq_core.protocol.framing.lent_answer import AnswerForm
 
 
 class RemotingClient:
@@ -119,9 +120,9 @@ class PinnedConnection:
     def is_closed(self) -> bool:
         return self._connection.is_closed
 
-    def lend_answers(self) -> None:
-        """Lets calls that borrow receive bodies without a copy, from now on."""
-        self._connection.lend_answers()
+    def lend_answers(self, form: AnswerForm) -> None:
+        """Lets calls that borrow receive bodies without a copy, and answers of the form unread, from now on."""
+        self._connection.lend_answers(form)
 
     def post(self, command: Command, *, timeout: float, done: Done) -> Callable[[], None]:
         """Sends a request; `done` receives the answer, whatever its code, or the error. As `Connection.post`."""
@@ -135,6 +136,6 @@ class PinnedConnection:
             return
         for bulk_call in requests:
             try:
-                self.post(form.command(bulk_call.numbers()), timeout=timeout, done=bulk_call.end)
+                self.post(form.command(bulk_call.numbers), timeout=timeout, done=bulk_call.end)
             except RocketMQError as error:
                 bulk_call.end(error)

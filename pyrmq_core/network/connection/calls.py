@@ -116,7 +116,7 @@ class BulkCall:
     may receive a body that is a view of received bytes, and keeps a MiB or more of them alive as long as the view.
     """
 
-    __slots__ = ("code", "deadline", "frames", "opaque", "timeout")
+    __slots__ = ("code", "deadline", "frames", "numbers", "opaque", "timeout")
 
     oneway = False
     borrows = False
@@ -124,16 +124,13 @@ class BulkCall:
     code: int
     deadline: float
     frames: Outgoing
+    numbers: tuple[int, ...]  # complete the form with which it is posted; the caller sets them
     opaque: int
     timeout: float
 
     @property
     def started(self) -> bool:
         return self.frames.started
-
-    def numbers(self) -> tuple[int, ...]:
-        """Returns the numbers that complete the form with which it is posted."""
-        raise NotImplementedError
 
     def end(self, result: Command | RocketMQError) -> None:
         """Receives the answer or the error; must not raise."""
@@ -196,14 +193,17 @@ class Calls:
     def open_all(self, form: RequestForm, requests: Iterable[BulkCall], timeout: float, deadline: float) -> Outgoing:
         """Registers the requests and returns their frames; one that cannot be encoded ends at once, alone."""
         table, frames, code = self.table, Outgoing(), form.code
-        parts = []
+        opaques, frame, parts = self._numbers, form.frame, []
         for bulk_call in requests:
-            while (opaque := next(self._numbers) & MAX_OPAQUE) in table:
+            while (opaque := next(opaques) & MAX_OPAQUE) in table:
                 pass
-            bulk_call.code, bulk_call.opaque, bulk_call.timeout, bulk_call.deadline = code, opaque, timeout, deadline
+            bulk_call.code = code
+            bulk_call.opaque = opaque
+            bulk_call.timeout = timeout
+            bulk_call.deadline = deadline
             bulk_call.frames = frames
             try:
-                parts.append(form.frame(opaque, bulk_call.numbers()))
+                parts.append(frame(opaque, bulk_call.numbers))
             except Exception as error:
                 _end(bulk_call.end, _not_encoded(code, error), code)
             else:
@@ -213,10 +213,11 @@ class Calls:
 
     def answered(self, answer: Command) -> bool:
         """Passes the answer to its call; returns False if there is none (it came too late, or to no request)."""
-        call = self.table.get(answer.opaque)
+        table, opaque = self.table, answer.opaque
+        call = table.get(opaque)
         if call is None or call.oneway or not call.started:
             return False
-        del self.table[answer.opaque]
+        del table[opaque]
         if answer.body.__class__ is memoryview and not call.borrows:
             answer = answer.with_own_body()
         try:  # as `_end` does, without the cost of a call

@@ -28,6 +28,7 @@ from pyrmq_core.network.log_lines import line_logger
 from pyrmq_core.network.loop_access import ON_LOOP, LoopAccess
 from pyrmq_core.protocol.framing.command import RESPONSE_BIT, Command
 from pyrmq_core.protocol.framing.frame import MAX_HEADER_BYTES, FrameDecoder, Request, RequestForm
+from pyrmq_core.protocol.framing.lent_answer import AnswerForm
 
 log = line_logger(__name__)
 
@@ -63,12 +64,11 @@ class Connection:
         self._peer = Peer(self, wire.address, wire.local_address)  # until the connection has ended
         self._wire = wire
         self._opening, self._endings = opening, endings
-        self._sweeper = sweeper
+        self._sweeper, self._memory = sweeper, memory
         self._handler = handler or refuse_unsupported
         self._under_way, self._on_close, self._log_level = OpenRequests(max_requests), on_close, log_level
         self._watch = StallDetector(limits or ConnectionTimeouts())
         self._decoder = FrameDecoder(max_header_bytes=max_header_bytes)
-        self._memory = memory
         self._outbox = Outbox(wire, self._start_writer, None if memory is None else partial(memory.note_waiting, self))
         self._calls = Calls(self.address, self._outbox)
         self._received = self._commands = self._held_bytes = 0
@@ -198,9 +198,9 @@ class Connection:
         except Exception as error:
             self._broken(error)
 
-    def lend_answers(self) -> None:
-        """Lets calls that borrow receive bodies without a copy, from now on."""
-        self._decoder.lends = True
+    def lend_answers(self, form: AnswerForm) -> None:
+        """Lets calls that borrow receive bodies without a copy, and answers of the form unread, from now on."""
+        self._decoder.lends, self._decoder.answer_form = True, form
 
     def answer(self, request: Command, answer: Command) -> None:
         """Sends the answer to a request, now or later; nothing for a one-way request or on a closed connection."""

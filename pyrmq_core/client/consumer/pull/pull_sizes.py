@@ -53,9 +53,9 @@ class PullSizer:
         self.size = first.next_offset - first.start
         self.is_batched = first.is_batched
         self._answer_bytes = float(len(first.records))
-        self.learn(first, end=first.next_offset, larger=False)
+        self.learn(first, first.next_offset, larger=False)
 
-    def learn(self, pull: RawPull, *, end: int, larger: bool) -> None:
+    def learn(self, pull: RawPull, end: int, larger: bool) -> None:
         """Learns from an answer to a pull up to `end`; `larger` if that was more than `size`."""
         self._answer_bytes += (len(pull.records) - self._answer_bytes) / BYTES_SHARE
         if pull.next_offset > end and pull.is_batched:

@@ -30,6 +30,7 @@ from pyrmq_core.protocol.framing.header_requests import response_error
 from pyrmq_core.protocol.messages.namespaces import with_namespace
 from pyrmq_core.protocol.messages.payload import RawPull, make_raw_pull
 from pyrmq_core.protocol.requests.broker.pull_message import (
+    PULL_ANSWER_FORM,
     PULL_ANSWERS,
     PullAnswer,
     PullMessage,
@@ -271,6 +272,8 @@ class Puller:
 
 class QueuePulls:
     """The pulls of one queue, which differ in offset and count, and the reading of their answers."""
+
+    answer_form = PULL_ANSWER_FORM
 
     def __init__(
         self,

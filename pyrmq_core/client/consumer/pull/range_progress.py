@@ -90,7 +90,7 @@ class RangeProgress:
         Later slices are sized by it. The answer to a retry goes to `PullSlice.add` instead.
         """
         sizer = self._sizer
-        sizer.learn(pull, end=answered.end_offset, larger=answered.is_larger and not answered.pulls)
+        sizer.learn(pull, answered.end_offset, answered.is_larger and not answered.pulls)
         answered.add(pull)
         if sizer.is_batched:
             # Offsets between its batch and the next slice come with that slice's batch, or are pulled as a gap.
@@ -103,16 +103,16 @@ class RangeProgress:
         """Delivers the pulls that are next in order, up to what is wanted; returns the slices to pull now."""
         slices = self.slices
         to_pull: list[PullSlice] = []
-        while slices and slices[0].state is not ASKED and not self.is_enough():
-            head = slices[0]
-            while head.pulls:
-                gap = self._accept(head.pulls[0])
+        while slices and (head := slices[0]).state is not ASKED and not self.is_enough():
+            pulls = head.pulls
+            while pulls:
+                gap = self._accept(pulls[0])
                 if gap is not None:
                     slices.appendleft(gap)
                     to_pull.append(gap)
                     break
-                del head.pulls[0]
-            if not head.pulls and head.state is COVERED:
+                del pulls[0]
+            if not pulls and head.state is COVERED:
                 slices.popleft()
         self._plan_slices(to_pull)
         return to_pull
@@ -122,14 +122,14 @@ class RangeProgress:
         slices = self.slices
         if not slices:
             return self.next_start >= self.end
-        if not self._delivered:
-            head = slices[0]
-            return head.state is BROKEN and not head.pulls
-        return (
-            self._delivered_bytes >= self._wanted_bytes
-            or self._delivered_messages >= self._wanted_messages
-            or slices[0].state is BROKEN
-        )
+        if self._delivered:
+            return (
+                self._delivered_bytes >= self._wanted_bytes
+                or self._delivered_messages >= self._wanted_messages
+                or slices[0].state is BROKEN
+            )
+        head = slices[0]
+        return head.state is BROKEN and not head.pulls
 
     @property
     def is_ended(self) -> bool:
@@ -149,26 +149,29 @@ class RangeProgress:
         A filter may pass over more than was asked for. A batch topic's pull holds whole batches, also from before its
         start.
         """
-        offset = self._next_offset
-        if pull.start > offset and (first := pull.reaches_back_to) > offset:
+        offset, start, following = self._next_offset, pull.start, pull.next_offset
+        if start > offset and (first := pull.reaches_back_to) > offset:
             return PullSlice(offset, first)
-        if pull.next_offset > offset:
-            self._delivered.append(pull if pull.start == offset else replace(pull, start=offset))
+        if following > offset:
+            self._delivered.append(pull if start == offset else replace(pull, start=offset))
             self._delivered_bytes += len(pull.records)
-            self._delivered_messages += pull.next_offset - offset
-            self._next_offset = pull.next_offset
+            self._delivered_messages += following - offset
+            self._next_offset = following
         return None
 
     def _plan_slices(self, to_pull: list[PullSlice]) -> None:
         """Appends as many new slices as the window has room for."""
-        if self.next_start >= self.end:
+        start, end, slices, sizer = self.next_start, self.end, self.slices, self._sizer
+        if start >= end:
             return
-        room = self._sizer.slices_at_once(self._window) - len(self.slices)
-        while room > 0 and self.next_start < self.end:
-            end, is_larger = self._sizer.next_end(self.next_start)
-            end = min(end, self.end)
-            planned = PullSlice(self.next_start, end, is_larger)
-            self.slices.append(planned)
+        for _ in range(sizer.slices_at_once(self._window) - len(slices)):
+            following, is_larger = sizer.next_end(start)
+            if following > end:
+                following = end
+            planned = PullSlice(start, following, is_larger)
+            slices.append(planned)
             to_pull.append(planned)
-            self.next_start = end
-            room -= 1
+            start = following
+            if start >= end:
+                break
+        self.next_start = start

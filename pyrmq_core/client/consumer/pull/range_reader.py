@@ -25,6 +25,7 @@ from pyrmq_core.network import BulkCall
 from pyrmq_core.protocol.framing.codes import PASSING_CODES, ResponseCode
 from pyrmq_core.protocol.framing.command import Command
 from pyrmq_core.protocol.framing.frame import RequestForm
+from pyrmq_core.protocol.framing.lent_answer import AnswerForm
 from pyrmq_core.protocol.messages.payload import RawPull
 
 PULL_TIMEOUT_SECONDS: Final = 10.0
@@ -39,6 +40,11 @@ class PullRequests(Protocol):
     @property
     def form(self) -> RequestForm:
         """The form that a pull's offset and count complete to a request."""
+        ...
+
+    @property
+    def answer_form(self) -> AnswerForm:
+        """The form of the answers that a connection may lend unread."""
         ...
 
     def plain_answer(self, start: int, end: int, answer: Command, address: str) -> RawPull | None:
@@ -71,7 +77,7 @@ class PullPath(Protocol):
 class _PostedPull(BulkCall):
     """A slice's pull under way: the reader receives its answer.
 
-    Its two attributes are set by `RangeReader._post`: an `__init__` would be the dearest part of posting it.
+    Its attributes are set by `RangeReader._post`: an `__init__` would be the dearest part of posting it.
     """
 
     __slots__ = ("pull_slice", "reader")
@@ -79,15 +85,8 @@ class _PostedPull(BulkCall):
     reader: RangeReader
     pull_slice: PullSlice
 
-    def numbers(self) -> tuple[int, int]:
-        """Returns the pull's offset and count."""
-        pull_slice, most = self.pull_slice, self.reader.max_messages_a_pull
-        position = pull_slice.position
-        wanted = pull_slice.end_offset - position
-        return position, wanted if wanted < most else most
-
     def end(self, result: Command | RocketMQError) -> None:
-        self.reader.answered(self, result)
+        self.reader.answered(self.pull_slice, result)
 
 
 class _BorrowingPull(_PostedPull):
@@ -117,7 +116,7 @@ class RangeReader:
         self._tags = tags
         self._patience = window.patience
         self._pull_class = _BorrowingPull if window.lends_records else _PostedPull
-        self.max_messages_a_pull = window.max_messages_a_pull
+        self._max_messages_a_pull = window.max_messages_a_pull
         self._nursery = nursery
         self._requests = puller.requests(queue, tags)
         self._connection: PinnedConnection | None = None
@@ -181,48 +180,53 @@ class RangeReader:
                 self._connection = await self._puller.connection(self._queue)
                 self._address = self._connection.address
                 if self._pull_class.borrows:
-                    self._connection.lend_answers()
+                    self._connection.lend_answers(self._requests.answer_form)
             except RocketMQError:
                 self._connection = None  # each slice is retried by a task, which waits for the broker
 
     def _post(self, slices: list[PullSlice]) -> None:
         if not slices:
             return
-        if self._connection is not None:
-            make, calls = self._pull_class, []
+        if self._connection is None:
             for pull_slice in slices:
-                call = make()
-                call.reader, call.pull_slice = self, pull_slice
-                calls.append(call)
-            self._connection.post_all(self._requests.form, calls, timeout=PULL_TIMEOUT_SECONDS)
+                self._nursery.start_soon(self._retry_slice, pull_slice, None)
             return
+        make, most, calls = self._pull_class, self._max_messages_a_pull, []
         for pull_slice in slices:
-            self._nursery.start_soon(self._retry_slice, pull_slice, None)
+            call = make()
+            call.reader = self
+            call.pull_slice = pull_slice
+            position = pull_slice.position
+            wanted = pull_slice.end_offset - position
+            call.numbers = (position, wanted if wanted < most else most)
+            calls.append(call)
+        self._connection.post_all(self._requests.form, calls, timeout=PULL_TIMEOUT_SECONDS)
 
-    def answered(self, call: _PostedPull, result: Command | RocketMQError) -> None:
+    def answered(self, pull_slice: PullSlice, result: Command | RocketMQError) -> None:
         """Records a result from the connection; a pull without a plain answer is retried by a task."""
         if self._is_closed:
             return
-        pull_slice, progress = call.pull_slice, self._progress
-        pull = None
+        progress = self._progress
         if isinstance(result, Command):
             pull = self._requests.plain_answer(pull_slice.position, progress.end, result, self._address)
-        if pull is None:
-            if not isinstance(result, Command) or result.code == ResponseCode.GO_AWAY:
-                self._connection = None
-            self._nursery.start_soon(self._retry_slice, pull_slice, result)
-        elif progress.add_answer(pull_slice, pull) is ASKED:
-            self._post([pull_slice])
-        else:
-            self._slice_complete(pull_slice)
+            if pull is not None:
+                if progress.add_answer(pull_slice, pull) is ASKED:
+                    self._post([pull_slice])
+                elif self._waiting is not None and pull_slice is progress.slices[0]:
+                    self._deliver()
+                return
+        if not isinstance(result, Command) or result.code == ResponseCode.GO_AWAY:
+            self._connection = None
+        self._nursery.start_soon(self._retry_slice, pull_slice, result)
 
-    def _slice_complete(self, pull_slice: PullSlice) -> None:
+    def _deliver(self) -> None:
+        """Delivers what is next in order, posts the pulls that follow, and wakes the waiting task if it is enough."""
         progress = self._progress
-        if self._waiting is not None and pull_slice is progress.slices[0]:
-            self._post(progress.deliver_in_order())
-            if progress.is_enough():
-                task, self._waiting = self._waiting, None
-                trio.lowlevel.reschedule(task)
+        self._post(progress.deliver_in_order())
+        if progress.is_enough():
+            task, self._waiting = self._waiting, None
+            assert task is not None
+            trio.lowlevel.reschedule(task)
 
     def _give_up(self, _: object) -> trio.lowlevel.Abort:
         self._waiting = None
@@ -235,7 +239,8 @@ class RangeReader:
                 result = None
         except RocketMQError as error:
             pull_slice.fail(error)
-        self._slice_complete(pull_slice)
+        if self._waiting is not None and pull_slice is self._progress.slices[0]:
+            self._deliver()
 
     async def _pull(self, start: int, end: int, result: Command | RocketMQError | None = None) -> RawPull:
         """Pulls until an answer goes forward, and returns it clipped to the range; waits out failures of the network.
@@ -244,7 +249,7 @@ class RangeReader:
         answered it: a slave may lag behind, or have begun later.
         """
         deadline = trio.current_time() + self._patience
-        wanted = min(end - start, self.max_messages_a_pull)
+        wanted = min(end - start, self._max_messages_a_pull)
         while True:
             try:
                 if result is None:

@@ -19,6 +19,7 @@ from pyrmq_core.protocol.framing.command import Command
 from pyrmq_core.protocol.framing.fields import decode_fields, encode_fields, wire, wire_int
 from pyrmq_core.protocol.framing.header_requests import HeaderRequest
 from pyrmq_core.protocol.framing.headers import LazyFields
+from pyrmq_core.protocol.framing.lent_answer import LentAnswer
 from pyrmq_core.protocol.java.integers import parse_long
 
 
@@ -46,7 +47,13 @@ PULL_ANSWERS: Final = frozenset(
 # @CFNotNull in PullMessageResponseHeader.java.
 REQUIRED_FIELDS: Final = ("nextBeginOffset", "minOffset", "maxOffset")
 # The three offsets as brokers of 4.9 and 5.x write them, in this order. A text cannot match: its quotes are escaped.
-_OFFSETS: Final = re.compile(rb'"nextBeginOffset":"(-?\d{1,18})","maxOffset":"(-?\d{1,18})","minOffset":"(-?\d{1,18})"')
+_OFFSETS: Final = rb'"nextBeginOffset":"(-?\d{1,18})","maxOffset":"(-?\d{1,18})","minOffset":"(-?\d{1,18})"'
+_FIND_OFFSETS: Final = re.compile(_OFFSETS).search
+# No other field of the answer has an `n`, so that the first part ends where the offsets begin.
+PULL_ANSWER_FORM: Final = re.compile(
+    rb'\{"code":0,"extFields":\{[^{}n]{0,400}' + _OFFSETS + rb'[^{}]{0,400}\},"flag":1,"language":"\w{1,16}",'
+    rb'"opaque":(\d{1,9}),(?:"remark":"\w{0,80}",)?"serializeTypeCurrentRPC":"JSON","version":\d{1,6}\}'
+)
 
 
 def pull_offsets(answer: Command) -> tuple[int, int, int] | None:
@@ -54,10 +61,12 @@ def pull_offsets(answer: Command) -> tuple[int, int, int] | None:
 
     Searches the unparsed header where it can, because bulk reads need no other field of it.
     """
+    if answer.__class__ is LentAnswer:
+        following, maximum, minimum, _ = answer.numbers
+        return following, maximum, minimum
     ext = answer.ext
-    if type(ext) is LazyFields and (found := _OFFSETS.search(ext.raw)):
-        following, maximum, minimum = found.groups()
-        return int(following), int(maximum), int(minimum)
+    if type(ext) is LazyFields and (found := _FIND_OFFSETS(ext.raw)):
+        return int(found[1]), int(found[2]), int(found[3])
     try:
         return parse_long(ext["nextBeginOffset"]), parse_long(ext["maxOffset"]), parse_long(ext["minOffset"])
     except (KeyError, ValueError):

@@ -1,0 +1,80 @@
+"""`LentAnswer`: an answer of one form with a lent body, of which only some whole numbers are read at first.
+
+Reads receive answers by the ten thousand, and use three offsets of each. One regular expression, an `AnswerForm`,
+checks the header and finds them; the object becomes a plain `Command` when any other field is used. `decode_json` is
+the plain form, and reads every header that the form does not match.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final, TypeAlias
+
+from pyrmq_core.protocol.framing.command import RESPONSE_BIT, Command
+from pyrmq_core.protocol.framing.fast_dataclass import partial_maker_of
+from pyrmq_core.protocol.framing.headers import JSON, decode_json
+
+# Matches whole JSON headers of successful answers. Its groups are whole numbers, the last one the opaque; it matches no
+# header that `decode_json` refuses.
+AnswerForm: TypeAlias = re.Pattern[bytes]
+
+_SLOTS: Final[dict[str, Any]] = {name: Command.__dict__[name] for name in Command.__slots__}
+
+
+def lent_answer(form: AnswerForm, header: bytes, body: memoryview) -> LentAnswer | None:
+    """Returns the answer, or None if its header is not of this form."""
+    found = form.fullmatch(header)
+    if found is None:
+        return None
+    numbers = tuple(map(int, found.groups()))
+    return _make_lent(header, body, numbers[-1], numbers)
+
+
+def _late(name: str) -> Any:
+    """Returns a property that reads the whole header first."""
+    slot = _SLOTS[name]
+
+    def read(answer: LentAnswer) -> Any:
+        _read(answer)
+        return slot.__get__(answer)
+
+    return property(read)
+
+
+def _read(answer: LentAnswer) -> None:
+    """Fills the late fields and makes the object a plain `Command`."""
+    plain = decode_json(answer.header, answer.body)
+    for name, slot in _SLOTS.items():
+        slot.__set__(answer, getattr(plain, name))
+    object.__setattr__(answer, "__class__", Command)
+
+
+class LentAnswer(Command):
+    """An answer whose header is not read yet. It equals the `Command` that it becomes."""
+
+    __slots__ = ()
+
+    code = 0
+    flag = RESPONSE_BIT
+    serialization = JSON
+    # Slots of late fields hold what is there before them.
+    header: bytes = _SLOTS["ext"]
+    numbers: tuple[int, ...] = _SLOTS["version"]
+
+    ext = _late("ext")
+    remark = _late("remark")
+    language = _late("language")
+    version = _late("version")
+
+    def __eq__(self, other: object) -> bool:
+        _read(self)
+        return self == other
+
+    def __repr__(self) -> str:
+        _read(self)
+        return repr(self)
+
+    __hash__ = None  # type: ignore[assignment]  # as `Command`, whose fields are a mapping
+
+
+_make_lent: Final = partial_maker_of(Command, LentAnswer, ("ext", "body", "opaque", "version"))
