@@ -137,6 +137,20 @@ def test_even_batch_records_are_unwrapped() -> None:
     assert check_same(pulls, OffsetRange(2, 9)) == 7
 
 
+@pytest.mark.parametrize("plain", [{0}, {4}, {9}, {0, 9}, {3, 4, 5}])
+def test_plain_records_among_batch_records_keep_their_places(plain: set[int]) -> None:
+    parts, first = [], 0
+    for number in range(10):
+        items = [
+            BatchItem(7 * place, b"body %d of %d" % (place, number), b"KEYS\x01k%d\x02" % place) for place in range(9)
+        ]
+        made, count = (even_record(first), 1) if number in plain else (batch_record(first, *items), len(items))
+        parts.append(pull(first, made, count=count))
+        first += count
+    assert check_same(parts) == first
+    assert check_same([replace(pull(0, count=first), records=b"".join(bytes(one.records) for one in parts))]) == first
+
+
 def test_a_part_of_even_records_is_read_one_by_one() -> None:
     pulls = even_pulls()
     assert stride(pulls, OffsetRange(5, 25)) == 0

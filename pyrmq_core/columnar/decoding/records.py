@@ -8,7 +8,7 @@ the error names the fault.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -64,9 +64,10 @@ TAIL: Final = 72  # where `reconsume_times` begins
 BODY_BYTES: Final = 84
 V4_BYTES, V6_BYTES = 8, 20
 V6_MORE: Final = V6_BYTES - V4_BYTES
-INNER_BODY_BYTES: Final = 16
-INNER_BODY: Final = 20
-INNER_FLAG: Final = 12
+# The part of a message inside a batch record before its body.
+INNER_HEAD: Final = np.dtype(
+    [("size", ">i4"), ("magic", ">i4"), ("body_crc", ">i4"), ("flag", ">i4"), ("body_bytes", ">i4")]
+)
 SHORT_BYTES: Final = 2
 
 
@@ -343,8 +344,9 @@ def _unwrapped(rows: Rows, batches: Bools) -> Rows:
     octets = rows.octets
     records = np.flatnonzero(batches & (rows.body[1] > rows.body[0]))
     places, counts = items(octets, rows.body[0][records], rows.body[1][records], OVERHEAD_BYTES)
-    sizes, body_bytes = _numbers(octets, places, ">i4"), _numbers(octets, places + INNER_BODY_BYTES, ">i4")
-    ends, body_starts = places + sizes, places + INNER_BODY
+    heads = _gathered(octets, places, INNER_HEAD.itemsize).view(INNER_HEAD)
+    sizes, flags, body_bytes = (heads[name].astype(np.int64) for name in ("size", "flag", "body_bytes"))
+    ends, body_starts = places + sizes, places + INNER_HEAD.itemsize
     body_ends = body_starts + body_bytes
     if (body_bytes < 0).any() or (body_ends + SHORT_BYTES > ends).any():
         raise Unreadable
@@ -354,17 +356,20 @@ def _unwrapped(rows: Rows, batches: Bools) -> Rows:
     record = np.repeat(records, counts)
     number = np.arange(len(record)) - np.repeat(np.cumsum(counts) - counts, counts)
     single = np.flatnonzero(~batches)
-    source = np.concatenate((single, record))
-    order = np.argsort(source, kind="stable")
-    all_rows = rows.at(source[order])
+    order = np.argsort(np.concatenate((single, record)), kind="stable") if len(single) else None
 
     def merged(of_records: Ints, of_messages: Ints) -> Ints:
-        return np.concatenate((of_records[single], of_messages))[order]
+        return of_messages if order is None else np.concatenate((of_records[single], of_messages))[order]
 
-    return replace(
-        all_rows,
+    source = merged(np.arange(len(batches)), record)
+    return Rows(
+        octets=octets,
+        heads=rows.heads[source],
+        places=rows.places[source],
+        pull=rows.pull[source],
         queue_offset=merged(rows.queue_offset, rows.queue_offset[record] + number),
-        flag=merged(rows.flag, _numbers(octets, places + INNER_FLAG, ">i4")),
+        flag=merged(rows.flag, flags),
         body=(merged(rows.body[0], body_starts), merged(rows.body[1], body_ends)),
+        topic=_at(rows.topic, source),
         properties=(merged(rows.properties[0], properties_starts), merged(rows.properties[1], ends)),
     )
