@@ -19,7 +19,8 @@ from pyrmq_core.columnar.decoding.decode_by_row import decode_messages
 from pyrmq_core.columnar.decoding.even_properties import EvenPairs
 from pyrmq_core.columnar.decoding.properties import read_pairs
 from pyrmq_core.columnar.decoding.record_bounds import Unreadable
-from pyrmq_core.columnar.decoding.records import Rows, read_rows
+from pyrmq_core.columnar.decoding.records import read_rows
+from pyrmq_core.columnar.decoding.rows import Rows
 from pyrmq_core.model import EVERYTHING
 from pyrmq_core.protocol.messages.batch import BatchItem
 from pyrmq_core.protocol.messages.bodies import BodyRules
@@ -60,7 +61,8 @@ def even_pulls(**fields: Any) -> list[RawPull]:
 
 
 def stride(pulls: list[RawPull], within: OffsetRange = EVERYTHING) -> int:
-    return read_rows(pulls, within).stride
+    even = read_rows(pulls, within).even
+    return even.size if even else 0
 
 
 def check_same(
@@ -242,5 +244,5 @@ def test_even_properties_are_read_without_places() -> None:
 def test_chosen_rows_of_even_records_have_no_stride() -> None:
     rows = read_rows(even_pulls(), EVERYTHING)
     some: Rows = rows.at(np.array([3, 1, 1]))
-    assert some.stride == 0
+    assert some.even is None
     assert [text.as_py() for text in some.spans(some.body)] == [b"body 00003", b"body 00001", b"body 00001"]

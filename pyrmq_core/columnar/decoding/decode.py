@@ -23,7 +23,8 @@ from pyrmq_core.columnar.decoding.hosts import host_texts, offset_msg_ids
 from pyrmq_core.columnar.decoding.plain_bodies import with_plain_bodies
 from pyrmq_core.columnar.decoding.properties import Pairs, read_pairs
 from pyrmq_core.columnar.decoding.record_bounds import Unreadable
-from pyrmq_core.columnar.decoding.records import Rows, check_gathered_crcs, has_long_even_bodies, read_rows
+from pyrmq_core.columnar.decoding.records import check_gathered_crcs, has_long_even_bodies, read_rows
+from pyrmq_core.columnar.decoding.rows import Rows
 from pyrmq_core.filtering.tags import TagFilter
 from pyrmq_core.model import EVERYTHING, OffsetRange
 from pyrmq_core.protocol.messages.bodies import AS_STORED, MAX_BODY_BYTES, MAX_PLAIN_BYTES, BodyRules, too_much
@@ -202,7 +203,7 @@ class _Columns:
 
     def _topics(self) -> pa.Array:
         rows = self.rows
-        if not rows.stride:
+        if rows.even is None:
             return as_text(rows.spans(rows.topic))
         start, end = int(rows.topic[0][0]), int(rows.topic[1][0])
         return constant(decode_java_utf8(rows.octets[start:end].tobytes()), len(rows))

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from pyrmq_core.columnar.arrays import Ints, Octets, as_string, fixed_spans, take_unchecked
-from pyrmq_core.columnar.decoding.records import Rows
+from pyrmq_core.columnar.decoding.rows import Rows
 from pyrmq_core.protocol.messages.record import unpack_host
 
 # Two upper-case hexadecimal digits for each byte, as one number.

@@ -10,7 +10,8 @@ import numpy as np
 
 from pyrmq_core.columnar.arrays import MAX_ARRAY_BYTES, Ints
 from pyrmq_core.columnar.decoding.record_bounds import Unreadable
-from pyrmq_core.columnar.decoding.records import Rows, check_crcs
+from pyrmq_core.columnar.decoding.records import check_crcs
+from pyrmq_core.columnar.decoding.rows import Rows
 from pyrmq_core.errors import RecordError
 from pyrmq_core.protocol.messages.bodies import BodyRules
 from pyrmq_core.protocol.messages.compression import decompress
@@ -68,4 +69,4 @@ def _with_bodies(rows: Rows, first: int, last: int, bodies: list[tuple[int, byte
     places = np.array([row for row, _ in bodies], np.int64) - first
     starts[places], ends[places] = behind - lengths, behind
     octets = np.frombuffer(b"".join((rows.octets.data, *(body for _, body in bodies))), np.uint8)
-    return replace(part, octets=octets, body=(starts, ends), stride=0)
+    return replace(part, octets=octets, body=(starts, ends), even=None)
