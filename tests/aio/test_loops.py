@@ -139,10 +139,11 @@ async def main():
         producer.send(Message("orders", b"x"), timeout=600, select=lambda queues, _: queues[0]))
     send = asyncio.create_task(producer.send(Message("orders", b"x"), timeout=600))
     await asyncio.sleep(0.2)
-    break_a_task()
+    loop = break_a_task()
     async with asyncio.timeout(20):
         for end in await asyncio.gather(soon, chosen, send, return_exceptions=True):
             assert isinstance(end, InvalidState | SendFailed), repr(end)
+        await asyncio.to_thread(loop.join)  # until then a send may still be begun, and end as those did
         try:
             await producer.send(Message("orders", b"x"))
         except InvalidState:

@@ -17,21 +17,24 @@ from tests.support.stage import Stage, staged
 A0 = MessageQueue("orders", "broker-a", 0)
 
 
-def break_a_task() -> None:
-    """Makes the loop cancel its tasks and end."""
+def break_a_task() -> threading.Thread:
+    """Makes the loop cancel its tasks and end; returns its thread, which ends last."""
 
     def fail() -> NoReturn:
         raise ZeroDivisionError("planted")
 
-    token = portal()._token
-    assert token is not None
-    token.run_sync_soon(fail)
+    broken = portal()
+    assert broken._token is not None
+    broken._token.run_sync_soon(fail)
+    return broken._thread
 
 
-def break_the_loop() -> None:
-    """Ends the loop at its next step, without cancelling its tasks."""
+def break_the_loop() -> threading.Thread:
+    """Ends the loop at its next step, without cancelling its tasks; returns its thread."""
     no_task: Any = "no task"
-    portal().soon(lambda: GLOBAL_RUN_CONTEXT.runner.runq.append(no_task))
+    broken = portal()
+    broken.soon(lambda: GLOBAL_RUN_CONTEXT.runner.runq.append(no_task))
+    return broken._thread
 
 
 def main(defect: str) -> None:
@@ -61,8 +64,13 @@ def main(defect: str) -> None:
     print("every wait ended, and a fresh producer sends", flush=True)  # noqa: T201 - the test reads it
 
 
-def _ends(producer: Producer, consumer: PullConsumer, stage: Stage, break_it: Callable[[], None]) -> list[object]:
-    """Breaks the loop while every kind of call waits; returns the end of each, within 30 s."""
+def _ends(
+    producer: Producer, consumer: PullConsumer, stage: Stage, break_it: Callable[[], threading.Thread]
+) -> list[object]:
+    """Breaks the loop while every kind of call waits; returns the end of each, within 30 s, when the loop has ended.
+
+    A call before the loop has ended is one more that may end as those under way do.
+    """
     ends: list[object] = []
 
     def waits(call: Callable[[], object]) -> None:
@@ -86,8 +94,9 @@ def _ends(producer: Producer, consumer: PullConsumer, stage: Stage, break_it: Ca
     while not (len(stage.sends()) >= 4 and any(server.of(PULL) for server in servers)):
         assert time.monotonic() < deadline, "the calls did not reach the brokers"
         time.sleep(0.01)
-    break_it()
-    for thread in threads:
+    loop = break_it()
+    for thread in (*threads, loop):
         thread.join(30)
+    assert not loop.is_alive()
     assert len(ends) == len(calls), "a call waits for ever"
     return [*ends, future.exception(30)]
