@@ -37,6 +37,8 @@ REQUESTS: Final = {
     "dlq list": 50,
     "dlq resend": MANY + 60,
 }
+# Brokers register, and send heartbeats, in the middle of any command.
+OF_BROKERS: Final = {RequestCode.REGISTER_BROKER, RequestCode.QUERY_DATA_VERSION, RequestCode.BROKER_HEARTBEAT}
 ROWS: Final = {
     **dict.fromkeys(("topic list", "topic order", "topic groups", "group list", "group describe", "kv list"), MANY),
     **dict.fromkeys(("topic stats", "group progress", "group reset"), QUEUES),
@@ -56,7 +58,7 @@ class Many:
     counted: Counter[int] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
-        for code in RequestCode:
+        for code in set(RequestCode) - OF_BROKERS:
             self.cluster.control(code, self._count)
 
     async def _count(self, request: Command, peer: Peer) -> Pass:
