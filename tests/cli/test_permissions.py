@@ -48,6 +48,8 @@ STATE_OF_BROKERS: Final = (
 )
 # A broker commits offsets of its own group whenever it checks transactions: never during these tests.
 NO_CHECKS: Final = {"transactionCheckInterval": str(24 * 3600 * 1000)}
+# A broker that registers, as each does every 30 s, marks the topics which NameServers then return as ordered.
+NO_ORDER: Final = {"returnOrderTopicConfigToBroker": "false"}
 
 
 @dataclass(frozen=True)
@@ -101,8 +103,10 @@ def topics_of(names: Iterable[str]) -> dict[str, int]:
 def users() -> Iterator[Guarded]:
     names = ["T", *OWN.values()]
     topics = {**topics_of(names), "consumed": 1}
-    settings = AUTH_5 | NO_CHECKS
-    with EmbeddedCluster(2, nameservers=2, topics=topics, settings=settings, nameserver_settings=AUTH_5) as cluster:
+    at_brokers, at_nameservers = AUTH_5 | NO_CHECKS, AUTH_5 | NO_ORDER
+    with EmbeddedCluster(
+        2, nameservers=2, topics=topics, settings=at_brokers, nameserver_settings=at_nameservers
+    ) as cluster:
         guarded = Guarded(cluster)
         for name, address in {**cluster.brokers, **cluster.nameservers}.items():
             for user, is_super in ((READER, False), (HALF, name.endswith("-a"))):
