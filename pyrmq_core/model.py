@@ -56,8 +56,8 @@ class Message:
             for name, value in zip(_MessageDraft.__slots__, first + rest, strict=True):
                 object.__setattr__(self, name, value)
             return
-        # One call of `object.__setattr__` instead of one a field, as a dataclass makes: 0.52 us in place of 1.24.
-        object.__setattr__(self, "__class__", _MessageDraft)
+        # One call instead of one of `object.__setattr__` a field, as a dataclass makes: 0.47 us in place of 1.24.
+        _set_class(self, _MessageDraft)
         draft: Any = self
         draft.topic = topic
         draft.body = body
@@ -71,6 +71,10 @@ class Message:
         draft.delay = delay
         draft.wait_store_msg_ok = wait_store_msg_ok
         draft.__class__ = Message
+
+
+# `object.__setattr__(message, "__class__", ...)` without its look-ups, which cost half as much again.
+_set_class = object.__dict__["__class__"].__set__
 
 
 class _MessageDraft:

@@ -8,6 +8,7 @@ import random
 import threading
 import time
 from datetime import timedelta, timezone
+from itertools import chain
 from typing import Final
 
 from pyrmq_core.network import local_ip
@@ -48,7 +49,7 @@ class UniqueIds:
 
     def draw(self, count: int) -> list[str]:
         """Returns `count` ids."""
-        return [unique_id for run in self.draw_runs(count) for unique_id in run.ids()]
+        return list(chain.from_iterable([run.ids() for run in self.draw_runs(count)]))
 
     def draw_runs(self, count: int) -> list[IdRun]:
         """Returns `count` ids as runs, not written out."""

@@ -13,7 +13,7 @@ from pyrmq_core.client.producer.batch_member import BatchMember, batch_member, j
 from pyrmq_core.errors import InvalidMessage
 from pyrmq_core.model import Message
 from pyrmq_core.protocol.messages.batch_topic import can_be_one_record
-from pyrmq_core.protocol.messages.payload import encode_batch, encode_one
+from pyrmq_core.protocol.messages.payload import Payload, encode_batch, encode_one
 from tests.protocol.strategies import MESSAGES
 
 OWN = {"INSTANCE_ID": "tenant"}
@@ -21,6 +21,12 @@ OWN = {"INSTANCE_ID": "tenant"}
 
 def ids(count: int) -> list[str]:
     return [f"7F000001000100000000000000{number:06X}" for number in range(count)]
+
+
+def joined(members: list[BatchMember], *, single_tag: bool = False) -> Payload:
+    parts = [(message.flag, message.body, before, after) for message, before, after, _ in members]
+    first = members[0][0]
+    return join_members(first.topic, first.wait_store_msg_ok, parts, ids(len(parts)), single_tag=single_tag)
 
 
 def members_of(messages: list[Message]) -> list[BatchMember]:
@@ -32,7 +38,7 @@ def members_of(messages: list[Message]) -> list[BatchMember]:
 def test_members_join_into_the_batch_of_their_messages(messages: list[Message], wait: bool) -> None:
     messages = [replace(message, topic="T", wait_store_msg_ok=wait) for message in messages]
     batch = encode_batch(messages, ids(len(messages)))
-    assert join_members(members_of(messages), ids(len(messages)), single_tag=batch.single_tag) == batch
+    assert joined(members_of(messages), single_tag=batch.single_tag) == batch
 
 
 @given(st.text("ab", min_size=1), st.text("kéy ", max_size=5).filter(str.strip) | st.none())
@@ -40,7 +46,7 @@ def test_a_member_knows_its_size_in_a_batch(body: str, keys: str | None) -> None
     """In characters: those beyond ASCII take more bytes than it says."""
     member = batch_member(Message("T", body.encode(), keys=keys, tags="t", properties={"n": "v"}), 4096)
     assert member is not None
-    whole = bytes(join_members([member, member], ids(2)).body)
+    whole = bytes(joined([member, member]).body)
     assert 2 * member[3] == len(whole) - 2 * (keys or "").count("é")
 
 
@@ -49,9 +55,9 @@ def test_a_single_member_becomes_the_request_of_its_message(message: Message, ow
     member = batch_member(message, 4096, system_properties=own)
     assert member is not None
     alone = encode_one(message, ids(1)[0], compression=None, system_properties=own)
-    assert join_members([member], ids(1)) == alone
-    assert not can_be_one_record(join_members([member, member], ids(2)))
-    assert can_be_one_record(join_members([member, member], ids(2), single_tag=True))
+    assert joined([member]) == alone
+    assert not can_be_one_record(joined([member, member]))
+    assert can_be_one_record(joined([member, member], single_tag=True))
 
 
 @pytest.mark.parametrize(

@@ -151,7 +151,7 @@ def _alike(body: bytes) -> AlikePieces | None:
     """Returns the messages if their lengths are equal in all; else None."""
     if len(body) < OVERHEAD_BYTES:
         return None
-    size, _, _, _, body_bytes = HEAD.unpack_from(body)
+    size, _, body_bytes = HEAD.unpack_from(body)
     properties_at = HEAD.size + body_bytes
     if body_bytes < 0 or properties_at + SHORT.size > size or len(body) % size:
         return None
@@ -168,7 +168,7 @@ def _places(body: bytes) -> Iterator[tuple[int, int, int, int]]:
     while position < end:
         if end - position < OVERHEAD_BYTES:
             raise BodyError(f"a batch ends inside the message at byte {position}")
-        size, _, _, flag, body_bytes = HEAD.unpack_from(body, position)
+        size, flag, body_bytes = HEAD.unpack_from(body, position)
         body_end = position + HEAD.size + body_bytes
         following = position + size
         if size < OVERHEAD_BYTES or following > end or body_bytes < 0 or body_end + SHORT.size > following:

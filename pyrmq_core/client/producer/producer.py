@@ -182,7 +182,10 @@ class Producer:
         pending, size = PendingSend(), len((payload[0] if isinstance(payload, tuple) else payload).body)
         if not parts.in_flight.enter_nowait(pending, size, True):
             await parts.in_flight.enter(pending, size, wait=wait)
-        parts.begin(payload, to, seconds, pending)
+        if isinstance(payload, tuple) and parts.accumulator is not None:
+            parts.accumulator.add(payload, to, pending)
+        else:
+            parts.begin(payload, to, seconds, pending)
         return pending
 
     async def send_batch(

@@ -21,8 +21,7 @@ from pyrmq_core.errors import BodyError, InvalidMessage
 HEAD: Final = struct.Struct(
     ">"
     "i"  # total size
-    "i"  # magic
-    "i"  # CRC
+    "8x"  # magic and CRC
     "i"  # flag
     "i"  # body length
 )
@@ -55,7 +54,7 @@ def encode_batch_body(items: Iterable[tuple[int, bytes | memoryview, bytes]]) ->
         body_bytes, properties_bytes = len(body), len(properties)
         if properties_bytes > MAX_SHORT:
             raise _too_long(properties_bytes)
-        head = pack_head(overhead + body_bytes + properties_bytes, 0, 0, flag, body_bytes)
+        head = pack_head(overhead + body_bytes + properties_bytes, flag, body_bytes)
         parts += (head, body, pack_short(properties_bytes), properties)
     return b"".join(parts)
 
@@ -65,7 +64,7 @@ def encode_batch_item(flag: int, body: bytes | memoryview, properties: bytes) ->
     body_bytes, properties_bytes = len(body), len(properties)
     if properties_bytes > MAX_SHORT:
         raise _too_long(properties_bytes)
-    head = HEAD.pack(OVERHEAD_BYTES + body_bytes + properties_bytes, 0, 0, flag, body_bytes)
+    head = HEAD.pack(OVERHEAD_BYTES + body_bytes + properties_bytes, flag, body_bytes)
     return b"".join((head, body, SHORT.pack(properties_bytes), properties))
 
 
@@ -79,7 +78,7 @@ def iterate_batch_body(body: bytes | memoryview) -> Iterator[BatchItem]:
     while position < end:
         if end - position < OVERHEAD_BYTES:
             raise BodyError(f"a batch ends inside the message at byte {position}")
-        size, _, _, flag, body_bytes = HEAD.unpack_from(body, position)
+        size, flag, body_bytes = HEAD.unpack_from(body, position)
         body_start = position + HEAD.size
         body_end = body_start + body_bytes
         next_position = position + size

@@ -139,7 +139,7 @@ def check_message(message: Message, max_message_bytes: int = MAX_MESSAGE_BYTES) 
             "broker's maxMessageSize)"
         )
     flag, waits = message.flag, message.wait_store_msg_ok
-    if flag.__class__ is not int or not MIN_INT <= flag <= MAX_INT:
+    if flag.__class__ is not int or (flag and not MIN_INT <= flag <= MAX_INT):
         raise InvalidMessage(f"topic {topic}: flag is {flag!r}; it is a whole number of 32 bits")
     if waits is not True and waits is not False:
         raise InvalidMessage(f"topic {topic}: wait_store_msg_ok is {waits!r}; it is True or False")

@@ -242,7 +242,7 @@ def plain_ends(message: Message) -> tuple[str, str] | None:
     """
     if message.delay_level is not None or message.deliver_at is not None or message.delay is not None:
         return None
-    head = tail = ""
+    head, tail = "", "WAIT\x01true\x02" if message.wait_store_msg_ok else "WAIT\x01false\x02"
     keys: Any = message.keys
     if keys is not None:
         if keys.__class__ is not str or keys.isspace():
@@ -253,7 +253,7 @@ def plain_ends(message: Message) -> tuple[str, str] | None:
     if (tags := message.tags) is not None:
         if tags.__class__ is not str or not (tags and tags.isprintable()):
             return None
-        tail = f"TAGS\x01{tags}\x02"
+        tail = f"{tail}TAGS\x01{tags}\x02"
     if (key := message.sharding_key) is not None:
         if key.__class__ is not str or not (key and key.isprintable()):
             return None
@@ -263,7 +263,7 @@ def plain_ends(message: Message) -> tuple[str, str] | None:
         if own is None or (key is not None and SHARDING_KEY in message.properties):
             return None
         tail += own
-    return head, f"WAIT\x01true\x02{tail}" if message.wait_store_msg_ok else f"WAIT\x01false\x02{tail}"
+    return head, tail
 
 
 def _plain_string(properties: Any) -> str | None:

@@ -13,7 +13,7 @@ from typing import Final
 
 import trio
 
-from pyrmq_core.client.producer.batch_member import BatchMember, join_members
+from pyrmq_core.client.producer.batch_member import BatchMember, MemberParts, join_members
 from pyrmq_core.client.producer.bulk.in_flight import InFlight
 from pyrmq_core.client.producer.bulk.pending_sends import PendingSend
 from pyrmq_core.client.producer.send.send_errors import given_up, unexpected
@@ -51,7 +51,7 @@ class _Batch:
         self.key = key
         self.topic, self.to, self.waits, self.tags = key
         self.leaves_at = leaves_at
-        self.members: list[BatchMember] = []
+        self.members: list[MemberParts] = []
         self.pendings: list[PendingSend] = []
         self.size_bytes = 0
 
@@ -69,22 +69,28 @@ class Accumulator:
         self._begun = trio.Event()
 
     def add(self, member: BatchMember, to: Target, pending: PendingSend) -> None:
-        """Adds a message that has entered `in_flight` to the open batch of its kind, to be sent in the background."""
-        message, _, _, size = member
-        batch = self._last
-        if (
-            batch is None
-            or batch.topic != message.topic
-            or batch.tags != message.tags
-            or (batch.to is not to and batch.to != to)
-            or batch.waits is not message.wait_store_msg_ok
-        ):
-            batch = self._batch_of((message.topic, to, message.wait_store_msg_ok, message.tags))
-        batch.members.append(member)
-        batch.pendings.append(pending)
-        batch.size_bytes += size
-        if batch.size_bytes >= self._max_bytes:
-            self._send(batch)
+        """Adds a message that has entered `in_flight` to the open batch of its kind, to be sent in the background.
+
+        It raises nothing: a message that cannot be added has ended with an error.
+        """
+        message, before, after, size = member
+        try:
+            batch = self._last
+            if (
+                batch is None
+                or batch.topic != message.topic
+                or batch.tags != message.tags
+                or (batch.to is not to and batch.to != to)
+                or batch.waits is not message.wait_store_msg_ok
+            ):
+                batch = self._batch_of((message.topic, to, message.wait_store_msg_ok, message.tags))
+            batch.members.append((message.flag, message.body, before, after))
+            batch.pendings.append(pending)
+            batch.size_bytes = size = batch.size_bytes + size
+            if size >= self._max_bytes:
+                self._send(batch)
+        except Exception as error:
+            self._in_flight.end((pending,), unexpected(message.topic, error))
 
     async def run(self) -> None:
         """Sends each batch that is old enough, for the life of the producer."""
@@ -129,7 +135,8 @@ class Accumulator:
         del self._open[batch.key]
         self._last = None
         try:
-            joined = join_members(batch.members, unique_ids(len(batch.members)), single_tag=True)
+            ids = unique_ids(len(batch.members))
+            joined = join_members(batch.topic, batch.waits, batch.members, ids, single_tag=True)
         except Exception as error:
             self._in_flight.end(batch.pendings, unexpected(batch.topic, error))
         else:
