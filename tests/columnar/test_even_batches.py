@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from pyrmq_core import OffsetRange, RawPull, TagFilter
-from pyrmq_core.columnar import SOURCE_COLUMNS, schema_of
+from pyrmq_core.columnar import SOURCE_COLUMNS, decode_batches, schema_of
 from pyrmq_core.columnar.decoding import batch_messages
 from pyrmq_core.columnar.decoding.decode import ALL_TAGS, decode_columns
 from pyrmq_core.columnar.decoding.decode_by_row import decode_messages
@@ -165,3 +165,17 @@ def test_damaged_batches_have_the_verdict_of_the_path_by_message() -> None:
         assert found == [decoded.batch for decoded in decode_messages(pulls, EVERY_COLUMN, EVERYTHING, ALL_TAGS, rules)]
         kept += 1
     assert kept > 100
+
+
+@pytest.mark.parametrize("bodies", [(b"",), (b"", b"a")], ids=["one size", "two sizes"])
+def test_a_long_topic_of_many_tiny_messages_comes_in_parts(bodies: tuple[bytes, ...]) -> None:
+    """2 MB of records would be more than Arrow's 2 GiB of topics, if all were made at once."""
+    count, topic = 80_000, "t" * 30_000
+    items = [BatchItem(0, bodies[number % len(bodies)], b"") for number in range(count)]
+    made = decode_batches([pull(0, batch_record(0, *items, topic=topic), count=count)], schema_of(["topic"]))
+    rows = 0
+    for batch, _ in made:
+        assert batch.nbytes <= 64 * 1024 * 1024
+        assert set(batch.column("topic").dictionary_encode().dictionary.to_pylist()) == {topic}
+        rows += batch.num_rows
+    assert rows == count

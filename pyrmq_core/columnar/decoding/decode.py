@@ -203,10 +203,19 @@ class _Columns:
 
     def _topics(self) -> pa.Array:
         rows = self.rows
+        starts, ends = rows.topic
         if rows.even is None:
+            self._check_room(int((ends - starts).sum()))
             return as_text(rows.spans(rows.topic))
-        start, end = int(rows.topic[0][0]), int(rows.topic[1][0])
+        start, end = int(starts[0]), int(ends[0])
+        self._check_room((end - start) * len(rows))
         return constant(decode_java_utf8(rows.octets[start:end].tobytes()), len(rows))
+
+    @staticmethod
+    def _check_room(text_bytes: int) -> None:
+        """Leaves names that swell, as a long topic of a batch record with many messages does, to the path by row."""
+        if text_bytes > MAX_PLAIN_BYTES:
+            raise Unreadable
 
     def body(self) -> pa.Array:
         bodies = self.rows.spans(self.rows.body)
@@ -217,6 +226,7 @@ class _Columns:
     def broker_name(self) -> pa.Array:
         names = [pull.queue.broker_name for pull in self._pulls]
         if len(set(names)) == 1:
+            self._check_room(len(names[0].encode()) * len(self.rows))
             return constant(names[0], len(self.rows))
         return take_unchecked(pa.array(names, pa.string()), pa.array(self.rows.pull))
 

@@ -37,17 +37,19 @@ def decode_messages(
 ) -> Iterator[DecodedBatch]:
     """Yields what `decode_batches` does."""
     messages: list[MessageExt] = []
-    plain_bytes = 0
+    part_bytes = 0
     for number, pull in enumerate(pulls):
         for message in iterate_messages(pull, pull.own(within), rules, allow_gaps=allow_gaps):
             if not tags.matches(message.tags):
                 continue
-            if messages and plain_bytes + len(message.body) > PART_BYTES:
+            # A batch record gives its topic to each of its messages, which may be tiny.
+            message_bytes = len(message.body) + len(message.topic) + len(message.broker_name)
+            if messages and part_bytes + message_bytes > PART_BYTES:
                 rest = replace(pull, start=message.queue_offset), *pulls[number + 1 :]
                 yield DecodedBatch(_batch(messages, columns), rest)
-                messages, plain_bytes = [], 0
+                messages, part_bytes = [], 0
             messages.append(message)
-            plain_bytes += len(message.body)
+            part_bytes += message_bytes
     yield DecodedBatch(_batch(messages, columns))
 
 
