@@ -182,10 +182,7 @@ class Producer:
         pending, size = PendingSend(), len((payload[0] if isinstance(payload, tuple) else payload).body)
         if not parts.in_flight.enter_nowait(pending, size, True):
             await parts.in_flight.enter(pending, size, wait=wait)
-        if isinstance(payload, tuple) and parts.accumulator is not None:
-            parts.accumulator.add(payload, to, pending)
-        else:
-            parts.begin(payload, to, seconds, pending)
+        parts.begin(payload, to, seconds, pending)
         return pending
 
     async def send_batch(

@@ -50,3 +50,13 @@ def partial_maker_of(frozen: Any, of_class: type[T], names: Sequence[str]) -> Ca
     exec("\n".join(lines), room)  # as dataclasses write an `__init__`
     made: Callable[..., T] = room[f"make_{of_class.__name__}"]
     return made
+
+
+def late_field(slot: Any, read_whole: Callable[[Any], None]) -> Any:
+    """Returns a property of a class whose objects become another: it first reads the whole object, then the slot."""
+
+    def read(partial: Any) -> Any:
+        read_whole(partial)
+        return slot.__get__(partial)
+
+    return property(read)

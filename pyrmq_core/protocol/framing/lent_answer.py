@@ -11,7 +11,7 @@ import re
 from typing import Any, Final, TypeAlias
 
 from pyrmq_core.protocol.framing.command import RESPONSE_BIT, Command
-from pyrmq_core.protocol.framing.fast_dataclass import partial_maker_of
+from pyrmq_core.protocol.framing.fast_dataclass import late_field, partial_maker_of
 from pyrmq_core.protocol.framing.headers import JSON, decode_json
 
 # Matches whole JSON headers of successful answers. Its groups are whole numbers, the last one the opaque; it matches no
@@ -28,17 +28,6 @@ def lent_answer(form: AnswerForm, header: bytes, body: memoryview) -> LentAnswer
         return None
     numbers = tuple(map(int, found.groups()))
     return _make_lent(header, body, numbers[-1], numbers)
-
-
-def _late(name: str) -> Any:
-    """Returns a property that reads the whole header first."""
-    slot = _SLOTS[name]
-
-    def read(answer: LentAnswer) -> Any:
-        _read(answer)
-        return slot.__get__(answer)
-
-    return property(read)
 
 
 def _read(answer: LentAnswer) -> None:
@@ -61,10 +50,10 @@ class LentAnswer(Command):
     header: bytes = _SLOTS["ext"]
     numbers: tuple[int, ...] = _SLOTS["version"]
 
-    ext = _late("ext")
-    remark = _late("remark")
-    language = _late("language")
-    version = _late("version")
+    ext = late_field(_SLOTS["ext"], _read)
+    remark = late_field(_SLOTS["remark"], _read)
+    language = late_field(_SLOTS["language"], _read)
+    version = late_field(_SLOTS["version"], _read)
 
     def __eq__(self, other: object) -> bool:
         _read(self)

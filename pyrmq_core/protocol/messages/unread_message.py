@@ -13,7 +13,7 @@ import zlib
 from typing import Any, Final
 
 from pyrmq_core.model import MessageExt, MessageQueue
-from pyrmq_core.protocol.framing.fast_dataclass import partial_maker_of
+from pyrmq_core.protocol.framing.fast_dataclass import late_field, partial_maker_of
 from pyrmq_core.protocol.messages.properties import UNIQ_KEY, decode_java_utf8, decode_properties
 from pyrmq_core.protocol.messages.record import (
     CRC_MASK,
@@ -123,36 +123,25 @@ def _read(message: MessageExt) -> None:
     _set(message, "__class__", MessageExt)
 
 
-def _late(name: str) -> Any:
-    """Returns a property that reads the whole record first."""
-    slot = _SLOTS[name]
-
-    def read(message: UnreadMessage) -> Any:
-        _read(message)
-        return slot.__get__(message)
-
-    return property(read)
-
-
 class UnreadMessage(MessageExt):
     """A message whose record is not read yet. It equals, copies and pickles as the `MessageExt` that it becomes."""
 
     __slots__ = ()
 
-    properties = _late("properties")
-    flag = _late("flag")
-    sys_flag = _late("sys_flag")
-    born_timestamp_ms = _late("born_timestamp_ms")
-    born_host = _late("born_host")
-    store_timestamp_ms = _late("store_timestamp_ms")
-    store_host = _late("store_host")
-    commit_log_offset = _late("commit_log_offset")
-    store_size = _late("store_size")
-    body_crc = _late("body_crc")
-    reconsume_times = _late("reconsume_times")
-    prepared_transaction_offset = _late("prepared_transaction_offset")
-    msg_id = _late("msg_id")
-    offset_msg_id = _late("offset_msg_id")
+    properties = late_field(_SLOTS["properties"], _read)
+    flag = late_field(_SLOTS["flag"], _read)
+    sys_flag = late_field(_SLOTS["sys_flag"], _read)
+    born_timestamp_ms = late_field(_SLOTS["born_timestamp_ms"], _read)
+    born_host = late_field(_SLOTS["born_host"], _read)
+    store_timestamp_ms = late_field(_SLOTS["store_timestamp_ms"], _read)
+    store_host = late_field(_SLOTS["store_host"], _read)
+    commit_log_offset = late_field(_SLOTS["commit_log_offset"], _read)
+    store_size = late_field(_SLOTS["store_size"], _read)
+    body_crc = late_field(_SLOTS["body_crc"], _read)
+    reconsume_times = late_field(_SLOTS["reconsume_times"], _read)
+    prepared_transaction_offset = late_field(_SLOTS["prepared_transaction_offset"], _read)
+    msg_id = late_field(_SLOTS["msg_id"], _read)
+    offset_msg_id = late_field(_SLOTS["offset_msg_id"], _read)
 
     def __eq__(self, other: object) -> bool:
         _read(self)

@@ -69,28 +69,22 @@ class Accumulator:
         self._begun = trio.Event()
 
     def add(self, member: BatchMember, to: Target, pending: PendingSend) -> None:
-        """Adds a message that has entered `in_flight` to the open batch of its kind, to be sent in the background.
-
-        It raises nothing: a message that cannot be added has ended with an error.
-        """
+        """Adds a message that has entered `in_flight` to the open batch of its kind, to be sent in the background."""
         message, before, after, size = member
-        try:
-            batch = self._last
-            if (
-                batch is None
-                or batch.topic != message.topic
-                or batch.tags != message.tags
-                or (batch.to is not to and batch.to != to)
-                or batch.waits is not message.wait_store_msg_ok
-            ):
-                batch = self._batch_of((message.topic, to, message.wait_store_msg_ok, message.tags))
-            batch.members.append((message.flag, message.body, before, after))
-            batch.pendings.append(pending)
-            batch.size_bytes = size = batch.size_bytes + size
-            if size >= self._max_bytes:
-                self._send(batch)
-        except Exception as error:
-            self._in_flight.end((pending,), unexpected(message.topic, error))
+        batch = self._last
+        if (
+            batch is None
+            or batch.topic != message.topic
+            or batch.tags != message.tags
+            or (batch.to is not to and batch.to != to)
+            or batch.waits is not message.wait_store_msg_ok
+        ):
+            batch = self._batch_of((message.topic, to, message.wait_store_msg_ok, message.tags))
+        batch.members.append((message.flag, message.body, before, after))
+        batch.pendings.append(pending)
+        batch.size_bytes = size = batch.size_bytes + size
+        if size >= self._max_bytes:
+            self._send(batch)
 
     async def run(self) -> None:
         """Sends each batch that is old enough, for the life of the producer."""
