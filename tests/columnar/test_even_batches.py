@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from pyrmq_core import OffsetRange, RawPull, TagFilter
-from pyrmq_core.columnar import SOURCE_COLUMNS, decode_batches, schema_of
+from pyrmq_core.columnar import decode_batches, schema_of
 from pyrmq_core.columnar.decoding import batch_messages
 from pyrmq_core.columnar.decoding.decode import ALL_TAGS, decode_columns
 from pyrmq_core.columnar.decoding.decode_by_row import decode_messages
@@ -20,9 +20,9 @@ from pyrmq_core.model import EVERYTHING
 from pyrmq_core.protocol.messages.batch import BatchItem, encode_batch_body
 from pyrmq_core.protocol.messages.bodies import BodyRules
 from pyrmq_core.protocol.messages.sysflag import BATCH_RECORD
+from tests.columnar.by_row import EVERY_COLUMN, check_same
 from tests.columnar.stored import QUEUES, batch_record, pull, record
 
-EVERY_COLUMN = schema_of(list(SOURCE_COLUMNS))
 COUNTS = (7, 4, 9)
 ROWS = sum(COUNTS)
 
@@ -59,21 +59,6 @@ def pulls_of(parts: list[bytes]) -> list[RawPull]:
 
 def is_even(pulls: list[RawPull]) -> bool:
     return read_rows(pulls, EVERYTHING).even is not None
-
-
-def check_same(
-    pulls: list[RawPull],
-    within: OffsetRange = EVERYTHING,
-    tags: TagFilter = ALL_TAGS,
-    rules: BodyRules = BodyRules(),  # noqa: B008 - a frozen value
-) -> int:
-    """Compares all columns with those that are made message by message; returns the rows."""
-    found = [decoded.batch for decoded in decode_columns(pulls, EVERY_COLUMN, within, tags, rules)]
-    expected = [decoded.batch for decoded in decode_messages(pulls, EVERY_COLUMN, within, tags, rules)]
-    assert found == expected
-    for batch in found:
-        batch.validate(full=True)
-    return sum(batch.num_rows for batch in found)
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 
 from pyrmq_core import OffsetRange, RawPull, TagFilter
-from pyrmq_core.columnar import SOURCE_COLUMNS, schema_of
 from pyrmq_core.columnar.decoding import even_properties, plain_bodies
 from pyrmq_core.columnar.decoding.decode import ALL_TAGS, decode_columns
 from pyrmq_core.columnar.decoding.decode_by_row import decode_messages
@@ -26,9 +25,9 @@ from pyrmq_core.protocol.messages.batch import BatchItem
 from pyrmq_core.protocol.messages.bodies import BodyRules
 from pyrmq_core.protocol.messages.compression import CompressionType, compress
 from pyrmq_core.protocol.messages.record import FIXED_V4, MIN_RECORD_BYTES, SYS_FLAG_POSITION
+from tests.columnar.by_row import EVERY_COLUMN, check_same
 from tests.columnar.stored import QUEUES, batch_record, pull, record
 
-EVERY_COLUMN = schema_of(list(SOURCE_COLUMNS))
 ROWS = 40
 PROPERTIES = "UNIQ_KEY\x01ID{0:04}\x02KEYS\x01k{0:03}\x02TAGS\x01Tag{1}\x02größe\x01ä{0:02}\x02"
 
@@ -63,21 +62,6 @@ def even_pulls(**fields: Any) -> list[RawPull]:
 def stride(pulls: list[RawPull], within: OffsetRange = EVERYTHING) -> int:
     even = read_rows(pulls, within).even
     return even.size if even else 0
-
-
-def check_same(
-    pulls: list[RawPull],
-    within: OffsetRange = EVERYTHING,
-    tags: TagFilter = ALL_TAGS,
-    rules: BodyRules = BodyRules(),  # noqa: B008 - a frozen value
-) -> int:
-    """Compares all columns with those that are made message by message; returns the rows."""
-    found = [decoded.batch for decoded in decode_columns(pulls, EVERY_COLUMN, within, tags, rules)]
-    expected = [decoded.batch for decoded in decode_messages(pulls, EVERY_COLUMN, within, tags, rules)]
-    assert found == expected
-    for batch in found:
-        batch.validate(full=True)
-    return sum(batch.num_rows for batch in found)
 
 
 @pytest.mark.parametrize(
