@@ -9,16 +9,13 @@ from __future__ import annotations
 import logging
 import os
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
 from types import TracebackType
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Protocol, Self, TypeVar
 
 import trio
 
-from pyrmq_core.client.callbacks.consumer_requests import ConsumerMember, ConsumerRequests
-from pyrmq_core.client.callbacks.replies import Replies
-from pyrmq_core.client.callbacks.transaction_checks import TransactionChecks
 from pyrmq_core.client.client_settings import ClientSettings
 from pyrmq_core.client.remoting.heartbeats import Heartbeats
 from pyrmq_core.client.remoting.identity import client_id, namespace_of, offsets_id
@@ -37,7 +34,6 @@ from pyrmq_core.protocol.framing.codes import RequestCode, ResponseCode
 from pyrmq_core.protocol.framing.command import Command
 from pyrmq_core.protocol.framing.header_requests import response_error
 from pyrmq_core.protocol.messages.namespaces import instance_namespace, with_namespace
-from pyrmq_core.protocol.requests.broker.heartbeat import ConsumerData
 
 if TYPE_CHECKING:
     from pyrmq_core.client.routes.name_server_url import Discovery
@@ -47,6 +43,17 @@ log = logging.getLogger(__name__)
 CALL_TIMEOUT_SECONDS: Final = 3.0
 CLOSE_SECONDS: Final = 2.0
 FIRST_HEARTBEAT_SECONDS: Final = 1.0
+
+
+class Callbacks(Protocol):
+    """The handlers of one kind of requests that brokers send to a client."""
+
+    def handlers(self) -> Mapping[int, Handler]:
+        """Returns the handler of each request code."""
+        ...
+
+
+C = TypeVar("C", bound=Callbacks)
 
 
 class ClientSession:
@@ -76,14 +83,8 @@ class ClientSession:
         )
         self.offsets_id = offsets_id(self.client_id, local_ip(), settings.instance_name, unit_name)
         self._life = Life("client", self.client_id)
-        self.transaction_checks = TransactionChecks()
-        self.replies = Replies()
-        self.consumer_requests = ConsumerRequests()
-        self._handlers: dict[int, Handler] = {
-            RequestCode.CHECK_TRANSACTION_STATE: self.transaction_checks,
-            RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT: self.replies,
-            **self.consumer_requests.handlers(),
-        }
+        self._handlers: dict[int, Handler] = {}
+        self._callbacks: dict[type, Any] = {}
         self._stack = AsyncExitStack()
         self._nursery: trio.Nursery | None = None
         self._caller: RemotingClient | None = None
@@ -255,18 +256,16 @@ class ClientSession:
         """Removes the group from brokers; one that cannot be reached forgets it with the connection."""
         await self.heartbeats.remove(producer=group)
 
-    def register_consumer(self, consumer: ConsumerData, member: ConsumerMember) -> None:
-        """Adds the group to heartbeats, and passes brokers' requests about it to `member`.
+    def callbacks(self, kind: type[C]) -> C:
+        """Returns the client's one object of this kind; the first call makes it and has brokers' requests reach it.
 
-        Raises `InvalidState` when the client has a consumer of the group.
+        A client that only pulls makes none, and so loads none of their requests.
         """
-        self.consumer_requests.register(consumer.group_name, member)
-        self.heartbeats.add_consumer(consumer)
-
-    async def unregister_consumer(self, group: str) -> None:
-        """Removes the group from brokers; one that cannot be reached forgets it with the connection."""
-        self.consumer_requests.unregister(group)
-        await self.heartbeats.remove(consumer=group)
+        if kind not in self._callbacks:
+            made = self._callbacks[kind] = kind()
+            self._handlers.update(made.handlers())
+        found: C = self._callbacks[kind]
+        return found
 
     def serve(self, code: RequestCode, handler: Handler) -> None:
         """Registers `handler` for requests with this code that brokers send over the client's connections."""

@@ -12,6 +12,7 @@ import trio
 
 from pyrmq_core import Admin, Client, Message, MessageExt, Producer, PullConsumer, SendFailed
 from pyrmq_core.broker.clients.consumer_calls import CallLimits
+from pyrmq_core.protocol.framing.codes import RequestCode
 from pyrmq_core.protocol.framing.command import Command, success
 from pyrmq_core.protocol.requests.broker.heartbeat import HeartBeat
 from pyrmq_core.testing import EmbeddedCluster
@@ -126,9 +127,7 @@ async def test_an_asker_that_does_not_acknowledge_costs_the_reply_alone(
             for broker in client._session.routes.brokers:
                 assert broker.master is not None
                 await client._session.heartbeats.tell(broker.master)
-            monkeypatch.setattr(
-                type(client._session.replies), "__call__", lambda _, request, peer: silent(request, peer)
-            )
+            client._session.serve(RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT, silent)
             own = f"REPLY_TO_CLIENT\x01{client._session.client_id}\x02"
             answer = await reply(client, REPLY_TOPIC, 0, own)
             assert pushed.is_set()

@@ -61,7 +61,7 @@ class Member:
 async def connected(stage: Stage, client: Client, **members: Member) -> Peer:
     """Returns broker-a's end of a connection to a client with these members."""
     for group, member in members.items():
-        client._session.consumer_requests.register(group, member)
+        client._session.callbacks(ConsumerRequests).register(group, member)
     return await checking_peer(stage, client)
 
 
@@ -105,8 +105,8 @@ async def test_an_unknown_group_is_answered_as_java_does(stage: Stage, client: C
 async def test_a_member_that_left_hears_nothing(stage: Stage, client: Client) -> None:
     member = Member()
     peer = await connected(stage, client, g=member)
-    client._session.consumer_requests.unregister("g")
-    client._session.consumer_requests.unregister("g")
+    client._session.callbacks(ConsumerRequests).unregister("g")
+    client._session.callbacks(ConsumerRequests).unregister("g")
     assert (await ask(peer, DIRECT.to_command())).code == ResponseCode.SYSTEM_ERROR
     assert member.heard == []
 

@@ -21,6 +21,7 @@ from pyrmq_core import (
     RequestTimeout,
     SendFailed,
 )
+from pyrmq_core.client.callbacks.replies import Replies
 from pyrmq_core.network import Peer
 from pyrmq_core.protocol.framing.codes import RequestCode
 from pyrmq_core.protocol.framing.command import Command
@@ -148,7 +149,7 @@ async def test_no_reply_in_time(stage: Stage, client: Client, jumping_clock: Moc
             await producer.request(Message("orders", b"?"), timeout=2)
         assert trio.current_time() - began == pytest.approx(2, abs=0.1)
     assert RequestTimeout.outcome is Outcome.STORED
-    assert client._session.replies._awaited == {}
+    assert client._session.callbacks(Replies)._awaited == {}
 
 
 async def test_a_request_that_cannot_be_sent(stage: Stage, client: Client) -> None:
@@ -157,11 +158,13 @@ async def test_a_request_that_cannot_be_sent(stage: Stage, client: Client) -> No
     async with Producer("askers", client=client) as producer:
         with pytest.raises(SendFailed, match="NO_PERMISSION"):
             await producer.request(Message("orders", b"?"), timeout=2)
-    assert client._session.replies._awaited == {}
+    assert client._session.callbacks(Replies)._awaited == {}
 
 
 async def test_a_late_or_unknown_reply_is_acknowledged_and_dropped(stage: Stage, client: Client) -> None:
     server = stage.brokers["broker-a"]
+    async with Producer("askers", client=client):
+        pass  # its replies may come when it has ended
     await client._session.routes.refresh("orders")
     await client._session.heartbeats.tell(server.address)
     for properties in ({"CORRELATION_ID": "nobody"}, {}):
@@ -188,7 +191,7 @@ async def test_a_cancelled_asker_leaves_nothing(stage: Stage, client: Client) ->
     async with Producer("askers", client=client) as producer:
         with trio.move_on_after(0.2):
             await producer.request(Message("orders", b"?"), timeout=60)
-        assert client._session.replies._awaited == {}
+        assert client._session.callbacks(Replies)._awaited == {}
 
 
 # --- The other side

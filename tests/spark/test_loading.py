@@ -30,6 +30,9 @@ SERVING_AND_ASKING = {
     "pyrmq_core.client.message_queries",
     "pyrmq_core.client.routes.name_server_url",
     "pyrmq_core.network.server",
+    "pyrmq_core.client.callbacks.consumer_requests",
+    "pyrmq_core.client.callbacks.replies",
+    "pyrmq_core.client.callbacks.transaction_checks",
 }
 DECODING = {"pyrmq_core.columnar.decoding.decode", "pyarrow.compute"}
 HEAVY = {"pyarrow", "numpy", "trio"}

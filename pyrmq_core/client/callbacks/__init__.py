@@ -4,5 +4,5 @@
     consumer_requests     requests to the consumers of groups, passed to the consumer of their group
     transaction_checks    checks of half messages, passed to the producer of their group
 
-A client registers each handler under its request code.
+Producers and members of groups have the client make those that they need (`ClientSession.callbacks`).
 """

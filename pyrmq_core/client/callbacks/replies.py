@@ -11,7 +11,8 @@ from dataclasses import replace
 import trio
 
 from pyrmq_core.model import MessageExt
-from pyrmq_core.network import Peer
+from pyrmq_core.network import Handler, Peer
+from pyrmq_core.protocol.framing.codes import RequestCode
 from pyrmq_core.protocol.framing.command import Command, success
 from pyrmq_core.protocol.messages.properties import ARRIVE_TIME, CORRELATION_ID
 from pyrmq_core.protocol.requests.client.push_reply import PushReply
@@ -33,7 +34,10 @@ class Replies:
     def __init__(self) -> None:
         self._awaited: dict[str, AwaitedReply] = {}
 
-    def __call__(self, request: Command, peer: Peer) -> Command:
+    def handlers(self) -> dict[int, Handler]:
+        return {RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT: self._take}
+
+    def _take(self, request: Command, peer: Peer) -> Command:
         """Passes a reply to its waiting task; one without such a task is also acknowledged, as in Java."""
         message = PushReply.from_command(request).message()
         arrived = {**message.properties, ARRIVE_TIME: str(time.time_ns() // 1_000_000)}

@@ -6,7 +6,8 @@ import logging
 from collections.abc import Callable
 
 from pyrmq_core.model import MessageExt
-from pyrmq_core.network import Peer
+from pyrmq_core.network import Handler, Peer
+from pyrmq_core.protocol.framing.codes import RequestCode
 from pyrmq_core.protocol.framing.command import Command
 from pyrmq_core.protocol.messages.properties import PGROUP
 from pyrmq_core.protocol.requests.client.check_transaction_state import CheckTransactionState
@@ -28,7 +29,10 @@ class TransactionChecks:
     def unregister(self, group: str) -> None:
         self._by_group.pop(group, None)
 
-    def __call__(self, request: Command, peer: Peer) -> None:
+    def handlers(self) -> dict[int, Handler]:
+        return {RequestCode.CHECK_TRANSACTION_STATE: self._pass_on}
+
+    def _pass_on(self, request: Command, peer: Peer) -> None:
         """Passes the check to the producer of its group; its END_TRANSACTION is the answer, so no response is sent."""
         header = CheckTransactionState.from_command(request)
         message = header.message()

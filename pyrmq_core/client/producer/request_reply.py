@@ -18,6 +18,7 @@ from typing import Final
 
 import trio
 
+from pyrmq_core.client.callbacks.replies import Replies
 from pyrmq_core.client.client_session import ClientSession
 from pyrmq_core.client.producer.send.sender import Sender
 from pyrmq_core.client.producer.send.targets import Target
@@ -38,6 +39,7 @@ class RequestSender:
     def __init__(self, client: ClientSession, sender: Sender) -> None:
         self._client = client
         self._sender = sender
+        self._replies = client.callbacks(Replies)
         self._clusters: set[str] = set()
 
     def properties(self, timeout: float) -> dict[str, str]:
@@ -53,7 +55,7 @@ class RequestSender:
         deadline = trio.current_time() + timeout
         with trio.move_on_after(timeout):
             await self._make_known(payload.topic, timeout)
-        with self._client.replies.expecting(correlation_id) as awaited:
+        with self._replies.expecting(correlation_id) as awaited:
             receipt = await self._sender.send(payload, to, timeout=max(0.0, deadline - trio.current_time()))
             with trio.move_on_at(deadline):
                 await awaited.received.wait()

@@ -20,6 +20,7 @@ from typing import Final, Protocol, TypeVar
 
 import trio
 
+from pyrmq_core.client.callbacks.transaction_checks import TransactionChecks
 from pyrmq_core.client.client_session import ClientSession
 from pyrmq_core.client.producer.send.hooks import EndTransactionContext, ProducerHooks
 from pyrmq_core.client.producer.send.receipt import Receipt
@@ -95,11 +96,12 @@ class Transactions:
         self._namespace = sender.settings.namespace
         self._limiter = trio.CapacityLimiter(CHECKS_AT_ONCE)
         self._held = 0
+        self._checks = client.callbacks(TransactionChecks)
         if listener is not None:
-            client.transaction_checks.register(self._group, self._take_check)
+            self._checks.register(self._group, self._take_check)
 
     def close(self) -> None:
-        self._client.transaction_checks.unregister(self._group)
+        self._checks.unregister(self._group)
 
     def properties(self, message: Message) -> dict[str, str]:
         """Returns the properties that make a half message; raises `InvalidMessage` for one that is delayed too."""

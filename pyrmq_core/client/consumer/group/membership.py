@@ -13,7 +13,7 @@ from typing import Final
 
 import trio
 
-from pyrmq_core.client.callbacks.consumer_requests import ConsumerMember
+from pyrmq_core.client.callbacks.consumer_requests import ConsumerMember, ConsumerRequests
 from pyrmq_core.client.client_session import ClientSession
 from pyrmq_core.client.consumer.group.subscriptions import Filter, Subscription
 from pyrmq_core.errors import InvalidState, ProtocolError, RocketMQError
@@ -92,7 +92,8 @@ class Membership:
 
         Raises `InvalidState` if the client has a consumer of the group.
         """
-        self._client.register_consumer(self._data(), member)
+        self._client.callbacks(ConsumerRequests).register(self._group, member)
+        self._client.heartbeats.add_consumer(self._data())
         self._is_member = True
         await self.announce()
 
@@ -116,7 +117,8 @@ class Membership:
         """Leaves the group at every broker."""
         if self._is_member:
             self._is_member = False
-            await self._client.unregister_consumer(self._group)
+            self._client.callbacks(ConsumerRequests).unregister(self._group)
+            await self._client.heartbeats.remove(consumer=self._group)
 
     async def report_differences(self) -> None:
         """Logs, once each, a subscription of the group that differs from this consumer's.
