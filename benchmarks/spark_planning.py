@@ -19,9 +19,9 @@ from pyrmq_core.blocking import Admin, EmbeddedCluster, Producer, PullConsumer
 from pyrmq_spark import worker
 from pyrmq_spark.options import ConnectionOptions, read_source
 from pyrmq_spark.read.columns import source_schema
-from pyrmq_spark.read.partition_reader import consumer_of
 from pyrmq_spark.read.queue_selection import plan_batch
 from pyrmq_spark.stream.stream_reader import RocketMQStreamReader
+from pyrmq_spark.worker import consumer_of
 from tests.support.our_cluster import boot_our_cluster
 from tests.support.spark import wait_readable
 

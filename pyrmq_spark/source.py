@@ -151,9 +151,9 @@ class RocketMQReader(DataSourceReader):
     def partitions(self) -> Sequence[InputPartition]:
         freeze_loaded_objects()
         with loading():
-            from pyrmq_spark.read.partition_reader import consumer_of
             from pyrmq_spark.read.queue_selection import plan_batch
             from pyrmq_spark.read.task_planner import TaskPlanner
+            from pyrmq_spark.worker import consumer_of
 
         with as_spark_error():
             options = self._options
@@ -165,8 +165,9 @@ class RocketMQReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         freeze_loaded_objects()
-        from pyrmq_spark.read.partition_reader import read_ranges
-        from pyrmq_spark.read.range_planner import RangePartition
+        with loading():
+            from pyrmq_spark.read.partition_reader import read_ranges
+            from pyrmq_spark.read.range_planner import RangePartition
 
         if isinstance(partition, RangePartition):  # Spark passes a partition of its own if there is nothing to read
             yield from read_ranges(self._connection, self._options, self._schema, partition.ranges)

@@ -14,11 +14,12 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from pyrmq_core import blocking, with_namespace
-from pyrmq_spark.options import ConnectionOptions, SinkOptions
+from pyrmq_spark.options import ConnectionOptions, SinkOptions, SourceOptions
 from pyrmq_spark.spark_errors import InvalidOption
 
 # The number of connection settings whose clients a worker keeps; beyond it, the least recently used is closed.
 MAX_CLIENTS: Final = 8
+DEFAULT_CONSUMER_GROUP: Final = "pyrmq-spark"
 
 
 @dataclass(slots=True)
@@ -85,6 +86,11 @@ def consumer(connection: ConnectionOptions, group: str) -> blocking.PullConsumer
             # Its topics and group are names on brokers already.
             cached.consumers[group] = blocking.PullConsumer(group, client=cached.client, namespace="")
         return cached.consumers[group]
+
+
+def consumer_of(connection: ConnectionOptions, options: SourceOptions) -> blocking.PullConsumer:
+    """Returns the worker's consumer for a read with these options."""
+    return consumer(connection, options.consumer_group or DEFAULT_CONSUMER_GROUP)
 
 
 def admin(connection: ConnectionOptions) -> blocking.Admin:

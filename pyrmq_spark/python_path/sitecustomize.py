@@ -1,9 +1,13 @@
-"""Lets a Python process that Spark starts import PySpark with its bytecode; Python runs this file before anything else.
+"""Has a Python process that Spark starts load PySpark faster; Python runs this file before anything else.
 
 Spark puts `pyspark.zip` and py4j's archive first on the path of these processes. They hold no bytecode, so each process
 compiles PySpark anew, for half a second of a processor. Where the archives belong to a PySpark that pip installed, the
-same modules lie beside them, compiled; then the archives are taken off the path. Everything else stays as it is, and so
-does a path on which anything but that PySpark would be found.
+same modules lie beside them, compiled; then the archives are taken off the path. The rest of the path stays as it is,
+and so does a path on which anything but that PySpark would be found.
+
+Spark has its tasks compute with one thread (`OMP_NUM_THREADS`), but not the process of a query. In that one OpenBLAS,
+which PyArrow loads with NumPy, starts a thread for each processor, and these spin for a tenth of a second. So the same
+is set here, unless the variable has a value.
 
 A process has one `sitecustomize`: the one that this file hides is run after it. It loads nothing of `pyrmq_spark`.
 """
@@ -38,5 +42,6 @@ def run_hidden() -> None:
 
 
 if __name__ == "sitecustomize":
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
     sys.path[:] = without_archives(sys.path)
     run_hidden()

@@ -22,7 +22,6 @@ from pyrmq_core import (
     TagFilter,
     columnar,
 )
-from pyrmq_spark import worker
 from pyrmq_spark.gc_freeze import freeze_loaded_objects
 from pyrmq_spark.namespaces import name_of_tenant
 from pyrmq_spark.options import ConnectionOptions, SourceOptions
@@ -30,25 +29,19 @@ from pyrmq_spark.read.joined_batches import in_fewer_batches
 from pyrmq_spark.read.range_planner import QueueRange
 from pyrmq_spark.read.ranges_decoding import RangesDecoding, Reached
 from pyrmq_spark.spark_errors import BrokerUnavailable, as_spark_error
+from pyrmq_spark.worker import consumer_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from pyrmq_core.blocking import PullConsumer
     from pyrmq_core.columnar import DecodedBatch
     from pyrmq_spark.read.columns import SourceSchema
 
 log = logging.getLogger(__name__)
 
-DEFAULT_CONSUMER_GROUP: Final = "pyrmq-spark"
 # TOPIC_NOT_EXIST, and INVALID_PARAMETER for a queue that the topic does not have (any more).
 GONE_CODES: Final = (17, 29)
 PAUSE_SECONDS: Final = 0.2
-
-
-def consumer_of(connection: ConnectionOptions, options: SourceOptions) -> PullConsumer:
-    """Returns this worker's consumer for the read."""
-    return worker.consumer(connection, options.consumer_group or DEFAULT_CONSUMER_GROUP)
 
 
 def read_ranges(

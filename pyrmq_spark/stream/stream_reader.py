@@ -15,8 +15,8 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
 from pyrmq_core import MessageQueue
+from pyrmq_spark.gc_freeze import loading
 from pyrmq_spark.options import ConnectionOptions, SourceOptions
-from pyrmq_spark.read.partition_reader import consumer_of, read_ranges
 from pyrmq_spark.read.queue_selection import stream_start
 from pyrmq_spark.read.range_planner import RangePartition, plan
 from pyrmq_spark.read.task_planner import TaskPlanner
@@ -32,6 +32,7 @@ from pyrmq_spark.stream.stream_offset import (
     bounds_of_run,
     follow,
 )
+from pyrmq_spark.worker import consumer_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -143,6 +144,9 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # --- What runs in tasks.
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        with loading():
+            from pyrmq_spark.read.partition_reader import read_ranges
+
         if isinstance(partition, RangePartition):
             yield from read_ranges(self._connection, self._options, self._schema, partition.ranges)
 

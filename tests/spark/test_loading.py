@@ -34,7 +34,7 @@ SERVING_AND_ASKING = {
     "pyrmq_core.client.callbacks.replies",
     "pyrmq_core.client.callbacks.transaction_checks",
 }
-DECODING = {"pyrmq_core.columnar.decoding.decode", "pyarrow.compute"}
+DECODING = {"pyrmq_spark.read.partition_reader", "pyrmq_core.columnar.decoding.decode", "pyarrow.compute"}
 HEAVY = {"pyarrow", "numpy", "trio"}
 
 MAKE = """

@@ -70,6 +70,20 @@ def test_archives_that_belong_to_no_installed_pyspark_stay(tmp_path: Path) -> No
     assert ARCHIVES[0] not in found
 
 
+@pytest.mark.parametrize("given", [None, "2"])
+def test_a_process_computes_with_one_thread_if_none_are_set(monkeypatch: pytest.MonkeyPatch, given: str | None) -> None:
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    if given is not None:
+        monkeypatch.setenv("OMP_NUM_THREADS", given)
+    assert python("import os; print(os.environ['OMP_NUM_THREADS'])", str(session.FOLDER)) == (given or "1")
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self/task"), reason="the system does not list a process's threads here")
+def test_loading_numpy_starts_no_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    assert python("import os, numpy; print(len(os.listdir('/proc/self/task')))", str(session.FOLDER)) == "1"
+
+
 def test_the_sitecustomize_that_is_hidden_runs_too(tmp_path: Path) -> None:
     (tmp_path / "sitecustomize.py").write_text("print('theirs')\n")
     code = "import sitecustomize; print(sitecustomize.__file__)"
