@@ -17,7 +17,8 @@ def session_settings() -> dict[str, bool | float | int | str | None]:
     without.
 
     `spark.executorEnv.PYTHONPATH`: a folder of this package, with which Spark's Python processes import an installed
-    PySpark with its bytecode; else each new query compiles it anew. Append paths of your own with `os.pathsep`. Spark
+    PySpark with its bytecode; else each new query compiles it anew. Processes with the folder compute with one thread
+    (`OMP_NUM_THREADS`) where no number is set, as Spark's tasks do anyway. Append paths of your own with `os.pathsep`. Spark
     passes it to a source that is registered (`spark.dataSource.register(RocketMQDataSource)`); for one that Spark finds
     itself, its driver has it from the environment variable PYTHONPATH alone.
     """
