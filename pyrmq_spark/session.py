@@ -17,10 +17,11 @@ def session_settings() -> dict[str, bool | float | int | str | None]:
     without.
 
     `spark.executorEnv.PYTHONPATH`: a folder of this package, with which Spark's Python processes import an installed
-    PySpark with its bytecode; else each new query compiles it anew. Processes with the folder compute with one thread
-    (`OMP_NUM_THREADS`) where no number is set, as Spark's tasks do anyway. Append paths of your own with `os.pathsep`. Spark
-    passes it to a source that is registered (`spark.dataSource.register(RocketMQDataSource)`); for one that Spark finds
-    itself, its driver has it from the environment variable PYTHONPATH alone.
+    PySpark with its bytecode; else each new query compiles it anew. With it they compute with one thread where
+    `OMP_NUM_THREADS` is not set, as Spark's tasks do anyway, and a query's process collects garbage more rarely. Append
+    paths of your own with `os.pathsep`. Spark passes it to a source that is registered
+    (`spark.dataSource.register(RocketMQDataSource)`); for one that Spark finds itself, its driver has it from the
+    environment variable PYTHONPATH alone.
     """
     # The type is that of the builder's argument.
     settings: dict[str, bool | float | int | str | None] = {}

@@ -1,8 +1,10 @@
 """The settings for a session: the session of all Spark tests has them, so its Python workers use them."""
 
+import importlib.util
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pyspark
@@ -10,6 +12,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from pyrmq_spark import session, session_settings
+from pyrmq_spark.python_path import sitecustomize
 
 INSTALLED = Path(pyspark.__file__).parent
 ARCHIVES = [str(one) for one in sorted((INSTALLED / "python" / "lib").glob("*.zip"), reverse=True)]
@@ -40,11 +43,14 @@ def test_a_package_in_an_archive_names_no_folder(monkeypatch: pytest.MonkeyPatch
     assert list(session_settings()) == ["spark.python.unix.domain.socket.enabled"]
 
 
-def python(code: str, *path: str) -> str:
-    """Returns what a Python process prints that has this path after the archives, as Spark orders them."""
+def python(code: str, *path: str, last: Sequence[str] = ()) -> str:
+    """Returns what a Python process prints that has this path after the archives, as Spark orders them.
+
+    `last` are the last words of its command line.
+    """
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([*ARCHIVES, *path])}
     done = subprocess.run(
-        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=60, check=True
+        [sys.executable, "-c", code, *last], env=environment, capture_output=True, text=True, timeout=60, check=True
     )
     assert not done.stderr
     return done.stdout.strip()
@@ -82,6 +88,18 @@ def test_a_process_computes_with_one_thread_if_none_are_set(monkeypatch: pytest.
 def test_loading_numpy_starts_no_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     assert python("import os, numpy; print(len(os.listdir('/proc/self/task')))", str(session.FOLDER)) == "1"
+
+
+@pytest.mark.parametrize(("program", "is_rare"), [(sitecustomize.QUERY_PROGRAM, True), ("pyspark.daemon", False)])
+def test_a_query_s_process_alone_collects_garbage_more_rarely(program: str, is_rare: bool) -> None:
+    assert importlib.util.find_spec(program) is not None
+    code = "import gc; print(gc.isenabled(), *gc.get_threshold())"
+    is_on, first, *others = python(code, str(session.FOLDER), last=["-m", program]).split()
+    _, usual, *usual_others = python(code).split()
+    assert is_on == "True"
+    assert (int(first) > 10 * int(usual)) is is_rare
+    assert (first == usual) is not is_rare
+    assert others == usual_others
 
 
 def test_the_sitecustomize_that_is_hidden_runs_too(tmp_path: Path) -> None:
