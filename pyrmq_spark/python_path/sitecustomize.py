@@ -48,7 +48,7 @@ def run_hidden() -> None:
 
 if __name__ == "sitecustomize":
     os.environ.setdefault("OMP_NUM_THREADS", "1")
-    if sys.orig_argv[-1] == QUERY_PROGRAM:
+    if sys.orig_argv[-1:] == [QUERY_PROGRAM]:
         gc.set_threshold(OBJECTS_BEFORE_COLLECTION, *gc.get_threshold()[1:])
     sys.path[:] = without_archives(sys.path)
     run_hidden()
