@@ -100,6 +100,16 @@ async def test_checks_go_to_the_producer_of_their_group(
     assert "asks for a transaction of group 'strangers', which has no producer here" in caplog.text
 
 
+async def test_a_check_of_a_producer_without_a_listener_is_logged(
+    stage: Stage, client: Client, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with Producer("plain", client=client):
+        with caplog.at_level(logging.INFO):
+            await check(stage, client, replace(CHECK, record=half_record("plain")))
+            await settled()
+    assert "asks for a transaction of group 'plain', which has no producer here" in caplog.text
+
+
 async def test_a_tenants_check_names_the_tenants_topic(stage: Stage, client: Client) -> None:
     listener = Listener()
     async with Producer("g", client=client, namespace="NS", transaction_listener=listener):
