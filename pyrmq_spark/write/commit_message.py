@@ -21,12 +21,15 @@ class WriteAttempt:
     batch: int
     partition: int
     base: int
+    is_repeat: bool = field(default=False, compare=False)
 
     @classmethod
     def of_batch(cls, write: str, base: int) -> WriteAttempt:
         """Returns the attempt of a task in a batch write."""
         context = TaskContext.get()
-        return cls(write, 0, 0 if context is None else context.partitionId(), base)
+        if context is None:
+            return cls(write, 0, 0, base)
+        return cls(write, 0, context.partitionId(), base, context.attemptNumber() > 0)
 
     @classmethod
     def of_stream(cls) -> WriteAttempt:
@@ -35,12 +38,16 @@ class WriteAttempt:
         if context is None:
             return cls("", 0, 0, 0)
         batch = int(context.getLocalProperty(BATCH_ID) or 0)
-        return cls(context.getLocalProperty(QUERY_ID) or "", batch, context.partitionId(), batch)
+        query = context.getLocalProperty(QUERY_ID) or ""
+        return cls(query, batch, context.partitionId(), batch, context.attemptNumber() > 0)
 
 
 @dataclass(frozen=True)
 class PartitionWritten(WriterCommitMessage):
-    """One task's report of its write; queues and statuses by their names."""
+    """One task's report of its write; queues and statuses by their names.
+
+    The report of a repeat counts its own rows alone: Spark drops what an earlier attempt reported.
+    """
 
     partition: int
     rows: int
@@ -51,3 +58,4 @@ class PartitionWritten(WriterCommitMessage):
     dead_lettered: int = 0
     rows_by_queue: dict[str, int] = field(default_factory=dict)
     rows_by_status: dict[str, int] = field(default_factory=dict)
+    is_repeat: bool = False

@@ -42,7 +42,7 @@ class PartitionWrite:
         self._connection = connection
         self._options = options
         self._schema = schema
-        self._partition = attempt.partition
+        self._partition, self._is_repeat = attempt.partition, attempt.is_repeat
         self._counter = attempt.base + attempt.partition
         self._seed = f"{attempt.query}/{attempt.batch}/{attempt.partition}".encode()
         self._limit = BatchLimit(
@@ -58,7 +58,7 @@ class PartitionWrite:
         filled = (batch for batch in batches if batch.num_rows)
         first = next(filled, None)
         if first is None:  # nothing to write is no reason to connect
-            return PartitionWritten(self._partition, 0)
+            return PartitionWritten(self._partition, 0, is_repeat=self._is_repeat)
         freeze_loaded_objects()
         try:
             self._send(chain((first,), filled))
@@ -170,6 +170,7 @@ class PartitionWrite:
             dead_lettered=self.dead_letters.messages,
             rows_by_queue=dict(by_queue),
             rows_by_status=dict(by_status),
+            is_repeat=self._is_repeat,
         )
 
 

@@ -50,12 +50,12 @@ class RocketMQWriter(DataSourceArrowWriter):
         return PartitionWrite(self._connection, self._options, self._schema, attempt).run(iterator)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        _log(logging.INFO, "", messages)
+        _log(logging.INFO, summary_line(_reports(messages)))
         freeze_loaded_objects()
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Logs what the finished tasks sent, which stays. A task that was cut short reports nothing to Spark."""
-        _log(logging.WARNING, "the write failed; what its finished tasks wrote stays: ", messages)
+        """Logs what stays in the topic: the counts of the finished tasks, and how many tasks reported none to Spark."""
+        _log_failure("the write failed", "is stored once more by a second run", messages)
 
 
 class RocketMQStreamWriter(DataSourceStreamArrowWriter):
@@ -73,19 +73,38 @@ class RocketMQStreamWriter(DataSourceStreamArrowWriter):
         return PartitionWrite(self._connection, self._options, self._schema, WriteAttempt.of_stream()).run(iterator)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
-        _log(logging.INFO, f"batch {batchId}: ", messages)
+        _log(logging.INFO, f"batch {batchId}: {summary_line(_reports(messages))}")
         freeze_loaded_objects()
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
-        """Logs what the finished tasks sent, which stays, and is sent again when the query goes on."""
-        said = f"batch {batchId} failed; what its finished tasks wrote stays, and comes again: "
-        _log(logging.WARNING, said, messages)
+        """Logs what stays in the topic, and is sent again when the query goes on."""
+        _log_failure(f"batch {batchId} failed", "comes again when the query goes on", messages)
 
 
-def _log(level: int, said: str, messages: Sequence[WriterCommitMessage | None]) -> None:
+def _reports(messages: Sequence[WriterCommitMessage | None]) -> list[PartitionWritten]:
+    """Returns the reports of the tasks that finished; Spark has None for each other task."""
+    return [message for message in messages if isinstance(message, PartitionWritten)]
+
+
+def _log_failure(failure: str, again: str, messages: Sequence[WriterCommitMessage | None]) -> None:
+    _log(logging.WARNING, f"{failure}: {failure_line(_reports(messages), len(messages), again)}")
+
+
+def _log(level: int, line: str) -> None:
     show(log)
-    written = [message for message in messages if isinstance(message, PartitionWritten)]
-    log.log(level, "%s%s", said, summary_line(written))
+    log.log(level, "%s", line)
+
+
+def failure_line(written: Sequence[PartitionWritten], tasks: int, again: str) -> str:
+    """Returns what a write that failed left in the topic; `again` says when the same rows are stored once more.
+
+    A task that was cancelled or killed reports nothing, and may have sent all of its rows.
+    """
+    if len(written) == tasks > 0:
+        return f"all of its {tasks} tasks finished, and what they sent stays and {again}: {summary_line(written)}"
+    unfinished = f"{tasks - len(written)} of {tasks} tasks did not finish" if tasks else "no task finished"
+    line = f"{unfinished}; what they sent stays in the topic, is not counted here, and {again}"
+    return f"{line}. The others finished, and their rows stay too: {summary_line(written)}" if written else line
 
 
 def summary_line(written: Sequence[PartitionWritten]) -> str:
@@ -110,6 +129,8 @@ def summary_line(written: Sequence[PartitionWritten]) -> str:
     parts += [f"{repeated} rows perhaps stored twice"] * bool(repeated)
     refused = sum(task.dead_lettered for task in written)
     parts += [f"{refused} of the rows refused, and stored as dead letters"] * bool(refused)
+    repeats = sum(task.is_repeat for task in written)
+    parts += [f"{repeats} tasks are repeats: what their earlier attempts sent stays and is not counted"] * bool(repeats)
     return "; ".join(parts)
 
 

@@ -7,14 +7,26 @@ import logging
 import re
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
+import trio
+from pyspark import TaskContext
+from pyspark.sql import SparkSession
 
 from pyrmq_core.blocking import Admin, EmbeddedCluster
+from pyrmq_core.embedded import PASS, Pass
+from pyrmq_core.network import Peer
+from pyrmq_core.protocol.framing.codes import RequestCode
+from pyrmq_core.protocol.framing.command import Command
 from pyrmq_spark.driver_log import show
-from pyrmq_spark.write.commit_message import PartitionWritten
-from pyrmq_spark.write.writers import summary_line
+from pyrmq_spark.options import ConnectionOptions, read_sink
+from pyrmq_spark.write.columns import SinkSchema
+from pyrmq_spark.write.commit_message import PartitionWritten, WriteAttempt
+from pyrmq_spark.write.write_task import PartitionWrite
+from pyrmq_spark.write.writers import RocketMQStreamWriter, RocketMQWriter, summary_line
+from tests.support.spark import wait_readable, write
 from tests.support.standalone import job_environment
 
 ROOT = Path(__file__).parent.parent.parent
@@ -80,3 +92,99 @@ def test_a_logger_that_somebody_set_up_is_left_alone() -> None:
 def test_a_brokers_name_makes_no_second_line() -> None:
     written = PartitionWritten(0, 1, 1, 1, rows_by_queue={"t/a\nINFO all is well/0": 1})
     assert summary_line([written]).isprintable()
+
+
+STAY = "what they sent stays in the topic, is not counted here, and"
+NOWHERE = ConnectionOptions(name_server="127.0.0.1:1")
+SCHEMA = SinkSchema({"body": 0}, "ended")
+REPORT = PartitionWritten(1, 30, 300, 3, rows_by_queue={"ended/a/0": 30})
+COUNTS = "30 rows (300 bytes) acknowledged in 3 requests of 1 tasks; rows per queue: ended/a/0: 30; 0 retries"
+
+
+@pytest.mark.parametrize(
+    ("messages", "line"),
+    [
+        (
+            [None, None],
+            f"the write failed: 2 of 2 tasks did not finish; {STAY} is stored once more by a second run",
+        ),
+        (
+            [None, REPORT, None],
+            f"the write failed: 2 of 3 tasks did not finish; {STAY} is stored once more by a second run. The others "
+            f"finished, and their rows stay too: {COUNTS}",
+        ),
+        (
+            [REPORT],
+            "the write failed: all of its 1 tasks finished, and what they sent stays and is stored once more by a "
+            f"second run: {COUNTS}",
+        ),
+        (
+            [],
+            f"the write failed: no task finished; {STAY} is stored once more by a second run",
+        ),
+    ],
+    ids=["none finished", "one finished", "all finished", "no task is listed"],
+)
+def test_a_write_that_failed_says_what_is_not_counted(
+    messages: list[PartitionWritten | None], line: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Without a finished task there is no count: one of 0 rows would look like a topic without them."""
+    RocketMQWriter(NOWHERE, read_sink({}), SCHEMA).abort(messages)
+    assert [(record.levelname, record.message) for record in caplog.records] == [("WARNING", line)]
+
+
+def test_a_batch_of_a_stream_that_failed_says_that_its_rows_come_again(caplog: pytest.LogCaptureFixture) -> None:
+    RocketMQStreamWriter(NOWHERE, read_sink({}, stream=True), SCHEMA).abort([None, REPORT], 7)
+    assert caplog.messages == [
+        f"batch 7 failed: 1 of 2 tasks did not finish; {STAY} comes again when the query goes on. The others finished, "
+        f"and their rows stay too: {COUNTS}"
+    ]
+
+
+def test_a_repeated_task_says_that_its_earlier_attempts_are_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The rows of an attempt that failed half way stay, and Spark keeps no report of it."""
+    monkeypatch.setattr(TaskContext, "_taskContext", None)
+    TaskContext(attemptNumber=1, partitionId=4, localProperties={})  # Spark's task sets its context so
+    for attempt in (WriteAttempt.of_batch("w", 0), WriteAttempt.of_stream()):
+        assert attempt.partition == 4
+        written = PartitionWrite(NOWHERE, read_sink({}), SCHEMA, attempt).run(iter([]))
+        assert summary_line([written, REPORT]).endswith(
+            "; 1 tasks are repeats: what their earlier attempts sent stays and is not counted"
+        )
+    assert "repeats" not in summary_line([REPORT])
+
+
+@pytest.mark.spark
+@pytest.mark.timeout(300)
+def test_a_cancelled_write_counts_no_rows(spark: SparkSession, cluster: EmbeddedCluster) -> None:
+    """The topic has rows when the write is cancelled: the first request is stored, and the others are held."""
+    requests = 0
+
+    async def hold_all_but_the_first(request: Command, peer: Peer) -> Pass:
+        nonlocal requests
+        requests += 1
+        if requests > 1:
+            await trio.sleep_forever()
+        return PASS
+
+    def cancel() -> None:
+        wait_readable(cluster.nameserver, "cut_short", 1, seconds=200.0)
+        spark.sparkContext.cancelAllJobs()
+
+    with Admin(nameserver=cluster.nameserver) as admin:
+        admin.create_topic("cut_short", queues=1)
+    control = cluster.control(RequestCode.SEND_BATCH_MESSAGE, hold_all_but_the_first)
+    spark.conf.set("spark.sql.pyspark.worker.logging.enabled", "true")
+    canceller = threading.Thread(target=cancel)
+    canceller.start()
+    try:
+        frame = spark.range(0, 20_000, 1, 1).selectExpr("cast(id as string) as body")
+        with pytest.raises(Exception, match="cancelled"):
+            write(frame, cluster.nameserver, topic="cut_short", sendTimeoutMs=300_000, requestTimeoutMs=300_000)
+        lines = [row.msg for row in spark.tvf.python_worker_logs().where("level = 'WARNING'").collect()]
+    finally:
+        spark.conf.unset("spark.sql.pyspark.worker.logging.enabled")
+        control.remove()
+        canceller.join()
+    assert f"1 of 1 tasks did not finish; {STAY}" in lines[-1]
+    assert "0 rows" not in lines[-1]
