@@ -14,10 +14,12 @@ from collections.abc import Callable, Sequence
 from typing import Final, TypeVar
 
 from pyrmq_core.errors import InvalidArgument
+from pyrmq_core.network.rare_lines import RareLines
 
 log = logging.getLogger(__name__)
 
 SLOW_SECONDS: Final = 0.1
+_FAILED: Final = RareLines()
 T = TypeVar("T")
 
 
@@ -39,7 +41,9 @@ def quietly(hook: Callable[..., T], *args: object) -> T | None:
     try:
         return timed(hook, *args)
     except Exception as error:
-        log.info("the hook %s failed and is passed over: %s: %s", hook_name(hook), type(error).__name__, error)
+        text = f"the hook {hook_name(hook)} failed and is passed over: {type(error).__name__}: {error}"
+        if (line := _FAILED.of(text)).is_due():
+            log.warning("%s%s", text, line.left_out(), exc_info=error)
         return None
 
 

@@ -121,8 +121,10 @@ async def test_differing_subscriptions_are_logged_once(caplog: pytest.LogCapture
                 for consumer in (first, second):  # the broker keeps the newer of the two, so the other one reports it
                     assert consumer._running is not None
                     await consumer._running.membership.report_differences()
-    lines = [line for line in caplog.messages if "have different subscriptions to" in line]
+    records = [record for record in caplog.records if "have different subscriptions to" in record.getMessage()]
+    lines = [record.getMessage() for record in records]
     assert lines
+    assert {record.levelname for record in records} == {"WARNING"}
     assert len(lines) == len(set(lines))
     for line in lines:
         assert group in line

@@ -29,6 +29,7 @@ from pyrmq_core.client.producer.send.targets import Target
 from pyrmq_core.errors import InvalidMessage, InvalidState, RocketMQError
 from pyrmq_core.model import LocalTransactionState, Message, MessageExt, SendResult, SendStatus
 from pyrmq_core.network import Peer
+from pyrmq_core.network.rare_lines import RareLines
 from pyrmq_core.protocol.messages.message_id import decode_offset_msg_id
 from pyrmq_core.protocol.messages.namespaces import without_namespace
 from pyrmq_core.protocol.messages.payload import Payload
@@ -43,6 +44,7 @@ log = logging.getLogger(__name__)
 CHECKS_AT_ONCE: Final = 1
 CHECKS_HELD: Final = 2000
 END_TIMEOUT_SECONDS: Final = 3.0
+_FAILED: Final = RareLines()
 
 T = TypeVar("T")
 State = LocalTransactionState
@@ -231,7 +233,9 @@ def decided_here(function: Callable[..., State], *args: object) -> tuple[State, 
 
 
 def unknown(error: Exception) -> tuple[State, Exception]:
-    log.info("a local transaction's state is unknown, the broker will ask: %s: %s", type(error).__name__, error)
+    text = f"a local transaction's state is unknown, the broker will ask: {type(error).__name__}: {error}"
+    if (line := _FAILED.of(text)).is_due():
+        log.warning("%s%s", text, line.left_out(), exc_info=error)
     return State.UNKNOW, error
 
 

@@ -211,7 +211,7 @@ class ConcurrentService:
         for message in messages:
             if self._send_back is None:
                 if self._dropped.is_due():
-                    log.info(
+                    log.warning(
                         "%s was not consumed and is dropped: a broadcasting group has no retries%s",
                         message.msg_id,
                         self._dropped.left_out(),
@@ -256,7 +256,7 @@ class ConcurrentService:
         for batch in hung:
             seconds = trio.current_time() - worker.began
             self._observer.end(trip.context, assigned, len(batch), [Outcome(batch, timed_out=True)], seconds)
-            log.info(
+            log.warning(
                 "the handler did not end within %g s; its %d messages from %s on are sent back",
                 self._consume_timeout,
                 len(batch),

@@ -173,7 +173,7 @@ class HandlerCalls:
         if isinstance(error, SuspendCurrentQueue):
             return Outcome(messages, error, suspend=error)
         if self._failed.is_due():
-            log.info(
+            log.warning(
                 "handler %s raised %s: %s; the %d messages from %s on are delivered again%s",
                 self._name,
                 type(error).__name__,
@@ -181,6 +181,7 @@ class HandlerCalls:
                 len(messages),
                 messages[0].msg_id,
                 self._failed.left_out(),
+                exc_info=error,
             )
         return Outcome(messages, error)
 

@@ -89,7 +89,7 @@ class SendBack:
             )
         except RocketMQError as error:
             if self._failed.is_due():
-                log.info(
+                log.warning(
                     "%s of %s could not be given back and is consumed here again: %s%s",
                     message.msg_id,
                     message.topic,

@@ -143,7 +143,7 @@ class Membership:
         if (topic, theirs) in self._reported or len(self._reported) >= MOST_REPORTS:
             return
         self._reported.add((topic, theirs))
-        log.info(
+        log.warning(
             "the members of group %s have different subscriptions to %s: this one %r, at broker %s %s; members of one "
             "group need equal ones, or messages are passed over",
             self._group,
