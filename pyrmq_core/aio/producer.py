@@ -108,7 +108,7 @@ class Producer(AsyncioFace[TrioProducer]):
         future, pending = _pair(here())
         try:
             if not loop.run_if_idle(start_waited_for, draft, pending, loop.access_here):
-                loop.soon(_start, future, draft, pending)
+                loop.soon(_start, future, draft, pending, ended=pending.set_error)
             return await future
         except asyncio.CancelledError:
             give_up(loop, draft, pending)
@@ -135,7 +135,7 @@ class Producer(AsyncioFace[TrioProducer]):
         draft = drafted(producer, message, timeout, queue)
         future, pending = _pair(here())
         await self._enter(draft, pending, wait=wait)
-        portal().soon(begin_soon, draft, pending)
+        portal().soon(begin_soon, draft, pending, ended=pending.set_error)
         return future
 
     async def send_batch_soon(

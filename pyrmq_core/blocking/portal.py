@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable
 from concurrent.futures import CancelledError, Future, InvalidStateError
 from contextlib import AbstractAsyncContextManager, suppress
 from contextvars import Context, copy_context
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 import trio
 
@@ -25,6 +25,9 @@ from pyrmq_core.network import LoopAccess
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
+# A function that the loop is to call, its arguments, and what is called with the error if the loop ends first.
+Queued: TypeAlias = "tuple[Callable[..., object], tuple[object, ...], Callable[[LoopEnded], object] | None]"
+
 STOP_SECONDS: Final = 3.0
 # A context takes as long to leave as its work under way; after that a user's function must be holding up the loop.
 CLOSE_SECONDS: Final = 30.0
@@ -48,7 +51,7 @@ class Portal:
         self._clock: trio.abc.Clock | None = None
         self._loop_lock = LoopLock()
         self.access_here = LoopAccess(self.now, self.soon, writes_here=True)
-        self._queue: deque[tuple[Callable[..., object], tuple[object, ...]]] = deque()
+        self._queue: deque[Queued] = deque()
         self._woken = False  # the loop will look at the queue: one wake serves all that come meanwhile
         self._started: set[Future[Any]] = set()  # calls that have not ended
         self._crash_ends: dict[object, Callable[[InvalidState], None]] = {}
@@ -68,7 +71,7 @@ class Portal:
         self._started.add(future)
         future.add_done_callback(self._started.discard)
         try:
-            self.soon(self._start, copy_context(), call, args, future)
+            self.soon(self._start, copy_context(), call, args, future, ended=lambda end: _settle(future, error=end))
         except BaseException:
             self._started.discard(future)
             raise
@@ -91,10 +94,16 @@ class Portal:
                 "a blocking call in the library's own thread (a future's callback) would wait for itself"
             )
 
-    def soon(self, function: Callable[..., object], *args: object) -> None:
-        """Has the function called on the loop; from any thread."""
+    def soon(
+        self, function: Callable[..., object], *args: object, ended: Callable[[LoopEnded], object] | None = None
+    ) -> None:
+        """Has the function called on the loop; from any thread.
+
+        If the loop has ended, `ended` is called with the error; without it the error is raised, or the function is
+        dropped if the loop ends just then.
+        """
         assert self._token is not None
-        self._queue.append((function, args))
+        self._queue.append((function, args, ended))
         if self._woken:
             return
         try:
@@ -102,9 +111,11 @@ class Portal:
             self._token.run_sync_soon(self._run_queue)
         except BaseException as error:  # an interrupt too: otherwise no later call would wake the loop
             self._woken = False
-            if isinstance(error, LOOP_GONE):
+            if not isinstance(error, LOOP_GONE):
+                raise
+            self._end_queue()  # also what other threads queued meanwhile, as they rely on this wake
+            if ended is None:
                 raise self.crash or _ended() from None
-            raise
 
     def run_if_idle(self, function: Callable[..., bool], *args: object) -> bool:
         """Calls `function` in this thread and returns its result, if the loop is idle waiting for I/O.
@@ -148,7 +159,7 @@ class Portal:
         finally:
             self._loop_lock.end()
             self._ready.set()
-            self._run_queue()  # calls that came too late end with an error
+            self._end_queue()
 
     def _crashed(self, error: BaseException) -> None:
         """Ends every waiting caller with an error; the next use of the library starts another loop."""
@@ -169,12 +180,21 @@ class Portal:
     def _run_queue(self) -> None:
         """Calls the queued functions and logs what they raise: the loop, and other callers' functions, go on."""
         self._woken = False
-        while self._queue:
-            function, args = self._queue.popleft()
-            try:
-                function(*args)
-            except BaseException:
-                log.exception("a function on the library's loop raised")
+        with suppress(IndexError):  # empty, perhaps by `_end_queue` of another thread
+            while True:
+                function, args, _ = self._queue.popleft()
+                try:
+                    function(*args)
+                except BaseException:
+                    log.exception("a function on the library's loop raised")
+
+    def _end_queue(self) -> None:
+        """Ends the queued functions, none of which may run without a loop; in any thread, once the loop has ended."""
+        self._woken = False
+        with suppress(IndexError):
+            while True:
+                if (ended := self._queue.popleft()[2]) is not None:
+                    ended(self.crash or _ended())
 
     async def _main(self) -> None:
         async with trio.open_nursery() as nursery:
@@ -190,8 +210,6 @@ class Portal:
         self, context: Context, call: Callable[..., Awaitable[T]], args: tuple[Any, ...], future: Future[T]
     ) -> None:
         assert self._nursery is not None
-        if self.crash is not None:
-            return _settle(future, error=self.crash)
         try:
             context.run(self._nursery.start_soon, self._fulfil, call, args, future)
         except RuntimeError:  # the nursery is closed: `stop` came first

@@ -97,7 +97,7 @@ class Producer(BlockingFace[AsyncProducer]):
         loop, draft = self._drafted(message, timeout, queue)
         try:
             if not loop.run_if_idle(start_waited_for, draft, pending, loop.access_here):
-                loop.soon(start_waited_for, draft, pending, ON_LOOP)
+                loop.soon(start_waited_for, draft, pending, ON_LOOP, ended=pending.set_error)
             ended.acquire()
         except BaseException:  # interrupted: the call is not waited for
             give_up(loop, draft, pending)
@@ -145,7 +145,7 @@ class Producer(BlockingFace[AsyncProducer]):
         try:
             if not in_flight.enter_nowait(pending, size):
                 loop.run(partial(in_flight.enter, wait=wait), pending, size)
-            loop.soon(begin_soon, draft, pending)
+            loop.soon(begin_soon, draft, pending, ended=pending.set_error)
         except BaseException:  # interrupted, or no room
             give_up(loop, draft, pending)
             raise

