@@ -158,7 +158,8 @@ class LitePullConsumer:
     async def poll(self, timeout: float = 5.0) -> Sequence[MessageExt]:
         """Returns up to `pull_batch_size` messages of one queue, in their order; none if none came in time.
 
-        The messages of the poll before count as consumed from now on. Queues take turns.
+        The messages of the poll before count as consumed from now on. Queues take turns. When the consumer is closed
+        meanwhile, it raises `InvalidState` at once.
         """
         _, messages = await self._poll(timeout, None)
         return messages
@@ -185,6 +186,8 @@ class LitePullConsumer:
                 with trio.move_on_after(timeout):
                     while not messages:
                         await hand_over.wait()
+                        if hand_over.is_closed:
+                            raise self._life.not_running()
                         messages = hand_over.take()
             return hand_over.number, messages
         finally:

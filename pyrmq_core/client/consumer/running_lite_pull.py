@@ -173,7 +173,7 @@ class RunningLitePull:
 
     async def leave(self) -> None:
         """Stores the offsets and leaves the group, within `LEAVING_SECONDS`; messages not settled have failed."""
-        self.hand_over.fail()
+        self.hand_over.close()
         with trio.CancelScope(shield=True, deadline=trio.current_time() + LEAVING_SECONDS):
             await self.assigned.close()
             await self.membership.leave()

@@ -30,6 +30,7 @@ class HandOver:
         self._paused: set[MessageQueue] = set()
         self._returned: tuple[AssignedQueue, list[MessageExt]] | None = None
         self._arrival = trio.Event()
+        self.is_closed = False
         self.number = 0
 
     def arrived(self, assigned: AssignedQueue) -> None:
@@ -64,8 +65,8 @@ class HandOver:
         return []
 
     async def wait(self) -> None:
-        """Returns when messages are waiting."""
-        while not self._ready:
+        """Returns when messages are waiting, or the consumer ends."""
+        while not self._ready and not self.is_closed:
             self._arrival = trio.Event()
             await self._arrival.wait()
 
@@ -87,8 +88,10 @@ class HandOver:
         assigned.left(len(messages))
         self.arrived(assigned)
 
-    def fail(self) -> None:
-        """Notes that the work on the messages returned last failed, when the consumer ends."""
+    def close(self) -> None:
+        """Ends every wait, and notes that the work on the messages returned last failed, if it has not succeeded."""
+        self.is_closed = True
+        self._arrival.set()
         returned, self._returned = self._returned, None
         if returned is not None:
             assigned, messages = returned
