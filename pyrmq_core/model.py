@@ -312,3 +312,22 @@ class TopicConfig:
     topic_sys_flag: int = 0
     order: bool = False
     attributes: Mapping[str, str] = field(default_factory=lambda: NO_PROPERTIES)
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """A background request that has failed at least twice in a row, and is tried again.
+
+    `work` says what is tried, `error` is the last failure, `since` the time of the first one. A problem `is_lasting` if
+    waiting does not help: a server refuses a key, a right or a group.
+    """
+
+    work: str
+    error: Exception
+    failures: int
+    since: datetime
+    is_lasting: bool
+
+    def __str__(self) -> str:
+        since = self.since.isoformat(sep=" ", timespec="seconds")
+        return f"{self.work} failed {self.failures} times in a row since {since}: {self.error}"

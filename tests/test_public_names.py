@@ -140,6 +140,7 @@ LITE_PULL = {
     "on_topic_changed",
     "pause",
     "poll",
+    "problems",
     "resume",
     "seek",
     "seek_to_begin",

@@ -15,7 +15,7 @@ from pyrmq_core.client.consumer.running_lite_pull import LEAVING_SECONDS
 from pyrmq_core.client.parameters import parameters_of
 from pyrmq_core.client.service_state import ServiceState
 from pyrmq_core.errors import InvalidState
-from pyrmq_core.model import MessageExt, MessageQueue
+from pyrmq_core.model import MessageExt, MessageQueue, Problem
 
 
 class LitePullConsumer(AsyncioFace[TrioLitePullConsumer]):
@@ -44,6 +44,15 @@ class LitePullConsumer(AsyncioFace[TrioLitePullConsumer]):
         """The queues that this consumer reads now; none before it is open."""
         held = self._held
         return held.value.assigned_queues if held is not None and held.has_opened else ()
+
+    @property
+    def problems(self) -> tuple[Problem, ...]:
+        """The background requests that failed at least twice in a row, which this consumer waits for.
+
+        A server refuses them, does not answer, or cannot be reached. Those of its client count too: heartbeats, routes.
+        """
+        held = self._held
+        return held.value.problems if held is not None and held.has_opened else ()
 
     async def close(self) -> None:
         """Stores offsets and leaves the group; the messages of the last poll count as consumed, unless the block

@@ -26,7 +26,7 @@ from pyrmq_core.client.consumer.running_push import LEAVING_SECONDS
 from pyrmq_core.client.parameters import parameters_of
 from pyrmq_core.client.service_state import ServiceState
 from pyrmq_core.errors import InvalidState
-from pyrmq_core.model import MessageExt, MessageQueue
+from pyrmq_core.model import MessageExt, MessageQueue, Problem
 
 log = logging.getLogger(__name__)
 
@@ -97,6 +97,15 @@ class PushConsumer(AsyncioFace[TrioPushConsumer]):
         """The queues that this consumer reads now; none before it is open."""
         held = self._held
         return held.value.assigned_queues if held is not None and held.has_opened else ()
+
+    @property
+    def problems(self) -> tuple[Problem, ...]:
+        """The background requests that failed at least twice in a row, which this consumer waits for.
+
+        A server refuses them, does not answer, or cannot be reached. Those of its client count too: heartbeats, routes.
+        """
+        held = self._held
+        return held.value.problems if held is not None and held.has_opened else ()
 
     def __aiter__(self) -> Deliveries:
         return self.deliveries()

@@ -16,7 +16,7 @@ from pyrmq_core.client.consumer.running_lite_pull import LEAVING_SECONDS
 from pyrmq_core.client.parameters import parameters_of
 from pyrmq_core.client.service_state import ServiceState
 from pyrmq_core.errors import InvalidState
-from pyrmq_core.model import MessageExt, MessageQueue
+from pyrmq_core.model import MessageExt, MessageQueue, Problem
 
 
 class LitePullConsumer(BlockingFace[AsyncLitePullConsumer]):
@@ -73,6 +73,18 @@ class LitePullConsumer(BlockingFace[AsyncLitePullConsumer]):
 
         async def read(consumer: AsyncLitePullConsumer) -> tuple[MessageQueue, ...]:
             return consumer.assigned_queues
+
+        return self._run(read)
+
+    @property
+    def problems(self) -> tuple[Problem, ...]:
+        """The background requests that failed at least twice in a row, which this consumer waits for.
+
+        A server refuses them, does not answer, or cannot be reached. Those of its client count too: heartbeats, routes.
+        """
+
+        async def read(consumer: AsyncLitePullConsumer) -> tuple[Problem, ...]:
+            return consumer.problems
 
         return self._run(read)
 

@@ -19,7 +19,7 @@ from pyrmq_core.client.consumer.running_push import LEAVING_SECONDS
 from pyrmq_core.client.parameters import parameters_of
 from pyrmq_core.client.service_state import ServiceState
 from pyrmq_core.errors import InvalidArgument, InvalidState
-from pyrmq_core.model import MessageQueue
+from pyrmq_core.model import MessageQueue, Problem
 
 R = TypeVar("R")
 
@@ -115,6 +115,14 @@ class PushConsumer(BlockingFace[AsyncPushConsumer]):
     def assigned_queues(self) -> tuple[MessageQueue, ...]:
         """The queues that this consumer reads now."""
         return self._on_loop(lambda consumer: consumer.assigned_queues)
+
+    @property
+    def problems(self) -> tuple[Problem, ...]:
+        """The background requests that failed at least twice in a row, which this consumer waits for.
+
+        A server refuses them, does not answer, or cannot be reached. Those of its client count too: heartbeats, routes.
+        """
+        return self._on_loop(lambda consumer: consumer.problems)
 
     def __iter__(self) -> Deliveries:
         return self.deliveries()

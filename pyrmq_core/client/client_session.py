@@ -30,6 +30,7 @@ from pyrmq_core.errors import BrokerNotFound, InvalidState, NetworkError, Rocket
 from pyrmq_core.model import MessageQueue
 from pyrmq_core.network import ConnectionPool, Handler, Peer, local_ip, open_lasting_nursery
 from pyrmq_core.network.connection.answers import refuse_unsupported
+from pyrmq_core.network.problems import Problems
 from pyrmq_core.protocol.framing.codes import RequestCode, ResponseCode
 from pyrmq_core.protocol.framing.command import Command
 from pyrmq_core.protocol.framing.header_requests import response_error
@@ -69,7 +70,6 @@ class ClientSession:
         self._addresses = parse_nameservers(nameserver)
         self.namespace = instance_namespace(nameserver) if isinstance(nameserver, str) else None
         self.unit_mode = settings.unit_mode
-        self._discovery = None if settings.nameserver_url is None else _discovery(settings.nameserver_url, unit_name)
         self._credentials = settings.credentials()
         self._rpc_hooks = settings.hooks()
         self.client_id = client_id(
@@ -82,6 +82,9 @@ class ClientSession:
             unit_name=unit_name,
         )
         self.offsets_id = offsets_id(self.client_id, local_ip(), settings.instance_name, unit_name)
+        self.problems = Problems(log)
+        url = settings.nameserver_url
+        self._discovery = None if url is None else _discovery(url, unit_name, self.problems)
         self._life = Life("client", self.client_id)
         self._handlers: dict[int, Handler] = {}
         self._callbacks: dict[type, Any] = {}
@@ -111,8 +114,8 @@ class ClientSession:
             )
             caller = RemotingClient(pool, self._rpc_hooks, self._credentials)
             nameservers = NameServers(caller, self._addresses, random_start=random.getrandbits(31))
-            routes = Routes(nameservers, random_start=lambda: random.getrandbits(31))
-            heartbeats = Heartbeats(self.client_id, caller, lambda: routes.brokers)
+            routes = Routes(nameservers, self.problems, random_start=lambda: random.getrandbits(31))
+            heartbeats = Heartbeats(self.client_id, caller, lambda: routes.brokers, self.problems)
             self._batch_topics = BatchTopics(caller, routes, heartbeats.version_of)
             self._nursery, self._caller, self._nameservers = nursery, caller, nameservers
             self._routes, self._heartbeats = routes, heartbeats
@@ -323,11 +326,12 @@ class ClientSession:
         try:
             await work()
         except* Exception as group:
-            log.info("%s failed and will be tried again: %s", what, group.exceptions[0])
+            error = group.exceptions[0]
+            log.warning("%s failed, and will be tried again: %s: %s", what, type(error).__name__, error, exc_info=error)
 
 
-def _discovery(url: str, unit_name: str | None) -> Discovery:
+def _discovery(url: str, unit_name: str | None, problems: Problems) -> Discovery:
     """Returns the fetcher of the list. Its module is loaded here: few clients need it, and it loads an HTTP client."""
     from pyrmq_core.client.routes.name_server_url import Discovery
 
-    return Discovery(url, unit_name)
+    return Discovery(url, problems, unit_name)

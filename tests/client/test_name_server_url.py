@@ -51,7 +51,10 @@ async def test_a_list_that_cannot_be_fetched_yet(caplog: pytest.LogCaptureFixtur
         ):
             with pytest.raises(NoNameServer):
                 await producer.send(Message("orders", b"x"))
-    assert "the list of NameServers could not be fetched, and will be again: GET http://127.0.0.1:1/list" in caplog.text
+    assert (
+        "fetching the list of NameServers from http://127.0.0.1:1/list failed, and is tried again: GET http://127.0.0.1:1/list"
+        in caplog.text
+    )
 
 
 def test_addresses_and_url_exclude_each_other(monkeypatch: pytest.MonkeyPatch) -> None:

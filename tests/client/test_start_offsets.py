@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from pyrmq_core.client.consumer.offsets.offset_store import RemoteOffsetStore
 from pyrmq_core.client.consumer.offsets.start_offsets import StartOffsets
 from pyrmq_core.client.consumer.queue_offsets import QueueOffsets
 from pyrmq_core.errors import StoreError
+from pyrmq_core.network.problems import Problems
 from pyrmq_core.protocol.framing.codes import RequestCode, ResponseCode
 from pyrmq_core.protocol.requests.broker.offsets import SearchOffset
 from tests.support.memory_broker import FIRST_STORE_MS
@@ -23,6 +25,7 @@ LAST, FIRST, TIMESTAMP = ConsumeFromWhere.LAST_OFFSET, ConsumeFromWhere.FIRST_OF
 NORMAL, RETRY = MessageQueue("orders", "broker-a", 0), MessageQueue("%RETRY%readers", "broker-a", 0)
 KEPT_FROM, END, AT_TIME = 10, 15, 12
 WHEN = datetime.fromtimestamp((FIRST_STORE_MS + AT_TIME - KEPT_FROM) / 1000, UTC)
+PROBLEMS = Problems(logging.getLogger(__name__))
 
 
 @pytest.fixture
@@ -50,7 +53,7 @@ def lookups(stage: Stage, client: Client) -> QueueOffsets:
 async def test_a_queue_without_an_offset_starts_by_the_setting(
     lookups: QueueOffsets, where: ConsumeFromWhere, queue: MessageQueue, start: int
 ) -> None:
-    assert await StartOffsets(lookups, RemoteOffsetStore(lookups), where, WHEN).start_of(queue) == start
+    assert await StartOffsets(lookups, RemoteOffsetStore(lookups, PROBLEMS), where, WHEN).start_of(queue) == start
 
 
 @pytest.mark.parametrize("where", list(ConsumeFromWhere))
@@ -60,7 +63,7 @@ async def test_a_stored_offset_counts_before_the_setting(
     stage: Stage, lookups: QueueOffsets, where: ConsumeFromWhere, queue: MessageQueue, stored: int
 ) -> None:
     stage.stores["broker-a"].committed["readers", queue.topic, 0] = stored
-    assert await StartOffsets(lookups, RemoteOffsetStore(lookups), where, WHEN).start_of(queue) == stored
+    assert await StartOffsets(lookups, RemoteOffsetStore(lookups, PROBLEMS), where, WHEN).start_of(queue) == stored
 
 
 @pytest.mark.parametrize("where", list(ConsumeFromWhere))
@@ -71,7 +74,7 @@ async def test_an_offset_that_cannot_be_known_is_raised(
     """A queue that started at another place would lose messages, or repeat many."""
     stage.brokers["broker-a"].always(RequestCode.QUERY_CONSUMER_OFFSET, refuse(ResponseCode.SYSTEM_ERROR))
     with pytest.raises(ResponseError):
-        await StartOffsets(lookups, RemoteOffsetStore(lookups), where, WHEN).start_of(queue)
+        await StartOffsets(lookups, RemoteOffsetStore(lookups, PROBLEMS), where, WHEN).start_of(queue)
 
 
 @pytest.mark.parametrize(
@@ -87,7 +90,7 @@ async def test_a_start_that_cannot_be_known_is_raised(
 ) -> None:
     stage.brokers["broker-a"].always(code, refuse(ResponseCode.SYSTEM_ERROR))
     with pytest.raises(ResponseError):
-        await StartOffsets(lookups, RemoteOffsetStore(lookups), where, WHEN).start_of(queue)
+        await StartOffsets(lookups, RemoteOffsetStore(lookups, PROBLEMS), where, WHEN).start_of(queue)
 
 
 async def test_a_broadcasting_consumer_starts_by_its_file(lookups: QueueOffsets, tmp_path: Path) -> None:
@@ -107,7 +110,7 @@ async def test_the_default_time_is_half_an_hour_before_the_consumer_was_made(
     stage: Stage, lookups: QueueOffsets
 ) -> None:
     before = datetime.now(UTC)
-    starts = StartOffsets(lookups, RemoteOffsetStore(lookups), TIMESTAMP)
+    starts = StartOffsets(lookups, RemoteOffsetStore(lookups, PROBLEMS), TIMESTAMP)
     after = datetime.now(UTC)
     await starts.start_of(NORMAL)
     questions = stage.brokers["broker-a"].of(RequestCode.SEARCH_OFFSET_BY_TIMESTAMP)
@@ -121,4 +124,4 @@ async def test_the_default_time_is_half_an_hour_before_the_consumer_was_made(
 
 async def test_a_time_without_a_zone_is_refused(lookups: QueueOffsets) -> None:
     with pytest.raises(InvalidArgument, match="has no time zone"):
-        StartOffsets(lookups, RemoteOffsetStore(lookups), TIMESTAMP, datetime(2024, 1, 1))
+        StartOffsets(lookups, RemoteOffsetStore(lookups, PROBLEMS), TIMESTAMP, datetime(2024, 1, 1))

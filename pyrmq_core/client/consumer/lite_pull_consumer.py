@@ -28,7 +28,7 @@ from pyrmq_core.client.routing.publish_info import subscribe_queues
 from pyrmq_core.client.service_state import Life, ServiceState
 from pyrmq_core.errors import InvalidArgument, InvalidState, NoRoute
 from pyrmq_core.filtering.sql import SqlFilter
-from pyrmq_core.model import MessageExt, MessageQueue
+from pyrmq_core.model import MessageExt, MessageQueue, Problem
 from pyrmq_core.network import open_owned_nursery
 from pyrmq_core.protocol.messages.names import check_topic
 from pyrmq_core.protocol.messages.namespaces import with_namespace
@@ -71,7 +71,7 @@ class LitePullConsumer:
         topic = settings.trace_topic
         self._tracer = None if topic is None else ConsumerTracer(topic)
         self._hooks = ConsumerHooks([*settings.hooks, *([self._tracer] if self._tracer else [])])
-        self._watch = TopicWatch(self._lookups, settings.topic_metadata_check_interval)
+        self._watch = TopicWatch(self._lookups, settings.topic_metadata_check_interval, self._session.problems)
         self._watches = False
         self._running: RunningLitePull | None = None
         self._changing = trio.Lock()
@@ -154,6 +154,15 @@ class LitePullConsumer:
     def assigned_queues(self) -> tuple[MessageQueue, ...]:
         """The queues that this consumer reads now."""
         return () if self._running is None else self._running.bare_queues(self._running.assigned.queues)
+
+    @property
+    def problems(self) -> tuple[Problem, ...]:
+        """The background requests that failed at least twice in a row, which this consumer waits for.
+
+        A server refuses them, does not answer, or cannot be reached. Those of its client count too: heartbeats, routes.
+        """
+        own = () if self._running is None else self._running.problems.present
+        return (*self._session.problems.present, *own)
 
     async def poll(self, timeout: float = 5.0) -> Sequence[MessageExt]:
         """Returns up to `pull_batch_size` messages of one queue, in their order; none if none came in time.

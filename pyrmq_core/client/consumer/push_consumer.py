@@ -29,7 +29,7 @@ from pyrmq_core.client.service_state import Life, ServiceState
 from pyrmq_core.errors import InvalidState, NoRoute
 from pyrmq_core.filtering.sql import SqlFilter
 from pyrmq_core.filtering.tags import TagFilter
-from pyrmq_core.model import MessageModel, MessageQueue
+from pyrmq_core.model import MessageModel, MessageQueue, Problem
 from pyrmq_core.network import open_owned_nursery
 from pyrmq_core.protocol.messages.names import RETRY_PREFIX
 from pyrmq_core.protocol.messages.namespaces import with_namespace
@@ -163,6 +163,15 @@ class PushConsumer:
     def assigned_queues(self) -> tuple[MessageQueue, ...]:
         """The queues that this consumer reads now."""
         return () if self._running is None else self._running.bare_queues(self._running.assigned.queues)
+
+    @property
+    def problems(self) -> tuple[Problem, ...]:
+        """The background requests that failed at least twice in a row, which this consumer waits for.
+
+        A server refuses them, does not answer, or cannot be reached. Those of its client count too: heartbeats, routes.
+        """
+        own = () if self._running is None else self._running.problems.present
+        return (*self._session.problems.present, *own)
 
     def __aiter__(self) -> Deliveries:
         return self.deliveries()

@@ -60,4 +60,4 @@ class RetryTopic:
         except RocketMQError as error:
             # Later: while servers are silent, each commit would wait for them.
             self._next_try[broker_name] = trio.current_time() + TRY_AGAIN_SECONDS
-            log.debug("group %s may be hidden from tools at %s: %s", self._group, broker_name, error)
+            log.info("group %s may be hidden from tools at %s: %s", self._group, broker_name, error)

@@ -40,6 +40,7 @@ from pyrmq_core.errors import RocketMQError
 from pyrmq_core.filtering.sql import SqlFilter
 from pyrmq_core.filtering.tags import TagFilter
 from pyrmq_core.model import MessageModel, MessageQueue
+from pyrmq_core.network.problems import Problems
 from pyrmq_core.protocol.messages.namespaces import without_namespace
 
 log = logging.getLogger(__name__)
@@ -67,6 +68,7 @@ class RunningLitePull:
         subscribes: bool,
     ) -> None:
         self.subscribes = subscribes
+        self.problems = Problems(log)
         self.membership = Membership(client, group, ACTIVELY, settings.message_model, settings.consume_from_where)
         self._counts = ConsumeCounts()
         observer = PollObserver(hooks, self._counts, settings.group, settings.namespace)
@@ -87,13 +89,19 @@ class RunningLitePull:
         self._committed: dict[MessageQueue, int] = {}
         store = self._store if settings.auto_commit else OffsetsByHand(self._store)
         self.assigned = AssignedQueues(
-            nursery, store, self, self._new_intake, lambda assigned: None, self._queues_changed
+            nursery, store, self, self._new_intake, lambda assigned: None, self._queues_changed, self.problems
         )
         self._filter_for_assigned: Filter = TagFilter()
         self._fixed = FixedQueues(self.assigned)
         strategy = settings.allocate_message_queue_strategy if self._clusters else None
         self._rebalancer = Rebalancer(
-            client, group, strategy, lambda: self.membership.topics, self.assigned, self.membership.announce_soon
+            client,
+            group,
+            strategy,
+            lambda: self.membership.topics,
+            self.assigned,
+            self.membership.announce_soon,
+            self.problems,
         )
         self._member = LitePullMember(
             settings, self.membership, self._rebalancer, self.assigned, self._counts, self._reset_soon
@@ -225,7 +233,7 @@ class RunningLitePull:
 
     def _new_store(self, group: str) -> OffsetStore:
         if self._clusters:
-            return RemoteOffsetStore(self._lookups)
+            return RemoteOffsetStore(self._lookups, self.problems)
         folder = self._settings.local_offset_store_dir
         return LocalOffsetStore(self._client.offsets_id, group, None if folder is None else Path(folder))
 
@@ -236,7 +244,7 @@ class RunningLitePull:
             gate.close()
         receiver = Receiver(self._filter_of(queue.topic), self._settings.namespace)
         limits = self._settings.limits
-        return Intake(self._puller, process_queue, receiver, self._intake_settings, limits, self, gate)
+        return Intake(self._puller, process_queue, receiver, self._intake_settings, limits, self, gate, self.problems)
 
     def _filter_of(self, topic: str) -> Filter:
         return self.membership.filter_of(topic) if self.subscribes else self._filter_for_assigned
@@ -299,6 +307,6 @@ class RunningLitePull:
         try:
             await self.commit(offsets)
         except RocketMQError as error:
-            log.info(
+            log.warning(
                 "the offsets of group %s were reset here, and could not be stored: %s", self._settings.group, error
             )

@@ -41,6 +41,7 @@ from pyrmq_core.client.hook_calls import quietly
 from pyrmq_core.errors import RocketMQError
 from pyrmq_core.filtering.sql import SqlFilter
 from pyrmq_core.model import MessageModel, MessageQueue
+from pyrmq_core.network.problems import Problems
 from pyrmq_core.protocol.messages.namespaces import without_namespace
 
 log = logging.getLogger(__name__)
@@ -69,6 +70,7 @@ class RunningPushConsumer:
         consume_timeout: float,
     ) -> None:
         self.membership = membership
+        self.problems = Problems(log)
         self._client = client
         self._settings = settings
         self._group = group
@@ -86,14 +88,20 @@ class RunningPushConsumer:
         self._starts = StartOffsets(self._lookups, self._store, settings.consume_from_where, settings.consume_timestamp)
         self._checked: set[tuple[str, str]] = set()  # SQL expressions by broker
         self._intake_settings = IntakeSettings(batch_size=settings.pull_batch_size, interval=settings.pull_interval)
-        locks = QueueLocks(client, group) if orderly and self._clusters else None
+        locks = QueueLocks(client, group, self.problems) if orderly and self._clusters else None
         self.service = self._new_service(calls, locks)
         self.assigned = AssignedQueues(
-            nursery, self._store, self, self._new_intake, self.service.added, self._queues_changed, locks
+            nursery, self._store, self, self._new_intake, self.service.added, self._queues_changed, self.problems, locks
         )
         strategy = settings.allocate_message_queue_strategy if self._clusters else None
         self.rebalancer = Rebalancer(
-            client, group, strategy, lambda: self.membership.topics, self.assigned, self.membership.announce_soon
+            client,
+            group,
+            strategy,
+            lambda: self.membership.topics,
+            self.assigned,
+            self.membership.announce_soon,
+            self.problems,
         )
         self._member = PushMember(
             settings,
@@ -192,7 +200,7 @@ class RunningPushConsumer:
 
     def _new_store(self) -> OffsetStore:
         if self._clusters:
-            return RemoteOffsetStore(self._lookups)
+            return RemoteOffsetStore(self._lookups, self.problems)
         return self._local_store()
 
     def _local_store(self) -> LocalOffsetStore:
@@ -229,7 +237,9 @@ class RunningPushConsumer:
         wanted = self.membership.filter_of(process_queue.queue.topic)
         limits = self._settings.limits(1, orderly=self._orderly)
         receiver = Receiver(wanted, self._settings.namespace)
-        return Intake(self._puller, process_queue, receiver, self._intake_settings, limits, self, self._gate)
+        return Intake(
+            self._puller, process_queue, receiver, self._intake_settings, limits, self, self._gate, self.problems
+        )
 
     def _queues_changed(self, topic: str) -> None:
         """Divides the topic's limits among its queues, reports the change to brokers and the user's listener."""

@@ -84,7 +84,7 @@ class TraceDispatcher:
         """Sends what is noted, after what is being sent; drops and logs records that cannot be sent."""
         async with self._sending:
             if self._dropped and self._dropped_line.is_due():
-                log.info("%d trace records were dropped: they came faster than they were sent", self._dropped)
+                log.warning("%d trace records were dropped: they came faster than they were sent", self._dropped)
                 self._dropped = 0
             while self._records:
                 message = self._next_message()
@@ -94,7 +94,7 @@ class TraceDispatcher:
                 except RocketMQError as error:
                     if self._unsent_line.is_due():
                         more = self._unsent_line.left_out()
-                        log.info("trace records were dropped, because they could not be sent: %s%s", error, more)
+                        log.warning("trace records were dropped, because they could not be sent: %s%s", error, more)
 
     def _next_message(self) -> Message:
         """Returns a message of as many records as fit, at least one."""

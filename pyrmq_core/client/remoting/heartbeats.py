@@ -15,6 +15,8 @@ import trio
 
 from pyrmq_core.client.remoting.remoting_client import RemotingClient
 from pyrmq_core.errors import CallTimeout, NetworkError, RocketMQError
+from pyrmq_core.network.problems import Problems
+from pyrmq_core.network.rare_lines import RareLine
 from pyrmq_core.protocol.framing.codes import ResponseCode
 from pyrmq_core.protocol.framing.command import Command
 from pyrmq_core.protocol.framing.header_requests import response_error
@@ -24,16 +26,23 @@ from pyrmq_core.protocol.routes.route import BrokerData
 log = logging.getLogger(__name__)
 
 TIMEOUT_SECONDS: Final = 3.0
+# Less than what the end of a client may take, so that a broker that does not answer is logged.
+GOODBYE_SECONDS: Final = 1.5
 TOLD_AT_ONCE: Final = 64
+HEARTBEAT: Final = "the heartbeat to"
 
 
 class Heartbeats:
     """The groups of one client, and what brokers answered about themselves."""
 
-    def __init__(self, client_id: str, caller: RemotingClient, brokers: Callable[[], Iterable[BrokerData]]) -> None:
+    def __init__(
+        self, client_id: str, caller: RemotingClient, brokers: Callable[[], Iterable[BrokerData]], problems: Problems
+    ) -> None:
         self._client_id = client_id
         self._caller = caller
         self._brokers = brokers
+        self._problems = problems
+        self._not_left = RareLine()
         self._producers: set[str] = set()
         self._consumers: dict[str, ConsumerData] = {}
         self._versions: dict[str, int] = {}
@@ -67,8 +76,10 @@ class Heartbeats:
     async def send_round(self) -> None:
         """Sends one to every broker that should know the groups, at once; one that does not answer gets the next."""
         limit = trio.CapacityLimiter(TOLD_AT_ONCE)
+        addresses = self._addresses()
+        self._problems.keep(HEARTBEAT, addresses)
         async with trio.open_nursery() as nursery:
-            for address in self._addresses():
+            for address in addresses:
                 nursery.start_soon(self._tell_quietly, address, limit)
 
     async def tell(self, address: str, *, timeout: float = TIMEOUT_SECONDS) -> int:
@@ -102,7 +113,7 @@ class Heartbeats:
         command = UnregisterClient(self._client_id, producer_group=producer, consumer_group=consumer).to_command()
         async with trio.open_nursery() as nursery:
             for address in sorted(self._perhaps_reached):
-                nursery.start_soon(self._say_goodbye, address, command)
+                nursery.start_soon(self._say_goodbye, address, command, producer or consumer)
 
     def _addresses(self) -> list[str]:
         if not self._producers and not self._consumers:
@@ -132,10 +143,16 @@ class Heartbeats:
             try:
                 await self.tell(address)
             except RocketMQError as error:
-                log.debug("%s had no heartbeat: %s", address, error)
+                self._problems.failed(HEARTBEAT, address, error)
+            else:
+                self._problems.passed(HEARTBEAT, address)
 
-    async def _say_goodbye(self, address: str, command: Command) -> None:
+    async def _say_goodbye(self, address: str, command: Command, group: str | None) -> None:
         try:
-            await self._caller.call(address, command, timeout=TIMEOUT_SECONDS)
+            answer = await self._caller.call(address, command, timeout=GOODBYE_SECONDS)
+            if answer.code != ResponseCode.SUCCESS:
+                raise response_error(answer, command.code, address)
         except RocketMQError as error:
-            log.debug("%s did not learn that a group left: %s", address, error)
+            if self._not_left.is_due():
+                text = f"{error}{self._not_left.left_out()}"
+                log.warning("group %s stays at a broker until the connection ends: %s", group, text)

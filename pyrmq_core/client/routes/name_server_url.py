@@ -5,7 +5,6 @@ Source: common/namesrv/DefaultTopAddressing.java, client/impl/MQClientAPIImpl.ja
 
 from __future__ import annotations
 
-import logging
 import random
 from typing import Final
 
@@ -13,21 +12,22 @@ import trio
 
 from pyrmq_core.client.routes.name_servers import NameServers
 from pyrmq_core.client.routing.name_server_choice import parse_nameservers
-from pyrmq_core.errors import RocketMQError
+from pyrmq_core.errors import ProtocolError, RocketMQError
 from pyrmq_core.network.http_get import check_url, fetch_text
-
-log = logging.getLogger(__name__)
+from pyrmq_core.network.problems import Problems
 
 TIMEOUT_SECONDS: Final = 3.0
 FIRST_SECONDS: Final = 10.0
 EVERY_SECONDS: Final = 120.0
+FETCH: Final = "fetching the list of NameServers from"
 
 
 class Discovery:
     """The page with the list: a text `host:port;host:port` in its first line. Each unit has a page of its own."""
 
-    def __init__(self, url: str, unit_name: str | None = None) -> None:
+    def __init__(self, url: str, problems: Problems, unit_name: str | None = None) -> None:
         check_url(url)
+        self._problems = problems
         self.url = f"{url}-{unit_name}?nofix=1" if unit_name else url
 
     async def start(self, nursery: trio.Nursery, nameservers: NameServers) -> None:
@@ -36,17 +36,17 @@ class Discovery:
         nursery.start_soon(self._keep_fetching, nameservers)
 
     async def fetch(self, nameservers: NameServers) -> None:
-        """Fetches the list; a failure is logged, and the known list stays."""
+        """Fetches the list; a failure is a problem of the client, and the known list stays."""
         try:
             text = await fetch_text(self.url, timeout=TIMEOUT_SECONDS)
             addresses = parse_nameservers(text.strip().splitlines()[0] if text.strip() else "")
+            if not addresses:
+                raise ProtocolError(f"{self.url} names no NameServer; the list that is known stays")
         except RocketMQError as error:
-            log.info("the list of NameServers could not be fetched, and will be again: %s", error)
+            self._problems.failed(FETCH, self.url, error)
         else:
-            if addresses:
-                nameservers.set_addresses(addresses, random_start=random.getrandbits(31))
-            else:
-                log.info("%s names no NameServer; the list that is known stays", self.url)
+            self._problems.passed(FETCH, self.url)
+            nameservers.set_addresses(addresses, random_start=random.getrandbits(31))
 
     async def _keep_fetching(self, nameservers: NameServers) -> None:
         await trio.sleep(FIRST_SECONDS)

@@ -20,6 +20,7 @@ from pyrmq_core.client.routing.publish_info import (
     reading_address,
 )
 from pyrmq_core.errors import BrokerNotFound, NoNameServer, NoRoute, RocketMQError
+from pyrmq_core.network.problems import Problems
 from pyrmq_core.protocol.framing.codes import RequestCode, ResponseCode
 from pyrmq_core.protocol.framing.command import Command
 from pyrmq_core.protocol.framing.header_requests import response_error
@@ -31,6 +32,7 @@ log = logging.getLogger(__name__)
 # client/impl/factory/MQClientInstance.java: mqClientApiTimeout.
 ROUTE_TIMEOUT_SECONDS = 3.0
 REFRESHES_AT_ONCE = 16
+REFRESH = "refreshing the route of"
 
 
 class _Question:
@@ -60,8 +62,9 @@ class Routes:
     when the addresses of brokers are.
     """
 
-    def __init__(self, nameservers: NameServers, *, random_start: Callable[[], int]) -> None:
+    def __init__(self, nameservers: NameServers, problems: Problems, *, random_start: Callable[[], int]) -> None:
         self._nameservers = nameservers
+        self._problems = problems
         self._random_start = random_start
         self._routes: dict[str, TopicRouteData] = {}
         self._publish_infos: dict[str, TopicPublishInfo] = {}
@@ -164,7 +167,7 @@ class Routes:
         return route
 
     async def refresh_all(self) -> None:
-        """Refreshes all known topics; a topic that fails is logged and does not delay the others."""
+        """Refreshes all known topics; a topic that fails is a problem of the client, and does not delay the others."""
         limit = trio.CapacityLimiter(REFRESHES_AT_ONCE)
         async with trio.open_nursery() as nursery:
             for topic in list(self._publish_infos.keys() | self._routes.keys()):
@@ -175,7 +178,9 @@ class Routes:
             try:
                 await self.refresh(topic)
             except RocketMQError as error:
-                log.info("the route of %s could not be refreshed: %s", topic, error)
+                self._problems.failed(REFRESH, topic, error, line="topics")
+            else:
+                self._problems.passed(REFRESH, topic)
 
     async def _ask(self, topic: str, timeout: float, count: int | None = None) -> TopicRouteData | None:
         """Returns the route by a query of this task, or by another task's query that ended in the meantime.

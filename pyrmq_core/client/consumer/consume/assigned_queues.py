@@ -20,7 +20,7 @@ from pyrmq_core.client.consumer.consume.queue_locks import QueueLocks
 from pyrmq_core.client.consumer.offsets.offset_store import OffsetStore
 from pyrmq_core.errors import RocketMQError
 from pyrmq_core.model import MessageQueue
-from pyrmq_core.network.rare_lines import RareLine
+from pyrmq_core.network.problems import Problems
 
 log = logging.getLogger(__name__)
 
@@ -31,6 +31,7 @@ LONGEST_HOLD_SECONDS: Final = 20.0
 # RebalanceImpl.PULL_MAX_IDLE_TIME.
 STALL_SECONDS: Final = 120.0
 STARTS_AT_ONCE: Final = 64
+START: Final = "reading the start offsets of"
 
 
 class Starts(Protocol):
@@ -107,6 +108,7 @@ class AssignedQueues:
         new_intake: Callable[[ProcessQueue], Intake],
         on_added: Callable[[AssignedQueue], None],
         on_changed: Callable[[str], None],
+        problems: Problems,
         locks: QueueLocks | None = None,
     ) -> None:
         self._nursery = nursery
@@ -117,7 +119,7 @@ class AssignedQueues:
         self._on_changed = on_changed
         self._locks = locks
         self._table: dict[MessageQueue, AssignedQueue] = {}
-        self._not_started = RareLine()
+        self._problems = problems
         self._changing = trio.Lock()
 
     def __iter__(self) -> Iterator[AssignedQueue]:
@@ -147,13 +149,14 @@ class AssignedQueues:
             held = await self._drop_all(lost)
             await self._unlock_unless(lambda queue: queue.topic != topic or queue in wanted)
             new = [queue for queue in wanted if queue not in self._table]
-            added = await self._add_all(new)
+            added = await self._add_all(topic, new)
         if len(lost) > held or added:
             self._on_changed(topic)
         return not held and added == len(new)
 
     async def drop_others(self, topics: Collection[str]) -> bool:
         """Drops the queues of all topics but these; returns whether no more is to be done."""
+        self._problems.keep(START, topics)
         async with self._changing:
             held = await self._drop_all([one for queue, one in self._table.items() if queue.topic not in topics])
             await self._unlock_unless(lambda queue: queue.topic in topics)
@@ -190,11 +193,12 @@ class AssignedQueues:
         for queue, assigned in self._table.items():
             self._store.update(queue, assigned.process_queue.offset_to_commit)
 
-    async def _add_all(self, queues: Collection[MessageQueue]) -> int:
+    async def _add_all(self, topic: str, queues: Collection[MessageQueue]) -> int:
         """Starts the queues that can be started and returns their number."""
         if self._locks is not None and queues:
             queues = await self._locks.lock(queues)
         started: list[MessageQueue] = []
+        failures: list[RocketMQError] = []
         limit = trio.CapacityLimiter(STARTS_AT_ONCE)
 
         async def start(queue: MessageQueue) -> None:
@@ -203,9 +207,7 @@ class AssignedQueues:
                     self._store.forget(queue)
                     offset = await self._starts.start_of(queue)
                 except RocketMQError as error:
-                    if self._not_started.is_due():
-                        left_out = self._not_started.left_out()
-                        log.info("%s is not consumed yet, its offset is not known: %s%s", queue, error, left_out)
+                    failures.append(error)
                     return
                 self._start(queue, offset)
                 started.append(queue)
@@ -213,6 +215,10 @@ class AssignedQueues:
         async with trio.open_nursery() as nursery:
             for queue in queues:
                 nursery.start_soon(start, queue)
+        if failures:
+            self._problems.failed(START, topic, failures[0])
+        else:
+            self._problems.passed(START, topic)
         return len(started)
 
     async def _unlock_unless(self, is_kept: Callable[[MessageQueue], bool]) -> None:

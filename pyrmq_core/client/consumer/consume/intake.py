@@ -21,7 +21,7 @@ from pyrmq_core.client.consumer.pull.pull_sizes import ReadWindow
 from pyrmq_core.client.consumer.pull.puller import Puller
 from pyrmq_core.errors import DataLost, ResponseError, RocketMQError
 from pyrmq_core.model import MessageExt, PullStatus
-from pyrmq_core.network.rare_lines import RareLine
+from pyrmq_core.network.problems import Problems
 from pyrmq_core.protocol.framing.codes import ResponseCode
 from pyrmq_core.protocol.messages.payload import RawPull
 
@@ -37,6 +37,7 @@ QUICK_ANSWER_SECONDS: Final = 0.1
 FIRST_PAUSE_SECONDS: Final = 0.2
 FAILURE_PAUSE_SECONDS: Final = 3.0
 FLOW_CONTROL_PAUSE_SECONDS: Final = 0.02
+PULL: Final = "pulling"
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +102,7 @@ class Intake:
         limits: FlowLimits,
         arrivals: Arrivals,
         gate: Gate,
+        problems: Problems,
     ) -> None:
         self.process_queue = process_queue
         self.receiver = receiver
@@ -113,23 +115,28 @@ class Intake:
         self._gate = gate
         self._room: trio.Event | None = None
         self._failures = 0
-        self._failed = RareLine()
+        self._problems = problems
         self._current = trio.CancelScope()
 
     async def run(self) -> None:
         """Pulls until it is cancelled, or the broker corrects the position."""
-        while not self.process_queue.is_dropped:
-            with trio.CancelScope() as self._current:
-                await self._wait_for_room()
-                try:
-                    behind = await self._pull_once()
-                    if behind:
-                        await self._read_ahead(behind)
-                    self._failures = 0
-                except RocketMQError as error:
-                    await self._pause(error)
-                if self._settings.interval:
-                    await trio.sleep(self._settings.interval)
+        subject = str(self.process_queue.queue)
+        try:
+            while not self.process_queue.is_dropped:
+                with trio.CancelScope() as self._current:
+                    await self._wait_for_room()
+                    try:
+                        behind = await self._pull_once()
+                        if behind:
+                            await self._read_ahead(behind)
+                        self._failures = 0
+                        self._problems.passed(PULL, subject)
+                    except RocketMQError as error:
+                        await self._pause(error)
+                    if self._settings.interval:
+                        await trio.sleep(self._settings.interval)
+        finally:
+            self._problems.forget(PULL, subject)
 
     def room_freed(self) -> None:
         """Goes on pulling if it waits for room and there is some."""
@@ -227,7 +234,7 @@ class Intake:
         try:
             return self.receiver.messages(pull)
         except DataLost as lost:
-            log.info("%s: %s; the consumer goes on with what is kept", pull.queue, lost)
+            log.warning("%s: %s; the consumer goes on with what is kept", pull.queue, lost)
             return self.receiver.messages(pull, allow_gaps=True)
 
     async def _wait_for_room(self) -> None:
@@ -249,8 +256,7 @@ class Intake:
             return
         self._puller.forget(queue)
         self._failures += 1
-        if self._failures > 1 and self._failed.is_due():
-            log.info("%s could not be pulled and is tried again: %s%s", queue, error, self._failed.left_out())
+        self._problems.failed(PULL, str(queue), error, line=(queue.topic, queue.broker_name))
         try:
             await self._puller.refresh(queue)
         except RocketMQError as unreachable:

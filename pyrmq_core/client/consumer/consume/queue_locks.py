@@ -16,9 +16,12 @@ from typing import Final
 import trio
 
 from pyrmq_core.client.client_session import ClientSession
-from pyrmq_core.errors import RocketMQError
+from pyrmq_core.errors import BrokerNotFound, RocketMQError
 from pyrmq_core.model import MessageQueue
+from pyrmq_core.network.problems import Problems
+from pyrmq_core.network.rare_lines import RareLine
 from pyrmq_core.protocol.framing.codes import ResponseCode
+from pyrmq_core.protocol.framing.header_requests import response_error
 from pyrmq_core.protocol.requests.broker.lock_queues import LockedQueues, LockQueues, UnlockQueues
 from pyrmq_core.protocol.routes.route import MASTER_ID
 
@@ -27,14 +30,17 @@ log = logging.getLogger(__name__)
 LOCK_TIMEOUT_SECONDS: Final = 1.0
 RENEW_SECONDS: Final = 20.0
 EXPIRY_SECONDS: Final = 30.0
+LOCK: Final = "locking queues at"
 
 
 class QueueLocks:
     """The locks that one client of a group holds; times are those of the loop's clock."""
 
-    def __init__(self, client: ClientSession, group: str) -> None:
+    def __init__(self, client: ClientSession, group: str, problems: Problems) -> None:
         self._client = client
         self._group = group
+        self._problems = problems
+        self._not_given_back = RareLine()
         self._locked_at: dict[MessageQueue, float] = {}
         self._wanted: set[MessageQueue] = set()  # requested, and neither refused nor given back since
         self.changed = trio.Event()
@@ -86,6 +92,8 @@ class QueueLocks:
             for queue in own:
                 self._locked_at.pop(queue, None)
                 self._wanted.discard(queue)
+            if all(queue.broker_name != broker_name for queue in self._wanted):
+                self._problems.forget(LOCK, broker_name)
             address = self._master(broker_name)
             if address is None:
                 continue
@@ -93,22 +101,29 @@ class QueueLocks:
             try:
                 await self._client.send_oneway(address, request.to_command(), timeout=LOCK_TIMEOUT_SECONDS)
             except RocketMQError as error:
-                log.debug("the locks at %s were not given back and expire there: %s", broker_name, error)
+                if self._not_given_back.is_due():
+                    text = f"{error}{self._not_given_back.left_out()}"
+                    log.warning("locks at %s were not given back, and expire there: %s", broker_name, text)
 
     async def _ask(self, broker_name: str, queues: list[MessageQueue]) -> frozenset[MessageQueue] | None:
         address = self._master(broker_name)
         if address is None:
+            text = f"{broker_name} has no master now, and only a master locks queues: look whether it runs"
+            self._problems.failed(LOCK, broker_name, BrokerNotFound(text, broker_name=broker_name))
             return None
         request = LockQueues(self._group, self._client.client_id, tuple(queues))
         try:
             answer = await self._client.call(address, request.to_command(), timeout=LOCK_TIMEOUT_SECONDS)
             if answer.code != ResponseCode.SUCCESS:
-                log.info("%s refuses to lock queues for group %s: %s", broker_name, self._group, answer.remark)
+                error = response_error(answer, request.CODE, address, f"group {self._group}")
+                self._problems.failed(LOCK, broker_name, error)
                 return frozenset()
-            return frozenset(LockedQueues.from_command(answer).queues)
-        except RocketMQError as error:
-            log.debug("%s did not lock queues for group %s: %s", broker_name, self._group, error)
+            locked = frozenset(LockedQueues.from_command(answer).queues)
+        except RocketMQError as failure:
+            self._problems.failed(LOCK, broker_name, failure)
             return None
+        self._problems.passed(LOCK, broker_name)
+        return locked
 
     def _master(self, broker_name: str) -> str | None:
         try:

@@ -18,8 +18,10 @@ from pyrmq_core.client.client_session import ClientSession
 from pyrmq_core.client.consumer.group.subscriptions import Filter, Subscription
 from pyrmq_core.errors import InvalidState, ProtocolError, RocketMQError
 from pyrmq_core.model import ConsumeFromWhere, MessageModel
+from pyrmq_core.network.rare_lines import RareLine
 from pyrmq_core.protocol.framing.codes import RequestCode, ResponseCode
 from pyrmq_core.protocol.framing.command import Command
+from pyrmq_core.protocol.framing.header_requests import response_error
 from pyrmq_core.protocol.java.json_text import load_object
 from pyrmq_core.protocol.requests.broker.heartbeat import ConsumerData, SubscriptionData
 
@@ -51,6 +53,7 @@ class Membership:
         self._is_member = False
         self._changed = trio.Event()
         self._reported: set[tuple[str, str]] = set()
+        self._not_compared = RareLine()
 
     @property
     def subscriptions(self) -> Mapping[str, Subscription]:
@@ -131,7 +134,9 @@ class Membership:
             try:
                 kept = await self._kept_subscriptions(broker.master)
             except RocketMQError as error:
-                log.debug("%s did not say the subscriptions of group %s: %s", broker.master, self._group, error)
+                if self._not_compared.is_due():
+                    text = f"{error}{self._not_compared.left_out()}"
+                    log.info("the subscriptions of group %s cannot be compared: %s", self._group, text)
                 continue
             for topic, own in self._subscriptions.items():
                 other = kept.get(topic)
@@ -156,8 +161,10 @@ class Membership:
     async def _kept_subscriptions(self, address: str) -> dict[str, SubscriptionData]:
         question = Command(RequestCode.GET_CONSUMER_CONNECTION_LIST, {"consumerGroup": self._group})
         answer = await self._client.call(address, question)
-        if answer.code != ResponseCode.SUCCESS:
+        if answer.code == ResponseCode.CONSUMER_NOT_ONLINE:
             return {topic: own.data() for topic, own in self._subscriptions.items()}  # not registered there yet
+        if answer.code != ResponseCode.SUCCESS:
+            raise response_error(answer, question.code, address)
         table = load_object(answer.body, "consumer connections").get("subscriptionTable")
         if not isinstance(table, dict):
             raise ProtocolError(f"{address}: consumer connections without a subscriptionTable")

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Sequence
+from typing import Final
 
 import trio
 
@@ -11,17 +11,18 @@ from pyrmq_core.client.consumer.queue_offsets import QueueOffsets
 from pyrmq_core.client.hook_calls import quietly
 from pyrmq_core.errors import RocketMQError
 from pyrmq_core.model import MessageQueue
+from pyrmq_core.network.problems import Problems
 
-log = logging.getLogger(__name__)
-
+COMPARISON: Final = "looking for changed queues of the watched"
 TopicListener = Callable[[str, Sequence[MessageQueue]], object]
 
 
 class TopicWatch:
     """The listeners of topics, and the queues that each listener knows."""
 
-    def __init__(self, lookups: QueueOffsets, interval: float) -> None:
+    def __init__(self, lookups: QueueOffsets, interval: float, problems: Problems) -> None:
         self._lookups = lookups
+        self._problems = problems
         self._interval = interval
         self._listeners: dict[str, TopicListener] = {}
         self._known: dict[str, frozenset[MessageQueue] | None] = {}
@@ -43,7 +44,9 @@ class TopicWatch:
             try:
                 await self.compare()
             except RocketMQError as error:
-                log.debug("the queues of watched topics are not known now: %s", error)
+                self._problems.failed(COMPARISON, "topics", error)
+            else:
+                self._problems.passed(COMPARISON, "topics")
 
     async def compare(self) -> None:
         """Compares the queues once. A topic that no NameServer knows is no change: its brokers may be away."""

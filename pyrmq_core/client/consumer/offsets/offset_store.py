@@ -15,13 +15,11 @@ from pyrmq_core.client.consumer.offsets.offsets_in_memory import ConsumedOffset,
 from pyrmq_core.client.consumer.queue_offsets import QueueOffsets
 from pyrmq_core.errors import PeerError, RocketMQError
 from pyrmq_core.model import MessageQueue
-from pyrmq_core.network.log_lines import line_logger
-from pyrmq_core.network.rare_lines import RareLine
-
-log = line_logger(__name__)
+from pyrmq_core.network.problems import Problems
 
 COMMITS_AT_ONCE: Final = 32
 SEND_ALL_SECONDS: Final = 60.0
+COMMIT: Final = "storing offsets at"
 
 
 class OffsetStore(Protocol):
@@ -59,13 +57,13 @@ class OffsetStore(Protocol):
 class RemoteOffsetStore(OffsetsInMemory):
     """The store of a clustering consumer: its group's offsets at the brokers."""
 
-    def __init__(self, lookups: QueueOffsets) -> None:
+    def __init__(self, lookups: QueueOffsets, problems: Problems) -> None:
         super().__init__()
         self._lookups = lookups
+        self._problems = problems
         # One commit of a queue at a time: a late one must not overwrite a newer one.
         self._locks: dict[str, trio.Lock] = {}
         self._all_sent_at: float | None = None
-        self._failure_line = RareLine()
 
     async def load(self) -> None:
         """Does nothing: offsets are read queue by queue when it starts."""
@@ -85,7 +83,10 @@ class RemoteOffsetStore(OffsetsInMemory):
         return found
 
     async def persist(self, queues: Collection[MessageQueue], *, confirmed: bool = False) -> None:
-        """Sends what changed: one-way, or with `confirmed` as requests that the broker answers."""
+        """Sends what changed: one-way, or with `confirmed` as requests that the broker answers.
+
+        The first one at each broker is always answered: a broker says nothing when it refuses a one-way request.
+        """
         now = trio.current_time()
         if self._all_sent_at is None:
             self._all_sent_at = now
@@ -106,7 +107,7 @@ class RemoteOffsetStore(OffsetsInMemory):
         """Stores the offsets of one broker's queues: one alone, and the others only if the broker can be reached."""
         async with self._locks.setdefault(broker_name, trio.Lock()):
             changed = list(self._changed(queues, confirmed=confirmed).items())
-            if changed and await self._commit(*changed[0], confirmed, permits):
+            if changed and await self._commit(*changed[0], True, permits):
                 async with trio.open_nursery() as nursery:
                     for queue, consumed in changed[1:]:
                         nursery.start_soon(self._commit, queue, consumed, confirmed, permits)
@@ -123,14 +124,9 @@ class RemoteOffsetStore(OffsetsInMemory):
                 else:
                     await self._lookups.commit_oneway(queue, offset)
             except RocketMQError as error:
-                if self._failure_line.is_due():
-                    log.warning(
-                        "offset %d of %s is not stored, and will be tried again: %s%s",
-                        offset,
-                        queue,
-                        error,
-                        self._failure_line.left_out(),
-                    )
+                self._problems.failed(COMMIT, queue.broker_name, error, at_once=True)
                 return isinstance(error, PeerError)
             consumed.end_sending(offset, confirmed=confirmed)
+            if confirmed:
+                self._problems.passed(COMMIT, queue.broker_name)
             return True

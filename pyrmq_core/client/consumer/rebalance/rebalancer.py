@@ -7,7 +7,6 @@ RebalanceImpl.java, RebalanceService.java, 5.4.0.
 
 from __future__ import annotations
 
-import logging
 import random
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Final, Protocol
@@ -18,22 +17,21 @@ from pyrmq_core.client.client_session import ClientSession
 from pyrmq_core.client.consumer.rebalance.java_order import sort_client_ids, sort_queues
 from pyrmq_core.client.consumer.rebalance.strategy import AllocateMessageQueueStrategy
 from pyrmq_core.client.routing.publish_info import reading_address, subscribe_queues
-from pyrmq_core.errors import ProtocolError, RocketMQError, RoutingError
+from pyrmq_core.errors import InvalidState, ProtocolError, ResponseError, RoutingError
 from pyrmq_core.model import MessageQueue
-from pyrmq_core.network.rare_lines import RareLine
+from pyrmq_core.network.problems import Problems
 from pyrmq_core.protocol.framing.codes import ResponseCode
 from pyrmq_core.protocol.framing.header_requests import response_error
 from pyrmq_core.protocol.messages.names import is_retry_topic
 from pyrmq_core.protocol.requests.broker.consumer_list import ConsumerList, GetConsumerList
 from pyrmq_core.protocol.routes.route import TopicRouteData
 
-log = logging.getLogger(__name__)
-
 ROUND_SECONDS: Final = 20.0
 UNSETTLED_SECONDS: Final = 1.0
 LEAST_SECONDS: Final = 1.0
 # Consistent hashing of so many takes half a second of the loop.
 MOST_MEMBERS: Final = 20_000
+DIVISION: Final = "dividing the queues of"
 
 
 class QueueTable(Protocol):
@@ -59,6 +57,7 @@ class Rebalancer:
         topics: Callable[[], Sequence[str]],
         table: QueueTable,
         missing: Callable[[], None],
+        problems: Problems,
     ) -> None:
         self._client = client
         self._group = group
@@ -66,8 +65,8 @@ class Rebalancer:
         self._topics = topics
         self._table = table
         self._missing = missing
+        self._problems = problems
         self._woken = trio.Event()
-        self._skipped: dict[str, RareLine] = {}
         self.known_queues: Mapping[str, Sequence[MessageQueue]] = {}
 
     def wake(self) -> None:
@@ -88,6 +87,7 @@ class Rebalancer:
     async def run_round(self) -> bool:
         """Divides the queues of each topic once; returns whether this consumer reads all that it should."""
         topics = self._topics()
+        self._problems.keep(DIVISION, topics)
         settled = await self._table.drop_others(topics)
         for topic in topics:
             try:
@@ -104,13 +104,17 @@ class Rebalancer:
         queues = sort_queues(subscribe_queues(topic, route))
         self.known_queues = {**self.known_queues, topic: tuple(queues)}
         if self._strategy is None or not queues:
+            self._problems.passed(DIVISION, topic)
             return queues
         client_id = self._client.client_id
         ids = sort_client_ids(await self._client_ids(topic, route))
         if client_id not in ids:
             self._missing()
+            text = f"the {len(ids)} members of group {self._group} at its broker do not include this one, {client_id}"
+            self._problems.failed(DIVISION, topic, InvalidState(f"{text}; look whether its heartbeats are refused"))
             return ()
         allocated = frozenset(self._strategy.allocate(self._group, client_id, queues, ids))
+        self._problems.passed(DIVISION, topic)
         return [queue for queue in queues if queue in allocated]
 
     async def _client_ids(self, topic: str, route: TopicRouteData) -> Sequence[str]:
@@ -122,23 +126,32 @@ class Rebalancer:
         question = GetConsumerList(self._group).to_command()
         answer = await self._client.call(address, question)
         if answer.code != ResponseCode.SUCCESS:
-            raise response_error(answer, question.code, address, f"group {self._group}")
+            error = response_error(answer, question.code, address, f"group {self._group}")
+            if answer.code == ResponseCode.SYSTEM_ERROR and self._client.heartbeats.was_reached(address):
+                raise _unknown_group(error, self._group)
+            raise error
         ids = ConsumerList.from_command(answer).client_ids
         if len(ids) > MOST_MEMBERS:
             raise ProtocolError(f"{address} answers {len(ids)} members of group {self._group}; {MOST_MEMBERS} at most")
         return ids
 
     def _skip(self, topic: str, error: Exception) -> None:
-        if isinstance(error, RoutingError) and is_retry_topic(topic):
-            return  # a broker makes it with the first heartbeat
-        level = logging.DEBUG if isinstance(error, RocketMQError) else logging.INFO
-        line = self._skipped.setdefault(topic, RareLine())
-        if level == logging.INFO or isinstance(error, RoutingError):
-            if line.is_due():
-                text = f"{type(error).__name__}: {error}{line.left_out()}"
-                log.info("the queues of %s are not divided anew in group %s: %s", topic, self._group, text)
-        else:
-            log.debug("the queues of %s are not divided anew in group %s: %s", topic, self._group, error)
+        if not (isinstance(error, RoutingError) and is_retry_topic(topic)):  # a broker makes it with a heartbeat
+            self._problems.failed(DIVISION, topic, error)
+
+
+def _unknown_group(error: ResponseError, group: str) -> ResponseError:
+    """Returns the error for a group that a broker does not know although it took a heartbeat of a member.
+
+    A broker passes over the groups of a heartbeat that do not exist (ClientManageProcessor.java).
+    """
+    return ResponseError(
+        f"{error}; it took this consumer's heartbeat: create the group (pyrmq group create {group}), or switch on "
+        "autoCreateSubscriptionGroup at the brokers",
+        code=ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
+        remark=error.remark,
+        address=error.address,
+    )
 
 
 async def _first_of(*events: trio.Event) -> None:

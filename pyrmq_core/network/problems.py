@@ -1,0 +1,108 @@
+"""`Problems`: the background requests that fail again and again, and the log lines about them.
+
+No call raises the failure of such a request, so the log has to say it. The first failure in a row is an INFO line, for
+most pass. The second is a warning, which is repeated at most once a minute; a last line says that it is over.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Collection, Hashable
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Final
+
+from pyrmq_core.errors import ResponseError, RocketMQError
+from pyrmq_core.model import Problem
+from pyrmq_core.network.rare_lines import RareLines
+from pyrmq_core.protocol.framing.codes import ResponseCode
+from pyrmq_core.protocol.framing.header_requests import ACL_REFUSAL
+
+FAILURES_OF_A_PROBLEM: Final = 2
+
+# Refusals that stay until a person changes a right, a group or an expression.
+LASTING_CODES: Final = frozenset(
+    {
+        ResponseCode.NO_PERMISSION,
+        ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
+        ResponseCode.SUBSCRIPTION_PARSE_FAILED,
+        ResponseCode.INVALID_PARAMETER,
+        ResponseCode.MESSAGE_ILLEGAL,
+    }
+)
+
+
+def is_lasting(error: Exception) -> bool:
+    """Returns whether a server refuses for a reason that stays until a person changes it."""
+    return isinstance(error, ResponseError) and (error.code in LASTING_CODES or error.remark.startswith(ACL_REFUSAL))
+
+
+class Problems:
+    """The failing background requests of one client, consumer or broker, by kind and subject.
+
+    A kind is a phrase that its subject completes: "the heartbeat to" and an address. `clock` is monotonic.
+    """
+
+    def __init__(self, log: logging.Logger, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._log = log
+        self._clock = clock
+        self._failing: dict[tuple[str, str], Problem] = {}
+        self._warned: set[tuple[str, str]] = set()
+        self._first_lines = RareLines()
+        self._warnings = RareLines()
+
+    @property
+    def present(self) -> tuple[Problem, ...]:
+        """The requests whose last two tries failed, in the order in which they began to fail."""
+        failing = tuple(self._failing.values())  # at once, for a reader in another thread
+        return tuple(problem for problem in failing if problem.failures >= FAILURES_OF_A_PROBLEM)
+
+    def failed(
+        self, kind: str, subject: str, error: Exception, *, line: Hashable = None, at_once: bool = False
+    ) -> None:
+        """Notes a failure, and logs it if a line is due; `at_once` makes the first one a warning, too.
+
+        Subjects with one `line` share its minute.
+        """
+        key = kind, subject
+        before = self._failing.get(key)
+        if before is None:
+            before = Problem(f"{kind} {subject}", error, 0, datetime.now(UTC), is_lasting=False)
+        failures = before.failures + 1
+        problem = replace(before, error=error, failures=failures, is_lasting=is_lasting(error))
+        self._failing[key] = problem
+        is_warning = at_once or problem.failures >= FAILURES_OF_A_PROBLEM
+        lines = self._warnings if is_warning else self._first_lines
+        now = self._clock()
+        rare = lines.of((kind, subject if line is None else line), now)
+        if not rare.is_due(now):
+            return
+        is_ours = isinstance(error, RocketMQError)
+        text = f"{error if is_ours else f'{type(error).__name__}: {error}'}{rare.left_out()}"
+        if is_warning:
+            self._warned.add(key)
+            times = "" if problem.failures == 1 else f" {problem.failures} times in a row"
+            traceback = None if is_ours else error
+            self._log.warning("%s failed%s, and is tried again: %s", problem.work, times, text, exc_info=traceback)
+        else:
+            self._log.info("%s failed, and is tried again: %s", problem.work, text)
+
+    def passed(self, kind: str, subject: str) -> None:
+        """Notes that the request succeeded, and logs it after a warning."""
+        if not self._failing:
+            return
+        problem = self._failing.pop((kind, subject), None)
+        if problem is not None and (kind, subject) in self._warned:
+            self._warned.remove((kind, subject))
+            self._log.info("%s works again, after %d failures", problem.work, problem.failures)
+
+    def keep(self, kind: str, subjects: Collection[str]) -> None:
+        """Forgets the kind's other subjects: nothing is tried for them any more."""
+        for key in [key for key in self._failing if key[0] == kind and key[1] not in subjects]:
+            self.forget(*key)
+
+    def forget(self, kind: str, subject: str) -> None:
+        """Forgets a request that is not tried any more."""
+        self._failing.pop((kind, subject), None)
+        self._warned.discard((kind, subject))
