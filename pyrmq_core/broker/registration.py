@@ -20,6 +20,7 @@ from pyrmq_core.errors import InvalidState, RocketMQError, StoreError
 from pyrmq_core.model import TopicConfig
 from pyrmq_core.network import ConnectionPool
 from pyrmq_core.network.log_lines import line_logger
+from pyrmq_core.network.rare_lines import RareLine
 from pyrmq_core.protocol.acl import sign
 from pyrmq_core.protocol.framing.codes import RequestCode, ResponseCode
 from pyrmq_core.protocol.framing.command import Command
@@ -46,6 +47,8 @@ RETRY_SECONDS: Final = 1.0
 # send to 5.4.0 waits for registerBrokerTimeoutMills, 24 s; 4.9.7 waits for no answer, and a route may be missing.
 ANNOUNCE_SECONDS: Final = 3.0
 UNREGISTER_SECONDS: Final = 3.0
+# Less than what all of them may take, so that a NameServer that does not answer is logged.
+UNREGISTER_CALL_SECONDS: Final = 2.5
 # How long a registration waits for the file of its topics.
 FILE_SECONDS: Final = 1.0
 # More topics are encoded in a worker thread: 10,000 take some 50 ms, every 30 s.
@@ -138,9 +141,9 @@ class BrokerRegistration:
 
         async def leave(server: _NameServer) -> None:
             try:
-                await self._call(server, request.to_command(), UNREGISTER_SECONDS)
+                await self._call(server, request.to_command(), UNREGISTER_CALL_SECONDS)
             except RocketMQError as error:
-                log.info("not unregistered: %s", error)
+                log.warning("not unregistered, and routes name this broker until it counts as dead: %s", error)
 
         with trio.move_on_after(UNREGISTER_SECONDS):
             async with trio.open_nursery() as nursery:
@@ -302,18 +305,19 @@ class _NameServer:
         self.again = trio.Event()  # set by a failure, also that of a single topic: all topics are sent soon
         self.announcing = trio.Lock()
         self.acknowledged = NO_VERSION  # of the topics that it has
-        self._is_reported = False
+        self._failed = RareLine()
 
     def succeeded(self, broker_name: str, version: DataVersion) -> None:
         if version.counter > self.acknowledged.counter:
             self.acknowledged = version
         if not self.is_registered:
             log.info("%s is registered with NameServer %s", broker_name, self.address)
-        self.is_registered, self._is_reported = True, False
+            self._failed = RareLine()
+        self.is_registered = True
 
     def failed(self, error: RocketMQError) -> None:
-        """Logs a failure, once until the next success, and has all topics sent soon."""
-        if not self._is_reported:
-            log.warning("not registered with NameServer %s: %s", self.address, error)
-        self.is_registered, self._is_reported = False, True
+        """Logs a failure, at once and then every minute until the next success, and has all topics sent soon."""
+        if self._failed.is_due():
+            log.warning("not registered with NameServer %s: %s%s", self.address, error, self._failed.left_out())
+        self.is_registered = False
         self.again.set()

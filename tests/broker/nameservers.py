@@ -14,11 +14,12 @@ from pyrmq_core.protocol.requests.nameserver.register_broker import RegisterBrok
 
 @dataclass
 class RecordingNameServer:
-    """A NameServer with `told`, its requests and their times; `refuses_single` and `answers` make it difficult."""
+    """A NameServer that records requests and their times; `refuses_single`, `refused`, `answers` are its faults."""
 
     reported: list[tuple[float, Command]] = field(default_factory=list)
     answers: bool = True
     refuses_single: bool = False
+    refused: frozenset[int] = frozenset()
     ordered: dict[str, str] | None = None
     closed: int = 0
     address: str = ""
@@ -27,6 +28,8 @@ class RecordingNameServer:
         self.reported.append((trio.current_time(), request))
         if not self.answers:
             await trio.sleep_forever()
+        if request.code in self.refused:
+            return refusal(ResponseCode.NO_PERMISSION, "the words of the test")
         if request.code != RequestCode.REGISTER_BROKER:
             return success()
         if self.refuses_single and len(RegisterBroker.from_command(request).body().topic_configs) == 1:
