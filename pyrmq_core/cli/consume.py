@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
 import click
+import trio
 
 from pyrmq_core import ConsumeFromWhere, PullConsumer, PushConsumer
 from pyrmq_core.cli.connections import Connection, connection_options
 from pyrmq_core.cli.formats import MessageLine, form_options
 from pyrmq_core.cli.servers import SectionedCommand, run
 from pyrmq_core.cli.tail import Start, start_of
+from pyrmq_core.network import open_owned_nursery
 from pyrmq_core.protocol.messages.names import TOOLS_GROUP
+
+# How soon a lasting refusal is noticed, after the second failure of a request.
+LOOK_SECONDS: Final = 0.5
 
 
 @click.command(cls=SectionedCommand)
@@ -73,12 +78,24 @@ async def consume_topic(
         async with PushConsumer(group, consume_threads=1, **shared, **_start(start)) as consumer:
             await consumer.subscribe(topic, tags=tags, sql=sql)
             printed = 0
-            async for delivery in consumer.deliveries(orderly=orderly):
-                async with delivery as message:
-                    click.echo(form(message))
-                printed += 1
-                if printed == limit:
-                    await consumer.stop()
+            async with open_owned_nursery() as nursery:
+                nursery.start_soon(_end_at_a_refusal, consumer)
+                async for delivery in consumer.deliveries(orderly=orderly):
+                    async with delivery as message:
+                        click.echo(form(message))
+                    printed += 1
+                    if printed == limit:
+                        await consumer.stop()
+                nursery.cancel_scope.cancel()
+
+
+async def _end_at_a_refusal(consumer: PushConsumer) -> None:
+    """Raises the refusal of a server that waiting does not help, such as a wrong key or a group that does not exist."""
+    while True:
+        await trio.sleep(LOOK_SECONDS)
+        for problem in consumer.problems:
+            if problem.is_lasting:
+                raise problem.error
 
 
 def _start(start: Start) -> dict[str, Any]:

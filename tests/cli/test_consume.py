@@ -12,6 +12,7 @@ import pytest
 
 from pyrmq_core import Message
 from pyrmq_core.blocking import Admin, EmbeddedCluster, Producer, PullConsumer
+from pyrmq_core.testing import Command, Peer, RequestCode, refusal
 from tests.support.commands import ended, started, with_closed_pipe
 
 pytestmark = pytest.mark.timeout(180)
@@ -118,3 +119,35 @@ def test_a_topic_that_is_not_there_is_an_error(cluster: EmbeddedCluster, tmp_pat
     status, output, errors = ended(started("consume", "Nowhere", "-g", "g", "-n", cluster.nameserver, home=tmp_path))
     assert (status, output) == (1, "")
     assert "Nowhere" in errors[0]
+
+
+@pytest.mark.parametrize(
+    ("code", "refused", "work"),
+    [
+        (RequestCode.HEART_BEAT, 16, "HEART_BEAT"),
+        (RequestCode.PULL_MESSAGE, 16, "PULL_MESSAGE"),
+        (RequestCode.UPDATE_CONSUMER_OFFSET, 16, "UPDATE_CONSUMER_OFFSET"),
+    ],
+)
+def test_a_refusal_that_waiting_does_not_help_ends_it(
+    cluster: EmbeddedCluster, topic: str, tmp_path: Path, code: RequestCode, refused: int, work: str
+) -> None:
+    async def refuse(request: Command, peer: Peer) -> Command:
+        return refusal(refused, "the words of the test")
+
+    rule = cluster.control(code, refuse)
+    try:
+        words = ("consume", topic, "-g", "refused", "--from", "earliest", "-n", cluster.nameserver)
+        status, _, errors = ended(started(*words, home=tmp_path))
+    finally:
+        rule.remove()
+    assert status == 1
+    assert (work in errors[-1], "the words of the test" in errors[-1]) == (True, True)
+
+
+def test_a_group_that_does_not_exist_ends_it(tmp_path: Path) -> None:
+    with EmbeddedCluster(topics={"orders": 1}, settings={"autoCreateSubscriptionGroup": "false"}) as cluster:
+        words = ("consume", "orders", "-g", "nobodys", "-n", cluster.nameserver)
+        status, output, errors = ended(started(*words, home=tmp_path))
+    assert (status, output) == (1, "")
+    assert "create the group (pyrmq group create nobodys)" in errors[-1]
