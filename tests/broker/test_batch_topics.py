@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyrmq_core.broker.store.appending import Append
+from pyrmq_core.broker.store.appending import Append, DoesNotFit
 from pyrmq_core.broker.store.batch_pieces import piece
 from pyrmq_core.broker.store.batch_queue import BatchEntry
 from pyrmq_core.broker.store.disk.files import Files
@@ -112,6 +112,18 @@ puts = st.builds(
     st.booleans(),
     st.sampled_from(["", "TagA"]),
 )
+
+
+@pytest.mark.parametrize("topic", ["B", "plain"])
+def test_a_batch_record_is_not_stored_as_one_message(topic: str) -> None:
+    """Whatever the way to the store: a retry, a dead letter, a delivery, a transaction."""
+    store = opened(MemoryFiles())
+    with pytest.raises(DoesNotFit, match="where one message belongs"):
+        store.put(replace(Put((b"a", b"b"), True).append(), topic=topic, inner_num=0), NOW_MS)
+    put(store, Put((b"c",), False))
+    assert contents(store) == [(0, b"c")]
+
+
 steps = st.lists(st.one_of(puts, st.sampled_from(["flush", "stop", "kill", "forget queues"])), min_size=1, max_size=20)
 
 

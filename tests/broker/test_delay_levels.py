@@ -5,6 +5,7 @@ from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
+import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
@@ -12,11 +13,13 @@ from pyrmq_core.broker.schedule.delay_levels import DELIVERIES_AT_ONCE, DelayLev
 from pyrmq_core.broker.store.batch_pieces import piece
 from pyrmq_core.broker.store.layout import StoreSettings
 from pyrmq_core.protocol.framing.codes import ResponseCode
+from pyrmq_core.protocol.messages.batch import BatchItem, encode_batch_body
 from pyrmq_core.protocol.messages.properties import decode_properties, encode_properties
 from pyrmq_core.protocol.messages.record import iterate_records
+from pyrmq_core.protocol.messages.sysflag import BATCH_RECORD
 from tests.broker.memory_files import MemoryFiles
 from tests.broker.serving import Served, message, serving, until
-from tests.broker.stores import Sent, opened
+from tests.broker.stores import NOW_MS, Sent, opened
 
 LARGE = StoreSettings(segment_bytes=1 << 20, queue_file_bytes=20_000)
 PROPERTIES = b"DELAY\x011\x02REAL_TOPIC\x01T\x02REAL_QID\x010\x02"
@@ -100,3 +103,32 @@ async def test_a_message_that_only_looks_delivered_is_delivered(tmp_path: Path) 
         await send(served, b"other", 1)
         await until(delivered(served, 3))
         assert await bodies(served) == [b"once", b"once", b"other"]
+
+
+async def test_a_batch_that_was_given_back_as_one_message_is_delivered_as_its_messages(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As earlier versions stored it: the record does not say which of its messages failed."""
+    body = encode_batch_body(BatchItem(0, b"%d" % n, b"TAGS\x01t%d\x02UNIQ_KEY\x01U%d\x02" % (n, n)) for n in range(3))
+    added = {"RETRY_TOPIC": "B", "DELAY": "1", "REAL_TOPIC": "T", "REAL_QID": "0"}
+    properties = encode_properties({"UNIQ_KEY": "R", "TAGS": "t0", **added}).encode()
+    append = replace(
+        Sent("SCHEDULE_TOPIC_XXXX", 0, ()).append(),
+        pieces=[piece(0, body, properties)],
+        sys_flag=BATCH_RECORD,
+        inner_num=1,
+        reconsume_times=1,
+        delay_ms=1,
+    )
+    async with serving(tmp_path, **LEVELS) as served:
+        await send(served, b"before", 1)
+        served.running.broker.store.put(append, NOW_MS)
+        await send(served, b"after", 1)
+        await until(delivered(served, 5))
+        _, *own, _ = iterate_records((await served.pull("T")).records)
+    assert [record.body for record in own] == [b"0", b"1", b"2"]
+    for number, record in enumerate(own):
+        expected = {**added, "TAGS": f"t{number}", "UNIQ_KEY": f"U{number}"}
+        assert decode_properties(record.properties) == expected
+        assert (record.sys_flag, record.reconsume_times, record.queue_offset) == (0, 1, number + 1)
+    assert "is delivered as its 3 messages" in caplog.text

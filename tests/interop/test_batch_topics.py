@@ -10,6 +10,7 @@ import pytest
 from pyrmq_core import InvalidArgument, Message, MessageExt, MessageQueue, NoRoute, OffsetRange, decode
 from pyrmq_core.blocking import Admin, EmbeddedCluster, Producer, PullConsumer
 from tests.support.apache import ApacheCluster
+from tests.support.batch_group_jobs import BatchGroupJobs
 from tests.support.batch_topic_jobs import BatchTopicJobs
 from tests.support.java_programs import run_java
 from tests.support.spark import spark, wait_readable
@@ -114,6 +115,23 @@ class TestBatchTopicJobs(BatchTopicJobs):
     @pytest.fixture
     def nameserver(self, apache_5: ApacheCluster) -> str:
         return apache_5.nameserver.address
+
+
+class TestBatchGroupJobs(BatchGroupJobs):
+    """Messages of batches that are given back, on 5.4.0."""
+
+    @pytest.fixture
+    def nameserver(self, apache_5: ApacheCluster) -> str:
+        return apache_5.nameserver.address
+
+
+def test_javas_consumer_gives_back_the_message_that_failed(nameserver: str, topic: str) -> None:
+    created(nameserver, topic)
+    with Producer("g", nameserver=nameserver, send_timeout=20) as producer:
+        producer.send_batch([Message(topic, str(number).encode()) for number in range(10)])
+    printed = run_java("5.4.0", JAVA / "GiveBackOfBatch.java", nameserver, topic, "7", "11", timeout=120)
+    rows = [line.split(" ") for line in printed.splitlines() if f" {topic} " in line]
+    assert sorted(map(tuple, rows)) == sorted([(str(n), topic, "0") for n in range(10)] + [("7", topic, "1")])
 
 
 def test_a_4_9_broker_is_refused_before_anything_is_made(apache_4: ApacheCluster, topic: str) -> None:

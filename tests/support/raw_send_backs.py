@@ -188,3 +188,31 @@ async def batches(outcomes: Outcomes) -> dict[str, Any]:
         await outcomes.note(name, replace(sound, **fields).to_command())
     await outcomes.note("as one of code 10", replace(sound, batch=True).to_v1_command())
     return outcomes.rows
+
+
+async def batch_send_backs(outcomes: Outcomes) -> dict[str, Any]:
+    """Returns the outcome of each case of 36 for a batch that is one record, and of sends that look like one."""
+    note, group = outcomes.note, outcomes.group
+    two = b"".join(encode_batch_item(0, text, b"TAGS\x01a\x02") for text in (b"one", b"two"))
+    batch = send(outcomes.topic, batch=True, body=two, properties="UNIQ_KEY\x01U\x02")
+    stored = MessageStored.from_command(await note("a batch", batch.to_command()))
+    back = ConsumerSendMsgBack(decode_offset_msg_id(stored.msg_ids).offset, group, AN_HOUR, "origin", outcomes.topic)
+    await note("an hour", back.to_command())
+    await note("dead at once", replace(back, delay_level=-1).to_command())
+    await note("tries are over", replace(back, max_reconsume_times=0).to_command())
+    outcomes.rows["its dead letters"] = await outcomes.config(f"%DLQ%{group}")
+    record = send(outcomes.topic, body=two, sys_flag=0xC0)
+    retry = replace(record, topic=f"%RETRY%{group}", reconsume_times=1)
+    usual = record.properties or ""
+    cases = {
+        "a retry": retry,
+        "a dead retry": replace(retry, reconsume_times=17),
+        "a retry with a number": replace(retry, sys_flag=0, properties="INNER_NUM\x012\x02"),
+        "a level": replace(record, properties=f"{usual}DELAY\x0117\x02"),
+        "a time": replace(record, properties=f"{usual}TIMER_DELAY_SEC\x01100\x02"),
+        "half": replace(record, sys_flag=0xC4, properties=f"{usual}TRAN_MSG\x01true\x02"),
+        "a plain topic": replace(record, topic=f"{outcomes.topic}-plain"),
+    }
+    for name, message in cases.items():
+        await note(name, message.to_command())
+    return outcomes.rows

@@ -1,7 +1,8 @@
 """CONSUMER_SEND_MSG_BACK (36), and the choice between retry topic and dead-letter topic for a consumer's retries.
 
 A message that a consumer could not handle goes to `%RETRY%group`, with a delay that grows with the number of tries;
-after the last try, or when the consumer wants it, to `%DLQ%group`. Source: broker/processor/SendMessageProcessor.java
+after the last try, or when the consumer wants it, to `%DLQ%group`. A batch that is one record is refused, since only
+its consumer knows the message that failed, and sends that by itself. Source: broker/processor/SendMessageProcessor.java
 (handleRetryAndDLQ), AbstractSendMessageProcessor.java (5.4.0).
 """
 
@@ -37,6 +38,7 @@ from pyrmq_core.protocol.messages.properties import (
     encode_properties,
 )
 from pyrmq_core.protocol.messages.record import INT, RawRecord, unpack_record
+from pyrmq_core.protocol.messages.sysflag import BATCH_RECORD
 from pyrmq_core.protocol.requests.broker.consumer_send_back import ConsumerSendMsgBack
 from pyrmq_core.protocol.requests.broker.send_message import SendMessage
 
@@ -128,6 +130,10 @@ async def _store_again(broker: Broker, record: RawRecord, topic: str, queues: in
     await _ensure_topic(broker, topic, queues)
     with refused_by_disk():
         await broker.topics.saved(topic)
+    if record.sys_flag & BATCH_RECORD:
+        raise RequestRefused(
+            ResponseCode.SYSTEM_ERROR, f"MESSAGE_ILLEGAL\n{record.commit_log_offset} is a batch that is one record"
+        )
     ip, (port,) = record.store_host[:-4], INT.unpack(record.store_host[-4:])
     properties = decode_properties(decode_java_utf8(record.properties))
     properties.setdefault(RETRY_TOPIC, decode_java_utf8(record.topic))

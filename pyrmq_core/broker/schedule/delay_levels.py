@@ -8,7 +8,7 @@ Source: broker/schedule/ScheduleMessageService.java (5.4.0).
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Final
 
@@ -16,7 +16,7 @@ import trio
 
 from pyrmq_core.broker.schedule.delay_copies import DelayCopies, copy_key, first_copy
 from pyrmq_core.broker.store.appending import Append, DoesNotFit, entry_of_record
-from pyrmq_core.broker.store.batch_pieces import piece
+from pyrmq_core.broker.store.batch_pieces import Piece, piece
 from pyrmq_core.broker.store.disk.files import Files
 from pyrmq_core.broker.store.disk.paths import UnsafePath
 from pyrmq_core.broker.store.formats import ENTRY
@@ -27,9 +27,23 @@ from pyrmq_core.broker.turns import take_all
 from pyrmq_core.errors import BodyError, RecordError, StoreError
 from pyrmq_core.network.log_lines import line_logger
 from pyrmq_core.protocol.java.integers import parse_int
+from pyrmq_core.protocol.messages.batch import iterate_batch_body
 from pyrmq_core.protocol.messages.names import SCHEDULE_TOPIC
-from pyrmq_core.protocol.messages.properties import DELAY, REAL_QID, REAL_TOPIC, decode_java_utf8, decode_properties
+from pyrmq_core.protocol.messages.properties import (
+    BATCH_RECORD_NAMES,
+    DELAY,
+    KEYS,
+    MAX_STORED_PROPERTIES_BYTES,
+    REAL_QID,
+    REAL_TOPIC,
+    TAGS,
+    UNIQ_KEY,
+    decode_java_utf8,
+    decode_properties,
+    encode_properties,
+)
 from pyrmq_core.protocol.messages.record import RawRecord, unpack_record
+from pyrmq_core.protocol.messages.sysflag import BATCH_RECORD
 from pyrmq_core.protocol.routes.topic_config import DataVersion
 
 log = line_logger(__name__)
@@ -40,6 +54,8 @@ DELIVERIES_AT_ONCE: Final = 100
 # Delivery is tried again after this time when the store fails.
 RETRY_MS: Final = 1000
 FAR_MS: Final = 1 << 50
+# Properties of a batch record that are not those of its messages.
+OF_BATCH: Final = BATCH_RECORD_NAMES | {UNIQ_KEY, TAGS, KEYS}
 
 
 class DelayLevels:
@@ -174,7 +190,8 @@ class DelayLevels:
             record = unpack_record(raw, 0)
             properties = decode_properties(decode_java_utf8(record.properties))
             topic, queue_id = properties[REAL_TOPIC], parse_int(properties[REAL_QID])
-        except (RecordError, KeyError, ValueError) as error:
+            pieces = _pieces(record, properties)
+        except (RecordError, BodyError, KeyError, ValueError) as error:
             log.error("delayed message %d is not delivered, it does not say where it belongs: %s", offset, error)
             return
         if self._copies and self._copies.take(copy_key(record, properties, topic, queue_id)):
@@ -183,16 +200,37 @@ class DelayLevels:
             Append(
                 topic=topic,
                 queue_id=queue_id,
-                pieces=[piece(record.flag, record.body, record.properties)],
+                pieces=pieces,
                 born_timestamp_ms=record.born_timestamp_ms,
                 born_host=record.born_host,
                 store_host=record.store_host,
-                sys_flag=record.sys_flag,
+                sys_flag=record.sys_flag & ~BATCH_RECORD,
                 reconsume_times=record.reconsume_times,
             ),
             _now_ms(),
         )
         self.on_delivered(topic, stored.end - stored.positions[0])
+
+
+def _pieces(record: RawRecord, properties: Mapping[str, str]) -> Sequence[Piece]:
+    """Returns the message of a record; each of its own of a whole batch, which earlier versions took back as one.
+
+    The batch's messages that were consumed come again: the record does not say which one failed.
+    """
+    if not record.sys_flag & BATCH_RECORD:
+        return [piece(record.flag, record.body, record.properties)]
+    added = {name: text for name, text in properties.items() if name not in OF_BATCH}
+    items = list(iterate_batch_body(record.body))
+    log.warning("a batch that was given back as one message is delivered as its %d messages", len(items))
+    return [piece(item.flag, item.body, _joined(added, item.properties)) for item in items]
+
+
+def _joined(added: Mapping[str, str], own: bytes) -> bytes:
+    """Returns a message's own properties with those that its way through the broker added."""
+    joined = encode_properties({**added, **decode_properties(decode_java_utf8(own))}).encode("utf-8", "replace")
+    if len(joined) > MAX_STORED_PROPERTIES_BYTES:
+        raise BodyError(f"the properties of a message of a batch have {len(joined)} bytes with what a retry added")
+    return joined
 
 
 def _now_ms() -> int:

@@ -67,7 +67,7 @@ MIDDLES: Final = {
 
 
 class DoesNotFit(StoreError):
-    """Messages of one append that are larger than a segment."""
+    """Messages of one append that are larger than a segment, or a batch record where one message belongs."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,6 +27,7 @@ from pyrmq_core.broker.store.formats import Entry
 from pyrmq_core.broker.store.layout import BATCH_QUEUES_FOLDER, QUEUES_FOLDER, StoreSettings
 from pyrmq_core.broker.store.reading import AnyConsumeQueue, QueueKey
 from pyrmq_core.errors import StoreError
+from pyrmq_core.protocol.messages.sysflag import BATCH_RECORD
 
 Slots: TypeAlias = ConsumeQueue | BatchSlots
 _new: Final = tuple.__new__  # takes half as long as the constructor of a `NamedTuple`
@@ -182,11 +183,13 @@ class AppendGroup:
     def add(self, append: Append, now_ms: int) -> AppendResult | None:
         """Adds an append and returns its place; None if the segment has no room behind the others.
 
-        Raises `DoesNotFit` for more than a segment holds, `UnsafePath` for a topic that cannot be a folder's name,
-        another `StoreError` if the disk fails.
+        Raises `DoesNotFit` for more than a segment holds, and for a batch record that would count as one message;
+        `UnsafePath` for a topic that cannot be a folder's name, another `StoreError` if the disk fails.
         """
         log, is_batch = self._log, append.inner_num > 0
         size = appended_bytes(append) + (INNER_BYTES if is_batch else 0)
+        if append.sys_flag & BATCH_RECORD and not is_batch:
+            raise DoesNotFit("a batch that is one record does not fit where one message belongs")
         if not log.fits(size):
             raise DoesNotFit(f"{size} bytes do not fit into one segment of the commit log (mappedFileSizeCommitLog)")
         key = (append.topic, append.queue_id)

@@ -1,8 +1,8 @@
 """`SendBack`: gives messages back to their group, to be delivered again later or to the dead letters.
 
-The broker that has the message is asked to store it again (36). If that fails, the message is sent to the group's retry
-topic by the send path. Sources: client/impl/consumer/DefaultMQPushConsumerImpl.java (sendMessageBack),
-ConsumeMessageOrderlyService.java (sendMessageBack), 5.4.0.
+The broker that has the message is asked to store it again (36). If that fails, or the message lies in a batch record,
+it is sent to the group's retry topic by the send path. Sources: client/impl/consumer/DefaultMQPushConsumerImpl.java
+(sendMessageBack), ConsumeMessageOrderlyService.java (sendMessageBack), 5.4.0.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ from pyrmq_core.protocol.messages.properties import (
     UNIQ_KEY,
     encode_properties,
 )
+from pyrmq_core.protocol.messages.sysflag import BATCH_RECORD
 from pyrmq_core.protocol.requests.broker.consumer_send_back import ConsumerSendMsgBack
 
 log = logging.getLogger(__name__)
@@ -56,8 +57,10 @@ class SendBack:
         """Returns whether the message is stored for another try, or among the dead letters.
 
         `queue` is the queue it was pulled from. `delay_level` 0 lets the broker choose by the number of tries, -1 moves
-        the message to the dead letters.
+        the message to the dead letters. The broker has a message of a batch record only with all others of the batch.
         """
+        if message.sys_flag & BATCH_RECORD:
+            return await self.send_to_retry_topic(message, _level(message, delay_level))
         request = ConsumerSendMsgBack(
             offset=message.commit_log_offset,
             group=self._group,
@@ -71,8 +74,7 @@ class SendBack:
             await self._client.ask_broker(queue, request.to_command(), timeout=SEND_BACK_TIMEOUT_SECONDS)
         except RocketMQError as error:
             log.debug("%s was not sent back and is sent to the retry topic instead: %s", message.msg_id, error)
-            level = delay_level or FIRST_RETRY_LEVEL + message.reconsume_times
-            return await self.send_to_retry_topic(message, level)
+            return await self.send_to_retry_topic(message, _level(message, delay_level))
         return True
 
     async def send_to_retry_topic(self, message: MessageExt, delay_level: int) -> bool:
@@ -123,3 +125,7 @@ class SendBack:
             message.flag,
             unique_ids=(unique_id,),
         )
+
+
+def _level(message: MessageExt, delay_level: int) -> int:
+    return delay_level or FIRST_RETRY_LEVEL + message.reconsume_times
