@@ -97,3 +97,23 @@ async def test_a_member_goes_on_with_the_slave_and_returns(kind: str) -> None:
             queues = await consumer.message_queues("orders")
             committed = await consumer.committed_offsets(queues)
         assert sum(offset or 0 for offset in committed.values()) == 60
+
+
+async def test_a_group_that_began_at_the_slave_goes_on_at_the_master() -> None:
+    """The master knows neither the group nor its retry topic when it is back; the member is gone by then."""
+    seen: list[bytes] = []
+    async with EmbeddedCluster(slaves=1, topics={"orders": QUEUES}, settings=SETTINGS) as cluster:
+        await send(cluster, 0, HALF)
+        await cluster.wait_for_slaves()
+        await cluster.kill("broker-a")
+        async with pushed(cluster.nameserver, seen, orderly=False):
+            await until(lambda: len(seen) == HALF, 60)
+        await cluster.start("broker-a")
+        await cluster.wait_for_slaves()
+        await send(cluster, HALF, HALF + 1)
+        async with pushed(cluster.nameserver, seen, orderly=False):
+            await until(lambda: b"%d" % HALF in seen, 60)
+        async with PullConsumer("g", nameserver=cluster.nameserver) as look:
+            committed = await look.committed_offsets(await look.message_queues("orders"))
+    assert sorted(seen, key=int) == [b"%d" % number for number in range(HALF + 1)]
+    assert sum(offset or 0 for offset in committed.values()) == HALF + 1

@@ -10,6 +10,7 @@ from pyrmq_core.protocol.framing.codes import RequestCode
 from pyrmq_core.protocol.framing.command import Command
 from pyrmq_core.protocol.java.json_text import load_object
 from pyrmq_core.protocol.requests.broker.consumer_offsets import UpdateConsumerOffset
+from pyrmq_core.protocol.requests.broker.group_config import GetSubscriptionGroupConfig
 from pyrmq_core.protocol.routes.topic_config import TopicConfigTable
 from tests.broker.serving import Served, serving
 from tests.support.apache import BROKER_SETTINGS, VERSIONS, ApacheBroker, ApacheCluster, ask, boot_cluster
@@ -82,16 +83,17 @@ async def test_the_tables_of_a_java_master_arrive(cluster: ApacheCluster, tmp_pa
         assert TopicConfigTable.from_json((tmp_path / "config" / "topics.json").read_bytes()) == broker.topics.table()
 
         await trio.to_thread.run_sync(master.terminate)
-        commit = UpdateConsumerOffset("g1", "T1", 0, 17)
-        assert (await slave.ask(commit.to_command())).code == 0
+        assert (await slave.ask(GetSubscriptionGroupConfig("began-here").to_command())).code == 0
+        for group, offset in (("g1", 17), ("began-here", 18)):
+            assert (await slave.ask(UpdateConsumerOffset(group, "T1", 0, offset).to_command())).code == 0
         await trio.to_thread.run_sync(master.restart)
 
-        def offset_on_master() -> object:
+        def offsets_on_master() -> list[object]:
             table = members(master.address, RequestCode.GET_ALL_CONSUMER_OFFSET)["offsetTable"]
             assert isinstance(table, dict)
-            return table["T1@g1"]
+            return [table.get(f"T1@{group}") for group in ("g1", "began-here")]
 
         with trio.fail_after(SECONDS):
-            while await trio.to_thread.run_sync(offset_on_master) != {"0": 17}:  # noqa: ASYNC110
+            while await trio.to_thread.run_sync(offsets_on_master) != [{"0": 17}, {"0": 18}]:  # noqa: ASYNC110
                 await trio.sleep(0.2)
         assert broker.offsets.committed("g1", "T1", 0) == 17

@@ -1,7 +1,8 @@
 """`OwnCommits`: the offsets that consumers committed at a slave while its master was away, on their way back.
 
 RocketMQ's slaves forget them: the next table of the master's takes their place, and consumers repeat what they had
-consumed. Here the master gets each that is greater than its own (UPDATE_CONSUMER_OFFSET), before its table is taken.
+consumed. Here the master gets each that is greater than its own (UPDATE_CONSUMER_OFFSET), before its table is taken. A
+group that began at the slave is made at the master first, which takes no offsets of a group that it does not know.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from pyrmq_core.protocol.framing.codes import RequestCode, ResponseCode
 from pyrmq_core.protocol.framing.command import Command
 from pyrmq_core.protocol.framing.header_requests import response_error
 from pyrmq_core.protocol.requests.broker.consumer_offsets import UpdateConsumerOffset
+from pyrmq_core.protocol.requests.broker.group_config import GetSubscriptionGroupConfig
 
 log = line_logger(__name__)
 
@@ -68,11 +70,11 @@ class OwnCommits:
             group, topic, queue_id = key
             offset = self._offsets.committed(group, topic, queue_id)
             if offset is not None and offset > rows.get((topic, group), {}).get(queue_id, -1):
-                answer = await ask(UpdateConsumerOffset(group, topic, queue_id, offset).to_command())
+                answer = await _commit(UpdateConsumerOffset(group, topic, queue_id, offset), ask)
                 if answer.code == ResponseCode.SUCCESS:
                     sent += 1
                     rows.setdefault((topic, group), {})[queue_id] = offset
-                else:
+                elif offset or answer.code != ResponseCode.TOPIC_NOT_EXIST:  # nothing of an empty queue is lost
                     refused += 1
                     about = f"group {group}, topic {topic}"
                     reason = str(response_error(answer, RequestCode.UPDATE_CONSUMER_OFFSET, address, about))
@@ -84,3 +86,16 @@ class OwnCommits:
         if refused:
             line = "%d offsets that were committed at this slave are dropped, since its master refuses them; one: %s"
             log.warning(line, refused, reason)
+
+
+async def _commit(offset: UpdateConsumerOffset, ask: Ask) -> Command:
+    """Returns the master's answer to an offset, after it made the group if it did not know it.
+
+    A commit makes no group; the query for its settings does, unless `autoCreateSubscriptionGroup` is off.
+    """
+    answer = await ask(offset.to_command())
+    if answer.code == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST:
+        created = await ask(GetSubscriptionGroupConfig(offset.consumer_group).to_command())
+        if created.code == ResponseCode.SUCCESS:
+            return await ask(offset.to_command())
+    return answer

@@ -49,7 +49,7 @@ REMEDIES: Final = {
     ResponseCode.SERVICE_NOT_AVAILABLE: "the broker cannot write (disk full, stopping, or a slave); look at its disk",
     ResponseCode.NO_PERMISSION: "check the topic's permission and, with ACL on, the access key and its policies",
     ResponseCode.TOPIC_NOT_EXIST: "create the topic, or switch on autoCreateTopicEnable at the broker",
-    ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST: "create the group (autoCreateSubscriptionGroup is off)",
+    ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST: "create the group, or switch autoCreateSubscriptionGroup on",
     ResponseCode.INVALID_PARAMETER: "correct the named value",
 }
 

@@ -62,7 +62,8 @@ async def test_greater_offsets_come_back_before_the_masters_are_taken(
 async def test_offsets_that_the_master_refuses_are_dropped_and_named(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with serving(tmp_path / "master") as served, copy_of(served.ask, tmp_path / "slave") as copy:
+    closed = {"autoCreateSubscriptionGroup": "false"}
+    async with serving(tmp_path / "master", **closed) as served, copy_of(served.ask, tmp_path / "slave") as copy:
         make_groups(served, "g")
         copy.offsets.commit("unknown", "T", 0, 5)
         copy.offsets.commit("g", "T", 0, 5)
@@ -72,6 +73,24 @@ async def test_offsets_that_the_master_refuses_are_dropped_and_named(
         assert caplog.text.count("1 offsets that were committed at this slave are dropped") == 1
         assert "unknown" in caplog.text
         assert len(sent_back(copy)) == 2
+
+
+async def test_a_group_that_began_at_the_slave_is_made_at_the_master(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its retry topic, which has no messages yet, is not: nothing is lost of it, and nothing is said."""
+    async with serving(tmp_path / "master") as served, copy_of(served.ask, tmp_path / "slave") as copy:
+        make_groups(served)
+        copy.offsets.commit("new", "T", 0, 5)
+        copy.offsets.commit("new", "T", 1, 6)
+        copy.offsets.commit("new", "%RETRY%new", 0, 0)
+        await copy.tables.fetch()
+        assert served.running.broker.offsets.of_group("new", "T") == {0: 5, 1: 6}
+        assert "new" in served.running.broker.groups
+        assert copy.offsets.of_group("new", "T") == {0: 5, 1: 6}
+        assert "are dropped" not in caplog.text
+        await copy.tables.fetch()
+        assert len(sent_back(copy)) == 4  # the first one twice, and none again
 
 
 async def test_a_master_that_goes_away_again_takes_nothing_with_it(tmp_path: Path) -> None:
