@@ -101,6 +101,13 @@ class ConnectionPool:
         finally:
             self._permits.release()
 
+    async def wait_ready(self, address: str, command: Command, *, timeout: float) -> None:
+        """Returns when the connection to the address is open and has room for more; raises as `call` does."""
+        if self.ready_connection(address) is None:
+            deadline = trio.current_time() + timeout
+            connection = await self._connect(address, deadline, timeout)
+            await connection.wait_for_room(command, deadline, timeout)
+
     def open_connection(self, address: str) -> Connection | None:
         """Returns the connection to the address if one is open; for callers that post requests to it."""
         connection = self._connections.get(address)

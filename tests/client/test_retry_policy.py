@@ -10,6 +10,7 @@ from pyrmq_core.client.producer.send.retry_policy import (
     attempt_seconds,
     is_refused_for_good,
     is_retried,
+    leaving_seconds,
     next_step,
     outcome_of,
     refuses_queue,
@@ -140,31 +141,42 @@ def test_one_perhaps_makes_the_whole_send_perhaps() -> None:
 
 
 @pytest.mark.parametrize(
-    ("left", "per_attempt", "tries", "expected"),
+    ("left", "per_attempt", "may_move", "expected"),
     [
-        (3.0, None, 3, 1.0),  # shared among the tries that are left
-        (2.0, None, 2, 1.0),
-        (2.0, None, 1, 2.0),
-        (2.0, None, 0, 2.0),  # a key's queue has no number of tries
-        (3.0, 0.5, 3, 0.5),
-        (0.2, 0.5, 1, 0.2),
-        (0.0, None, 1, 0.05),  # the least that makes sense on a network
+        (3.0, None, True, 3.0),  # all the time, as in Java: a request that has left stays with its broker
+        (3.0, None, False, 3.0),
+        (3.0, 0.5, True, 0.5),
+        (3.0, 0.5, False, 3.0),  # the same broker would only store it twice
+        (0.2, 0.5, True, 0.2),
+        (0.0, None, False, 0.05),  # the least that makes sense on a network
     ],
 )
-def test_how_long_the_next_try_may_take(left: float, per_attempt: float | None, tries: int, expected: float) -> None:
-    assert attempt_seconds(left, per_attempt, tries) == pytest.approx(expected)
+def test_how_long_a_try_waits_for_its_answer(
+    left: float, per_attempt: float | None, may_move: bool, expected: float
+) -> None:
+    assert attempt_seconds(left, per_attempt, may_move=may_move) == pytest.approx(expected)
 
 
-@given(
-    st.floats(0, 1e6),
-    st.none() | st.floats(0.001, 1e6),
-    st.integers(-5, 100),
-)
-def test_no_try_takes_more_than_is_left(left: float, per_attempt: float | None, tries: int) -> None:
-    seconds = attempt_seconds(left, per_attempt, tries)
+@given(st.floats(0, 1e6), st.none() | st.floats(0.001, 1e6), st.booleans())
+def test_no_try_takes_more_than_is_left(left: float, per_attempt: float | None, may_move: bool) -> None:
+    seconds = attempt_seconds(left, per_attempt, may_move=may_move)
     assert 0.05 <= seconds <= max(0.05, left)
-    if per_attempt is not None:
+    if per_attempt is not None and may_move:
         assert seconds <= max(0.05, per_attempt)
+
+
+@pytest.mark.parametrize(
+    ("left", "tries", "may_move", "expected"),
+    [
+        (3.0, 3, True, 1.0),  # another broker can take it, and nothing is stored yet
+        (2.0, 2, True, 1.0),
+        (3.0, 3, False, 3.0),
+        (2.0, -4, False, 2.0),  # a key's queue has no number of tries
+        (0.0, 3, True, 0.05),
+    ],
+)
+def test_how_long_a_request_may_take_to_leave(left: float, tries: int, may_move: bool, expected: float) -> None:
+    assert leaving_seconds(left, tries, may_move=may_move) == pytest.approx(expected)
 
 
 def test_the_text_reports_every_try_in_one_line() -> None:

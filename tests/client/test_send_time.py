@@ -1,6 +1,7 @@
 """The time limits of a send, and the targets of fixed queues and keys meanwhile."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import trio
@@ -11,9 +12,13 @@ from pyrmq_core.client.producer.communication_mode import CommunicationMode
 from pyrmq_core.client.producer.send.receipt import Receipt
 from pyrmq_core.client.producer.send.send_state import SendState
 from pyrmq_core.client.producer.send.sender import Sender
+from pyrmq_core.client.producer.send.targets import Target
 from pyrmq_core.client.producer.settings import SendSettings
 from pyrmq_core.client.unique_ids import unique_ids
 from pyrmq_core.errors import BrokerNotFound, InvalidArgument
+from pyrmq_core.network import pool
+from pyrmq_core.network.connect import open_wire
+from pyrmq_core.network.connection.wire import Wire
 from pyrmq_core.protocol.messages.payload import encode_one
 from tests.client.sends import A0, FROM_A, brokers_of, payload
 from tests.support.scripted import ROUTE, SEND, another_opaque, later, refuse, silence
@@ -22,17 +27,54 @@ from tests.support.stage import Stage
 # --- Time
 
 
-async def test_a_silent_broker_costs_one_try(stage: Stage, sender: Sender, jumping_clock: MockClock) -> None:
-    """The other one takes over within one attempt's time: a third of the whole."""
+async def test_a_request_that_left_has_all_the_time(stage: Stage, sender: Sender, jumping_clock: MockClock) -> None:
+    """A broker that stands still stores the request when it goes on: another try would store it twice."""
+    store = stage.stores["broker-a"]
+    stage.brokers["broker-a"].on(SEND, later(1.3, store), later(2.9, store))
+    for seconds in (1.3, 2.9):
+        began = trio.current_time()
+        receipt = await sender.send(payload(), FROM_A, timeout=3)
+        assert receipt.attempts == ()
+        assert trio.current_time() - began == pytest.approx(seconds, abs=0.05)
+    assert len(stage.stored("orders")) == 2
+
+
+async def test_a_silent_broker_is_not_sent_the_message_again(
+    stage: Stage, sender: Sender, jumping_clock: MockClock
+) -> None:
     stage.brokers["broker-a"].always(SEND, silence)
     began = trio.current_time()
-    receipt = await sender.send(payload(), FROM_A, timeout=3)
-    assert receipt.queue.broker_name == "broker-b"
-    assert trio.current_time() - began == pytest.approx(1.0, abs=0.05)
-    (attempt,) = receipt.attempts
+    with pytest.raises(SendFailed) as caught:
+        await sender.send(payload(), FROM_A, timeout=3)
+    assert trio.current_time() - began == pytest.approx(3.0, abs=0.05)
+    (attempt,) = caught.value.attempts
     assert attempt.outcome is Outcome.PERHAPS_STORED
-    assert attempt.seconds == pytest.approx(1.0, abs=0.05)
-    assert "did not answer SEND_MESSAGE_V2 (310) within 1 s" in attempt.reason
+    assert "did not answer SEND_MESSAGE_V2 (310) within 3 s" in attempt.reason
+    assert len(stage.sends()) == 1
+
+
+async def test_a_broker_that_cannot_be_reached_costs_a_share(
+    stage: Stage, sender: Sender, jumping_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While a connection is made the message has not left: another broker takes over after a third of the time."""
+    silent = "192.0.2.1:10911"  # a packet to it is lost, as to a machine without power
+
+    async def opened(address: str, **arguments: Any) -> Wire:
+        if address == silent:
+            await trio.sleep_forever()
+        return await open_wire(address, **arguments)
+
+    monkeypatch.setattr(pool, "open_wire", opened)
+    route = stage.topic("orders")
+    gone = replace(route.broker_datas[0], broker_addrs={0: silent})
+    stage.table.routes["orders"] = replace(route, broker_datas=(gone, route.broker_datas[1]))
+    began = trio.current_time()
+    receipt = await sender.send(payload(), FROM_A, timeout=3)
+    assert trio.current_time() - began == pytest.approx(1.0, abs=0.1)
+    assert [(attempt.broker_name, attempt.outcome) for attempt in receipt.attempts] == [
+        ("broker-a", Outcome.NOT_STORED)
+    ]
+    assert receipt.queue.broker_name == "broker-b"
 
 
 async def test_a_cap_per_attempt_is_kept(stage: Stage, client: Client, jumping_clock: MockClock) -> None:
@@ -40,6 +82,29 @@ async def test_a_cap_per_attempt_is_kept(stage: Stage, client: Client, jumping_c
     began = trio.current_time()
     await Sender(client._session, SendSettings("g", timeout_per_attempt=0.25)).send(payload(), FROM_A, timeout=30)
     assert trio.current_time() - began == pytest.approx(0.25, abs=0.05)
+
+
+@pytest.mark.parametrize("to", [FROM_A, ThisQueue(A0, wait=True), ThisQueue(A0)])
+async def test_a_cap_does_not_send_twice_to_one_broker(
+    stage: Stage, client: Client, jumping_clock: MockClock, to: Target
+) -> None:
+    """Without another broker to move to, a try has all the time that is left."""
+    stage.topic("orders", brokers=["broker-a"])
+    stage.brokers["broker-a"].on(SEND, later(4.0, stage.stores["broker-a"]))
+    receipt = await Sender(client._session, SendSettings("g", timeout_per_attempt=0.25)).send(payload(), to, timeout=30)
+    assert receipt.attempts == ()
+    assert len(stage.stored("orders")) == 1
+
+
+async def test_a_cap_moves_a_send_to_each_broker_once(stage: Stage, client: Client, jumping_clock: MockClock) -> None:
+    """The last broker has all the time that is left: those before it have the message perhaps."""
+    stage.brokers["broker-a"].always(SEND, silence)
+    stage.brokers["broker-b"].on(SEND, later(2.0, stage.stores["broker-b"]))
+    receipt = await Sender(client._session, SendSettings("g", timeout_per_attempt=0.25)).send(
+        payload(), FROM_A, timeout=30
+    )
+    assert brokers_of(receipt) == ["broker-a"]
+    assert [broker for broker, _ in stage.sends()] == ["broker-a", "broker-b"]
 
 
 async def test_the_whole_time_is_kept(stage: Stage, sender: Sender, jumping_clock: MockClock) -> None:
@@ -51,8 +116,8 @@ async def test_the_whole_time_is_kept(stage: Stage, sender: Sender, jumping_cloc
     with pytest.raises(SendFailed) as caught:
         await sender.send(payload(), AnyQueue(), timeout=3)
     assert trio.current_time() - began == pytest.approx(3.0, abs=0.1)
-    assert len(caught.value.attempts) == 3
-    assert sum(attempt.seconds for attempt in caught.value.attempts) == pytest.approx(1.5, abs=0.1)
+    (attempt,) = caught.value.attempts
+    assert attempt.seconds == pytest.approx(1.5, abs=0.1)
 
 
 async def test_a_silent_nameserver_between_tries_eats_no_more_than_a_second(
@@ -95,10 +160,10 @@ async def test_an_answer_to_another_question_is_no_answer(
     stage: Stage, sender: Sender, jumping_clock: MockClock
 ) -> None:
     stage.brokers["broker-a"].always(SEND, another_opaque(stage.stores["broker-a"]))
-    receipt = await sender.send(payload(), FROM_A, timeout=3)
-    assert receipt.queue.broker_name == "broker-b"
-    assert [attempt.outcome for attempt in receipt.attempts] == [Outcome.PERHAPS_STORED]
-    assert len(stage.stored("orders")) == 2  # the copy that the outcome warned of
+    with pytest.raises(SendFailed) as caught:
+        await sender.send(payload(), FROM_A, timeout=3)
+    assert caught.value.outcome is Outcome.PERHAPS_STORED
+    assert len(stage.stored("orders")) == 1
 
 
 async def test_a_cancelled_send_leaves_nothing_behind(stage: Stage, sender: Sender) -> None:

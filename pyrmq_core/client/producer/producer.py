@@ -54,8 +54,8 @@ class Producer:
     """Sends messages.
 
     `async with Producer("orders", nameserver="127.0.0.1:9876") as producer:` opens a client of its own; with `client=`
-    it shares one. Times are seconds; a send's `timeout` counts routes, tries and waits. `timeout_per_attempt` caps one
-    try; without it the time left is shared among the tries that are left, so that a silent broker cannot use it up.
+    it shares one. Times are seconds; a send's `timeout` counts routes, tries and waits. A request that has left
+    stays with its broker for all of it; `timeout_per_attempt` caps a try after which another broker can take over.
     With `batching`, messages that come fast are sent together; `trace` (True, or a topic) reports each to the trace
     topic; `hooks` are plain functions around each try; `namespace` stands in front of topics and the group.
     """

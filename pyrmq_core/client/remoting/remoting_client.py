@@ -36,6 +36,10 @@ class RemotingClient:
         self._hooks.after(address, request, answer)
         return answer
 
+    async def wait_ready(self, address: str, command: Command, *, timeout: float) -> None:
+        """Returns when a request to the address can be written at once; raises as `call`, and nothing has left then."""
+        await self._pool.wait_ready(address, command, timeout=timeout)
+
     async def send_oneway(self, address: str, command: Command, *, timeout: float) -> None:
         """Returns when the request is written."""
         await self._pool.send_oneway(address, self.prepared(address, command), timeout=timeout)

@@ -108,7 +108,7 @@ class Connection:
         """Does the same as `call` with a deadline on trio's clock; `timeout` is for the error's text."""
         await trio.lowlevel.checkpoint_if_cancelled()
         if self._outbox.is_full:
-            await self._wait_for_room(command, deadline, timeout)
+            await self.wait_for_room(command, deadline, timeout)
         answer = await self.begin(command, deadline, timeout).wait()
         assert answer is not None, "a call ended without an answer"
         return answer
@@ -143,7 +143,7 @@ class Connection:
         await trio.lowlevel.checkpoint_if_cancelled()
         request = command if command.is_oneway else command.oneway()
         if self._outbox.is_full:
-            await self._wait_for_room(request, deadline, timeout)
+            await self.wait_for_room(request, deadline, timeout)
         await self.begin(request, deadline, timeout).wait()
 
     def post(self, command: Request, *, timeout: float, done: Done) -> Callable[[], None]:
@@ -307,7 +307,7 @@ class Connection:
         self._nursery = self._opening = self._on_close = None
         del self._peer
 
-    async def _wait_for_room(self, command: Request, deadline: float, timeout: float) -> None:
+    async def wait_for_room(self, command: Request, deadline: float, timeout: float) -> None:
         if not self.is_closed and timeout > 0:  # else `begin` raises
             self._sweeper.look_at(deadline)
             await self._calls.wait_for_room(command, timeout, deadline)

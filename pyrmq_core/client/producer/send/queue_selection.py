@@ -53,6 +53,16 @@ class QueueSelector:
         info = self._routes.known_publish_info(self.on_wire(topic))
         return () if info is None else tuple(replace(queue, topic=topic) for queue in info.queues)
 
+    def has_untried_broker(self, state: SendState) -> bool:
+        """Returns whether the send may go to a broker of the known route that none of its tries went to."""
+        info = self._routes.known_publish_info(self.on_wire(state.payload.topic))
+        if info is None or not isinstance(state.to, AnyQueue):
+            return False
+        tried = {attempt.broker_name for attempt in state.attempts}
+        if state.queue is not None:
+            tried.add(state.queue.broker_name)
+        return any(queue.broker_name not in tried for queue in info.queues)
+
     def master(self, broker_name: str) -> str:
         """Raises `BrokerNotFound` for a broker without a master, and for one that no route names."""
         broker = self._routes.broker(broker_name)

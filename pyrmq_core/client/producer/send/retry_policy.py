@@ -112,7 +112,7 @@ def next_step(
     """
     if refuses_queue(error) and isinstance(target, ThisQueue):
         return Next.ASK_ROUTE
-    if mode is CommunicationMode.ONEWAY or seconds <= 0:
+    if mode is CommunicationMode.ONEWAY or seconds < MIN_ATTEMPT_SECONDS:
         return Next.END
     return Next.TRY if is_retried(error, target, tries_made, tries_allowed, mode) else Next.END
 
@@ -153,16 +153,22 @@ def _may_pass(error: ResponseError) -> bool:
     return error.code in WAITED_OUT and not error.remark.startswith(ACL_REFUSAL)
 
 
-def attempt_seconds(time_left: float, per_attempt: float | None, attempts_left: int) -> float:
-    """Returns the seconds that the next try may take, so that a silent broker cannot use up the whole time.
+def attempt_seconds(time_left: float, per_attempt: float | None, *, may_move: bool) -> float:
+    """Returns the seconds for which a try waits for its answer: all that are left, as in Java.
 
-    `per_attempt` caps it; without one, the time left is shared equally among the tries that are left.
+    A request that has left stays with its broker, which stores it when it can: sent there again, it would be stored
+    twice. So `per_attempt` caps only a try after which the send `may_move` to another broker.
     """
-    if per_attempt is None:
-        seconds = time_left / attempts_left if attempts_left > 1 else time_left
-    else:
-        seconds = per_attempt if per_attempt < time_left else time_left
+    seconds = time_left if per_attempt is None or not may_move or per_attempt > time_left else per_attempt
     return seconds if seconds > MIN_ATTEMPT_SECONDS else MIN_ATTEMPT_SECONDS
+
+
+def leaving_seconds(time_left: float, attempts_left: int, *, may_move: bool) -> float:
+    """Returns the seconds within which the request of a try has to leave: all, or a share if the send `may_move`.
+
+    Nothing is stored twice by a request that did not leave: another broker takes over from one that cannot be reached.
+    """
+    return max(MIN_ATTEMPT_SECONDS, time_left / attempts_left if may_move else time_left)
 
 
 def send_failed(topic: str, attempts: Sequence[Attempt], seconds: float, count: int) -> SendFailed:

@@ -24,6 +24,7 @@ from pyrmq_core.client.producer.send.receipt import Receipt, make_receipt
 from pyrmq_core.client.producer.send.retry_policy import (
     Next,
     attempt_seconds,
+    leaving_seconds,
     next_step,
     no_such_queue,
     outcome_of,
@@ -212,7 +213,7 @@ class Sender:
         try:
             state.address = self._queues.master(queue.broker_name)
             if has_timer(state.payload.properties):
-                timeout = state.seconds_left()
+                timeout = self._leaving_seconds(state)
                 await require_timer_messages(self._client.heartbeats, queue, state.address, timeout=timeout)
             if self._hooks is not None:
                 allowed = self._context(queue, state)
@@ -234,11 +235,20 @@ class Sender:
         if state.mode is CommunicationMode.ONEWAY:
             await self._client.send_oneway(state.address, request, timeout=seconds_left)
             return None
+        await self._remoting.wait_ready(state.address, request, timeout=self._leaving_seconds(state))
+        seconds_left = state.seconds_left()
         return await self._client.call(state.address, request, timeout=self._try_seconds(state, seconds_left))
 
+    def _leaving_seconds(self, state: SendState) -> float:
+        return leaving_seconds(state.seconds_left(), state.tries_left, may_move=self._may_move(state))
+
     def _try_seconds(self, state: SendState, seconds_left: float) -> float:
-        tries_left = 1 if isinstance(state.to, ThisQueue) and not state.to.wait else state.tries_left
-        return attempt_seconds(seconds_left, self.settings.timeout_per_attempt, tries_left)
+        cap = self.settings.timeout_per_attempt
+        return attempt_seconds(seconds_left, cap, may_move=cap is not None and self._may_move(state))
+
+    def _may_move(self, state: SendState) -> bool:
+        """Returns whether a broker that this send has not tried may take its message after this try."""
+        return state.tries_left > 1 and self._queues.has_untried_broker(state)
 
     def _judge_first(self, state: SendState, answer: Command | RocketMQError | None) -> Receipt | None:
         """Judges a first try; returns None, as if it was not made, if nothing was sent and after GO_AWAY."""
