@@ -93,7 +93,7 @@ class QueueAssignment:
         """Returns the target of the next request of rows without a queue."""
         places = self._places(topic)
         if places.current is None or not self._keep:
-            places.current = AnyQueue(places.walk.select_one_message_queue(), keep=self._keep)
+            places.current = AnyQueue(places.next_queue(), keep=self._keep)
         return places.current
 
     def is_batch_topic(self, topic: str) -> bool:
@@ -102,7 +102,7 @@ class QueueAssignment:
 
     def in_no_order(self, topic: str) -> AnyQueue:
         """Returns the next queue in turn for a message without ordering, such as a delayed one."""
-        return AnyQueue(self._places(topic).walk.select_one_message_queue())
+        return AnyQueue(self._places(topic).next_queue())
 
     def _lanes(self, topic: str, rows: pa.RecordBatch) -> Lanes | None:
         """Returns the rows' lanes; asks NameServers before it refuses a queue, which may be newer than the route."""
@@ -142,6 +142,10 @@ class _TopicPlaces:
         self._lane_of_keys: dict[int, int] = {}
         self._lane_of: dict[MessageQueue, int] = {}
 
+    def next_queue(self) -> MessageQueue | None:
+        """Returns the next queue in turn; None if no broker has a master, which the send then waits for."""
+        return self.walk.select_one_message_queue() if self.walk.queues else None
+
     def lanes(self, rows: pa.RecordBatch) -> Lanes | None:
         """Returns the lane of each row; a queue that a row names wins over its key. None if no row has either.
 
@@ -158,7 +162,7 @@ class _TopicPlaces:
 
     def _lanes_of_keys(self, keys: pa.Array) -> Lanes:
         """Returns the lane of each key, by columns, as `TopicPublishInfo.queue_of_key` chooses it."""
-        queues = self._info.queues or (self._info.select_one_message_queue(),)
+        queues = self._info.keyed_queues or (self._info.select_one_message_queue(),)
         coded = encoded(keys)
         numbers = abs(string_hash_codes(coded.dictionary)) % len(queues)
         lanes = np.full(len(queues), BY_TURNS)

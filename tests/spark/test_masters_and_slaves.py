@@ -19,9 +19,10 @@ from pyrmq_core.network import Peer
 from pyrmq_core.protocol.framing.codes import RequestCode
 from pyrmq_core.protocol.framing.command import Command
 from pyrmq_spark import worker
+from pyrmq_spark.write.columns import SinkSchema
 from tests.support.sink import bodies as rows
 from tests.support.sink import stored, task
-from tests.support.spark import read, write
+from tests.support.spark import read, wait_readable, write
 from tests.support.spark_batches import some_rows
 from tests.support.spark_streams import batches, bodies, start, stream, wait_until
 from tests.support.stream_queries import Query, numbers
@@ -70,6 +71,31 @@ def test_rows_that_a_task_wrote_to_a_dead_master_are_read_from_its_slave(cluster
     assert set(chain(of_slave, of_master)) == {f"row {number}" for number in range(ROWS)}
     assert 0 <= len(of_slave) + len(of_master) - ROWS <= written.perhaps_repeated
     assert len(of_slave) >= 500
+
+
+@pytest.mark.parametrize("has_keys", [False, True])
+def test_a_write_waits_for_a_master(cluster: EmbeddedCluster, has_keys: bool) -> None:
+    """Both brokers have only slaves when the task begins, as during the election of masters."""
+    schema = SinkSchema({"body": 0, "shardingKey": 1} if has_keys else {"body": 0}, "orders")
+    send(cluster, 0, 10, "broker-a", "broker-b")
+    cluster.wait_for_slaves()
+    masters = list(cluster.brokers)
+    for name in masters:
+        cluster.kill(name)
+
+    def parts() -> Iterator[pa.RecordBatch]:
+        """Yields rows, and starts the masters when the first ones are handed over."""
+        for first in range(0, 1000, 100):
+            some = rows(first, 100)
+            yield some.append_column("shardingKey", pa.array([str(n % 7) for n in range(100)])) if has_keys else some
+            if not cluster.brokers:
+                for name in masters:
+                    cluster.start(name)
+
+    written = task(cluster, schema=schema, maxBatchBytes="5000").run(parts())
+    assert (written.rows, len(written.rows_by_queue)) == (1000, 2 if has_keys else 1)
+    wait_readable(cluster.nameserver, "orders", 1010)
+    assert set(chain.from_iterable(stored(cluster).values())) >= {f"row {number}" for number in range(1000)}
 
 
 def test_a_stream_goes_on_with_the_slave_and_returns(cluster: EmbeddedCluster) -> None:

@@ -358,6 +358,8 @@ class Producer:
             raise InvalidArgument("give queue or select, not both")
         deadline = trio.current_time() + seconds
         info = await self._open().sender.publish_info(message.topic, timeout=seconds)
+        if not info.queues:
+            info.select_one_message_queue()  # raises NoRoute with the reason
         return ThisQueue(chosen_by(select, info.queues, message)), deadline - trio.current_time()
 
     def _prepare(

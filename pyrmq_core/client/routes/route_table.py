@@ -15,7 +15,7 @@ from pyrmq_core.client.routing.publish_info import (
     TopicPublishInfo,
     borrowed_route,
     broker_addresses,
-    brokers_without_master,
+    publish_info_of,
     publish_queues,
     reading_address,
 )
@@ -104,6 +104,11 @@ class Routes:
         broker = self._brokers.get(broker_name)
         return None if broker is None else broker.broker_addrs.get(MASTER_ID)
 
+    def awaits_master(self, topic: str) -> bool:
+        """Returns whether the topic could be written to if one of its brokers had a master."""
+        known = self._publish_infos.get(topic)
+        return known is not None and not known.queues and bool(known.without_master)
+
     def known_publish_info(self, topic: str) -> TopicPublishInfo | None:
         """Returns `publish_info`'s result if it is known; None if it needs a query."""
         known = self._publish_infos.get(topic)
@@ -142,7 +147,7 @@ class Routes:
                 template = await self._ask(create_topic_key, deadline - trio.current_time(), count)
                 self._borrow(topic, template, default_topic_queue_nums)
         except RocketMQError:
-            if known is None or not known.queues:
+            if known is None or not known.keyed_queues:
                 raise
         info = self._publish_infos.get(topic)
         if info is None:
@@ -223,24 +228,17 @@ class Routes:
             return
         self._learn_brokers(template)
         self._lent.add(topic)
-        queues = publish_queues(topic, borrowed_route(template, queue_nums))
+        route = borrowed_route(template, queue_nums)
+        info = publish_info_of(topic, route, counter_start=self._random_start(), borrowed=True)
         known = self._publish_infos.get(topic)
-        if known is None or known.queues != queues:
-            self._publish_infos[topic] = TopicPublishInfo(
-                topic, queues, counter_start=self._random_start(), borrowed=True
-            )
+        if known is None or (known.queues, known.keyed_queues) != (info.queues, info.keyed_queues):
+            self._publish_infos[topic] = info
 
     def _learn(self, topic: str, route: TopicRouteData) -> None:
         """Records the route; does nothing if it equals the known one (topicRouteDataIsChange)."""
         if _same(self._routes.get(topic), route):
             return
-        self._publish_infos[topic] = TopicPublishInfo(
-            topic,
-            publish_queues(topic, route),
-            counter_start=self._random_start(),
-            order_topic=bool(route.order_topic_conf),
-            without_master=brokers_without_master(route),
-        )
+        self._publish_infos[topic] = publish_info_of(topic, route, counter_start=self._random_start())
         self._routes[topic] = route
         self._learn_brokers(route)
         changed, self.changed = self.changed, trio.Event()

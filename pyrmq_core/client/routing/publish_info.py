@@ -24,10 +24,11 @@ class TopicPublishInfo:
 
     `counter_start` is any number (a random one in a client, so that many clients do not begin at the same queue).
     `borrowed` queues come from the topic that auto-creates (TBW102), because no NameServer knows this topic yet.
-    `without_master` are the brokers that would have queues of the topic if they had a master.
+    `without_master` are the brokers that would have queues of the topic if they had a master: these are among the
+    `keyed_queues`, over which sharding keys are spread, so that a key keeps its queue while a master is elected.
     """
 
-    __slots__ = ("_counter", "borrowed", "order_topic", "queues", "topic", "without_master")
+    __slots__ = ("_counter", "borrowed", "keyed_queues", "order_topic", "queues", "topic", "without_master")
 
     def __init__(
         self,
@@ -38,9 +39,11 @@ class TopicPublishInfo:
         order_topic: bool = False,
         borrowed: bool = False,
         without_master: Sequence[str] = (),
+        keyed_queues: Sequence[MessageQueue] | None = None,
     ) -> None:
         self.topic = topic
         self.queues = tuple(queues)
+        self.keyed_queues = self.queues if keyed_queues is None else tuple(keyed_queues)
         self.order_topic = order_topic
         self.borrowed = borrowed
         self.without_master = tuple(without_master)
@@ -54,7 +57,9 @@ class TopicPublishInfo:
         if not self.queues:
             why = "its brokers have no master, or it is read-only"
             if self.without_master:
-                why = f"{', '.join(self.without_master)} have no master now, only slaves, which take no writes"
+                has = "has" if len(self.without_master) == 1 else "have"
+                why = f"{', '.join(self.without_master)} {has} no master now, only slaves, which take no writes; "
+                why += "a plain send waits for one as long as its time allows"
             raise NoRoute(f"topic {self.topic} has no queue to write to: {why}", topic=self.topic)
         if last_broker_name is not None:
             for _ in self.queues:
@@ -76,9 +81,9 @@ class TopicPublishInfo:
 
         `NoRoute` when there is no queue to write to.
         """
-        if not self.queues:
+        if not self.keyed_queues:
             return self.select_one_message_queue()
-        return self.queues[abs(string_hash_code(sharding_key)) % len(self.queues)]
+        return self.keyed_queues[abs(string_hash_code(sharding_key)) % len(self.keyed_queues)]
 
     def interleaved(self, counter: int) -> TopicPublishInfo:
         """Returns the same queues with a counter of their own: queue 0 of each broker, then queue 1, ...
@@ -93,6 +98,7 @@ class TopicPublishInfo:
             order_topic=self.order_topic,
             borrowed=self.borrowed,
             without_master=self.without_master,
+            keyed_queues=self.keyed_queues,
         )
 
     def restart(self, counter: int) -> None:
@@ -109,15 +115,30 @@ class TopicPublishInfo:
         return self.queues[counter % len(self.queues)]
 
 
-def publish_queues(topic: str, route: TopicRouteData) -> tuple[MessageQueue, ...]:
+def publish_info_of(
+    topic: str, route: TopicRouteData, *, counter_start: int, borrowed: bool = False
+) -> TopicPublishInfo:
+    """Returns the queues of a route to write the topic to; `BodyError` as `publish_queues`."""
+    return TopicPublishInfo(
+        topic,
+        publish_queues(topic, route),
+        counter_start=counter_start,
+        order_topic=bool(route.order_topic_conf),
+        borrowed=borrowed,
+        without_master=brokers_without_master(route),
+        keyed_queues=publish_queues(topic, route, needs_master=False),
+    )
+
+
+def publish_queues(topic: str, route: TopicRouteData, *, needs_master: bool = True) -> tuple[MessageQueue, ...]:
     """Returns the queues a producer may write to, in RocketMQ's order: by the order configuration, else by broker name.
 
-    Without an order configuration, a broker needs write permission and a master. `BodyError` for an order configuration
-    that cannot be read.
+    Without an order configuration, a broker needs write permission and, with `needs_master`, a master. `BodyError` for
+    an order configuration that cannot be read.
     """
     if route.order_topic_conf:
         return tuple(_order_queues(topic, route.order_topic_conf))
-    masters = {broker.broker_name for broker in route.broker_datas if broker.master is not None}
+    masters = {broker.broker_name for broker in route.broker_datas if broker.master is not None or not needs_master}
     return tuple(
         MessageQueue(topic, data.broker_name, queue_id)
         for data in sorted(route.queue_datas, key=lambda data: data.broker_name)

@@ -96,7 +96,7 @@ async def _send_topic(
     if topic not in lanes:
         lanes[topic] = await sender.publish_info(topic, timeout=timeout), {}
     info, targets = lanes[topic]
-    for key, some in arrow.by_queue(rows, max(1, len(info.queues))):
+    for key, some in arrow.by_queue(rows, max(1, len(info.keyed_queues))):
         keyed: Target = ANY_QUEUE
         if key is not None:
             queue_of_key = info.queue_of_key(key)

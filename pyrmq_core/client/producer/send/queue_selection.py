@@ -63,6 +63,10 @@ class QueueSelector:
             tried.add(state.queue.broker_name)
         return any(queue.broker_name not in tried for queue in info.queues)
 
+    def awaits_master(self, topic: str) -> bool:
+        """Returns whether all brokers of the topic that may be written to have only slaves now."""
+        return self._routes.awaits_master(self.on_wire(topic))
+
     def master(self, broker_name: str) -> str:
         """Raises `BrokerNotFound` for a broker without a master, and for one that no route names."""
         broker = self._routes.broker(broker_name)
@@ -142,6 +146,7 @@ class QueueSelector:
                 order_topic=info.order_topic,
                 borrowed=info.borrowed,
                 without_master=info.without_master,
+                keyed_queues=[replace(queue, topic=topic) for queue in info.keyed_queues],
             )
             known = self._tenant_infos[topic] = (info, mine)
         return known[1]

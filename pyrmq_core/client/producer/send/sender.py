@@ -22,6 +22,7 @@ from pyrmq_core.client.producer.send.hooks import ProducerHooks, SendContext
 from pyrmq_core.client.producer.send.queue_selection import QueueSelector, answered_queue
 from pyrmq_core.client.producer.send.receipt import Receipt, make_receipt
 from pyrmq_core.client.producer.send.retry_policy import (
+    MIN_ATTEMPT_SECONDS,
     Next,
     attempt_seconds,
     leaving_seconds,
@@ -167,6 +168,9 @@ class Sender:
             try:  # a queue that was chosen and not tried keeps its turn
                 state.queue = queue = state.queue or await self._queues.choose(state)
             except RocketMQError as error:
+                if self._awaits_master(state):
+                    await trio.sleep(min(WAIT_FOR_BROKER_SECONDS, state.seconds_left()))
+                    continue
                 return self._end(error, state)
             receipt = await self._try(state, queue)
             if receipt is not None:
@@ -321,6 +325,12 @@ class Sender:
             waits = not isinstance(state.to, ThisQueue) and tried in self._queues.known_queues(topic)
         if waits:
             await trio.sleep(min(WAIT_FOR_BROKER_SECONDS, state.seconds_left()))
+
+    def _awaits_master(self, state: SendState) -> bool:
+        """Returns whether a send without a queue has time to wait for a master of the topic's brokers."""
+        if isinstance(state.to, ThisQueue) or state.stored is not None or state.seconds_left() < MIN_ATTEMPT_SECONDS:
+            return False
+        return self._queues.awaits_master(state.payload.topic)
 
     def _tell_after(
         self, context: SendContext, state: SendState, receipt: Receipt | None, failure: RocketMQError | None
