@@ -2,46 +2,35 @@
 
     a > 3 AND (region IN ('eu', 'us') OR name IS NULL) AND TAGS <> 'x' AND NOT (done = TRUE)
 
-The logic has three values, as in SQL: a missing property is null, and a message passes only if the result is TRUE. A
-property is text, and is read as a number where it is compared with one. If that text is no number, the message does not
-pass, whatever the rest of the expression says.
-Source: filter/src/main/javacc/SelectorParser.jj, filter/expression/*.java (5.4.0). Left out: arithmetic, as there.
+It is RocketMQ's dialect, with its surprises: reading ends where the expression could end, and what follows is ignored;
+a minus before a property makes null; two missing properties are equal; 0.0 is no number. A message passes only if the
+result is TRUE.
+Source: filter/parser/SelectorParser.jj, filter/expression/*.java (5.4.0). Not as there: the limits below.
 """
 
 from __future__ import annotations
 
-import operator
+import math
 import re
-from collections.abc import Callable, Mapping
-from typing import Any, Final, NoReturn
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Final, NoReturn
 
 from pyrmq_core.errors import InvalidArgument
+from pyrmq_core.filtering import sql_conditions as conditions
+from pyrmq_core.filtering.sql_conditions import ORDERS, TEXT_TESTS, Kind, Part, Properties, UnfitOperand
+from pyrmq_core.filtering.sql_values import Incomparable, Long, Number
+from pyrmq_core.protocol.java.integers import MAX_INT, MAX_LONG
 
-Value = bool | int | float | str | None
-Properties = Mapping[str, str]
-Expression = Callable[[Properties], Value]
-
+BLANKS: Final = re.compile(r"[ \t\n\r\f]*")
+LINE_END: Final = re.compile(r"[\n\r]")
 TOKEN: Final = re.compile(
-    r"""\s*(?:(?P<number>\d+\.\d*(?:[eE][+-]?\d+)?|\.\d+(?:[eE][+-]?\d+)?|\d+[eE][+-]?\d+|\d+)[lL]?(?![A-Za-z_$])
-    |(?P<text>'(?:[^']|'')*')|(?P<name>[A-Za-z_$][A-Za-z0-9_$]*)|(?P<sign><>|>=|<=|[=<>(),+-])|(?P<end>$))""",
+    r"""(?P<decimal>(?:[0-9]+\.[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?|[0-9]+[eE][+-]?[0-9]+)
+    |(?P<whole>0|[1-9][0-9]*[lL]?)|(?P<text>'(?:[^']|'')*')|(?P<name>[A-Za-z_$][A-Za-z0-9_$]*)
+    |(?P<sign><>|>=|<=|[=<>(),+-])|(?P<end>\Z)""",
     re.VERBOSE,
 )
-KEYWORDS: Final = frozenset(
-    ("AND", "OR", "NOT", "BETWEEN", "IN", "IS", "NULL", "TRUE", "FALSE", "CONTAINS", "STARTSWITH", "ENDSWITH")
-)
-ORDERS: Final[Mapping[str, Callable[[Any, Any], bool]]] = {
-    "=": operator.eq,
-    "<>": operator.ne,
-    ">": operator.gt,
-    ">=": operator.ge,
-    "<": operator.lt,
-    "<=": operator.le,
-}
-TEXT_TESTS: Final[Mapping[str, Callable[[str, str], bool]]] = {
-    "CONTAINS": operator.contains,
-    "STARTSWITH": str.startswith,
-    "ENDSWITH": str.endswith,
-}
+KEYWORDS: Final = frozenset(("AND", "OR", "NOT", "BETWEEN", "IN", "IS", "NULL", "TRUE", "FALSE"))
 # The limits of an expression, far above those that users write: each condition is evaluated for every message, and each
 # level takes room on Python's stack, which holds a thousand calls.
 MAX_CHARS: Final = 65_536
@@ -50,46 +39,68 @@ DEEPEST: Final = 100
 SHOWN_CHARS: Final = 200
 
 
-def parse(text: str) -> Callable[[Properties], bool]:
-    """Returns the test of a message's properties; `InvalidArgument` names the place of a syntax error."""
-    parser = _Parser(text)
-    expression = parser.either()
-    if parser.kind != "end":
-        parser.refuse()
+def parse(text: str, *, text_tests: bool = True) -> Callable[[Properties], bool]:
+    """Returns the test of a message's properties; `InvalidArgument` says why RocketMQ refuses the expression.
+
+    Without `text_tests` it is the dialect before 5.1.3, in which CONTAINS, STARTSWITH and ENDSWITH are plain names.
+    """
+    evaluate = _Parser(text, text_tests).condition().evaluate
 
     def passes(properties: Properties) -> bool:
         try:
-            return expression(properties) is True
-        except _Incomparable:
+            return evaluate(properties) is True
+        except Incomparable:
             return False
 
     return passes
 
 
-class _Incomparable(Exception):
-    """A comparison of values of different types, as of a text with a number; Java's evaluation ends there, too."""
+def ignored_rest(text: str, *, text_tests: bool = True) -> str:
+    """Returns the end of an expression that RocketMQ ignores; empty for most, and for those that it refuses."""
+    try:
+        parser = _Parser(text, text_tests)
+        parser.condition()
+    except InvalidArgument:
+        return ""
+    return parser.rest
 
 
 class _Parser:
     """A recursive-descent parser; `kind` and `token` describe the next token."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, text_tests: bool) -> None:
         if len(text) > MAX_CHARS:
             raise InvalidArgument(f"the SQL expression has {len(text)} characters; {MAX_CHARS} at most are taken")
         self._text = text
-        self._at = self._next_at = self._depth = 0
-        self._levels: dict[Expression, int] = {}  # depth of each condition; properties and constants have none
+        self._text_tests = TEXT_TESTS.keys() if text_tests else frozenset[str]()
+        self._keywords = KEYWORDS | self._text_tests
+        self._last_line_end = max(text.rfind("\n"), text.rfind("\r"))
+        self._at = self._next_at = self._depth = self._conditions = 0
         self.kind = self.token = ""
         self._advance()
 
-    def refuse(self, expected: str = "an operator or the end") -> NoReturn:
+    def condition(self) -> Part:
+        """Returns the whole expression."""
+        try:
+            return conditions.condition_of(self._either())
+        except UnfitOperand as reason:
+            raise InvalidArgument(f"{self._named()} {reason}") from None
+
+    @property
+    def rest(self) -> str:
+        """The text from the next token on."""
+        return self._text[self._at :]
+
+    def _named(self) -> str:
+        return f"the SQL expression {self._text[:SHOWN_CHARS]!r}"
+
+    def _refuse(self, expected: str) -> NoReturn:
         found = f"{self.token!r}" if self.token else "the end"
         raise InvalidArgument(
-            f"the SQL expression {self._text[:SHOWN_CHARS]!r} has {found[:SHOWN_CHARS]} at character {self._at + 1}, "
-            f"where {expected} is wanted"
+            f"{self._named()} has {found[:SHOWN_CHARS]} at character {self._at + 1}, where {expected} is wanted"
         )
 
-    def either(self) -> Expression:
+    def _either(self) -> Part:
         self._depth += 1
         if self._depth > DEEPEST:
             raise InvalidArgument(f"the SQL expression is nested deeper than {DEEPEST}")
@@ -97,57 +108,54 @@ class _Parser:
         while self._take("OR"):
             parts.append(self._both())
         self._depth -= 1
-        return parts[0] if len(parts) == 1 else self._made(_any_of(tuple(parts)), *parts)
+        return parts[0] if len(parts) == 1 else self._checked(conditions.any_of(parts))
 
-    def _both(self) -> Expression:
+    def _both(self) -> Part:
         parts = [self._equality()]
         while self._take("AND"):
             parts.append(self._equality())
-        return parts[0] if len(parts) == 1 else self._made(_all_of(tuple(parts)), *parts)
+        return parts[0] if len(parts) == 1 else self._checked(conditions.all_of(parts))
 
-    def _equality(self) -> Expression:
+    def _equality(self) -> Part:
         left = self._comparison()
         while True:
             if self.token in ("=", "<>"):
-                sign = self._advance()
-                right = self._comparison()
-                left = self._made(_compare(sign, left, right), left, right)
+                negated = self._advance() == "<>"
+                left = self._checked(conditions.equal(left, self._comparison(), negated=negated))
             elif self._take("IS"):
-                expected = not self._take("NOT")
+                negated = self._take("NOT")
                 if not self._take("NULL"):
-                    self.refuse("NULL")
-                left = self._made(_is_null(left, expected), left)
+                    self._refuse("NULL")
+                left = self._checked(conditions.is_null(left, negated=negated))
             else:
                 return left
 
-    def _comparison(self) -> Expression:
+    def _comparison(self) -> Part:
         left = self._unary()
         while True:
-            if self.token in (">", ">=", "<", "<="):
+            if self.token in ORDERS:
                 sign = self._advance()
-                right = self._unary()
-                left = self._made(_compare(sign, left, right), left, right)
+                left = self._checked(conditions.ordered(sign, left, self._unary()))
                 continue
             negated = self._take("NOT")
-            test = self._test(left)
+            test = self._test(left, negated)
             if test is None:
                 if negated:
-                    self.refuse("BETWEEN, IN, CONTAINS, STARTSWITH or ENDSWITH")
+                    self._refuse(" or ".join(("BETWEEN, IN", *sorted(self._text_tests))))
                 return left
-            left = self._made(_not(test), test) if negated else test
+            left = self._checked(test)
 
-    def _test(self, left: Expression) -> Expression | None:
+    def _test(self, left: Part, negated: bool) -> Part | None:
         if self._take("BETWEEN"):
             low = self._unary()
             if not self._take("AND"):
-                self.refuse("AND")
-            high = self._unary()
-            return self._made(_between(left, low, high), left, low, high)
+                self._refuse("AND")
+            return conditions.between(left, low, self._unary(), negated=negated)
         if self._take("IN"):
-            return self._made(_one_of(left, self._list()), left)
-        for word, test in TEXT_TESTS.items():
+            return conditions.one_of(left, self._list(), negated=negated)
+        for word in self._text_tests:
             if self._take(word):
-                return self._made(_text_test(test, left, self._string()), left)
+                return conditions.text_test(word, left, self._string(), negated=negated)
         return None
 
     def _list(self) -> frozenset[str]:
@@ -159,192 +167,106 @@ class _Parser:
         self._expect(")")
         return frozenset(texts)
 
-    def _unary(self) -> Expression:
-        negations = 0
-        while self._take("NOT"):
-            negations += 1
-        operand = self._operand()
-        for _ in range(negations if negations < 3 else 2 + negations % 2):  # each further pair changes nothing
-            operand = self._made(_not(operand), operand)
-        return operand
+    def _unary(self) -> Part:
+        """Returns a part with the signs and NOTs before it; pairs of them change nothing, and add no level."""
+        prefixes = []
+        while self.token in ("+", "-") or self._is_next("NOT"):
+            prefixes.append(self._advance())
+        part = self._primary()
+        opposite: Part | None = None  # of `part`, which is a condition then
+        for prefix in reversed(prefixes):
+            if prefix == "-":
+                part, opposite = conditions.negative(part), None
+            elif prefix != "+":
+                if opposite is None:
+                    part = replace(conditions.condition_of(part), kind=Kind.CONDITION)  # TRUE is no constant any more
+                    opposite = self._checked(conditions.opposite(part))
+                part, opposite = opposite, part
+        return part
 
-    def _operand(self) -> Expression:
-        if self.kind == "sign" and self.token in "+-":
-            sign = self._advance()
-            if self.kind != "number":
-                self.refuse("a number")
-            return _constant(_negated(_number(self._advance())) if sign == "-" else _number(self._advance()))
-        return self._primary()
-
-    def _primary(self) -> Expression:
+    def _primary(self) -> Part:
         if self.token == "(":
             self._advance()
-            inner = self.either()
+            inner = self._either()
             self._expect(")")
             return inner
-        if self.kind == "number":
-            return _constant(_number(self._advance()))
         if self.kind == "text":
-            return _constant(self._string())
+            return conditions.constant(self._string())
+        if self.kind in ("whole", "decimal"):
+            return conditions.constant(self._number())
         for word, value in (("TRUE", True), ("FALSE", False), ("NULL", None)):
             if self._take(word):
-                return _constant(value)
+                return conditions.constant(value)
         if self.kind != "name":
-            self.refuse("a property, a value or (")
-        name = self._advance()
-        return lambda properties: properties.get(name)
+            self._refuse("a property, a value or (")
+        return conditions.property_named(self._advance())
 
-    def _made(self, expression: Expression, *inner: Expression) -> Expression:
-        """Returns the expression; `InvalidArgument` if it is one condition too many, or nested too deeply."""
-        level = 1 + max(self._levels.get(one, 0) for one in inner)
-        self._levels[expression] = level
-        if len(self._levels) > MAX_CONDITIONS:
+    def _checked(self, part: Part) -> Part:
+        """Returns the part; `InvalidArgument` if it is one condition too many, or nested too deeply."""
+        self._conditions += 1
+        if self._conditions > MAX_CONDITIONS:
             raise InvalidArgument(
                 f"the SQL expression has more than {MAX_CONDITIONS} conditions; write IN (...), or divide it"
             )
-        if level > DEEPEST:
+        if part.level > DEEPEST:
             raise InvalidArgument(f"the SQL expression is nested deeper than {DEEPEST}")
-        return expression
+        return part
+
+    def _number(self) -> Number:
+        if self.kind == "decimal":
+            decimal = float(self.token)
+            if decimal == 0 or math.isinf(decimal):
+                self._refuse("a number that is neither zero nor too large for 64 bits (write 0 for zero)")
+            self._advance()
+            return decimal
+        digits = self.token.rstrip("lL")
+        if len(digits) > len(str(MAX_LONG)) or int(digits) > MAX_LONG:
+            self._refuse(f"a whole number up to {MAX_LONG}")
+        self._advance()
+        return int(digits) if int(digits) <= MAX_INT else Long(digits)
 
     def _string(self) -> str:
         if self.kind != "text":
-            self.refuse("a text in single quotes")
+            self._refuse("a text in single quotes")
         return self._advance()[1:-1].replace("''", "'")
 
     def _expect(self, sign: str) -> None:
         if self.token != sign:
-            self.refuse(sign)
+            self._refuse(sign)
         self._advance()
 
+    def _is_next(self, word: str) -> bool:
+        return self.kind == "keyword" and self.token.upper() == word
+
     def _take(self, word: str) -> bool:
-        if self.kind != "keyword" or self.token.upper() != word:
+        if not self._is_next(word):
             return False
         self._advance()
         return True
 
     def _advance(self) -> str:
         """Returns the next token, and moves to the one after it."""
-        taken, found = self.token, TOKEN.match(self._text, self._next_at)
-        if found is None:
-            rest = self._text[self._next_at :].lstrip()
-            self._at, self.token = len(self._text) - len(rest), rest[:1]
-            self.refuse("a property, a value or an operator")
-        self.kind = found.lastgroup or "end"
-        self.token = found[self.kind]
-        self._at, self._next_at = found.start(self.kind), found.end()
-        if self.kind == "name" and self.token.upper() in KEYWORDS:
+        token = self.token
+        self._at = self._behind_blanks(self._next_at)
+        match = TOKEN.match(self._text, self._at)
+        if match is None:
+            self.token = self._text[self._at]
+            self._refuse("a property, a value or an operator")
+        self.kind = match.lastgroup or "end"
+        self.token, self._next_at = match[0], match.end()
+        if self.kind == "name" and self.token.upper() in self._keywords:
             self.kind = "keyword"
-        return taken
+        return token
 
-
-def _number(text: str) -> int | float:
-    if len(text) > SHOWN_CHARS:
-        raise InvalidArgument(f"the SQL expression has a number of {len(text)} digits")
-    return int(text) if text.isdecimal() else float(text)
-
-
-def _negated(number: int | float) -> int | float:
-    return -number
-
-
-def _constant(value: Value) -> Expression:
-    return lambda _: value
-
-
-def _all_of(parts: tuple[Expression, ...]) -> Expression:
-    def all_of(properties: Properties) -> Value:
-        result: bool | None = True
-        for part in parts:
-            truth = _truth(part(properties))
-            if truth is False:
-                return False
-            result = truth and result
-        return result
-
-    return all_of
-
-
-def _any_of(parts: tuple[Expression, ...]) -> Expression:
-    def any_of(properties: Properties) -> Value:
-        result: bool | None = False
-        for part in parts:
-            truth = _truth(part(properties))
-            if truth:
-                return True
-            result = None if truth is None else result
-        return result
-
-    return any_of
-
-
-def _not(inner: Expression) -> Expression:
-    def negated(properties: Properties) -> Value:
-        value = _truth(inner(properties))
-        return None if value is None else not value
-
-    return negated
-
-
-def _truth(value: Value) -> bool | None:
-    return value if isinstance(value, bool) else None
-
-
-def _is_null(inner: Expression, expected: bool) -> Expression:
-    return lambda properties: (inner(properties) is None) is expected
-
-
-def _one_of(inner: Expression, texts: frozenset[str]) -> Expression:
-    def contained(properties: Properties) -> Value:
-        value = inner(properties)
-        return None if value is None else str(value) in texts
-
-    return contained
-
-
-def _text_test(test: Callable[[str, str], bool], inner: Expression, part: str) -> Expression:
-    def tested(properties: Properties) -> Value:
-        value = inner(properties)
-        return None if value is None else isinstance(value, str) and bool(part) and test(value, part)
-
-    return tested
-
-
-def _compare(sign: str, left: Expression, right: Expression) -> Expression:
-    order = ORDERS[sign]
-    return lambda properties: _ordered(order, left(properties), right(properties))
-
-
-def _between(inner: Expression, low: Expression, high: Expression) -> Expression:
-    def between(properties: Properties) -> Value:
-        value = inner(properties)  # once: if it were twice, each nested BETWEEN would double the time
-        above = _ordered(operator.ge, value, low(properties))
-        if above is False:
-            return False
-        below = _ordered(operator.le, value, high(properties))
-        return below if above else (False if below is False else None)
-
-    return between
-
-
-def _ordered(order: Callable[[Any, Any], bool], one: Value, other: Value) -> bool | None:
-    return None if one is None or other is None else order(*_alike(one, other))
-
-
-def _alike(one: bool | int | float | str, other: bool | int | float | str) -> tuple[object, object]:
-    """Returns both as values of one type; raises `_Incomparable` if they cannot be."""
-    if isinstance(one, str) and not isinstance(other, str):
-        return _as(other, one), other
-    if isinstance(other, str) and not isinstance(one, str):
-        return one, _as(one, other)
-    if isinstance(one, bool) != isinstance(other, bool):
-        raise _Incomparable
-    return one, other
-
-
-def _as(like: bool | int | float, text: str) -> bool | int | float:
-    if isinstance(like, bool):
-        return text.lower() == "true"
-    try:
-        return float(text) if isinstance(like, float) else int(text)
-    except ValueError:
-        raise _Incomparable from None
+    def _behind_blanks(self, at: int) -> int:
+        """Returns the place behind blanks and comments; a comment from `--` on needs an end of line."""
+        while True:
+            match = BLANKS.match(self._text, at)
+            at = at if match is None else match.end()
+            if self._text.startswith("--", at) and at < self._last_line_end:
+                line_end = LINE_END.search(self._text, at)
+                at = self._last_line_end if line_end is None else line_end.end()
+            elif self._text.startswith("/*", at) and (end := self._text.find("*/", at + 2)) >= 0:
+                at = end + 2
+            else:
+                return at

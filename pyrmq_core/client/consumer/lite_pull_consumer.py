@@ -22,11 +22,11 @@ from pyrmq_core.client.consumer.group.topic_watch import TopicListener, TopicWat
 from pyrmq_core.client.consumer.lite_pull_settings import LitePullSettings
 from pyrmq_core.client.consumer.queue_offsets import QueueOffsets
 from pyrmq_core.client.consumer.running_lite_pull import RunningLitePull
+from pyrmq_core.client.consumer.sql_checks import check_at_first_broker
 from pyrmq_core.client.parameters import parameters_of
 from pyrmq_core.client.producer.trace_dispatcher import CONSUME, open_tracing
-from pyrmq_core.client.routing.publish_info import subscribe_queues
 from pyrmq_core.client.service_state import Life, ServiceState
-from pyrmq_core.errors import InvalidArgument, InvalidState, NoRoute
+from pyrmq_core.errors import InvalidArgument, InvalidState
 from pyrmq_core.filtering.sql import SqlFilter
 from pyrmq_core.model import MessageExt, MessageQueue, Problem
 from pyrmq_core.network import open_owned_nursery
@@ -357,12 +357,6 @@ class LitePullConsumer:
 
     async def _check_sql(self, topic: str, wanted: Filter) -> None:
         """Has one broker of the topic check an SQL expression; a topic without a route is checked when it has one."""
-        if not isinstance(wanted, SqlFilter):
-            return
-        wanted.predicate()
-        try:
-            route = await self._session.routes.route(topic)
-        except NoRoute:
-            return
-        for queue in subscribe_queues(topic, route)[:1]:
-            await self._lookups.check_filter(queue, wanted)
+        if isinstance(wanted, SqlFilter):
+            timeout = self._settings.timeout
+            await check_at_first_broker(self._session, self._wrapped_group, topic, wanted, timeout=timeout)

@@ -20,13 +20,12 @@ from pyrmq_core.client.consumer.consume.message_trace import ConsumerTracer
 from pyrmq_core.client.consumer.group.membership import PASSIVELY, Membership
 from pyrmq_core.client.consumer.group.subscriptions import Filter, check_subscribed_topic, filter_of
 from pyrmq_core.client.consumer.push_settings import PushSettings
-from pyrmq_core.client.consumer.queue_offsets import QueueOffsets
 from pyrmq_core.client.consumer.running_push import RunningPushConsumer
+from pyrmq_core.client.consumer.sql_checks import check_at_first_broker
 from pyrmq_core.client.parameters import parameters_of
 from pyrmq_core.client.producer.trace_dispatcher import CONSUME, open_tracing
-from pyrmq_core.client.routing.publish_info import subscribe_queues
 from pyrmq_core.client.service_state import Life, ServiceState
-from pyrmq_core.errors import InvalidState, NoRoute
+from pyrmq_core.errors import InvalidState
 from pyrmq_core.filtering.sql import SqlFilter
 from pyrmq_core.filtering.tags import TagFilter
 from pyrmq_core.model import MessageModel, MessageQueue, Problem
@@ -113,7 +112,8 @@ class PushConsumer:
         check_subscribed_topic(topic)
         wrapped = with_namespace(topic, self._settings.namespace)
         if isinstance(wanted, SqlFilter):
-            await self._check_sql(wrapped, wanted)
+            timeout = self._settings.timeout
+            await check_at_first_broker(self._session, self._wrapped_group, wrapped, wanted, timeout=timeout)
         await self._subscribe(wrapped, wanted)
 
     async def unsubscribe(self, topic: str) -> None:
@@ -264,14 +264,3 @@ class PushConsumer:
             self._running.changed(subscription)
             await self._membership.announce()
             self._running.rebalancer.wake()
-
-    async def _check_sql(self, topic: str, wanted: SqlFilter) -> None:
-        """Has one broker of the topic check the expression; a topic without a route is checked when it has one."""
-        wanted.predicate()
-        try:
-            route = await self._session.routes.route(topic)
-        except NoRoute:
-            return
-        lookups = QueueOffsets(self._session, self._wrapped_group, timeout=self._settings.timeout)
-        for queue in subscribe_queues(topic, route)[:1]:
-            await lookups.check_filter(queue, wanted)

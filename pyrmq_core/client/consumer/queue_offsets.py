@@ -11,6 +11,7 @@ import trio
 from pyrmq_core.client.arguments import queue_of
 from pyrmq_core.client.client_session import ClientSession
 from pyrmq_core.client.consumer.pull.puller import Filter, Puller, no_progress
+from pyrmq_core.client.consumer.sql_checks import check_filter
 from pyrmq_core.client.consumer.topic_statistics import TopicStatistics
 from pyrmq_core.client.query_many import query_many
 from pyrmq_core.client.routing.publish_info import broker_addresses, order_brokers, topic_queues
@@ -23,10 +24,8 @@ from pyrmq_core.protocol.framing.versions import V5_0_0
 from pyrmq_core.protocol.messages.names import check_topic
 from pyrmq_core.protocol.messages.namespaces import is_reachable, with_namespace, without_namespace
 from pyrmq_core.protocol.messages.record import iterate_records
-from pyrmq_core.protocol.requests.broker.check_client_config import CheckClientConfig
 from pyrmq_core.protocol.requests.broker.consumer_offsets import QueryConsumerOffset, UpdateConsumerOffset
 from pyrmq_core.protocol.requests.broker.group_config import GetSubscriptionGroupConfig
-from pyrmq_core.protocol.requests.broker.heartbeat import SubscriptionData
 from pyrmq_core.protocol.requests.broker.offsets import GetMaxOffset, GetMinOffset, OffsetFound, SearchOffset
 from pyrmq_core.protocol.requests.nameserver.cluster_info import ClusterInfo, GetClusterInfo
 from pyrmq_core.protocol.requests.nameserver.get_route_info import GetRouteInfo, RouteInfo
@@ -276,9 +275,8 @@ class QueueOffsets:
 
     async def check_filter(self, queue: MessageQueue, wanted: Filter) -> None:
         """Raises `ResponseError` if the queue's broker cannot evaluate the filter."""
-        topic = self._on_wire(queue_of(queue).topic)
-        subscription = SubscriptionData(topic, wanted.expression, expression_type=wanted.KIND)
-        await self._ask(queue, CheckClientConfig(self._client.client_id, self._group, subscription))
+        queue = queue_of(queue)
+        await check_filter(self._client, self._group, queue, wanted, timeout=self._timeout, namespace=self._namespace)
 
     async def _keeps_batches(self, queue: MessageQueue) -> bool:
         address = await self._client.master_address(queue, timeout=self._timeout, namespace=self._namespace)
@@ -302,7 +300,7 @@ class QueueOffsets:
     async def _offset(self, queue: MessageQueue, request: HeaderRequest) -> int:
         return _offset_of(queue, await self._ask(queue, request))
 
-    async def _ask(self, queue: MessageQueue, request: HeaderRequest | CheckClientConfig) -> Command:
+    async def _ask(self, queue: MessageQueue, request: HeaderRequest) -> Command:
         command = request.to_command()
         return await self._client.ask_broker(queue, command, timeout=self._timeout, namespace=self._namespace)
 

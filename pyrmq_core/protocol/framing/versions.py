@@ -6,6 +6,8 @@ from typing import Final
 
 # The first release with timer messages, batch topics, topic queue mappings, and `boundaryType` in offset searches.
 V5_0_0: Final = 413
+# The first release whose SQL92 has CONTAINS, STARTSWITH and ENDSWITH.
+V5_1_3: Final = 439
 # From this one on each release has two numbers, of its snapshot and its own, and each minor version ten releases.
 V4_0_0_SNAPSHOT: Final = 212
 RELEASES: Final = 10

@@ -12,13 +12,14 @@ MIN_INT: Final = -(2**31)
 MAX_INT: Final = 2**31 - 1
 MIN_LONG: Final = -(2**63)
 MAX_LONG: Final = 2**63 - 1
-_NUMBER: Final = re.compile(r"[+-]?\d+")
+# Digits of any script, but none beyond U+FFFF: Java looks at the halves of those.
+_NUMBER: Final = re.compile(r"[+-]?[^\D\U00010000-\U0010FFFF]+")
 
 
 def parse_int(text: str) -> int:
     """Returns the number of 32 bits that a text spells; `ValueError` where Java raises NumberFormatException."""
     value = int(text)
-    if not text.isdecimal():
+    if not (text.isascii() and text.isdecimal()):
         _check_spelling(text)
     if not MIN_INT <= value <= MAX_INT:
         raise ValueError("it is beyond 32 bits")
@@ -28,7 +29,7 @@ def parse_int(text: str) -> int:
 def parse_long(text: str) -> int:
     """Returns the number of 64 bits that a text spells; `ValueError` where Java raises NumberFormatException."""
     value = int(text)
-    if not text.isdecimal():
+    if not (text.isascii() and text.isdecimal()):
         _check_spelling(text)
     if not MIN_LONG <= value <= MAX_LONG:
         raise ValueError("it is beyond 64 bits")

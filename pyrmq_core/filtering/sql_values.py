@@ -1,0 +1,93 @@
+"""The values of SQL92 expressions, and their comparison by RocketMQ's rules. Pure.
+
+A value is a property's text, a number of one of Java's three kinds, or a truth value. A comparison reads a text as a
+value of the other side's kind: one that is none cannot be compared, even if it is a number of another kind.
+Source: filter/expression/ComparisonExpression.java (__compare), Integer.valueOf, Double.valueOf.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Any, Final
+
+from pyrmq_core.protocol.java.integers import parse_int, parse_long
+
+
+class Long(int):
+    """A whole number that Java keeps in 64 bits; a plain `int` is one that it keeps in 32."""
+
+    __slots__ = ()
+
+
+Number = int | Long | float
+Value = bool | Number | str | None
+
+DECIMAL: Final = re.compile(r"[+-]?(?:NaN|Infinity|(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?[fFdD]?)")
+HEXADECIMAL: Final = re.compile(
+    r"([+-]?0[xX](?:[0-9a-fA-F]+\.?|[0-9a-fA-F]*\.[0-9a-fA-F]+)[pP][+-]?[0-9]+)[fFdD]?",
+)
+JAVA_BLANKS: Final = "".join(map(chr, range(0x21)))
+
+
+class Incomparable(Exception):
+    """A comparison that Java ends with an exception: the message does not pass, whatever else is in the expression."""
+
+
+def compare(left: bool | Number | str, right: bool | Number | str) -> int:
+    """Returns -1, 0 or 1, where -1 also stands for values that are never equal; `Incomparable` for some others."""
+    if isinstance(left, bool):
+        if isinstance(right, str):
+            raise Incomparable
+        return _order(left, right) if isinstance(right, bool) else -1
+    if isinstance(left, str):
+        return _order(left, right) if isinstance(right, str) else compare(_read(left, right), right)
+    if isinstance(right, bool):
+        return -1
+    right = _read(right, left) if isinstance(right, str) else right
+    if isinstance(left, float) or isinstance(right, float):
+        return _order_doubles(float(left), float(right))
+    return _order(left, right)
+
+
+def compare_doubles(left: str, right: str) -> int:
+    """Returns the order of two texts as numbers; `Incomparable` if one is none."""
+    return _order_doubles(_double(left), _double(right))
+
+
+def _order(left: Any, right: Any) -> int:
+    return int(left > right) - int(left < right)
+
+
+def _order_doubles(left: float, right: float) -> int:
+    """Returns the order of Double.compare: -0.0 is below 0.0, and NaN above all others."""
+    return (left > right) - (left < right) or (_rank(left) > _rank(right)) - (_rank(left) < _rank(right))
+
+
+def _rank(number: float) -> int:
+    return 2 if math.isnan(number) else int(math.copysign(1.0, number) > 0)
+
+
+def _read(text: str, like: bool | Number) -> bool | Number:
+    """Returns the text as a value of the same kind."""
+    if isinstance(like, bool):
+        return text.lower() == "true"
+    if isinstance(like, float):
+        return _double(text)
+    try:
+        return Long(parse_long(text)) if isinstance(like, Long) else parse_int(text)
+    except ValueError:
+        raise Incomparable from None
+
+
+def _double(text: str) -> float:
+    trimmed = text.strip(JAVA_BLANKS)
+    if DECIMAL.fullmatch(trimmed):
+        return float(trimmed.rstrip("fFdD") if trimmed[-1] in "fFdD" else trimmed)
+    hexadecimal = HEXADECIMAL.fullmatch(trimmed)
+    if hexadecimal is None:
+        raise Incomparable
+    try:
+        return float.fromhex(hexadecimal[1])
+    except OverflowError:
+        return -math.inf if trimmed.startswith("-") else math.inf
