@@ -1,16 +1,19 @@
-"""A message's body for reading: as JSON, as text, or as bytes in hexadecimal; a long one is cut."""
+"""A message's body for reading: as it is, as JSON on many lines, or as bytes in hexadecimal; a long one is cut."""
 
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NoReturn
 
 SHOWN_BYTES: Final = 64 * 1024
 HEX_SHOWN_BYTES: Final = 4096
 SUMMARY_CHARACTERS: Final = 80
 BYTES_A_LINE: Final = 16
-FORMS: Final = ("json", "text", "hex")
+DEEPEST_INDENT: Final = 32
+FORMS: Final = ("text", "json", "hex")
+JSON_TOKEN: Final = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],:]|[^\s{}\[\],:"]+')
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,19 +27,20 @@ class BodyText:
 
 
 def body_text(body: bytes, form: str = "") -> BodyText:
-    """Returns the body in the form that is asked for, or in the first of JSON, text and hex that it can be shown in.
+    """Returns the body in the form that is wanted, or else in the first of `FORMS` that it can be shown in.
 
-    JSON is laid out anew, so numbers may look different; text is the body's own.
+    JSON differs from the text in blanks and line ends alone: names and numbers keep each of their characters.
     """
     shown = body[:SHOWN_BYTES]
-    whole, left_out = len(shown) == len(body), len(body) - len(shown)
-    if form == "text":
-        return BodyText("text", shown.decode(errors="replace"), len(body), left_out)
-    if form != "hex":
-        for name, make in (("json", _json), ("text", _text)):
-            text = make(shown, whole)
-            if text is not None:
-                return BodyText(name, text, len(body), left_out)
+    is_whole, left_out = len(shown) == len(body), len(body) - len(shown)
+    text = _text(shown, is_whole)
+    laid_out = _laid_out(text) if form == "json" and text is not None and is_whole else None
+    if laid_out is not None:
+        return BodyText("json", laid_out, len(body), left_out)
+    if form == "text" and text is None:
+        text = shown.decode(errors="replace")
+    if form != "hex" and text is not None:
+        return BodyText("text", text, len(body), left_out)
     shown = body[:HEX_SHOWN_BYTES]
     return BodyText("hex", _hex(shown), len(body), len(body) - len(shown))
 
@@ -50,15 +54,28 @@ def summary(body: bytes) -> str:
     return line if len(line) <= SUMMARY_CHARACTERS else line[: SUMMARY_CHARACTERS - 1] + "…"
 
 
-def _json(shown: bytes, whole: bool) -> str | None:
-    if not whole or shown[:1] not in (b"{", b"["):
+def _laid_out(text: str) -> str | None:
+    """Returns the JSON of an object or a list with a line for each member; None for any other text."""
+    if text.lstrip()[:1] not in ("{", "["):
         return None
     try:
-        text = json.dumps(json.loads(shown), indent=2, ensure_ascii=False)
-        text.encode()  # a lone surrogate, written as an escape, cannot be sent to a browser
+        json.loads(text, parse_int=str, parse_float=str, parse_constant=_refuse_constant)
     except (ValueError, RecursionError):
         return None
-    return text
+    pieces, depth, before = [], 0, ""
+    for token in JSON_TOKEN.findall(text):
+        closes = token in ("}", "]")
+        depth -= closes
+        if before == "," or (before in ("{", "[")) != closes:
+            pieces.append("\n" + "  " * min(depth, DEEPEST_INDENT))
+        pieces.append(": " if token == ":" else token)
+        depth += token in ("{", "[")
+        before = token
+    return "".join(pieces)
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"JSON has no {name}")
 
 
 def _text(shown: bytes, whole: bool) -> str | None:

@@ -193,7 +193,9 @@ async def test_bodies_in_each_form(page: Served) -> None:
     place = re.search(r'href="(/message\?[^"]*)"', (await page.get("/messages", topic="orders", key="k8")).text)
     assert place is not None
     path = html.unescape(place[1])
-    for form, part in (("json", "&#34;order&#34;: 8"), ("text", "{&#34;order&#34;: 8}"), ("hex", "00000000  7b 22")):
+    as_it_is = ">\n{&#34;order&#34;: 8}</pre>"
+    laid_out = "\n  &#34;order&#34;: 8\n}"
+    for form, part in (("", as_it_is), ("text", as_it_is), ("json", laid_out), ("hex", "00000000  7b 22")):
         assert part in (await page.http.get(f"{path}&form={form}")).text
 
 
