@@ -7,7 +7,7 @@ are complete, and starts lie before ends, checked before and after resolution wi
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from pyrmq_core import BrokerNotFound, DataLost, MessageQueue, OffsetRange
@@ -153,17 +153,22 @@ def resolve_end(
     return ResolvedOffsets(offsets, tuple(skipped))
 
 
-def ranges_between(start: ResolvedOffsets, end: ResolvedOffsets) -> dict[MessageQueue, OffsetRange]:
-    """Returns the range to read of each queue; raises `InvalidOffsets` if an end was resolved to before its start."""
+def ranges_between(
+    start: ResolvedOffsets, end: ResolvedOffsets, *, by_time: Container[MessageQueue] = ()
+) -> dict[MessageQueue, OffsetRange]:
+    """Returns the range to read of each queue; raises `InvalidOffsets` if an end was resolved to before its start.
+
+    Where a time sets one of the two (`by_time`), the queue has no message between them: its range is empty.
+    """
     ranges = {}
     for queue, first in start.offsets.items():
         last = end.offsets[queue]
-        if last < first:
+        if last < first and queue not in by_time:
             raise InvalidOffsets(
-                f"{queue} came to be read from offset {first} to {last}, so the end is before the start: is the ending "
-                "time earlier than the starting one, or was the topic made anew since the offsets were noted?"
+                f"{queue} came to be read from offset {first} to {last}, so the end is before the start: has the group "
+                "gone on behind it, or was the topic made anew since the offsets were noted?"
             )
-        ranges[queue] = OffsetRange(first, last)
+        ranges[queue] = OffsetRange(first, max(first, last))
     return ranges
 
 

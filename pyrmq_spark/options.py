@@ -15,6 +15,7 @@ from dataclasses import Field, dataclass, field, fields, replace
 from typing import Any, ClassVar, Final, Protocol, TypeVar
 
 from pyrmq_core import InvalidArgument, MessageQueue, TagFilter, parse_nameservers
+from pyrmq_spark.kafka_hints import option_hint
 from pyrmq_spark.namespaces import Namespace
 from pyrmq_spark.offsets import NoMatchStrategy
 from pyrmq_spark.positions import Position, Word, parse_assign, parse_end, parse_start, parse_time, parse_times
@@ -193,6 +194,8 @@ class SourceOptions:
     max_body_bytes: int = option("maxBodyBytes", at_least(1, 1024 * MIB), 64 * MIB)
 
     SELECTIONS: ClassVar = ("topic", "topicPattern", "assign")
+    ENDS: ClassVar = ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp")
+    LIMITS: ClassVar = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay", "maxBytesPerTrigger")
 
     def start(self, default: Word) -> tuple[Position, str]:
         """Returns the start and the option that sets it; of several, the first below wins, as in Kafka's source."""
@@ -223,25 +226,23 @@ class SourceOptions:
         return Word.LATEST, "endingOffsets"
 
     @property
+    def none_as_young(self) -> NoMatchStrategy:
+        """What a queue does that has no message as young as the start: between two ends it is an empty range."""
+        return NoMatchStrategy.LATEST if self.batch_only else self.starting_strategy
+
+    @property
     def batch_only(self) -> tuple[str, ...]:
         """The options that are set, and that a stream cannot have."""
-        starts = {
-            "endingOffsets": self.ending_offsets,
-            "endingTimestamp": self.ending_timestamp,
-            "endingOffsetsByTimestamp": self.ending_offsets_by_timestamp,
-        }
-        return tuple(name for name, value in starts.items() if value is not None)
+        return self._set_of(self.ENDS)
 
     @property
     def streaming_only(self) -> tuple[str, ...]:
         """The options that are set, and that a batch read does not use."""
-        starts = {
-            "maxOffsetsPerTrigger": self.max_offsets_per_trigger,
-            "minOffsetsPerTrigger": self.min_offsets_per_trigger,
-            "maxTriggerDelay": self.max_trigger_delay,
-            "maxBytesPerTrigger": self.max_bytes_per_trigger,
-        }
-        return tuple(name for name, value in starts.items() if value is not None)
+        return self._set_of(self.LIMITS)
+
+    def _set_of(self, names: tuple[str, ...]) -> tuple[str, ...]:
+        values = {line.metadata["name"]: getattr(self, line.name) for line in fields(self)}
+        return tuple(name for name in names if values[name] is not None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,6 +298,8 @@ def check_names(raw: Options) -> None:
                 "save() or load() without an argument"
             )
         if name.lower() not in KNOWN:
+            if (kafka := option_hint(name)) is not None:
+                raise UnknownOption(f"rocketmq has no option {name}: {kafka}")
             near = difflib.get_close_matches(name.lower(), KNOWN, n=1, cutoff=0.6)
             hint = f"did you mean {KNOWN[near[0]]}?" if near else f"there are {', '.join(NAMES)}"
             raise UnknownOption(f"rocketmq has no option {name}; {hint}")
@@ -381,10 +384,8 @@ def _read(table: type[T], raw: Options) -> T:
     values = {}
     for line in fields(table):
         name, parse = line.metadata["name"], line.metadata["parse"]
-        if name.lower() not in by_name:
-            continue
-        value = parse(by_name[name.lower()], name)
-        values[line.name] = value
+        if name.lower() in by_name:
+            values[line.name] = parse(by_name[name.lower()], name)
     return table(**values)
 
 

@@ -1,7 +1,8 @@
 """The share of the backlog that a micro-batch takes. Pure.
 
 The arithmetic of `maxOffsetsPerTrigger`, `minOffsetsPerTrigger` and `maxTriggerDelay` is that of Spark's Kafka source
-(KafkaMicroBatchStream.scala: rateLimit, delayBatch); a limit on bytes divides in the same way.
+(KafkaMicroBatchStream.scala: rateLimit, delayBatch), but what its division leaves over is given out, too. A limit on
+bytes divides in the same way.
 """
 
 from __future__ import annotations
@@ -41,7 +42,8 @@ def is_held_back(backlog: Backlog, limits: ReadLimits, since_last: float | None)
 def admitted(backlog: Backlog, limits: ReadLimits, mean_sizes: Mapping[MessageQueue, float]) -> dict[MessageQueue, int]:
     """Returns how many offsets to take of each queue with a backlog: at least one, so that no queue starves.
 
-    The sum may exceed a limit by these. `mean_sizes` are needed only for a limit on bytes.
+    The sum is the limit, or all that waits if that is less; it exceeds a limit only by queues that take one all the
+    same. `mean_sizes` are needed only for a limit on bytes.
     """
     taken = dict(backlog)
     if limits.max_offsets is not None:
@@ -52,14 +54,32 @@ def admitted(backlog: Backlog, limits: ReadLimits, mean_sizes: Mapping[MessageQu
 
 
 def _by_offsets(backlog: Backlog, limit: int) -> dict[MessageQueue, int]:
-    """Returns each queue's share of the limit in proportion to its backlog: rounded up if below one, else down."""
+    """Returns each queue's share of the limit in proportion to its backlog: rounded up if below one, else down.
+
+    The offsets that rounding leaves go, one each, to the queues that lost most by it.
+    """
     total = sum(backlog.values())
-    return {queue: min(size, max(1, limit * size // total)) for queue, size in backlog.items()}
+    if total <= limit:
+        return dict(backlog)
+    shares = {queue: max(1, limit * size // total) for queue, size in backlog.items()}
+    rounded_off = {queue: limit * size % total for queue, size in backlog.items() if limit * size > total}
+    left = max(0, limit - sum(shares.values()))
+    for queue in sorted(rounded_off, key=lambda queue: (-rounded_off[queue], queue))[:left]:
+        shares[queue] += 1
+    return shares
 
 
 def _by_bytes(backlog: Backlog, limit: int, mean_sizes: Mapping[MessageQueue, float]) -> dict[MessageQueue, int]:
+    """Returns each queue's share of the limit by the same rule; what rounding leaves goes where a message fits in."""
     sizes = {queue: max(1.0, mean_sizes.get(queue, 1.0)) for queue in backlog}
     total = sum(size * sizes[queue] for queue, size in backlog.items())
     if total <= limit:
         return dict(backlog)
-    return {queue: min(size, max(1, int(size * limit / total))) for queue, size in backlog.items()}
+    exact = {queue: size * limit / total for queue, size in backlog.items()}
+    shares = {queue: min(size, max(1, int(exact[queue]))) for queue, size in backlog.items()}
+    left = limit - sum(share * sizes[queue] for queue, share in shares.items())
+    for queue in sorted(backlog, key=lambda queue: (shares[queue] - exact[queue], queue)):
+        if shares[queue] < backlog[queue] and sizes[queue] <= left:
+            shares[queue] += 1
+            left -= sizes[queue]
+    return shares

@@ -14,6 +14,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from pyrmq_core.columnar import DEFAULT_COLUMNS, SOURCE_COLUMNS
+from pyrmq_spark import kafka_hints
 from pyrmq_spark.spark_errors import InvalidColumn
 
 # Spark's name of each Arrow type that a source column has.
@@ -67,12 +68,15 @@ def source_schema(schema: StructType) -> SourceSchema:
     for field in schema.fields:
         name = by_name.get(field.name.lower())
         if name is None:
-            _refuse_source_column(f"there is no column {field.name}")
+            kafka = kafka_hints.SOURCE_COLUMNS.get(field.name.lower())
+            _refuse_source_column(f"there is no column {field.name}" + (f": {kafka}" if kafka else ""))
         if name in seen:
             _refuse_source_column(f"column {field.name} stands in it twice")
         if field.dataType.simpleString() not in SOURCE_TYPES[name]:
             expected = " or ".join(SOURCE_TYPES[name])
-            _refuse_source_column(f"column {field.name} is {expected}, not {field.dataType.simpleString()}")
+            fault = f"column {field.name} is {expected}, not {field.dataType.simpleString()}"
+            hint = "; read it as string, and convert it by cast or from_json" if name == "body" else ""
+            _refuse_source_column(fault + hint)
         if SOURCE_COLUMNS[name].nullable and not field.nullable:
             _refuse_source_column(f"column {field.name} is null where a message has none, so it cannot be NOT NULL")
         seen.add(name)

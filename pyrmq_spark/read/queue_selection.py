@@ -71,7 +71,7 @@ def _planned(consumer: PullConsumer, options: SourceOptions) -> list[QueueRange]
         log.warning("%s has no master: what its slave has of %s is read", name, ", ".join(topics))
     _tell_skipped(first, last)
     return plan(
-        ranges_between(first, last),
+        ranges_between(first, last, by_time=times_of(starts).keys() | times_of(ends).keys()),
         min_partitions=options.min_partitions,
         max_records=options.max_records_per_partition,
     )
@@ -115,7 +115,7 @@ def _resolved_start(
     return resolve_start(
         starts,
         BrokerAnswers(bounds, consumer.offsets_at(times_of(starts)), committed, masterless),
-        none_as_young=options.starting_strategy,
+        none_as_young=options.none_as_young,
         fail_on_data_loss=options.fail_on_data_loss,
     )
 

@@ -10,8 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NoReturn
 
-from pyspark.sql.types import ArrayType, DataType, MapType, StringType, StructType
+from pyspark.sql.types import ArrayType, DataType, MapType, StringType, StructField, StructType
 
+from pyrmq_spark import kafka_hints
 from pyrmq_spark.spark_errors import InvalidColumn
 
 if TYPE_CHECKING:
@@ -49,7 +50,9 @@ def sink_schema(schema: StructType, topic: str | None) -> SinkSchema:
     """Raises `InvalidColumn` before a row is sent; `topic` is the option, which wins over the column."""
     columns: dict[str, int] = {}
     if not any(name.lower() in BODY_NAMES for name in schema.names):
-        _refuse_sink_column("there is no body")  # raised first: another column may be meant for it
+        _refuse_sink_column(
+            "there is no body; to_json(struct(*)) as body makes one of a whole row"
+        )  # raised first: another column may be meant for it
     for number, field in enumerate(schema.fields):
         name = _sink_name(field.name)
         if name in columns:
@@ -57,7 +60,8 @@ def sink_schema(schema: StructType, topic: str | None) -> SinkSchema:
             _refuse_sink_column(f"{other} and {field.name} are both {name}; keep one of them")
         if _simple_type(field.dataType) not in SINK_TYPES[name]:
             expected = " or ".join(SINK_TYPES[name])
-            _refuse_sink_column(f"{field.name} is {expected}, not {field.dataType.simpleString()}")
+            fault = f"{field.name} is {expected}, not {field.dataType.simpleString()}"
+            _refuse_sink_column(f"{fault}; write {_as_body(field)}" if name == "body" else fault)
         columns[name] = number
     if topic is None and "topic" not in columns:
         _refuse_sink_column("there is neither a column topic nor the option topic; one of them says where rows go")
@@ -75,10 +79,8 @@ def _sink_name(spelling: str) -> str:
     for name in SINK_TYPES:
         if lower == name.lower():
             return name
-    if lower == "key":
-        return _refuse_sink_column(
-            "key: Kafka's key is shardingKey (order) or keys (index); rename it to what is meant"
-        )
+    if lower in kafka_hints.SINK_COLUMNS:
+        _refuse_sink_column(f"{spelling}: {kafka_hints.SINK_COLUMNS[lower]}")
     from pyrmq_core.columnar import SOURCE_COLUMNS
 
     if lower in {name.lower() for name in SOURCE_COLUMNS}:
@@ -87,6 +89,13 @@ def _sink_name(spelling: str) -> str:
             'select("topic", "body", "tags", "keys")'
         )
     return _refuse_sink_column(f"there is no column {spelling}")
+
+
+def _as_body(field: StructField) -> str:
+    """Returns the expression that makes a body of a column of another type."""
+    if isinstance(field.dataType, StructType | ArrayType | MapType):
+        return f"to_json({field.name}) as body"
+    return f"cast({field.name} as string) as body"
 
 
 def _refuse_sink_column(fault: str) -> NoReturn:

@@ -27,6 +27,8 @@ from pyrmq_spark.write.row_checks import by_topic, check_rows
 
 STRING, BINARY, INT, LONG = StringType(), BinaryType(), IntegerType(), LongType()
 MAP = MapType(STRING, STRING)
+FLAT = StructType([StructField("a", INT)])
+HEADERS = ArrayType(StructType([StructField("key", STRING), StructField("value", BINARY)]))
 NOW = datetime(2026, 5, 4, 3, 2, 1, tzinfo=UTC)
 SPARK = {
     "string": STRING,
@@ -81,9 +83,13 @@ def test_not_null_is_taken_where_nothing_is_null() -> None:
 @pytest.mark.parametrize(
     ("schema", "fault"),
     [
-        (frame(offset=LONG), "there is no column offset; possible are topic string, "),
+        (frame(sequence=LONG), "there is no column sequence; possible are topic string, "),
+        (frame(offset=LONG), "there is no column offset: Kafka's offset is queueOffset; possible are topic string, "),
+        (frame(key=STRING, value=STRING), r"no column key: Kafka's key is shardingKey \(order\) or keys \(index\)"),
+        (frame(value=BINARY), "there is no column value: Kafka's value is body"),
+        (frame(Headers=STRING), "there is no column Headers: Kafka's headers are properties"),
         (frame(queueId=LONG), "column queueId is int, not bigint"),
-        (frame(body=INT), "column body is binary or string, not int"),
+        (frame(body=INT), "column body is binary or string, not int; read it as string, and convert it by cast or"),
         (frame(body=BINARY, BODY=STRING), "column BODY stands in it twice"),
         (frame(), "it has no column"),
         (frame(properties=MapType(STRING, INT)), r"column properties is map<string,string>, not map<string,int>"),
@@ -131,10 +137,22 @@ def test_the_topic_option_wins_over_the_column() -> None:
 @pytest.mark.parametrize(
     ("schema", "topic", "fault"),
     [
-        (frame(tags=STRING), "a", "there is no body. Columns are body binary or string, topic string, "),
-        (frame(payload=STRING, key=STRING), "a", "there is no body. Columns are body binary or string, topic string, "),
+        (
+            frame(tags=STRING),
+            "a",
+            r"there is no body; to_json\(struct\(\*\)\) as body .*\. Columns are body binary or ",
+        ),
+        (
+            frame(payload=STRING, key=STRING),
+            "a",
+            "there is no body; .* Columns are body binary or string, topic string, ",
+        ),
         (frame(body=STRING), None, "neither a column topic nor the option topic"),
-        (frame(body=INT), "a", "body is binary or string, not int"),
+        (frame(body=INT), "a", r"body is binary or string, not int; write cast\(body as string\) as body"),
+        (frame(value=FLAT), "a", r"value is binary or string, not struct<a:int>; write to_json\(value\) as body"),
+        (frame(body=ArrayType(INT)), "a", r"not array<int>; write to_json\(body\) as body"),
+        (frame(value=STRING, headers=HEADERS), "a", "headers: Kafka's headers are properties, a map<string,string>"),
+        (frame(value=STRING, partition=INT), "a", "partition: Kafka's partition is brokerName and queueId together"),
         (frame(body=STRING, tags=INT), "a", "tags is string, not int"),
         (frame(body=STRING, keys=ArrayType(INT)), "a", "keys is string or array<string>, not array<int>"),
         (frame(body=STRING, properties=MapType(STRING, BINARY)), "a", "not map<string,binary>"),

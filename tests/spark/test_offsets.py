@@ -82,6 +82,13 @@ def test_the_output_is_checked_too() -> None:
         ranges_between(ResolvedOffsets({A0: 10}), ResolvedOffsets({A0: 9}))
 
 
+def test_a_time_between_which_and_the_other_end_nothing_lies_is_an_empty_range() -> None:
+    start, end = ResolvedOffsets({A0: 10, A1: 4}), ResolvedOffsets({A0: 9, A1: 4})
+    assert ranges_between(start, end, by_time={A0}) == {A0: OffsetRange(10, 10), A1: OffsetRange(4, 4)}
+    with pytest.raises(InvalidOffsets, match="from offset 10 to 9"):
+        ranges_between(start, end, by_time={A1})
+
+
 def test_words_come_to_bounds() -> None:
     requested = BrokerAnswers(BOUNDS, committed={A0: 42, A1: None})
     for point, offsets in (

@@ -1,6 +1,7 @@
 """The table of options: names, types, defaults, and the errors for any others."""
 
 import pickle
+import re
 from contextlib import suppress
 from dataclasses import fields
 
@@ -9,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyrmq_core import MessageQueue, RocketMQError
+from pyrmq_spark import kafka_hints
 from pyrmq_spark.offsets import NoMatchStrategy
 from pyrmq_spark.options import (
     KNOWN,
@@ -86,6 +88,28 @@ def test_an_unknown_option_names_the_nearest(name: str, nearest: str) -> None:
         check_names({name: "x"})
     hint = f"did you mean {nearest}?" if nearest else "there are nameServer, "
     assert reported(error).startswith(f"[RMQ_UNKNOWN_OPTION] rocketmq has no option {name}; {hint}")
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("kafka.bootstrap.servers", 'RocketMQ is found by its NameServers: option("nameServer", "host:9876")'),
+        ("Kafka.Group.Id", "the group is named by consumerGroup"),
+        ("kafka.ssl.truststore.location", "options of Kafka's clients have no meaning here"),
+        ("includeHeaders", "Kafka's headers are the column properties"),
+        ("kafkaConsumer.pollTimeoutMs", "a broker that does not answer is waited for by pullTimeoutMs"),
+    ],
+)
+def test_an_option_of_kafkas_connector_names_its_counterpart(name: str, hint: str) -> None:
+    with pytest.raises(RocketMQError) as error:
+        check_names({name: "x"})
+    assert reported(error).startswith(f"[RMQ_UNKNOWN_OPTION] rocketmq has no option {name}: {hint}")
+
+
+def test_every_hint_names_options_that_there_are() -> None:
+    for hint in kafka_hints.OPTIONS.values():
+        named = set(re.findall(r"\b[a-z]+[A-Z]\w+", hint)) - {"flushDiskType", "brokerRole"}
+        assert named <= set(NAMES), hint
 
 
 def test_options_of_both_directions_and_of_spark_pass() -> None:

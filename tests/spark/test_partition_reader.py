@@ -24,12 +24,14 @@ from pyrmq_spark.read.columns import source_schema
 from pyrmq_spark.read.queue_selection import chosen_queues, matching, plan_batch
 from pyrmq_spark.read.range_planner import QueueRange, RangePartition
 from pyrmq_spark.source import RocketMQDataSource, RocketMQReader
-from pyrmq_spark.spark_errors import InvalidOption, RocketMQSparkError
+from pyrmq_spark.spark_errors import InvalidOffsets, InvalidOption, RocketMQSparkError
 from tests.support.spark import wait_readable
 
 OFFSETS_AND_BODIES = StructType([StructField("queueOffset", LongType()), StructField("body", StringType())])
 A0, B0 = MessageQueue("orders", "broker-a", 0), MessageQueue("orders", "broker-b", 0)
 MESSAGES = 500
+LATE = "2999-01-01T00:00:00Z"
+THREE = '{"orders":{"broker-a":{"0":3},"broker-b":{"0":0}}}'
 
 
 @pytest.fixture(scope="module")
@@ -130,6 +132,29 @@ def test_times_of_both_ends(cluster: EmbeddedCluster) -> None:
     assert planned(cluster, endingTimestamp=0) == []
     assert planned(cluster, endingTimestamp="2999-01-01T00:00:00Z") == [QueueRange(A0, 0, MESSAGES)]
     assert planned(cluster, startingTimestamp="2999-01-01T00:00Z", startingOffsetsByTimestampStrategy="latest") == []
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"startingTimestamp": LATE, "endingTimestamp": "2999-01-02T00:00:00Z"},
+        {"startingTimestamp": LATE, "endingOffsets": "latest"},
+        {"startingTimestamp": LATE, "endingOffsets": THREE},
+        {"startingOffsets": THREE, "endingTimestamp": 0},
+        {
+            "startingOffsetsByTimestamp": '{"orders":32472144000000}',
+            "endingOffsetsByTimestamp": '{"orders":32472144000000}',
+        },
+    ],
+    ids=lambda options: " ".join(options),
+)
+def test_between_two_ends_a_queue_without_messages_is_empty(cluster: EmbeddedCluster, options: dict[str, Any]) -> None:
+    assert planned(cluster, **options) == []
+
+
+def test_a_start_by_time_alone_says_that_no_message_is_as_young(cluster: EmbeddedCluster) -> None:
+    with pytest.raises(InvalidOffsets, match="has no message stored at or after 2999-01-01"):
+        planned(cluster, startingTimestamp=LATE)
 
 
 def test_expired_offsets_fail_or_are_passed_over(cluster: EmbeddedCluster, caplog: pytest.LogCaptureFixture) -> None:

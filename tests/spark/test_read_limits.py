@@ -16,6 +16,15 @@ def test_shares_are_proportional_and_small_queues_do_not_starve() -> None:
     assert admitted({A: 93, B: 10}, ReadLimits(max_offsets=10), {}) == {A: 9, B: 1}
 
 
+def test_what_the_division_leaves_is_given_out() -> None:
+    """Kafka's source drops it: three equal queues get 9 of a limit of 10 there."""
+    assert admitted({A: 50, B: 50, C: 50}, ReadLimits(max_offsets=10), {}) == {A: 4, B: 3, C: 3}
+    assert admitted({A: 10, B: 26, C: 34}, ReadLimits(max_offsets=12), {}) == {A: 2, B: 4, C: 6}
+    assert admitted({A: 1, B: 50, C: 50}, ReadLimits(max_offsets=7), {}) == {A: 1, B: 3, C: 3}
+    sizes = {A: 100.0, B: 100.0, C: 30.0}
+    assert admitted({A: 9, B: 9, C: 9}, ReadLimits(max_bytes=500), sizes) == {A: 2, B: 2, C: 3}
+
+
 def test_a_limit_above_the_backlog_takes_it_all() -> None:
     assert admitted({A: 5, B: 7}, ReadLimits(max_offsets=2**63 - 1), {}) == {A: 5, B: 7}
 
@@ -29,7 +38,8 @@ def test_between_one_and_the_backlog_and_little_above_the_limit(backlog: dict[Me
     taken = admitted(backlog, ReadLimits(max_offsets=limit), {})
     assert taken.keys() == backlog.keys()
     assert all(1 <= taken[queue] <= size for queue, size in backlog.items())
-    assert sum(taken.values()) <= limit + len(backlog)
+    starving = sum(size * limit < sum(backlog.values()) for size in backlog.values())
+    assert min(limit, sum(backlog.values())) <= sum(taken.values()) <= limit + starving
 
 
 def test_bytes_are_estimated_by_each_queues_mean_size() -> None:
