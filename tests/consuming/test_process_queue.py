@@ -67,3 +67,18 @@ def test_it_is_full_by_messages_bytes_or_span() -> None:
     assert not process_queue.has_room(FlowLimits(messages=2, bytes=199, span=7))
     assert not process_queue.has_room(FlowLimits(messages=2, bytes=200, span=6))
     assert process_queue.has_room(FlowLimits(messages=2, bytes=200, span=None))
+
+
+def test_a_queue_that_is_dropped_takes_nothing_and_keeps_its_offset() -> None:
+    process_queue = ProcessQueue(QUEUE, 0)
+    process_queue.put([message(offset) for offset in range(3)], 3)
+    first = process_queue.take(1)
+    process_queue.drop()
+    process_queue.put([message(offset) for offset in range(3, 40)], 40)
+    process_queue.give_back(process_queue.take(1))
+    assert not process_queue.waiting
+    assert (process_queue.position, process_queue.offset_to_commit) == (3, 0)
+    process_queue.finish(first)
+    process_queue.give_back(first)
+    assert not process_queue.waiting
+    assert process_queue.offset_to_commit == 1

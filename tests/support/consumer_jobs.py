@@ -75,7 +75,14 @@ class Seen:
 
 @asynccontextmanager
 async def consuming(
-    nameserver: str, group: str, topic: str, seen: Seen, *, tags: str = "*", orderly: bool = False, **settings: Any
+    nameserver: str | None,
+    group: str,
+    topic: str,
+    seen: Seen,
+    *,
+    tags: str = "*",
+    orderly: bool = False,
+    **settings: Any,
 ) -> AsyncIterator[PushConsumer]:
     """Runs a consumer of the topic for the time of the block."""
     settings = {"consume_from_where": FIRST, **settings}

@@ -54,7 +54,7 @@ async def send(
             await producer.send(Message(topic, body.encode(), **fields), queue=queue, timeout=10)
 
 
-def lite(nameserver: str, group: str, **settings: Any) -> LitePullConsumer:
+def lite(nameserver: str | None, group: str, **settings: Any) -> LitePullConsumer:
     settings = {"consume_from_where": ConsumeFromWhere.FIRST_OFFSET, **settings}
     return LitePullConsumer(group, nameserver=nameserver, timeout=10, **settings)
 

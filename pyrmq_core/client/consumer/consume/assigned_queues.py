@@ -61,9 +61,8 @@ class AssignedQueue:
 
     def drop(self) -> None:
         """Ends the pulling and every wait for messages; handlers at work go on."""
-        self.process_queue.is_dropped = True
+        self.process_queue.drop()
         self.dropped_at = min(self.dropped_at, trio.current_time())
-        self.process_queue.waiting.clear()
         self.scope.cancel()
         if self._waiting is not None:
             self._waiting.cancel()

@@ -119,7 +119,7 @@ class ConcurrentService:
                 yielded, now = time.perf_counter(), trio.current_time()
 
     def _next_queue(self) -> AssignedQueue | None:
-        """Returns the next queue with waiting messages; the queues take turns."""
+        """Returns the next queue with waiting messages; the queues take turns. One without is left out until it has."""
         ready = self._ready
         while ready and not self._is_ending:
             assigned = ready.popleft()
@@ -128,7 +128,7 @@ class ConcurrentService:
                 ready.append(assigned)
             else:
                 self._in_ready.discard(assigned)
-            if waiting and not assigned.process_queue.is_dropped:
+            if waiting:
                 return assigned
         return None
 
@@ -177,10 +177,9 @@ class ConcurrentService:
 
     def _return(self, assigned: AssignedQueue, batches: Sequence[Messages]) -> None:
         for batch in reversed(batches):
-            if not assigned.process_queue.is_dropped:
-                assigned.process_queue.give_back(batch)
+            assigned.process_queue.give_back(batch)
             assigned.left(len(batch))
-        if batches and not assigned.process_queue.is_dropped:
+        if batches:
             self.arrived(assigned)
 
     async def _settle(self, assigned: AssignedQueue, trip: Trip) -> None:
@@ -226,9 +225,8 @@ class ConcurrentService:
 
     async def _consume_again(self, assigned: AssignedQueue, messages: Messages) -> None:
         await trio.sleep(CONSUME_AGAIN_SECONDS)
-        if not assigned.process_queue.is_dropped:
-            assigned.process_queue.give_back(messages)
-            self.arrived(assigned)
+        assigned.process_queue.give_back(messages)
+        self.arrived(assigned)
 
     async def _end_hung_calls(self) -> None:
         """Cancels a call that takes longer than `consume_timeout`; its messages are sent back."""

@@ -82,7 +82,7 @@ class HandOver:
         succeeded = received in (None, self.number)
         if succeeded:
             assigned.process_queue.finish(messages)
-        elif not assigned.process_queue.is_dropped:
+        else:
             assigned.process_queue.give_back(messages)
         self._observer.ended(assigned, len(messages), success=succeeded)
         assigned.left(len(messages))

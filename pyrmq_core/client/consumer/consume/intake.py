@@ -220,8 +220,13 @@ class Intake:
         )
 
     def _deliver(self, pull: RawPull) -> int:
-        """Puts the messages of a pull into the process queue, and returns the offset of the next pull."""
+        """Puts the messages of a pull into the process queue, and returns the offset of the next pull.
+
+        The queue may have been dropped after the answer arrived: this task is cancelled at its next wait only.
+        """
         process_queue = self.process_queue
+        if process_queue.is_dropped:
+            return process_queue.position
         if pull.next_offset <= process_queue.position and pull.status is not PullStatus.FOUND:
             return process_queue.position
         messages, following = self._messages(pull)

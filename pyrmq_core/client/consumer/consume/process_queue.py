@@ -26,7 +26,8 @@ class FlowLimits:
 class ProcessQueue:
     """The pulled messages of one queue, from arrival until they are consumed.
 
-    `position` is the offset of the next pull. `waiting` are the messages that no handler has yet, in their order.
+    `position` is the offset of the next pull. `waiting` are the messages that no handler has yet, in their order. A
+    queue that is dropped takes nothing more: the answer to its last pull may arrive in the same moment.
     """
 
     __slots__ = ("_consumed", "_outstanding", "bytes", "highest", "is_dropped", "position", "queue", "waiting")
@@ -62,7 +63,12 @@ class ProcessQueue:
         return limits.span is None or self.span <= limits.span
 
     def put(self, messages: Sequence[MessageExt], position: int) -> None:
-        """Adds messages in the order of their offsets, all at or after `position` so far, and moves `position` on."""
+        """Adds messages in the order of their offsets, all at or after `position` so far, and moves `position` on.
+
+        Does nothing if the queue is dropped.
+        """
+        if self.is_dropped:
+            return
         if messages:
             self.waiting.extend(messages)
             self._outstanding.extend([message.queue_offset for message in messages])
@@ -78,8 +84,9 @@ class ProcessQueue:
         return [waiting.popleft() for _ in range(min(most, len(waiting)))]
 
     def give_back(self, messages: Sequence[MessageExt]) -> None:
-        """Puts taken messages back in front, to be taken again."""
-        self.waiting.extendleft(reversed(messages))
+        """Puts taken messages back in front, to be taken again, unless the queue is dropped."""
+        if not self.is_dropped:
+            self.waiting.extendleft(reversed(messages))
 
     def finish(self, messages: Sequence[MessageExt]) -> None:
         """Notes that taken messages are consumed; those that are consumed already change nothing."""
@@ -106,9 +113,7 @@ class ProcessQueue:
         offset, outstanding = message.queue_offset, self._outstanding
         return bool(outstanding) and outstanding[0] <= offset and offset not in self._consumed
 
-    def clear(self) -> None:
-        """Drops all messages, when the queue is no longer consumed here or is read from another offset."""
+    def drop(self) -> None:
+        """Ends the queue: no message waits or is taken in any more. Those that handlers have can still be finished."""
+        self.is_dropped = True
         self.waiting.clear()
-        self._outstanding.clear()
-        self._consumed.clear()
-        self.bytes = 0
